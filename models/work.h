@@ -1,0 +1,95 @@
+// The work of a layer on one rank: matrix products, attention, memory-bound passes, collectives' volumes, and the
+// activation bytes kept for backward. Says how much, never how long. Sources: facts of FORMULAS.md and the papers it
+// names (Korthikanti et al. 2022, section 4; op-by-op counts of Megatron-Core and PyTorch).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/units.h"
+#include "models/transformer.h"
+
+namespace trireme::models {
+
+enum class AttentionKernel { kFlash, kUnfused };
+
+// How one micro-batch of one layer is cut. tokens on this rank before sequence parallelism =
+// micro_batch * sequence / context_parallel.
+struct Shard {
+  std::int64_t micro_batch = 1;
+  std::int64_t sequence = 1;
+  std::int64_t tensor_parallel = 1;
+  std::int64_t context_parallel = 1;
+  std::int64_t expert_parallel = 1;
+  std::int64_t expert_tensor_parallel = 1;
+  bool sequence_parallel = false;
+  AttentionKernel attention = AttentionKernel::kFlash;
+  friend bool operator==(const Shard&, const Shard&) = default;
+};
+
+// C[m,n] = A[m,k] B[k,n], `count` times (experts, heads). FLOP = 2 m n k count.
+struct Matmul {
+  const char* name = "";  // "qkv", "attention_output", "mlp_up", "mlp_down", "head", …
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t count = 1;
+};
+
+// Scaled dot-product attention of `batch` sequences. Causal: half the scores are computed.
+struct AttentionWork {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;     // query heads on this rank
+  std::int64_t kv_heads = 0;
+  std::int64_t query_length = 0;
+  std::int64_t key_length = 0;
+  std::int64_t qk_dim = 0;    // per head
+  std::int64_t v_dim = 0;
+  bool causal = true;
+};
+
+// A pass over memory that computes little: bytes read plus written, and how many kernels it is.
+struct MemoryBoundWork {
+  const char* name = "";  // "norm", "rotary", "activation", "residual", "dropout", "softmax", "cross_entropy", …
+  Bytes traffic;
+  int kernels = 1;
+};
+
+// One direction of one layer (or of the embedding, or of the head with the loss), in order of execution by kind.
+struct PassWork {
+  std::vector<Matmul> matmuls;
+  std::vector<AttentionWork> attention;
+  std::vector<MemoryBoundWork> memory_bound;
+};
+
+struct LayerWork {
+  PassWork forward;
+  PassWork input_gradient;   // backward is this and weight_gradient; attention and memory-bound passes stand here
+  PassWork weight_gradient;
+};
+
+// Element size in bytes of activations is 2 (bf16, fp16) unless said.
+LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard);
+LayerWork embedding_work(const Transformer& model, const Shard& shard);
+LayerWork head_work(const Transformer& model, const Shard& shard);  // final norm, output matrix, cross-entropy
+
+Flop flop_of(const Matmul& matmul);
+// FLOP of one forward pass of attention; counts the causal half when causal and `half_causal`.
+Flop flop_of(const AttentionWork& attention, bool half_causal);
+
+// Which causal-attention convention a reported FLOP count follows.
+enum class FlopConvention { kHalfCausal, kFullAttention };
+// FLOP of the model for one token of a sequence, forward and backward, no recompute (3 x forward).
+Flop model_flop_per_token(const Transformer& model, std::int64_t sequence, FlopConvention convention);
+
+// Bytes kept for backward by one layer, item by item; the sum is the layer's activation memory.
+// `implementation` names whose op list is counted.
+enum class Implementation { kTransformerEngine, kEagerTorch, kCompiledTorch, kClassicMegatron };
+struct KeptItem {
+  const char* name = "";  // "norm1_input", "qkv_input", "q", "k", "v", "attention_output", "softmax_statistics", …
+  Bytes bytes;
+};
+std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t layer, const Shard& shard,
+                                       Implementation implementation, double dropout);
+
+}  // namespace trireme::models

@@ -1,0 +1,56 @@
+// Memory of every stage, item by item and phase by phase: closed form.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/units.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// GiB live at the stage's peak, item by item; they add up to the peak allocated.
+struct MemoryItems {
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0, gathered_parameters = 0, logits = 0,
+         communication = 0, other = 0;
+  [[nodiscard]] double total() const {
+    return parameters + gradients + optimizer + activations + gathered_parameters + logits + communication + other;
+  }
+};
+// Peak GiB of each phase of a training step on one stage.
+struct MemoryPhases {
+  double load = 0, forward = 0, backward = 0, first_optimizer_step = 0;
+};
+struct StageMemory {
+  MemoryItems items;
+  MemoryPhases phases;
+};
+enum class Fit { kFits, kAtRisk, kNo };
+
+struct MemoryEstimate {
+  std::vector<StageMemory> stages;   // one a pipeline rank
+  std::size_t peak_stage = 0;
+  double allocated_gib = 0;          // of the peak stage: torch.cuda.max_memory_allocated
+  double reserved_low_gib = 0, reserved_gib = 0, reserved_high_gib = 0;  // max_memory_reserved
+  double device_gib = 0;             // nvidia-smi
+  double capacity_gib = 0;           // what the allocator can have on this GPU
+  Fit fit = Fit::kNo;
+};
+
+// Built once a job; holds what does not depend on the plan. One a thread.
+class MemoryModel {
+ public:
+  explicit MemoryModel(const Job& job);
+  ~MemoryModel();
+  MemoryModel(MemoryModel&&) noexcept;
+  MemoryModel& operator=(MemoryModel&&) noexcept;
+  // Fills `out` (its vector is reused). Requires: check_plan found no violation.
+  void estimate(const Plan& plan, MemoryEstimate& out);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme::planner

@@ -1,0 +1,53 @@
+// Step time, category by category, with overlap as the framework has it: closed form.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/units.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// Seconds of *exposed* time: the items add up to the step.
+struct TimeItems {
+  double compute = 0, tensor_parallel = 0, context_parallel = 0, expert_parallel = 0, pipeline_bubble = 0,
+         pipeline_p2p = 0, data_parallel = 0, optimizer = 0, other = 0;
+  [[nodiscard]] double total() const {
+    return compute + tensor_parallel + context_parallel + expert_parallel + pipeline_bubble + pipeline_p2p +
+           data_parallel + optimizer + other;
+  }
+};
+
+struct TimeEstimate {
+  TimeItems exposed;
+  double step_seconds = 0;
+  double low_seconds = 0, high_seconds = 0;  // 90 % interval
+  double hidden_communication_seconds = 0;   // overlapped
+  double recomputed_flop_share = 0;          // recomputed FLOP over model FLOP, for HFU
+};
+
+// Built once a job; remembers layer and collective times by their keys. One a thread.
+class TimeModel {
+ public:
+  explicit TimeModel(const Job& job);
+  ~TimeModel();
+  TimeModel(TimeModel&&) noexcept;
+  TimeModel& operator=(TimeModel&&) noexcept;
+  // Requires: check_plan found no violation.
+  void estimate(const Plan& plan, TimeEstimate& out);
+  // Per-stage forward, input-gradient, weight-gradient and recompute seconds of one micro-batch: what the simulator,
+  // explain and the tests look at.
+  struct StageTimes {
+    double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;
+    double exposed_tensor_parallel_forward = 0, exposed_tensor_parallel_backward = 0;
+  };
+  std::vector<StageTimes> stage_times(const Plan& plan);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme::planner

@@ -1,0 +1,29 @@
+// Which plans are legal, and why not: a typed reason with its numbers, as a value. Search asks millions of times.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+enum class Rule : std::uint8_t {
+  kGpuProduct, kBatchDivides, kHeadsDivide, kKvHeadsDivide, kFfnDivides, kHiddenDivides, kVocabularyDivides,
+  kLayersDivide, kStagesNonEmpty, kVirtualNeedsPipeline, kInterleavedMicroBatches, kSequenceDivides,
+  kSequenceParallelNeedsTensor, kShardingNeedsShards, kExpertsDivide, kExpertGrid, kFrameworkFeature, kTensorLeavesNode,
+  kMemory,
+};
+std::string_view to_string(Rule rule);  // "heads % tp" and the like: stable identifiers
+
+struct Violation {
+  Rule rule;
+  std::string detail;  // with the numbers: "64 heads do not divide by tp 48"
+};
+
+// The first rule the plan breaks, or nothing. Memory is not asked here.
+std::optional<Violation> check_plan(const Job& job, const Plan& plan);
+
+}  // namespace trireme::planner

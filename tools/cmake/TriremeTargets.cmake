@@ -1,0 +1,75 @@
+# How every target of the project is made: its alias, include root, language level and warnings.
+
+add_library(trireme_warnings INTERFACE)
+target_compile_options(trireme_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wswitch-enum;-Wold-style-cast;-Wzero-as-null-pointer-constant>
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>
+  $<$<AND:$<BOOL:${TRIREME_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+
+if(TRIREME_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRIREME_SANITIZE}> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=${TRIREME_SANITIZE})
+endif()
+
+# trireme_library(sim SOURCES engine.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
+# and its alias trireme::sim.
+function(trireme_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK_PUBLIC;LINK_PRIVATE" ${ARGN})
+  add_library(trireme_${name} STATIC ${ARG_SOURCES})
+  add_library(trireme::${name} ALIAS trireme_${name})
+  target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_compile_features(trireme_${name} PUBLIC cxx_std_20)
+  target_link_libraries(trireme_${name} PUBLIC ${ARG_LINK_PUBLIC} PRIVATE ${ARG_LINK_PRIVATE} trireme_warnings)
+endfunction()
+
+# trireme_test(core_test LABELS fast SOURCES units_test.cc LINK trireme::core) builds one GoogleTest program and
+# registers it as one test. Labels: fast (the default), slow, gpu.
+function(trireme_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
+  target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "ALL TESTS SKIPPED")
+endfunction()
+
+# trireme_embed(models presets FILES presets/gpt2.json ...) compiles text files into the library trireme_models, so
+# that the program runs from anywhere. It defines, in namespace trireme::models::embedded, the function
+# `std::span<const core::EmbeddedFile> presets()`: name without folder and extension, and content.
+function(trireme_embed library name)
+  cmake_parse_arguments(ARG "" "" "FILES" ${ARGN})
+  set(entries "")
+  foreach(file ${ARG_FILES})
+    set(path ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+    get_filename_component(stem ${file} NAME_WLE)
+    file(READ ${path} content)
+    string(APPEND entries "    {\"${stem}\", R\"TRIREME(${content})TRIREME\"},\n")
+  endforeach()
+  list(LENGTH ARG_FILES count)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}_embedded.cc @ONLY CONTENT
+"// Generated from ${library}/CMakeLists.txt.
+#include <array>
+#include <span>
+
+#include \"core/embedded_file.h\"
+
+namespace trireme::${library}::embedded {
+namespace {
+constexpr std::array<core::EmbeddedFile, ${count}> kFiles = {{
+@entries@}};
+}  // namespace
+std::span<const core::EmbeddedFile> ${name}();
+std::span<const core::EmbeddedFile> ${name}() { return kFiles; }
+}  // namespace trireme::${library}::embedded
+")
+  target_sources(trireme_${library} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}_embedded.cc)
+endfunction()

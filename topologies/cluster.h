@@ -1,0 +1,89 @@
+// What it runs on: GPUs of one kind in nodes, nodes in a fabric, as a Boost.Graph graph of one node type and of the
+// fabric (nodes repeat, so 131,072 GPUs need no more than a few hundred vertices).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+
+namespace trireme::topologies {
+
+enum class Precision { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4 };
+
+struct Gpu {
+  std::string name;                 // "H100-SXM5-80GB"
+  std::string arch;                 // "Hopper"
+  int compute_capability = 0;       // 90; AMD: gfx number
+  std::map<Precision, FlopPerSecond> peak_dense;
+  Bytes memory;                     // what nvidia-smi shows as total
+  BytesPerSecond memory_bandwidth;
+  Bytes l2;
+  int multiprocessors = 0;
+  double power_watts = 0;
+  std::string source;
+};
+
+enum class DeviceKind { kGpu, kNvSwitch, kPcieSwitch, kCpu, kNic, kLeaf, kSpine };
+
+// GPUs that share the fast in-node fabric, their NICs, and how both hang together. Ranks are laid out node by node.
+struct Node {
+  std::string name;
+  int gpus = 0;
+  int nvlink_domain = 0;            // GPUs that reach each other over NVLink or xGMI; 72 for an NVL72 rack; 1 = none
+  enum class Fabric { kNvSwitch, kMesh, kPairs, kCubeMesh, kPcie } fabric = Fabric::kNvSwitch;
+  BytesPerSecond nvlink_per_gpu;    // one direction, all links together
+  Seconds nvlink_latency;
+  int nvlink_links = 0;
+  BytesPerSecond pcie_per_gpu;      // one direction
+  BytesPerSecond socket_link;       // between the CPU sockets
+  bool peer_to_peer = true;         // false: GeForce boards go through host memory
+  int nics = 0;
+  BytesPerSecond nic;               // one NIC, one direction, line rate
+  Seconds nic_latency;
+};
+
+// Leaf and spine of the network between nodes. Rails: NIC i of every node of a unit is on leaf i.
+struct Network {
+  std::string name;                 // "NDR InfiniBand", "EFA v2": also the key of its corrections
+  enum class Kind { kNone, kRailOptimised, kFatTree, kEthernet } kind = Kind::kRailOptimised;
+  int nodes_per_unit = 32;          // nodes below one set of leaves
+  double oversubscription = 1.0;    // leaf down / leaf up
+  Seconds switch_latency;
+};
+
+struct Cluster {
+  std::string name;
+  Gpu gpu;
+  Node node;
+  Network network;
+  std::int64_t nodes = 1;
+  std::int64_t gpus = 0;            // in use: nodes * node.gpus, or fewer when narrowed by --gpus
+};
+
+std::vector<std::string> cluster_preset_names();
+// `--cluster`: a preset with a node count ("dgx-h100x16"), or a topology file. Throws Error.
+Cluster load_cluster(const std::string& name_or_path);
+// The first `gpus` GPUs. Throws Error when there are fewer.
+Cluster narrowed(Cluster cluster, std::int64_t gpus);
+const std::vector<Gpu>& gpu_presets();
+// A GPU by its preset name or a common spelling of it ("A100-80GB", "H100-96GB(HBM2e,500W)"). Throws Error.
+const Gpu& find_gpu(const std::string& name, const std::string& where);
+
+// A communicating group, described without listing its ranks: `ranks` members, `ranks_per_node` of them in each node
+// (in each NVLink domain), `stride` ranks apart. Groups of one axis are alike, and `concurrent` of them that share the
+// same NICs run at the same time.
+struct GroupShape {
+  std::int64_t ranks = 1;
+  std::int64_t ranks_per_node = 1;
+  std::int64_t stride = 1;
+  std::int64_t concurrent_per_node = 1;  // groups of this kind whose members share one node
+  friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
+};
+// The shape of an axis whose neighbours are `stride` ranks apart and that has `degree` members.
+GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t stride);
+
+}  // namespace trireme::topologies

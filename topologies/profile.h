@@ -1,0 +1,37 @@
+// What calibration (or the shipped fit) knows about hardware beyond datasheets: efficiencies, launch costs, network
+// corrections. The shipped one is topologies/fitted.json; `trireme calibrate` writes the same format.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+
+namespace trireme::topologies {
+
+// A measured matrix product: C[m,n] = A[m,k] B[k,n].
+struct MatmulPoint {
+  double m = 0, n = 0, k = 0;
+  FlopPerSecond rate;
+};
+
+// Fitted constants of one GPU; at most 8, each with a physical meaning. The owner of op_cost names them.
+struct GpuFit {
+  std::map<std::string, double> constants;
+  std::vector<MatmulPoint> matmuls;    // measured table, may be empty
+  std::string source;
+  bool measured = false;               // false: carried from a datasheet or another card
+};
+
+struct Profile {
+  std::string name = "shipped";
+  std::map<std::string, GpuFit> gpus;                                  // by Gpu::name
+  std::map<std::string, std::map<std::string, double>> networks;       // by Network::name
+  std::map<std::string, std::map<std::string, double>> frameworks;     // by framework name, at most 6 each
+};
+
+const Profile& shipped_profile();
+Profile load_profile(const std::string& path);  // throws Error
+
+}  // namespace trireme::topologies

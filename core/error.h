@@ -1,5 +1,5 @@
-// What a person gave us is wrong, or the machine lacks something: thrown as Error, caught once in main, printed as the
-// one line `trireme: WHERE: WHAT`, and turned into the exit code.
+// What a person gave us is wrong, or the machine lacks something: thrown as Error, caught once in
+// main, printed as the one line `trireme: WHERE: WHAT`, and turned into the exit code.
 #pragma once
 
 #include <stdexcept>
@@ -12,7 +12,8 @@ enum class ErrorKind {
   kMissingMachine,  // exit code 3: no GPU, no NCCL
 };
 
-// `where` is FILE:LINE, FILE#/json/pointer, a flag or a key; `what` says what is wrong and what would be right.
+// `where` is FILE:LINE, FILE#/json/pointer, a flag or a key; `what` says what is wrong and what
+// would be right.
 class Error : public std::runtime_error {
  public:
   Error(std::string where, const std::string& what, ErrorKind error_kind = ErrorKind::kBadInput);

@@ -22,7 +22,8 @@ std::size_t line_of_byte(std::string_view text, std::size_t byte) {
   return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
 }
 
-// nlohmann's message holds its own id and position before the last colon-separated sentence; keep the reason.
+// nlohmann's message holds its own id and position before the last colon-separated sentence; keep
+// the reason.
 std::string parse_reason(const std::string& message) {
   const auto cut = message.find("syntax error");
   return cut == std::string::npos ? message : message.substr(cut);
@@ -87,7 +88,9 @@ std::string JsonReader::where(const std::string& key) const {
   return where_ + (where_.find('#') == std::string::npos ? "#/" : "/") + key;
 }
 
-void JsonReader::fail(const std::string& key, const std::string& what) const { throw Error(where(key), what); }
+void JsonReader::fail(const std::string& key, const std::string& what) const {
+  throw Error(where(key), what);
+}
 
 const nlohmann::json& JsonReader::require(const std::string& key) {
   seen_.insert(key);
@@ -98,9 +101,13 @@ const nlohmann::json& JsonReader::require(const std::string& key) {
   return *found;
 }
 
-const nlohmann::json& JsonReader::raw(const std::string& key) { return require(key); }
+const nlohmann::json& JsonReader::raw(const std::string& key) {
+  return require(key);
+}
 
-void JsonReader::ignore(const std::string& key) { seen_.insert(key); }
+void JsonReader::ignore(const std::string& key) {
+  seen_.insert(key);
+}
 
 std::string JsonReader::text(const std::string& key) {
   const nlohmann::json& value = require(key);
@@ -126,8 +133,9 @@ double JsonReader::number(const std::string& key, double low, double high) {
   const double number = value.get<double>();
   if (!(number >= low && number <= high)) {
     fail(key, fmt::format("is {}; it must be {}", number,
-                          std::isinf(high) || high > 9.0e18 ? fmt::format("at least {}", low)
-                                                            : fmt::format("between {} and {}", low, high)));
+                          std::isinf(high) || high > 9.0e18
+                              ? fmt::format("at least {}", low)
+                              : fmt::format("between {} and {}", low, high)));
   }
   return number;
 }
@@ -140,12 +148,22 @@ bool JsonReader::boolean(const std::string& key) {
   return value.get<bool>();
 }
 
-Bytes JsonReader::bytes(const std::string& key) { return parse_bytes(text(key), where(key)); }
-BytesPerSecond JsonReader::bandwidth(const std::string& key) { return parse_bandwidth(text(key), where(key)); }
-Seconds JsonReader::duration(const std::string& key) { return parse_duration(text(key), where(key)); }
-FlopPerSecond JsonReader::flop_rate(const std::string& key) { return parse_flop_rate(text(key), where(key)); }
+Bytes JsonReader::bytes(const std::string& key) {
+  return parse_bytes(text(key), where(key));
+}
+BytesPerSecond JsonReader::bandwidth(const std::string& key) {
+  return parse_bandwidth(text(key), where(key));
+}
+Seconds JsonReader::duration(const std::string& key) {
+  return parse_duration(text(key), where(key));
+}
+FlopPerSecond JsonReader::flop_rate(const std::string& key) {
+  return parse_flop_rate(text(key), where(key));
+}
 
-JsonReader JsonReader::object(const std::string& key) { return JsonReader(require(key), where(key)); }
+JsonReader JsonReader::object(const std::string& key) {
+  return JsonReader(require(key), where(key));
+}
 
 std::vector<JsonReader> JsonReader::objects(const std::string& key) {
   const nlohmann::json& value = require(key);

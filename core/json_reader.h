@@ -1,5 +1,6 @@
-// Strict reading of JSON input: every problem is an Error that names the file and the JSON pointer, and every key that
-// nobody asked for is an error too, so that a misspelt key never passes in silence.
+// Strict reading of JSON input: every problem is an Error that names the file and the JSON pointer,
+// and every key that nobody asked for is an error too, so that a misspelt key never passes in
+// silence.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,27 @@
 
 namespace trireme {
 
-// Reads and parses a whole file. Throws Error: missing, unreadable, empty, or not JSON (with the line).
+// Reads and parses a whole file. Throws Error: missing, unreadable, empty, or not JSON (with the
+// line).
 nlohmann::json read_json_file(const std::string& path);
 // Parses text that came from `name`. Throws Error as above.
 nlohmann::json parse_json(std::string_view text, const std::string& name);
-// Writes to a temporary name beside `path`, then renames: a crash leaves the old file whole. Throws Error.
+// Writes to a temporary name beside `path`, then renames: a crash leaves the old file whole. Throws
+// Error.
 void write_file_atomically(const std::string& path, std::string_view content);
 
 // One JSON object being read. `json` must outlive the reader.
 class JsonReader {
  public:
-  // Throws Error when `json` is not an object. `where` is the file and pointer so far, e.g. "c.json#/fabric".
+  // Throws Error when `json` is not an object. `where` is the file and pointer so far, e.g.
+  // "c.json#/fabric".
   JsonReader(const nlohmann::json& json, std::string where);
 
   [[nodiscard]] bool has(const std::string& key) const;  // present and not null
   // Required values; Error when missing or of another type or out of range.
   std::string text(const std::string& key);
-  std::int64_t integer(const std::string& key, std::int64_t low = std::numeric_limits<std::int64_t>::min(),
+  std::int64_t integer(const std::string& key,
+                       std::int64_t low = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t high = std::numeric_limits<std::int64_t>::max());
   double number(const std::string& key, double low = -std::numeric_limits<double>::infinity(),
                 double high = std::numeric_limits<double>::infinity());

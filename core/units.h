@@ -1,5 +1,5 @@
-// Strong units. A quantity is constructed explicitly, and only the operators that make sense exist: bytes over a
-// bandwidth is a time, bytes plus seconds does not compile.
+// Strong units. A quantity is constructed explicitly, and only the operators that make sense exist:
+// bytes over a bandwidth is a time, bytes plus seconds does not compile.
 #pragma once
 
 #include <compare>
@@ -15,8 +15,12 @@ struct Quantity {
   constexpr explicit Quantity(Rep v) : value(v) {}
 
   friend constexpr auto operator<=>(Quantity, Quantity) = default;
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value + b.value); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value - b.value); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value + b.value);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value - b.value);
+  }
   friend constexpr Quantity operator-(Quantity a) { return Quantity(-a.value); }
   friend constexpr Quantity operator*(Quantity a, Rep k) { return Quantity(a.value * k); }
   friend constexpr Quantity operator*(Rep k, Quantity a) { return Quantity(a.value * k); }
@@ -37,7 +41,7 @@ struct Quantity {
 
 using Bytes = Quantity<struct BytesTag, std::int64_t>;
 using Elements = Quantity<struct ElementsTag, std::int64_t>;  // a count of numbers, not of bytes
-using Flop = Quantity<struct FlopTag, double>;                // a count; a step of a 1T model is 2.4e19
+using Flop = Quantity<struct FlopTag, double>;  // a count; a step of a 1T model is 2.4e19
 using FlopPerSecond = Quantity<struct FlopPerSecondTag, double>;
 using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>;
 using Seconds = Quantity<struct SecondsTag, double>;
@@ -56,15 +60,23 @@ struct SimTime {
 constexpr Seconds operator/(Bytes n, BytesPerSecond rate) {
   return Seconds(static_cast<double>(n.value) / rate.value);
 }
-constexpr Seconds operator/(Flop n, FlopPerSecond rate) { return Seconds(n.value / rate.value); }
+constexpr Seconds operator/(Flop n, FlopPerSecond rate) {
+  return Seconds(n.value / rate.value);
+}
 constexpr BytesPerSecond operator/(Bytes n, Seconds t) {
   return BytesPerSecond(static_cast<double>(n.value) / t.value);
 }
-constexpr FlopPerSecond operator/(Flop n, Seconds t) { return FlopPerSecond(n.value / t.value); }
+constexpr FlopPerSecond operator/(Flop n, Seconds t) {
+  return FlopPerSecond(n.value / t.value);
+}
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-constexpr double to_gib(Bytes n) { return static_cast<double>(n.value) / kGiB; }
-constexpr Seconds to_seconds(SimDuration d) { return Seconds(static_cast<double>(d.value) * 1e-12); }
+constexpr double to_gib(Bytes n) {
+  return static_cast<double>(n.value) / kGiB;
+}
+constexpr Seconds to_seconds(SimDuration d) {
+  return Seconds(static_cast<double>(d.value) * 1e-12);
+}
 // Rounds up to the next picosecond, so that a simulated op never ends before its model says.
 constexpr SimDuration to_sim_duration(Seconds t) {
   const double picoseconds = t.value * 1e12;

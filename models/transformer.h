@@ -72,7 +72,8 @@ struct ParameterTensor {
   std::int64_t rows = 0;     // dim 0: what FSDP2 shards and pads
   std::int64_t columns = 1;
   bool expert = false;       // a routed expert's tensor (copies: one an expert)
-  bool tensor_parallel = true;  // split over the tensor-parallel group (norms and biases of row-parallel layers are not)
+  // Split over the tensor-parallel group (norms and biases of row-parallel layers are not).
+  bool tensor_parallel = true;
 };
 
 std::int64_t parameter_count(const Transformer& model);         // every trainable parameter, tied ones once

@@ -16,7 +16,8 @@ enum class Axis : std::uint8_t { kTensor, kContext, kSharded, kReplica, kPipelin
 
 // Modules whose forward selective recompute repeats (Megatron's --recompute-modules); a bit set.
 enum RecomputeModule : std::uint16_t {
-  kCoreAttention = 1, kLayerNorm = 2, kMlp = 4, kMlaUpProjection = 8, kMoe = 16, kMoeActivation = 32, kSharedExperts = 64,
+  kCoreAttention = 1, kLayerNorm = 2, kMlp = 4, kMlaUpProjection = 8, kMoe = 16, kMoeActivation = 32,
+  kSharedExperts = 64,
   kTorchPerOp = 128,  // torchtitan's "op" policy: keep attention, collectives and every second matmul
 };
 

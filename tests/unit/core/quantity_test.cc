@@ -29,14 +29,19 @@ TEST(Quantity, BitsAndBytesAreSpelledOut) {
 }
 
 TEST(Quantity, ABareNumberIsRefusedExceptWhereItIsACount) {
-  EXPECT_NE(message_of([] { parse_bytes("1024", "f#/memory"); }).find("f#/memory: '1024' has no unit"), std::string::npos);
+  EXPECT_NE(
+      message_of([] { parse_bytes("1024", "f#/memory"); }).find("f#/memory: '1024' has no unit"),
+      std::string::npos);
   EXPECT_EQ(parse_byte_count("1024", "x").value, 1024);
 }
 
 TEST(Quantity, UnknownUnitNegativeAndNanAreRefusedWithTheirPlace) {
-  EXPECT_NE(message_of([] { parse_bandwidth("4 Gb/s", "k"); }).find("unknown unit 'Gb/s'"), std::string::npos);
-  EXPECT_NE(message_of([] { parse_bandwidth("-4 GB/s", "k"); }).find("negative"), std::string::npos);
-  EXPECT_NE(message_of([] { parse_bandwidth("nan GB/s", "k"); }).find("not a number"), std::string::npos);
+  EXPECT_NE(message_of([] { parse_bandwidth("4 Gb/s", "k"); }).find("unknown unit 'Gb/s'"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { parse_bandwidth("-4 GB/s", "k"); }).find("negative"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { parse_bandwidth("nan GB/s", "k"); }).find("not a number"),
+            std::string::npos);
   EXPECT_NE(message_of([] { parse_bytes("1e30 TB", "k"); }).find("too large"), std::string::npos);
 }
 

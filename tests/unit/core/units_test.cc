@@ -8,9 +8,13 @@ namespace trireme {
 namespace {
 
 template <typename A, typename B>
-concept Addable = requires(A a, B b) { a + b; };
+concept Addable = requires(A a, B b) {
+  a + b;
+};
 template <typename A, typename B>
-concept Multipliable = requires(A a, B b) { a * b; };
+concept Multipliable = requires(A a, B b) {
+  a* b;
+};
 
 // What must not compile: sums across units, implicit construction from a bare number.
 static_assert(!Addable<Seconds, Bytes>);
@@ -29,7 +33,9 @@ TEST(Units, SimDurationRoundsUpOnceAndKeepsWholePicoseconds) {
   EXPECT_EQ(to_sim_duration(Seconds(1e-6)).value, 1'000'000);
 }
 
-TEST(Units, GibIsTwoToTheThirty) { EXPECT_DOUBLE_EQ(to_gib(Bytes(std::int64_t{3} << 30)), 3.0); }
+TEST(Units, GibIsTwoToTheThirty) {
+  EXPECT_DOUBLE_EQ(to_gib(Bytes(std::int64_t{3} << 30)), 3.0);
+}
 
 }  // namespace
 }  // namespace trireme

@@ -1,0 +1,137 @@
+// The house rules that a program can check: include arrows, line length, banned words, every test
+// file built.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"core", {"core"}},
+    {"models", {"models", "core"}},
+    {"topologies", {"topologies", "core"}},
+    {"planner", {"planner", "core", "models", "topologies"}},
+    {"sim", {"sim", "core", "topologies"}},
+    {"runtime", {"runtime", "core"}},
+};
+
+struct SourceFile {
+  std::string room;
+  std::string path;  // from the root
+  std::vector<std::string> lines;
+};
+
+bool is_source(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".cc" || extension == ".h" || extension == ".cu" || extension == ".cuh";
+}
+
+std::vector<SourceFile> source_files() {
+  std::vector<SourceFile> files;
+  const fs::path root(TRIREME_SOURCE_DIR);
+  for (const char* room :
+       {"core", "models", "topologies", "planner", "sim", "runtime", "tools", "tests"}) {
+    if (!fs::exists(root / room)) {
+      continue;
+    }
+    for (const auto& entry : fs::recursive_directory_iterator(root / room)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) {
+        continue;
+      }
+      SourceFile file{room, fs::relative(entry.path(), root).string(), {}};
+      std::ifstream stream(entry.path());
+      for (std::string line; std::getline(stream, line);) {
+        file.lines.push_back(line);
+      }
+      files.push_back(std::move(file));
+    }
+  }
+  return files;
+}
+
+std::vector<std::string> wrong_arrows(const SourceFile& file) {
+  std::vector<std::string> faults;
+  const auto allowed = kMayInclude.find(file.room);
+  if (allowed == kMayInclude.end()) {
+    return faults;
+  }
+  static const std::regex kInclude(R"re(^#include "([a-z_]+)/.*)re");
+  for (const std::string& line : file.lines) {
+    std::smatch match;
+    if (std::regex_match(line, match, kInclude) && !allowed->second.contains(match[1])) {
+      faults.push_back(file.path + ": " + line);
+    }
+  }
+  return faults;
+}
+
+// Columns as a reader counts them: continuation bytes of UTF-8 do not count.
+std::size_t columns(const std::string& line) {
+  return static_cast<std::size_t>(std::count_if(line.begin(), line.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+constexpr std::size_t kColumnLimit = 120;
+
+TEST(Tidy, IncludesFollowTheArrowsOfTheArchitecture) {
+  for (const SourceFile& file : source_files()) {
+    EXPECT_EQ(wrong_arrows(file), std::vector<std::string>{});
+  }
+}
+
+TEST(Tidy, APlantedWrongArrowIsFound) {
+  const SourceFile planted{"core", "core/planted.h", {"#include \"planner/plan.h\""}};
+  EXPECT_EQ(wrong_arrows(planted).size(), 1U);
+}
+
+TEST(Tidy, LinesAreShort) {
+  for (const SourceFile& file : source_files()) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      EXPECT_LE(columns(file.lines[i]), kColumnLimit) << file.path << ":" << i + 1;
+    }
+  }
+}
+
+TEST(Tidy, NothingIsUnfinishedByItsOwnWords) {
+  const std::regex banned(
+      "\\b(TO"
+      "DO|FIX"
+      "ME|XX"
+      "X|st"
+      "ub|unimpl"
+      "emented)\\b");
+  for (const SourceFile& file : source_files()) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      EXPECT_FALSE(std::regex_search(file.lines[i], banned)) << file.path << ":" << i + 1;
+    }
+  }
+}
+
+TEST(Tidy, EveryTestFileIsBuilt) {
+  std::string lists;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(fs::path(TRIREME_SOURCE_DIR) / "tests")) {
+    if (entry.path().filename() == "CMakeLists.txt") {
+      std::ifstream stream(entry.path());
+      lists.append(std::istreambuf_iterator<char>(stream), {});
+    }
+  }
+  for (const SourceFile& file : source_files()) {
+    const std::string name = fs::path(file.path).filename().string();
+    if (file.room == "tests" && name.ends_with("_test.cc")) {
+      EXPECT_NE(lists.find(name), std::string::npos) << file.path << " is in no CMakeLists.txt";
+    }
+  }
+}
+
+}  // namespace

@@ -1,8 +1,12 @@
-// How long one op takes alone on this hardware: the one place that estimate, walk and simulate ask. Every number comes
-// from the profile (measured) or the datasheet (scaled by a fitted efficiency); `source` says which.
+// How long one op takes alone on this hardware: the one place that estimate, walk and simulate ask.
+// Every number comes from the profile (measured) or the datasheet (scaled by a fitted efficiency);
+// `source` says which.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/units.h"
 #include "topologies/cluster.h"
@@ -14,24 +18,50 @@ struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0, count = 1;
 };
 struct AttentionShape {
-  std::int64_t batch = 0, heads = 0, kv_heads = 0, query_length = 0, key_length = 0, qk_dim = 0, v_dim = 0;
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, query_length = 0, key_length = 0, qk_dim = 0,
+               v_dim = 0;
   bool causal = true;
   bool flash = true;
+  // FlashAttention-2 as PyTorch ships it, written for Ampere; on later cards the vendor's kernel
+  // (cuDNN, FlashAttention-3) runs at about twice its rate.
+  bool portable = false;
 };
 enum class Pass { kForward, kBackward };
 
-// Looks its constants up once, then answers in tens of nanoseconds. Cheap to copy; not shared between threads.
+// Looks its constants up once, then answers in tens of nanoseconds. Cheap to copy; not shared
+// between threads.
 class OpCost {
  public:
   OpCost(const Cluster& cluster, const Profile& profile);
   [[nodiscard]] Seconds matmul(const MatmulShape& shape, Precision precision) const;
-  [[nodiscard]] Seconds attention(const AttentionShape& shape, Precision precision, Pass pass) const;
+  [[nodiscard]] Seconds attention(const AttentionShape& shape, Precision precision,
+                                  Pass pass) const;
   [[nodiscard]] Seconds memory_bound(Bytes traffic, int kernels) const;
   [[nodiscard]] Seconds launch(int kernels) const;  // host time to issue kernels
+  // FLOP/s that large products reach: peak of the precision times the fitted efficiency.
+  [[nodiscard]] FlopPerSecond sustained(Precision precision) const;
+  // Bytes/s that a long streaming kernel reaches.
+  [[nodiscard]] BytesPerSecond memory_rate() const;
+  [[nodiscard]] const std::string& source() const { return source_; }
 
  private:
-  Gpu gpu_;
-  GpuFit fit_;
+  [[nodiscard]] double table_correction(double m, double n, double k) const;
+  [[nodiscard]] double peak(Precision precision) const;
+  [[nodiscard]] double model_matmul(const MatmulShape& shape, Precision precision) const;
+
+  std::array<double, 6> peak_ = {};  // by Precision, after fall-back to what the card has
+  double matmul_efficiency_ = 0, fp8_efficiency_ = 0, half_k_ = 0, attention_efficiency_ = 0,
+         portable_efficiency_ = 0, memory_rate_ = 0, kernel_seconds_ = 0, launch_seconds_ = 0;
+  double multiprocessors_ = 0;
+  struct Anchor {
+    double log_m, log_n, log_k, log_ratio;  // measured over modelled time
+  };
+  std::vector<Anchor> anchors_;
+  std::string source_;
 };
+
+// The fit of a GPU: its own, else the nearest card of its architecture (marked as carried, with its
+// source named).
+GpuFit fit_for(const Gpu& gpu, const Profile& profile);
 
 }  // namespace trireme::topologies

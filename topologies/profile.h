@@ -1,9 +1,11 @@
-// What calibration (or the shipped fit) knows about hardware beyond datasheets: efficiencies, launch costs, network
-// corrections. The shipped one is topologies/fitted.json; `trireme calibrate` writes the same format.
+// What calibration (or the shipped fit) knows about hardware beyond datasheets: efficiencies,
+// launch costs, network corrections. The shipped one is topologies/fitted.json; `trireme calibrate`
+// writes the same format.
 #pragma once
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/units.h"
@@ -16,22 +18,28 @@ struct MatmulPoint {
   FlopPerSecond rate;
 };
 
-// Fitted constants of one GPU; at most 8, each with a physical meaning. The owner of op_cost names them.
+// Fitted constants of one GPU; at most 8, each with a physical meaning. The owner of op_cost names
+// them.
 struct GpuFit {
   std::map<std::string, double> constants;
-  std::vector<MatmulPoint> matmuls;    // measured table, may be empty
+  std::vector<MatmulPoint> matmuls;  // measured table, may be empty
+  int compute_capability = 0;        // of the card; others inherit from the nearest
   std::string source;
-  bool measured = false;               // false: carried from a datasheet or another card
+  bool measured = false;  // false: carried from a datasheet or another card
 };
 
 struct Profile {
   std::string name = "shipped";
-  std::map<std::string, GpuFit> gpus;                                  // by Gpu::name
-  std::map<std::string, std::map<std::string, double>> networks;       // by Network::name
-  std::map<std::string, std::map<std::string, double>> frameworks;     // by framework name, at most 6 each
+  std::map<std::string, GpuFit> gpus;                             // by Gpu::name
+  std::map<std::string, std::map<std::string, double>> networks;  // by Network::name
+  std::map<std::string, std::map<std::string, double>>
+      frameworks;  // by framework name, at most 6 each
 };
 
 const Profile& shipped_profile();
-Profile load_profile(const std::string& path);  // throws Error
+// Reads a profile from JSON text that came from `where`. Throws Error.
+Profile parse_profile(std::string_view text, const std::string& where);
+std::string profile_text(const Profile& profile);  // reads back equal
+Profile load_profile(const std::string& path);     // throws Error
 
 }  // namespace trireme::topologies

@@ -1,0 +1,133 @@
+#include "topologies/op_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "topologies/profile.h"
+
+namespace trireme::topologies {
+namespace {
+
+Cluster cluster_of(const std::string& name, double peak_tflops, double memory_gbytes,
+                   int capability, int multiprocessors) {
+  Cluster cluster;
+  cluster.gpu.name = name;
+  cluster.gpu.compute_capability = capability;
+  cluster.gpu.peak_dense[Precision::kBf16] = FlopPerSecond(peak_tflops * 1e12);
+  cluster.gpu.peak_dense[Precision::kFp16] = FlopPerSecond(peak_tflops * 1e12);
+  cluster.gpu.memory_bandwidth = BytesPerSecond(memory_gbytes * 1e9);
+  cluster.gpu.multiprocessors = multiprocessors;
+  return cluster;
+}
+
+Cluster h200() {
+  return cluster_of("H200-SXM-141GB", 989.4, 4800, 90, 132);
+}
+
+TEST(OpCost, LargeProductRunsNearTheSustainedRate) {
+  const OpCost cost(h200(), shipped_profile());
+  const double flop = 2.0 * 8192 * 8192 * 8192;
+  const double rate = flop / cost.matmul({8192, 8192, 8192, 1}, Precision::kBf16).value;
+  EXPECT_GT(rate, 0.9 * 760e12);  // measured 733 to 787 TFLOP/s
+  EXPECT_LT(rate, 1.1 * 760e12);
+}
+
+TEST(OpCost, ProductsNeverGetFasterWhenTheyGrow) {
+  const OpCost cost(cluster_of("unmeasured", 312, 2000, 80, 108), shipped_profile());
+  for (const std::int64_t k : {512, 4096}) {
+    double last = 0;
+    for (std::int64_t m = 128; m <= 16384; m *= 2) {
+      const double time = cost.matmul({m, 4096, k, 1}, Precision::kBf16).value;
+      EXPECT_GE(time, last);
+      last = time;
+    }
+  }
+}
+
+TEST(OpCost, ShortAccumulationIsLessEfficient) {
+  const OpCost cost(cluster_of("unmeasured", 312, 2000, 80, 108), shipped_profile());
+  const double whole = cost.matmul({4096, 4096, 4096, 1}, Precision::kBf16).value;
+  const double cut = cost.matmul({4096, 4096, 512, 1}, Precision::kBf16).value;
+  EXPECT_GT(8 * cut, 1.1 * whole);
+}
+
+TEST(OpCost, MisalignedRowsAreSlow) {
+  const OpCost cost(cluster_of("unmeasured", 312, 2000, 80, 108), shipped_profile());
+  EXPECT_GT(cost.matmul({4096, 4096, 4099, 1}, Precision::kBf16).value,
+            1.5 * cost.matmul({4096, 4096, 4096, 1}, Precision::kBf16).value);
+}
+
+TEST(OpCost, PortableAttentionIsSlowerOnHopper) {
+  const OpCost cost(h200(), shipped_profile());
+  AttentionShape shape{1, 32, 8, 8192, 8192, 128, 128, true, true, false};
+  const double vendor = cost.attention(shape, Precision::kBf16, Pass::kForward).value;
+  shape.portable = true;
+  const double portable = cost.attention(shape, Precision::kBf16, Pass::kForward).value;
+  EXPECT_NEAR(vendor, 0.894e-3, 0.08e-3);   // cuDNN, measured
+  EXPECT_NEAR(portable, 1.72e-3, 0.17e-3);  // PyTorch's default, measured
+}
+
+TEST(OpCost, UnfusedAttentionComputesTheWholeSquare) {
+  const OpCost cost(h200(), shipped_profile());
+  AttentionShape shape{1, 32, 32, 4096, 4096, 128, 128, true, true, false};
+  const double fused = cost.attention(shape, Precision::kBf16, Pass::kForward).value;
+  shape.flash = false;
+  EXPECT_GT(cost.attention(shape, Precision::kBf16, Pass::kForward).value, fused);
+}
+
+TEST(OpCost, UnknownCardInheritsFromItsArchitecture) {
+  const GpuFit fit = fit_for(cluster_of("A100-next", 400, 2500, 80, 108).gpu, shipped_profile());
+  EXPECT_FALSE(fit.measured);
+  EXPECT_NE(fit.source.find("carried from A100"), std::string::npos) << fit.source;
+}
+
+TEST(OpCost, AtMostEightConstantsAGpuAndSixAFramework) {
+  for (const auto& [name, fit] : shipped_profile().gpus) {
+    EXPECT_LE(fit.constants.size(), 8U) << name;
+  }
+  for (const auto& [name, constants] : shipped_profile().frameworks) {
+    EXPECT_LE(constants.size(), 6U) << name;
+  }
+}
+
+TEST(Profile, ReadsBackWhatItWrites) {
+  const Profile again = parse_profile(profile_text(shipped_profile()), "again");
+  EXPECT_EQ(profile_text(again), profile_text(shipped_profile()));
+}
+
+// Every product of the microbench that took longer than the launch floor of its measurement, within
+// a median of 5 %.
+TEST(OpCost, ReproducesTheMicrobench) {
+  const char* folder = std::getenv("TRIREME_SHARED_DATA");
+  const std::string path =
+      (folder != nullptr ? std::string(folder)
+                         : std::string(TRIREME_SOURCE_DIR) + "/../shared/data") +
+      "/h200x2_microbench.jsonl";
+  std::ifstream file(path);
+  if (!file) {
+    GTEST_SKIP() << path << " is not here";
+  }
+  const OpCost cost(h200(), shipped_profile());
+  std::vector<double> errors;
+  std::string line;
+  while (std::getline(file, line)) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["suite"] == "gemm" && row["seconds"].get<double>() > 60e-6) {
+      const double time = cost.matmul({row["m"], row["n"], row["k"], 1}, Precision::kBf16).value;
+      errors.push_back(std::abs(time / row["seconds"].get<double>() - 1));
+    }
+  }
+  ASSERT_GT(errors.size(), 40U);
+  std::sort(errors.begin(), errors.end());
+  RecordProperty("median", std::to_string(errors[errors.size() / 2]));
+  EXPECT_LT(errors[errors.size() / 2], 0.05);
+  EXPECT_LT(errors[errors.size() * 9 / 10], 0.10);
+}
+
+}  // namespace
+}  // namespace trireme::topologies

@@ -1,0 +1,264 @@
+#include "topologies/op_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace trireme::topologies {
+namespace {
+
+// Output tiles that vendor libraries use, and the share of the best rate that one reaches.
+struct Tile {
+  double m, n, rate;
+};
+constexpr std::array<Tile, 5> kTiles = {
+    {{128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.93}, {64, 128, 0.75}, {64, 64, 0.6}}};
+
+// Share of the last, partly filled wave that is really lost: libraries split K or stream tiles when
+// few are left.
+constexpr double kWaveLoss = 0.6;
+// Backward of fused attention over its forward rate, per FLOP (H200, cuDNN: 530 of 630;
+// FlashAttention-2 about the same).
+constexpr double kBackwardRate = 0.84;
+// Rows of the causal diagonal that a fused kernel computes beyond the triangle, in query rows.
+constexpr double kDiagonalRows = 256;
+// Products whose leading dimensions are no multiple of 16 bytes take scalar loads.
+constexpr double kMisalignedRate = 0.45;
+// Width in ln(size) over which a measured product speaks for its neighbours.
+constexpr double kAnchorWidth = 0.35;
+
+double constant(const GpuFit& fit, const std::string& name) {
+  const auto found = fit.constants.find(name);
+  if (found == fit.constants.end()) {
+    throw Error("profile", "the GPU constant \"" + name + "\" is missing (" + fit.source + ")");
+  }
+  return found->second;
+}
+
+// The dense peak of a precision; where the card has no such units, of the next wider ones. Single
+// precision without a figure is taken as an eighth of half precision.
+double peak_of(const Gpu& gpu, Precision precision) {
+  const auto known = [&gpu](Precision p) {
+    const auto found = gpu.peak_dense.find(p);
+    return found == gpu.peak_dense.end() ? 0.0 : found->second.value;
+  };
+  const double half = std::max(known(Precision::kBf16), known(Precision::kFp16));
+  const double single = known(Precision::kFp32) > 0 ? known(Precision::kFp32) : half / 8;
+  double peak = known(precision);
+  if (peak <= 0 && precision == Precision::kFp4) {
+    peak = known(Precision::kFp8);
+  }
+  if (peak <= 0 && precision != Precision::kFp32 && precision != Precision::kTf32) {
+    peak = half;
+  }
+  if (peak <= 0) {
+    peak = single;
+  }
+  if (peak <= 0) {
+    throw Error("GPU " + gpu.name, "no peak rate is known");
+  }
+  return peak;
+}
+
+double element_bytes(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+    case Precision::kTf32:
+      return 4;
+    case Precision::kBf16:
+    case Precision::kFp16:
+      return 2;
+    case Precision::kFp8:
+      return 1;
+    case Precision::kFp4:
+      return 0.5;
+  }
+  return 2;
+}
+
+// Work of the tiles over the work asked for: what rounding up to whole tiles and whole waves costs,
+// at best.
+double quantisation(double m, double n, double count, double multiprocessors) {
+  double best = 0;
+  for (const Tile& tile : kTiles) {
+    const double tiles = std::ceil(m / tile.m) * std::ceil(n / tile.n) * count;
+    const double waves = tiles / multiprocessors;
+    const double lost = 1.0 + kWaveLoss * (std::ceil(waves) / waves - 1.0);
+    const double padded = tiles * tile.m * tile.n / (m * n * count);
+    const double cost = padded * lost / tile.rate;
+    best = best == 0 ? cost : std::min(best, cost);
+  }
+  return best;
+}
+
+bool misaligned(std::int64_t extent, double element) {
+  return static_cast<std::int64_t>(static_cast<double>(extent) * element) % 16 != 0;
+}
+
+}  // namespace
+
+GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
+  if (const auto found = profile.gpus.find(gpu.name); found != profile.gpus.end()) {
+    return found->second;
+  }
+  // Nearest by compute capability: the same architecture when there is one.
+  const GpuFit* nearest = nullptr;
+  std::string from;
+  int best = 0;
+  for (const auto& [name, fit] : profile.gpus) {
+    const int distance = std::abs(fit.compute_capability - gpu.compute_capability);
+    if (nearest == nullptr || distance < best) {
+      nearest = &fit;
+      best = distance;
+      from = name;
+    }
+  }
+  if (nearest == nullptr) {
+    throw Error("profile " + profile.name, "has no GPU");
+  }
+  GpuFit fit = *nearest;
+  fit.matmuls.clear();
+  fit.measured = false;
+  fit.source = "carried from " + from + " (" + nearest->source + ")";
+  return fit;
+}
+
+OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
+  const GpuFit fit = fit_for(cluster.gpu, profile);
+  for (std::size_t i = 0; i < peak_.size(); ++i) {
+    peak_[i] = peak_of(cluster.gpu, static_cast<Precision>(i));
+  }
+  matmul_efficiency_ = constant(fit, "matmul_efficiency");
+  fp8_efficiency_ = constant(fit, "fp8_efficiency");
+  half_k_ = constant(fit, "matmul_half_k");
+  attention_efficiency_ = constant(fit, "attention_efficiency");
+  portable_efficiency_ = constant(fit, "portable_attention_efficiency");
+  memory_rate_ = cluster.gpu.memory_bandwidth.value * constant(fit, "memory_efficiency");
+  kernel_seconds_ = constant(fit, "kernel_seconds");
+  launch_seconds_ = constant(fit, "launch_seconds");
+  multiprocessors_ = cluster.gpu.multiprocessors > 0 ? cluster.gpu.multiprocessors : 132;
+  source_ = fit.source;
+  for (const MatmulPoint& point : fit.matmuls) {
+    const MatmulShape shape{static_cast<std::int64_t>(point.m), static_cast<std::int64_t>(point.n),
+                            static_cast<std::int64_t>(point.k), 1};
+    const double measured = 2.0 * point.m * point.n * point.k / point.rate.value;
+    anchors_.push_back({std::log(point.m), std::log(point.n), std::log(point.k),
+                        std::log(measured / model_matmul(shape, Precision::kBf16))});
+  }
+}
+
+double OpCost::peak(Precision precision) const {
+  return peak_[static_cast<std::size_t>(precision)];
+}
+
+FlopPerSecond OpCost::sustained(Precision precision) const {
+  const bool narrow = precision == Precision::kFp8 || precision == Precision::kFp4;
+  return FlopPerSecond(peak(precision) * (narrow ? fp8_efficiency_ : matmul_efficiency_));
+}
+
+BytesPerSecond OpCost::memory_rate() const {
+  return BytesPerSecond(memory_rate_);
+}
+
+// Rounded up to tiles and waves, at the sustained rate, less the share of each tile's time that
+// filling and draining the pipeline takes (half_k columns of K); never faster than its operands
+// stream from memory.
+double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const {
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const auto count = static_cast<double>(shape.count);
+  const double element = element_bytes(precision);
+  double compute = 2.0 * m * n * k * count / sustained(precision).value;
+  compute *= quantisation(m, n, count, multiprocessors_) * (1.0 + half_k_ / k);
+  if (misaligned(shape.k, element) || misaligned(shape.n, element)) {
+    compute /= kMisalignedRate;
+  }
+  const double traffic = count * ((m * k + k * n) * element + m * n * 2.0);
+  return std::max(compute, traffic / memory_rate_) + kernel_seconds_;
+}
+
+// Measured over modelled time around this shape: a kernel average of the anchors in ln(m), ln(n),
+// ln(k), drawn to 1 where none is near. Products m and n are interchangeable to a library, so the
+// nearer order counts.
+double OpCost::table_correction(double m, double n, double k) const {
+  const double log_m = std::log(m);
+  const double log_n = std::log(n);
+  const double log_k = std::log(k);
+  double weight_sum = 0.5;  // the model's own vote
+  double sum = 0;
+  for (const Anchor& anchor : anchors_) {
+    const double dk = (log_k - anchor.log_k) * (log_k - anchor.log_k);
+    const double straight = (log_m - anchor.log_m) * (log_m - anchor.log_m) +
+                            (log_n - anchor.log_n) * (log_n - anchor.log_n);
+    const double swapped = (log_m - anchor.log_n) * (log_m - anchor.log_n) +
+                           (log_n - anchor.log_m) * (log_n - anchor.log_m);
+    const double distance = (std::min(straight, swapped) + dk) / (2 * kAnchorWidth * kAnchorWidth);
+    if (distance < 8) {
+      const double weight = std::exp(-distance);
+      weight_sum += weight;
+      sum += weight * anchor.log_ratio;
+    }
+  }
+  return std::exp(sum / weight_sum);
+}
+
+Seconds OpCost::matmul(const MatmulShape& shape, Precision precision) const {
+  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0 || shape.count <= 0) {
+    return Seconds(0);
+  }
+  const double modelled = model_matmul(shape, precision);
+  if (anchors_.empty() || shape.count != 1 ||
+      (precision != Precision::kBf16 && precision != Precision::kFp16)) {
+    return Seconds(modelled);
+  }
+  return Seconds(modelled * table_correction(static_cast<double>(shape.m),
+                                             static_cast<double>(shape.n),
+                                             static_cast<double>(shape.k)));
+}
+
+Seconds OpCost::attention(const AttentionShape& shape, Precision precision, Pass pass) const {
+  const auto batch = static_cast<double>(shape.batch);
+  const auto heads = static_cast<double>(shape.heads);
+  const auto queries = static_cast<double>(shape.query_length);
+  const auto keys = static_cast<double>(shape.key_length);
+  const auto dims = static_cast<double>(shape.qk_dim + shape.v_dim);
+  if (batch * heads * queries * keys * dims <= 0) {
+    return Seconds(0);
+  }
+  // Scores stay in 16 bit even where the products of the layer are narrower.
+  const bool narrow = precision == Precision::kFp8 || precision == Precision::kFp4;
+  const Precision used = narrow ? Precision::kBf16 : precision;
+  if (shape.flash) {
+    const double causal = shape.causal ? 0.5 * (1.0 + kDiagonalRows / keys) : 1.0;
+    // Backward repeats the scores: five products of the forward's two.
+    const double products = pass == Pass::kForward ? 1.0 : 2.5;
+    double rate = peak(used) * (shape.portable ? portable_efficiency_ : attention_efficiency_);
+    // Small heads leave the softmax exposed.
+    rate *= dims / (dims + 48.0) * (256.0 + 48.0) / 256.0;
+    if (pass == Pass::kBackward) {
+      rate *= kBackwardRate;
+    }
+    const int kernels = pass == Pass::kForward ? 1 : 3;
+    return Seconds(2.0 * batch * heads * queries * keys * dims * causal * products / rate +
+                   kernels * kernel_seconds_);
+  }
+  const MatmulShape scores{shape.query_length, shape.key_length, shape.qk_dim,
+                           shape.batch * shape.heads};
+  const MatmulShape values{shape.query_length, shape.v_dim, shape.key_length,
+                           shape.batch * shape.heads};
+  const double products = pass == Pass::kForward ? 1.0 : 2.0;
+  return Seconds(products * (model_matmul(scores, used) + model_matmul(values, used)));
+}
+
+Seconds OpCost::memory_bound(Bytes traffic, int kernels) const {
+  return Seconds(static_cast<double>(traffic.value) / memory_rate_ + kernels * kernel_seconds_);
+}
+
+Seconds OpCost::launch(int kernels) const {
+  return Seconds(kernels * launch_seconds_);
+}
+
+}  // namespace trireme::topologies

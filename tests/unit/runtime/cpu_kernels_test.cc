@@ -1,0 +1,281 @@
+// Every kernel's backward against central differences of its forward, in double.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "runtime/cpu/attention.h"
+#include "runtime/cpu/elementwise.h"
+#include "runtime/cpu/loss.h"
+#include "runtime/cpu/matmul.h"
+#include "runtime/cpu/norm.h"
+#include "runtime/cpu/optimizer.h"
+#include "runtime/random.h"
+
+namespace trireme::runtime::cpu {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector random_vector(std::size_t count, const char* name) {
+  Vector x(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    x[i] = random_normal(random_key(7, name), i);
+  }
+  return x;
+}
+
+// sum(weights * f(x)) differentiated numerically by each x[i] must equal `gradient`.
+void expect_gradient(Vector x, const Vector& weights, const std::function<Vector(const Vector&)>& f,
+                     const Vector& gradient) {
+  ASSERT_EQ(x.size(), gradient.size());
+  const double step = 1e-5;
+  const auto value = [&] {
+    const Vector y = f(x);
+    EXPECT_EQ(y.size(), weights.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      sum += y[i] * weights[i];
+    }
+    return sum;
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double kept = x[i];
+    x[i] = kept + step;
+    const double above = value();
+    x[i] = kept - step;
+    const double below = value();
+    x[i] = kept;
+    EXPECT_NEAR((above - below) / (2 * step), gradient[i], 1e-7 * (1 + std::abs(gradient[i])))
+        << "entry " << i;
+  }
+}
+
+TEST(CpuMatmul, AllTranspositionsAgreeWithTheLoop) {
+  const std::int64_t m = 3;
+  const std::int64_t n = 4;
+  const std::int64_t k = 5;
+  const Vector a = random_vector(15, "a");
+  const Vector b = random_vector(20, "b");
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      Vector c(12, 1.0);
+      matmul<double>({.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb}, a.data(),
+                     b.data(), c.data(), true);
+      for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = 1;
+          for (std::int64_t l = 0; l < k; ++l) {
+            const auto ai = static_cast<std::size_t>(ta ? l * m + i : i * k + l);
+            const auto bi = static_cast<std::size_t>(tb ? j * k + l : l * n + j);
+            sum += a[ai] * b[bi];
+          }
+          EXPECT_NEAR(c[static_cast<std::size_t>(i * n + j)], sum, 1e-13);
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuNorm, BackwardIsTheDerivative) {
+  for (const bool centred : {false, true}) {
+    const NormShape shape{.rows = 3, .width = 6, .centred = centred};
+    const Vector x = random_vector(18, "x");
+    const Vector weight = random_vector(6, "w");
+    const Vector bias = random_vector(6, "b");
+    const Vector dy = random_vector(18, "dy");
+    const double* b = centred ? bias.data() : nullptr;
+    Vector dx(18);
+    Vector dweight(6);
+    Vector dbias(6);
+    norm_backward<double>(shape, x.data(), weight.data(), dy.data(), dx.data(), dweight.data(),
+                          dbias.data());
+    const auto run = [&](const Vector& in, const Vector& w, const double* shift) {
+      Vector y(18);
+      norm_forward<double>(shape, in.data(), w.data(), shift, y.data(), nullptr, nullptr);
+      return y;
+    };
+    expect_gradient(
+        x, dy, [&](const Vector& v) { return run(v, weight, b); }, dx);
+    expect_gradient(
+        weight, dy, [&](const Vector& v) { return run(x, v, b); }, dweight);
+    if (centred) {
+      expect_gradient(
+          bias, dy, [&](const Vector& v) { return run(x, weight, v.data()); }, dbias);
+    }
+  }
+}
+
+TEST(CpuRotary, BackwardIsTheInverseAndKeepsTheNorm) {
+  RotaryShape shape{
+      .rows = 4, .heads = 2, .head_dim = 6, .stride = 12, .length = 2, .first_position = 3};
+  const Vector x = random_vector(48, "x");
+  const Vector dy = random_vector(48, "dy");
+  Vector dx = dy;
+  rotary<double>(shape, dx.data(), true);
+  const auto run = [&](Vector v) {
+    rotary<double>(shape, v.data(), false);
+    return v;
+  };
+  expect_gradient(x, dy, run, dx);
+  EXPECT_NEAR(square_sum<double>(48, run(x).data()), square_sum<double>(48, x.data()), 1e-10);
+  EXPECT_NE(run(x)[0], x[0]);
+}
+
+TEST(CpuActivations, BackwardIsTheDerivative) {
+  const Vector x = random_vector(24, "x");
+  const Vector dy = random_vector(12, "dy");
+  Vector dx(24);
+  swiglu_backward<double>(3, 4, x.data(), dy.data(), dx.data());
+  expect_gradient(
+      x, dy,
+      [](const Vector& v) {
+        Vector y(12);
+        swiglu_forward<double>(3, 4, v.data(), y.data());
+        return y;
+      },
+      dx);
+  const Vector dz = random_vector(24, "dz");
+  gelu_backward<double>(24, x.data(), dz.data(), dx.data());
+  expect_gradient(
+      x, dz,
+      [](const Vector& v) {
+        Vector y(24);
+        gelu_forward<double>(24, v.data(), y.data());
+        return y;
+      },
+      dx);
+}
+
+TEST(CpuEmbedding, ShardsAddUpToTheWholeTable) {
+  const std::vector<std::int32_t> tokens = {0, 3, 5, 3};
+  const Vector table = random_vector(12, "table");
+  Vector whole(8);
+  Vector left(8);
+  Vector right(8);
+  embedding_forward<double>({.rows = 4, .width = 2, .first_row = 0, .table_rows = 6}, tokens.data(),
+                            table.data(), whole.data());
+  embedding_forward<double>({.rows = 4, .width = 2, .first_row = 0, .table_rows = 3}, tokens.data(),
+                            table.data(), left.data());
+  embedding_forward<double>({.rows = 4, .width = 2, .first_row = 3, .table_rows = 3}, tokens.data(),
+                            table.data() + 6, right.data());
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(whole[i], left[i] + right[i]);
+  }
+  Vector dtable(12);
+  const Vector dy = random_vector(8, "dy");
+  embedding_backward<double>({.rows = 4, .width = 2, .first_row = 0, .table_rows = 6},
+                             tokens.data(), dy.data(), dtable.data());
+  EXPECT_DOUBLE_EQ(dtable[6], dy[2] + dy[6]);
+  EXPECT_EQ(dtable[2], 0.0);
+}
+
+struct AttentionCase {
+  AttentionShape shape;
+  Vector q, k, v, dout;
+};
+
+AttentionCase attention_case(std::int64_t window, std::int64_t offset) {
+  AttentionCase c;
+  c.shape = {.batch = 2,
+             .heads = 4,
+             .kv_heads = 2,
+             .query_length = 3,
+             .key_length = 3 + offset,
+             .query_offset = offset,
+             .qk_dim = 4,
+             .v_dim = 4,
+             .window = window,
+             .causal = true,
+             .scale = 0.5};
+  c.q = random_vector(2 * 3 * 16, "q");
+  c.k = random_vector(static_cast<std::size_t>(2 * (3 + offset) * 8), "k");
+  c.v = random_vector(static_cast<std::size_t>(2 * (3 + offset) * 8), "v");
+  c.dout = random_vector(2 * 3 * 16, "dout");
+  return c;
+}
+
+Vector attend(const AttentionShape& s, const Vector& q, const Vector& k, const Vector& v,
+              Vector* lse) {
+  Vector out(q.size());
+  Vector statistics(static_cast<std::size_t>(s.batch * s.heads * s.query_length));
+  attention_forward<double>(s, {q.data(), 16}, {k.data(), 8}, {v.data(), 8}, {out.data(), 16},
+                            statistics.data());
+  if (lse != nullptr) {
+    *lse = statistics;
+  }
+  return out;
+}
+
+TEST(CpuAttention, BackwardIsTheDerivative) {
+  for (const auto& [window, offset] : {std::pair{0, 0}, {2, 0}, {0, 2}}) {
+    const AttentionCase c = attention_case(window, offset);
+    Vector lse;
+    const Vector out = attend(c.shape, c.q, c.k, c.v, &lse);
+    Vector dq(c.q.size());
+    Vector dk(c.k.size());
+    Vector dv(c.v.size());
+    attention_backward<double>(c.shape, {c.q.data(), 16}, {c.k.data(), 8}, {c.v.data(), 8},
+                               {out.data(), 16}, lse.data(), {c.dout.data(), 16}, {dq.data(), 16},
+                               {dk.data(), 8}, {dv.data(), 8});
+    expect_gradient(
+        c.q, c.dout, [&](const Vector& q) { return attend(c.shape, q, c.k, c.v, nullptr); }, dq);
+    expect_gradient(
+        c.k, c.dout, [&](const Vector& k) { return attend(c.shape, c.q, k, c.v, nullptr); }, dk);
+    expect_gradient(
+        c.v, c.dout, [&](const Vector& v) { return attend(c.shape, c.q, c.k, v, nullptr); }, dv);
+  }
+}
+
+TEST(CpuLoss, GradientIsTheDerivativeAndShardsAgree) {
+  const std::vector<std::int32_t> targets = {1, 4, 0};
+  const Vector logits = random_vector(18, "logits");
+  const LogitShape whole{.rows = 3, .width = 6, .first = 0, .vocabulary = 5};
+  const auto run = [&](const Vector& x) {
+    Vector maxima(3), sums(3), target(3), loss(3);
+    loss_maxima<double>(whole, x.data(), maxima.data());
+    loss_sums<double>(whole, x.data(), targets.data(), maxima.data(), sums.data(), target.data());
+    loss_values<double>(3, sums.data(), target.data(), loss.data());
+    return loss;
+  };
+  Vector maxima(3), sums(3), target(3), gradient(18);
+  loss_maxima<double>(whole, logits.data(), maxima.data());
+  loss_sums<double>(whole, logits.data(), targets.data(), maxima.data(), sums.data(),
+                    target.data());
+  loss_gradient<double>(whole, logits.data(), targets.data(), maxima.data(), sums.data(), 0.25,
+                        gradient.data());
+  expect_gradient(logits, Vector(3, 0.25), run, gradient);
+  // The same from two shards of three columns, the second with one column of padding.
+  Vector shard_sums(3), shard_target(3);
+  for (const std::int64_t first : {0, 3}) {
+    Vector part(9), s(3), t(3);
+    for (std::size_t i = 0; i < 9; ++i) {
+      part[i] = logits[i / 3 * 6 + static_cast<std::size_t>(first) + i % 3];
+    }
+    loss_sums<double>({.rows = 3, .width = 3, .first = first, .vocabulary = 5}, part.data(),
+                      targets.data(), maxima.data(), s.data(), t.data());
+    for (std::size_t i = 0; i < 3; ++i) {
+      shard_sums[i] += s[i];
+      shard_target[i] += t[i];
+    }
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(shard_sums[i], sums[i], 1e-14);
+    EXPECT_EQ(shard_target[i], target[i]);
+  }
+}
+
+TEST(CpuAdam, FirstStepMovesByTheLearningRateAndDecays) {
+  // After one step both corrected moments are g and g^2, so the direction is g/|g| = sign(g).
+  Vector weight = {1.0, -2.0};
+  Vector m(2), v(2);
+  const Vector gradient = {0.3, -4.0};
+  adam_update<double>({.learning_rate = 0.1, .epsilon = 0.0, .weight_decay = 0.5}, 2,
+                      gradient.data(), weight.data(), m.data(), v.data());
+  EXPECT_NEAR(weight[0], 1.0 - 0.1 * (1.0 + 0.5), 1e-14);
+  EXPECT_NEAR(weight[1], -2.0 - 0.1 * (-1.0 - 1.0), 1e-14);
+}
+
+}  // namespace
+}  // namespace trireme::runtime::cpu

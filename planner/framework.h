@@ -1,5 +1,5 @@
-// Whose memory and communication behaviour is modelled: data and a few named choices, in one place. The values and
-// their sources are planner/frameworks.json; `--set KEY=VALUE` overrides a choice.
+// Whose memory and communication behaviour is modelled: data and a few named choices, in one place.
+// The values and their sources are planner/frameworks.json; `--set KEY=VALUE` overrides a choice.
 #pragma once
 
 #include <cstdint>
@@ -12,47 +12,52 @@
 namespace trireme::planner {
 
 struct Framework {
-  std::string name;                          // trireme megatron megatron-fsdp fsdp1 fsdp2 deepspeed
+  std::string name;  // trireme megatron megatron-fsdp fsdp1 fsdp2 deepspeed
   models::Implementation implementation = models::Implementation::kTransformerEngine;
 
   // Bytes of one element of each state under mixed precision.
-  double parameter_bytes = 2;                // as computed with
-  double master_bytes = 4;                   // fp32 copy; 0 = the parameter itself is the master
-  double gradient_bytes = 4;                 // accumulation buffer
-  double moment_bytes = 8;                   // both Adam moments
-  double reduce_bytes = 4;                   // element on the wire of gradient reduction
-  bool fp32_shard_is_parameter = false;      // FSDP2: the resting shard is fp32, bf16 exists only while gathered
+  double parameter_bytes = 2;   // as computed with
+  double master_bytes = 4;      // fp32 copy; 0 = the parameter itself is the master
+  double gradient_bytes = 4;    // accumulation buffer
+  double moment_bytes = 8;      // both Adam moments
+  double sgd_moment_bytes = 0;  // momentum, when the optimizer is SGD
+  double reduce_bytes = 4;      // element on the wire of gradient reduction
+  bool fp32_shard_is_parameter =
+      false;  // FSDP2: the resting shard is fp32, bf16 exists only while gathered
 
   // When and how data-parallel communication happens.
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
-  bool reduce_every_micro_batch = false;     // torchtitan, ZeRO-2/3: reduction is not deferred to the last micro-batch
-  bool root_unit_stays_gathered = false;     // FSDP2: embedding and head
-  int prefetch_units = 1;                    // gathers ahead of compute
-  bool shard_over_context = false;           // Megatron: the shard group is data x context
-  std::int64_t bucket_elements = 0;          // gradient bucket; 0 = framework's own rule
+  bool reduce_every_micro_batch =
+      false;  // torchtitan, ZeRO-2/3: reduction is not deferred to the last micro-batch
+  bool root_unit_stays_gathered = false;  // FSDP2: embedding and head
+  int prefetch_units = 1;                 // gathers ahead of compute
+  bool reshard_after_forward = true;  // false: every unit stays gathered, whatever the plan says
+  bool shard_over_context = false;    // Megatron: the shard group is data x context
+  std::int64_t bucket_elements = 0;   // gradient bucket; 0 = framework's own rule
 
   // Tensor and pipeline parallel behaviour.
   bool tp_comm_overlap = false;
-  bool tp_backward_overlap = true;           // input-gradient collectives beside the weight-gradient product
-  bool regather_in_backward = true;          // sequence parallelism gathers column-parallel inputs again
-  bool blocking_p2p = true;                  // non-interleaved 1F1B sends and receives block
+  bool tp_backward_overlap = true;  // input-gradient collectives beside the weight-gradient product
+  bool regather_in_backward = true;  // sequence parallelism gathers column-parallel inputs again
+  bool blocking_p2p = true;          // non-interleaved 1F1B sends and receives block
   bool p2p_overlap_interleaved = true;
 
   // Loss and logits.
-  double logit_bytes = 6;                    // peak bytes per logit element
+  double logit_bytes = 6;  // peak bytes per logit element
   bool cross_entropy_fusion = false;
+  std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;
 
-  bool compile = false;                      // torch.compile on the blocks
-  bool pad_vocabulary = true;                // Megatron: to a multiple of 128 * tp
+  bool compile = false;        // torch.compile on the blocks
+  bool pad_vocabulary = true;  // Megatron: to a multiple of 128 * tp
   double dropout = 0.0;
-  bool mixed_precision_pure = false;         // llm-foundry's PURE: bf16 throughout
+  bool mixed_precision_pure = false;  // llm-foundry's PURE: bf16 throughout
 
   // Allocator and process.
-  double reserved_low = 1.02;                // reserved / allocated, the band
+  double reserved_low = 1.02;  // reserved / allocated, the band
   double reserved_high = 1.25;
-  double context_gib = 0.6;                  // CUDA context, libraries, workspace outside the allocator
+  double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };
 
 std::vector<std::string> framework_names();

@@ -1,0 +1,476 @@
+// From a printed row to a job and a plan: defaults of the row format, and candidates for what the
+// row leaves open.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/error.h"
+#include "planner/calibrate/published.h"
+
+namespace trireme::planner {
+
+namespace {
+
+using models::Transformer;
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// A reason to skip the row, thrown and caught in this file only.
+struct Skip {
+  std::string reason;
+};
+
+std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
+  if (!value || *value <= 0) {
+    throw Skip{fmt::format("{} is missing", key)};
+  }
+  return *value;
+}
+
+// Shape
+// ------------------------------------------------------------------------------------------------------------
+
+void fill_experts(const PublishedRow& row, Transformer& model) {
+  model.moe = *row.moe;
+  if (model.moe->experts <= 0 || model.moe->experts_per_token <= 0 || model.moe->expert_ffn <= 0) {
+    throw Skip{"moe.experts, moe.topk or moe.moe_ffn is missing"};
+  }
+  const auto layers = static_cast<std::size_t>(model.layers);
+  const auto sparse = row.moe_layers > 0 ? static_cast<std::size_t>(row.moe_layers) : layers;
+  if (sparse > layers) {
+    throw Skip{"moe.moe_layers is more than layers"};
+  }
+  model.moe_layers.assign(layers, false);
+  for (std::size_t layer = layers - sparse; layer < layers; ++layer) {
+    model.moe_layers[layer] = true;  // dense layers come first (DeepSeek)
+  }
+}
+
+Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  Transformer model;
+  model.name = row.model;
+  model.layers = need(row.layers, "layers");
+  model.hidden = need(row.hidden, "hidden");
+  model.heads = need(row.heads, "heads");
+  model.kv_heads = row.kv_heads.value_or(model.heads);
+  model.head_dim = row.head_dim.value_or(model.hidden / model.heads);
+  model.gated_mlp = row.gated_mlp.value_or(false);
+  model.max_sequence = need(row.seq, "seq");
+  if (row.ffn) {
+    model.ffn = *row.ffn;
+  } else if (!model.gated_mlp) {
+    model.ffn = 4 * model.hidden;
+    assumed.push_back(fmt::format("ffn={}", model.ffn));
+  } else {
+    throw Skip{"ffn is missing"};
+  }
+  if (row.vocab) {
+    model.vocab = *row.vocab;
+  } else {
+    model.vocab = model.gated_mlp ? 32000 : 50257;  // Llama 2's and GPT-2's vocabularies
+    assumed.push_back(fmt::format("vocab={}", model.vocab));
+  }
+  if (!model.gated_mlp) {  // GPT
+    model.norm = models::Norm::kLayerNorm;
+    model.position = models::Position::kLearned;
+    model.position_rows = model.max_sequence;
+    model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
+    model.tied_embeddings = true;
+  }
+  model.tied_embeddings = row.tied_embeddings.value_or(model.tied_embeddings);
+  model.latent = row.latent;
+  if (row.moe) {
+    fill_experts(row, model);
+  }
+  if (row.sliding_window > 0) {
+    model.sliding_window = row.sliding_window;
+    const auto layers = static_cast<std::size_t>(model.layers);
+    model.sliding_layers.assign(layers, row.sliding_layers == 0);
+    for (std::size_t layer = 0; layer < layers && row.sliding_layers > 0; ++layer) {
+      model.sliding_layers[layer] =
+          layer * static_cast<std::size_t>(row.sliding_layers) / layers !=
+          (layer + 1) * static_cast<std::size_t>(row.sliding_layers) / layers;
+    }
+  }
+  models::check_transformer(model, row.id);
+  return model;
+}
+
+// Whose behaviour
+// ----------------------------------------------------------------------------------------------------
+
+bool is_known_framework(const std::string& name) {
+  const std::vector<std::string> names = framework_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Megatron before Transformer Engine: its own layers, usually with dropout.
+bool is_classic(const PublishedRow& row) {
+  return row.attention == "unfused" || contains(row.framework, "DeepSpeed") ||
+         contains(row.framework, "SC21") || contains(row.framework, "2020") ||
+         contains(row.framework, "2021") || contains(row.framework, "zero-bubble") ||
+         contains(row.framework, "2205.05198");
+}
+
+Framework framework_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  std::string name = row.behaviour;
+  if (!is_known_framework(name)) {
+    name = row.sharding == "full"        ? "fsdp2"
+           : row.sharding == "gradients" ? "deepspeed"
+                                         : "megatron";
+    assumed.push_back(
+        fmt::format("behaviour={} (nearest to {})", name,
+                    row.framework.empty() ? "a framework that is not named" : row.framework));
+  }
+  Framework framework = find_framework(name);
+  if (framework.name == "megatron" && is_classic(row)) {
+    framework.implementation = models::Implementation::kClassicMegatron;
+  }
+  for (const auto& [key, value] : row.settings) {
+    try {
+      apply_setting(framework, key, value);
+    } catch (const Error& error) {
+      assumed.push_back(fmt::format("settings.{} not modelled", key));
+    }
+  }
+  return framework;
+}
+
+topologies::Precision precision_of(const PublishedRow& row) {
+  using topologies::Precision;
+  constexpr std::pair<std::string_view, Precision> kNames[] = {
+      {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp8", Precision::kFp8},
+      {"nvfp4", Precision::kFp4}, {"fp4", Precision::kFp4},   {"fp32", Precision::kFp32}};
+  for (const auto& [name, precision] : kNames) {
+    if (row.precision.substr(0, name.size()) == name) {
+      return precision;
+    }
+  }
+  return Precision::kBf16;
+}
+
+// Layout
+// -------------------------------------------------------------------------------------------------------------
+
+std::int64_t number_after(const std::string& text, const std::string& word) {
+  const std::size_t at = text.find(word);
+  if (at == std::string::npos) {
+    return -1;
+  }
+  const char* digits = text.c_str() + at + word.size();
+  return std::isdigit(static_cast<unsigned char>(*digits)) != 0 ? std::strtoll(digits, nullptr, 10)
+                                                                : -1;
+}
+
+std::uint16_t modules_of(const std::string& detail) {
+  constexpr std::pair<std::string_view, RecomputeModule> kNames[] = {
+      {"core_attn", kCoreAttention},
+      {"layernorm", kLayerNorm},
+      {"mla_up_proj", kMlaUpProjection},
+      {"moe_act", kMoeActivation},
+      {"shared_experts", kSharedExperts}};
+  unsigned modules = 0;
+  for (const auto& [name, module] : kNames) {
+    modules |= contains(detail, name) ? static_cast<unsigned>(module) : 0U;
+  }
+  // "mlp" and "moe" are also parts of other words.
+  std::string word;
+  for (const char letter : detail + " ") {
+    if (std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_') {
+      word += letter;
+      continue;
+    }
+    modules |= word == "mlp" ? static_cast<unsigned>(kMlp) : 0U;
+    modules |= word == "moe" ? static_cast<unsigned>(kMoe) : 0U;
+    word.clear();
+  }
+  return static_cast<std::uint16_t>(modules);
+}
+
+void fill_recompute(const PublishedRow& row, const Job& job, Plan& plan,
+                    std::vector<std::string>& assumed) {
+  const std::string& detail = row.recompute_detail;
+  if (row.recompute == "full") {
+    plan.recompute = Recompute::kFull;
+    plan.recompute_layers = number_after(detail, "num_layers=");
+  } else if (row.recompute == "selective") {
+    plan.recompute = Recompute::kSelective;
+    const std::uint16_t modules = modules_of(detail);
+    if (modules != 0) {
+      plan.recompute_modules = modules;
+    } else if (contains(detail, "every")) {
+      plan.recompute = Recompute::kFull;
+      plan.recompute_layers = (job.model.layers + 1) / 2;
+      assumed.emplace_back("recompute of every second block");
+    } else if (job.framework.name == "fsdp2") {
+      plan.recompute_modules = kTorchPerOp;
+    }
+  }
+  if (contains(detail, "offload")) {
+    assumed.emplace_back("activation offload is not modelled");
+  }
+}
+
+Schedule schedule_of(const PublishedRow& row, std::int64_t virtual_pipeline) {
+  for (const Schedule schedule :
+       {Schedule::kGpipe, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
+    constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
+    if (row.schedule == kNames[static_cast<std::size_t>(schedule)]) {
+      return schedule;
+    }
+  }
+  return virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
+}
+
+Sharding sharding_of(const PublishedRow& row, const Framework& framework,
+                     std::vector<std::string>& assumed) {
+  if (row.sharding == "none") {
+    return Sharding::kNone;
+  }
+  if (row.sharding == "optimizer") {
+    return Sharding::kOptimizer;
+  }
+  if (row.sharding == "gradients") {
+    return Sharding::kGradients;
+  }
+  if (row.sharding == "full") {
+    return Sharding::kFull;
+  }
+  const bool whole =
+      framework.name != "megatron" && framework.name != "trireme" && framework.name != "deepspeed";
+  assumed.emplace_back(whole ? "sharding=full" : "sharding=optimizer");
+  return whole ? Sharding::kFull : Sharding::kOptimizer;
+}
+
+bool sequence_parallel_of(const PublishedRow& row, const Job& job, const Plan& plan,
+                          std::vector<std::string>& assumed) {
+  if (row.sequence_parallel || plan.tensor == 1) {
+    return plan.tensor > 1 && row.sequence_parallel.value_or(false);
+  }
+  const bool on = job.framework.implementation != models::Implementation::kClassicMegatron;
+  assumed.emplace_back(on ? "sequence_parallel=true" : "sequence_parallel=false");
+  return on;
+}
+
+std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t largest) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t candidate = 1; candidate <= std::min(number, largest); ++candidate) {
+    if (number % candidate == 0) {
+      found.push_back(candidate);
+    }
+  }
+  return found;
+}
+
+// Plans that fill the open fields of a row, one axis after the other.
+class Candidates {
+ public:
+  Candidates(const PublishedRow& row, const Job& job, Plan first, std::int64_t gpus)
+      : row_(row), job_(job), gpus_(gpus), plans_{std::move(first)} {}
+
+  std::vector<Plan> all() {
+    if (!row_.tp) {
+      branch(divisors(row_.gpus_per_node.value_or(8), 8), [&](Plan& plan, std::int64_t degree) {
+        plan.tensor = degree;
+        return job_.model.heads % degree == 0 &&
+               gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
+      });
+    }
+    if (!row_.pp) {
+      branch(divisors(job_.model.layers, 128), [&](Plan& plan, std::int64_t degree) {
+        plan.pipeline = degree;
+        return gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
+      });
+    }
+    set_data_parallel();
+    if (!row_.micro_batch) {
+      branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
+        plan.micro_batch = size;
+        return job_.global_batch == 0 || job_.global_batch % (size * plan.data_parallel()) == 0;
+      });
+    }
+    if (!row_.vpp) {
+      branch({1, 2, 3, 4, 5, 6, 8, 10, 12}, [&](Plan& plan, std::int64_t chunks) {
+        plan.virtual_pipeline = chunks;
+        const bool wanted =
+            row_.schedule == "interleaved" ? chunks > 1 || plan.pipeline == 1 : true;
+        return chunks == 1
+                   ? wanted
+                   : row_.schedule != "1f1b" && plan.pipeline > 1 && row_.stage_layers.empty() &&
+                         job_.model.layers % (plan.pipeline * chunks) == 0;
+      });
+    }
+    if (row_.recompute.empty()) {
+      branch({0, 1}, [](Plan& plan, std::int64_t full) {
+        plan.recompute = full != 0 ? Recompute::kFull : Recompute::kNone;
+        return true;
+      });
+    }
+    finish();
+    return std::move(plans_);
+  }
+
+ private:
+  template <typename Change>
+  void branch(const std::vector<std::int64_t>& values, Change change) {
+    std::vector<Plan> next;
+    for (const Plan& plan : plans_) {
+      for (const std::int64_t value : values) {
+        Plan changed = plan;
+        if (change(changed, value) && next.size() < kMost) {
+          next.push_back(std::move(changed));
+        }
+      }
+    }
+    plans_ = std::move(next);
+  }
+
+  void set_data_parallel() {
+    for (Plan& plan : plans_) {
+      const std::int64_t ranks =
+          row_.data_parallel.value_or(gpus_ / (plan.tensor * plan.pipeline * plan.context));
+      const std::int64_t shards =
+          plan.sharding == Sharding::kNone ? 1 : row_.shard_degree.value_or(ranks);
+      // A printed degree may count the context ranks too (PyTorch's mesh): only ranks outside cp
+      // are the plan's axis.
+      plan.sharded = shards > 0 && ranks % shards == 0 ? shards : ranks;
+      plan.replicas = ranks / plan.sharded;
+    }
+  }
+
+  void finish() {
+    for (Plan& plan : plans_) {
+      plan.schedule = schedule_of(row_, plan.virtual_pipeline);
+      const std::int64_t batch =
+          job_.global_batch > 0 ? job_.global_batch / plan.data_parallel() : 0;
+      plan.micro_batches = batch > 0 ? std::max<std::int64_t>(1, batch / plan.micro_batch)
+                                     : (plan.pipeline > 1 ? 4 * plan.pipeline : 1);
+    }
+  }
+
+  static constexpr std::size_t kMost = 4096;
+  const PublishedRow& row_;
+  const Job& job_;
+  std::int64_t gpus_;
+  std::vector<Plan> plans_;
+};
+
+// Names what a candidate chose, in the words of the row format.
+void name_choices(const PublishedRow& row, const Job& job, const Plan& plan,
+                  std::vector<std::string>& assumed) {
+  const auto name = [&](bool given, const char* key, std::int64_t value) {
+    if (!given) {
+      assumed.push_back(fmt::format("{}={}", key, value));
+    }
+  };
+  name(row.tp.has_value(), "tp", plan.tensor);
+  name(row.pp.has_value(), "pp", plan.pipeline);
+  name(row.micro_batch.has_value(), "micro_batch", plan.micro_batch);
+  name(row.vpp.has_value() || plan.pipeline == 1, "vpp", plan.virtual_pipeline);
+  name(row.global_batch.has_value(), "global_batch", job.global_batch);
+  if (row.recompute.empty()) {
+    assumed.push_back(
+        fmt::format("recompute={}", plan.recompute == Recompute::kFull ? "full" : "none"));
+  }
+}
+
+void check_case(const PublishedCase& found) {
+  const Plan& plan = found.plan;
+  if (plan.gpus() != found.job.cluster.gpus) {
+    throw Skip{fmt::format("tp {} x pp {} x cp {} x data_parallel {} is not gpus {}", plan.tensor,
+                           plan.pipeline, plan.context, plan.data_parallel(),
+                           found.job.cluster.gpus)};
+  }
+  if (plan.pipeline * plan.virtual_pipeline > found.job.model.layers + 2 &&
+      plan.stage_layers.empty()) {
+    throw Skip{"more pipeline chunks than layers"};
+  }
+  std::int64_t layers = 0;
+  for (const std::int64_t stage : plan.stage_layers) {
+    layers += stage;
+  }
+  const auto stages = static_cast<std::int64_t>(plan.stage_layers.size());
+  if (stages > 0 &&
+      (layers != found.job.model.layers ||
+       (stages != plan.pipeline && stages != plan.pipeline * plan.virtual_pipeline))) {
+    throw Skip{"settings.stage_layers does not add up to layers over pp * vpp chunks"};
+  }
+}
+
+void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase& found) {
+  Job& job = found.job;
+  job.model = model_of(row, found.assumed);
+  job.framework = framework_of(row, found.assumed);
+  job.sequence = *row.seq;
+  job.precision = precision_of(row);
+  job.attention = row.attention == "unfused" ? models::AttentionKernel::kUnfused
+                                             : models::AttentionKernel::kFlash;
+  if (row.attention.empty()) {
+    found.assumed.emplace_back("attention=flash");
+  }
+  job.global_batch = row.global_batch.value_or(0);
+  const std::int64_t model_ranks = row.tp.value_or(1) * row.pp.value_or(1) * row.cp.value_or(1);
+  std::int64_t gpus = row.gpus.value_or(0);
+  if (gpus == 0 && row.data_parallel) {
+    gpus = model_ranks * *row.data_parallel;
+  }
+  if (gpus <= 0) {
+    throw Skip{"gpus is missing"};
+  }
+  Plan plan;
+  plan.tensor = row.tp.value_or(1);
+  plan.pipeline = row.pp.value_or(1);
+  plan.virtual_pipeline = row.vpp.value_or(1);
+  plan.context = row.cp.value_or(1);
+  plan.expert = job.model.moe ? row.ep.value_or(1) : 1;
+  plan.expert_tensor = row.etp.value_or(0);
+  plan.micro_batch = row.micro_batch.value_or(1);
+  if (std::min({plan.tensor, plan.pipeline, plan.virtual_pipeline, plan.context, plan.expert,
+                plan.micro_batch}) < 1 ||
+      gpus % (plan.tensor * plan.pipeline * plan.context) != 0) {
+    throw Skip{fmt::format("tp * pp * cp = {} does not divide gpus = {}", model_ranks, gpus)};
+  }
+  plan.sharding = sharding_of(row, job.framework, found.assumed);
+  plan.reshard_after_forward = job.framework.reshard_after_forward;
+  plan.stage_layers = row.stage_layers;
+  plan.sequence_parallel = sequence_parallel_of(row, job, plan, found.assumed);
+  fill_recompute(row, job, plan, found.assumed);
+  job.cluster.gpus = gpus;
+
+  const std::vector<Plan> candidates = Candidates(row, job, plan, gpus).all();
+  if (candidates.empty()) {
+    throw Skip{"no value of the missing layout fields obeys the batch and the layers"};
+  }
+  const std::size_t chosen = choose && candidates.size() > 1 ? choose(job, candidates) : 0;
+  found.plan = candidates.at(std::min(chosen, candidates.size() - 1));
+  if (job.global_batch == 0) {
+    job.global_batch =
+        found.plan.micro_batch * found.plan.micro_batches * found.plan.data_parallel();
+  }
+  name_choices(row, job, found.plan, found.assumed);
+  check_case(found);
+}
+
+}  // namespace
+
+PublishedCase row_to_case(const PublishedRow& row, const PlanChooser& choose) {
+  PublishedCase found;
+  try {
+    if (!row.unreadable.empty()) {
+      throw Skip{row.unreadable};
+    }
+    fill_case(row, choose, found);
+  } catch (const Skip& skip) {
+    found.skipped = skip.reason;
+  } catch (const Error& error) {
+    found.skipped = error.what();
+  }
+  return found;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,71 @@
+#include "planner/stages.h"
+
+#include <algorithm>
+
+namespace trireme::planner {
+
+namespace {
+
+// Layers of each chunk when nobody said. Layers that divide are spread evenly, as Megatron and
+// DeepSpeed do; torchtitan always counts the embedding and the head as one layer each (its
+// input_weight and output_weight of 1), and so does whoever faces a remainder (Megatron's
+// --account-for-embedding-in-pipeline-split, BLOOM's 70 layers on 12 stages). Source: torchtitan's
+// generate_llm_fqn_per_model_part; Megatron-Core transformer_block.
+std::vector<std::int64_t> even_split(const Job& job, std::int64_t chunks) {
+  const std::int64_t layers = job.model.layers;
+  const bool torch = job.framework.name == "fsdp2" || job.framework.name == "fsdp1";
+  if (chunks == 1 || (!torch && layers % chunks == 0)) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(chunks), layers / chunks);
+  }
+  const std::int64_t effective = layers + 2;
+  const std::int64_t base = effective / chunks;
+  const std::int64_t extra = effective % chunks;
+  std::vector<std::int64_t> split;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    split.push_back(base + (chunk < extra ? 1 : 0));
+  }
+  split.front() = std::max<std::int64_t>(split.front() - 1, 0);
+  split.back() = layers;
+  for (std::size_t chunk = 0; chunk + 1 < split.size(); ++chunk) {
+    split[chunk] = std::min(split[chunk], split.back());
+    split.back() -= split[chunk];
+  }
+  return split;
+}
+
+// One entry a stage, where the plan has virtual chunks: each stage's layers evenly over its chunks,
+// first chunks longer.
+std::vector<std::int64_t> spread_over_chunks(const std::vector<std::int64_t>& stages,
+                                             std::int64_t virtual_pipeline) {
+  std::vector<std::int64_t> split;
+  for (std::int64_t chunk = 0; chunk < virtual_pipeline; ++chunk) {
+    for (const std::int64_t layers : stages) {
+      split.push_back(layers / virtual_pipeline + (chunk < layers % virtual_pipeline ? 1 : 0));
+    }
+  }
+  return split;
+}
+
+}  // namespace
+
+std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
+  const std::int64_t count = plan.pipeline * plan.virtual_pipeline;
+  std::vector<std::int64_t> split = plan.stage_layers;
+  if (split.empty()) {
+    split = even_split(job, count);
+  } else if (static_cast<std::int64_t>(split.size()) == plan.pipeline &&
+             plan.virtual_pipeline > 1) {
+    split = spread_over_chunks(split, plan.virtual_pipeline);
+  }
+  std::vector<Chunk> chunks;
+  std::int64_t first = 0;
+  for (const std::int64_t layers : split) {
+    chunks.push_back(Chunk{.first = first, .last = first + layers});
+    first += layers;
+  }
+  chunks.front().embedding = true;
+  chunks.back().head = true;
+  return chunks;
+}
+
+}  // namespace trireme::planner

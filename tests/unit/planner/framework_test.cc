@@ -1,0 +1,61 @@
+#include "planner/framework.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+TEST(Framework, EveryNameIsFound) {
+  for (const char* name : {"trireme", "megatron", "megatron-fsdp", "fsdp1", "fsdp2", "deepspeed"}) {
+    EXPECT_EQ(find_framework(name).name, name);
+  }
+  EXPECT_THROW(find_framework("fsdp3"), Error);
+}
+
+TEST(Framework, BytesPerParameterFollowTheFacts) {
+  // facts 2.1: Megatron 2 w + 4 g + 4 master + 8; FSDP2 rests in fp32 only.
+  const Framework megatron = find_framework("megatron");
+  EXPECT_EQ(megatron.parameter_bytes + megatron.gradient_bytes + megatron.master_bytes +
+                megatron.moment_bytes,
+            18);
+  EXPECT_TRUE(find_framework("fsdp2").fp32_shard_is_parameter);
+  EXPECT_FALSE(find_framework("deepspeed").pad_vocabulary);
+}
+
+TEST(Framework, SettingsOverrideChoices) {
+  Framework framework = find_framework("fsdp2");
+  apply_setting(framework, "compile", "true");
+  EXPECT_EQ(framework.implementation, models::Implementation::kCompiledTorch);
+  apply_setting(framework, "compile", "false");
+  EXPECT_EQ(framework.implementation, models::Implementation::kEagerTorch);
+  apply_setting(framework, "parameter_dtype", "bf16");
+  EXPECT_EQ(framework.master_bytes, 0);
+  EXPECT_EQ(framework.gradient_bytes, 2);
+  apply_setting(framework, "optimizer_dtype", "bf16");
+  EXPECT_EQ(framework.moment_bytes, 4);
+  apply_setting(framework, "reshard_after_forward", "false");
+  EXPECT_FALSE(framework.reshard_after_forward);
+  apply_setting(framework, "dropout", "0.1");
+  EXPECT_DOUBLE_EQ(framework.dropout, 0.1);
+}
+
+TEST(Framework, WrongSettingsAreRefusedWithWhatExists) {
+  Framework framework = find_framework("megatron");
+  EXPECT_THROW(apply_setting(framework, "compile", "maybe"), Error);
+  EXPECT_THROW(apply_setting(framework, "dropout", "-1"), Error);
+  EXPECT_THROW(apply_setting(framework, "grad_dtype", "int8"), Error);
+  try {
+    apply_setting(framework, "overlap", "true");
+    FAIL() << "an unknown setting was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("overlap_grad_reduce"), std::string::npos);
+  }
+  for (const std::string& name : setting_names()) {
+    EXPECT_THROW(apply_setting(framework, name, "nonsense"), Error) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -1,0 +1,150 @@
+// The shape and the framework of a printed row: what its format says where the row is silent.
+#include "planner/calibrate/published_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+
+using models::Transformer;
+
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
+  if (!value || *value <= 0) {
+    throw Skip{fmt::format("{} is missing", key)};
+  }
+  return *value;
+}
+
+void fill_experts(const PublishedRow& row, Transformer& model) {
+  model.moe = *row.moe;
+  if (model.moe->experts <= 0 || model.moe->experts_per_token <= 0 || model.moe->expert_ffn <= 0) {
+    throw Skip{"moe.experts, moe.topk or moe.moe_ffn is missing"};
+  }
+  const auto layers = static_cast<std::size_t>(model.layers);
+  const auto sparse = row.moe_layers > 0 ? static_cast<std::size_t>(row.moe_layers) : layers;
+  if (sparse > layers) {
+    throw Skip{"moe.moe_layers is more than layers"};
+  }
+  model.moe_layers.assign(layers, false);
+  for (std::size_t layer = layers - sparse; layer < layers; ++layer) {
+    model.moe_layers[layer] = true;  // dense layers come first (DeepSeek)
+  }
+}
+
+}  // namespace
+
+Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  Transformer model;
+  model.name = row.model;
+  model.layers = need(row.layers, "layers");
+  model.hidden = need(row.hidden, "hidden");
+  model.heads = need(row.heads, "heads");
+  model.kv_heads = row.kv_heads.value_or(model.heads);
+  model.head_dim = row.head_dim.value_or(model.hidden / model.heads);
+  model.gated_mlp = row.gated_mlp.value_or(false);
+  model.max_sequence = need(row.seq, "seq");
+  if (row.ffn) {
+    model.ffn = *row.ffn;
+  } else if (!model.gated_mlp) {
+    model.ffn = 4 * model.hidden;
+    assumed.push_back(fmt::format("ffn={}", model.ffn));
+  } else {
+    throw Skip{"ffn is missing"};
+  }
+  if (row.vocab) {
+    model.vocab = *row.vocab;
+  } else {
+    model.vocab = model.gated_mlp ? 32000 : 50257;  // Llama 2's and GPT-2's vocabularies
+    assumed.push_back(fmt::format("vocab={}", model.vocab));
+  }
+  if (!model.gated_mlp) {  // GPT
+    model.norm = models::Norm::kLayerNorm;
+    model.position = models::Position::kLearned;
+    model.position_rows = model.max_sequence;
+    model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
+    model.tied_embeddings = true;
+  }
+  model.tied_embeddings = row.tied_embeddings.value_or(model.tied_embeddings);
+  model.latent = row.latent;
+  if (row.moe) {
+    fill_experts(row, model);
+  }
+  if (row.sliding_window > 0) {
+    model.sliding_window = row.sliding_window;
+    const auto layers = static_cast<std::size_t>(model.layers);
+    model.sliding_layers.assign(layers, row.sliding_layers == 0);
+    for (std::size_t layer = 0; layer < layers && row.sliding_layers > 0; ++layer) {
+      model.sliding_layers[layer] =
+          layer * static_cast<std::size_t>(row.sliding_layers) / layers !=
+          (layer + 1) * static_cast<std::size_t>(row.sliding_layers) / layers;
+    }
+  }
+  models::check_transformer(model, row.id);
+  return model;
+}
+
+namespace {
+
+bool is_known_framework(const std::string& name) {
+  const std::vector<std::string> names = framework_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Megatron before Transformer Engine: its own layers, usually with dropout.
+bool is_classic(const PublishedRow& row) {
+  return row.attention == "unfused" || contains(row.framework, "DeepSpeed") ||
+         contains(row.framework, "SC21") || contains(row.framework, "2020") ||
+         contains(row.framework, "2021") || contains(row.framework, "zero-bubble") ||
+         contains(row.framework, "2205.05198");
+}
+
+}  // namespace
+
+Framework framework_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  std::string name = row.behaviour;
+  if (!is_known_framework(name)) {
+    name = row.sharding == "full"        ? "fsdp2"
+           : row.sharding == "gradients" ? "deepspeed"
+                                         : "megatron";
+    assumed.push_back(
+        fmt::format("behaviour={} (nearest to {})", name,
+                    row.framework.empty() ? "a framework that is not named" : row.framework));
+  }
+  Framework framework = find_framework(name);
+  if (framework.name == "megatron" && is_classic(row)) {
+    framework.implementation = models::Implementation::kClassicMegatron;
+  }
+  for (const auto& [key, value] : row.settings) {
+    try {
+      apply_setting(framework, key, value);
+    } catch (const Error& error) {
+      assumed.push_back(fmt::format("settings.{} not modelled", key));
+    }
+  }
+  return framework;
+}
+
+topologies::Precision precision_of(const PublishedRow& row) {
+  using topologies::Precision;
+  constexpr std::pair<std::string_view, Precision> kNames[] = {
+      {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp8", Precision::kFp8},
+      {"nvfp4", Precision::kFp4}, {"fp4", Precision::kFp4},   {"fp32", Precision::kFp32}};
+  for (const auto& [name, precision] : kNames) {
+    if (row.precision.substr(0, name.size()) == name) {
+      return precision;
+    }
+  }
+  return Precision::kBf16;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,123 @@
+#include "core/kernels.h"
+
+#include <array>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace trireme {
+namespace {
+
+using Names = std::initializer_list<std::string_view>;
+
+// Dims as the table in the header lists them.
+struct Row {
+  Kernel kernel;
+  std::string_view name;
+  std::string_view access;
+  std::array<std::string_view, 8> dims;
+  std::size_t dim_count;
+};
+
+constexpr Row row(Kernel kernel, std::string_view name, std::string_view access, Names dims) {
+  Row result{kernel, name, access, {}, dims.size()};
+  std::size_t i = 0;
+  for (const std::string_view dim : dims) {
+    result.dims[i++] = dim;
+  }
+  return result;
+}
+
+constexpr std::array<Row, kKernelCount> kRows = {
+    row(Kernel::kEmbeddingForward, "embedding_forward", "rrw", {"T", "H", "R", "group"}),
+    row(Kernel::kEmbeddingBackward, "embedding_backward", "rra",
+        {"T", "H", "R", "group", "accumulate"}),
+    row(Kernel::kPositionForward, "position_forward", "ur", {"T", "H", "S", "P", "group"}),
+    row(Kernel::kPositionBackward, "position_backward", "ra",
+        {"T", "H", "S", "P", "group", "accumulate"}),
+    row(Kernel::kMatmul, "matmul", "rra",
+        {"m", "n", "k", "transpose_a", "transpose_b", "accumulate"}),
+    row(Kernel::kBiasForward, "bias_forward", "ur", {"T", "N"}),
+    row(Kernel::kBiasBackward, "bias_backward", "ra", {"T", "N", "accumulate"}),
+    row(Kernel::kLayerNormForward, "layer_norm_forward", "rrrwww", {"T", "H"}),
+    row(Kernel::kLayerNormBackward, "layer_norm_backward", "rrrrrrwaa",
+        {"T", "H", "accumulate", "add_residual"}),
+    row(Kernel::kRmsNormForward, "rms_norm_forward", "rrww", {"T", "H"}),
+    row(Kernel::kRmsNormBackward, "rms_norm_backward", "rrrrrwa",
+        {"T", "H", "accumulate", "add_residual"}),
+    row(Kernel::kHeadNormForward, "head_norm_forward", "rrrww", {"T", "A", "K", "D"}),
+    row(Kernel::kHeadNormBackward, "head_norm_backward", "rrrrrwaa",
+        {"T", "A", "K", "D", "accumulate"}),
+    row(Kernel::kRotaryForward, "rotary_forward", "u", {"T", "A", "K", "D", "S", "base"}),
+    row(Kernel::kRotaryBackward, "rotary_backward", "u", {"T", "A", "K", "D", "S", "base"}),
+    row(Kernel::kAttentionForward, "attention_forward", "rww", {"B", "S", "A", "K", "D", "window"}),
+    row(Kernel::kAttentionBackward, "attention_backward", "rrrrw",
+        {"B", "S", "A", "K", "D", "window"}),
+    row(Kernel::kSwigluForward, "swiglu_forward", "rw", {"T", "F"}),
+    row(Kernel::kSwigluBackward, "swiglu_backward", "rrw", {"T", "F"}),
+    row(Kernel::kGeluForward, "gelu_forward", "rw", {"T", "F"}),
+    row(Kernel::kGeluBackward, "gelu_backward", "rrw", {"T", "F"}),
+    row(Kernel::kAdd, "add", "ur", {"N"}),
+    row(Kernel::kLogitStatistics, "logit_statistics", "rrww", {"T", "R", "V", "group"}),
+    row(Kernel::kStatisticsRescale, "statistics_rescale", "rru", {"T"}),
+    row(Kernel::kCrossEntropyLoss, "cross_entropy_loss", "rru", {"T", "denominator"}),
+    row(Kernel::kCrossEntropyBackward, "cross_entropy_backward", "urrr",
+        {"T", "R", "V", "group", "denominator"}),
+    row(Kernel::kCast, "cast", "rw", {"N"}),
+    row(Kernel::kZero, "zero", "w", {"N"}),
+    row(Kernel::kSquaredNorm, "squared_norm", "ru",
+        {"N", "group", "replicated_from", "divisor", "replicated_divisor"}),
+    row(Kernel::kClipFactor, "clip_factor", "rww", {}),
+    row(Kernel::kAdamw, "adamw", "rruuu", {"N"}),
+    row(Kernel::kAdamwCast, "adamw_cast", "rruuuw", {"N"}),
+    row(Kernel::kModelledMatmul, "modelled_matmul", "*", {"m", "n", "k", "count"}),
+    row(Kernel::kModelledAttention, "modelled_attention", "*",
+        {"B", "heads", "kv_heads", "query_length", "key_length", "qk_dim", "v_dim", "backward"}),
+    row(Kernel::kModelledPass, "modelled_pass", "*", {"kernels"}),
+};
+
+constexpr bool rows_are_in_enum_order() {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (static_cast<std::size_t>(kRows[i].kernel) != i) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(rows_are_in_enum_order());
+
+std::array<KernelSignature, kKernelCount> make_signatures() {
+  std::array<KernelSignature, kKernelCount> result;
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    result[i] = {kRows[i].name, kRows[i].access, {kRows[i].dims.data(), kRows[i].dim_count}};
+  }
+  return result;
+}
+
+}  // namespace
+
+const KernelSignature& signature_of(Kernel kernel) {
+  static const std::array<KernelSignature, kKernelCount> signatures = make_signatures();
+  return signatures[static_cast<std::size_t>(kernel)];
+}
+
+Kernel parse_kernel(std::string_view name) {
+  for (const Row& candidate : kRows) {
+    if (candidate.name == name) {
+      return candidate.kernel;
+    }
+  }
+  throw Error(std::string(name), "no kernel of that name; core/kernels.h lists them");
+}
+
+int dim_index(Kernel kernel, std::string_view name) {
+  const auto& dims = signature_of(kernel).dims;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == name) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+}  // namespace trireme

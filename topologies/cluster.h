@@ -1,5 +1,5 @@
-// What it runs on: GPUs of one kind in nodes, nodes in a fabric, as a Boost.Graph graph of one node type and of the
-// fabric (nodes repeat, so 131,072 GPUs need no more than a few hundred vertices).
+// What it runs on: GPUs of one kind in nodes, nodes in a fabric, as a Boost.Graph graph of one node
+// type and of the fabric (nodes repeat, so 131,072 GPUs need no more than a few hundred vertices).
 #pragma once
 
 #include <cstdint>
@@ -15,44 +15,58 @@ namespace trireme::topologies {
 enum class Precision { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4 };
 
 struct Gpu {
-  std::string name;                 // "H100-SXM5-80GB"
-  std::string arch;                 // "Hopper"
-  int compute_capability = 0;       // 90; AMD: gfx number
+  std::string name;            // "H100-SXM5-80GB"
+  std::string arch;            // "Hopper"
+  int compute_capability = 0;  // 90; AMD: gfx number
   std::map<Precision, FlopPerSecond> peak_dense;
-  Bytes memory;                     // what nvidia-smi shows as total
+  Bytes memory;  // what nvidia-smi shows as total
   BytesPerSecond memory_bandwidth;
   Bytes l2;
   int multiprocessors = 0;
-  double power_watts = 0;
+  double power_watts = 0;  // the limit it runs under
+  double full_power_watts =
+      0;  // the limit of the unthrottled part; equal unless the card is power limited
+  std::map<Precision, FlopPerSecond>
+      sustained_matmul;           // best measured large product, where published
+  BytesPerSecond nvlink_per_gpu;  // NVLink or xGMI, one direction, all links; 0 without
+  int nvlink_links = 0;
+  int pcie_generation = 0;
+  BytesPerSecond pcie;  // raw, one direction
+  std::vector<std::string> aliases;
   std::string source;
 };
 
 enum class DeviceKind { kGpu, kNvSwitch, kPcieSwitch, kCpu, kNic, kLeaf, kSpine };
 
-// GPUs that share the fast in-node fabric, their NICs, and how both hang together. Ranks are laid out node by node.
+// GPUs that share the fast in-node fabric, their NICs, and how both hang together. Ranks are laid
+// out node by node.
 struct Node {
   std::string name;
   int gpus = 0;
-  int nvlink_domain = 0;            // GPUs that reach each other over NVLink or xGMI; 72 for an NVL72 rack; 1 = none
+  int nvlink_domain =
+      0;  // GPUs that reach each other over NVLink or xGMI; 72 for an NVL72 rack; 1 = none
   enum class Fabric { kNvSwitch, kMesh, kPairs, kCubeMesh, kPcie } fabric = Fabric::kNvSwitch;
-  BytesPerSecond nvlink_per_gpu;    // one direction, all links together
+  BytesPerSecond nvlink_per_gpu;  // one direction, all links together
   Seconds nvlink_latency;
   int nvlink_links = 0;
-  BytesPerSecond pcie_per_gpu;      // one direction
-  BytesPerSecond socket_link;       // between the CPU sockets
-  bool peer_to_peer = true;         // false: GeForce boards go through host memory
+  BytesPerSecond pcie_per_gpu;  // one direction
+  BytesPerSecond socket_link;   // between the CPU sockets
+  bool peer_to_peer = true;     // false: GeForce boards go through host memory
+  int sockets = 2;
+  int gpus_per_pcie_switch = 2;  // GPUs (and their NICs) below one PCIe switch
+  std::string cpu = "intel";     // "intel", "amd" or "arm": NCCL's constants depend on it
   int nics = 0;
-  BytesPerSecond nic;               // one NIC, one direction, line rate
+  BytesPerSecond nic;  // one NIC, one direction, line rate
   Seconds nic_latency;
 };
 
 // Leaf and spine of the network between nodes. Rails: NIC i of every node of a unit is on leaf i.
 struct Network {
-  std::string name;                 // "NDR InfiniBand", "EFA v2": also the key of its corrections
+  std::string name;  // "NDR InfiniBand", "EFA v2": also the key of its corrections
   enum class Kind { kNone, kRailOptimised, kFatTree, kEthernet } kind = Kind::kRailOptimised;
-  int nodes_per_unit = 32;          // nodes below one set of leaves
-  double oversubscription = 1.0;    // leaf down / leaf up
-  Seconds switch_latency;
+  int nodes_per_unit = 32;        // nodes below one set of leaves
+  double oversubscription = 1.0;  // leaf down / leaf up
+  Seconds switch_latency;         // one switch, port to port
 };
 
 struct Cluster {
@@ -61,21 +75,23 @@ struct Cluster {
   Node node;
   Network network;
   std::int64_t nodes = 1;
-  std::int64_t gpus = 0;            // in use: nodes * node.gpus, or fewer when narrowed by --gpus
+  std::int64_t gpus = 0;  // in use: nodes * node.gpus, or fewer when narrowed by --gpus
 };
 
 std::vector<std::string> cluster_preset_names();
-// `--cluster`: a preset with a node count ("dgx-h100x16"), or a topology file. Throws Error.
+// `--cluster`: a preset with a node count ("dgx-h100x16"; without a count, one node), or a topology
+// file (docs/topology_format.md). Throws Error.
 Cluster load_cluster(const std::string& name_or_path);
 // The first `gpus` GPUs. Throws Error when there are fewer.
 Cluster narrowed(Cluster cluster, std::int64_t gpus);
 const std::vector<Gpu>& gpu_presets();
-// A GPU by its preset name or a common spelling of it ("A100-80GB", "H100-96GB(HBM2e,500W)"). Throws Error.
+// A GPU by its preset name or a common spelling of it ("A100-80GB", "H100-96GB(HBM2e,500W)").
+// Throws Error.
 const Gpu& find_gpu(const std::string& name, const std::string& where);
 
-// A communicating group, described without listing its ranks: `ranks` members, `ranks_per_node` of them in each node
-// (in each NVLink domain), `stride` ranks apart. Groups of one axis are alike, and `concurrent` of them that share the
-// same NICs run at the same time.
+// A communicating group, described without listing its ranks: `ranks` members, `ranks_per_node` of
+// them in each node (in each NVLink domain), `stride` ranks apart. Groups of one axis are alike,
+// and `concurrent` of them that share the same NICs run at the same time.
 struct GroupShape {
   std::int64_t ranks = 1;
   std::int64_t ranks_per_node = 1;

@@ -1,4 +1,5 @@
-// Routes through the cluster graph: which links a message between two GPUs crosses, its bottleneck and latency.
+// Routes through the cluster graph: which links a message between two GPUs crosses, its bottleneck
+// and latency.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace trireme::topologies {
 
 struct Hop {
-  std::string link;          // "GPU3 -> NVSwitch", "NIC3 -> leaf3", …
+  std::string link;  // "GPU3 -> NVSwitch", "NIC3 -> leaf3", …
   BytesPerSecond bandwidth;
   Seconds latency;
 };
@@ -22,7 +23,8 @@ struct Route {
 };
 
 // Between two ranks (0-based, node by node). ECMP picks among equal spines are drawn from `seed`.
-Route route(const Cluster& cluster, std::int64_t from_rank, std::int64_t to_rank, std::uint64_t seed = 0);
+Route route(const Cluster& cluster, std::int64_t from_rank, std::int64_t to_rank,
+            std::uint64_t seed = 0);
 // The slowest link that a ring over the group crosses, shared by the concurrent groups.
 Route group_bottleneck(const Cluster& cluster, const GroupShape& group);
 

@@ -1,0 +1,154 @@
+#include "topologies/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+TEST(Gpus, PublishedSpellingsAreFound) {
+  for (const char* name :
+       {"A100", "A100-40GB", "A100-80GB", "A800-80GB", "B200", "B200(power limited)", "B300",
+        "GB200", "GB300", "GB300/B300(276GiB)", "H100", "H100-80GB", "H100-96GB(HBM2e,500W)",
+        "H200", "V100-16GB", "V100-32GB", "V100-SXM2-16GB", "NVIDIA H100 80GB HBM3",
+        "NVIDIA A100-SXM4-80GB"}) {
+    EXPECT_FALSE(find_gpu(name, "test").name.empty()) << name;
+  }
+  EXPECT_EQ(find_gpu("A100-80GB", "test").name, "A100-SXM4-80GB");
+  EXPECT_EQ(find_gpu("H100-96GB(HBM2e,500W)", "test").power_watts, 500.0);
+  EXPECT_EQ(find_gpu("H100-96GB(HBM2e,500W)", "test").full_power_watts, 700.0);
+}
+
+TEST(Gpus, UnknownNameListsTheNearest) {
+  try {
+    find_gpu("H300", "--gpu");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("nearest"), std::string::npos);
+  }
+}
+
+TEST(Gpus, NamesAndAliasesAreUnique) {
+  std::vector<std::string> names;
+  for (const Gpu& gpu : gpu_presets()) {
+    EXPECT_FALSE(gpu.source.empty());
+    names.push_back(gpu.name);
+    for (const std::string& alias : gpu.aliases) {
+      // An alias leads to its own card.
+      EXPECT_EQ(find_gpu(alias, "test").name, gpu.name) << alias;
+    }
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
+}
+
+TEST(Presets, FixedNamesLoadWithACount) {
+  for (const char* name : {"dgx1-v100",   "dgx-a100-40gb", "dgx-a100-80gb", "dgx-h100",
+                           "hgx-h200",    "hgx-h20",       "hgx-h800",      "dgx-b200",
+                           "dgx-b300",    "gb200-nvl72",   "gb300-nvl72",   "a100-pcie-80gb",
+                           "h100-pcie",   "hgx-a800",      "hgx-h100-96gb", "l40s",
+                           "a40",         "rtx4090",       "rtx-pro-6000",  "mi300x",
+                           "mi325x",      "mi355x",        "aws-p4d",       "aws-p4de",
+                           "aws-p5",      "aws-p5en",      "azure-ndv4",    "azure-ndv5",
+                           "gcp-a3-high", "gcp-a3-mega"}) {
+    const Cluster cluster = load_cluster(std::string(name) + "x4");
+    EXPECT_EQ(cluster.nodes, 4) << name;
+    EXPECT_EQ(cluster.gpus, 4 * cluster.node.gpus) << name;
+  }
+  EXPECT_EQ(load_cluster("gb200-nvl72x2").gpus, 144);
+  EXPECT_EQ(load_cluster("dgx-h100").gpus, 8);
+  EXPECT_EQ(load_cluster("mi300x4").nodes, 4);
+}
+
+TEST(Presets, BadNamesAreErrors) {
+  for (const char* name : {"", "x", "x4", "dgx-h100x0", "dgx-h100x", "dgx-h1000", "rtx3090x2",
+                           "/nonexistent.json", "dgx-h100x99999999999999999999"}) {
+    EXPECT_THROW(load_cluster(name), Error) << name;
+  }
+}
+
+TEST(Presets, NarrowedKeepsWholeNodes) {
+  // 20 GPUs of 8-GPU nodes reach into a third node.
+  const Cluster cluster = narrowed(load_cluster("dgx-h100x16"), 20);
+  EXPECT_EQ(cluster.gpus, 20);
+  EXPECT_EQ(cluster.nodes, 3);
+  EXPECT_THROW(narrowed(cluster, 21), Error);
+  EXPECT_THROW(narrowed(cluster, 0), Error);
+}
+
+TEST(TopologyFile, WrittenReadsBackTheSame) {
+  for (const char* name :
+       {"dgx-h100x16", "gb200-nvl72x2", "l40s", "mi300x", "rtx3090", "aws-p4dx3"}) {
+    const Cluster cluster = load_cluster(name);
+    const std::string path = testing::TempDir() + "/topology.json";
+    std::ofstream(path) << cluster_to_json(cluster).dump(2);
+    const Cluster again = load_cluster(path);
+    EXPECT_EQ(cluster_to_json(again).dump(), cluster_to_json(cluster).dump()) << name;
+    EXPECT_EQ(again.gpus, cluster.gpus);
+    std::remove(path.c_str());
+  }
+}
+
+TEST(TopologyFile, WrongInputIsNamed) {
+  const nlohmann::ordered_json good = cluster_to_json(load_cluster("dgx-h100x2"));
+  const auto error_of = [](const nlohmann::ordered_json& json) {
+    const std::string path = testing::TempDir() + "/bad_topology.json";
+    std::ofstream(path) << json.dump();
+    std::string message;
+    try {
+      load_cluster(path);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    std::remove(path.c_str());
+    return message;
+  };
+  auto bare = good;
+  bare["node"]["nic"] = 400;
+  EXPECT_NE(error_of(bare).find("#/node/nic"), std::string::npos) << error_of(bare);
+  auto unknown = good;
+  unknown["node"]["nvlinks"] = 18;
+  EXPECT_NE(error_of(unknown).find("nvlinks"), std::string::npos);
+  auto fabric = good;
+  fabric["node"]["fabric"] = "torus";
+  EXPECT_NE(error_of(fabric).find("nvswitch"), std::string::npos);
+  auto alone = good;
+  alone["network"] = {{"name", "none"}, {"kind", "none"}};
+  EXPECT_NE(error_of(alone).find("no network"), std::string::npos);
+  auto format = good;
+  format["format"] = "something else";
+  EXPECT_NE(error_of(format).find("trireme.topology/1"), std::string::npos);
+}
+
+GroupShape shape(const char* cluster, std::int64_t degree, std::int64_t stride) {
+  return group_shape(load_cluster(cluster), degree, stride);
+}
+
+TEST(Groups, ShapesOfAxes) {
+  // Tensor parallel 8 fills a node of 8: one group a node.
+  EXPECT_EQ(shape("dgx-h100x4", 8, 1), (GroupShape{8, 8, 1, 1}));
+  // Tensor parallel 2: four groups a node.
+  EXPECT_EQ(shape("dgx-h100x4", 2, 1), (GroupShape{2, 2, 1, 4}));
+  // Data parallel over nodes, neighbours 8 apart: one member a node, and eight such groups share
+  // its NICs.
+  EXPECT_EQ(shape("dgx-h100x4", 4, 8), (GroupShape{4, 1, 8, 8}));
+  // Neighbours 2 apart, 16 members: ranks 0, 2, … 30; four a node, two groups.
+  EXPECT_EQ(shape("dgx-h100x4", 16, 2), (GroupShape{16, 4, 2, 2}));
+  // All 32 ranks.
+  EXPECT_EQ(shape("dgx-h100x4", 32, 1), (GroupShape{32, 8, 1, 1}));
+  // Six ranks in nodes of eight: the group of ranks 6..11 spans two nodes, so three a node.
+  EXPECT_EQ(shape("dgx-h100x3", 6, 1), (GroupShape{6, 3, 1, 2}));
+  // An NVL72 rack is one node.
+  EXPECT_EQ(shape("gb200-nvl72x2", 64, 1).ranks_per_node, 32);
+  EXPECT_EQ(shape("gb200-nvl72x2", 72, 1), (GroupShape{72, 72, 1, 1}));
+}
+
+}  // namespace
+}  // namespace trireme::topologies

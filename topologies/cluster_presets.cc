@@ -1,0 +1,120 @@
+// The clusters that ship (clusters.json), and `--cluster`'s one door.
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "topologies/cluster.h"
+#include "topologies/embedded.h"
+#include "topologies/name_match.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+constexpr std::int64_t kNodesMax = 10'000'000;
+
+struct Presets {
+  std::vector<Network> networks;
+  std::vector<Cluster> clusters;
+};
+
+Presets read_presets() {
+  const nlohmann::json document = parse_json(embedded_text("clusters"), "clusters.json");
+  JsonReader reader(document, "clusters.json");
+  Presets presets;
+  for (JsonReader& network : reader.objects("networks")) {
+    presets.networks.push_back(read_network(network));
+  }
+  for (JsonReader& cluster : reader.objects("clusters")) {
+    presets.clusters.push_back(read_cluster(cluster, presets.networks));
+  }
+  reader.finish();
+  return presets;
+}
+
+const Presets& presets() {
+  static const Presets shipped = read_presets();
+  return shipped;
+}
+
+const Cluster* find_preset(std::string_view name) {
+  for (const Cluster& cluster : presets().clusters) {
+    if (cluster.name == name) {
+      return &cluster;
+    }
+  }
+  return nullptr;
+}
+
+Cluster with_nodes(const Cluster& preset, std::int64_t nodes, const std::string& name) {
+  if (nodes < 1 || nodes > kNodesMax) {
+    throw Error("--cluster", "'" + name + "' asks for " + std::to_string(nodes) +
+                                 " nodes; 1 to 10000000 are possible");
+  }
+  Cluster cluster = preset;
+  if (nodes > 1 && (cluster.node.nics == 0 || cluster.network.kind == Network::Kind::kNone)) {
+    throw Error("--cluster",
+                "'" + name + "': " + preset.name + " has no network, so it is one node only");
+  }
+  cluster.name = name;
+  cluster.nodes = nodes;
+  cluster.gpus = nodes * cluster.node.gpus;
+  return cluster;
+}
+
+bool looks_like_path(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".json");
+}
+
+}  // namespace
+
+const std::vector<Network>& network_presets() {
+  return presets().networks;
+}
+
+std::vector<std::string> cluster_preset_names() {
+  std::vector<std::string> names;
+  for (const Cluster& cluster : presets().clusters) {
+    names.push_back(cluster.name);
+  }
+  return names;
+}
+
+Cluster load_cluster(const std::string& name_or_path) {
+  if (looks_like_path(name_or_path)) {
+    const nlohmann::json document = read_json_file(name_or_path);
+    JsonReader reader(document, name_or_path);
+    if (reader.text("format") != "trireme.topology/1") {
+      reader.fail("format", "must be 'trireme.topology/1'");
+    }
+    return read_cluster(reader, presets().networks);
+  }
+  if (const Cluster* preset = find_preset(name_or_path)) {
+    return with_nodes(*preset, 1, name_or_path);
+  }
+  // "dgx-h100x16"; also "mi300x4", where the x belongs to the name.
+  const std::size_t digits = name_or_path.find_last_not_of("0123456789") + 1;
+  std::int64_t nodes = 0;
+  const auto parsed = std::from_chars(name_or_path.data() + digits,
+                                      name_or_path.data() + name_or_path.size(), nodes);
+  if (digits > 1 && digits < name_or_path.size() && name_or_path[digits - 1] == 'x' &&
+      parsed.ec == std::errc()) {
+    for (const std::size_t length : {digits - 1, digits}) {
+      if (const Cluster* preset = find_preset(std::string_view(name_or_path).substr(0, length))) {
+        return with_nodes(*preset, nodes, name_or_path);
+      }
+    }
+  }
+  const std::string stem = digits > 1 && name_or_path[digits - 1] == 'x'
+                               ? name_or_path.substr(0, digits - 1)
+                               : name_or_path;
+  throw Error("--cluster",
+              "'" + name_or_path +
+                  "' is neither a preset with a node count (such as dgx-h100x16) nor a " +
+                  "topology file (NAME.json); the nearest presets are " +
+                  nearest_names(stem, cluster_preset_names()));
+}
+
+}  // namespace trireme::topologies

@@ -1,0 +1,52 @@
+// The GPUs that ship (gpus.json) and the names they go by.
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "core/embedded_file.h"
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "topologies/cluster.h"
+#include "topologies/embedded.h"
+#include "topologies/name_match.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+std::vector<Gpu> read_gpu_presets() {
+  const nlohmann::json document = parse_json(embedded_text("gpus"), "gpus.json");
+  JsonReader reader(document, "gpus.json");
+  std::vector<Gpu> gpus;
+  for (JsonReader& gpu : reader.objects("gpus")) {
+    gpus.push_back(read_gpu(gpu));
+  }
+  reader.finish();
+  return gpus;
+}
+
+}  // namespace
+
+const std::vector<Gpu>& gpu_presets() {
+  static const std::vector<Gpu> presets = read_gpu_presets();
+  return presets;
+}
+
+const Gpu& find_gpu(const std::string& name, const std::string& where) {
+  const std::string wanted = normalized_name(name);
+  std::vector<std::string> names;
+  for (const Gpu& gpu : gpu_presets()) {
+    if (normalized_name(gpu.name) == wanted) {
+      return gpu;
+    }
+    for (const std::string& alias : gpu.aliases) {
+      if (normalized_name(alias) == wanted) {
+        return gpu;
+      }
+    }
+    names.push_back(gpu.name);
+  }
+  throw Error(where,
+              "'" + name + "' is not a known GPU; the nearest are " + nearest_names(name, names));
+}
+
+}  // namespace trireme::topologies

@@ -1,0 +1,253 @@
+#include "topologies/topology_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/quantity.h"
+
+namespace trireme::topologies {
+namespace {
+
+template <typename Enum, std::size_t N>
+using NameTable = std::array<std::pair<std::string_view, Enum>, N>;
+
+constexpr NameTable<Precision, 6> kPrecisions = {{{"fp32", Precision::kFp32},
+                                                  {"tf32", Precision::kTf32},
+                                                  {"bf16", Precision::kBf16},
+                                                  {"fp16", Precision::kFp16},
+                                                  {"fp8", Precision::kFp8},
+                                                  {"fp4", Precision::kFp4}}};
+constexpr NameTable<Node::Fabric, 5> kFabrics = {{{"nvswitch", Node::Fabric::kNvSwitch},
+                                                  {"mesh", Node::Fabric::kMesh},
+                                                  {"pairs", Node::Fabric::kPairs},
+                                                  {"cube_mesh", Node::Fabric::kCubeMesh},
+                                                  {"pcie", Node::Fabric::kPcie}}};
+constexpr NameTable<Network::Kind, 4> kNetworkKinds = {
+    {{"none", Network::Kind::kNone},
+     {"rail_optimised", Network::Kind::kRailOptimised},
+     {"fat_tree", Network::Kind::kFatTree},
+     {"ethernet", Network::Kind::kEthernet}}};
+
+template <typename Enum, std::size_t N>
+Enum parse_name(JsonReader& reader, const std::string& key, const NameTable<Enum, N>& table) {
+  const std::string text = reader.text(key);
+  std::string known;
+  for (const auto& [name, value] : table) {
+    if (name == text) {
+      return value;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  reader.fail(key, "is '" + text + "'; use one of " + known);
+}
+
+template <typename Enum, std::size_t N>
+std::string name_of(Enum value, const NameTable<Enum, N>& table) {
+  return std::string(
+      std::ranges::find(table, value, [](const auto& entry) { return entry.second; })->first);
+}
+
+std::map<Precision, FlopPerSecond> read_rates(JsonReader reader) {
+  std::map<Precision, FlopPerSecond> rates;
+  for (const auto& [name, precision] : kPrecisions) {
+    const std::string key(name);
+    if (reader.has(key)) {
+      rates[precision] = reader.flop_rate(key);
+    }
+  }
+  reader.finish();
+  return rates;
+}
+
+BytesPerSecond positive_bandwidth(JsonReader& reader, const std::string& key) {
+  const BytesPerSecond value = reader.bandwidth(key);
+  if (value.value <= 0.0) {
+    reader.fail(key, "is 0; it must be more than 0");
+  }
+  return value;
+}
+
+// Raw rate of x16 lanes, one direction: generation 3 is 8 GT/s with 128b/130b coding, and each
+// later one doubles (generation 6: 121 GB/s after its flit overhead, as accelerators' data sheets
+// count it).
+BytesPerSecond pcie_rate(int generation, int lanes) {
+  const double x16 = generation >= 6 ? 121.0e9 : 15.75e9 * std::exp2(generation - 3);
+  return BytesPerSecond(x16 * lanes / 16.0);
+}
+
+}  // namespace
+
+std::string precision_name(Precision precision) {
+  return name_of(precision, kPrecisions);
+}
+std::string fabric_name(Node::Fabric fabric) {
+  return name_of(fabric, kFabrics);
+}
+std::string network_kind_name(Network::Kind kind) {
+  return name_of(kind, kNetworkKinds);
+}
+
+Gpu read_gpu(JsonReader& reader) {
+  Gpu gpu;
+  gpu.name = reader.text("name");
+  if (reader.has("aliases")) {
+    for (const auto& alias : reader.raw("aliases")) {
+      if (!alias.is_string()) {
+        reader.fail("aliases", "must be an array of strings");
+      }
+      gpu.aliases.push_back(alias.get<std::string>());
+    }
+  }
+  gpu.arch = reader.text("arch");
+  gpu.compute_capability = static_cast<int>(reader.integer("compute_capability", 30, 9999));
+  gpu.peak_dense = read_rates(reader.object("peak_dense"));
+  if (reader.has("sustained_matmul")) {
+    gpu.sustained_matmul = read_rates(reader.object("sustained_matmul"));
+  }
+  gpu.memory = reader.bytes("memory");
+  gpu.memory_bandwidth = positive_bandwidth(reader, "memory_bandwidth");
+  gpu.l2 = reader.bytes("l2");
+  gpu.multiprocessors = static_cast<int>(reader.integer("multiprocessors", 1, 100000));
+  gpu.power_watts = parse_power_watts(reader.text("power"), reader.where("power"));
+  gpu.full_power_watts = reader.has("full_power") ? parse_power_watts(reader.text("full_power"),
+                                                                      reader.where("full_power"))
+                                                  : gpu.power_watts;
+  if (reader.has("nvlink")) {
+    JsonReader nvlink = reader.object("nvlink");
+    nvlink.integer("generation", 0, 99);
+    gpu.nvlink_links = static_cast<int>(nvlink.integer("links", 1, 1000));
+    gpu.nvlink_per_gpu = positive_bandwidth(nvlink, "per_gpu");
+    nvlink.finish();
+  }
+  JsonReader pcie = reader.object("pcie");
+  gpu.pcie_generation = static_cast<int>(pcie.integer("generation", 1, 9));
+  gpu.pcie = pcie_rate(gpu.pcie_generation, static_cast<int>(pcie.integer("lanes", 1, 16)));
+  pcie.finish();
+  gpu.source = reader.text("source");
+  reader.finish();
+  return gpu;
+}
+
+Network read_network(JsonReader& reader) {
+  Network network;
+  network.name = reader.text("name");
+  network.kind = parse_name(reader, "kind", kNetworkKinds);
+  if (network.kind != Network::Kind::kNone) {
+    network.nodes_per_unit = static_cast<int>(reader.integer("nodes_per_unit", 1, 1'000'000));
+    network.oversubscription = reader.number("oversubscription", 1.0, 1000.0);
+    network.switch_latency = reader.duration("switch_latency");
+  }
+  reader.ignore("source");
+  reader.finish();
+  return network;
+}
+
+namespace {
+
+// Latencies when a file gives none: one NVLink hop through a switch, and one RDMA adapter
+// (datasheet class values).
+constexpr Seconds kNvlinkLatency(0.7e-6);
+constexpr Seconds kNicLatency(0.7e-6);
+// Between two sockets, when a file gives none: one xGMI or UPI bundle as NCCL books it for AMD
+// hosts.
+constexpr BytesPerSecond kSocketLink(16.0e9);
+
+Node read_node(JsonReader& reader, const Gpu& gpu) {
+  Node node;
+  node.name = reader.has("name") ? reader.text("name") : "";
+  node.gpus = static_cast<int>(reader.integer("gpus", 1, 1024));
+  node.fabric = parse_name(reader, "fabric", kFabrics);
+  const bool linked = node.fabric != Node::Fabric::kPcie;
+  const int usual_domain =
+      !linked ? 1 : (node.fabric == Node::Fabric::kPairs ? std::min(2, node.gpus) : node.gpus);
+  node.nvlink_domain = reader.has("nvlink_domain")
+                           ? static_cast<int>(reader.integer("nvlink_domain", 1, node.gpus))
+                           : usual_domain;
+  node.nvlink_links = linked ? gpu.nvlink_links : 0;
+  node.nvlink_per_gpu = linked ? gpu.nvlink_per_gpu : BytesPerSecond(0.0);
+  if (reader.has("nvlink_links")) {
+    node.nvlink_links = static_cast<int>(reader.integer("nvlink_links", 0, 1000));
+  }
+  if (reader.has("nvlink_per_gpu")) {
+    node.nvlink_per_gpu = reader.bandwidth("nvlink_per_gpu");
+  }
+  if (linked && (node.nvlink_per_gpu.value <= 0.0 || node.nvlink_links == 0)) {
+    reader.fail("fabric", "is '" + fabric_name(node.fabric) + "', but " + gpu.name +
+                              " has no NVLink; give nvlink_links and nvlink_per_gpu, or use pcie");
+  }
+  node.nvlink_latency =
+      reader.has("nvlink_latency") ? reader.duration("nvlink_latency") : kNvlinkLatency;
+  node.pcie_per_gpu =
+      reader.has("pcie_per_gpu") ? positive_bandwidth(reader, "pcie_per_gpu") : gpu.pcie;
+  node.socket_link =
+      reader.has("socket_link") ? positive_bandwidth(reader, "socket_link") : kSocketLink;
+  node.peer_to_peer = !reader.has("peer_to_peer") || reader.boolean("peer_to_peer");
+  node.sockets = reader.has("sockets") ? static_cast<int>(reader.integer("sockets", 1, 1024)) : 2;
+  node.gpus_per_pcie_switch =
+      reader.has("gpus_per_pcie_switch")
+          ? static_cast<int>(reader.integer("gpus_per_pcie_switch", 1, 1024))
+          : 2;
+  node.cpu = reader.has("cpu") ? reader.text("cpu") : "intel";
+  if (node.cpu != "intel" && node.cpu != "amd" && node.cpu != "arm") {
+    reader.fail("cpu", "is '" + node.cpu + "'; use one of intel, amd, arm");
+  }
+  node.nics = static_cast<int>(reader.integer("nics", 0, 4096));
+  if (node.nics > 0) {
+    node.nic = positive_bandwidth(reader, "nic");
+    node.nic_latency = reader.has("nic_latency") ? reader.duration("nic_latency") : kNicLatency;
+  }
+  reader.finish();
+  return node;
+}
+
+const Network& named_network(JsonReader& reader, const std::vector<Network>& networks) {
+  const std::string name = reader.text("network");
+  const auto found = std::ranges::find(networks, name, &Network::name);
+  if (found == networks.end()) {
+    std::string known;
+    for (const Network& network : networks) {
+      known += (known.empty() ? "" : ", ") + network.name;
+    }
+    reader.fail("network", "is '" + name + "'; describe it as an object or use one of " + known);
+  }
+  return *found;
+}
+
+}  // namespace
+
+Cluster read_cluster(JsonReader& reader, const std::vector<Network>& networks) {
+  Cluster cluster;
+  cluster.name = reader.text("name");
+  if (reader.raw("gpu").is_object()) {
+    JsonReader gpu = reader.object("gpu");
+    cluster.gpu = read_gpu(gpu);
+  } else {
+    cluster.gpu = find_gpu(reader.text("gpu"), reader.where("gpu"));
+  }
+  JsonReader node = reader.object("node");
+  cluster.node = read_node(node, cluster.gpu);
+  if (cluster.node.name.empty()) {
+    cluster.node.name = cluster.name;
+  }
+  if (reader.raw("network").is_object()) {
+    JsonReader network = reader.object("network");
+    cluster.network = read_network(network);
+  } else {
+    cluster.network = named_network(reader, networks);
+  }
+  cluster.nodes = reader.has("nodes") ? reader.integer("nodes", 1, 10'000'000) : 1;
+  if (cluster.nodes > 1 &&
+      (cluster.node.nics == 0 || cluster.network.kind == Network::Kind::kNone)) {
+    reader.fail("nodes", "is more than 1, but the nodes have no network: give nics and a network");
+  }
+  cluster.gpus = cluster.nodes * cluster.node.gpus;
+  reader.ignore("format");
+  reader.ignore("source");
+  reader.finish();
+  return cluster;
+}
+
+}  // namespace trireme::topologies

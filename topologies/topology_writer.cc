@@ -1,0 +1,106 @@
+// Writes a cluster as a topology file.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+// "450 GB/s" where that reads back as the same number, else the number of base units.
+std::string with_unit(double value, double scale, const char* unit, const char* base_unit) {
+  const std::string scaled = fmt::format("{}", value / scale);
+  return std::stod(scaled) * scale == value ? scaled + " " + unit
+                                            : fmt::format("{} {}", value, base_unit);
+}
+
+std::string text_of(BytesPerSecond rate) {
+  return with_unit(rate.value, 1e9, "GB/s", "B/s");
+}
+std::string text_of(Seconds time) {
+  return with_unit(time.value, 1e-6, "us", "s");
+}
+std::string text_of(FlopPerSecond rate) {
+  return with_unit(rate.value, 1e12, "TFLOP/s", "GFLOP/s");
+}
+std::string text_of(Bytes size) {
+  return with_unit(static_cast<double>(size.value), kGiB, "GiB", "B");
+}
+
+nlohmann::ordered_json rates_to_json(const std::map<Precision, FlopPerSecond>& rates) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [precision, rate] : rates) {
+    json[precision_name(precision)] = text_of(rate);
+  }
+  return json;
+}
+
+nlohmann::ordered_json gpu_to_json(const Gpu& gpu) {
+  nlohmann::ordered_json json = {{"name", gpu.name},
+                                 {"arch", gpu.arch},
+                                 {"compute_capability", gpu.compute_capability},
+                                 {"peak_dense", rates_to_json(gpu.peak_dense)},
+                                 {"memory", text_of(gpu.memory)},
+                                 {"memory_bandwidth", text_of(gpu.memory_bandwidth)},
+                                 {"l2", text_of(gpu.l2)},
+                                 {"multiprocessors", gpu.multiprocessors},
+                                 {"power", fmt::format("{} W", gpu.power_watts)},
+                                 {"full_power", fmt::format("{} W", gpu.full_power_watts)}};
+  if (!gpu.sustained_matmul.empty()) {
+    json["sustained_matmul"] = rates_to_json(gpu.sustained_matmul);
+  }
+  if (gpu.nvlink_links > 0) {
+    json["nvlink"] = {
+        {"generation", 0}, {"links", gpu.nvlink_links}, {"per_gpu", text_of(gpu.nvlink_per_gpu)}};
+  }
+  json["pcie"] = {{"generation", gpu.pcie_generation}, {"lanes", 16}};
+  json["source"] = gpu.source;
+  return json;
+}
+
+nlohmann::ordered_json node_to_json(const Node& node) {
+  nlohmann::ordered_json json = {{"name", node.name},
+                                 {"gpus", node.gpus},
+                                 {"fabric", fabric_name(node.fabric)},
+                                 {"nvlink_domain", node.nvlink_domain},
+                                 {"nvlink_links", node.nvlink_links},
+                                 {"nvlink_per_gpu", text_of(node.nvlink_per_gpu)},
+                                 {"nvlink_latency", text_of(node.nvlink_latency)},
+                                 {"pcie_per_gpu", text_of(node.pcie_per_gpu)},
+                                 {"socket_link", text_of(node.socket_link)},
+                                 {"peer_to_peer", node.peer_to_peer},
+                                 {"sockets", node.sockets},
+                                 {"gpus_per_pcie_switch", node.gpus_per_pcie_switch},
+                                 {"cpu", node.cpu},
+                                 {"nics", node.nics}};
+  if (node.nics > 0) {
+    json["nic"] = text_of(node.nic);
+    json["nic_latency"] = text_of(node.nic_latency);
+  }
+  return json;
+}
+
+}  // namespace
+
+nlohmann::ordered_json cluster_to_json(const Cluster& cluster) {
+  nlohmann::ordered_json network = {{"name", cluster.network.name},
+                                    {"kind", network_kind_name(cluster.network.kind)}};
+  if (cluster.network.kind != Network::Kind::kNone) {
+    network["nodes_per_unit"] = cluster.network.nodes_per_unit;
+    network["oversubscription"] = cluster.network.oversubscription;
+    network["switch_latency"] = text_of(cluster.network.switch_latency);
+  }
+  nlohmann::ordered_json json = {{"format", "trireme.topology/1"}, {"name", cluster.name}};
+  bool shipped = false;
+  for (const Gpu& gpu : gpu_presets()) {
+    shipped = shipped || gpu.name == cluster.gpu.name;
+  }
+  json["gpu"] = shipped ? nlohmann::ordered_json(cluster.gpu.name) : gpu_to_json(cluster.gpu);
+  json["node"] = node_to_json(cluster.node);
+  json["network"] = network;
+  json["nodes"] = cluster.nodes;
+  return json;
+}
+
+}  // namespace trireme::topologies

@@ -1,5 +1,5 @@
-// The model presets that ship, and the one door for `--model`: a preset name, a Hugging Face config.json, a folder
-// that holds one, or a trireme model file.
+// The model presets that ship, and the one door for `--model`: a preset name, a Hugging Face
+// config.json, a folder that holds one, or a trireme model file.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

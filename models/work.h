@@ -1,6 +1,7 @@
-// The work of a layer on one rank: matrix products, attention, memory-bound passes, collectives' volumes, and the
-// activation bytes kept for backward. Says how much, never how long. Sources: facts of FORMULAS.md and the papers it
-// names (Korthikanti et al. 2022, section 4; op-by-op counts of Megatron-Core and PyTorch).
+// The work of a layer on one rank: matrix products, attention, memory-bound passes, collectives'
+// volumes, and the activation bytes kept for backward. Says how much, never how long. Sources:
+// facts of FORMULAS.md and the papers it names (Korthikanti et al. 2022, section 4; op-by-op counts
+// of Megatron-Core and PyTorch).
 #pragma once
 
 #include <cstdint>
@@ -36,60 +37,92 @@ struct Matmul {
   std::int64_t count = 1;
 };
 
-// Scaled dot-product attention of `batch` sequences. Causal: half the scores are computed.
+// Scaled dot-product attention of `batch` sequences by one fused kernel. Causal: half the scores
+// are computed; with a window, the scores within it. Under context parallelism query_length is this
+// rank's share, balanced so that every rank computes the same.
 struct AttentionWork {
   std::int64_t batch = 0;
-  std::int64_t heads = 0;     // query heads on this rank
+  std::int64_t heads = 0;  // query heads on this rank
   std::int64_t kv_heads = 0;
   std::int64_t query_length = 0;
   std::int64_t key_length = 0;
-  std::int64_t qk_dim = 0;    // per head
+  std::int64_t qk_dim = 0;  // per head
   std::int64_t v_dim = 0;
   bool causal = true;
+  std::int64_t window = 0;  // tokens a query sees; 0 = all before it
 };
 
 // A pass over memory that computes little: bytes read plus written, and how many kernels it is.
 struct MemoryBoundWork {
-  const char* name = "";  // "norm", "rotary", "activation", "residual", "dropout", "softmax", "cross_entropy", …
+  const char* name =
+      "";  // "norm", "rotary", "activation", "residual", "dropout", "softmax", "cross_entropy", …
   Bytes traffic;
   int kernels = 1;
 };
 
-// One direction of one layer (or of the embedding, or of the head with the loss), in order of execution by kind.
+// One direction of one layer (or of the embedding, or of the head with the loss), in order of
+// execution by kind.
 struct PassWork {
   std::vector<Matmul> matmuls;
   std::vector<AttentionWork> attention;
   std::vector<MemoryBoundWork> memory_bound;
 };
 
+// Backward is input_gradient and weight_gradient; attention and memory-bound passes stand in the
+// former. The attention entry there has the forward shape and stands for the backward kernel, which
+// makes five products of that size where forward makes two (it recomputes the scores).
 struct LayerWork {
   PassWork forward;
-  PassWork input_gradient;   // backward is this and weight_gradient; attention and memory-bound passes stand here
+  PassWork input_gradient;
   PassWork weight_gradient;
 };
 
-// Element size in bytes of activations is 2 (bf16, fp16) unless said.
-LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard);
-LayerWork embedding_work(const Transformer& model, const Shard& shard);
-LayerWork head_work(const Transformer& model, const Shard& shard);  // final norm, output matrix, cross-entropy
+// Whose op list is counted: Megatron-Core with TransformerEngine, PyTorch eager or compiled
+// (torchtitan), or Megatron-LM of 2020-22.
+enum class Implementation { kTransformerEngine, kEagerTorch, kCompiledTorch, kClassicMegatron };
+
+// What decides which kernels run, besides the shapes.
+struct Kernels {
+  Implementation implementation = Implementation::kTransformerEngine;
+  double dropout = 0.0;              // hidden and attention dropout probability
+  bool fused_cross_entropy = false;  // one kernel over the 2-byte logits, gradient in place
+  friend bool operator==(const Kernels&, const Kernels&) = default;
+};
+
+// Work of one micro-batch on one rank. Activations have 2 bytes an element (bf16, fp16). Dimensions
+// that a degree does not divide are rounded up (the busiest rank's share); experts get an equal
+// share of the tokens. Unfused attention appears as the products "scores" and "context" with the
+// passes over the s^2 scores; flash attention as an AttentionWork.
+LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard,
+                     const Kernels& kernels = {});
+LayerWork embedding_work(const Transformer& model, const Shard& shard, const Kernels& kernels = {});
+// Final norm, output matrix, cross-entropy.
+LayerWork head_work(const Transformer& model, const Shard& shard, const Kernels& kernels = {});
 
 Flop flop_of(const Matmul& matmul);
-// FLOP of one forward pass of attention; counts the causal half when causal and `half_causal`.
+// FLOP of one forward pass of attention. With `half_causal` only the scores that a causal mask and
+// a window leave (s/2 a query, w - w^2/(2s) under a window w < s); without, query_length x
+// key_length.
 Flop flop_of(const AttentionWork& attention, bool half_causal);
 
 // Which causal-attention convention a reported FLOP count follows.
-enum class FlopConvention { kHalfCausal, kFullAttention };
+enum class FlopConvention {
+  kHalfCausal,     // Megatron-Core 0.12 and later: matrix weights, half of the scores
+  kFullAttention,  // torchtitan, PaLM: 6 x parameters (no input table unless tied), all scores
+};
 // FLOP of the model for one token of a sequence, forward and backward, no recompute (3 x forward).
-Flop model_flop_per_token(const Transformer& model, std::int64_t sequence, FlopConvention convention);
+// The router's product, as in Megatron, is in kFullAttention only.
+Flop model_flop_per_token(const Transformer& model, std::int64_t sequence,
+                          FlopConvention convention);
 
 // Bytes kept for backward by one layer, item by item; the sum is the layer's activation memory.
-// `implementation` names whose op list is counted.
-enum class Implementation { kTransformerEngine, kEagerTorch, kCompiledTorch, kClassicMegatron };
 struct KeptItem {
-  const char* name = "";  // "norm1_input", "qkv_input", "q", "k", "v", "attention_output", "softmax_statistics", …
+  const char* name =
+      "";  // "norm1_input", "qkv_input", "q", "k", "v", "attention_output", "softmax_statistics", …
   Bytes bytes;
 };
-std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t layer, const Shard& shard,
-                                       Implementation implementation, double dropout);
+std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t layer,
+                                       const Shard& shard, Implementation implementation,
+                                       double dropout);
 
 }  // namespace trireme::models

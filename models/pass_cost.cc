@@ -1,0 +1,99 @@
+#include "models/pass_cost.h"
+
+namespace trireme::models {
+
+PassCost norm_cost(Implementation implementation) {
+  // Forward reads x, writes y. Backward reads dy and x, writes dx; the weight gradient is a second
+  // kernel, which in PyTorch and Apex reads dy and x again.
+  switch (implementation) {
+    case Implementation::kTransformerEngine:
+    case Implementation::kCompiledTorch:
+      return {4.0, 6.0, 1, 2};
+    case Implementation::kEagerTorch:
+    case Implementation::kClassicMegatron:
+      return {4.0, 10.0, 1, 2};
+  }
+  return {};
+}
+
+PassCost residual_cost(Implementation implementation, double dropout) {
+  // Forward adds two tensors; backward adds the gradients of the branch and of the stream. The
+  // compiler joins both with the neighbouring norm. Megatron joins dropout with the addition.
+  PassCost cost = implementation == Implementation::kCompiledTorch ? PassCost{4.0, 2.0, 0, 0}
+                                                                   : PassCost{6.0, 6.0, 1, 1};
+  if (dropout > 0.0) {
+    const bool joined = implementation != Implementation::kEagerTorch;
+    cost.forward_bytes += joined ? 1.0 : 5.0;
+    cost.forward_kernels += joined ? 0 : 1;
+    cost.backward_bytes += 5.0;
+    cost.backward_kernels += 1;
+  }
+  return cost;
+}
+
+PassCost rotary_cost(Implementation implementation) {
+  switch (implementation) {
+    case Implementation::kTransformerEngine:
+      return {4.0, 4.0, 2, 2};  // one kernel each for q and k
+    case Implementation::kCompiledTorch:
+      return {4.0, 4.0, 1, 1};
+    case Implementation::kEagerTorch:
+      // To fp32 (2 + 4), complex product (4 + 4), back (4 + 2); for q and for k.
+      return {20.0, 20.0, 6, 6};
+    case Implementation::kClassicMegatron:
+      // t * cos + rotate_half(t) * sin: negation and concatenation, two products, one sum.
+      return {20.0, 20.0, 8, 8};
+  }
+  return {};
+}
+
+PassCost activation_cost(Implementation implementation, bool gated) {
+  if (!gated) {
+    return {4.0, 6.0, 1, 1};  // with the bias joined where there is one
+  }
+  if (implementation == Implementation::kEagerTorch) {
+    // silu (2 + 2) and product (4 + 2); backward: two products (4 + 2 each) and silu (4 + 2).
+    return {10.0, 18.0, 2, 3};
+  }
+  return {6.0, 10.0, 1, 1};  // reads gate and up, writes one; backward reads dy too, writes two
+}
+
+PassCost softmax_cost(Implementation implementation) {
+  switch (implementation) {
+    case Implementation::kTransformerEngine:
+    case Implementation::kClassicMegatron:
+      return {4.0, 6.0, 1, 1};  // scale, mask and softmax in one kernel
+    case Implementation::kCompiledTorch:
+      return {6.0, 8.0, 1, 1};
+    case Implementation::kEagerTorch:
+      // Scale (4), mask (4), softmax in fp32 (2 + 4), back (4 + 2); backward: to fp32 (6), softmax
+      // (12), back (6), scale (4).
+      return {20.0, 28.0, 4, 4};
+  }
+  return {};
+}
+
+PassCost dropout_cost() {
+  return {5.0, 5.0, 1, 1};
+}
+
+PassCost cross_entropy_cost(const Kernels& kernels) {
+  if (kernels.fused_cross_entropy) {
+    return {6.0, 4.0, 1, 1};  // two readings, gradient written in place; backward scales it
+  }
+  switch (kernels.implementation) {
+    case Implementation::kTransformerEngine:
+    case Implementation::kClassicMegatron:
+      // Vocabulary-parallel, fp32: copy (2 + 4), maximum (4), subtract (8), exp (8), sum (4),
+      // divide (8); backward: product (8), to 2 bytes (6).
+      return {38.0, 14.0, 6, 2};
+    case Implementation::kEagerTorch:
+      // Copy (2 + 4), log-softmax (8 + 4); backward: zeros (4), log-softmax (12 + 4), back (4 + 2).
+      return {18.0, 26.0, 3, 4};
+    case Implementation::kCompiledTorch:
+      return {6.0, 6.0, 2, 2};
+  }
+  return {};
+}
+
+}  // namespace trireme::models

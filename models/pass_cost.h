@@ -1,0 +1,35 @@
+// Bytes and kernels of memory-bound passes, for each implementation: how often a tensor's elements
+// go through memory. Counted from the kernels that each implementation launches; an element is 2
+// bytes, an fp32 copy 4, a dropout mask 1.
+#pragma once
+
+#include "models/work.h"
+
+namespace trireme::models {
+
+// Per element: bytes read plus written, and how many kernels, in each direction.
+struct PassCost {
+  double forward_bytes = 0.0;
+  double backward_bytes = 0.0;
+  int forward_kernels = 1;
+  int backward_kernels = 1;
+};
+
+PassCost norm_cost(Implementation implementation);
+PassCost residual_cost(Implementation implementation, double dropout);
+PassCost rotary_cost(Implementation implementation);
+// Per element of the inner size (one of gate and up).
+PassCost activation_cost(Implementation implementation, bool gated);
+// Per score of unfused attention: scale, mask, softmax.
+PassCost softmax_cost(Implementation implementation);
+PassCost dropout_cost();
+// Per logit.
+PassCost cross_entropy_cost(const Kernels& kernels);
+
+// Torch's own models have q, k, v and gate, up as matrices of their own; Megatron fuses them.
+constexpr bool has_fused_projections(Implementation implementation) {
+  return implementation == Implementation::kTransformerEngine ||
+         implementation == Implementation::kClassicMegatron;
+}
+
+}  // namespace trireme::models

@@ -1,0 +1,302 @@
+// The work lists: which products, attention and memory-bound passes one rank does for one layer,
+// the embedding and the head.
+#include "models/work.h"
+
+#include <utility>
+
+#include "models/layer_share.h"
+#include "models/pass_cost.h"
+
+namespace trireme::models {
+namespace {
+
+class WorkList {
+ public:
+  WorkList(const Transformer& model, const Shard& shard, const Kernels& kernels)
+      : model_(model), shard_(shard), kernels_(kernels), share_(layer_share(model, shard)) {}
+
+  LayerWork layer(std::int64_t layer);
+  LayerWork embedding();
+  LayerWork head();
+
+ private:
+  // A product with a weight: C = A B forward; dA = dC B^T and dB = A^T dC backward.
+  void linear(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+              std::int64_t count = 1);
+  // A product of two activations, both of which need a gradient.
+  void activation_product(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+                          std::int64_t count);
+  void pass(const char* name, std::int64_t elements, const PassCost& cost);
+  void norm(std::int64_t elements) { pass("norm", elements, norm_cost(kernels_.implementation)); }
+  void bias_gradient(std::int64_t rows, std::int64_t width);
+
+  void attention_projections();
+  void latent_projections();
+  void rotary();
+  void core_attention(std::int64_t layer);
+  void unfused_attention();
+  void mlp(const char* up, const char* gate, const char* down, std::int64_t inner);
+  void experts();
+  void residual();
+
+  const Transformer& model_;
+  const Shard& shard_;
+  const Kernels& kernels_;
+  const LayerShare share_;
+  LayerWork work_;
+};
+
+void WorkList::linear(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+                      std::int64_t count) {
+  work_.forward.matmuls.push_back({name, m, n, k, count});
+  work_.input_gradient.matmuls.push_back({name, m, k, n, count});
+  work_.weight_gradient.matmuls.push_back({name, k, n, m, count});
+}
+
+void WorkList::activation_product(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+                                  std::int64_t count) {
+  work_.forward.matmuls.push_back({name, m, n, k, count});
+  work_.input_gradient.matmuls.push_back({name, m, k, n, count});
+  work_.input_gradient.matmuls.push_back({name, k, n, m, count});
+}
+
+void WorkList::pass(const char* name, std::int64_t elements, const PassCost& cost) {
+  const auto traffic = [elements](double bytes) {
+    return Bytes(static_cast<std::int64_t>(bytes * static_cast<double>(elements)));
+  };
+  if (cost.forward_bytes > 0.0) {
+    work_.forward.memory_bound.push_back({name, traffic(cost.forward_bytes), cost.forward_kernels});
+  }
+  if (cost.backward_bytes > 0.0) {
+    work_.input_gradient.memory_bound.push_back(
+        {name, traffic(cost.backward_bytes), cost.backward_kernels});
+  }
+}
+
+// TransformerEngine and the compiler sum bias gradients inside a neighbouring kernel.
+void WorkList::bias_gradient(std::int64_t rows, std::int64_t width) {
+  if (kernels_.implementation == Implementation::kEagerTorch ||
+      kernels_.implementation == Implementation::kClassicMegatron) {
+    pass("bias_gradient", rows * width, {0.0, 2.0, 0, 1});
+  }
+}
+
+void WorkList::attention_projections() {
+  const std::int64_t hidden = model_.hidden;
+  const std::int64_t query_width = share_.heads * model_.head_dim;
+  const std::int64_t kv_width = share_.kv_heads * model_.head_dim;
+  if (has_fused_projections(kernels_.implementation)) {
+    linear("qkv", share_.tokens, query_width + 2 * kv_width, hidden);
+    // Backward concatenates the three gradients.
+    pass("qkv_layout", share_.tokens * (query_width + 2 * kv_width), {0.0, 4.0, 0, 1});
+  } else {
+    linear("q", share_.tokens, query_width, hidden);
+    linear("k", share_.tokens, kv_width, hidden);
+    linear("v", share_.tokens, kv_width, hidden);
+    pass("gradient_sum", share_.tokens * hidden, {0.0, 12.0, 0, 2});
+  }
+  if (model_.qkv_bias) {
+    bias_gradient(share_.tokens, query_width + 2 * kv_width);
+  }
+  if (model_.qk_norm) {
+    norm(share_.tokens * query_width);
+    norm(share_.tokens * kv_width);
+  }
+}
+
+// Down-projections are whole on every tensor-parallel rank and act on its part of the stream.
+void WorkList::latent_projections() {
+  const LatentAttention& latent = *model_.latent;
+  const std::int64_t query_width = share_.heads * share_.qk_dim;
+  if (latent.q_lora > 0) {
+    linear("q_down", share_.stream_tokens, latent.q_lora, model_.hidden);
+    norm(share_.stream_tokens * latent.q_lora);
+    linear("q_up", share_.tokens, query_width, latent.q_lora);
+  } else {
+    linear("q", share_.tokens, query_width, model_.hidden);
+  }
+  linear("kv_down", share_.stream_tokens, latent.kv_lora + latent.qk_rope, model_.hidden);
+  norm(share_.stream_tokens * latent.kv_lora);
+  linear("kv_up", share_.tokens, share_.heads * (latent.qk_nope + latent.v_head), latent.kv_lora);
+  // Keys and queries are put together from their two parts.
+  pass("qkv_layout", share_.tokens * 2 * query_width, {4.0, 4.0, 2, 2});
+}
+
+void WorkList::rotary() {
+  if (model_.position != Position::kRotary) {
+    return;
+  }
+  const std::int64_t width = model_.latent ? (share_.heads + 1) * model_.latent->qk_rope
+                                           : (share_.heads + share_.kv_heads) * model_.head_dim;
+  pass("rotary", share_.tokens * width, rotary_cost(kernels_.implementation));
+}
+
+void WorkList::core_attention(std::int64_t layer) {
+  if (shard_.attention == AttentionKernel::kUnfused) {
+    unfused_attention();
+    return;
+  }
+  const AttentionWork attention{.batch = shard_.micro_batch,
+                                .heads = share_.heads,
+                                .kv_heads = model_.latent ? share_.heads : share_.kv_heads,
+                                .query_length = share_.query_length,
+                                .key_length = shard_.sequence,
+                                .qk_dim = share_.qk_dim,
+                                .v_dim = share_.v_dim,
+                                .causal = true,
+                                .window = attention_window(model_, layer)};
+  work_.forward.attention.push_back(attention);
+  work_.input_gradient.attention.push_back(attention);
+  if (kernels_.implementation == Implementation::kEagerTorch) {
+    // The transposed output is copied before the output matrix.
+    pass("attention_layout", share_.tokens * share_.heads * share_.v_dim, {4.0, 0.0, 1, 0});
+  }
+}
+
+// All scores are computed, masked ones too.
+void WorkList::unfused_attention() {
+  const std::int64_t batch = shard_.micro_batch * share_.heads;
+  const std::int64_t keys = shard_.sequence;
+  const std::int64_t scores = batch * share_.query_length * keys;
+  activation_product("scores", share_.query_length, keys, share_.qk_dim, batch);
+  pass("softmax", scores, softmax_cost(kernels_.implementation));
+  if (kernels_.dropout > 0.0) {
+    pass("dropout", scores, dropout_cost());
+  }
+  activation_product("context", share_.query_length, share_.v_dim, keys, batch);
+  pass("attention_layout", share_.tokens * share_.heads * share_.v_dim, {4.0, 4.0, 1, 1});
+}
+
+// Bias of a dense MLP is the model's; `inner` is this rank's.
+void WorkList::mlp(const char* up, const char* gate, const char* down, std::int64_t inner) {
+  const std::int64_t hidden = model_.hidden;
+  if (!model_.gated_mlp) {
+    linear(up, share_.tokens, inner, hidden);
+  } else if (has_fused_projections(kernels_.implementation)) {
+    linear(up, share_.tokens, 2 * inner, hidden);
+  } else {
+    linear(gate, share_.tokens, inner, hidden);
+    linear(up, share_.tokens, inner, hidden);
+    pass("gradient_sum", share_.tokens * hidden, {0.0, 6.0, 0, 1});
+  }
+  pass("activation", share_.tokens * inner,
+       activation_cost(kernels_.implementation, model_.gated_mlp));
+  linear(down, share_.tokens, hidden, inner);
+  if (model_.mlp_bias) {
+    bias_gradient(share_.tokens, (model_.gated_mlp ? 2 : 1) * inner);
+    bias_gradient(share_.stream_tokens, hidden);
+  }
+}
+
+void WorkList::experts() {
+  const MixtureOfExperts& moe = *model_.moe;
+  const ExpertShare expert = expert_share(model_, shard_, share_);
+  const std::int64_t hidden = model_.hidden;
+  linear("router", share_.stream_tokens, moe.experts, hidden);
+  // Scores in fp32: softmax or sigmoid, top-k, normalisation, map, balance loss.
+  pass("router", share_.stream_tokens * moe.experts, {24.0, 16.0, 6, 4});
+  if (moe.shared_ffn > 0) {
+    mlp("shared_up", "shared_gate", "shared_down",
+        divide_up(moe.shared_ffn, shard_.tensor_parallel));
+  }
+  const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
+  const std::int64_t received = expert.tokens_per_expert * expert.local_experts;
+  const PassCost copy{4.0, 4.0, 1, 1};
+  pass("permute", sent * hidden, copy);
+  if (shard_.expert_parallel > 1 && expert.local_experts > 1) {
+    pass("permute", 2 * received * hidden, {4.0, 4.0, 2, 2});  // by expert on arrival, and back
+  }
+  linear("experts_up", expert.tokens_per_expert, (model_.gated_mlp ? 2 : 1) * expert.inner, hidden,
+         expert.local_experts);
+  pass("activation", received * expert.inner,
+       activation_cost(kernels_.implementation, model_.gated_mlp));
+  linear("experts_down", expert.tokens_per_expert, hidden, expert.inner, expert.local_experts);
+  pass("unpermute", sent * hidden, copy);
+}
+
+void WorkList::residual() {
+  pass("residual", share_.stream_tokens * model_.hidden,
+       residual_cost(kernels_.implementation, kernels_.dropout));
+}
+
+LayerWork WorkList::layer(std::int64_t layer) {
+  const std::int64_t stream = share_.stream_tokens * model_.hidden;
+  for (std::int64_t i = 0; i < model_.norms_per_layer; ++i) {
+    norm(stream);
+  }
+  if (model_.latent) {
+    latent_projections();
+  } else {
+    attention_projections();
+  }
+  rotary();
+  core_attention(layer);
+  linear("attention_output", share_.tokens, model_.hidden, share_.heads * share_.v_dim);
+  if (model_.attention_output_bias) {
+    bias_gradient(share_.stream_tokens, model_.hidden);
+  }
+  residual();
+  if (is_moe_layer(model_, layer)) {
+    experts();
+  } else {
+    mlp("mlp_up", "mlp_gate", "mlp_down", divide_up(model_.ffn, shard_.tensor_parallel));
+  }
+  residual();
+  return std::move(work_);
+}
+
+LayerWork WorkList::embedding() {
+  const std::int64_t width = model_.embedding_dim > 0 ? model_.embedding_dim : model_.hidden;
+  const std::int64_t table = divide_up(model_.vocab, shard_.tensor_parallel) * width;
+  pass("embedding", share_.tokens * width, {4.0, 4.0, 1, 2});
+  // Backward fills a gradient of the whole table with zeros first.
+  pass("embedding_gradient", table, {0.0, 2.0, 0, 1});
+  if (shard_.tensor_parallel > 1) {
+    pass("vocabulary_mask", share_.tokens * width, {2.0, 0.0, 3, 0});
+  }
+  if (width != model_.hidden) {
+    linear("project_in", share_.tokens, model_.hidden, width);
+  }
+  if (model_.position == Position::kLearned) {
+    pass("position", share_.tokens * model_.hidden, {6.0, 2.0, 1, 1});
+  }
+  const std::int64_t stream = share_.stream_tokens * model_.hidden;
+  if (model_.embedding_norm) {
+    norm(stream);
+  }
+  if (kernels_.dropout > 0.0) {
+    pass("dropout", stream, dropout_cost());
+  }
+  return std::move(work_);
+}
+
+LayerWork WorkList::head() {
+  const std::int64_t width = model_.embedding_dim > 0 ? model_.embedding_dim : model_.hidden;
+  const std::int64_t vocab = divide_up(model_.vocab, shard_.tensor_parallel);
+  if (model_.final_norm) {
+    norm(share_.stream_tokens * model_.hidden);
+  }
+  if (width != model_.hidden) {
+    linear("project_out", share_.tokens, width, model_.hidden);
+  }
+  linear("head", share_.tokens, vocab, width);
+  pass("cross_entropy", share_.tokens * vocab, cross_entropy_cost(kernels_));
+  return std::move(work_);
+}
+
+}  // namespace
+
+LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard,
+                     const Kernels& kernels) {
+  return WorkList(model, shard, kernels).layer(layer);
+}
+
+LayerWork embedding_work(const Transformer& model, const Shard& shard, const Kernels& kernels) {
+  return WorkList(model, shard, kernels).embedding();
+}
+
+LayerWork head_work(const Transformer& model, const Shard& shard, const Kernels& kernels) {
+  return WorkList(model, shard, kernels).head();
+}
+
+}  // namespace trireme::models

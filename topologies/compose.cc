@@ -1,0 +1,300 @@
+#include "topologies/compose.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <optional>
+#include <regex>
+#include <string_view>
+
+#include "core/error.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+// What a description says about a node's adapters; 0 and empty: nothing said.
+struct NetworkWords {
+  int nics = 0;
+  double gbit = 0.0;       // of one adapter
+  double node_gbit = 0.0;  // of all adapters of a node
+  bool per_gpu = false;    // one adapter a GPU
+  std::string family;      // "infiniband", "roce", "efa", "omni-path", "tcp"
+};
+
+struct KnownSystem {
+  std::string_view word;
+  std::string_view arch;  // empty: any
+  NetworkWords network;
+};
+
+// Systems that publications name without describing (their owners' published descriptions).
+const std::array<KnownSystem, 15>& known_systems() {
+  static const std::array<KnownSystem, 15> systems = {{
+      {"selene", "", {8, 200, 0, false, "infiniband"}},
+      {"superpod", "Ampere", {8, 200, 0, false, "infiniband"}},
+      {"eos", "Hopper", {8, 400, 0, false, "infiniband"}},
+      {"jean zay", "", {4, 100, 0, false, "omni-path"}},
+      {"mosaicml", "Ampere", {8, 200, 0, false, "roce"}},
+      {"mosaicml", "Hopper", {8, 400, 0, false, "roce"}},
+      {"grand teton", "", {8, 400, 0, false, "roce"}},
+      {"meta rsc", "", {8, 200, 0, false, "infiniband"}},
+      {"azure", "Ampere", {8, 200, 0, false, "infiniband"}},
+      {"azure", "Hopper", {8, 400, 0, false, "infiniband"}},
+      {"juwels", "", {4, 200, 0, false, "infiniband"}},
+      {"perlmutter", "", {4, 200, 0, false, "roce"}},
+      {"leonardo", "", {4, 100, 0, false, "infiniband"}},
+      {"oracle", "Ampere", {16, 100, 0, false, "roce"}},
+      {"oracle", "Hopper", {16, 200, 0, false, "roce"}},
+  }};
+  return systems;
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool has_word(const std::string& text, const char* pattern) {
+  return std::regex_search(text,
+                           std::regex(std::string("(^|[^a-z0-9])(") + pattern + ")([^a-z0-9]|$)"));
+}
+
+std::string family_of(const std::string& text) {
+  if (has_word(text, "tcpxo?|fastrak")) {
+    return text.find("tcpxo") != std::string::npos ? "tcpxo" : "tcpx";
+  }
+  if (has_word(text, "efa|aws|p4d|p4de|p5|p5e|p5en|p6-b200|p6-b300")) {
+    return "efa";
+  }
+  if (has_word(text, "omni-?path|opa")) {
+    return "omni-path";
+  }
+  if (has_word(text, "roce|rocev2|cx-?7|rdma|slingshot|slingshot-?11")) {
+    return "roce";
+  }
+  if (has_word(text, "ib|infiniband|edr|hdr|ndr|xdr|hdr100")) {
+    return "infiniband";
+  }
+  return has_word(text, "ethernet|tcp") ? "tcp" : "";
+}
+
+double generation_gbit(const std::string& word) {
+  constexpr std::array<std::pair<std::string_view, double>, 5> kRates = {
+      {{"edr", 100}, {"hdr100", 100}, {"hdr", 200}, {"ndr", 400}, {"xdr", 800}}};
+  for (const auto& [name, rate] : kRates) {
+    if (name == word) {
+      return rate;
+    }
+  }
+  return 0.0;
+}
+
+// "8x40G" means eight 40 GB cards, so only the rates that adapters have are read as rates.
+bool is_adapter_rate(double gbit) {
+  constexpr std::array<double, 7> kRates = {25, 50, 100, 200, 400, 800, 1600};
+  return std::ranges::find(kRates, gbit) != kRates.end();
+}
+
+NetworkWords read_words(const std::string& text) {
+  static const std::regex kCountRate(
+      R"((\d+)\s*x\s*(?:(?:edr|hdr|ndr|xdr|ib|infiniband|roce)\s+)*(\d+)\s*(?:g\b|gb/s|gbps|gbit|hdr|ndr|edr|xdr|ib\b))");
+  static const std::regex kCountGeneration(R"((\d+)\s*x?\s*(edr|hdr100|hdr|ndr|xdr)\b)");
+  static const std::regex kLinks(R"((\d+)\s+omni-?path\s+(\d+)\s*g)");
+  static const std::regex kOnePort(R"(\b(?:one|single|1)\s+(\d+)\s*gb)");
+  static const std::regex kPerNode(
+      R"((\d+(?:\.\d+)?)\s*(g|t)(?:b/s|bps|bit/s)\s*(?:[a-z0-9-]+\s+)?(?:per|/)\s*node)");
+  static const std::regex kPerGpu(
+      R"((\d+)\s*(?:gb/s|gbps|gbit/s|g)\s*(?:[a-z0-9-]+\s+){0,2}(?:per|/)\s*gpu)");
+  NetworkWords words;
+  words.family = family_of(text);
+  std::smatch match;
+  if (std::regex_search(text, match, kLinks) || std::regex_search(text, match, kCountRate)) {
+    if (is_adapter_rate(std::stod(match[2]))) {
+      words.nics = std::atoi(match[1].str().c_str());
+      words.gbit = std::stod(match[2]);
+      return words;
+    }
+  }
+  if (std::regex_search(text, match, kPerGpu)) {
+    words.per_gpu = true;
+    words.gbit = std::stod(match[1]);
+  } else if (std::regex_search(text, match, kOnePort)) {
+    words.nics = 1;
+    words.gbit = std::stod(match[1]);
+  } else if (std::regex_search(text, match, kCountGeneration)) {
+    words.nics = std::atoi(match[1].str().c_str());
+    words.gbit = generation_gbit(match[2]);
+  } else if (std::regex_search(text, match, kPerNode)) {
+    words.node_gbit = std::stod(match[1]) * (match[2] == "t" ? 1000.0 : 1.0);
+  }
+  return words;
+}
+
+// The usual node of a GPU: the first preset with it and the wanted size, else the first with it,
+// else one of the same architecture (a V100 16 GB sits in the node of a V100 32 GB).
+Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
+  std::optional<Cluster> best;
+  int best_score = -1;
+  for (const std::string& name : cluster_preset_names()) {
+    Cluster preset = load_cluster(name);
+    const bool same = preset.gpu.name == gpu.name;
+    const bool alike = preset.gpu.compute_capability == gpu.compute_capability &&
+                       preset.gpu.nvlink_links == gpu.nvlink_links && preset.gpu.pcie == gpu.pcie;
+    if (!same && !alike) {
+      continue;
+    }
+    const int score = (same ? 4 : 0) + (aws == name.starts_with("aws-") ? 2 : 0) +
+                      (gpus_per_node == 0 || preset.node.gpus == gpus_per_node ? 1 : 0);
+    if (score > best_score) {
+      best_score = score;
+      best = std::move(preset);
+    }
+  }
+  if (!best) {
+    best = load_cluster(gpu.nvlink_links > 0 ? "dgx-h100" : "l40s");
+    best->node.nvlink_links = gpu.nvlink_links;
+    best->node.nvlink_per_gpu = gpu.nvlink_per_gpu;
+    best->node.pcie_per_gpu = gpu.pcie;
+  }
+  best->gpu = gpu;
+  return *best;
+}
+
+void shrink_node(Node& node, int gpus_per_node) {
+  // A tray of an NVL72 rack is not a node of its own: the rack's NVLink joins the trays.
+  if (gpus_per_node == 0 || gpus_per_node == node.gpus ||
+      (node.nvlink_domain >= 32 && node.nvlink_domain % gpus_per_node == 0)) {
+    return;
+  }
+  node.nics = node.nics == 0 ? 0 : std::max(1, node.nics * gpus_per_node / node.gpus);
+  node.nvlink_domain = node.fabric == Node::Fabric::kPairs
+                           ? std::min(2, gpus_per_node)
+                           : (node.nvlink_domain > 1 ? gpus_per_node : 1);
+  node.gpus = gpus_per_node;
+}
+
+std::string network_name(const std::string& family, double gbit, const Gpu& gpu) {
+  const auto by_rate = [gbit](const char* a, const char* b, const char* c, const char* d) {
+    return std::string(gbit <= 100 ? a : (gbit <= 200 ? b : (gbit <= 400 ? c : d)));
+  };
+  if (family == "infiniband") {
+    return by_rate("EDR InfiniBand", "HDR InfiniBand", "NDR InfiniBand", "XDR InfiniBand");
+  }
+  if (family == "roce") {
+    return by_rate("RoCE 100G", "RoCE 200G", "RoCE 400G", "RoCE 800G");
+  }
+  if (family == "efa") {
+    return gpu.compute_capability >= 100 ? "EFA v4"
+           : gpu.compute_capability < 90 ? "EFA v1"
+           : gbit >= 200                 ? "EFA v3"
+                                         : "EFA v2";
+  }
+  if (family == "omni-path") {
+    return "Omni-Path";
+  }
+  if (family == "tcpx" || family == "tcpxo") {
+    return family == "tcpx" ? "GPUDirect-TCPX" : "GPUDirect-TCPXO";
+  }
+  return "Ethernet TCP";
+}
+
+void apply_words(Cluster& cluster, const NetworkWords& words, int gpus_per_node) {
+  Node& node = cluster.node;
+  const bool counted = words.nics > 0 || words.node_gbit > 0.0 || words.per_gpu;
+  const double usual_gbit = node.nic.value * 8e-9;
+  double gbit = words.gbit > 0.0 ? words.gbit : usual_gbit;
+  if (words.per_gpu) {
+    node.nics = gpus_per_node;
+  } else if (words.nics > 0) {
+    node.nics = words.nics;
+  } else if (words.node_gbit > 0.0) {
+    // The sum is given: as many adapters as the usual node has, at the rate that gives the sum, or
+    // 100G ones.
+    const double each = words.node_gbit / node.nics;
+    gbit = each >= 100.0 && is_adapter_rate(each) ? each : 100.0;
+    node.nics = std::max(1, static_cast<int>(words.node_gbit / gbit));
+  }
+  if (counted || words.gbit > 0.0) {
+    node.nic = BytesPerSecond(gbit * 1e9 / 8.0);
+  }
+  if (words.family.empty() && !counted) {
+    return;
+  }
+  std::string family = words.family;
+  if (family.empty()) {
+    family = cluster.network.name.find("InfiniBand") != std::string::npos ? "infiniband" : "roce";
+  }
+  const std::string name = network_name(family, gbit, cluster.gpu);
+  const auto& known = network_presets();
+  const auto found = std::ranges::find(known, name, &Network::name);
+  cluster.network = *found;
+  node.nic_latency = family == "efa"           ? Seconds(7e-6)
+                     : family.starts_with("t") ? Seconds(15e-6)
+                                               : Seconds(0.7e-6);
+}
+
+// "1:7 oversubscription above the 3072-GPU pod".
+void apply_oversubscription(Cluster& cluster, const std::string& text) {
+  static const std::regex kRatio(R"((\d+)\s*:\s*(\d+)\s*over-?subscri)");
+  static const std::regex kPod(R"((\d+)-gpu pod)");
+  std::smatch match;
+  if (!std::regex_search(text, match, kRatio)) {
+    return;
+  }
+  const double a = std::stod(match[1]);
+  const double b = std::stod(match[2]);
+  if (a > 0.0 && b > 0.0) {
+    cluster.network.oversubscription = std::max(a, b) / std::min(a, b);
+  }
+  if (std::regex_search(text, match, kPod)) {
+    cluster.network.nodes_per_unit =
+        std::max(1, std::atoi(match[1].str().c_str()) / cluster.node.gpus);
+  }
+}
+
+}  // namespace
+
+Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int64_t gpus,
+                        const std::string& description, const std::string& where) {
+  const Gpu& gpu = find_gpu(gpu_name, where);
+  if (gpus < 1 || gpus > 100'000'000 || gpus_per_node < 0 || gpus_per_node > 1024) {
+    throw Error(where, "needs 1 to 1e8 GPUs and at most 1024 a node");
+  }
+  const std::string text = lower(description);
+  NetworkWords words = read_words(text);
+  const bool silent = words.nics == 0 && words.node_gbit <= 0.0 && words.gbit <= 0.0;
+  for (const KnownSystem& system : known_systems()) {
+    if (silent && text.find(system.word) != std::string::npos &&
+        (system.arch.empty() || system.arch == gpu.arch)) {
+      words = system.network;
+      break;
+    }
+  }
+  Cluster cluster = usual_node(gpu, gpus_per_node, words.family == "efa");
+  if (gpus_per_node > cluster.node.gpus) {
+    cluster.node.nvlink_domain = cluster.node.nvlink_domain == cluster.node.gpus
+                                     ? gpus_per_node
+                                     : cluster.node.nvlink_domain;
+    cluster.node.gpus = gpus_per_node;
+  }
+  shrink_node(cluster.node, gpus_per_node);
+  if (cluster.node.nics == 0) {
+    cluster.node.nics = 1;
+    cluster.node.nic = BytesPerSecond(100e9 / 8.0);
+  }
+  apply_words(cluster, words, gpus_per_node == 0 ? cluster.node.gpus : gpus_per_node);
+  if (cluster.network.kind == Network::Kind::kNone) {
+    cluster.network =
+        *std::ranges::find(network_presets(), std::string("Ethernet TCP"), &Network::name);
+  }
+  apply_oversubscription(cluster, text);
+  cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
+  cluster.gpus = gpus;
+  cluster.name = gpu.name + " x" + std::to_string(gpus);
+  return cluster;
+}
+
+}  // namespace trireme::topologies

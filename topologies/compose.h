@@ -1,0 +1,19 @@
+// A cluster from what measurement rows say: the GPU's name, counts, and a few words about the
+// network.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "topologies/cluster.h"
+
+namespace trireme::topologies {
+
+// Reads phrases such as "8x200 Gb/s HDR IB", "4x100 Gb/s RoCE per node", "800 Gb/s per node", "400
+// Gb/s RDMA per GPU", "4 Omni-Path 100G links/node", "EFA", and the names of known systems; what
+// the words leave open is that GPU's usual node and network. `gpus_per_node` 0: the usual node's.
+// Throws Error on an unknown GPU, naming `where`.
+Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int64_t gpus,
+                        const std::string& description, const std::string& where = "gpu");
+
+}  // namespace trireme::topologies

@@ -99,8 +99,8 @@ bool is_adapter_rate(double gbit) {
 }
 
 NetworkWords read_words(const std::string& text) {
-  static const std::regex kCountRate(
-      R"((\d+)\s*x\s*(?:(?:edr|hdr|ndr|xdr|ib|infiniband|roce)\s+)*(\d+)\s*(?:g\b|gb/s|gbps|gbit|hdr|ndr|edr|xdr|ib\b))");
+  static const std::regex kCountRate(R"((\d+)\s*x\s*(?:(?:edr|hdr|ndr|xdr|ib|infiniband|roce)\s+)*)"
+                                     R"((\d+)\s*(?:g\b|gb/s|gbps|gbit|hdr|ndr|edr|xdr|ib\b))");
   static const std::regex kCountGeneration(R"((\d+)\s*x?\s*(edr|hdr100|hdr|ndr|xdr)\b)");
   static const std::regex kLinks(R"((\d+)\s+omni-?path\s+(\d+)\s*g)");
   static const std::regex kOnePort(R"(\b(?:one|single|1)\s+(\d+)\s*gb)");

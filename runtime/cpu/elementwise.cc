@@ -123,6 +123,26 @@ void embedding_backward(const EmbeddingShape& s, const std::int32_t* tokens, con
   }
 }
 
+template <typename T>
+void position_forward(const PositionShape& s, const T* table, T* y) {
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    const T* line = table + (s.first_row + row) % s.length * s.width;
+    for (std::int64_t i = 0; i < s.width; ++i) {
+      y[row * s.width + i] += line[i];
+    }
+  }
+}
+
+template <typename T>
+void position_backward(const PositionShape& s, const T* dy, T* dtable) {
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    T* line = dtable + (s.first_row + row) % s.length * s.width;
+    for (std::int64_t i = 0; i < s.width; ++i) {
+      line[i] += dy[row * s.width + i];
+    }
+  }
+}
+
 template void rotary<float>(const RotaryShape&, float*, bool);
 template void swiglu_forward<float>(std::int64_t, std::int64_t, const float*, float*);
 template void swiglu_backward<float>(std::int64_t, std::int64_t, const float*, const float*,
@@ -136,6 +156,8 @@ template void embedding_forward<float>(const EmbeddingShape&, const std::int32_t
                                        float*);
 template void embedding_backward<float>(const EmbeddingShape&, const std::int32_t*, const float*,
                                         float*);
+template void position_forward<float>(const PositionShape&, const float*, float*);
+template void position_backward<float>(const PositionShape&, const float*, float*);
 template void rotary<double>(const RotaryShape&, double*, bool);
 template void swiglu_forward<double>(std::int64_t, std::int64_t, const double*, double*);
 template void swiglu_backward<double>(std::int64_t, std::int64_t, const double*, const double*,
@@ -149,5 +171,7 @@ template void embedding_forward<double>(const EmbeddingShape&, const std::int32_
                                         double*);
 template void embedding_backward<double>(const EmbeddingShape&, const std::int32_t*, const double*,
                                          double*);
+template void position_forward<double>(const PositionShape&, const double*, double*);
+template void position_backward<double>(const PositionShape&, const double*, double*);
 
 }  // namespace trireme::runtime::cpu

@@ -58,4 +58,18 @@ template <typename T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy,
                         T* dtable);
 
+struct PositionShape {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::int64_t length = 0;     // tokens of a sequence
+  std::int64_t first_row = 0;  // of these rows among the micro-batch's tokens
+};
+
+// y[row] += table[(first_row + row) mod length].
+template <typename T>
+void position_forward(const PositionShape& shape, const T* table, T* y);
+// dtable[(first_row + row) mod length] += dy[row].
+template <typename T>
+void position_backward(const PositionShape& shape, const T* dy, T* dtable);
+
 }  // namespace trireme::runtime::cpu

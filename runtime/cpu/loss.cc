@@ -13,65 +13,67 @@ std::int64_t real_width(const LogitShape& s) {
 }  // namespace
 
 template <typename T>
-void loss_maxima(const LogitShape& s, const T* logits, T* maxima) {
+void logit_statistics(const LogitShape& s, const T* logits, const std::int32_t* targets, T* maxima,
+                      T* sums, T* target_logits) {
   const std::int64_t real = real_width(s);
   for (std::int64_t row = 0; row < s.rows; ++row) {
+    const T* line = logits + row * s.width;
     T highest = -std::numeric_limits<T>::infinity();
     for (std::int64_t i = 0; i < real; ++i) {
-      highest = std::max(highest, logits[row * s.width + i]);
+      highest = std::max(highest, line[i]);
     }
-    maxima[row] = highest;
-  }
-}
-
-template <typename T>
-void loss_sums(const LogitShape& s, const T* logits, const std::int32_t* targets, const T* maxima,
-               T* sums, T* target_logits) {
-  const std::int64_t real = real_width(s);
-  for (std::int64_t row = 0; row < s.rows; ++row) {
     T sum = 0;
     for (std::int64_t i = 0; i < real; ++i) {
-      sum += std::exp(logits[row * s.width + i] - maxima[row]);
+      sum += std::exp(line[i] - highest);
     }
+    maxima[row] = highest;
     sums[row] = sum;
     const std::int64_t target = targets[row] - s.first;
-    target_logits[row] =
-        target >= 0 && target < real ? logits[row * s.width + target] - maxima[row] : T(0);
+    target_logits[row] = target >= 0 && target < real ? line[target] : T(0);
   }
 }
 
 template <typename T>
-void loss_values(std::int64_t rows, const T* sums, const T* target_logits, T* losses) {
+void statistics_rescale(std::int64_t rows, const T* local_maxima, const T* global_maxima, T* sums) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    losses[row] = std::log(sums[row]) - target_logits[row];
+    sums[row] *= std::exp(local_maxima[row] - global_maxima[row]);
   }
 }
 
 template <typename T>
-void loss_gradient(const LogitShape& s, const T* logits, const std::int32_t* targets,
-                   const T* maxima, const T* sums, T scale, T* dlogits) {
+T loss_sum(std::int64_t rows, const T* maxima, const T* sums, const T* target_logits) {
+  T total = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    total += maxima[row] + std::log(sums[row]) - target_logits[row];
+  }
+  return total;
+}
+
+template <typename T>
+void loss_gradient(const LogitShape& s, T* logits, const std::int32_t* targets, const T* maxima,
+                   const T* sums, T scale) {
   const std::int64_t real = real_width(s);
   for (std::int64_t row = 0; row < s.rows; ++row) {
     const std::int64_t target = targets[row] - s.first;
+    T* line = logits + row * s.width;
     for (std::int64_t i = 0; i < s.width; ++i) {
-      const T softmax =
-          i < real ? std::exp(logits[row * s.width + i] - maxima[row]) / sums[row] : T(0);
-      dlogits[row * s.width + i] = (softmax - (i == target ? T(1) : T(0))) * scale;
+      const T softmax = i < real ? std::exp(line[i] - maxima[row]) / sums[row] : T(0);
+      line[i] = (softmax - (i == target ? T(1) : T(0))) * scale;
     }
   }
 }
 
-template void loss_maxima<float>(const LogitShape&, const float*, float*);
-template void loss_sums<float>(const LogitShape&, const float*, const std::int32_t*, const float*,
-                               float*, float*);
-template void loss_values<float>(std::int64_t, const float*, const float*, float*);
-template void loss_gradient<float>(const LogitShape&, const float*, const std::int32_t*,
-                                   const float*, const float*, float, float*);
-template void loss_maxima<double>(const LogitShape&, const double*, double*);
-template void loss_sums<double>(const LogitShape&, const double*, const std::int32_t*,
-                                const double*, double*, double*);
-template void loss_values<double>(std::int64_t, const double*, const double*, double*);
-template void loss_gradient<double>(const LogitShape&, const double*, const std::int32_t*,
-                                    const double*, const double*, double, double*);
+template void logit_statistics<float>(const LogitShape&, const float*, const std::int32_t*, float*,
+                                      float*, float*);
+template void statistics_rescale<float>(std::int64_t, const float*, const float*, float*);
+template float loss_sum<float>(std::int64_t, const float*, const float*, const float*);
+template void loss_gradient<float>(const LogitShape&, float*, const std::int32_t*, const float*,
+                                   const float*, float);
+template void logit_statistics<double>(const LogitShape&, const double*, const std::int32_t*,
+                                       double*, double*, double*);
+template void statistics_rescale<double>(std::int64_t, const double*, const double*, double*);
+template double loss_sum<double>(std::int64_t, const double*, const double*, const double*);
+template void loss_gradient<double>(const LogitShape&, double*, const std::int32_t*, const double*,
+                                    const double*, double);
 
 }  // namespace trireme::runtime::cpu

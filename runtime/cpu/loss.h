@@ -16,23 +16,23 @@ struct LogitShape {
       0;  // real entries of the whole vocabulary: those at and past it are padding, never chosen
 };
 
-// maxima[row] = the largest real logit of this shard (-inf when it has none).
+// maxima[row] = the largest real logit of this shard (-inf when it has none); sums[row] = sum of
+// exp(logit - maxima[row]); target_logits[row] = the target's logit, 0 when it is in another shard.
 template <typename T>
-void loss_maxima(const LogitShape& shape, const T* logits, T* maxima);
+void logit_statistics(const LogitShape& shape, const T* logits, const std::int32_t* targets,
+                      T* maxima, T* sums, T* target_logits);
 
-// sums[row] = sum of exp(logit - maxima[row]); target_logits[row] = logit - maxima of the target, 0
-// when elsewhere.
+// sums[row] *= exp(local_maxima[row] - global_maxima[row]).
 template <typename T>
-void loss_sums(const LogitShape& shape, const T* logits, const std::int32_t* targets,
-               const T* maxima, T* sums, T* target_logits);
+void statistics_rescale(std::int64_t rows, const T* local_maxima, const T* global_maxima, T* sums);
 
-// loss[row] = log(sums) - target_logits.
+// The sum over rows of maxima + log(sums) - target_logits.
 template <typename T>
-void loss_values(std::int64_t rows, const T* sums, const T* target_logits, T* losses);
+T loss_sum(std::int64_t rows, const T* maxima, const T* sums, const T* target_logits);
 
-// dlogits = (softmax - one_hot(target)) * scale; `dlogits` may be `logits`.
+// logits become (softmax - one_hot(target)) * scale; padding becomes 0.
 template <typename T>
-void loss_gradient(const LogitShape& shape, const T* logits, const std::int32_t* targets,
-                   const T* maxima, const T* sums, T scale, T* dlogits);
+void loss_gradient(const LogitShape& shape, T* logits, const std::int32_t* targets, const T* maxima,
+                   const T* sums, T scale);
 
 }  // namespace trireme::runtime::cpu

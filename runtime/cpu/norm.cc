@@ -1,5 +1,6 @@
 #include "runtime/cpu/norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace trireme::runtime::cpu {
@@ -80,13 +81,58 @@ void norm_backward(const NormShape& shape, const T* x, const T* weight, const T*
   }
 }
 
+template <typename T>
+void head_norm_forward(const HeadNormShape& s, const T* x, const T* query_weight,
+                       const T* key_weight, T* y, T* reciprocal) {
+  const std::int64_t normed = s.query_heads + s.kv_heads;
+  const std::int64_t width = (normed + s.kv_heads) * s.head_dim;
+  const NormShape head{.rows = 1, .width = s.head_dim, .centred = false, .epsilon = s.epsilon};
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    for (std::int64_t h = 0; h < normed; ++h) {
+      const std::int64_t at = row * width + h * s.head_dim;
+      norm_forward<T>(head, x + at, h < s.query_heads ? query_weight : key_weight, nullptr, y + at,
+                      nullptr, reciprocal + row * normed + h);
+    }
+    std::copy(x + row * width + normed * s.head_dim, x + (row + 1) * width,
+              y + row * width + normed * s.head_dim);
+  }
+}
+
+template <typename T>
+void head_norm_backward(const HeadNormShape& s, const T* dy, const T* x, const T* query_weight,
+                        const T* key_weight, T* dx, T* dquery_weight, T* dkey_weight) {
+  const std::int64_t normed = s.query_heads + s.kv_heads;
+  const std::int64_t width = (normed + s.kv_heads) * s.head_dim;
+  const NormShape head{.rows = 1, .width = s.head_dim, .centred = false, .epsilon = s.epsilon};
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    for (std::int64_t h = 0; h < normed; ++h) {
+      const std::int64_t at = row * width + h * s.head_dim;
+      const bool query = h < s.query_heads;
+      norm_backward<T>(head, x + at, query ? query_weight : key_weight, dy + at, dx + at,
+                       query ? dquery_weight : dkey_weight, nullptr);
+    }
+    if (dx != dy) {
+      std::copy(dy + row * width + normed * s.head_dim, dy + (row + 1) * width,
+                dx + row * width + normed * s.head_dim);
+    }
+  }
+}
+
 template void norm_forward<float>(const NormShape&, const float*, const float*, const float*,
                                   float*, float*, float*);
 template void norm_backward<float>(const NormShape&, const float*, const float*, const float*,
                                    float*, float*, float*);
+template void head_norm_forward<float>(const HeadNormShape&, const float*, const float*,
+                                       const float*, float*, float*);
+template void head_norm_backward<float>(const HeadNormShape&, const float*, const float*,
+                                        const float*, const float*, float*, float*, float*);
 template void norm_forward<double>(const NormShape&, const double*, const double*, const double*,
                                    double*, double*, double*);
 template void norm_backward<double>(const NormShape&, const double*, const double*, const double*,
                                     double*, double*, double*);
+template void head_norm_forward<double>(const HeadNormShape&, const double*, const double*,
+                                        const double*, double*, double*);
+template void head_norm_backward<double>(const HeadNormShape&, const double*, const double*,
+                                         const double*, const double*, double*, double*, double*);
 
 }  // namespace trireme::runtime::cpu

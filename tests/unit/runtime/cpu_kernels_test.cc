@@ -228,41 +228,103 @@ TEST(CpuAttention, BackwardIsTheDerivative) {
   }
 }
 
+TEST(CpuHeadNorm, BackwardIsTheDerivative) {
+  const HeadNormShape shape{.rows = 2, .query_heads = 2, .kv_heads = 1, .head_dim = 4};
+  const Vector x = random_vector(32, "x");
+  const Vector dy = random_vector(32, "dy");
+  const Vector wq = random_vector(4, "wq");
+  const Vector wk = random_vector(4, "wk");
+  Vector dx = dy;  // in place, as the contract allows
+  Vector dwq(4);
+  Vector dwk(4);
+  head_norm_backward<double>(shape, dx.data(), x.data(), wq.data(), wk.data(), dx.data(),
+                             dwq.data(), dwk.data());
+  const auto run = [&](const Vector& in, const Vector& q, const Vector& k) {
+    Vector y(32);
+    Vector reciprocal(6);
+    head_norm_forward<double>(shape, in.data(), q.data(), k.data(), y.data(), reciprocal.data());
+    return y;
+  };
+  expect_gradient(
+      x, dy, [&](const Vector& v) { return run(v, wq, wk); }, dx);
+  expect_gradient(
+      wq, dy, [&](const Vector& v) { return run(x, v, wk); }, dwq);
+  expect_gradient(
+      wk, dy, [&](const Vector& v) { return run(x, wq, v); }, dwk);
+}
+
+TEST(CpuPosition, RowsWrapAtTheSequence) {
+  const PositionShape shape{.rows = 3, .width = 2, .length = 4, .first_row = 2};
+  const Vector table = random_vector(8, "table");
+  Vector y(6);
+  position_forward<double>(shape, table.data(), y.data());
+  EXPECT_EQ(y[0], table[4]);
+  EXPECT_EQ(y[4], table[0]);
+  Vector dtable(8);
+  position_backward<double>(shape, y.data(), dtable.data());
+  EXPECT_EQ(dtable[4], y[0]);
+  EXPECT_EQ(dtable[2], 0.0);
+}
+
+// Loss summed over rows, from `shards` equal shards of the vocabulary; also the gradient at
+// `scale`.
+double sharded_loss(const Vector& logits, const std::vector<std::int32_t>& targets,
+                    std::int64_t shards, Vector* gradient) {
+  const std::int64_t width = 6 / shards;
+  Vector global(3, -1e300), sums(3), target(3);
+  std::vector<Vector> parts(static_cast<std::size_t>(shards),
+                            Vector(static_cast<std::size_t>(3 * width)));
+  std::vector<Vector> maxima(static_cast<std::size_t>(shards), Vector(3));
+  std::vector<Vector> part_sums = maxima;
+  const auto shape = [&](std::size_t s) {
+    return LogitShape{
+        .rows = 3, .width = width, .first = static_cast<std::int64_t>(s) * width, .vocabulary = 5};
+  };
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    const auto w = static_cast<std::size_t>(width);
+    for (std::size_t i = 0; i < 3 * w; ++i) {
+      parts[s][i] = logits[i / w * 6 + s * w + i % w];
+    }
+    Vector t(3);
+    logit_statistics<double>(shape(s), parts[s].data(), targets.data(), maxima[s].data(),
+                             part_sums[s].data(), t.data());
+    for (std::size_t i = 0; i < 3; ++i) {
+      global[i] = std::max(global[i], maxima[s][i]);
+      target[i] += t[i];
+    }
+  }
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    statistics_rescale<double>(3, maxima[s].data(), global.data(), part_sums[s].data());
+    for (std::size_t i = 0; i < 3; ++i) {
+      sums[i] += part_sums[s][i];
+    }
+  }
+  for (std::size_t s = 0; gradient != nullptr && s < parts.size(); ++s) {
+    loss_gradient<double>(shape(s), parts[s].data(), targets.data(), global.data(), sums.data(),
+                          0.25);
+    const auto w = static_cast<std::size_t>(width);
+    for (std::size_t i = 0; i < 3 * w; ++i) {
+      (*gradient)[i / w * 6 + s * w + i % w] = parts[s][i];
+    }
+  }
+  return loss_sum<double>(3, global.data(), sums.data(), target.data());
+}
+
 TEST(CpuLoss, GradientIsTheDerivativeAndShardsAgree) {
   const std::vector<std::int32_t> targets = {1, 4, 0};
   const Vector logits = random_vector(18, "logits");
-  const LogitShape whole{.rows = 3, .width = 6, .first = 0, .vocabulary = 5};
-  const auto run = [&](const Vector& x) {
-    Vector maxima(3), sums(3), target(3), loss(3);
-    loss_maxima<double>(whole, x.data(), maxima.data());
-    loss_sums<double>(whole, x.data(), targets.data(), maxima.data(), sums.data(), target.data());
-    loss_values<double>(3, sums.data(), target.data(), loss.data());
-    return loss;
-  };
-  Vector maxima(3), sums(3), target(3), gradient(18);
-  loss_maxima<double>(whole, logits.data(), maxima.data());
-  loss_sums<double>(whole, logits.data(), targets.data(), maxima.data(), sums.data(),
-                    target.data());
-  loss_gradient<double>(whole, logits.data(), targets.data(), maxima.data(), sums.data(), 0.25,
-                        gradient.data());
-  expect_gradient(logits, Vector(3, 0.25), run, gradient);
-  // The same from two shards of three columns, the second with one column of padding.
-  Vector shard_sums(3), shard_target(3);
-  for (const std::int64_t first : {0, 3}) {
-    Vector part(9), s(3), t(3);
-    for (std::size_t i = 0; i < 9; ++i) {
-      part[i] = logits[i / 3 * 6 + static_cast<std::size_t>(first) + i % 3];
+  Vector gradient(18);
+  const double loss = sharded_loss(logits, targets, 1, &gradient);
+  expect_gradient(
+      logits, {0.25}, [&](const Vector& x) { return Vector{sharded_loss(x, targets, 1, nullptr)}; },
+      gradient);
+  EXPECT_EQ(gradient[5], 0.0);                   // the padding column
+  for (const std::int64_t shards : {2, 3, 6}) {  // of 6 shards the last is padding alone
+    Vector sharded(18);
+    EXPECT_NEAR(sharded_loss(logits, targets, shards, &sharded), loss, 1e-14);
+    for (std::size_t i = 0; i < 18; ++i) {
+      EXPECT_NEAR(sharded[i], gradient[i], 1e-15);
     }
-    loss_sums<double>({.rows = 3, .width = 3, .first = first, .vocabulary = 5}, part.data(),
-                      targets.data(), maxima.data(), s.data(), t.data());
-    for (std::size_t i = 0; i < 3; ++i) {
-      shard_sums[i] += s[i];
-      shard_target[i] += t[i];
-    }
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(shard_sums[i], sums[i], 1e-14);
-    EXPECT_EQ(shard_target[i], target[i]);
   }
 }
 

@@ -1,0 +1,433 @@
+#include "runtime/cpu/backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <new>
+#include <vector>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "runtime/cpu/collective.h"
+#include "runtime/cpu/compute.h"
+#include "runtime/random.h"
+
+namespace trireme::runtime::cpu {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// An op that has been issued. Its views are set; what else it needs is read from the program's op.
+struct Task {
+  enum class State : std::uint8_t { kQueued, kMeeting, kReading, kSent, kReceiving };
+  OpId op{};
+  std::vector<OpId> waits;
+  std::vector<View> views;
+  State state = State::kQueued;
+  std::shared_ptr<Meeting> meeting;
+  std::shared_ptr<Message> message;
+  std::size_t place = 0;
+  OpTimes times;
+};
+
+template <typename T>
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const StepProgram& program, Rank rank, Exchange& exchange, const CpuOptions& options)
+      : program_(&program),
+        role_(&program.roles[index_of(role_of(program, rank))]),
+        rank_(rank),
+        exchange_(&exchange),
+        options_(options),
+        context_{.program = &program,
+                 .rank = rank,
+                 .settings = {},
+                 .round_to_bf16 = options.arithmetic == Arithmetic::kBf16},
+        storage_(role_->buffers.size()),
+        users_(role_->buffers.size()),
+        streams_(role_->streams.size()),
+        pending_waits_(role_->streams.size()),
+        done_(role_->ops.size()),
+        times_(role_->ops.size()) {}
+
+  void* allocate(BufferId id) override {
+    const Buffer& buffer = role_->buffers[index_of(id)];
+    const Bytes size = size_of(*program_, buffer);
+    allocated_ += size;
+    peak_ = std::max(peak_, allocated_);
+    auto& block = storage_[index_of(id)];
+    block.reset(static_cast<std::byte*>(
+        ::operator new(static_cast<std::size_t>(size.value) + 1, kAlignment)));
+    if (buffer.persistent) {
+      std::memset(block.get(), 0, static_cast<std::size_t>(size.value));
+    } else if (options_.poison && buffer.type != ElementType::kToken) {
+      std::fill_n(pointer<T>(block.get()), buffer.elements, std::numeric_limits<T>::quiet_NaN());
+    }
+    return block.get();
+  }
+
+  void release(BufferId id) override {
+    allocated_ -= size_of(*program_, role_->buffers[index_of(id)]);
+    if (users_[index_of(id)] == 0) {
+      storage_[index_of(id)].reset();
+    } else {
+      released_.push_back(id);
+    }
+  }
+
+  [[nodiscard]] MemoryUse memory() const override { return {peak_, peak_}; }
+
+  void write(const View& view, std::span<const double> values) override {
+    std::transform(values.begin(), values.end(), pointer<T>(view.data),
+                   [](double value) { return static_cast<T>(value); });
+    if (context_.round_to_bf16 && view.type == ElementType::kCompute) {
+      round_to_bf16(std::span<T>(pointer<T>(view.data), values.size()));
+    }
+  }
+  void read(const View& view, std::span<double> values) override {
+    std::copy_n(pointer<T>(view.data), values.size(), values.begin());
+  }
+  void write_tokens(const View& view, std::span<const std::int32_t> tokens) override {
+    std::copy(tokens.begin(), tokens.end(), pointer<std::int32_t>(view.data));
+  }
+
+  void begin_step(const StepSettings& settings) override {
+    context_.settings = settings;
+    std::fill(done_.begin(), done_.end(), false);
+    unfinished_ = 0;
+    shuffle_key_ =
+        random_key(options_.shuffle_seed + static_cast<std::uint64_t>(settings.step), "shuffle");
+    start_ = now_seconds();
+  }
+
+  void wait(StreamId stream, OpId earlier) override {
+    pending_waits_[index_of(stream)].push_back(earlier);
+  }
+  void compute(OpId op, StreamId stream, const Work& /*work*/,
+               std::span<const View> views) override {
+    enqueue(op, stream, {views.begin(), views.end()});
+  }
+  void all_reduce(OpId op, StreamId s, GroupId /*g*/, Reduction /*r*/, const View& in,
+                  const View& out) override {
+    enqueue(op, s, {in, out});
+  }
+  void all_gather(OpId op, StreamId s, GroupId /*g*/, const View& in, const View& out) override {
+    enqueue(op, s, {in, out});
+  }
+  void reduce_scatter(OpId op, StreamId s, GroupId /*g*/, const View& in,
+                      const View& out) override {
+    enqueue(op, s, {in, out});
+  }
+  void all_to_all(OpId op, StreamId s, GroupId /*g*/, const View& in, const View& out) override {
+    enqueue(op, s, {in, out});
+  }
+  void broadcast(OpId op, StreamId s, GroupId /*g*/, std::uint32_t /*root*/, const View& in,
+                 const View& out) override {
+    enqueue(op, s, {in, out});
+  }
+  void send(OpId op, StreamId s, const Send& /*message*/, const View& view) override {
+    enqueue(op, s, {view});
+  }
+  void receive(OpId op, StreamId s, const Recv& /*message*/, const View& view) override {
+    enqueue(op, s, {view});
+  }
+  void copy(OpId op, StreamId s, const View& from, const View& to) override {
+    enqueue(op, s, {from, to});
+  }
+
+  std::vector<OpTimes> end_step(Seconds timeout) override {
+    double last_progress = now_seconds();
+    while (unfinished_ > 0) {
+      const std::uint64_t seen = exchange_->changes();
+      if (progress(true)) {
+        last_progress = now_seconds();
+        continue;
+      }
+      if (exchange_->failed()) {
+        throw Error(fmt::format("rank {}", index_of(rank_)),
+                    fmt::format("stopped in {}", describe_op(*role_, blocked_op())));
+      }
+      if (now_seconds() - last_progress > timeout.value) {
+        throw Error(fmt::format("rank {}", index_of(rank_)),
+                    fmt::format("made no progress for {:.3g} s in {}", timeout.value,
+                                describe_op(*role_, blocked_op())));
+      }
+      exchange_->wait_change(seen, Seconds(0.05));
+    }
+    return context_.settings.timed ? times_ : std::vector<OpTimes>{};
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(std::byte* block) const { ::operator delete(block, kAlignment); }
+  };
+  template <typename U>
+  static U* pointer(void* address) {
+    return static_cast<U*>(address);
+  }
+  [[nodiscard]] double clock() const { return now_seconds() - start_; }
+
+  void enqueue(OpId op, StreamId stream, std::vector<View> views) {
+    Task task;
+    task.op = op;
+    task.views = std::move(views);
+    std::swap(task.waits, pending_waits_[index_of(stream)]);
+    for (const View& view : task.views) {
+      ++users_[index_of(view.buffer)];
+    }
+    streams_[index_of(stream)].push_back(std::move(task));
+    ++unfinished_;
+    // A shuffled run leaves ops lying about, so that streams run ahead of each other in ways a
+    // quick host hides.
+    if (options_.shuffle_seed == 0 || random_bits(shuffle_key_, shuffle_draws_++) % 8 == 0) {
+      progress(false);
+    }
+  }
+
+  // Runs what can run; true when anything moved. `everything`: until nothing moves.
+  bool progress(bool everything) {
+    bool moved = false;
+    bool again = true;
+    while (again) {
+      again = false;
+      const std::size_t first = options_.shuffle_seed == 0
+                                    ? 0
+                                    : random_bits(shuffle_key_, shuffle_draws_++) % streams_.size();
+      for (std::size_t i = 0; i < streams_.size(); ++i) {
+        auto& queue = streams_[(first + i) % streams_.size()];
+        while (!queue.empty() && advance(queue.front())) {
+          again = moved = true;
+          if (done_[index_of(queue.front().op)]) {
+            queue.pop_front();
+          }
+          if (options_.shuffle_seed != 0 && random_bits(shuffle_key_, shuffle_draws_++) % 2 == 0) {
+            break;
+          }
+        }
+      }
+      again = again && (everything || options_.shuffle_seed == 0);
+    }
+    return moved;
+  }
+
+  bool advance(Task& task) {
+    const Op& op = role_->ops[index_of(task.op)];
+    switch (task.state) {
+      case Task::State::kQueued:
+        if (!std::all_of(task.waits.begin(), task.waits.end(),
+                         [&](OpId id) { return done_[index_of(id)]; })) {
+          return false;
+        }
+        task.times.ready = task.times.start = clock();
+        exchange_->set_current(rank_, task.op);
+        return start(task, op);
+      case Task::State::kMeeting:
+        return exchange_->all_arrived(*task.meeting) && meet(task, op);
+      case Task::State::kReading:
+        return exchange_->all_finished(*task.meeting) && conclude(task);
+      case Task::State::kSent:
+        return exchange_->is_received(*task.message) && delivered(task);
+      case Task::State::kReceiving:
+        return take(task, op);
+    }
+    return false;
+  }
+
+  bool start(Task& task, const Op& op) {
+    if (const auto* compute = std::get_if<Compute>(&op.kind)) {
+      run_kernel<T>(context_, role_->works[compute->work], task.views);
+      return finish(task);
+    }
+    if (std::holds_alternative<Copy>(op.kind)) {
+      const std::int64_t width = width_of(program_->widths, task.views[0].type);
+      std::memmove(task.views[1].data, task.views[0].data,
+                   static_cast<std::size_t>(task.views[0].count * width));
+      return finish(task);
+    }
+    if (const auto* sending = std::get_if<Send>(&op.kind)) {
+      const View& view = task.views[0];
+      task.message = exchange_->send(
+          rank_, neighbour(sending->peer), sending->channel,
+          {.data = view.data, .count = view.count, .tag = sending->tag, .sent = now_seconds()});
+      task.state = Task::State::kSent;
+      return true;
+    }
+    if (std::holds_alternative<Recv>(op.kind)) {
+      task.state = Task::State::kReceiving;
+      return true;
+    }
+    arrive(task, op);
+    return true;
+  }
+
+  [[nodiscard]] Rank neighbour(std::int32_t peer) const {
+    const std::int64_t other = static_cast<std::int64_t>(index_of(rank_)) + peer;
+    TRIREME_CHECK(other >= 0);
+    TRIREME_CHECK(other < program_->ranks);
+    return Rank(static_cast<std::uint32_t>(other));
+  }
+
+  static GroupId group_of(const OpKind& kind) {
+    return std::visit(
+        [](const auto& value) {
+          if constexpr (requires { value.group; }) {
+            return value.group;
+          } else {
+            return kNoGroup;
+          }
+        },
+        kind);
+  }
+
+  void arrive(Task& task, const Op& op) {
+    const GroupId group = group_of(op.kind);
+    const std::vector<Rank> members = members_of(*program_, group, rank_);
+    task.place = static_cast<std::size_t>(index_in_group(*program_, group, rank_));
+    TRIREME_CHECK(members[task.place] == rank_);
+    const std::string label = fmt::format("{} {} of {} elements", kind_name(op.kind),
+                                          op_label(*role_, op), task.views[0].count);
+    task.meeting = exchange_->arrive(members, group, role_->streams[index_of(op.stream)],
+                                     rounds_[{group, op.stream}]++, task.place, task.views[0].data,
+                                     now_seconds(), label);
+    task.state = Task::State::kMeeting;
+  }
+
+  // Everybody is here: computes the own result beside the inputs, which others may still be
+  // reading.
+  bool meet(Task& task, const Op& op) {
+    const Meeting& meeting = *task.meeting;
+    task.times.start = std::max(
+        task.times.ready, *std::max_element(meeting.ready.begin(), meeting.ready.end()) - start_);
+    const View& output = task.views[1];
+    std::vector<T>& result = results_[index_of(op.stream)];
+    result.resize(static_cast<std::size_t>(output.count));
+    const std::span<const void* const> inputs(meeting.inputs);
+    const auto place = static_cast<std::int64_t>(task.place);
+    const auto size = static_cast<std::int64_t>(inputs.size());
+    if (const auto* reduction = std::get_if<AllReduce>(&op.kind)) {
+      reduce<T>(inputs, reduction->reduction, 0, result);
+    } else if (std::holds_alternative<ReduceScatter>(op.kind)) {
+      reduce<T>(inputs, Reduction::kSum, place * output.count, result);
+    } else if (std::holds_alternative<AllGather>(op.kind)) {
+      concatenate<T>(inputs, 0, task.views[0].count, result);
+    } else if (std::holds_alternative<AllToAll>(op.kind)) {
+      concatenate<T>(inputs, place * (output.count / size), output.count / size, result);
+    } else {
+      concatenate<T>(inputs.subspan(std::get<Broadcast>(op.kind).root, 1), 0, output.count, result);
+    }
+    if (context_.round_to_bf16 && output.type == ElementType::kCompute) {
+      round_to_bf16(std::span<T>(result));
+    }
+    exchange_->finish_reading(*task.meeting);
+    task.state = Task::State::kReading;
+    return true;
+  }
+
+  bool conclude(Task& task) {
+    const auto& result = results_[index_of(role_->ops[index_of(task.op)].stream)];
+    std::copy(result.begin(), result.end(), pointer<T>(task.views[1].data));
+    return finish(task);
+  }
+
+  bool delivered(Task& task) {
+    task.times.start = std::max(task.times.ready, task.message->taken - start_);
+    return finish(task);
+  }
+
+  bool take(Task& task, const Op& op) {
+    const auto& receiving = std::get<Recv>(op.kind);
+    task.message = exchange_->take(neighbour(receiving.peer), rank_, receiving.channel);
+    if (task.message == nullptr) {
+      return false;
+    }
+    const View& view = task.views[0];
+    if (task.message->tag != receiving.tag || task.message->count != view.count) {
+      throw Error(fmt::format("rank {}", index_of(rank_)),
+                  fmt::format("{} expects tag {} and {} elements, the sender brought tag {} and {}",
+                              describe_op(*role_, task.op), receiving.tag, view.count,
+                              task.message->tag, task.message->count));
+    }
+    task.times.start = std::max(task.times.ready, task.message->sent - start_);
+    std::copy_n(static_cast<const T*>(task.message->data), view.count, pointer<T>(view.data));
+    exchange_->acknowledge(*task.message, task.times.ready + start_);
+    return finish(task);
+  }
+
+  bool finish(Task& task) {
+    task.times.end = clock();
+    times_[index_of(task.op)] = task.times;
+    done_[index_of(task.op)] = true;
+    --unfinished_;
+    for (const View& view : task.views) {
+      --users_[index_of(view.buffer)];
+    }
+    std::erase_if(released_, [&](BufferId id) {
+      const bool free = users_[index_of(id)] == 0;
+      if (free) {
+        storage_[index_of(id)].reset();
+      }
+      return free;
+    });
+    return true;
+  }
+
+  // The first issued op that has not ended: what this rank is stuck in.
+  [[nodiscard]] OpId blocked_op() const {
+    OpId first{0xffffffffU};
+    for (const auto& queue : streams_) {
+      if (!queue.empty()) {
+        first = std::min(first, queue.front().op);
+      }
+    }
+    return first;
+  }
+
+  const StepProgram* program_;
+  const Program* role_;
+  Rank rank_;
+  Exchange* exchange_;
+  CpuOptions options_;
+  ComputeContext context_;
+  std::vector<std::unique_ptr<std::byte, Free>> storage_;
+  std::vector<std::int64_t> users_;  // issued ops that have not ended, by buffer
+  std::vector<BufferId> released_;   // waiting for their users
+  std::vector<std::deque<Task>> streams_;
+  std::vector<std::vector<OpId>> pending_waits_;
+  std::vector<char> done_;
+  std::vector<OpTimes> times_;
+  std::map<std::pair<GroupId, StreamId>, std::int64_t> rounds_;
+  std::map<std::uint32_t, std::vector<T>> results_;  // by stream
+  std::int64_t unfinished_ = 0;
+  Bytes allocated_, peak_;
+  double start_ = 0;
+  std::uint64_t shuffle_key_ = 0;
+  std::uint64_t shuffle_draws_ = 0;
+};
+
+}  // namespace
+
+ElementWidths widths_of(Arithmetic arithmetic) {
+  const std::int64_t width = arithmetic == Arithmetic::kFp64 ? 8 : 4;
+  return {.compute = width, .master = width, .token = 4};
+}
+
+std::unique_ptr<Backend> make_cpu_backend(const StepProgram& program, Rank rank, Exchange& exchange,
+                                          const CpuOptions& options) {
+  if (program.widths != widths_of(options.arithmetic)) {
+    throw Error(program.name, "was lowered for other element widths than the CPU's");
+  }
+  if (options.arithmetic == Arithmetic::kFp64) {
+    return std::make_unique<CpuBackend<double>>(program, rank, exchange, options);
+  }
+  return std::make_unique<CpuBackend<float>>(program, rank, exchange, options);
+}
+
+}  // namespace trireme::runtime::cpu

@@ -1,0 +1,43 @@
+#include "runtime/cpu/collective.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace trireme::runtime::cpu {
+
+template <typename T>
+void reduce(std::span<const void* const> inputs, Reduction reduction, std::int64_t first,
+            std::span<T> output) {
+  const auto* leading = static_cast<const T*>(inputs[0]) + first;
+  std::copy_n(leading, output.size(), output.begin());
+  for (const void* input : inputs.subspan(1)) {
+    const T* values = static_cast<const T*>(input) + first;
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      output[i] =
+          reduction == Reduction::kSum ? output[i] + values[i] : std::max(output[i], values[i]);
+    }
+  }
+}
+
+template <typename T>
+void concatenate(std::span<const void* const> inputs, std::int64_t first, std::int64_t count,
+                 std::span<T> output) {
+  TRIREME_CHECK(static_cast<std::int64_t>(output.size()) ==
+                count * static_cast<std::int64_t>(inputs.size()));
+  auto* to = output.data();
+  for (const void* input : inputs) {
+    to = std::copy_n(static_cast<const T*>(input) + first, count, to);
+  }
+}
+
+template void reduce<float>(std::span<const void* const>, Reduction, std::int64_t,
+                            std::span<float>);
+template void reduce<double>(std::span<const void* const>, Reduction, std::int64_t,
+                             std::span<double>);
+template void concatenate<float>(std::span<const void* const>, std::int64_t, std::int64_t,
+                                 std::span<float>);
+template void concatenate<double>(std::span<const void* const>, std::int64_t, std::int64_t,
+                                  std::span<double>);
+
+}  // namespace trireme::runtime::cpu

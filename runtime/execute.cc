@@ -1,0 +1,254 @@
+#include "runtime/execute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/check.h"
+#include "runtime/random.h"
+
+namespace trireme::runtime {
+namespace {
+
+// Initial deviation of weights (Radford et al. 2019; Megatron-LM's --init-method-std default).
+constexpr double kInitialDeviation = 0.02;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool ends_with_norm_weight(const std::string& name) {
+  return name.find("norm") != std::string::npos && name.ends_with("weight");
+}
+
+}  // namespace
+
+std::int64_t global_batch_of(const StepProgram& program) {
+  const std::int64_t places =
+      program.data == kNoGroup ? 1 : group_size(program.groups[index_of(program.data)]);
+  return places * program.batch.micro_batches * program.batch.micro_batch;
+}
+
+double initial_value(std::uint64_t seed, const Parameter& parameter, std::int64_t row,
+                     std::int64_t column) {
+  if (parameter.columns == 1 && ends_with_norm_weight(parameter.name)) {
+    return 1.0;
+  }
+  if (parameter.columns == 1 && parameter.name.ends_with("bias")) {
+    return 0.0;
+  }
+  return kInitialDeviation *
+         random_normal(random_key(seed, parameter.name),
+                       static_cast<std::uint64_t>(row * parameter.columns + column));
+}
+
+RankExecutor::RankExecutor(const StepProgram& program, Rank rank, Backend& backend)
+    : program_(&program),
+      role_(&program.roles[index_of(role_of(program, rank))]),
+      rank_(rank),
+      backend_(&backend),
+      addresses_(role_->buffers.size()),
+      born_(role_->ops.size()),
+      dying_(role_->ops.size()) {
+  offsets_.reserve(role_->operands.size());
+  for (const Operand& operand : role_->operands) {
+    offsets_.push_back(resolved_offset(program, operand, rank));
+  }
+  const std::vector<Lifetime> lives = lifetimes(*role_);
+  for (std::uint32_t i = 0; i < lives.size(); ++i) {
+    if (role_->buffers[i].persistent) {
+      addresses_[i] = backend_->allocate(BufferId(i));
+    } else if (lives[i].first <= lives[i].last) {
+      born_[lives[i].first].push_back(BufferId(i));
+      dying_[lives[i].last].push_back(BufferId(i));
+    }
+  }
+}
+
+View RankExecutor::view_of(const Operand& operand) const {
+  const Buffer& buffer = role_->buffers[index_of(operand.buffer)];
+  const std::int64_t at =
+      resolved_offset(*program_, operand, rank_) * width_of(program_->widths, buffer.type);
+  TRIREME_CHECK(addresses_[index_of(operand.buffer)] != nullptr);
+  return {static_cast<std::byte*>(addresses_[index_of(operand.buffer)]) + at, operand.count,
+          buffer.type, operand.buffer};
+}
+
+void RankExecutor::initialise(std::uint64_t seed) {
+  for (const State state : {State::kWeight, State::kMaster}) {
+    for (const ParameterSlice& slice : parameter_slices(*program_, rank_, state)) {
+      const Parameter& parameter = role_->parameters[slice.parameter];
+      std::vector<double> values(static_cast<std::size_t>(slice.count));
+      for (std::int64_t i = 0; i < slice.count; ++i) {
+        const std::int64_t flat = slice.flat_begin + i;
+        values[static_cast<std::size_t>(i)] =
+            initial_value(seed, parameter, slice.row_begin + flat / slice.column_count,
+                          slice.column_begin + flat % slice.column_count);
+      }
+      write_slice(slice, values);
+    }
+  }
+}
+
+std::vector<double> RankExecutor::read_slice(const ParameterSlice& slice) {
+  std::vector<double> values(static_cast<std::size_t>(slice.count));
+  const Operand operand{
+      .buffer = slice.buffer, .shard = kNoGroup, .offset = slice.offset, .count = slice.count};
+  backend_->read(view_of(operand), values);
+  return values;
+}
+
+void RankExecutor::write_slice(const ParameterSlice& slice, std::span<const double> values) {
+  TRIREME_CHECK(static_cast<std::int64_t>(values.size()) == slice.count);
+  const Operand operand{
+      .buffer = slice.buffer, .shard = kNoGroup, .offset = slice.offset, .count = slice.count};
+  backend_->write(view_of(operand), values);
+}
+
+void RankExecutor::fill_tokens(const TokenSource& source, std::int64_t first_sequence) {
+  if (role_->tokens.count == 0 && role_->targets.count == 0) {
+    return;
+  }
+  const Batch& batch = program_->batch;
+  const std::int64_t rows = batch.micro_batches * batch.micro_batch;
+  const std::int64_t first =
+      first_sequence + index_in_group(*program_, program_->data, rank_) * rows;
+  const auto length = static_cast<std::size_t>(batch.sequence);
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> targets;
+  std::vector<std::int32_t> line(length + 1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    source.read(first + row, line);
+    tokens.insert(tokens.end(), line.begin(), line.end() - 1);
+    targets.insert(targets.end(), line.begin() + 1, line.end());
+  }
+  if (role_->tokens.count > 0) {
+    TRIREME_CHECK(role_->tokens.count == static_cast<std::int64_t>(tokens.size()));
+    backend_->write_tokens(view_of(role_->tokens), tokens);
+  }
+  if (role_->targets.count > 0) {
+    TRIREME_CHECK(role_->targets.count == static_cast<std::int64_t>(targets.size()));
+    backend_->write_tokens(view_of(role_->targets), targets);
+  }
+}
+
+void RankExecutor::issue(std::uint32_t index) {
+  const Op& op = role_->ops[index];
+  for (std::uint32_t i = op.waits.first; i < op.waits.first + op.waits.count; ++i) {
+    const OpId earlier = role_->waits[i];
+    if (role_->ops[index_of(earlier)].stream != op.stream) {
+      backend_->wait(op.stream, earlier);
+    }
+  }
+  std::vector<View> views;
+  views.reserve(op.operands.count);
+  for (std::uint32_t i = op.operands.first; i < op.operands.first + op.operands.count; ++i) {
+    const Operand& operand = role_->operands[i];
+    const Buffer& buffer = role_->buffers[index_of(operand.buffer)];
+    views.push_back({static_cast<std::byte*>(addresses_[index_of(operand.buffer)]) +
+                         offsets_[i] * width_of(program_->widths, buffer.type),
+                     operand.count, buffer.type, operand.buffer});
+  }
+  struct Issue {
+    Backend& backend;
+    OpId id;
+    StreamId stream;
+    const Program& role;
+    const std::vector<View>& v;
+    void operator()(const Compute& k) const { backend.compute(id, stream, role.works[k.work], v); }
+    void operator()(const AllReduce& k) const {
+      backend.all_reduce(id, stream, k.group, k.reduction, v[0], v[1]);
+    }
+    void operator()(const AllGather& k) const {
+      backend.all_gather(id, stream, k.group, v[0], v[1]);
+    }
+    void operator()(const ReduceScatter& k) const {
+      backend.reduce_scatter(id, stream, k.group, v[0], v[1]);
+    }
+    void operator()(const AllToAll& k) const {
+      backend.all_to_all(id, stream, k.group, v[0], v[1]);
+    }
+    void operator()(const Broadcast& k) const {
+      backend.broadcast(id, stream, k.group, k.root, v[0], v[1]);
+    }
+    void operator()(const Send& k) const { backend.send(id, stream, k, v[0]); }
+    void operator()(const Recv& k) const { backend.receive(id, stream, k, v[0]); }
+    void operator()(const Copy&) const { backend.copy(id, stream, v[0], v[1]); }
+  };
+  std::visit(Issue{*backend_, OpId(index), op.stream, *role_, views}, op.kind);
+}
+
+double RankExecutor::read_scalar(const Operand& operand) {
+  double value = 0;
+  backend_->read(view_of(operand), {&value, 1});
+  return value;
+}
+
+StepResult RankExecutor::step(const StepSettings& settings, const TokenSource& tokens,
+                              std::int64_t first_sequence, Seconds timeout) {
+  fill_tokens(tokens, first_sequence);
+  StepResult result;
+  result.began = steady_seconds();
+  backend_->begin_step(settings);
+  for (std::uint32_t i = 0; i < role_->ops.size(); ++i) {
+    for (const BufferId buffer : born_[i]) {
+      addresses_[index_of(buffer)] = backend_->allocate(buffer);
+    }
+    issue(i);
+    for (const BufferId buffer : dying_[i]) {
+      backend_->release(buffer);
+      addresses_[index_of(buffer)] = nullptr;
+    }
+  }
+  result.ops = backend_->end_step(timeout);
+  result.duration = Seconds(steady_seconds() - result.began);
+  if (role_->loss.count > 0) {
+    result.loss = read_scalar(role_->loss);
+    result.has_loss = true;
+  }
+  if (role_->gradient_norm.count > 0) {
+    result.gradient_norm = read_scalar(role_->gradient_norm);
+    result.has_gradient_norm = true;
+  }
+  return result;
+}
+
+Trace make_trace(const StepProgram& program, const std::vector<std::vector<StepResult>>& results,
+                 const std::vector<MemoryUse>& memory) {
+  Trace trace;
+  trace.source = "execute";
+  const std::size_t iterations = results.empty() ? 0 : results.front().size();
+  for (std::size_t i = 0; i < iterations; ++i) {
+    double end = 0;
+    for (const auto& rank : results) {
+      end = std::max(end, rank[i].began + rank[i].duration.value);
+    }
+    trace.step_times.push_back(to_sim_duration(Seconds(end - results.front()[i].began)));
+  }
+  for (std::uint32_t rank = 0; rank < results.size(); ++rank) {
+    const RoleIndex role = role_of(program, Rank(rank));
+    const std::size_t ops = program.roles[index_of(role)].ops.size();
+    for (std::uint32_t op = 0; op < ops; ++op) {
+      for (std::uint32_t i = 0; i < iterations; ++i) {
+        const StepResult& result = results[rank][i];
+        if (result.ops.empty()) {
+          continue;
+        }
+        const double shift = result.began - results.front()[i].began;
+        const auto point = [&](double seconds) {
+          return SimTime{} + to_sim_duration(Seconds(seconds + shift));
+        };
+        const OpTimes& times = result.ops[op];
+        trace.timings.push_back({Rank(rank), role, OpId(op), i, point(times.ready),
+                                 point(times.start), point(times.end)});
+      }
+    }
+  }
+  for (const MemoryUse& use : memory) {
+    trace.peak_memory.push_back(use.allocated_peak);
+  }
+  return trace;
+}
+
+}  // namespace trireme::runtime

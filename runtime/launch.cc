@@ -1,0 +1,293 @@
+#include "runtime/launch.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace trireme::runtime {
+namespace {
+
+constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's default too
+
+std::optional<std::int64_t> read_number(const ReadVariable& read, const char* name,
+                                        std::int64_t low, std::int64_t high) {
+  const char* text = read(name);
+  if (text == nullptr || *text == '\0') {
+    return std::nullopt;
+  }
+  std::int64_t value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || rest != end || value < low || value > high) {
+    throw Error(name, fmt::format("\"{}\" is not a whole number from {} to {}", text, low, high));
+  }
+  return value;
+}
+
+struct Names {
+  const char* launcher;
+  const char* rank;
+  const char* ranks;
+  const char* local_rank;
+};
+// torchrun's names are also what other launchers export; first match wins.
+constexpr std::array<Names, 4> kLaunchers = {{
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+}};
+
+}  // namespace
+
+std::string first_host(const std::string& node_list) {
+  const std::size_t bracket = node_list.find('[');
+  const std::size_t comma = node_list.find(',');
+  if (bracket == std::string::npos || comma < bracket) {
+    return node_list.substr(0, comma);
+  }
+  return node_list.substr(0, bracket) +
+         node_list.substr(bracket + 1, node_list.find_first_of("-,]", bracket) - bracket - 1);
+}
+
+std::optional<RankEnvironment> rank_environment(const ReadVariable& read) {
+  constexpr std::int64_t kRanksMax = 1 << 20;
+  for (const Names& names : kLaunchers) {
+    const auto rank = read_number(read, names.rank, 0, kRanksMax - 1);
+    const auto ranks = read_number(read, names.ranks, 1, kRanksMax);
+    if (!rank.has_value() && !ranks.has_value()) {
+      continue;
+    }
+    if (!rank.has_value() || !ranks.has_value()) {
+      throw Error(rank.has_value() ? names.ranks : names.rank,
+                  fmt::format("is missing; {} and {} come together", names.rank, names.ranks));
+    }
+    if (*rank >= *ranks) {
+      throw Error(names.rank, fmt::format("{} is not below {} {}", *rank, names.ranks, *ranks));
+    }
+    RankEnvironment result;
+    result.rank = Rank(static_cast<std::uint32_t>(*rank));
+    result.ranks = *ranks;
+    result.local_rank = read_number(read, names.local_rank, 0, kRanksMax).value_or(*rank);
+    result.launcher = names.launcher;
+    const char* host = read("MASTER_ADDR");
+    const char* nodes = read("SLURM_STEP_NODELIST");
+    if (host != nullptr && *host != '\0') {
+      result.master.host = host;
+    } else if (nodes != nullptr && *nodes != '\0') {
+      result.master.host = first_host(nodes);
+    } else {
+      result.master.host = "127.0.0.1";
+    }
+    auto port = read_number(read, "MASTER_PORT", 1, 65534).value_or(kDefaultPort);
+    // torchrun's agent may serve its own store at MASTER_PORT; ours then takes the next port.
+    const char* agent = read("TORCHELASTIC_USE_AGENT_STORE");
+    port += agent != nullptr && std::strcmp(agent, "True") == 0 ? 1 : 0;
+    result.master.port = static_cast<std::uint16_t>(port);
+    return result;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+class StoreCoordinator : public Coordinator {
+ public:
+  StoreCoordinator(const RankEnvironment& environment, Seconds timeout)
+      : environment_(environment),
+        timeout_(timeout),
+        server_(environment.rank == Rank(0)
+                    ? std::make_unique<TcpStoreServer>(environment.master.port)
+                    : nullptr),
+        client_(environment.master, environment.rank, environment.ranks, timeout) {}
+  StoreCoordinator(const StoreCoordinator&) = delete;
+  StoreCoordinator& operator=(const StoreCoordinator&) = delete;
+  StoreCoordinator(StoreCoordinator&&) = delete;
+  StoreCoordinator& operator=(StoreCoordinator&&) = delete;
+  ~StoreCoordinator() override {
+    // The store stays until everybody has said what they had to say; when that fails there is
+    // nobody to tell.
+    try {
+      barrier();
+      if (server_ == nullptr) {
+        client_.set(fmt::format("left/{}", index_of(environment_.rank)), "");
+      }
+      for (std::int64_t other = 1; server_ != nullptr && other < environment_.ranks; ++other) {
+        client_.get(fmt::format("left/{}", other), timeout_);
+      }
+    } catch (const Error&) {
+      return;
+    }
+  }
+
+  [[nodiscard]] Rank rank() const override { return environment_.rank; }
+  [[nodiscard]] std::int64_t ranks() const override { return environment_.ranks; }
+  void barrier() override {
+    gather("");
+    broadcast("");
+  }
+  std::vector<std::string> gather(const std::string& blob) override {
+    const std::int64_t round = gathers_++;
+    client_.set(fmt::format("gather/{}/{}", round, index_of(environment_.rank)), blob);
+    std::vector<std::string> all;
+    for (std::int64_t other = 0; environment_.rank == Rank(0) && other < environment_.ranks;
+         ++other) {
+      all.push_back(client_.get(fmt::format("gather/{}/{}", round, other), timeout_));
+    }
+    return all;
+  }
+  std::string broadcast(const std::string& blob) override {
+    const std::string key = fmt::format("broadcast/{}", broadcasts_++);
+    if (environment_.rank == Rank(0)) {
+      client_.set(key, blob);
+    }
+    return client_.get(key, timeout_);
+  }
+  std::string failure() override { return client_.failure(); }
+
+ private:
+  RankEnvironment environment_;
+  Seconds timeout_;
+  std::unique_ptr<TcpStoreServer> server_;
+  TcpStoreClient client_;
+  std::int64_t gathers_ = 0;
+  std::int64_t broadcasts_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Coordinator> make_store_coordinator(const RankEnvironment& environment,
+                                                    Seconds timeout) {
+  return std::make_unique<StoreCoordinator>(environment, timeout);
+}
+
+OpBoard::OpBoard(std::int64_t ranks)
+    : size_(static_cast<std::size_t>(ranks) * sizeof(std::uint32_t)) {
+  void* page = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) {
+    throw Error("launch", "cannot share memory with the ranks");
+  }
+  slots_ = static_cast<std::uint32_t*>(page);
+  std::fill_n(slots_, ranks, 0xffffffffU);
+}
+OpBoard::~OpBoard() {
+  ::munmap(slots_, size_);
+}
+void OpBoard::set(Rank rank, OpId op) {
+  std::atomic_ref<std::uint32_t>(slots_[index_of(rank)])
+      .store(index_of(op), std::memory_order_relaxed);
+}
+OpId OpBoard::get(Rank rank) const {
+  return OpId(
+      std::atomic_ref<std::uint32_t>(slots_[index_of(rank)]).load(std::memory_order_relaxed));
+}
+
+namespace {
+
+int run_child(const RankEnvironment& environment,
+              const std::function<int(const RankEnvironment&)>& body,
+              const std::function<void(const std::string&)>& report) {
+  try {
+    return body(environment);
+  } catch (const Error& error) {
+    report(error.what());
+    return error.kind() == ErrorKind::kMissingMachine ? 3 : 2;
+  } catch (const std::exception& error) {
+    report(error.what());
+    return 2;
+  }
+}
+
+std::string ending_of(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was ended by signal {} ({})", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("failed with exit code {}", WEXITSTATUS(status));
+}
+
+// After the first failure the others have this long to end by themselves.
+constexpr std::chrono::seconds kGrace{5};
+
+void end_processes(const std::map<pid_t, Rank>& alive) {
+  for (const auto& [process, rank] : alive) {
+    ::kill(process, SIGKILL);
+  }
+}
+
+}  // namespace
+
+int run_local_processes(std::int64_t ranks, OpBoard& board,
+                        const std::function<int(const RankEnvironment&)>& body,
+                        const std::function<std::string(Rank, OpId)>& describe,
+                        const std::function<void(const std::string&)>& report) {
+  std::uint16_t port = 0;
+  {
+    const TcpStoreServer probe(0);  // a port that is free now
+    port = probe.port();
+  }
+  std::map<pid_t, Rank> alive;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const pid_t process = ::fork();
+    if (process < 0) {
+      end_processes(alive);
+      throw Error("launch", fmt::format("cannot start rank {}: {}", rank, std::strerror(errno)));
+    }
+    if (process == 0) {
+      const RankEnvironment environment{.rank = Rank(rank),
+                                        .ranks = ranks,
+                                        .local_rank = rank,
+                                        .master = {"127.0.0.1", port},
+                                        .launcher = "local"};
+      std::_Exit(run_child(environment, body, report));
+    }
+    alive[process] = Rank(rank);
+  }
+  int code = 0;
+  auto deadline = std::chrono::steady_clock::time_point::max();
+  while (!alive.empty()) {
+    int status = 0;
+    const pid_t ended = ::waitpid(-1, &status, WNOHANG);
+    if (ended <= 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        end_processes(alive);
+        deadline = std::chrono::steady_clock::time_point::max();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
+    }
+    const auto found = alive.find(ended);
+    if (found == alive.end()) {
+      continue;
+    }
+    const Rank rank = found->second;
+    alive.erase(found);
+    if (status != 0 && code == 0) {
+      code = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+      std::string line = fmt::format("rank {} {} in {}", index_of(rank), ending_of(status),
+                                     describe(rank, board.get(rank)));
+      for (const auto& [process, other] : alive) {
+        line +=
+            fmt::format("; rank {} was in {}", index_of(other), describe(other, board.get(other)));
+      }
+      report(line);
+      deadline = std::chrono::steady_clock::now() + kGrace;
+    }
+  }
+  return code;
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,63 @@
+// A key-value store over TCP through which the processes of a run meet: rank 0 serves at
+// MASTER_ADDR:MASTER_PORT, all ranks are clients. Carries NCCL's unique ids, barriers and small
+// results. A client that leaves without goodbye fails the run: every later request is answered with
+// who it was.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace trireme::runtime {
+
+struct StoreAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+class TcpStoreServer {
+ public:
+  // Listens on `port` (0: a free one). Throws Error when the port is in use.
+  explicit TcpStoreServer(std::uint16_t port);
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+  TcpStoreServer(TcpStoreServer&&) = delete;
+  TcpStoreServer& operator=(TcpStoreServer&&) = delete;
+  ~TcpStoreServer();
+  [[nodiscard]] std::uint16_t port() const;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+class TcpStoreClient {
+ public:
+  // Connects, trying again until `timeout`, and introduces itself. Throws Error when nobody
+  // answers, or when the server knows another world size or already has this rank.
+  TcpStoreClient(const StoreAddress& address, Rank rank, std::int64_t ranks, Seconds timeout);
+  TcpStoreClient(const TcpStoreClient&) = delete;
+  TcpStoreClient& operator=(const TcpStoreClient&) = delete;
+  TcpStoreClient(TcpStoreClient&&) = delete;
+  TcpStoreClient& operator=(TcpStoreClient&&) = delete;
+  ~TcpStoreClient();  // says goodbye, unless an exception is in flight
+
+  void set(const std::string& key, const std::string& value);
+  // Waits for the key. Throws Error after `timeout`, or when a rank has failed.
+  std::string get(const std::string& key, Seconds timeout);
+  // Why the run has failed, or empty; does not wait.
+  std::string failure();
+  // Tells everyone that this rank has failed.
+  void fail(const std::string& reason);
+
+ private:
+  std::string request(char kind, const std::string& key, const std::string& value, Seconds timeout);
+  int socket_ = -1;
+  Rank rank_;
+  int exceptions_;
+};
+
+}  // namespace trireme::runtime

@@ -1,0 +1,181 @@
+#include "runtime/launch.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "core/error.h"
+
+namespace trireme::runtime {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::optional<RankEnvironment> environment_of(const Variables& variables) {
+  return rank_environment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RankEnvironment, ReadsEveryLauncher) {
+  EXPECT_FALSE(environment_of({}).has_value());
+  EXPECT_FALSE(environment_of({{"MASTER_PORT", "1234"}}).has_value());
+  const auto torchrun = environment_of({{"RANK", "5"},
+                                        {"WORLD_SIZE", "8"},
+                                        {"LOCAL_RANK", "1"},
+                                        {"MASTER_ADDR", "n0"},
+                                        {"MASTER_PORT", "1234"}});
+  ASSERT_TRUE(torchrun.has_value());
+  EXPECT_EQ(torchrun->rank, Rank(5));
+  EXPECT_EQ(torchrun->ranks, 8);
+  EXPECT_EQ(torchrun->local_rank, 1);
+  EXPECT_EQ(torchrun->master.host, "n0");
+  EXPECT_EQ(torchrun->master.port, 1234);
+  const auto slurm = environment_of({{"SLURM_PROCID", "3"},
+                                     {"SLURM_NTASKS", "4"},
+                                     {"SLURM_LOCALID", "0"},
+                                     {"SLURM_STEP_NODELIST", "gpu[003-010,12],cpu1"}});
+  ASSERT_TRUE(slurm.has_value());
+  EXPECT_EQ(slurm->master.host, "gpu003");
+  EXPECT_EQ(slurm->launcher, "srun");
+  const auto mpi = environment_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  ASSERT_TRUE(mpi.has_value());
+  EXPECT_EQ(mpi->ranks, 2);
+  const auto agent = environment_of({{"RANK", "0"},
+                                     {"WORLD_SIZE", "1"},
+                                     {"MASTER_PORT", "1234"},
+                                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(agent->master.port, 1235);
+}
+
+TEST(RankEnvironment, RefusesHalfASetAndNonsense) {
+  EXPECT_NE(message_of([] {
+              environment_of({{"RANK", "0"}});
+            }).find("WORLD_SIZE"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              environment_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}});
+            }).find("not below"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              environment_of({{"RANK", "x"}, {"WORLD_SIZE", "2"}});
+            }).find("whole number"),
+            std::string::npos);
+}
+
+TEST(FirstHost, ReadsSlurmLists) {
+  EXPECT_EQ(first_host("a,b"), "a");
+  EXPECT_EQ(first_host("gpu[07,09]"), "gpu07");
+  EXPECT_EQ(first_host("a1,gpu[07,09]"), "a1");
+  EXPECT_EQ(first_host("node12"), "node12");
+}
+
+TEST(TcpStore, CarriesValuesAndWaits) {
+  const TcpStoreServer server(0);
+  TcpStoreClient zero({"127.0.0.1", server.port()}, Rank(0), 2, Seconds(5));
+  TcpStoreClient one({"127.0.0.1", server.port()}, Rank(1), 2, Seconds(5));
+  const std::string blob("with\0zero", 9);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    one.set("key", blob);
+  });
+  EXPECT_EQ(zero.get("key", Seconds(5)), blob);
+  late.join();
+  EXPECT_NE(message_of([&] { zero.get("never", Seconds(0.05)); }).find("waited"),
+            std::string::npos);
+}
+
+TEST(TcpStore, PortInUseAndNobodyThereAreErrors) {
+  const TcpStoreServer server(0);
+  EXPECT_NE(message_of([&] { const TcpStoreServer second(server.port()); }).find("in use"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              TcpStoreClient({"127.0.0.1", 1}, Rank(1), 2, Seconds(0.1));
+            }).find("nobody answers"),
+            std::string::npos);
+}
+
+TEST(TcpStore, MismatchedWorldSizeAndDoubleRankAreErrors) {
+  const TcpStoreServer server(0);
+  const StoreAddress address{"127.0.0.1", server.port()};
+  const TcpStoreClient zero(address, Rank(0), 2, Seconds(5));
+  EXPECT_NE(
+      message_of([&] { TcpStoreClient(address, Rank(1), 3, Seconds(5)); }).find("WORLD_SIZE 3"),
+      std::string::npos);
+  EXPECT_NE(
+      message_of([&] { TcpStoreClient(address, Rank(0), 2, Seconds(5)); }).find("two processes"),
+      std::string::npos);
+}
+
+TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
+  const TcpStoreServer server(0);
+  const StoreAddress address{"127.0.0.1", server.port()};
+  TcpStoreClient zero(address, Rank(0), 2, Seconds(5));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const TcpStoreClient one(address, Rank(1), 2, Seconds(5));
+    std::_Exit(0);  // without goodbye, as a killed process
+  }
+  EXPECT_NE(message_of([&] { zero.get("never", Seconds(5)); }).find("rank 1 has gone"),
+            std::string::npos);
+}
+
+TEST(LocalProcesses, GatherAndEnd) {
+  OpBoard board(3);
+  std::string reported;
+  const int code = run_local_processes(
+      3, board,
+      [](const RankEnvironment& environment) {
+        const auto coordinator = make_store_coordinator(environment, Seconds(10));
+        const auto all = coordinator->gather(std::to_string(index_of(environment.rank)));
+        const std::string word =
+            coordinator->broadcast(all.empty() ? "" : all[0] + all[1] + all[2]);
+        return word == "012" ? 0 : 1;
+      },
+      [](Rank, OpId) { return std::string("op"); },
+      [&](const std::string& line) { reported += line; });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(reported, "");
+}
+
+TEST(LocalProcesses, AKilledRankEndsTheOthersAndNamesTheOps) {
+  OpBoard board(2);
+  std::string reported;
+  const auto start = std::chrono::steady_clock::now();
+  const int code = run_local_processes(
+      2, board,
+      [&](const RankEnvironment& environment) {
+        const auto coordinator = make_store_coordinator(environment, Seconds(30));
+        board.set(environment.rank, OpId(10 + index_of(environment.rank)));
+        coordinator->barrier();
+        if (environment.rank == Rank(1)) {
+          ::kill(::getpid(), SIGKILL);
+        }
+        coordinator->barrier();
+        return 0;
+      },
+      [](Rank, OpId op) { return "op " + std::to_string(index_of(op)); },
+      [&](const std::string& line) { reported += line + "\n"; });
+  EXPECT_NE(code, 0);
+  EXPECT_NE(reported.find("rank 1 was ended by signal 9 (Killed) in op 11; rank 0 was in op 10"),
+            std::string::npos)
+      << reported;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+}
+
+}  // namespace
+}  // namespace trireme::runtime

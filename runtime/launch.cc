@@ -222,6 +222,21 @@ std::string ending_of(int status) {
 // After the first failure the others have this long to end by themselves.
 constexpr std::chrono::seconds kGrace{5};
 
+struct Ending {
+  Rank rank{};
+  int status = 0;
+};
+
+// A rank that a signal ended is why the others failed, whoever's end was seen first.
+const Ending& culprit_of(const std::vector<Ending>& failures) {
+  for (const Ending& ending : failures) {
+    if (WIFSIGNALED(ending.status)) {
+      return ending;
+    }
+  }
+  return failures.front();
+}
+
 void end_processes(const std::map<pid_t, Rank>& alive) {
   for (const auto& [process, rank] : alive) {
     ::kill(process, SIGKILL);
@@ -256,15 +271,16 @@ int run_local_processes(std::int64_t ranks, OpBoard& board,
     }
     alive[process] = Rank(rank);
   }
-  int code = 0;
+  std::vector<Ending> failures;
   auto deadline = std::chrono::steady_clock::time_point::max();
+  bool killed = false;
   while (!alive.empty()) {
     int status = 0;
     const pid_t ended = ::waitpid(-1, &status, WNOHANG);
     if (ended <= 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
+      if (!killed && std::chrono::steady_clock::now() > deadline) {
+        killed = true;
         end_processes(alive);
-        deadline = std::chrono::steady_clock::time_point::max();
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
@@ -273,21 +289,26 @@ int run_local_processes(std::int64_t ranks, OpBoard& board,
     if (found == alive.end()) {
       continue;
     }
-    const Rank rank = found->second;
+    if (status != 0 && !killed) {
+      failures.push_back({found->second, status});
+      deadline = std::min(deadline, std::chrono::steady_clock::now() + kGrace);
+    }
     alive.erase(found);
-    if (status != 0 && code == 0) {
-      code = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
-      std::string line = fmt::format("rank {} {} in {}", index_of(rank), ending_of(status),
-                                     describe(rank, board.get(rank)));
-      for (const auto& [process, other] : alive) {
-        line +=
-            fmt::format("; rank {} was in {}", index_of(other), describe(other, board.get(other)));
-      }
-      report(line);
-      deadline = std::chrono::steady_clock::now() + kGrace;
+  }
+  if (failures.empty()) {
+    return 0;
+  }
+  const Ending& culprit = culprit_of(failures);
+  std::string line =
+      fmt::format("rank {} {} in {}", index_of(culprit.rank), ending_of(culprit.status),
+                  describe(culprit.rank, board.get(culprit.rank)));
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    if (Rank(rank) != culprit.rank) {
+      line += fmt::format("; rank {} was in {}", rank, describe(Rank(rank), board.get(Rank(rank))));
     }
   }
-  return code;
+  report(line);
+  return WIFEXITED(culprit.status) ? WEXITSTATUS(culprit.status) : 2;
 }
 
 }  // namespace trireme::runtime

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::planner {
@@ -55,6 +56,10 @@ Plan parse_short_form(const std::string& text);
 std::string_view to_string(Sharding sharding);     // none optimizer gradients full
 std::string_view to_string(Recompute recompute);   // none selective full
 std::string_view to_string(Schedule schedule);     // gpipe 1f1b interleaved zb-h1 zb-h2
+std::string_view to_string(Axis axis);             // tp cp fsdp dp pp
+// The bit of one of --recompute-modules' names. Throws Error, listing those that exist.
+std::uint16_t recompute_module_of(std::string_view name);
+std::string module_names(std::uint16_t modules);   // "core_attn+mlp"
 std::int64_t stride_of(const Plan& plan, Axis axis);  // ranks between neighbours on the axis
 std::int64_t degree_of(const Plan& plan, Axis axis);
 

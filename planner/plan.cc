@@ -1,0 +1,344 @@
+#include "planner/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::int64_t kDegreeMax = 1'000'000'000;
+
+constexpr std::pair<std::string_view, RecomputeModule> kModules[] = {
+    {"core_attn", kCoreAttention},
+    {"layernorm", kLayerNorm},
+    {"mlp", kMlp},
+    {"mla_up_proj", kMlaUpProjection},
+    {"moe", kMoe},
+    {"moe_act", kMoeActivation},
+    {"shared_experts", kSharedExperts},
+    {"op", kTorchPerOp},
+};
+
+constexpr std::pair<std::string_view, Axis> kAxes[] = {
+    {"tp", Axis::kTensor},  {"cp", Axis::kContext},  {"fsdp", Axis::kSharded},
+    {"dp", Axis::kReplica}, {"pp", Axis::kPipeline},
+};
+
+constexpr std::pair<std::string_view, Schedule> kSchedules[] = {
+    {"gpipe", Schedule::kGpipe},
+    {"1f1b", Schedule::kOneForwardOneBackward},
+    {"interleaved", Schedule::kInterleaved},
+    {"zb-h1", Schedule::kZeroBubbleH1},
+    {"zb-h2", Schedule::kZeroBubbleH2},
+};
+
+// The degrees of the short form, longest names first so that "pp" does not swallow "vpp".
+constexpr std::pair<std::string_view, std::int64_t Plan::*> kDegrees[] = {
+    {"fsdp", &Plan::sharded}, {"vpp", &Plan::virtual_pipeline}, {"etp", &Plan::expert_tensor},
+    {"tp", &Plan::tensor},    {"pp", &Plan::pipeline},          {"cp", &Plan::context},
+    {"ep", &Plan::expert},    {"dp", &Plan::replicas},          {"mb", &Plan::micro_batch},
+};
+
+[[noreturn]] void refuse(std::string_view part, std::string_view right) {
+  throw Error("--layout", fmt::format("'{}' is not a part of a layout; {}", part, right));
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::int64_t parse_count(std::string_view digits, std::string_view part) {
+  std::int64_t value = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (failure != std::errc() || end != digits.data() + digits.size() || value < 1 ||
+      value > kDegreeMax) {
+    refuse(part, fmt::format("its number must be between 1 and {}", kDegreeMax));
+  }
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto cut = text.find(separator);
+    parts.push_back(text.substr(0, cut));
+    if (cut == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(cut + 1);
+  }
+}
+
+void read_recompute(Plan& plan, std::string_view what, std::string_view part) {
+  if (what == "none") {
+    plan.recompute = Recompute::kNone;
+  } else if (what == "selective") {
+    plan.recompute = Recompute::kSelective;
+  } else if (what.starts_with("full")) {
+    plan.recompute = Recompute::kFull;
+    what.remove_prefix(4);
+    plan.recompute_layers = what.empty() ? -1 : parse_count(what, part);
+  } else {
+    plan.recompute = Recompute::kSelective;
+    plan.recompute_modules = 0;
+    for (const std::string_view name : split(what, '+')) {
+      plan.recompute_modules =
+          static_cast<std::uint16_t>(plan.recompute_modules | recompute_module_of(name));
+    }
+  }
+}
+
+void read_order(Plan& plan, std::string_view names, std::string_view part) {
+  std::vector<Axis> order;
+  for (const std::string_view name : split(names, '-')) {
+    const auto* found = std::find_if(std::begin(kAxes), std::end(kAxes),
+                                     [&](const auto& axis) { return axis.first == name; });
+    if (found == std::end(kAxes) || std::ranges::count(order, found->second) > 0) {
+      refuse(part, "an order names each of tp, cp, fsdp, dp, pp at most once, fastest first");
+    }
+    order.push_back(found->second);
+  }
+  for (const Axis axis : Plan{}.order) {
+    if (std::ranges::count(order, axis) == 0) {
+      order.push_back(axis);
+    }
+  }
+  std::ranges::copy(order, plan.order.begin());
+}
+
+bool read_degree(Plan& plan, std::string_view part) {
+  for (const auto& [name, member] : kDegrees) {
+    if (part.starts_with(name) && is_digits(part.substr(name.size()))) {
+      plan.*member = parse_count(part.substr(name.size()), part);
+      return true;
+    }
+  }
+  return false;
+}
+
+// What is not a degree. `seen_sharding` and `seen_schedule` let defaults follow from the degrees.
+struct Seen {
+  bool sharding = false, schedule = false, sequence_parallel = false;
+};
+void read_choice(Plan& plan, std::string_view part, Seen& seen) {
+  const auto* schedule = std::find_if(std::begin(kSchedules), std::end(kSchedules),
+                                      [&](const auto& entry) { return entry.first == part; });
+  if (schedule != std::end(kSchedules)) {
+    plan.schedule = schedule->second;
+    seen.schedule = true;
+  } else if (part == "zero1" || part == "zero2" || part == "zero3") {
+    plan.sharding = part == "zero1"   ? Sharding::kOptimizer
+                    : part == "zero2" ? Sharding::kGradients
+                                      : Sharding::kFull;
+    seen.sharding = true;
+  } else if (part == "sp" || part == "nosp") {
+    plan.sequence_parallel = part == "sp";
+    seen.sequence_parallel = true;
+  } else if (part == "noreshard") {
+    plan.reshard_after_forward = false;
+  } else if (part.starts_with("rc-")) {
+    read_recompute(plan, part.substr(3), part);
+  } else if (part == "unitmodel") {
+    plan.fsdp_unit = 0;
+  } else if (part.starts_with("unit")) {
+    plan.fsdp_unit = parse_count(part.substr(4), part);
+  } else if (part.starts_with("layers")) {
+    for (const std::string_view count : split(part.substr(6), '-')) {
+      plan.stage_layers.push_back(parse_count(count, part));
+    }
+  } else if (part.starts_with("order-")) {
+    read_order(plan, part.substr(6), part);
+  } else {
+    refuse(part,
+           "parts are tpN ppN vppN cpN epN etpN fsdpN dpN mbN zero1 zero2 rc-selective "
+           "rc-full rc-fullN gpipe 1f1b interleaved zb-h1 noreshard nosp unitN "
+           "layersA-B-C order-tp-fsdp-pp, joined by dots");
+  }
+}
+
+std::string recompute_form(const Plan& plan) {
+  switch (plan.recompute) {
+    case Recompute::kNone:
+      return "";
+    case Recompute::kFull:
+      return plan.recompute_layers < 0 ? ".rc-full"
+                                       : fmt::format(".rc-full{}", plan.recompute_layers);
+    case Recompute::kSelective:
+      break;
+  }
+  return plan.recompute_modules == kCoreAttention
+             ? ".rc-selective"
+             : fmt::format(".rc-{}", module_names(plan.recompute_modules));
+}
+
+std::string order_form(const Plan& plan) {
+  const auto named = [&](const std::array<Axis, 5>& order) {
+    std::string names;
+    for (const Axis axis : order) {
+      if (degree_of(plan, axis) > 1) {
+        names += fmt::format("-{}", to_string(axis));
+      }
+    }
+    return names;
+  };
+  const std::string names = named(plan.order);
+  return names == named(Plan{}.order) ? "" : ".order" + names;
+}
+
+}  // namespace
+
+std::uint16_t recompute_module_of(std::string_view name) {
+  std::string known;
+  for (const auto& [module_name, module_bit] : kModules) {
+    if (module_name == name) {
+      return module_bit;
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", module_name);
+  }
+  throw Error("--recompute-modules",
+              fmt::format("'{}' is not a module; the modules are {}", name, known));
+}
+
+std::string module_names(std::uint16_t modules) {
+  std::string names;
+  for (const auto& [name, bit] : kModules) {
+    if ((modules & bit) != 0) {
+      names += fmt::format("{}{}", names.empty() ? "" : "+", name);
+    }
+  }
+  return names;
+}
+
+std::string short_form(const Plan& plan) {
+  std::string text;
+  const auto degree = [&](const char* name, std::int64_t value) {
+    if (value > 1) {
+      text += fmt::format("{}{}.", name, value);
+    }
+  };
+  degree("tp", plan.tensor);
+  degree("pp", plan.pipeline);
+  degree("vpp", plan.virtual_pipeline);
+  degree("cp", plan.context);
+  degree("ep", plan.expert);
+  if (plan.expert > 1 && plan.expert_tensor != 0 && plan.expert_tensor != plan.tensor) {
+    text += fmt::format("etp{}.", plan.expert_tensor);
+  }
+  degree("fsdp", plan.sharded);
+  degree("dp", plan.replicas);
+  text += fmt::format("mb{}", plan.micro_batch);
+  if (plan.sharding == Sharding::kOptimizer || plan.sharding == Sharding::kGradients) {
+    text += plan.sharding == Sharding::kOptimizer ? ".zero1" : ".zero2";
+  }
+  const Schedule usual =
+      plan.virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
+  if (plan.pipeline > 1 && plan.schedule != usual) {
+    text += fmt::format(".{}", to_string(plan.schedule));
+  }
+  text += recompute_form(plan);
+  text += plan.tensor > 1 && !plan.sequence_parallel ? ".nosp" : "";
+  if (plan.sharding == Sharding::kFull && plan.sharded > 1) {
+    text += plan.reshard_after_forward ? "" : ".noreshard";
+    text += plan.fsdp_unit == 1   ? ""
+            : plan.fsdp_unit == 0 ? ".unitmodel"
+                                  : fmt::format(".unit{}", plan.fsdp_unit);
+  }
+  if (!plan.stage_layers.empty()) {
+    text += fmt::format(".layers{}", fmt::join(plan.stage_layers, "-"));
+  }
+  return text + order_form(plan);
+}
+
+Plan parse_short_form(const std::string& text) {
+  Plan plan;
+  Seen seen;
+  for (const std::string_view part : split(text, '.')) {
+    if (!read_degree(plan, part)) {
+      read_choice(plan, part, seen);
+    }
+  }
+  if (!seen.sharding && plan.sharded > 1) {
+    plan.sharding = Sharding::kFull;
+  }
+  if (!seen.schedule && plan.virtual_pipeline > 1) {
+    plan.schedule = Schedule::kInterleaved;
+  }
+  if (!seen.sequence_parallel) {
+    plan.sequence_parallel = plan.tensor > 1;
+  }
+  return plan;
+}
+
+std::string_view to_string(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kNone:
+      return "none";
+    case Sharding::kOptimizer:
+      return "optimizer";
+    case Sharding::kGradients:
+      return "gradients";
+    case Sharding::kFull:
+      return "full";
+  }
+  return "";
+}
+
+std::string_view to_string(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kSelective:
+      return "selective";
+    case Recompute::kFull:
+      return "full";
+  }
+  return "";
+}
+
+std::string_view to_string(Schedule schedule) {
+  return std::find_if(std::begin(kSchedules), std::end(kSchedules),
+                      [&](const auto& entry) { return entry.second == schedule; })
+      ->first;
+}
+
+std::string_view to_string(Axis axis) {
+  return std::find_if(std::begin(kAxes), std::end(kAxes),
+                      [&](const auto& entry) { return entry.second == axis; })
+      ->first;
+}
+
+std::int64_t degree_of(const Plan& plan, Axis axis) {
+  switch (axis) {
+    case Axis::kTensor:
+      return plan.tensor;
+    case Axis::kContext:
+      return plan.context;
+    case Axis::kSharded:
+      return plan.sharded;
+    case Axis::kReplica:
+      return plan.replicas;
+    case Axis::kPipeline:
+      return plan.pipeline;
+  }
+  return 1;
+}
+
+std::int64_t stride_of(const Plan& plan, Axis axis) {
+  std::int64_t stride = 1;
+  for (const Axis inner : plan.order) {
+    if (inner == axis) {
+      return stride;
+    }
+    stride *= degree_of(plan, inner);
+  }
+  return stride;
+}
+
+}  // namespace trireme::planner

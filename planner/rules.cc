@@ -1,0 +1,345 @@
+// Rules of the shapes first, then what each framework cannot run. Sources: Megatron-LM's
+// validate_args and parallel layers, torchtitan's ParallelDims and pipeline code, PyTorch's
+// schedules, DeepSpeed's PipelineEngine.
+#include "planner/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme::planner {
+namespace {
+
+using Found = std::optional<Violation>;
+
+template <typename... Arguments>
+Found broken(Rule rule, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  return Violation{rule, fmt::format(text, std::forward<Arguments>(arguments)...)};
+}
+
+bool is_torch(const Job& job) {
+  return job.framework.name == "fsdp2" || job.framework.name == "fsdp1";
+}
+
+Found check_product(const Job& job, const Plan& plan) {
+  if (plan.gpus() == job.cluster.gpus) {
+    return {};
+  }
+  return broken(Rule::kGpuProduct,
+                "tp {} x pp {} x cp {} x fsdp {} x dp {} = {} ranks, but {} GPUs are given",
+                plan.tensor, plan.pipeline, plan.context, plan.sharded, plan.replicas, plan.gpus(),
+                job.cluster.gpus);
+}
+
+Found check_batch(const Job& job, const Plan& plan) {
+  const std::int64_t step = plan.data_parallel() * plan.micro_batch;
+  if (job.global_batch % step != 0) {
+    return broken(Rule::kBatchDivides,
+                  "global batch {} is not divisible by data parallel {} x micro-batch {} = {}; {} "
+                  "or {} would be",
+                  job.global_batch, plan.data_parallel(), plan.micro_batch, step,
+                  std::max(step, job.global_batch / step * step),
+                  (job.global_batch / step + 1) * step);
+  }
+  if (plan.micro_batches != job.global_batch / step) {
+    return broken(Rule::kBatchDivides,
+                  "global batch {} over {} sequences at a time is {} micro-batches, not {}",
+                  job.global_batch, step, job.global_batch / step, plan.micro_batches);
+  }
+  return {};
+}
+
+Found check_sharding(const Job&, const Plan& plan) {
+  if (plan.sharding == Sharding::kNone && plan.sharded > 1) {
+    return broken(Rule::kShardingNeedsShards,
+                  "fsdp {} with sharding none has nothing to shard; give --sharding or dp {}",
+                  plan.sharded, plan.sharded);
+  }
+  return {};
+}
+
+Found check_tensor_split(const Job& job, const Plan& plan) {
+  const models::Transformer& model = job.model;
+  const std::int64_t tensor = plan.tensor;
+  if (model.heads % tensor != 0) {
+    return broken(Rule::kHeadsDivide, "{} attention heads are not divisible by tp {}", model.heads,
+                  tensor);
+  }
+  const bool replicated =
+      tensor % model.kv_heads == 0 && !is_torch(job);  // Megatron copies KV heads
+  if (!model.latent && model.kv_heads % tensor != 0 && !replicated) {
+    return broken(Rule::kKvHeadsDivide, "{} key-value heads are not divisible by tp {}{}",
+                  model.kv_heads, tensor,
+                  is_torch(job) ? fmt::format(" ({} does not copy them)", job.framework.name) : "");
+  }
+  if (model.ffn % tensor != 0) {
+    return broken(Rule::kFfnDivides, "MLP size {} is not divisible by tp {}", model.ffn, tensor);
+  }
+  if (model.hidden % tensor != 0) {
+    return broken(Rule::kHiddenDivides, "hidden size {} is not divisible by tp {}", model.hidden,
+                  tensor);
+  }
+  // Megatron pads the vocabulary, DTensor shards it unevenly, this project's runtime does neither.
+  if (job.framework.name == "trireme" && model.vocab % tensor != 0) {
+    return broken(Rule::kVocabularyDivides, "vocabulary {} is not divisible by tp {}; pad it to {}",
+                  model.vocab, tensor, (model.vocab / tensor + 1) * tensor);
+  }
+  return {};
+}
+
+Found check_sequence(const Job& job, const Plan& plan) {
+  if (plan.sequence_parallel && plan.tensor == 1) {
+    return broken(Rule::kSequenceParallelNeedsTensor, "sequence parallelism needs tp > 1, tp is {}",
+                  plan.tensor);
+  }
+  // Causal balance cuts the sequence in 2 cp chunks.
+  if (plan.context > 1 && job.sequence % (2 * plan.context) != 0) {
+    return broken(Rule::kSequenceDivides, "sequence {} is not divisible by 2 x cp {} = {}",
+                  job.sequence, plan.context, 2 * plan.context);
+  }
+  const std::int64_t local = job.sequence / plan.context;
+  if (plan.sequence_parallel && local % plan.tensor != 0) {
+    return broken(Rule::kSequenceDivides,
+                  "sequence {} / cp {} = {} is not divisible by tp {} of sequence parallelism",
+                  job.sequence, plan.context, local, plan.tensor);
+  }
+  if (job.model.position == models::Position::kLearned && job.sequence > job.model.max_sequence) {
+    return broken(Rule::kSequenceDivides,
+                  "sequence {} is longer than the {} learned positions of {}", job.sequence,
+                  job.model.max_sequence, job.model.name);
+  }
+  return {};
+}
+
+Found check_stage_layers(const Job& job, const Plan& plan) {
+  const auto count = static_cast<std::int64_t>(plan.stage_layers.size());
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  const std::int64_t sum = std::reduce(plan.stage_layers.begin(), plan.stage_layers.end());
+  if (count != chunks && count != plan.pipeline) {
+    return broken(Rule::kLayersDivide,
+                  "{} stage layer counts are given for pp {} x vpp {}; {} are needed", count,
+                  plan.pipeline, plan.virtual_pipeline, chunks);
+  }
+  if (sum != job.model.layers) {
+    return broken(Rule::kLayersDivide, "stage layers {} add up to {}, the model has {} layers",
+                  fmt::join(plan.stage_layers, "+"), sum, job.model.layers);
+  }
+  return {};
+}
+
+// Megatron splits layers evenly, or evenly with the embedding, the head or both counted as a layer.
+Found check_even_split(const Job& job, const Plan& plan) {
+  const std::int64_t layers = job.model.layers;
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  const bool even = layers % chunks == 0 || (layers + 2) % chunks == 0;
+  if (even || (plan.virtual_pipeline == 1 && !job.framework.name.starts_with("megatron"))) {
+    return {};
+  }
+  std::vector<std::int64_t> proposal(static_cast<std::size_t>(chunks), layers / chunks);
+  for (std::int64_t i = 0; i < layers % chunks; ++i) {
+    ++proposal[static_cast<std::size_t>((1 + i) % chunks)];  // the first stage holds the embedding
+  }
+  return broken(Rule::kLayersDivide,
+                "{} layers do not split evenly over pp {} x vpp {} = {} chunks, nor with embedding "
+                "and head counted; "
+                "--stage-layers {} would",
+                layers, plan.pipeline, plan.virtual_pipeline, chunks, fmt::join(proposal, ","));
+}
+
+Found check_pipeline(const Job& job, const Plan& plan) {
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  if (plan.virtual_pipeline > 1 && plan.pipeline == 1) {
+    return broken(Rule::kVirtualNeedsPipeline, "vpp {} needs pp > 1, pp is 1",
+                  plan.virtual_pipeline);
+  }
+  if ((plan.virtual_pipeline > 1) != (plan.schedule == Schedule::kInterleaved) &&
+      plan.pipeline > 1) {
+    return broken(Rule::kVirtualNeedsPipeline,
+                  "schedule {} with vpp {}: interleaved needs vpp > 1 and only it has it",
+                  to_string(plan.schedule), plan.virtual_pipeline);
+  }
+  if (chunks > job.model.layers) {
+    return broken(Rule::kStagesNonEmpty, "pp {} x vpp {} = {} chunks are more than the {} layers",
+                  plan.pipeline, plan.virtual_pipeline, chunks, job.model.layers);
+  }
+  if (const Found found =
+          plan.stage_layers.empty() ? check_even_split(job, plan) : check_stage_layers(job, plan)) {
+    return found;
+  }
+  if (plan.recompute == Recompute::kFull && plan.recompute_layers > job.model.layers) {
+    return broken(Rule::kLayersDivide, "recompute of {} layers a stage is more than the model's {}",
+                  plan.recompute_layers, job.model.layers);
+  }
+  return {};
+}
+
+// Micro-batches go through the chunks in groups of pp (Megatron) or of m / max(1, m / pp)
+// (PyTorch).
+Found check_interleaving(const Job& job, const Plan& plan) {
+  if (plan.virtual_pipeline == 1) {
+    return {};
+  }
+  const std::int64_t count = plan.micro_batches;
+  if (is_torch(job)) {
+    const std::int64_t rounds = std::max<std::int64_t>(1, count / plan.pipeline);
+    if (count % rounds == 0) {
+      return {};
+    }
+    return broken(Rule::kInterleavedMicroBatches,
+                  "{} micro-batches are not divisible by {} rounds of pp {}", count, rounds,
+                  plan.pipeline);
+  }
+  if (count % plan.pipeline == 0) {
+    return {};
+  }
+  return broken(Rule::kInterleavedMicroBatches,
+                "{} micro-batches are not a multiple of pp {}, which interleaving needs", count,
+                plan.pipeline);
+}
+
+Found check_experts(const Job& job, const Plan& plan) {
+  if (!job.model.moe) {
+    if (plan.expert > 1) {
+      return broken(Rule::kExpertsDivide, "ep {} needs a model with experts; {} has none",
+                    plan.expert, job.model.name);
+    }
+    return {};
+  }
+  const models::MixtureOfExperts& moe = *job.model.moe;
+  const std::int64_t expert_tensor = plan.expert_tensor == 0 ? plan.tensor : plan.expert_tensor;
+  if (moe.experts % plan.expert != 0) {
+    return broken(Rule::kExpertsDivide, "{} experts are not divisible by ep {}", moe.experts,
+                  plan.expert);
+  }
+  if (moe.expert_ffn % expert_tensor != 0) {
+    return broken(Rule::kFfnDivides, "expert MLP size {} is not divisible by etp {}",
+                  moe.expert_ffn, expert_tensor);
+  }
+  const std::int64_t grid = plan.tensor * plan.context * plan.data_parallel();
+  if (grid % (expert_tensor * plan.expert) != 0) {
+    return broken(Rule::kExpertGrid, "etp {} x ep {} does not divide the {} ranks of a stage",
+                  expert_tensor, plan.expert, grid);
+  }
+  if (plan.tensor > 1 && !plan.sequence_parallel && job.framework.name.starts_with("megatron")) {
+    return broken(Rule::kSequenceParallelNeedsTensor,
+                  "Megatron's experts with tp {} need sequence parallelism", plan.tensor);
+  }
+  return {};
+}
+
+Found missing(const Job& job, std::string_view what, std::string_view instead) {
+  return broken(Rule::kFrameworkFeature, "{} has no {}; {}", job.framework.name, what, instead);
+}
+
+Found check_framework_sharding(const Job& job, const Plan& plan) {
+  const std::string& name = job.framework.name;
+  const bool states_only = plan.sharding == Sharding::kOptimizer;
+  const bool with_gradients = plan.sharding == Sharding::kGradients;
+  if (name == "megatron" && plan.sharding > Sharding::kOptimizer) {
+    return missing(job, fmt::format("sharding {}", to_string(plan.sharding)),
+                   "use sharding optimizer, or --framework megatron-fsdp");
+  }
+  if (is_torch(job) && states_only) {
+    return missing(job, "sharding of the optimizer alone", "use sharding full or none");
+  }
+  if (name == "fsdp2" && with_gradients) {
+    return missing(job, "sharding gradients",
+                   "use sharding full with --set reshard_after_forward=false");
+  }
+  if (name == "deepspeed" && plan.pipeline > 1 && plan.sharding > Sharding::kOptimizer) {
+    return missing(job,
+                   fmt::format("sharding {} with pp {}", to_string(plan.sharding), plan.pipeline),
+                   "its pipeline engine runs with ZeRO stage 1 at most (sharding optimizer)");
+  }
+  return {};
+}
+
+Found check_framework_pipeline(const Job& job, const Plan& plan) {
+  const std::string& name = job.framework.name;
+  if (plan.pipeline == 1) {
+    return {};
+  }
+  if (name.starts_with("megatron") && plan.schedule == Schedule::kGpipe) {
+    return missing(job, "GPipe schedule", "use 1f1b or interleaved");
+  }
+  if (name == "deepspeed" && plan.schedule != Schedule::kOneForwardOneBackward) {
+    return missing(job, fmt::format("{} schedule", to_string(plan.schedule)),
+                   "its pipeline engine runs 1f1b");
+  }
+  const bool split_backward =
+      plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
+  if (split_backward && job.framework.compile && is_torch(job)) {
+    return missing(job, fmt::format("{} schedule under compile", to_string(plan.schedule)),
+                   "PyTorch's split backward does not work on compiled blocks");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(Rule rule) {
+  switch (rule) {
+    case Rule::kGpuProduct:
+      return "gpus = tp * pp * cp * fsdp * dp";
+    case Rule::kBatchDivides:
+      return "global_batch % (dp * micro_batch)";
+    case Rule::kHeadsDivide:
+      return "heads % tp";
+    case Rule::kKvHeadsDivide:
+      return "kv_heads % tp";
+    case Rule::kFfnDivides:
+      return "ffn % tp";
+    case Rule::kHiddenDivides:
+      return "hidden % tp";
+    case Rule::kVocabularyDivides:
+      return "vocab % tp";
+    case Rule::kLayersDivide:
+      return "layers % (pp * vpp)";
+    case Rule::kStagesNonEmpty:
+      return "pp * vpp <= layers";
+    case Rule::kVirtualNeedsPipeline:
+      return "vpp needs pp";
+    case Rule::kInterleavedMicroBatches:
+      return "micro_batches % pp";
+    case Rule::kSequenceDivides:
+      return "seq % (cp * tp)";
+    case Rule::kSequenceParallelNeedsTensor:
+      return "sequence_parallel needs tp";
+    case Rule::kShardingNeedsShards:
+      return "fsdp needs sharding";
+    case Rule::kExpertsDivide:
+      return "experts % ep";
+    case Rule::kExpertGrid:
+      return "(tp * cp * dp) % (etp * ep)";
+    case Rule::kFrameworkFeature:
+      return "framework feature";
+    case Rule::kTensorLeavesNode:
+      return "tp inside the node";
+    case Rule::kMemory:
+      return "memory";
+  }
+  return "";
+}
+
+std::optional<Violation> check_plan(const Job& job, const Plan& plan) {
+  using Check = Found (*)(const Job&, const Plan&);
+  constexpr Check kChecks[] = {check_product,
+                               check_sharding,
+                               check_tensor_split,
+                               check_sequence,
+                               check_pipeline,
+                               check_experts,
+                               check_batch,
+                               check_interleaving,
+                               check_framework_sharding,
+                               check_framework_pipeline};
+  for (const Check check : kChecks) {
+    if (Found found = check(job, plan)) {
+      return found;
+    }
+  }
+  return {};
+}
+
+}  // namespace trireme::planner

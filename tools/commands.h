@@ -1,0 +1,11 @@
+// Every command of the program, one a file.
+#pragma once
+
+#include "tools/program.h"
+
+namespace trireme::tools {
+
+void add_clusters_command(CLI::App& app, Program& program);
+void add_models_command(CLI::App& app, Program& program);
+
+}  // namespace trireme::tools

@@ -1,0 +1,164 @@
+#include "tools/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "core/error.h"
+#include "planner/framework.h"
+
+namespace trireme::tools {
+
+std::int64_t parse_count(const std::string& text, const std::string& where, std::int64_t low,
+                         std::int64_t high) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc() || stop != end || value < low || value > high) {
+    throw Error(where, fmt::format("'{}' is wrong; a whole number from {} to {} is expected", text,
+                                   low, high));
+  }
+  return value;
+}
+
+double parse_number(const std::string& text, const std::string& where, double low, double high) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc() || stop != end || !std::isfinite(value) || value < low ||
+      value > high) {
+    throw Error(where,
+                fmt::format("'{}' is wrong; a number from {} to {} is expected", text, low, high));
+  }
+  return value;
+}
+
+std::vector<std::int64_t> parse_counts(const std::string& text, const std::string& where) {
+  std::vector<std::int64_t> counts;
+  std::istringstream stream(text + ",");
+  for (std::string part; std::getline(stream, part, ',');) {
+    counts.push_back(parse_count(part, where));
+  }
+  return counts;
+}
+
+void add_count_option(CLI::App& command, const std::string& name,
+                      std::optional<std::int64_t>& value, const std::string& description,
+                      std::int64_t low, std::int64_t high) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [&value, name, low, high](const std::string& text) {
+            value = parse_count(text, name, low, high);
+          },
+          description)
+      ->type_name("N");
+}
+
+void add_choice_option(CLI::App& command, const std::string& name, std::string& value,
+                       const std::string& description, const std::vector<std::string>& choices) {
+  const std::string type = fmt::format("{}", fmt::join(choices, "|"));
+  command
+      .add_option_function<std::string>(
+          name,
+          [&value, name, choices](const std::string& text) {
+            if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+              throw Error(name,
+                          fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));
+            }
+            value = text;
+          },
+          description)
+      ->type_name(type);
+}
+
+void add_job_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option("--model", options.model,
+                  "a preset (see 'trireme models'), a Hugging Face config.json or its folder, or a "
+                  "model file")
+      ->type_name("M");
+  command
+      .add_option("--cluster", options.cluster,
+                  "a preset with a node count (dgx-h100x16), or a topology file")
+      ->type_name("C");
+  add_count_option(command, "--gpus", options.gpus, "use the cluster's first N GPUs");
+  add_count_option(command, "--seq", options.sequence,
+                   "tokens in a sequence (default: 4096, or the model's longest)");
+  add_count_option(command, "--global-batch", options.global_batch, "sequences in a step");
+  add_choice_option(command, "--precision", options.precision,
+                    "what matrix products run in (default bf16)", {"bf16", "fp16", "fp32", "fp8"});
+  add_choice_option(command, "--optimizer", options.optimizer, "optimizer (default adam)",
+                    {"adam", "adam8bit", "sgd"});
+  add_choice_option(command, "--attention", options.attention, "attention kernel (default flash)",
+                    {"flash", "unfused"});
+  add_choice_option(command, "--framework", options.framework,
+                    "whose memory and communication behaviour is modelled (default trireme)",
+                    planner::framework_names());
+  command
+      .add_option(
+          "--set", options.settings,
+          fmt::format("KEY=VALUE overrides one of the framework's choices; repeatable; keys: {}",
+                      fmt::join(planner::setting_names(), " ")))
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
+  command
+      .add_option("--calibration", options.calibration, "a profile written by 'trireme calibrate'")
+      ->type_name("FILE");
+}
+
+void add_layout_options(CLI::App& command, LayoutOptions& options) {
+  command.add_option("--layout", options.layout, "the layout in short form: tp8.pp4.fsdp2.mb1")
+      ->type_name("FORM");
+  add_count_option(command, "--tp", options.tensor, "tensor-parallel degree");
+  add_count_option(command, "--pp", options.pipeline, "pipeline stages");
+  add_count_option(command, "--vpp", options.virtual_pipeline,
+                   "virtual stages on each pipeline rank (interleaved)");
+  add_count_option(command, "--dp", options.replicas, "replicas: groups of fsdp ranks");
+  add_count_option(command, "--fsdp", options.sharded,
+                   "ranks that share one copy of what --sharding shards");
+  add_count_option(
+      command, "--data-parallel", options.data_parallel,
+      "fsdp x dp: dp without sharding, else fsdp, or dp = N / fsdp when --fsdp is given");
+  add_count_option(command, "--cp", options.context, "context-parallel degree");
+  add_count_option(command, "--ep", options.expert, "expert-parallel degree");
+  add_count_option(command, "--etp", options.expert_tensor,
+                   "tensor parallelism inside an expert (default: tp)");
+  add_count_option(command, "--micro-batch", options.micro_batch,
+                   "sequences in a micro-batch (default 1)");
+  add_choice_option(command, "--sharding", options.sharding,
+                    "what the fsdp ranks share (default: full when --fsdp > 1, else none)",
+                    {"none", "optimizer", "gradients", "full"});
+  add_choice_option(command, "--recompute", options.recompute,
+                    "what backward recomputes (default none)", {"none", "selective", "full"});
+  add_count_option(command, "--recompute-layers", options.recompute_layers,
+                   "full recompute of so many layers of each (virtual) stage");
+  command
+      .add_option("--recompute-modules", options.recompute_modules,
+                  "what selective recompute repeats: "
+                  "core_attn,layernorm,mlp,mla_up_proj,moe,moe_act,shared_experts,op")
+      ->type_name("LIST");
+  add_choice_option(command, "--schedule", options.schedule,
+                    "pipeline schedule (default 1f1b; interleaved when vpp > 1)",
+                    {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"});
+  command.add_flag_function(
+      "--sequence-parallel,!--no-sequence-parallel",
+      [&options](std::int64_t count) { options.sequence_parallel = count > 0; },
+      "split what tensor parallelism leaves whole (default: on when tp > 1)");
+  command
+      .add_option("--stage-layers", options.stage_layers,
+                  "layers of each stage, e.g. 20,20,20,18 (default: as even as they go)")
+      ->type_name("LIST");
+  command
+      .add_option("--fsdp-unit", options.fsdp_unit,
+                  "layers per gathered unit: block, a number, or model")
+      ->type_name("block|N|model");
+}
+
+}  // namespace trireme::tools

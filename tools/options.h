@@ -1,0 +1,54 @@
+// The options that most commands share (CLI.md), as they were typed: what was not given stays
+// empty. tools/request.h turns them into a job and a plan.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/program.h"
+
+namespace trireme::tools {
+
+struct JobOptions {
+  std::string model;
+  std::string cluster;
+  std::optional<std::int64_t> gpus, sequence, global_batch;
+  std::string precision = "bf16";
+  std::string optimizer = "adam";
+  std::string attention = "flash";
+  std::string framework = "trireme";
+  std::vector<std::string> settings;  // KEY=VALUE
+  std::string calibration;
+};
+
+struct LayoutOptions {
+  std::string layout;  // the short form; the flags below override its parts
+  std::optional<std::int64_t> tensor, pipeline, virtual_pipeline, replicas, sharded, context,
+      expert, expert_tensor, micro_batch, data_parallel, recompute_layers;
+  std::string sharding, recompute, schedule, recompute_modules, stage_layers, fsdp_unit;
+  std::optional<bool> sequence_parallel;
+};
+
+// `model` and `cluster` are checked when the job is made, so that a plan file can bring them.
+void add_job_options(CLI::App& command, JobOptions& options);
+void add_layout_options(CLI::App& command, LayoutOptions& options);
+
+// A whole number from `low` to `high`. Throws Error naming `where`.
+std::int64_t parse_count(const std::string& text, const std::string& where, std::int64_t low = 1,
+                         std::int64_t high = 1'000'000'000);
+// A finite number from `low` to `high`. Throws Error naming `where`.
+double parse_number(const std::string& text, const std::string& where, double low, double high);
+// "20,20,20,18"
+std::vector<std::int64_t> parse_counts(const std::string& text, const std::string& where);
+
+// An option that reads a whole number with errors in the project's own words.
+void add_count_option(CLI::App& command, const std::string& name,
+                      std::optional<std::int64_t>& value, const std::string& description,
+                      std::int64_t low = 1, std::int64_t high = 1'000'000'000);
+// An option with a closed set of values.
+void add_choice_option(CLI::App& command, const std::string& name, std::string& value,
+                       const std::string& description, const std::vector<std::string>& choices);
+
+}  // namespace trireme::tools

@@ -1,0 +1,142 @@
+#include "tools/program.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <new>
+
+#include "core/error.h"
+#include "tools/commands.h"
+
+namespace trireme::tools {
+namespace {
+
+// One line whatever the message holds.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && text.back() == ' ') {
+    text.pop_back();
+  }
+  return text;
+}
+
+int complain(const Console& console, const std::string& line, int code) {
+  fmt::print(console.err, "trireme: {}\n", one_line(line));
+  return code;
+}
+
+std::string command_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
+const CLI::App& innermost(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : innermost(*parsed.back());
+}
+
+// CLI11's words in the form of every other error: WHERE: WHAT, and where to look.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = innermost(app);
+  const std::string name = command.get_parent() == nullptr ? "trireme" : command.get_name();
+  if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error);
+      required != nullptr && command.get_subcommands({}).size() > 0) {
+    return fmt::format("{}: a command is missing; there are {}", name, command_names(command));
+  }
+  const auto extras = app.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
+    const bool option = extras.front().starts_with("-");
+    const bool top = command.get_parent() == nullptr;
+    return fmt::format("{}: is not {} of {}{}", extras.front(),
+                       option ? "an option" : (top ? "a command" : "an argument"), name,
+                       top && !option
+                           ? "; there are " + command_names(command)
+                           : fmt::format("; see trireme {}--help", top ? "" : name + " "));
+  }
+  return fmt::format("{}: {}; see trireme {}--help", name, error.what(),
+                     command.get_parent() == nullptr ? "" : name + " ");
+}
+
+int run_action(const Action& action, Console& console) {
+  try {
+    const int code = action(console);
+    if (std::fflush(console.out) != 0) {
+      return complain(console, "stdout: cannot be written; the result is not complete",
+                      kWrongInput);
+    }
+    return code;
+  } catch (const Error& error) {
+    return complain(console, error.what(),
+                    error.kind() == ErrorKind::kMissingMachine ? kMissingMachine : kWrongInput);
+  } catch (const std::bad_alloc&) {
+    return complain(console, "memory: the request is too large for this machine", kWrongInput);
+  } catch (const std::exception& error) {
+    return complain(console, fmt::format("internal error: {}; please report it", error.what()),
+                    kWrongInput);
+  }
+}
+
+}  // namespace
+
+const Action* Program::chosen() const {
+  const Action* found = nullptr;
+  for (const auto& [command, action] : actions_) {
+    if (command->parsed() && command->get_subcommands().empty()) {
+      found = &action;
+    }
+  }
+  return found;
+}
+
+CLI::App* add_command(CLI::App& app, Program& program, const std::string& name,
+                      const std::string& description, const std::string& example) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->add_flag("-q,--quiet", program.quiet, "no progress line and no remarks");
+  command->footer("Example:\n  " + example);
+  return command;
+}
+
+int run_program(const std::vector<std::string>& arguments, Console console) {
+  CLI::App app(
+      "Which parallel layout to train a transformer with on these GPUs: how fast, will it "
+      "fit, and what would change if.",
+      "trireme");
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  app.footer(
+      "Example:\n  trireme plan --model llama-3.1-70b --cluster dgx-h100x8 --global-batch "
+      "512 --seq 8192");
+  app.set_version_flag("--version", "trireme 0.1.0");
+  Program program;
+  try {
+    add_clusters_command(app, program);
+    add_models_command(app, program);
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print(console.out, "{}", innermost(app).help());
+    return kDone;
+  } catch (const CLI::CallForAllHelp&) {
+    fmt::print(console.out, "{}", app.help("", CLI::AppFormatMode::All));
+    return kDone;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print(console.out, "{}\n", version.what());
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    return complain(console, usage_error(app, error), kWrongInput);
+  } catch (const Error& error) {  // an option's own reading of its value
+    return complain(console, error.what(), kWrongInput);
+  }
+  console.quiet = program.quiet;
+  console.progress = console.progress && !console.quiet;
+  const Action* action = program.chosen();
+  return action == nullptr ? complain(console, "a command is missing", kWrongInput)
+                           : run_action(*action, console);
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,261 @@
+#include "tools/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "planner/rules.h"
+#include "topologies/cluster.h"
+#include "topologies/profile.h"
+
+namespace trireme::tools {
+namespace {
+
+using planner::Job;
+using planner::Plan;
+using planner::Sharding;
+
+topologies::Precision precision_of(const std::string& name) {
+  return name == "fp32"   ? topologies::Precision::kFp32
+         : name == "fp16" ? topologies::Precision::kFp16
+         : name == "fp8"  ? topologies::Precision::kFp8
+                          : topologies::Precision::kBf16;
+}
+
+planner::Optimizer optimizer_of(const std::string& name) {
+  return name == "sgd"        ? planner::Optimizer::kSgd
+         : name == "adam8bit" ? planner::Optimizer::kAdam8bit
+                              : planner::Optimizer::kAdam;
+}
+
+void check_precision(const Job& job, const std::string& name) {
+  const auto& peaks = job.cluster.gpu.peak_dense;
+  if (!peaks.contains(job.precision)) {
+    throw Error("--precision",
+                fmt::format("{} does not compute in {}; choose one of bf16, fp16, fp32 that it has",
+                            job.cluster.gpu.name, name));
+  }
+}
+
+Sharding sharding_of(const std::string& name) {
+  return name == "optimizer"   ? Sharding::kOptimizer
+         : name == "gradients" ? Sharding::kGradients
+         : name == "full"      ? Sharding::kFull
+                               : Sharding::kNone;
+}
+
+planner::Schedule schedule_of(const std::string& name) {
+  using planner::Schedule;
+  for (const Schedule schedule : {Schedule::kGpipe, Schedule::kInterleaved, Schedule::kZeroBubbleH1,
+                                  Schedule::kZeroBubbleH2}) {
+    if (name == planner::to_string(schedule)) {
+      return schedule;
+    }
+  }
+  return Schedule::kOneForwardOneBackward;
+}
+
+// A layout being put together, and which of its degrees were given.
+struct Draft {
+  Plan plan;
+  bool tensor = false, pipeline = false, replicas = false, sharded = false, sharding = false;
+};
+
+void set(std::int64_t& degree, const std::optional<std::int64_t>& value) {
+  degree = value.value_or(degree);
+}
+
+void apply_degrees(Draft& draft, const LayoutOptions& options) {
+  Plan& plan = draft.plan;
+  set(plan.tensor, options.tensor);
+  set(plan.pipeline, options.pipeline);
+  set(plan.virtual_pipeline, options.virtual_pipeline);
+  set(plan.replicas, options.replicas);
+  set(plan.sharded, options.sharded);
+  set(plan.context, options.context);
+  set(plan.expert, options.expert);
+  set(plan.expert_tensor, options.expert_tensor);
+  set(plan.micro_batch, options.micro_batch);
+  draft.tensor = options.tensor || plan.tensor > 1;
+  draft.pipeline = options.pipeline || plan.pipeline > 1;
+  draft.replicas = options.replicas || plan.replicas > 1;
+  draft.sharded = options.sharded || plan.sharded > 1;
+}
+
+void apply_recompute(Plan& plan, const LayoutOptions& options) {
+  using planner::Recompute;
+  if (options.recompute_layers) {
+    plan.recompute = Recompute::kFull;
+    plan.recompute_layers = *options.recompute_layers;
+  }
+  if (!options.recompute_modules.empty()) {
+    plan.recompute = Recompute::kSelective;
+    plan.recompute_modules = 0;
+    std::string names = options.recompute_modules + ",";
+    for (std::size_t cut = names.find(','); cut != std::string::npos; cut = names.find(',')) {
+      plan.recompute_modules = static_cast<std::uint16_t>(
+          plan.recompute_modules | planner::recompute_module_of(names.substr(0, cut)));
+      names.erase(0, cut + 1);
+    }
+  }
+  if (!options.recompute.empty()) {
+    plan.recompute = options.recompute == "none"        ? Recompute::kNone
+                     : options.recompute == "selective" ? Recompute::kSelective
+                                                        : Recompute::kFull;
+  }
+}
+
+void apply_choices(Draft& draft, const LayoutOptions& options) {
+  Plan& plan = draft.plan;
+  draft.sharding = !options.sharding.empty() || plan.sharding != Sharding::kNone;
+  if (!options.sharding.empty()) {
+    plan.sharding = sharding_of(options.sharding);
+  } else if (plan.sharding == Sharding::kNone && plan.sharded > 1) {
+    plan.sharding = Sharding::kFull;
+  }
+  apply_recompute(plan, options);
+  if (!options.schedule.empty()) {
+    plan.schedule = schedule_of(options.schedule);
+  } else if (plan.virtual_pipeline > 1) {
+    plan.schedule = planner::Schedule::kInterleaved;
+  }
+  if (!options.stage_layers.empty()) {
+    plan.stage_layers = parse_counts(options.stage_layers, "--stage-layers");
+  }
+  if (!options.fsdp_unit.empty()) {
+    plan.fsdp_unit = options.fsdp_unit == "block"   ? 1
+                     : options.fsdp_unit == "model" ? 0
+                                                    : parse_count(options.fsdp_unit, "--fsdp-unit");
+  }
+}
+
+// --data-parallel N sets fsdp x dp.
+void apply_data_parallel(Draft& draft, std::int64_t ranks) {
+  Plan& plan = draft.plan;
+  const bool shards = plan.sharding != Sharding::kNone;
+  const std::int64_t given =
+      (draft.sharded ? plan.sharded : 1) * (draft.replicas ? plan.replicas : 1);
+  const bool both = (draft.sharded || !shards) && draft.replicas;
+  if (ranks % given != 0 || (both && given != ranks)) {
+    throw Error("--data-parallel",
+                fmt::format("{} is not fsdp {} x dp {}", ranks, plan.sharded, plan.replicas));
+  }
+  if (shards && !draft.sharded) {
+    plan.sharded = ranks / given;
+  } else if (!draft.replicas) {
+    plan.replicas = ranks / given;
+  }
+  draft.sharded = draft.replicas = true;
+}
+
+// GPUs that the given degrees leave over.
+void fill_from_gpus(Draft& draft, std::int64_t gpus) {
+  Plan& plan = draft.plan;
+  const std::int64_t used = plan.gpus();
+  const std::string product =
+      fmt::format("tp {} x pp {} x cp {} x fsdp {} x dp {} = {}", plan.tensor, plan.pipeline,
+                  plan.context, plan.sharded, plan.replicas, used);
+  if (gpus % used != 0) {
+    throw Error(
+        "layout",
+        fmt::format("{} does not divide the {} GPUs; choose degrees whose product does, or --gpus",
+                    product, gpus));
+  }
+  const std::int64_t left = gpus / used;
+  if (left == 1) {
+    return;
+  }
+  if (plan.sharding != Sharding::kNone && !draft.sharded) {
+    plan.sharded = left;
+  } else if (!draft.replicas) {
+    plan.replicas = left;
+  } else if (draft.tensor != draft.pipeline) {
+    (draft.tensor ? plan.pipeline : plan.tensor) = left;
+  } else {
+    throw Error(
+        "layout",
+        fmt::format("{}, but {} GPUs are given; give --gpus {}, or degrees whose product is {}",
+                    product, gpus, used, gpus));
+  }
+}
+
+}  // namespace
+
+Job make_job_without_cluster(const JobOptions& options) {
+  if (options.model.empty()) {
+    throw Error("--model", "is missing; give a preset (see 'trireme models') or a config.json");
+  }
+  Job job;
+  job.model = models::load_model(options.model);
+  job.framework = planner::find_framework(options.framework);
+  for (const std::string& setting : options.settings) {
+    const auto cut = setting.find('=');
+    if (cut == std::string::npos) {
+      throw Error("--set", fmt::format("'{}' has no '='; KEY=VALUE is expected", setting));
+    }
+    planner::apply_setting(job.framework, setting.substr(0, cut), setting.substr(cut + 1));
+  }
+  job.profile = options.calibration.empty() ? topologies::shipped_profile()
+                                            : topologies::load_profile(options.calibration);
+  const std::int64_t longest = job.model.max_sequence > 0 ? job.model.max_sequence : 4096;
+  job.sequence = options.sequence.value_or(std::min<std::int64_t>(4096, longest));
+  job.global_batch = options.global_batch.value_or(0);
+  job.precision = precision_of(options.precision);
+  job.optimizer = optimizer_of(options.optimizer);
+  job.attention = options.attention == "unfused" ? models::AttentionKernel::kUnfused
+                                                 : models::AttentionKernel::kFlash;
+  return job;
+}
+
+Job make_job(const JobOptions& options) {
+  if (options.cluster.empty()) {
+    throw Error(
+        "--cluster",
+        "is missing; give a preset with a node count (dgx-h100x8, see 'trireme clusters') or a "
+        "topology file");
+  }
+  Job job = make_job_without_cluster(options);
+  job.cluster = topologies::load_cluster(options.cluster);
+  if (options.gpus) {
+    job.cluster = topologies::narrowed(std::move(job.cluster), *options.gpus);
+  }
+  check_precision(job, options.precision);
+  return job;
+}
+
+Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus) {
+  Draft draft;
+  if (!options.layout.empty()) {
+    draft.plan = planner::parse_short_form(options.layout);
+  }
+  apply_degrees(draft, options);
+  apply_choices(draft, options);
+  if (options.data_parallel) {
+    apply_data_parallel(draft, *options.data_parallel);
+  }
+  if (gpus) {
+    fill_from_gpus(draft, *gpus);
+  }
+  Plan& plan = draft.plan;
+  const bool wanted = options.layout.find("nosp") == std::string::npos;
+  plan.sequence_parallel = plan.tensor > 1 && options.sequence_parallel.value_or(wanted);
+  return plan;
+}
+
+void complete(Job& job, Plan& plan) {
+  if (!job.framework.reshard_after_forward) {
+    plan.reshard_after_forward = false;
+  }
+  const std::int64_t together = plan.data_parallel() * plan.micro_batch;
+  if (job.global_batch == 0) {
+    job.global_batch = together;
+  }
+  plan.micro_batches = std::max<std::int64_t>(1, job.global_batch / together);
+  if (const auto violation = planner::check_plan(job, plan)) {
+    throw Error(std::string(planner::to_string(violation->rule)), violation->detail);
+  }
+}
+
+}  // namespace trireme::tools

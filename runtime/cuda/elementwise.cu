@@ -1,0 +1,225 @@
+// Activations, biases, additions and casts: passes over memory.
+#include "runtime/cuda/device_math.cuh"
+#include "runtime/cuda/kernels.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+__device__ inline float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
+
+__device__ inline std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+// grid.y is the row, so that no thread divides.
+__global__ void swiglu_forward_kernel(const Bf16* gate_up, Bf16* y, std::int64_t inner) {
+  const std::int64_t j = global_thread() * kVector;
+  const std::int64_t row = blockIdx.y;
+  if (j >= inner) {
+    return;
+  }
+  float gate[kVector];
+  float up[kVector];
+  load8(gate_up + row * 2 * inner + j, gate);
+  load8(gate_up + row * 2 * inner + inner + j, up);
+  for (int i = 0; i < kVector; ++i) {
+    up[i] *= gate[i] * sigmoid(gate[i]);
+  }
+  store8(y + row * inner + j, up);
+}
+
+__global__ void swiglu_backward_kernel(const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up, std::int64_t inner) {
+  const std::int64_t j = global_thread() * kVector;
+  const std::int64_t row = blockIdx.y;
+  if (j >= inner) {
+    return;
+  }
+  float gradient[kVector];
+  float gate[kVector];
+  float up[kVector];
+  load8(dy + row * inner + j, gradient);
+  load8(gate_up + row * 2 * inner + j, gate);
+  load8(gate_up + row * 2 * inner + inner + j, up);
+  for (int i = 0; i < kVector; ++i) {
+    const float s = sigmoid(gate[i]);
+    const float silu = gate[i] * s;
+    const float dgate = gradient[i] * up[i] * (s + silu * (1.0F - s));
+    up[i] = gradient[i] * silu;
+    gate[i] = dgate;
+  }
+  store8(dgate_up + row * 2 * inner + j, gate);
+  store8(dgate_up + row * 2 * inner + inner + j, up);
+}
+
+constexpr float kGeluScale = 0.7978845608028654F;  // sqrt(2/pi)
+constexpr float kGeluCubic = 0.044715F;
+
+__global__ void gelu_forward_kernel(const Bf16* x, Bf16* y, std::int64_t count) {
+  const std::int64_t j = global_thread();
+  if (j < count) {
+    const float v = __bfloat162float(x[j]);
+    y[j] = __float2bfloat16(0.5F * v * (1.0F + tanhf(kGeluScale * (v + kGeluCubic * v * v * v))));
+  }
+}
+
+__global__ void gelu_backward_kernel(const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count) {
+  const std::int64_t j = global_thread();
+  if (j < count) {
+    const float v = __bfloat162float(x[j]);
+    const float t = tanhf(kGeluScale * (v + kGeluCubic * v * v * v));
+    const float slope = kGeluScale * (1.0F + 3.0F * kGeluCubic * v * v);
+    dx[j] = __float2bfloat16(__bfloat162float(dy[j]) * (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * slope));
+  }
+}
+
+__global__ void bias_forward_kernel(Bf16* y, const Bf16* bias, std::int64_t columns) {
+  const std::int64_t j = global_thread();
+  if (j < columns) {
+    Bf16& value = y[static_cast<std::int64_t>(blockIdx.y) * columns + j];
+    value = __float2bfloat16(__bfloat162float(value) + __bfloat162float(bias[j]));
+  }
+}
+
+constexpr int kBiasParts = 64;
+
+__global__ void bias_partial_kernel(const Bf16* dy, float* partial, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t j = global_thread();
+  if (j >= columns) {
+    return;
+  }
+  float sum = 0.0F;
+  for (std::int64_t row = blockIdx.y; row < rows; row += kBiasParts) {
+    sum += __bfloat162float(dy[row * columns + j]);
+  }
+  partial[static_cast<std::int64_t>(blockIdx.y) * columns + j] = sum;
+}
+
+__global__ void bias_total_kernel(const float* partial, float* dbias, std::int64_t columns, bool accumulate) {
+  const std::int64_t j = global_thread();
+  if (j >= columns) {
+    return;
+  }
+  float sum = accumulate ? dbias[j] : 0.0F;
+  for (int part = 0; part < kBiasParts; ++part) {
+    sum += partial[part * columns + j];
+  }
+  dbias[j] = sum;
+}
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(Bf16 value) { return __bfloat162float(value); }
+__device__ inline void assign(float& target, float value) { target = value; }
+__device__ inline void assign(Bf16& target, float value) { target = __float2bfloat16(value); }
+
+template <typename Y, typename X>
+__global__ void add_kernel(Y* y, const X* x, std::int64_t count) {
+  const std::int64_t first = global_thread() * kVector;
+  for (std::int64_t j = first; j < first + kVector && j < count; ++j) {
+    assign(y[j], to_float(y[j]) + to_float(x[j]));
+  }
+}
+
+__global__ void add_bf16_kernel(Bf16* y, const Bf16* x, std::int64_t vectors) {
+  const std::int64_t i = global_thread();
+  if (i >= vectors) {
+    return;
+  }
+  float a[kVector];
+  float b[kVector];
+  load8(y + i * kVector, a);
+  load8(x + i * kVector, b);
+  for (int k = 0; k < kVector; ++k) {
+    a[k] += b[k];
+  }
+  store8(y + i * kVector, a);
+}
+
+template <typename X, typename Y>
+__global__ void cast_kernel(const X* x, Y* y, std::int64_t count) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t j = global_thread(); j < count; j += stride) {
+    assign(y[j], to_float(x[j]));
+  }
+}
+
+dim3 row_grid(std::int64_t items, std::int64_t rows) {
+  return {blocks_for(items, kThreads), static_cast<unsigned int>(rows)};
+}
+
+constexpr std::int64_t kRowLimit = 65535;  // of grid.y
+
+// Runs `launch(first_row, rows)` over at most kRowLimit rows at a time.
+template <typename Launch>
+void over_rows(std::int64_t rows, Launch launch) {
+  for (std::int64_t first = 0; first < rows; first += kRowLimit) {
+    launch(first, rows - first < kRowLimit ? rows - first : kRowLimit);
+  }
+}
+
+}  // namespace
+
+void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows, std::int64_t inner) {
+  over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    swiglu_forward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(gate_up + first * 2 * inner,
+                                                                                     y + first * inner, inner);
+  });
+}
+
+void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up, std::int64_t rows,
+                     std::int64_t inner) {
+  over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    swiglu_backward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(
+        dy + first * inner, gate_up + first * 2 * inner, dgate_up + first * 2 * inner, inner);
+  });
+}
+
+void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count) {
+  gelu_forward_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(x, y, count);
+}
+
+void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count) {
+  gelu_backward_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(dy, x, dx, count);
+}
+
+void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows, std::int64_t columns) {
+  over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    bias_forward_kernel<<<row_grid(columns, count), kThreads, 0, stream>>>(y + first * columns, bias, columns);
+  });
+}
+
+void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows, std::int64_t columns,
+                   bool accumulate, Scratch scratch) {
+  bias_partial_kernel<<<row_grid(columns, kBiasParts), kThreads, 0, stream>>>(dy, scratch.data, rows, columns);
+  bias_total_kernel<<<blocks_for(columns, kThreads), kThreads, 0, stream>>>(scratch.data, dbias, columns, accumulate);
+}
+
+template <typename Y, typename X>
+void add(cudaStream_t stream, Y* y, const X* x, std::int64_t count) {
+  add_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(y, x, count);
+}
+template void add(cudaStream_t, float*, const Bf16*, std::int64_t);
+template void add(cudaStream_t, float*, const float*, std::int64_t);
+template void add(cudaStream_t, Bf16*, const float*, std::int64_t);
+template <>
+void add(cudaStream_t stream, Bf16* y, const Bf16* x, std::int64_t count) {
+  const std::int64_t vectors = count / kVector;
+  if (vectors > 0) {
+    add_bf16_kernel<<<blocks_for(vectors, kThreads), kThreads, 0, stream>>>(y, x, vectors);
+  }
+  if (count % kVector != 0) {
+    add_kernel<<<1, 1, 0, stream>>>(y + vectors * kVector, x + vectors * kVector, count % kVector);
+  }
+}
+
+constexpr std::int64_t kCastItemsPerThread = 8;
+
+template <typename X, typename Y>
+void cast(cudaStream_t stream, const X* x, Y* y, std::int64_t count) {
+  cast_kernel<<<blocks_for(count, kThreads * kCastItemsPerThread), kThreads, 0, stream>>>(x, y, count);
+}
+template void cast(cudaStream_t, const float*, Bf16*, std::int64_t);
+template void cast(cudaStream_t, const Bf16*, float*, std::int64_t);
+template void cast(cudaStream_t, const float*, float*, std::int64_t);
+template void cast(cudaStream_t, const Bf16*, Bf16*, std::int64_t);
+
+}  // namespace trireme::runtime::cuda

@@ -52,10 +52,11 @@ __device__ inline float adamw_one(float gradient, float& master, float& moment1,
   return master;
 }
 
+template <bool kAligned>
 __global__ void adamw_kernel(Adamw update, AdamwStep step) {
   const float factor = *update.factor;
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
-  if (i + 4 <= update.count) {
+  if (kAligned && i + 4 <= update.count) {
     const float4 g = *reinterpret_cast<const float4*>(update.gradient + i);
     float4 p = *reinterpret_cast<float4*>(update.master + i);
     float4 m = *reinterpret_cast<float4*>(update.moment1 + i);
@@ -74,13 +75,15 @@ __global__ void adamw_kernel(Adamw update, AdamwStep step) {
     }
     return;
   }
-  for (std::int64_t j = i; j < update.count; ++j) {
+  for (std::int64_t j = i; j < i + 4 && j < update.count; ++j) {
     const float p = adamw_one(update.gradient[j] * factor, update.master[j], update.moment1[j], update.moment2[j], step);
     if (update.weight != nullptr) {
       update.weight[j] = __float2bfloat16(p);
     }
   }
 }
+
+bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
 
@@ -102,7 +105,13 @@ void adamw(cudaStream_t stream, const Adamw& update) {
                             static_cast<float>(update.weight_decay),
                             static_cast<float>(1.0 / (1.0 - __builtin_pow(update.beta1, step))),
                             static_cast<float>(1.0 / (1.0 - __builtin_pow(update.beta2, step)))};
-  adamw_kernel<<<blocks_for(update.count, kThreads * 4), kThreads, 0, stream>>>(update, constants);
+  const unsigned int blocks = blocks_for(update.count, kThreads * 4);
+  if (aligned(update.gradient) && aligned(update.master) && aligned(update.moment1) && aligned(update.moment2) &&
+      aligned(update.weight)) {
+    adamw_kernel<true><<<blocks, kThreads, 0, stream>>>(update, constants);
+  } else {
+    adamw_kernel<false><<<blocks, kThreads, 0, stream>>>(update, constants);
+  }
 }
 
 }  // namespace trireme::runtime::cuda

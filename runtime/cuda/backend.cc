@@ -1,0 +1,406 @@
+#include "runtime/cuda/backend.h"
+
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "core/check.h"
+#include "runtime/cuda/attention.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/device_objects.h"
+#include "runtime/cuda/matmul.h"
+#include "runtime/cuda/memory_plan.h"
+#include "runtime/cuda/run_kernel.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+
+ncclDataType_t nccl_type(ElementType type) {
+  return type == ElementType::kCompute ? ncclBfloat16 : type == ElementType::kMaster ? ncclFloat32 : ncclInt32;
+}
+
+std::size_t bytes_of(const View& view) {
+  return static_cast<std::size_t>(view.count) * (view.type == ElementType::kCompute ? 2 : 4);
+}
+
+// What a stream's kernels need besides their operands.
+struct StreamWork {
+  bool multiplies = false;
+  std::size_t scratch = 0;
+};
+
+std::vector<StreamWork> stream_work(const Program& role) {
+  std::vector<StreamWork> needs(role.streams.size());
+  for (const Op& op : role.ops) {
+    const auto* compute = std::get_if<Compute>(&op.kind);
+    if (compute == nullptr) {
+      continue;
+    }
+    const Work& work = role.works[compute->work];
+    StreamWork& need = needs[index_of(op.stream)];
+    need.multiplies = need.multiplies || work.kernel == Kernel::kMatmul || work.kernel == Kernel::kAttentionForward ||
+                      work.kernel == Kernel::kAttentionBackward;
+    need.scratch = std::max(need.scratch, scratch_bytes_of(work));
+  }
+  return needs;
+}
+
+// Ops that another stream waits for.
+std::vector<bool> awaited_ops(const Program& role, const MemoryPlan& plan) {
+  std::vector<bool> awaited(role.ops.size());
+  for (std::uint32_t i = 0; i < role.ops.size(); ++i) {
+    const Op& op = role.ops[i];
+    for (std::uint32_t k = op.waits.first; k < op.waits.first + op.waits.count; ++k) {
+      const std::uint32_t earlier = index_of(role.waits[k]);
+      awaited[earlier] = awaited[earlier] || role.ops[earlier].stream != op.stream;
+    }
+    for (const OpId earlier : plan.extra_waits[i]) {
+      awaited[index_of(earlier)] = true;
+    }
+  }
+  return awaited;
+}
+
+}  // namespace
+
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+std::string device_name(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "GPU");
+  return static_cast<const char*>(properties.name);
+}
+
+struct CudaBackend::State {
+  const StepProgram* program = nullptr;
+  const Program* role = nullptr;
+  Rank rank{};
+  int device = 0;
+  MemoryPlan plan;
+  std::vector<std::int64_t> persistent_offsets;  // by buffer
+  std::int64_t persistent_bytes = 0;
+  DeviceBytes persistent, arena;
+  std::vector<Stream> streams;
+  std::vector<DeviceBytes> workspaces, scratches;  // by stream
+  std::vector<std::optional<Event>> done;          // by op: what another stream waits for
+  std::vector<Event> before, after;                // by op, when timed
+  std::optional<Event> begin;
+  std::unique_ptr<MatmulLibrary> matmuls;
+  std::unique_ptr<AttentionLibrary> attention;
+  std::unique_ptr<Communicators> communicators;
+  StepSettings settings;
+  Seconds timeout;
+  OpId last_issued{};
+
+  void place_persistent();
+  void wait_until_idle(Seconds limit);
+  [[nodiscard]] cudaStream_t stream(StreamId id) const { return streams[index_of(id)].raw(); }
+  void settled(ncclComm_t communicator, ncclResult_t status, const char* what) const {
+    settle(communicator, status, what, timeout);
+  }
+};
+
+void CudaBackend::State::place_persistent() {
+  persistent_offsets.assign(role->buffers.size(), -1);
+  for (std::size_t i = 0; i < role->buffers.size(); ++i) {
+    if (role->buffers[i].persistent) {
+      persistent_offsets[i] = persistent_bytes;
+      const std::int64_t bytes = size_of(*program, role->buffers[i]).value;
+      persistent_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    }
+  }
+  persistent = DeviceBytes(static_cast<std::size_t>(persistent_bytes), "model state");
+  arena = DeviceBytes(static_cast<std::size_t>(plan.arena_bytes), "activations and temporary buffers");
+}
+
+CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device, const BroadcastBlob& broadcast,
+                         Seconds timeout)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.program = &program;
+  s.role = &program.roles[index_of(role_of(program, rank))];
+  s.rank = rank;
+  s.device = device;
+  s.timeout = timeout;
+  check(cudaSetDevice(device), "GPU");
+  s.plan = plan_memory(program, *s.role);
+  s.place_persistent();
+  int lowest = 0;
+  int highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "stream priorities");
+  const std::vector<StreamWork> needs = stream_work(*s.role);
+  for (const StreamWork& need : needs) {
+    s.streams.emplace_back(need.multiplies ? lowest : highest);  // communication overtakes compute
+    s.workspaces.emplace_back(need.multiplies ? MatmulLibrary::kWorkspaceBytes : 0, "matrix workspace");
+    s.scratches.emplace_back(need.scratch, "kernel scratch");
+  }
+  const std::vector<bool> awaited = awaited_ops(*s.role, s.plan);
+  s.done.resize(awaited.size());
+  for (std::size_t i = 0; i < awaited.size(); ++i) {
+    if (awaited[i]) {
+      s.done[i].emplace(static_cast<unsigned int>(cudaEventDisableTiming));
+    }
+  }
+  s.begin.emplace(static_cast<unsigned int>(cudaEventDefault));
+  s.matmuls = std::make_unique<MatmulLibrary>();
+  s.attention = std::make_unique<AttentionLibrary>(*s.matmuls);
+  s.communicators = std::make_unique<Communicators>(program, rank, broadcast, timeout);
+}
+
+CudaBackend::~CudaBackend() = default;
+
+void* CudaBackend::allocate(BufferId buffer) {
+  const State& s = *state_;
+  const std::size_t index = index_of(buffer);
+  if (!s.role->buffers[index].persistent) {
+    TRIREME_CHECK(s.plan.offsets[index] >= 0);
+    return s.arena.data() + s.plan.offsets[index];
+  }
+  std::byte* data = s.persistent.data() + s.persistent_offsets[index];
+  check(cudaMemset(data, 0, static_cast<std::size_t>(size_of(*s.program, s.role->buffers[index]).value)),
+        "persistent buffer");
+  return data;
+}
+
+// The arena's plan already knows when the buffer ends.
+void CudaBackend::release(BufferId /*buffer*/) {}
+
+MemoryUse CudaBackend::memory() const {
+  const DeviceMemory use = device_memory();
+  return {use.buffers + use.workspaces, Bytes(state_->persistent_bytes) + use.arena + use.workspaces};
+}
+
+DeviceMemory CudaBackend::device_memory() const {
+  const State& s = *state_;
+  std::size_t workspaces = s.attention->scratch_bytes();
+  for (std::size_t i = 0; i < s.streams.size(); ++i) {
+    workspaces += s.workspaces[i].bytes() + s.scratches[i].bytes();
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "device memory");
+  return {Bytes(s.persistent_bytes + s.plan.live_peak_bytes), Bytes(s.plan.arena_bytes),
+          Bytes(static_cast<std::int64_t>(workspaces)), Bytes(static_cast<std::int64_t>(total_bytes - free_bytes))};
+}
+
+void CudaBackend::write(const View& view, std::span<const double> values) {
+  TRIREME_CHECK(static_cast<std::int64_t>(values.size()) == view.count);
+  if (view.type == ElementType::kCompute) {
+    std::vector<__nv_bfloat16> converted(values.size());
+    std::ranges::transform(values, converted.begin(), [](double v) { return __double2bfloat16(v); });
+    check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyHostToDevice), "write");
+  } else {
+    std::vector<float> converted(values.begin(), values.end());
+    check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyHostToDevice), "write");
+  }
+}
+
+void CudaBackend::read(const View& view, std::span<double> values) {
+  TRIREME_CHECK(static_cast<std::int64_t>(values.size()) == view.count);
+  if (view.type == ElementType::kCompute) {
+    std::vector<__nv_bfloat16> stored(values.size());
+    check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
+    std::ranges::transform(stored, values.begin(),
+                           [](__nv_bfloat16 v) { return static_cast<double>(__bfloat162float(v)); });
+  } else {
+    std::vector<float> stored(values.size());
+    check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
+    std::ranges::copy(stored, values.begin());
+  }
+}
+
+void CudaBackend::write_tokens(const View& view, std::span<const std::int32_t> tokens) {
+  TRIREME_CHECK(static_cast<std::int64_t>(tokens.size()) == view.count);
+  check(cudaMemcpy(view.data, tokens.data(), tokens.size_bytes(), cudaMemcpyHostToDevice), "tokens");
+}
+
+void CudaBackend::begin_step(const StepSettings& settings) {
+  State& s = *state_;
+  s.settings = settings;
+  if (settings.timed && s.before.empty()) {
+    for (std::size_t i = 0; i < s.role->ops.size(); ++i) {
+      s.before.emplace_back(static_cast<unsigned int>(cudaEventDefault));
+      s.after.emplace_back(static_cast<unsigned int>(cudaEventDefault));
+    }
+  }
+  // Every stream begins after the same event.
+  check(cudaEventRecord(s.begin->raw(), s.streams.front().raw()), "step begin");
+  for (const Stream& stream : s.streams) {
+    check(cudaStreamWaitEvent(stream.raw(), s.begin->raw()), "step begin");
+  }
+}
+
+void CudaBackend::wait(StreamId stream, OpId earlier) {
+  const std::optional<Event>& event = state_->done[index_of(earlier)];
+  TRIREME_CHECK(event.has_value());
+  check(cudaStreamWaitEvent(state_->stream(stream), event->raw()), "wait");
+}
+
+template <typename Launch>
+void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
+  State& s = *state_;
+  const std::size_t index = index_of(op);
+  const cudaStream_t raw = s.stream(stream);
+  for (const OpId earlier : s.plan.extra_waits[index]) {
+    wait(stream, earlier);
+  }
+  if (s.settings.timed) {
+    check(cudaEventRecord(s.before[index].raw(), raw), "timing");
+  }
+  launch(raw);
+  if (s.settings.timed) {
+    check(cudaEventRecord(s.after[index].raw(), raw), "timing");
+  }
+  if (s.done[index].has_value()) {
+    check(cudaEventRecord(s.done[index]->raw(), raw), "event");
+  }
+  s.last_issued = op;
+}
+
+void CudaBackend::compute(OpId op, StreamId stream, const Work& work, std::span<const View> operands) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const std::size_t at = index_of(stream);
+    run_kernel({s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw, s.workspaces[at].data(),
+                s.scratches[at].data(), s.scratches[at].bytes()},
+               work, operands);
+  });
+}
+
+void CudaBackend::all_reduce(OpId op, StreamId stream, GroupId group, Reduction reduction, const View& input,
+                             const View& output) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    s.settled(communicator,
+              ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count), nccl_type(input.type),
+                            reduction == Reduction::kMax ? ncclMax : ncclSum, communicator, raw),
+              "all_reduce");
+  });
+}
+
+void CudaBackend::all_gather(OpId op, StreamId stream, GroupId group, const View& input, const View& output) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    s.settled(communicator,
+              ncclAllGather(input.data, output.data, static_cast<std::size_t>(input.count), nccl_type(input.type),
+                            communicator, raw),
+              "all_gather");
+  });
+}
+
+void CudaBackend::reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input, const View& output) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    s.settled(communicator,
+              ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count), nccl_type(input.type),
+                                ncclSum, communicator, raw),
+              "reduce_scatter");
+  });
+}
+
+void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View& input, const View& output) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    const std::int64_t members = group_size(s.program->groups[index_of(group)]);
+    const auto count = static_cast<std::size_t>(input.count / members);
+    const std::size_t block = bytes_of(input) / static_cast<std::size_t>(members);
+    check(ncclGroupStart(), "all_to_all");
+    for (int peer = 0; peer < static_cast<int>(members); ++peer) {
+      const std::size_t at = static_cast<std::size_t>(peer) * block;
+      ncclSend(static_cast<std::byte*>(input.data) + at, count, nccl_type(input.type), peer, communicator, raw);
+      ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer, communicator, raw);
+    }
+    s.settled(communicator, ncclGroupEnd(), "all_to_all");
+  });
+}
+
+void CudaBackend::broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root, const View& input,
+                            const View& output) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    s.settled(communicator,
+              ncclBroadcast(input.data, output.data, static_cast<std::size_t>(input.count), nccl_type(input.type),
+                            static_cast<int>(root), communicator, raw),
+              "broadcast");
+  });
+}
+
+void CudaBackend::send(OpId op, StreamId stream, const Send& message, const View& view) {
+  const State& s = *state_;
+  const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_message(s.rank, peer, message.channel);
+    s.settled(communicator,
+              ncclSend(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 1, communicator, raw),
+              "send");
+  });
+}
+
+void CudaBackend::receive(OpId op, StreamId stream, const Recv& message, const View& view) {
+  const State& s = *state_;
+  const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_message(peer, s.rank, message.channel);
+    s.settled(communicator,
+              ncclRecv(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 0, communicator, raw),
+              "receive");
+  });
+}
+
+void CudaBackend::copy(OpId op, StreamId stream, const View& from, const View& to) {
+  queue(op, stream, [&](cudaStream_t raw) {
+    check(cudaMemcpyAsync(to.data, from.data, bytes_of(from), cudaMemcpyDeviceToDevice, raw), "copy");
+  });
+}
+
+void CudaBackend::State::wait_until_idle(Seconds limit) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit.value);
+  for (const Stream& each : streams) {
+    for (cudaError_t state = cudaStreamQuery(each.raw()); state != cudaSuccess; state = cudaStreamQuery(each.raw())) {
+      std::string reason = state == cudaErrorNotReady ? communicators->failure() : cudaGetErrorString(state);
+      if (reason.empty() && std::chrono::steady_clock::now() > until) {
+        reason = "no end within the time-out";
+      }
+      if (!reason.empty()) {
+        communicators->abort();
+        throw Error("rank " + std::to_string(index_of(rank)), reason + "; last issued " +
+                    describe_op(*role, last_issued), ErrorKind::kMissingMachine);
+      }
+      std::this_thread::yield();
+    }
+  }
+}
+
+std::vector<OpTimes> CudaBackend::end_step(Seconds timeout) {
+  State& s = *state_;
+  s.wait_until_idle(timeout);
+  check(cudaGetLastError(), "step");
+  std::vector<OpTimes> times;
+  if (!s.settings.timed) {
+    return times;
+  }
+  for (std::size_t i = 0; i < s.role->ops.size(); ++i) {
+    float started = 0;
+    float ended = 0;
+    check(cudaEventElapsedTime(&started, s.begin->raw(), s.before[i].raw()), "timing");
+    check(cudaEventElapsedTime(&ended, s.begin->raw(), s.after[i].raw()), "timing");
+    const double ready = static_cast<double>(started) * 1e-3;
+    times.push_back({ready, ready, static_cast<double>(ended) * 1e-3});
+  }
+  return times;
+}
+
+}  // namespace trireme::runtime::cuda

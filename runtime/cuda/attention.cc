@@ -11,7 +11,9 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 // Where q, k and v begin in a row, in elements.
 struct Parts {
@@ -22,14 +24,19 @@ struct Parts {
         width((call.heads + 2 * call.kv_heads) * call.head_size) {}
 };
 
-float scale_of(const AttentionCall& call) { return 1.0F / std::sqrt(static_cast<float>(call.head_size)); }
+float scale_of(const AttentionCall& call) {
+  return 1.0F / std::sqrt(static_cast<float>(call.head_size));
+}
 
 // cuDNN before 9.10 wants the lowest finite number for a masked score.
 float masked_score() {
-  return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest() : -std::numeric_limits<float>::infinity();
+  return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest()
+                                   : -std::numeric_limits<float>::infinity();
 }
 
-void* address(const void* pointer) { return const_cast<void*>(pointer); }
+void* address(const void* pointer) {
+  return const_cast<void*>(pointer);
+}
 
 }  // namespace
 
@@ -87,8 +94,9 @@ std::string AttentionLibrary::path(const AttentionCall& call) {
   return plans.fused ? "cudnn" : plans.reason;
 }
 
-void AttentionLibrary::forward(const AttentionCall& call, const __nv_bfloat16* qkv, __nv_bfloat16* y, float* lse,
-                               void* matmul_workspace, cudaStream_t stream) {
+void AttentionLibrary::forward(const AttentionCall& call, const __nv_bfloat16* qkv,
+                               __nv_bfloat16* y, float* lse, void* matmul_workspace,
+                               cudaStream_t stream) {
   Plans& plans = plans_for(call);
   if (!plans.fused) {
     forward_by_products(call, qkv, y, lse, matmul_workspace, stream);
@@ -110,9 +118,9 @@ void AttentionLibrary::forward(const AttentionCall& call, const __nv_bfloat16* q
                      scratch(static_cast<std::size_t>(made.graph.workspace_bytes())));
 }
 
-void AttentionLibrary::backward(const AttentionCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
-                                const __nv_bfloat16* y, const float* lse, __nv_bfloat16* dqkv, void* matmul_workspace,
-                                cudaStream_t stream) {
+void AttentionLibrary::backward(const AttentionCall& call, const __nv_bfloat16* dy,
+                                const __nv_bfloat16* qkv, const __nv_bfloat16* y, const float* lse,
+                                __nv_bfloat16* dqkv, void* matmul_workspace, cudaStream_t stream) {
   Plans& plans = plans_for(call);
   if (!plans.fused) {
     backward_by_products(call, dy, qkv, y, lse, dqkv, matmul_workspace, stream);
@@ -125,8 +133,10 @@ void AttentionLibrary::backward(const AttentionCall& call, const __nv_bfloat16* 
   const AttentionBackwardGraph& made = plans.backward;
   const auto rows = static_cast<std::size_t>(call.batch * call.heads * call.sequence);
   const std::size_t sum_bytes = rounded(rows * sizeof(float));
-  const std::size_t dq_bytes = rounded(rows * static_cast<std::size_t>(call.head_size) * sizeof(float));
-  std::byte* memory = scratch(sum_bytes + dq_bytes + static_cast<std::size_t>(made.graph.workspace_bytes()));
+  const std::size_t dq_bytes =
+      rounded(rows * static_cast<std::size_t>(call.head_size) * sizeof(float));
+  std::byte* memory =
+      scratch(sum_bytes + dq_bytes + static_cast<std::size_t>(made.graph.workspace_bytes()));
   check(cudnnSetStream(handle_, stream), "cuDNN stream");
   check(cudaMemsetAsync(memory + sum_bytes, 0, dq_bytes, stream), "attention scratch");
   made.graph.execute(handle_,
@@ -147,38 +157,58 @@ void AttentionLibrary::backward(const AttentionCall& call, const __nv_bfloat16* 
                      memory + sum_bytes + dq_bytes);
 }
 
-void AttentionLibrary::forward_by_products(const AttentionCall& call, const __nv_bfloat16* qkv, __nv_bfloat16* y,
-                                           float* lse, void* matmul_workspace, cudaStream_t stream) {
+void AttentionLibrary::forward_by_products(const AttentionCall& call, const __nv_bfloat16* qkv,
+                                           __nv_bfloat16* y, float* lse, void* matmul_workspace,
+                                           cudaStream_t stream) {
   const Parts parts(call);
   const std::int64_t s = call.sequence;
   const std::int64_t d = call.head_size;
   const std::int64_t group = call.heads / call.kv_heads;
-  auto* scores = reinterpret_cast<__nv_bfloat16*>(scratch(static_cast<std::size_t>(group * s * s) * 2));
+  auto* scores =
+      reinterpret_cast<__nv_bfloat16*>(scratch(static_cast<std::size_t>(group * s * s) * 2));
   for (std::int64_t batch = 0; batch < call.batch; ++batch) {
     for (std::int64_t g = 0; g < call.kv_heads; ++g) {
       const __nv_bfloat16* rows = qkv + batch * s * parts.width;
       const __nv_bfloat16* q = rows + g * group * d;
-      matmuls_.run({.m = s, .n = s, .k = d, .transpose_b = true, .batch = group, .stride_a = d, .stride_b = 0,
-                    .stride_c = s * s, .row_a = parts.width, .row_b = parts.width},
+      matmuls_.run({.m = s,
+                    .n = s,
+                    .k = d,
+                    .transpose_b = true,
+                    .batch = group,
+                    .stride_a = d,
+                    .stride_b = 0,
+                    .stride_c = s * s,
+                    .row_a = parts.width,
+                    .row_b = parts.width},
                    q, rows + parts.k + g * d, scores, matmul_workspace, stream);
-      causal_softmax(stream, scores, lse + (batch * call.heads + g * group) * s, group, s, scale_of(call), call.window);
-      matmuls_.run({.m = s, .n = d, .k = s, .batch = group, .stride_a = s * s, .stride_b = 0, .stride_c = d,
-                    .row_b = parts.width, .row_c = call.heads * d},
-                   scores, rows + parts.v + g * d, y + batch * s * call.heads * d + g * group * d, matmul_workspace,
-                   stream);
+      causal_softmax(stream, scores, lse + (batch * call.heads + g * group) * s, group, s,
+                     scale_of(call), call.window);
+      matmuls_.run({.m = s,
+                    .n = d,
+                    .k = s,
+                    .batch = group,
+                    .stride_a = s * s,
+                    .stride_b = 0,
+                    .stride_c = d,
+                    .row_b = parts.width,
+                    .row_c = call.heads * d},
+                   scores, rows + parts.v + g * d, y + batch * s * call.heads * d + g * group * d,
+                   matmul_workspace, stream);
     }
   }
 }
 
 void AttentionLibrary::backward_by_products(const AttentionCall& call, const __nv_bfloat16* dy,
-                                            const __nv_bfloat16* qkv, const __nv_bfloat16* y, const float* lse,
-                                            __nv_bfloat16* dqkv, void* matmul_workspace, cudaStream_t stream) {
+                                            const __nv_bfloat16* qkv, const __nv_bfloat16* y,
+                                            const float* lse, __nv_bfloat16* dqkv,
+                                            void* matmul_workspace, cudaStream_t stream) {
   const Parts parts(call);
   const std::int64_t s = call.sequence;
   const std::int64_t d = call.head_size;
   const std::int64_t group = call.heads / call.kv_heads;
   const std::int64_t out_row = call.heads * d;
-  const std::size_t delta_bytes = rounded(static_cast<std::size_t>(call.batch * call.heads * s) * sizeof(float));
+  const std::size_t delta_bytes =
+      rounded(static_cast<std::size_t>(call.batch * call.heads * s) * sizeof(float));
   const std::size_t score_bytes = rounded(static_cast<std::size_t>(group * s * s) * 2);
   std::byte* memory = scratch(delta_bytes + 2 * score_bytes);
   auto* delta = reinterpret_cast<float*>(memory);
@@ -192,25 +222,54 @@ void AttentionLibrary::backward_by_products(const AttentionCall& call, const __n
       const __nv_bfloat16* q = qkv + at + g * group * d;
       const __nv_bfloat16* k = qkv + at + parts.k + g * d;
       const __nv_bfloat16* gradient = dy + batch * s * out_row + g * group * d;
-      matmuls_.run({.m = s, .n = s, .k = d, .transpose_b = true, .batch = group, .stride_a = d, .stride_b = 0,
-                    .stride_c = s * s, .row_a = parts.width, .row_b = parts.width},
+      matmuls_.run({.m = s,
+                    .n = s,
+                    .k = d,
+                    .transpose_b = true,
+                    .batch = group,
+                    .stride_a = d,
+                    .stride_b = 0,
+                    .stride_c = s * s,
+                    .row_a = parts.width,
+                    .row_b = parts.width},
                    q, k, scores, matmul_workspace, stream);
-      matmuls_.run({.m = s, .n = s, .k = d, .transpose_b = true, .batch = group, .stride_a = d, .stride_b = 0,
-                    .stride_c = s * s, .row_a = out_row, .row_b = parts.width},
+      matmuls_.run({.m = s,
+                    .n = s,
+                    .k = d,
+                    .transpose_b = true,
+                    .batch = group,
+                    .stride_a = d,
+                    .stride_b = 0,
+                    .stride_c = s * s,
+                    .row_a = out_row,
+                    .row_b = parts.width},
                    gradient, qkv + at + parts.v + g * d, dscores, matmul_workspace, stream);
-      causal_softmax_backward(stream, scores, dscores, lse + head * s, delta + head * s, group, s, scale_of(call),
-                              call.window);
-      matmuls_.run({.m = s, .n = d, .k = s, .batch = group, .stride_a = s * s, .stride_b = 0, .stride_c = d,
-                    .row_b = parts.width, .row_c = parts.width},
+      causal_softmax_backward(stream, scores, dscores, lse + head * s, delta + head * s, group, s,
+                              scale_of(call), call.window);
+      matmuls_.run({.m = s,
+                    .n = d,
+                    .k = s,
+                    .batch = group,
+                    .stride_a = s * s,
+                    .stride_b = 0,
+                    .stride_c = d,
+                    .row_b = parts.width,
+                    .row_c = parts.width},
                    dscores, k, dqkv + at + g * group * d, matmul_workspace, stream);
       for (std::int64_t h = 0; h < group; ++h) {
-        const MatmulCall per_head{.m = s, .n = d, .k = s, .transpose_a = true, .accumulate = h > 0,
-                                  .row_b = parts.width, .row_c = parts.width};
-        matmuls_.run(per_head, dscores + h * s * s, q + h * d, dqkv + at + parts.k + g * d, matmul_workspace, stream);
+        const MatmulCall per_head{.m = s,
+                                  .n = d,
+                                  .k = s,
+                                  .transpose_a = true,
+                                  .accumulate = h > 0,
+                                  .row_b = parts.width,
+                                  .row_c = parts.width};
+        matmuls_.run(per_head, dscores + h * s * s, q + h * d, dqkv + at + parts.k + g * d,
+                     matmul_workspace, stream);
         MatmulCall for_values = per_head;
         for_values.row_b = out_row;
-        matmuls_.run(for_values, scores + h * s * s, gradient + h * d, dqkv + at + parts.v + g * d, matmul_workspace,
-                     stream);
+        matmuls_.run(for_values, scores + h * s * s, gradient + h * d, dqkv + at + parts.v + g * d,
+                     matmul_workspace, stream);
       }
     }
   }

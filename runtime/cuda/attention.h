@@ -1,5 +1,6 @@
-// Causal attention on token-major [q heads | k heads | v heads] rows, forward and backward: cuDNN's fused kernels, and
-// matrix products with a softmax between them where cuDNN has no plan for the shape.
+// Causal attention on token-major [q heads | k heads | v heads] rows, forward and backward: cuDNN's
+// fused kernels, and matrix products with a softmax between them where cuDNN has no plan for the
+// shape.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -33,11 +34,13 @@ class AttentionLibrary {
   AttentionLibrary(AttentionLibrary&&) = delete;
   AttentionLibrary& operator=(AttentionLibrary&&) = delete;
 
-  // y[batch*sequence, heads*head_size], lse[batch, heads, sequence] from qkv. `matmul_workspace` as MatmulLibrary::run.
+  // y[batch*sequence, heads*head_size], lse[batch, heads, sequence] from qkv. `matmul_workspace` as
+  // MatmulLibrary::run.
   void forward(const AttentionCall& call, const __nv_bfloat16* qkv, __nv_bfloat16* y, float* lse,
                void* matmul_workspace, cudaStream_t stream);
-  void backward(const AttentionCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv, const __nv_bfloat16* y,
-                const float* lse, __nv_bfloat16* dqkv, void* matmul_workspace, cudaStream_t stream);
+  void backward(const AttentionCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
+                const __nv_bfloat16* y, const float* lse, __nv_bfloat16* dqkv,
+                void* matmul_workspace, cudaStream_t stream);
 
   // "cudnn", or why cuDNN has no plan for the shape.
   std::string path(const AttentionCall& call);
@@ -47,11 +50,11 @@ class AttentionLibrary {
   struct Plans;
   Plans& plans_for(const AttentionCall& call);
   std::byte* scratch(std::size_t bytes);
-  void forward_by_products(const AttentionCall& call, const __nv_bfloat16* qkv, __nv_bfloat16* y, float* lse,
-                           void* matmul_workspace, cudaStream_t stream);
-  void backward_by_products(const AttentionCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
-                            const __nv_bfloat16* y, const float* lse, __nv_bfloat16* dqkv, void* matmul_workspace,
-                            cudaStream_t stream);
+  void forward_by_products(const AttentionCall& call, const __nv_bfloat16* qkv, __nv_bfloat16* y,
+                           float* lse, void* matmul_workspace, cudaStream_t stream);
+  void backward_by_products(const AttentionCall& call, const __nv_bfloat16* dy,
+                            const __nv_bfloat16* qkv, const __nv_bfloat16* y, const float* lse,
+                            __nv_bfloat16* dqkv, void* matmul_workspace, cudaStream_t stream);
 
   MatmulLibrary& matmuls_;
   cudnnHandle_t handle_ = nullptr;

@@ -88,20 +88,23 @@ AttentionForwardGraph attention_forward_graph(const AttentionCall& call) {
 
 namespace {
 
-// dk or dv: the transposed scores times a per-query-head matrix, summed over the heads that share a key head.
-void key_gradient(CudnnGraph& graph, const Layout& at, Tensor transposed, Tensor right, Tensor gradient) {
+// dk or dv: the transposed scores times a per-query-head matrix, summed over the heads that share a
+// key head.
+void key_gradient(CudnnGraph& graph, const Layout& at, Tensor transposed, Tensor right,
+                  Tensor gradient) {
   if (at.a == at.k) {
     graph.matmul(transposed, right, gradient);
     return;
   }
-  const Tensor every_head =
-      graph.virtual_tensor(kBf16, {at.b, at.a, at.s, at.d}, {at.a * at.s * at.d, at.s * at.d, at.d, 1});
+  const Tensor every_head = graph.virtual_tensor(kBf16, {at.b, at.a, at.s, at.d},
+                                                 {at.a * at.s * at.d, at.s * at.d, at.d, 1});
   graph.matmul(transposed, right, every_head);
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, every_head, gradient);
 }
 
 Tensor transposed_scores(CudnnGraph& graph, const Layout& at, Tensor scores) {
-  const Tensor transposed = graph.virtual_tensor(kBf16, at.scores(), at.scores_transposed_strides());
+  const Tensor transposed =
+      graph.virtual_tensor(kBf16, at.scores(), at.scores_transposed_strides());
   graph.reshape(scores, transposed);
   return transposed;
 }
@@ -131,7 +134,8 @@ AttentionBackwardGraph attention_backward_graph(const AttentionCall& call) {
   made.dq_sum = graph.input(kFloat, queries, {at.a * at.s * at.d, at.s * at.d, at.d, 1});
 
   // softmax_sum = rowsum(dy * y)
-  const Tensor weighted = graph.virtual_tensor(kFloat, queries, {at.a * at.s * at.d, at.s * at.d, at.a * at.d, 1});
+  const Tensor weighted =
+      graph.virtual_tensor(kFloat, queries, {at.a * at.s * at.d, at.s * at.d, at.a * at.d, 1});
   graph.pointwise(CUDNN_POINTWISE_MUL, made.dy, made.y, weighted);
   const Tensor row_sum = rows_tensor(graph, at);
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, weighted, row_sum);

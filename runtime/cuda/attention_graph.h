@@ -1,6 +1,7 @@
-// The operation graphs that cuDNN fuses into its flash-attention kernels. cuDNN 9.14's own attention operation has no
-// causal mask, so the graph spells it out: product, scale, selection by index comparison, softmax with statistics,
-// product; and the backward likewise (the structure is documented with cuDNN's attention samples).
+// The operation graphs that cuDNN fuses into its flash-attention kernels. cuDNN 9.14's own
+// attention operation has no causal mask, so the graph spells it out: product, scale, selection by
+// index comparison, softmax with statistics, product; and the backward likewise (the structure is
+// documented with cuDNN's attention samples).
 #pragma once
 
 #include <vector>

@@ -21,7 +21,9 @@ namespace {
 constexpr std::int64_t kAlignment = 256;
 
 ncclDataType_t nccl_type(ElementType type) {
-  return type == ElementType::kCompute ? ncclBfloat16 : type == ElementType::kMaster ? ncclFloat32 : ncclInt32;
+  return type == ElementType::kCompute  ? ncclBfloat16
+         : type == ElementType::kMaster ? ncclFloat32
+                                        : ncclInt32;
 }
 
 std::size_t bytes_of(const View& view) {
@@ -43,7 +45,8 @@ std::vector<StreamWork> stream_work(const Program& role) {
     }
     const Work& work = role.works[compute->work];
     StreamWork& need = needs[index_of(op.stream)];
-    need.multiplies = need.multiplies || work.kernel == Kernel::kMatmul || work.kernel == Kernel::kAttentionForward ||
+    need.multiplies = need.multiplies || work.kernel == Kernel::kMatmul ||
+                      work.kernel == Kernel::kAttentionForward ||
                       work.kernel == Kernel::kAttentionBackward;
     need.scratch = std::max(need.scratch, scratch_bytes_of(work));
   }
@@ -118,11 +121,12 @@ void CudaBackend::State::place_persistent() {
     }
   }
   persistent = DeviceBytes(static_cast<std::size_t>(persistent_bytes), "model state");
-  arena = DeviceBytes(static_cast<std::size_t>(plan.arena_bytes), "activations and temporary buffers");
+  arena =
+      DeviceBytes(static_cast<std::size_t>(plan.arena_bytes), "activations and temporary buffers");
 }
 
-CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device, const BroadcastBlob& broadcast,
-                         Seconds timeout)
+CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
+                         const BroadcastBlob& broadcast, Seconds timeout)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.program = &program;
@@ -139,7 +143,8 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device, cons
   const std::vector<StreamWork> needs = stream_work(*s.role);
   for (const StreamWork& need : needs) {
     s.streams.emplace_back(need.multiplies ? lowest : highest);  // communication overtakes compute
-    s.workspaces.emplace_back(need.multiplies ? MatmulLibrary::kWorkspaceBytes : 0, "matrix workspace");
+    s.workspaces.emplace_back(need.multiplies ? MatmulLibrary::kWorkspaceBytes : 0,
+                              "matrix workspace");
     s.scratches.emplace_back(need.scratch, "kernel scratch");
   }
   const std::vector<bool> awaited = awaited_ops(*s.role, s.plan);
@@ -165,7 +170,8 @@ void* CudaBackend::allocate(BufferId buffer) {
     return s.arena.data() + s.plan.offsets[index];
   }
   std::byte* data = s.persistent.data() + s.persistent_offsets[index];
-  check(cudaMemset(data, 0, static_cast<std::size_t>(size_of(*s.program, s.role->buffers[index]).value)),
+  check(cudaMemset(data, 0,
+                   static_cast<std::size_t>(size_of(*s.program, s.role->buffers[index]).value)),
         "persistent buffer");
   return data;
 }
@@ -175,7 +181,8 @@ void CudaBackend::release(BufferId /*buffer*/) {}
 
 MemoryUse CudaBackend::memory() const {
   const DeviceMemory use = device_memory();
-  return {use.buffers + use.workspaces, Bytes(state_->persistent_bytes) + use.arena + use.workspaces};
+  return {use.buffers + use.workspaces,
+          Bytes(state_->persistent_bytes) + use.arena + use.workspaces};
 }
 
 DeviceMemory CudaBackend::device_memory() const {
@@ -188,14 +195,16 @@ DeviceMemory CudaBackend::device_memory() const {
   std::size_t total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "device memory");
   return {Bytes(s.persistent_bytes + s.plan.live_peak_bytes), Bytes(s.plan.arena_bytes),
-          Bytes(static_cast<std::int64_t>(workspaces)), Bytes(static_cast<std::int64_t>(total_bytes - free_bytes))};
+          Bytes(static_cast<std::int64_t>(workspaces)),
+          Bytes(static_cast<std::int64_t>(total_bytes - free_bytes))};
 }
 
 void CudaBackend::write(const View& view, std::span<const double> values) {
   TRIREME_CHECK(static_cast<std::int64_t>(values.size()) == view.count);
   if (view.type == ElementType::kCompute) {
     std::vector<__nv_bfloat16> converted(values.size());
-    std::ranges::transform(values, converted.begin(), [](double v) { return __double2bfloat16(v); });
+    std::ranges::transform(values, converted.begin(),
+                           [](double v) { return __double2bfloat16(v); });
     check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyHostToDevice), "write");
   } else {
     std::vector<float> converted(values.begin(), values.end());
@@ -208,8 +217,9 @@ void CudaBackend::read(const View& view, std::span<double> values) {
   if (view.type == ElementType::kCompute) {
     std::vector<__nv_bfloat16> stored(values.size());
     check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
-    std::ranges::transform(stored, values.begin(),
-                           [](__nv_bfloat16 v) { return static_cast<double>(__bfloat162float(v)); });
+    std::ranges::transform(stored, values.begin(), [](__nv_bfloat16 v) {
+      return static_cast<double>(__bfloat162float(v));
+    });
   } else {
     std::vector<float> stored(values.size());
     check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
@@ -219,7 +229,8 @@ void CudaBackend::read(const View& view, std::span<double> values) {
 
 void CudaBackend::write_tokens(const View& view, std::span<const std::int32_t> tokens) {
   TRIREME_CHECK(static_cast<std::int64_t>(tokens.size()) == view.count);
-  check(cudaMemcpy(view.data, tokens.data(), tokens.size_bytes(), cudaMemcpyHostToDevice), "tokens");
+  check(cudaMemcpy(view.data, tokens.data(), tokens.size_bytes(), cudaMemcpyHostToDevice),
+        "tokens");
 }
 
 void CudaBackend::begin_step(const StepSettings& settings) {
@@ -265,51 +276,56 @@ void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
   s.last_issued = op;
 }
 
-void CudaBackend::compute(OpId op, StreamId stream, const Work& work, std::span<const View> operands) {
+void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
+                          std::span<const View> operands) {
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const std::size_t at = index_of(stream);
-    run_kernel({s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw, s.workspaces[at].data(),
-                s.scratches[at].data(), s.scratches[at].bytes()},
+    run_kernel({s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
+                s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes()},
                work, operands);
   });
 }
 
-void CudaBackend::all_reduce(OpId op, StreamId stream, GroupId group, Reduction reduction, const View& input,
+void CudaBackend::all_reduce(OpId op, StreamId stream, GroupId group, Reduction reduction,
+                             const View& input, const View& output) {
+  const State& s = *state_;
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    s.settled(communicator,
+              ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
+                            nccl_type(input.type), reduction == Reduction::kMax ? ncclMax : ncclSum,
+                            communicator, raw),
+              "all_reduce");
+  });
+}
+
+void CudaBackend::all_gather(OpId op, StreamId stream, GroupId group, const View& input,
                              const View& output) {
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
     s.settled(communicator,
-              ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count), nccl_type(input.type),
-                            reduction == Reduction::kMax ? ncclMax : ncclSum, communicator, raw),
-              "all_reduce");
-  });
-}
-
-void CudaBackend::all_gather(OpId op, StreamId stream, GroupId group, const View& input, const View& output) {
-  const State& s = *state_;
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    s.settled(communicator,
-              ncclAllGather(input.data, output.data, static_cast<std::size_t>(input.count), nccl_type(input.type),
-                            communicator, raw),
+              ncclAllGather(input.data, output.data, static_cast<std::size_t>(input.count),
+                            nccl_type(input.type), communicator, raw),
               "all_gather");
   });
 }
 
-void CudaBackend::reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input, const View& output) {
+void CudaBackend::reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input,
+                                 const View& output) {
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
     s.settled(communicator,
-              ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count), nccl_type(input.type),
-                                ncclSum, communicator, raw),
+              ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
+                                nccl_type(input.type), ncclSum, communicator, raw),
               "reduce_scatter");
   });
 }
 
-void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View& input, const View& output) {
+void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View& input,
+                             const View& output) {
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
@@ -319,21 +335,23 @@ void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View
     check(ncclGroupStart(), "all_to_all");
     for (int peer = 0; peer < static_cast<int>(members); ++peer) {
       const std::size_t at = static_cast<std::size_t>(peer) * block;
-      ncclSend(static_cast<std::byte*>(input.data) + at, count, nccl_type(input.type), peer, communicator, raw);
-      ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer, communicator, raw);
+      ncclSend(static_cast<std::byte*>(input.data) + at, count, nccl_type(input.type), peer,
+               communicator, raw);
+      ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer,
+               communicator, raw);
     }
     s.settled(communicator, ncclGroupEnd(), "all_to_all");
   });
 }
 
-void CudaBackend::broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root, const View& input,
-                            const View& output) {
+void CudaBackend::broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root,
+                            const View& input, const View& output) {
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
     s.settled(communicator,
-              ncclBroadcast(input.data, output.data, static_cast<std::size_t>(input.count), nccl_type(input.type),
-                            static_cast<int>(root), communicator, raw),
+              ncclBroadcast(input.data, output.data, static_cast<std::size_t>(input.count),
+                            nccl_type(input.type), static_cast<int>(root), communicator, raw),
               "broadcast");
   });
 }
@@ -344,7 +362,8 @@ void CudaBackend::send(OpId op, StreamId stream, const Send& message, const View
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_message(s.rank, peer, message.channel);
     s.settled(communicator,
-              ncclSend(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 1, communicator, raw),
+              ncclSend(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 1,
+                       communicator, raw),
               "send");
   });
 }
@@ -355,29 +374,34 @@ void CudaBackend::receive(OpId op, StreamId stream, const Recv& message, const V
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_message(peer, s.rank, message.channel);
     s.settled(communicator,
-              ncclRecv(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 0, communicator, raw),
+              ncclRecv(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 0,
+                       communicator, raw),
               "receive");
   });
 }
 
 void CudaBackend::copy(OpId op, StreamId stream, const View& from, const View& to) {
   queue(op, stream, [&](cudaStream_t raw) {
-    check(cudaMemcpyAsync(to.data, from.data, bytes_of(from), cudaMemcpyDeviceToDevice, raw), "copy");
+    check(cudaMemcpyAsync(to.data, from.data, bytes_of(from), cudaMemcpyDeviceToDevice, raw),
+          "copy");
   });
 }
 
 void CudaBackend::State::wait_until_idle(Seconds limit) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit.value);
   for (const Stream& each : streams) {
-    for (cudaError_t state = cudaStreamQuery(each.raw()); state != cudaSuccess; state = cudaStreamQuery(each.raw())) {
-      std::string reason = state == cudaErrorNotReady ? communicators->failure() : cudaGetErrorString(state);
+    for (cudaError_t state = cudaStreamQuery(each.raw()); state != cudaSuccess;
+         state = cudaStreamQuery(each.raw())) {
+      std::string reason =
+          state == cudaErrorNotReady ? communicators->failure() : cudaGetErrorString(state);
       if (reason.empty() && std::chrono::steady_clock::now() > until) {
         reason = "no end within the time-out";
       }
       if (!reason.empty()) {
         communicators->abort();
-        throw Error("rank " + std::to_string(index_of(rank)), reason + "; last issued " +
-                    describe_op(*role, last_issued), ErrorKind::kMissingMachine);
+        throw Error("rank " + std::to_string(index_of(rank)),
+                    reason + "; last issued " + describe_op(*role, last_issued),
+                    ErrorKind::kMissingMachine);
       }
       std::this_thread::yield();
     }

@@ -1,5 +1,6 @@
-// A Backend on one GPU of one process: the program's streams and waits become CUDA streams and events one to one,
-// groups become NCCL communicators, transient buffers lie in one arena planned from their lifetimes.
+// A Backend on one GPU of one process: the program's streams and waits become CUDA streams and
+// events one to one, groups become NCCL communicators, transient buffers lie in one arena planned
+// from their lifetimes.
 #pragma once
 
 #include <memory>
@@ -26,9 +27,10 @@ struct DeviceMemory {
 
 class CudaBackend : public Backend {
  public:
-  // Collective over the ranks of the program when they communicate. Throws Error: no such device, out of memory (with
-  // what was asked for), a peer that does not come within `timeout`.
-  CudaBackend(const StepProgram& program, Rank rank, int device, const BroadcastBlob& broadcast, Seconds timeout);
+  // Collective over the ranks of the program when they communicate. Throws Error: no such device,
+  // out of memory (with what was asked for), a peer that does not come within `timeout`.
+  CudaBackend(const StepProgram& program, Rank rank, int device, const BroadcastBlob& broadcast,
+              Seconds timeout);
   ~CudaBackend() override;
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
@@ -47,9 +49,12 @@ class CudaBackend : public Backend {
   void compute(OpId op, StreamId stream, const Work& work, std::span<const View> operands) override;
   void all_reduce(OpId op, StreamId stream, GroupId group, Reduction reduction, const View& input,
                   const View& output) override;
-  void all_gather(OpId op, StreamId stream, GroupId group, const View& input, const View& output) override;
-  void reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input, const View& output) override;
-  void all_to_all(OpId op, StreamId stream, GroupId group, const View& input, const View& output) override;
+  void all_gather(OpId op, StreamId stream, GroupId group, const View& input,
+                  const View& output) override;
+  void reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input,
+                      const View& output) override;
+  void all_to_all(OpId op, StreamId stream, GroupId group, const View& input,
+                  const View& output) override;
   void broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root, const View& input,
                  const View& output) override;
   void send(OpId op, StreamId stream, const Send& message, const View& view) override;

@@ -14,25 +14,29 @@ namespace trireme::runtime::cuda {
 
 inline void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
-    throw Error(what, std::string("CUDA says: ") + cudaGetErrorString(status), ErrorKind::kMissingMachine);
+    throw Error(what, std::string("CUDA says: ") + cudaGetErrorString(status),
+                ErrorKind::kMissingMachine);
   }
 }
 
 inline void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
-    throw Error(what, std::string("cuBLASLt says: ") + cublasLtGetStatusString(status), ErrorKind::kMissingMachine);
+    throw Error(what, std::string("cuBLASLt says: ") + cublasLtGetStatusString(status),
+                ErrorKind::kMissingMachine);
   }
 }
 
 inline void check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) {
-    throw Error(what, std::string("cuDNN says: ") + cudnnGetErrorString(status), ErrorKind::kMissingMachine);
+    throw Error(what, std::string("cuDNN says: ") + cudnnGetErrorString(status),
+                ErrorKind::kMissingMachine);
   }
 }
 
 inline void check(ncclResult_t status, const char* what) {
   if (status != ncclSuccess && status != ncclInProgress) {
-    throw Error(what, std::string("NCCL says: ") + ncclGetErrorString(status), ErrorKind::kMissingMachine);
+    throw Error(what, std::string("NCCL says: ") + ncclGetErrorString(status),
+                ErrorKind::kMissingMachine);
   }
 }
 

@@ -41,8 +41,12 @@ std::set<CommunicatorKey> all_keys(const StepProgram& program) {
       void operator()(const ReduceScatter& k) const { group(k.group); }
       void operator()(const AllToAll& k) const { group(k.group); }
       void operator()(const Broadcast& k) const { group(k.group); }
-      void operator()(const Send& k) const { keys.insert({true, k.channel, {rank, shifted(rank, k.peer)}}); }
-      void operator()(const Recv& k) const { keys.insert({true, k.channel, {shifted(rank, k.peer), rank}}); }
+      void operator()(const Send& k) const {
+        keys.insert({true, k.channel, {rank, shifted(rank, k.peer)}});
+      }
+      void operator()(const Recv& k) const {
+        keys.insert({true, k.channel, {shifted(rank, k.peer), rank}});
+      }
     };
     for (const Op& op : role.ops) {
       std::visit(Collect{program, rank, index_of(op.stream), seen, keys}, op.kind);
@@ -56,7 +60,8 @@ std::set<CommunicatorKey> all_keys(const StepProgram& program) {
 
 void settle(ncclComm_t communicator, ncclResult_t status, const char* what, Seconds timeout) {
   check(status, what);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout.value);
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout.value);
   ncclResult_t state = status;
   while (state == ncclInProgress) {
     if (ncclCommGetAsyncError(communicator, &state) != ncclSuccess) {
@@ -72,7 +77,8 @@ void settle(ncclComm_t communicator, ncclResult_t status, const char* what, Seco
   check(state, what);
 }
 
-Communicators::Communicators(const StepProgram& program, Rank rank, const BroadcastBlob& broadcast, Seconds timeout)
+Communicators::Communicators(const StepProgram& program, Rank rank, const BroadcastBlob& broadcast,
+                             Seconds timeout)
     : program_(&program), rank_(rank) {
   const std::set<CommunicatorKey> keys = all_keys(program);
   if (keys.empty()) {
@@ -100,8 +106,9 @@ Communicators::Communicators(const StepProgram& program, Rank rank, const Broadc
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
       ncclComm_t communicator = nullptr;
-      const ncclResult_t status = ncclCommInitRankConfig(&communicator, static_cast<int>(key.members.size()), id,
-                                                         static_cast<int>(place), &config);
+      const ncclResult_t status =
+          ncclCommInitRankConfig(&communicator, static_cast<int>(key.members.size()), id,
+                                 static_cast<int>(place), &config);
       settle(communicator, status, "NCCL communicator", timeout);
       made_[key] = communicator;
     }
@@ -125,7 +132,8 @@ ncclComm_t Communicators::of_message(Rank sender, Rank receiver, std::uint16_t c
 std::string Communicators::failure() const {
   for (const auto& [key, communicator] : made_) {
     ncclResult_t state = ncclSuccess;
-    if (ncclCommGetAsyncError(communicator, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
+    if (ncclCommGetAsyncError(communicator, &state) == ncclSuccess && state != ncclSuccess &&
+        state != ncclInProgress) {
       return std::string("NCCL says: ") + ncclGetErrorString(state);
     }
   }

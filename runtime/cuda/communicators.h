@@ -1,5 +1,5 @@
-// The NCCL communicators of one rank: one for every group and stream that a step program uses, and one for every
-// (sender, receiver, channel), so that no message waits behind another one.
+// The NCCL communicators of one rank: one for every group and stream that a step program uses, and
+// one for every (sender, receiver, channel), so that no message waits behind another one.
 #pragma once
 
 #include <nccl.h>
@@ -20,16 +20,18 @@ namespace trireme::runtime::cuda {
 using BroadcastBlob = std::function<std::string(const std::string&)>;
 
 struct CommunicatorKey {
-  bool is_message = false;         // members are {sender, receiver}
-  std::uint32_t lane = 0;          // stream of a collective, channel of a message
+  bool is_message = false;  // members are {sender, receiver}
+  std::uint32_t lane = 0;   // stream of a collective, channel of a message
   std::vector<Rank> members;
   friend auto operator<=>(const CommunicatorKey&, const CommunicatorKey&) = default;
 };
 
 class Communicators {
  public:
-  // Collective over all ranks of the program. Throws Error when a peer does not come within `timeout`.
-  Communicators(const StepProgram& program, Rank rank, const BroadcastBlob& broadcast, Seconds timeout);
+  // Collective over all ranks of the program. Throws Error when a peer does not come within
+  // `timeout`.
+  Communicators(const StepProgram& program, Rank rank, const BroadcastBlob& broadcast,
+                Seconds timeout);
   ~Communicators();
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;

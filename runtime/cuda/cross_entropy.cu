@@ -1,5 +1,5 @@
-// The vocabulary-parallel loss in the pieces between which collectives stand. fp32 logits are never kept: every pass
-// reads bf16 and sums in fp32.
+// The vocabulary-parallel loss in the pieces between which collectives stand. fp32 logits are never
+// kept: every pass reads bf16 and sums in fp32.
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/kernels.h"
 
@@ -15,9 +15,11 @@ __host__ __device__ inline std::int64_t real_columns(std::int64_t columns, std::
   return left < 0 ? 0 : (left < columns ? left : columns);
 }
 
-// One pass: every thread keeps a running maximum and the sum relative to it, merged at the end in a fixed order.
-__global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* targets, float* local_max, float* sums,
-                                        std::int64_t rows, std::int64_t columns, std::int64_t real,
+// One pass: every thread keeps a running maximum and the sum relative to it, merged at the end in a
+// fixed order.
+__global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* targets,
+                                        float* local_max, float* sums, std::int64_t rows,
+                                        std::int64_t columns, std::int64_t real,
                                         std::int64_t first_column) {
   __shared__ float shared[32];
   const std::int64_t row = blockIdx.x;
@@ -49,7 +51,8 @@ __global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* 
     sum += __expf(value - maximum);
   }
   const float row_max = block_max(maximum, shared);
-  const float row_sum = block_sum(maximum == -INFINITY ? 0.0F : sum * __expf(maximum - row_max), shared);
+  const float row_sum =
+      block_sum(maximum == -INFINITY ? 0.0F : sum * __expf(maximum - row_max), shared);
   if (threadIdx.x == 0) {
     const std::int64_t target = targets[row] - first_column;
     local_max[row] = row_max;
@@ -58,16 +61,16 @@ __global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* 
   }
 }
 
-__global__ void statistics_rescale_kernel(const float* local_max, const float* global_max, float* sums,
-                                          std::int64_t rows) {
+__global__ void statistics_rescale_kernel(const float* local_max, const float* global_max,
+                                          float* sums, std::int64_t rows) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < rows) {
     sums[i] = local_max[i] == -INFINITY ? 0.0F : sums[i] * __expf(local_max[i] - global_max[i]);
   }
 }
 
-__global__ void cross_entropy_loss_kernel(const float* global_max, const float* sums, float* loss, std::int64_t rows,
-                                          double denominator) {
+__global__ void cross_entropy_loss_kernel(const float* global_max, const float* sums, float* loss,
+                                          std::int64_t rows, double denominator) {
   __shared__ float shared[32];
   float sum = 0.0F;
   for (std::int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
@@ -79,8 +82,9 @@ __global__ void cross_entropy_loss_kernel(const float* global_max, const float* 
   }
 }
 
-__global__ void cross_entropy_backward_kernel(Bf16* logits, const float* global_max, const float* sums,
-                                              const std::int32_t* targets, std::int64_t columns, std::int64_t real,
+__global__ void cross_entropy_backward_kernel(Bf16* logits, const float* global_max,
+                                              const float* sums, const std::int32_t* targets,
+                                              std::int64_t columns, std::int64_t real,
                                               std::int64_t first_column, float scale) {
   const std::int64_t row = blockIdx.x;
   Bf16* values_row = logits + row * columns;
@@ -98,36 +102,40 @@ __global__ void cross_entropy_backward_kernel(Bf16* logits, const float* global_
     store8(values_row + j, values);
   }
   for (std::int64_t j = whole + threadIdx.x; j < columns; j += blockDim.x) {
-    const float probability = j < real ? __expf(__bfloat162float(values_row[j]) - maximum) * factor : 0.0F;
+    const float probability =
+        j < real ? __expf(__bfloat162float(values_row[j]) - maximum) * factor : 0.0F;
     values_row[j] = __float2bfloat16(probability - (j == target && target < real ? scale : 0.0F));
   }
 }
 
 }  // namespace
 
-void logit_statistics(cudaStream_t stream, const Bf16* logits, const std::int32_t* targets, float* local_max,
-                      float* sums, std::int64_t rows, std::int64_t columns, std::int64_t vocabulary,
-                      std::int64_t first_column) {
+void logit_statistics(cudaStream_t stream, const Bf16* logits, const std::int32_t* targets,
+                      float* local_max, float* sums, std::int64_t rows, std::int64_t columns,
+                      std::int64_t vocabulary, std::int64_t first_column) {
   logit_statistics_kernel<<<static_cast<unsigned int>(rows), kLossThreads, 0, stream>>>(
-      logits, targets, local_max, sums, rows, columns, real_columns(columns, vocabulary, first_column), first_column);
+      logits, targets, local_max, sums, rows, columns,
+      real_columns(columns, vocabulary, first_column), first_column);
 }
 
-void statistics_rescale(cudaStream_t stream, const float* local_max, const float* global_max, float* sums,
-                        std::int64_t rows) {
-  statistics_rescale_kernel<<<blocks_for(rows, kThreads), kThreads, 0, stream>>>(local_max, global_max, sums, rows);
+void statistics_rescale(cudaStream_t stream, const float* local_max, const float* global_max,
+                        float* sums, std::int64_t rows) {
+  statistics_rescale_kernel<<<blocks_for(rows, kThreads), kThreads, 0, stream>>>(
+      local_max, global_max, sums, rows);
 }
 
-void cross_entropy_loss(cudaStream_t stream, const float* global_max, const float* sums, float* loss, std::int64_t rows,
-                        double denominator) {
+void cross_entropy_loss(cudaStream_t stream, const float* global_max, const float* sums,
+                        float* loss, std::int64_t rows, double denominator) {
   cross_entropy_loss_kernel<<<1, 1024, 0, stream>>>(global_max, sums, loss, rows, denominator);
 }
 
-void cross_entropy_backward(cudaStream_t stream, Bf16* logits, const float* global_max, const float* sums,
-                            const std::int32_t* targets, std::int64_t rows, std::int64_t columns,
-                            std::int64_t vocabulary, std::int64_t first_column, double denominator) {
+void cross_entropy_backward(cudaStream_t stream, Bf16* logits, const float* global_max,
+                            const float* sums, const std::int32_t* targets, std::int64_t rows,
+                            std::int64_t columns, std::int64_t vocabulary,
+                            std::int64_t first_column, double denominator) {
   cross_entropy_backward_kernel<<<static_cast<unsigned int>(rows), kLossThreads, 0, stream>>>(
-      logits, global_max, sums, targets, columns, real_columns(columns, vocabulary, first_column), first_column,
-      static_cast<float>(1.0 / denominator));
+      logits, global_max, sums, targets, columns, real_columns(columns, vocabulary, first_column),
+      first_column, static_cast<float>(1.0 / denominator));
 }
 
 }  // namespace trireme::runtime::cuda

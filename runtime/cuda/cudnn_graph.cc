@@ -14,15 +14,17 @@ CudnnDescriptor::~CudnnDescriptor() {
   }
 }
 
-void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
-                          const void* value) {
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          std::int64_t count, const void* value) {
   check(cudnnBackendSetAttribute(raw_, name, type, count, value), "cuDNN attribute");
 }
 
-void CudnnDescriptor::finalize(const char* what) { check(cudnnBackendFinalize(raw_), what); }
+void CudnnDescriptor::finalize(const char* what) {
+  check(cudnnBackendFinalize(raw_), what);
+}
 
-CudnnGraph::Tensor CudnnGraph::add_tensor(cudnnDataType_t type, const Dims& dims, const Dims& strides, bool is_virtual,
-                                          bool by_value) {
+CudnnGraph::Tensor CudnnGraph::add_tensor(cudnnDataType_t type, const Dims& dims,
+                                          const Dims& strides, bool is_virtual, bool by_value) {
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto uid = static_cast<std::int64_t>(tensors_.size() + 1);
   const std::int64_t alignment = by_value ? 4 : 16;
@@ -58,7 +60,8 @@ void CudnnGraph::matmul(Tensor a, Tensor b, Tensor c) {
   finish(std::move(operation), "cuDNN product");
 }
 
-CudnnDescriptor CudnnGraph::pointwise_operation(cudnnPointwiseMode_t mode, cudnnDataType_t compute, std::int64_t axis) {
+CudnnDescriptor CudnnGraph::pointwise_operation(cudnnPointwiseMode_t mode, cudnnDataType_t compute,
+                                                std::int64_t axis) {
   CudnnDescriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
   function.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
@@ -68,7 +71,8 @@ CudnnDescriptor CudnnGraph::pointwise_operation(cudnnPointwiseMode_t mode, cudnn
   function.finalize("cuDNN pointwise");
   CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   const cudnnBackendDescriptor_t handle = function.raw();
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                &handle);
   kept_.push_back(std::move(function));
   return operation;
 }
@@ -81,7 +85,8 @@ void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, cudnnD
   finish(std::move(operation), "cuDNN pointwise");
 }
 
-void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y, cudnnDataType_t compute) {
+void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y,
+                           cudnnDataType_t compute) {
   CudnnDescriptor operation = pointwise_operation(mode, compute, -1);
   const std::array<cudnnBackendDescriptor_t, 3> parts = {raw(x), raw(b), raw(y)};
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[0]);
@@ -91,8 +96,10 @@ void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor
 }
 
 void CudnnGraph::select(Tensor when_true, Tensor when_false, Tensor mask, Tensor y) {
-  CudnnDescriptor operation = pointwise_operation(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1);
-  const std::array<cudnnBackendDescriptor_t, 4> parts = {raw(when_true), raw(when_false), raw(mask), raw(y)};
+  CudnnDescriptor operation =
+      pointwise_operation(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1);
+  const std::array<cudnnBackendDescriptor_t, 4> parts = {raw(when_true), raw(when_false), raw(mask),
+                                                         raw(y)};
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[0]);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[1]);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[2]);
@@ -101,7 +108,8 @@ void CudnnGraph::select(Tensor when_true, Tensor when_false, Tensor mask, Tensor
 }
 
 void CudnnGraph::index_of_axis(Tensor like, std::int64_t axis, Tensor y) {
-  CudnnDescriptor operation = pointwise_operation(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, axis);
+  CudnnDescriptor operation =
+      pointwise_operation(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, axis);
   const std::array<cudnnBackendDescriptor_t, 2> parts = {raw(like), raw(y)};
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[0]);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[1]);
@@ -137,8 +145,8 @@ bool CudnnGraph::build(cudnnHandle_t handle, std::string& reason) {
     operations.push_back(operation.raw());
   }
   graph_ = CudnnDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(operations.size()),
-             operations.data());
+  graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+             static_cast<std::int64_t>(operations.size()), operations.data());
   graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
   const auto refused = [&reason](cudnnStatus_t status, const char* what) {
     if (status != CUDNN_STATUS_SUCCESS) {
@@ -166,8 +174,9 @@ bool CudnnGraph::build(cudnnHandle_t handle, std::string& reason) {
     candidates.push_back(configs_.back().raw());
   }
   std::int64_t found = 0;
-  if (refused(cudnnBackendGetAttribute(heuristic.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                       kCandidates, &found, candidates.data()),
+  if (refused(cudnnBackendGetAttribute(heuristic.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, kCandidates, &found,
+                                       candidates.data()),
               "heuristic results")) {
     return false;
   }
@@ -181,15 +190,16 @@ bool CudnnGraph::build(cudnnHandle_t handle, std::string& reason) {
       continue;
     }
     std::int64_t count = 0;
-    check(cudnnBackendGetAttribute(plan_.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                   &workspace_),
+    check(cudnnBackendGetAttribute(plan_.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                   CUDNN_TYPE_INT64, 1, &count, &workspace_),
           "cuDNN workspace size");
     return true;
   }
   return false;
 }
 
-void CudnnGraph::execute(cudnnHandle_t handle, const std::vector<std::pair<Tensor, void*>>& pointers,
+void CudnnGraph::execute(cudnnHandle_t handle,
+                         const std::vector<std::pair<Tensor, void*>>& pointers,
                          void* workspace) const {
   std::vector<std::int64_t> uids;
   std::vector<void*> addresses;

@@ -52,7 +52,8 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// Every thread gets the sum over the block. `shared` holds 32 floats; a block may call it again at once.
+// Every thread gets the sum over the block. `shared` holds 32 floats; a block may call it again at
+// once.
 __device__ inline float block_sum(float value, float* shared) {
   value = warp_sum(value);
   const int lane = static_cast<int>(threadIdx.x) % 32;

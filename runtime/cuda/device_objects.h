@@ -17,8 +17,11 @@ class DeviceBytes {
   DeviceBytes(std::size_t bytes, const char* what) : bytes_(bytes) {
     if (bytes > 0 && cudaMalloc(&data_, bytes) != cudaSuccess) {
       cudaGetLastError();
-      throw Error(what, "needs " + std::to_string(bytes >> 20) + " MiB more than the GPU has free; use a layout that "
-                        "needs less memory", ErrorKind::kBadInput);
+      throw Error(what,
+                  "needs " + std::to_string(bytes >> 20) +
+                      " MiB more than the GPU has free; use a layout that "
+                      "needs less memory",
+                  ErrorKind::kBadInput);
     }
   }
   ~DeviceBytes() { cudaFree(data_); }

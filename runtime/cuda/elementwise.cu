@@ -5,7 +5,9 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-__device__ inline float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
+__device__ inline float sigmoid(float x) {
+  return 1.0F / (1.0F + __expf(-x));
+}
 
 __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -28,7 +30,8 @@ __global__ void swiglu_forward_kernel(const Bf16* gate_up, Bf16* y, std::int64_t
   store8(y + row * inner + j, up);
 }
 
-__global__ void swiglu_backward_kernel(const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up, std::int64_t inner) {
+__global__ void swiglu_backward_kernel(const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up,
+                                       std::int64_t inner) {
   const std::int64_t j = global_thread() * kVector;
   const std::int64_t row = blockIdx.y;
   if (j >= inner) {
@@ -68,7 +71,8 @@ __global__ void gelu_backward_kernel(const Bf16* dy, const Bf16* x, Bf16* dx, st
     const float v = __bfloat162float(x[j]);
     const float t = tanhf(kGeluScale * (v + kGeluCubic * v * v * v));
     const float slope = kGeluScale * (1.0F + 3.0F * kGeluCubic * v * v);
-    dx[j] = __float2bfloat16(__bfloat162float(dy[j]) * (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * slope));
+    dx[j] = __float2bfloat16(__bfloat162float(dy[j]) *
+                             (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * slope));
   }
 }
 
@@ -82,7 +86,8 @@ __global__ void bias_forward_kernel(Bf16* y, const Bf16* bias, std::int64_t colu
 
 constexpr int kBiasParts = 64;
 
-__global__ void bias_partial_kernel(const Bf16* dy, float* partial, std::int64_t rows, std::int64_t columns) {
+__global__ void bias_partial_kernel(const Bf16* dy, float* partial, std::int64_t rows,
+                                    std::int64_t columns) {
   const std::int64_t j = global_thread();
   if (j >= columns) {
     return;
@@ -94,7 +99,8 @@ __global__ void bias_partial_kernel(const Bf16* dy, float* partial, std::int64_t
   partial[static_cast<std::int64_t>(blockIdx.y) * columns + j] = sum;
 }
 
-__global__ void bias_total_kernel(const float* partial, float* dbias, std::int64_t columns, bool accumulate) {
+__global__ void bias_total_kernel(const float* partial, float* dbias, std::int64_t columns,
+                                  bool accumulate) {
   const std::int64_t j = global_thread();
   if (j >= columns) {
     return;
@@ -106,10 +112,18 @@ __global__ void bias_total_kernel(const float* partial, float* dbias, std::int64
   dbias[j] = sum;
 }
 
-__device__ inline float to_float(float value) { return value; }
-__device__ inline float to_float(Bf16 value) { return __bfloat162float(value); }
-__device__ inline void assign(float& target, float value) { target = value; }
-__device__ inline void assign(Bf16& target, float value) { target = __float2bfloat16(value); }
+__device__ inline float to_float(float value) {
+  return value;
+}
+__device__ inline float to_float(Bf16 value) {
+  return __bfloat162float(value);
+}
+__device__ inline void assign(float& target, float value) {
+  target = value;
+}
+__device__ inline void assign(Bf16& target, float value) {
+  target = __float2bfloat16(value);
+}
 
 template <typename Y, typename X>
 __global__ void add_kernel(Y* y, const X* x, std::int64_t count) {
@@ -158,15 +172,16 @@ void over_rows(std::int64_t rows, Launch launch) {
 
 }  // namespace
 
-void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows, std::int64_t inner) {
+void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows,
+                    std::int64_t inner) {
   over_rows(rows, [&](std::int64_t first, std::int64_t count) {
-    swiglu_forward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(gate_up + first * 2 * inner,
-                                                                                     y + first * inner, inner);
+    swiglu_forward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(
+        gate_up + first * 2 * inner, y + first * inner, inner);
   });
 }
 
-void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up, std::int64_t rows,
-                     std::int64_t inner) {
+void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up,
+                     std::int64_t rows, std::int64_t inner) {
   over_rows(rows, [&](std::int64_t first, std::int64_t count) {
     swiglu_backward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(
         dy + first * inner, gate_up + first * 2 * inner, dgate_up + first * 2 * inner, inner);
@@ -177,20 +192,25 @@ void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t coun
   gelu_forward_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(x, y, count);
 }
 
-void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count) {
+void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx,
+                   std::int64_t count) {
   gelu_backward_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(dy, x, dx, count);
 }
 
-void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows, std::int64_t columns) {
+void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows,
+                  std::int64_t columns) {
   over_rows(rows, [&](std::int64_t first, std::int64_t count) {
-    bias_forward_kernel<<<row_grid(columns, count), kThreads, 0, stream>>>(y + first * columns, bias, columns);
+    bias_forward_kernel<<<row_grid(columns, count), kThreads, 0, stream>>>(y + first * columns,
+                                                                           bias, columns);
   });
 }
 
-void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows, std::int64_t columns,
-                   bool accumulate, Scratch scratch) {
-  bias_partial_kernel<<<row_grid(columns, kBiasParts), kThreads, 0, stream>>>(dy, scratch.data, rows, columns);
-  bias_total_kernel<<<blocks_for(columns, kThreads), kThreads, 0, stream>>>(scratch.data, dbias, columns, accumulate);
+void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows,
+                   std::int64_t columns, bool accumulate, Scratch scratch) {
+  bias_partial_kernel<<<row_grid(columns, kBiasParts), kThreads, 0, stream>>>(dy, scratch.data,
+                                                                              rows, columns);
+  bias_total_kernel<<<blocks_for(columns, kThreads), kThreads, 0, stream>>>(scratch.data, dbias,
+                                                                            columns, accumulate);
 }
 
 template <typename Y, typename X>
@@ -215,7 +235,8 @@ constexpr std::int64_t kCastItemsPerThread = 8;
 
 template <typename X, typename Y>
 void cast(cudaStream_t stream, const X* x, Y* y, std::int64_t count) {
-  cast_kernel<<<blocks_for(count, kThreads * kCastItemsPerThread), kThreads, 0, stream>>>(x, y, count);
+  cast_kernel<<<blocks_for(count, kThreads * kCastItemsPerThread), kThreads, 0, stream>>>(x, y,
+                                                                                          count);
 }
 template void cast(cudaStream_t, const float*, Bf16*, std::int64_t);
 template void cast(cudaStream_t, const Bf16*, float*, std::int64_t);

@@ -5,8 +5,9 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-__global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16* table, Bf16* y, std::int64_t hidden,
-                                         std::int64_t table_rows, std::int64_t first_row) {
+__global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16* table, Bf16* y,
+                                         std::int64_t hidden, std::int64_t table_rows,
+                                         std::int64_t first_row) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t source = tokens[row] - first_row;
   const bool here = source >= 0 && source < table_rows;
@@ -15,9 +16,11 @@ __global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16*
   }
 }
 
-// The block of a token's first occurrence adds up all of its occurrences in order; other blocks leave.
-__global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16* dy, float* dtable, std::int64_t rows,
-                                          std::int64_t hidden, std::int64_t table_rows, std::int64_t first_row) {
+// The block of a token's first occurrence adds up all of its occurrences in order; other blocks
+// leave.
+__global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16* dy, float* dtable,
+                                          std::int64_t rows, std::int64_t hidden,
+                                          std::int64_t table_rows, std::int64_t first_row) {
   extern __shared__ std::int32_t matches[];  // indices of the occurrences found in one sweep
   __shared__ int seen_before;
   const std::int64_t row = blockIdx.x;
@@ -58,18 +61,20 @@ __global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16
   }
 }
 
-__global__ void position_forward_kernel(Bf16* y, const Bf16* table, std::int64_t hidden, std::int64_t sequence,
-                                        std::int64_t first_token) {
+__global__ void position_forward_kernel(Bf16* y, const Bf16* table, std::int64_t hidden,
+                                        std::int64_t sequence, std::int64_t first_token) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t position = (first_token + row) % sequence;
   for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
     Bf16& value = y[row * hidden + j];
-    value = __float2bfloat16(__bfloat162float(value) + __bfloat162float(table[position * hidden + j]));
+    value =
+        __float2bfloat16(__bfloat162float(value) + __bfloat162float(table[position * hidden + j]));
   }
 }
 
-__global__ void position_backward_kernel(const Bf16* dy, float* dtable, std::int64_t rows, std::int64_t hidden,
-                                         std::int64_t sequence, std::int64_t first_token) {
+__global__ void position_backward_kernel(const Bf16* dy, float* dtable, std::int64_t rows,
+                                         std::int64_t hidden, std::int64_t sequence,
+                                         std::int64_t first_token) {
   const std::int64_t position = blockIdx.x;
   const std::int64_t first = (position - first_token % sequence + sequence) % sequence;
   for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
@@ -83,35 +88,40 @@ __global__ void position_backward_kernel(const Bf16* dy, float* dtable, std::int
 
 }  // namespace
 
-void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y, std::int64_t rows,
-                       std::int64_t hidden, std::int64_t table_rows, std::int64_t first_row) {
-  embedding_forward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(tokens, table, y, hidden,
-                                                                                     table_rows, first_row);
+void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y,
+                       std::int64_t rows, std::int64_t hidden, std::int64_t table_rows,
+                       std::int64_t first_row) {
+  embedding_forward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
+      tokens, table, y, hidden, table_rows, first_row);
 }
 
-void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* dy, float* dtable,
-                        std::int64_t rows, std::int64_t hidden, std::int64_t table_rows, std::int64_t first_row,
-                        bool accumulate) {
+void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* dy,
+                        float* dtable, std::int64_t rows, std::int64_t hidden,
+                        std::int64_t table_rows, std::int64_t first_row, bool accumulate) {
   if (!accumulate) {
-    cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float), stream);
+    cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float),
+                    stream);
   }
-  embedding_backward_kernel<<<static_cast<unsigned int>(rows), kThreads, kThreads * sizeof(std::int32_t), stream>>>(
+  embedding_backward_kernel<<<static_cast<unsigned int>(rows), kThreads,
+                              kThreads * sizeof(std::int32_t), stream>>>(
       tokens, dy, dtable, rows, hidden, table_rows, first_row);
 }
 
-void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows, std::int64_t hidden,
-                      std::int64_t sequence, std::int64_t first_token) {
-  position_forward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(y, table, hidden, sequence,
-                                                                                    first_token);
+void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows,
+                      std::int64_t hidden, std::int64_t sequence, std::int64_t first_token) {
+  position_forward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
+      y, table, hidden, sequence, first_token);
 }
 
-void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows, std::int64_t hidden,
-                       std::int64_t sequence, std::int64_t table_rows, std::int64_t first_token, bool accumulate) {
+void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows,
+                       std::int64_t hidden, std::int64_t sequence, std::int64_t table_rows,
+                       std::int64_t first_token, bool accumulate) {
   if (!accumulate) {
-    cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float), stream);
+    cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float),
+                    stream);
   }
-  position_backward_kernel<<<static_cast<unsigned int>(sequence), kThreads, 0, stream>>>(dy, dtable, rows, hidden,
-                                                                                         sequence, first_token);
+  position_backward_kernel<<<static_cast<unsigned int>(sequence), kThreads, 0, stream>>>(
+      dy, dtable, rows, hidden, sequence, first_token);
 }
 
 }  // namespace trireme::runtime::cuda

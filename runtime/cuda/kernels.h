@@ -1,6 +1,7 @@
-// The kernels that no library has, in bf16 with fp32 states: one launch function for a row of core/kernels.h. Pointers
-// are device pointers, aligned to 16 bytes; work is queued on `stream` and nothing waits. Launch errors surface at the
-// caller's cudaGetLastError. Sums run in a fixed order, so that two runs give the same bits.
+// The kernels that no library has, in bf16 with fp32 states: one launch function for a row of
+// core/kernels.h. Pointers are device pointers, aligned to 16 bytes; work is queued on `stream` and
+// nothing waits. Launch errors surface at the caller's cudaGetLastError. Sums run in a fixed order,
+// so that two runs give the same bits.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,21 +23,23 @@ struct Scratch {
 std::size_t scratch_bytes(std::int64_t columns);
 
 // ---- embedding.cu
-void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y, std::int64_t rows,
-                       std::int64_t hidden, std::int64_t table_rows, std::int64_t first_row);
-void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* dy, float* dtable,
-                        std::int64_t rows, std::int64_t hidden, std::int64_t table_rows, std::int64_t first_row,
-                        bool accumulate);
-void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows, std::int64_t hidden,
-                      std::int64_t sequence, std::int64_t first_token);
-void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows, std::int64_t hidden,
-                       std::int64_t sequence, std::int64_t table_rows, std::int64_t first_token, bool accumulate);
+void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y,
+                       std::int64_t rows, std::int64_t hidden, std::int64_t table_rows,
+                       std::int64_t first_row);
+void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* dy,
+                        float* dtable, std::int64_t rows, std::int64_t hidden,
+                        std::int64_t table_rows, std::int64_t first_row, bool accumulate);
+void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows,
+                      std::int64_t hidden, std::int64_t sequence, std::int64_t first_token);
+void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows,
+                       std::int64_t hidden, std::int64_t sequence, std::int64_t table_rows,
+                       std::int64_t first_token, bool accumulate);
 
 // ---- norm.cu
-void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd, std::int64_t rows,
-                      std::int64_t hidden);
-void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y, float* mean,
-                        float* rstd, std::int64_t rows, std::int64_t hidden);
+void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd,
+                      std::int64_t rows, std::int64_t hidden);
+void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias,
+                        Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden);
 // residual may be null; dbias and mean and bias are null for RMS norm.
 struct NormBackward {
   const Bf16* dy;
@@ -53,13 +56,13 @@ struct NormBackward {
 };
 void norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch scratch);
 struct HeadNorm {
-  const Bf16* input;   // x forward, dy backward
-  const Bf16* x;       // backward only
+  const Bf16* input;  // x forward, dy backward
+  const Bf16* x;      // backward only
   const Bf16* q_weight;
   const Bf16* k_weight;
   Bf16* output;
-  float* rstd;         // written forward, read backward
-  float* dq_weight;    // backward only
+  float* rstd;       // written forward, read backward
+  float* dq_weight;  // backward only
   float* dk_weight;
   std::int64_t rows, heads, kv_heads, head_size;
   bool accumulate;
@@ -68,18 +71,22 @@ void head_norm_forward(cudaStream_t stream, const HeadNorm& norm);
 void head_norm_backward(cudaStream_t stream, const HeadNorm& norm, Scratch scratch);
 
 // ---- rotary.cu
-void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
-            std::int64_t head_size, std::int64_t sequence, double base, bool inverse);
+void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads,
+            std::int64_t kv_heads, std::int64_t head_size, std::int64_t sequence, double base,
+            bool inverse);
 
 // ---- elementwise.cu
-void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows, std::int64_t inner);
-void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up, std::int64_t rows,
-                     std::int64_t inner);
+void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows,
+                    std::int64_t inner);
+void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up,
+                     std::int64_t rows, std::int64_t inner);
 void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count);
-void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count);
-void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows, std::int64_t columns);
-void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows, std::int64_t columns,
-                   bool accumulate, Scratch scratch);
+void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx,
+                   std::int64_t count);
+void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows,
+                  std::int64_t columns);
+void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows,
+                   std::int64_t columns, bool accumulate, Scratch scratch);
 // y += x and y = x, for each pair of bf16 and fp32.
 template <typename Y, typename X>
 void add(cudaStream_t stream, Y* y, const X* x, std::int64_t count);
@@ -87,16 +94,17 @@ template <typename X, typename Y>
 void cast(cudaStream_t stream, const X* x, Y* y, std::int64_t count);
 
 // ---- cross_entropy.cu
-void logit_statistics(cudaStream_t stream, const Bf16* logits, const std::int32_t* targets, float* local_max,
-                      float* sums, std::int64_t rows, std::int64_t columns, std::int64_t vocabulary,
-                      std::int64_t first_column);
-void statistics_rescale(cudaStream_t stream, const float* local_max, const float* global_max, float* sums,
-                        std::int64_t rows);
-void cross_entropy_loss(cudaStream_t stream, const float* global_max, const float* sums, float* loss, std::int64_t rows,
-                        double denominator);
-void cross_entropy_backward(cudaStream_t stream, Bf16* logits, const float* global_max, const float* sums,
-                            const std::int32_t* targets, std::int64_t rows, std::int64_t columns,
-                            std::int64_t vocabulary, std::int64_t first_column, double denominator);
+void logit_statistics(cudaStream_t stream, const Bf16* logits, const std::int32_t* targets,
+                      float* local_max, float* sums, std::int64_t rows, std::int64_t columns,
+                      std::int64_t vocabulary, std::int64_t first_column);
+void statistics_rescale(cudaStream_t stream, const float* local_max, const float* global_max,
+                        float* sums, std::int64_t rows);
+void cross_entropy_loss(cudaStream_t stream, const float* global_max, const float* sums,
+                        float* loss, std::int64_t rows, double denominator);
+void cross_entropy_backward(cudaStream_t stream, Bf16* logits, const float* global_max,
+                            const float* sums, const std::int32_t* targets, std::int64_t rows,
+                            std::int64_t columns, std::int64_t vocabulary,
+                            std::int64_t first_column, double denominator);
 
 // ---- optimizer.cu
 // sum += sum_i gradient[i]^2 / (first + i < replicated_from ? divisor : replicated_divisor)
@@ -107,7 +115,8 @@ struct SquaredNorm {
   double divisor, replicated_divisor;
 };
 void squared_norm(cudaStream_t stream, const SquaredNorm& norm, Scratch scratch);
-void clip_factor(cudaStream_t stream, const float* sum, float* norm, float* factor, double max_norm);
+void clip_factor(cudaStream_t stream, const float* sum, float* norm, float* factor,
+                 double max_norm);
 struct Adamw {
   const float* gradient;
   const float* factor;
@@ -122,17 +131,19 @@ struct Adamw {
 void adamw(cudaStream_t stream, const Adamw& update);
 
 // ---- softmax.cu: the attention path for shapes that the fused library refuses
-// Causal softmax of scaled scores [count, sequence, sequence] in place; lse gets the log-sum-exp of each row.
-// Entry (c, i, j) counts when j <= i and (window == 0 or i - j < window).
-void causal_softmax(cudaStream_t stream, Bf16* scores, float* lse, std::int64_t count, std::int64_t sequence,
-                    double scale, std::int64_t window);
-// delta = sum_j dy[row, j] * y[row, j] for each head of a token-major [rows, heads * head_size] pair, written
-// [batch, heads, sequence].
-void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* delta, std::int64_t rows,
-                     std::int64_t heads, std::int64_t head_size, std::int64_t sequence);
-// Recomputes probabilities from scores and lse, and turns dprobabilities into dscores, both in place.
-void causal_softmax_backward(cudaStream_t stream, Bf16* scores, Bf16* dprobabilities, const float* lse,
-                             const float* delta, std::int64_t count, std::int64_t sequence, double scale,
-                             std::int64_t window);
+// Causal softmax of scaled scores [count, sequence, sequence] in place; lse gets the log-sum-exp of
+// each row. Entry (c, i, j) counts when j <= i and (window == 0 or i - j < window).
+void causal_softmax(cudaStream_t stream, Bf16* scores, float* lse, std::int64_t count,
+                    std::int64_t sequence, double scale, std::int64_t window);
+// delta = sum_j dy[row, j] * y[row, j] for each head of a token-major [rows, heads * head_size]
+// pair, written [batch, heads, sequence].
+void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* delta,
+                     std::int64_t rows, std::int64_t heads, std::int64_t head_size,
+                     std::int64_t sequence);
+// Recomputes probabilities from scores and lse, and turns dprobabilities into dscores, both in
+// place.
+void causal_softmax_backward(cudaStream_t stream, Bf16* scores, Bf16* dprobabilities,
+                             const float* lse, const float* delta, std::int64_t count,
+                             std::int64_t sequence, double scale, std::int64_t window);
 
 }  // namespace trireme::runtime::cuda

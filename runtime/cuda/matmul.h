@@ -11,8 +11,9 @@
 
 namespace trireme::runtime::cuda {
 
-// c[m,n] (+)= op(a) op(b), all row-major: a is [m,k], or [k,m] when transpose_a; b is [k,n], or [n,k] when transpose_b.
-// `batch` products lie `stride_*` elements apart; leading dimensions 0 mean contiguous rows.
+// c[m,n] (+)= op(a) op(b), all row-major: a is [m,k], or [k,m] when transpose_a; b is [k,n], or
+// [n,k] when transpose_b. `batch` products lie `stride_*` elements apart; leading dimensions 0 mean
+// contiguous rows.
 struct MatmulCall {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -34,8 +35,10 @@ class MatmulLibrary {
   MatmulLibrary(MatmulLibrary&&) = delete;
   MatmulLibrary& operator=(MatmulLibrary&&) = delete;
 
-  // Queues the product on `stream` with `workspace` of kWorkspaceBytes. Throws Error when no algorithm exists.
-  void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace, cudaStream_t stream);
+  // Queues the product on `stream` with `workspace` of kWorkspaceBytes. Throws Error when no
+  // algorithm exists.
+  void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace,
+           cudaStream_t stream);
 
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 

@@ -9,12 +9,15 @@ namespace {
 
 constexpr std::int64_t kAlignment = 256;
 
-std::int64_t rounded(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t rounded(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Ops that touched a range of the arena last, one a stream.
 using LastUsers = std::map<std::uint32_t, std::uint32_t>;
 
-// Free ranges and the last users of every range, both by first byte. Ranges never overlap and cover the arena.
+// Free ranges and the last users of every range, both by first byte. Ranges never overlap and cover
+// the arena.
 class Arena {
  public:
   // The smallest free range that fits, or new room at the end.

@@ -1,4 +1,5 @@
-// RMS norm and layer norm, forward and backward, and the per-head norm of q and k. Sums are in fp32.
+// RMS norm and layer norm, forward and backward, and the per-head norm of q and k. Sums are in
+// fp32.
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/kernels.h"
 
@@ -9,8 +10,8 @@ constexpr float kEpsilon = 1e-5F;
 constexpr int kBackwardBlocks = 264;  // two a multiprocessor of an H100
 
 template <bool kCentred>
-__global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y, float* mean_out,
-                                    float* rstd_out, std::int64_t hidden) {
+__global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
+                                    float* mean_out, float* rstd_out, std::int64_t hidden) {
   __shared__ float shared[32];
   const std::int64_t row = blockIdx.x;
   const Bf16* source = x + row * hidden;
@@ -55,8 +56,9 @@ __global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf1
   }
 }
 
-// Each block walks every kBackwardBlocks-th row and keeps its share of dweight and dbias in shared memory, of which a
-// thread only touches its own columns; the blocks' shares are added up in order by column_sum_kernel.
+// Each block walks every kBackwardBlocks-th row and keeps its share of dweight and dbias in shared
+// memory, of which a thread only touches its own columns; the blocks' shares are added up in order
+// by column_sum_kernel.
 template <bool kCentred>
 __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
   extern __shared__ float weight_sums[];  // [hidden] and, when centred, [hidden] more for the bias
@@ -112,8 +114,8 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
   }
 }
 
-__global__ void column_sum_kernel(const float* partial, int parts, std::int64_t stride, float* target,
-                                  std::int64_t columns, bool accumulate) {
+__global__ void column_sum_kernel(const float* partial, int parts, std::int64_t stride,
+                                  float* target, std::int64_t columns, bool accumulate) {
   const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (j >= columns) {
     return;
@@ -130,15 +132,16 @@ void launch_norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch
   const std::int64_t width = (kCentred ? 2 : 1) * norm.hidden;
   const std::size_t shared = static_cast<std::size_t>(width) * sizeof(float);
   if (shared > 48 * 1024) {
-    cudaFuncSetAttribute(norm_backward_kernel<kCentred>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared));
+    cudaFuncSetAttribute(norm_backward_kernel<kCentred>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
   }
   norm_backward_kernel<kCentred><<<kBackwardBlocks, kThreads, shared, stream>>>(norm, scratch.data);
   column_sum_kernel<<<blocks_for(norm.hidden, kThreads), kThreads, 0, stream>>>(
       scratch.data, kBackwardBlocks, width, norm.dweight, norm.hidden, norm.accumulate);
   if (kCentred) {
     column_sum_kernel<<<blocks_for(norm.hidden, kThreads), kThreads, 0, stream>>>(
-        scratch.data + norm.hidden, kBackwardBlocks, width, norm.dbias, norm.hidden, norm.accumulate);
+        scratch.data + norm.hidden, kBackwardBlocks, width, norm.dbias, norm.hidden,
+        norm.accumulate);
   }
 }
 
@@ -147,7 +150,8 @@ __global__ void head_norm_forward_kernel(HeadNorm norm) {
   const std::int64_t width = (norm.heads + 2 * norm.kv_heads) * norm.head_size;
   const std::int64_t row = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (std::int64_t head = threadIdx.x / 32; head < norm.heads + 2 * norm.kv_heads; head += blockDim.x / 32) {
+  for (std::int64_t head = threadIdx.x / 32; head < norm.heads + 2 * norm.kv_heads;
+       head += blockDim.x / 32) {
     const Bf16* source = norm.input + row * width + head * norm.head_size;
     Bf16* target = norm.output + row * width + head * norm.head_size;
     if (head >= norm.heads + norm.kv_heads) {
@@ -167,7 +171,8 @@ __global__ void head_norm_forward_kernel(HeadNorm norm) {
       norm.rstd[row * (norm.heads + norm.kv_heads) + head] = rstd;
     }
     for (std::int64_t j = lane; j < norm.head_size; j += 32) {
-      target[j] = __float2bfloat16(__bfloat162float(source[j]) * rstd * __bfloat162float(weight[j]));
+      target[j] =
+          __float2bfloat16(__bfloat162float(source[j]) * rstd * __bfloat162float(weight[j]));
     }
   }
 }
@@ -207,7 +212,8 @@ __global__ void head_norm_backward_kernel(HeadNorm norm, float* partial) {
       for (std::int64_t j = lane; j < size; j += 32) {
         const float normalised = __bfloat162float(norm.x[at + j]) * rstd;
         const float dy = __bfloat162float(norm.input[at + j]);
-        norm.output[at + j] = __float2bfloat16(rstd * (dy * __bfloat162float(weight[j]) - normalised * mean_dot));
+        norm.output[at + j] =
+            __float2bfloat16(rstd * (dy * __bfloat162float(weight[j]) - normalised * mean_dot));
       }
     }
   }
@@ -224,20 +230,20 @@ __global__ void head_norm_backward_kernel(HeadNorm norm, float* partial) {
 }  // namespace
 
 std::size_t scratch_bytes(std::int64_t columns) {
-  return static_cast<std::size_t>(kBackwardBlocks) * 2 * static_cast<std::size_t>(columns > 1024 ? columns : 1024) *
-         sizeof(float);
+  return static_cast<std::size_t>(kBackwardBlocks) * 2 *
+         static_cast<std::size_t>(columns > 1024 ? columns : 1024) * sizeof(float);
 }
 
-void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd, std::int64_t rows,
-                      std::int64_t hidden) {
-  norm_forward_kernel<false><<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(x, weight, nullptr, y, nullptr,
-                                                                                       rstd, hidden);
+void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd,
+                      std::int64_t rows, std::int64_t hidden) {
+  norm_forward_kernel<false><<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
+      x, weight, nullptr, y, nullptr, rstd, hidden);
 }
 
-void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y, float* mean,
-                        float* rstd, std::int64_t rows, std::int64_t hidden) {
-  norm_forward_kernel<true><<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(x, weight, bias, y, mean, rstd,
-                                                                                      hidden);
+void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias,
+                        Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden) {
+  norm_forward_kernel<true><<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
+      x, weight, bias, y, mean, rstd, hidden);
 }
 
 void norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch scratch) {
@@ -253,13 +259,15 @@ void head_norm_forward(cudaStream_t stream, const HeadNorm& norm) {
 }
 
 void head_norm_backward(cudaStream_t stream, const HeadNorm& norm, Scratch scratch) {
-  const std::size_t shared = static_cast<std::size_t>(kThreads / 32 * 2 * norm.head_size) * sizeof(float);
+  const std::size_t shared =
+      static_cast<std::size_t>(kThreads / 32 * 2 * norm.head_size) * sizeof(float);
   head_norm_backward_kernel<<<kBackwardBlocks, kThreads, shared, stream>>>(norm, scratch.data);
   const std::int64_t stride = 2 * norm.head_size;
   column_sum_kernel<<<blocks_for(norm.head_size, kThreads), kThreads, 0, stream>>>(
       scratch.data, kBackwardBlocks, stride, norm.dq_weight, norm.head_size, norm.accumulate);
   column_sum_kernel<<<blocks_for(norm.head_size, kThreads), kThreads, 0, stream>>>(
-      scratch.data + norm.head_size, kBackwardBlocks, stride, norm.dk_weight, norm.head_size, norm.accumulate);
+      scratch.data + norm.head_size, kBackwardBlocks, stride, norm.dk_weight, norm.head_size,
+      norm.accumulate);
 }
 
 }  // namespace trireme::runtime::cuda

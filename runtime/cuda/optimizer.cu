@@ -13,7 +13,8 @@ __global__ void squared_norm_partial_kernel(SquaredNorm norm, float* partial) {
   const auto replicated_weight = static_cast<float>(1.0 / norm.replicated_divisor);
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   float sum = 0.0F;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < norm.count; i += stride) {
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < norm.count; i += stride) {
     const float value = norm.gradient[i];
     sum += value * value * (norm.first + i < norm.replicated_from ? weight : replicated_weight);
   }
@@ -44,7 +45,8 @@ struct AdamwStep {
   float learning_rate, beta1, beta2, epsilon, decay, correction1, correction2;
 };
 
-__device__ inline float adamw_one(float gradient, float& master, float& moment1, float& moment2, const AdamwStep& s) {
+__device__ inline float adamw_one(float gradient, float& master, float& moment1, float& moment2,
+                                  const AdamwStep& s) {
   moment1 = s.beta1 * moment1 + (1.0F - s.beta1) * gradient;
   moment2 = s.beta2 * moment2 + (1.0F - s.beta2) * gradient * gradient;
   const float update = moment1 * s.correction1 / (sqrtf(moment2 * s.correction2) + s.epsilon);
@@ -76,14 +78,17 @@ __global__ void adamw_kernel(Adamw update, AdamwStep step) {
     return;
   }
   for (std::int64_t j = i; j < i + 4 && j < update.count; ++j) {
-    const float p = adamw_one(update.gradient[j] * factor, update.master[j], update.moment1[j], update.moment2[j], step);
+    const float p = adamw_one(update.gradient[j] * factor, update.master[j], update.moment1[j],
+                              update.moment2[j], step);
     if (update.weight != nullptr) {
       update.weight[j] = __float2bfloat16(p);
     }
   }
 }
 
-bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+bool aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
 
 }  // namespace
 
@@ -92,7 +97,8 @@ void squared_norm(cudaStream_t stream, const SquaredNorm& norm, Scratch scratch)
   squared_norm_total_kernel<<<1, kThreads, 0, stream>>>(scratch.data, norm.sum);
 }
 
-void clip_factor(cudaStream_t stream, const float* sum, float* norm, float* factor, double max_norm) {
+void clip_factor(cudaStream_t stream, const float* sum, float* norm, float* factor,
+                 double max_norm) {
   clip_factor_kernel<<<1, 1, 0, stream>>>(sum, norm, factor, static_cast<float>(max_norm));
 }
 
@@ -106,8 +112,8 @@ void adamw(cudaStream_t stream, const Adamw& update) {
                             static_cast<float>(1.0 / (1.0 - __builtin_pow(update.beta1, step))),
                             static_cast<float>(1.0 / (1.0 - __builtin_pow(update.beta2, step)))};
   const unsigned int blocks = blocks_for(update.count, kThreads * 4);
-  if (aligned(update.gradient) && aligned(update.master) && aligned(update.moment1) && aligned(update.moment2) &&
-      aligned(update.weight)) {
+  if (aligned(update.gradient) && aligned(update.master) && aligned(update.moment1) &&
+      aligned(update.moment2) && aligned(update.weight)) {
     adamw_kernel<true><<<blocks, kThreads, 0, stream>>>(update, constants);
   } else {
     adamw_kernel<false><<<blocks, kThreads, 0, stream>>>(update, constants);

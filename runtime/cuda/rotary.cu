@@ -1,4 +1,5 @@
-// Rotary position embedding in place on [q heads | k heads | v heads] rows, Hugging Face's halves convention.
+// Rotary position embedding in place on [q heads | k heads | v heads] rows, Hugging Face's halves
+// convention.
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/kernels.h"
 
@@ -6,8 +7,9 @@ namespace trireme::runtime::cuda {
 namespace {
 
 // One block a token: the angles are computed once in shared memory and used by every head.
-__global__ void rotary_kernel(Bf16* qkv, std::int64_t rotated_heads, std::int64_t width, std::int64_t half,
-                              std::int64_t sequence, float log2_base, float sign) {
+__global__ void rotary_kernel(Bf16* qkv, std::int64_t rotated_heads, std::int64_t width,
+                              std::int64_t half, std::int64_t sequence, float log2_base,
+                              float sign) {
   extern __shared__ float2 turns[];
   const std::int64_t row = blockIdx.x;
   const float position = static_cast<float>(row % sequence);
@@ -32,10 +34,12 @@ __global__ void rotary_kernel(Bf16* qkv, std::int64_t rotated_heads, std::int64_
 
 }  // namespace
 
-void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
-            std::int64_t head_size, std::int64_t sequence, double base, bool inverse) {
+void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads,
+            std::int64_t kv_heads, std::int64_t head_size, std::int64_t sequence, double base,
+            bool inverse) {
   const std::int64_t half = head_size / 2;
-  rotary_kernel<<<static_cast<unsigned int>(rows), kThreads, static_cast<std::size_t>(half) * sizeof(float2), stream>>>(
+  rotary_kernel<<<static_cast<unsigned int>(rows), kThreads,
+                  static_cast<std::size_t>(half) * sizeof(float2), stream>>>(
       qkv, heads + kv_heads, (heads + 2 * kv_heads) * head_size, half, sequence,
       static_cast<float>(__builtin_log2(base)), inverse ? -1.0F : 1.0F);
 }

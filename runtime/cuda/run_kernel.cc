@@ -17,17 +17,24 @@ struct Call {
 
   [[nodiscard]] std::int64_t dim(std::size_t index) const { return work.dims[index]; }
   [[nodiscard]] bool flag(std::size_t index) const { return work.dims[index] != 0; }
-  [[nodiscard]] Bf16* compute(std::size_t index) const { return static_cast<Bf16*>(operands[index].data); }
-  [[nodiscard]] float* master(std::size_t index) const { return static_cast<float*>(operands[index].data); }
+  [[nodiscard]] Bf16* compute(std::size_t index) const {
+    return static_cast<Bf16*>(operands[index].data);
+  }
+  [[nodiscard]] float* master(std::size_t index) const {
+    return static_cast<float*>(operands[index].data);
+  }
   [[nodiscard]] std::int32_t* tokens(std::size_t index) const {
     return static_cast<std::int32_t*>(operands[index].data);
   }
-  [[nodiscard]] bool is_master(std::size_t index) const { return operands[index].type == ElementType::kMaster; }
+  [[nodiscard]] bool is_master(std::size_t index) const {
+    return operands[index].type == ElementType::kMaster;
+  }
   // This rank's place in the group that dim `index` names; 0 without one.
   [[nodiscard]] std::int64_t place(std::size_t index) const {
-    return dim(index) < 0 ? 0
-                          : index_in_group(*context.program, GroupId(static_cast<std::uint32_t>(dim(index))),
-                                           context.rank);
+    return dim(index) < 0
+               ? 0
+               : index_in_group(*context.program, GroupId(static_cast<std::uint32_t>(dim(index))),
+                                context.rank);
   }
   [[nodiscard]] cudaStream_t stream() const { return context.stream; }
   [[nodiscard]] Scratch scratch() const {
@@ -39,29 +46,32 @@ struct Call {
 void need_vectors(const Call& call, std::int64_t row_elements) {
   bool fits = row_elements % 8 == 0;
   for (const View& view : call.operands) {
-    fits = fits && (view.type != ElementType::kCompute || reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0);
+    fits = fits && (view.type != ElementType::kCompute ||
+                    reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0);
   }
   if (!fits) {
     throw Error(std::string(signature_of(call.work.kernel).name),
                 "rows of " + std::to_string(row_elements) +
-                    " elements are not whole 16-byte vectors on each rank; use sizes that are multiples of 8");
+                    " elements are not whole 16-byte vectors on each rank; use sizes that are "
+                    "multiples of 8");
   }
 }
 
 void run_embedding(const Call& c) {
   const Kernel kernel = c.work.kernel;
   if (kernel == Kernel::kEmbeddingForward) {
-    embedding_forward(c.stream(), c.tokens(0), c.compute(1), c.compute(2), c.dim(0), c.dim(1), c.dim(2),
-                      c.place(3) * c.dim(2));
+    embedding_forward(c.stream(), c.tokens(0), c.compute(1), c.compute(2), c.dim(0), c.dim(1),
+                      c.dim(2), c.place(3) * c.dim(2));
     return;
   }
   if (kernel == Kernel::kEmbeddingBackward) {
-    embedding_backward(c.stream(), c.tokens(0), c.compute(1), c.master(2), c.dim(0), c.dim(1), c.dim(2),
-                       c.place(3) * c.dim(2), c.flag(4));
+    embedding_backward(c.stream(), c.tokens(0), c.compute(1), c.master(2), c.dim(0), c.dim(1),
+                       c.dim(2), c.place(3) * c.dim(2), c.flag(4));
     return;
   }
   if (kernel == Kernel::kPositionForward) {
-    position_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0), c.dim(1), c.dim(2), c.place(4) * c.dim(0));
+    position_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0), c.dim(1), c.dim(2),
+                     c.place(4) * c.dim(0));
     return;
   }
   position_backward(c.stream(), c.compute(0), c.master(1), c.dim(0), c.dim(1), c.dim(2), c.dim(3),
@@ -76,34 +86,35 @@ void run_matmul(const Call& c) {
                           .transpose_b = c.flag(4),
                           .accumulate = c.flag(5),
                           .output_fp32 = c.is_master(2)},
-                         c.operands[0].data, c.operands[1].data, c.operands[2].data, c.context.matmul_workspace,
-                         c.stream());
+                         c.operands[0].data, c.operands[1].data, c.operands[2].data,
+                         c.context.matmul_workspace, c.stream());
 }
 
 void run_norm(const Call& c) {
   need_vectors(c, c.dim(1));
   const Kernel kernel = c.work.kernel;
   if (kernel == Kernel::kLayerNormForward) {
-    layer_norm_forward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.compute(3), c.master(4), c.master(5),
-                       c.dim(0), c.dim(1));
+    layer_norm_forward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.compute(3),
+                       c.master(4), c.master(5), c.dim(0), c.dim(1));
     return;
   }
   if (kernel == Kernel::kRmsNormForward) {
-    rms_norm_forward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.master(3), c.dim(0), c.dim(1));
+    rms_norm_forward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.master(3), c.dim(0),
+                     c.dim(1));
     return;
   }
   if (kernel == Kernel::kLayerNormBackward) {
     norm_backward(c.stream(),
                   {c.compute(0), c.compute(1), c.compute(2), c.master(3), c.master(4),
-                   c.flag(3) ? c.compute(5) : nullptr, c.compute(6), c.master(7), c.master(8), c.dim(0), c.dim(1),
-                   c.flag(2)},
+                   c.flag(3) ? c.compute(5) : nullptr, c.compute(6), c.master(7), c.master(8),
+                   c.dim(0), c.dim(1), c.flag(2)},
                   c.scratch());
     return;
   }
   norm_backward(c.stream(),
                 {c.compute(0), c.compute(1), c.compute(2), nullptr, c.master(3),
-                 c.flag(3) ? c.compute(4) : nullptr, c.compute(5), c.master(6), nullptr, c.dim(0), c.dim(1),
-                 c.flag(2)},
+                 c.flag(3) ? c.compute(4) : nullptr, c.compute(5), c.master(6), nullptr, c.dim(0),
+                 c.dim(1), c.flag(2)},
                 c.scratch());
 }
 
@@ -138,11 +149,11 @@ void run_attention(const Call& c) {
   const AttentionCall shape{c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4), c.dim(5)};
   need_vectors(c, shape.head_size);
   if (c.work.kernel == Kernel::kAttentionForward) {
-    c.context.attention->forward(shape, c.compute(0), c.compute(1), c.master(2), c.context.matmul_workspace,
-                                 c.stream());
+    c.context.attention->forward(shape, c.compute(0), c.compute(1), c.master(2),
+                                 c.context.matmul_workspace, c.stream());
   } else {
-    c.context.attention->backward(shape, c.compute(0), c.compute(1), c.compute(2), c.master(3), c.compute(4),
-                                  c.context.matmul_workspace, c.stream());
+    c.context.attention->backward(shape, c.compute(0), c.compute(1), c.compute(2), c.master(3),
+                                  c.compute(4), c.context.matmul_workspace, c.stream());
   }
 }
 
@@ -174,15 +185,15 @@ void run_activation(const Call& c) {
 }
 
 void run_rotary(const Call& c) {
-  rotary(c.stream(), c.compute(0), c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4), static_cast<double>(c.dim(5)),
-         c.work.kernel == Kernel::kRotaryBackward);
+  rotary(c.stream(), c.compute(0), c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4),
+         static_cast<double>(c.dim(5)), c.work.kernel == Kernel::kRotaryBackward);
 }
 
 void run_loss(const Call& c) {
   const Kernel kernel = c.work.kernel;
   if (kernel == Kernel::kLogitStatistics) {
-    logit_statistics(c.stream(), c.compute(0), c.tokens(1), c.master(2), c.master(3), c.dim(0), c.dim(1), c.dim(2),
-                     c.place(3) * c.dim(1));
+    logit_statistics(c.stream(), c.compute(0), c.tokens(1), c.master(2), c.master(3), c.dim(0),
+                     c.dim(1), c.dim(2), c.place(3) * c.dim(1));
     return;
   }
   if (kernel == Kernel::kStatisticsRescale) {
@@ -190,18 +201,21 @@ void run_loss(const Call& c) {
     return;
   }
   if (kernel == Kernel::kCrossEntropyLoss) {
-    cross_entropy_loss(c.stream(), c.master(0), c.master(1), c.master(2), c.dim(0), static_cast<double>(c.dim(1)));
+    cross_entropy_loss(c.stream(), c.master(0), c.master(1), c.master(2), c.dim(0),
+                       static_cast<double>(c.dim(1)));
     return;
   }
-  cross_entropy_backward(c.stream(), c.compute(0), c.master(1), c.master(2), c.tokens(3), c.dim(0), c.dim(1),
-                         c.dim(2), c.place(3) * c.dim(1), static_cast<double>(c.dim(4)));
+  cross_entropy_backward(c.stream(), c.compute(0), c.master(1), c.master(2), c.tokens(3), c.dim(0),
+                         c.dim(1), c.dim(2), c.place(3) * c.dim(1), static_cast<double>(c.dim(4)));
 }
 
 void run_move(const Call& c) {
   const std::int64_t count = c.dim(0);
   if (c.work.kernel == Kernel::kZero) {
     const std::size_t width = c.is_master(0) ? sizeof(float) : sizeof(Bf16);
-    check(cudaMemsetAsync(c.operands[0].data, 0, static_cast<std::size_t>(count) * width, c.stream()), "zero");
+    check(
+        cudaMemsetAsync(c.operands[0].data, 0, static_cast<std::size_t>(count) * width, c.stream()),
+        "zero");
   } else if (c.work.kernel == Kernel::kAdd) {
     if (c.is_master(0)) {
       c.is_master(1) ? add(c.stream(), c.master(0), c.master(1), count)
@@ -225,15 +239,16 @@ void run_optimizer(const Call& c) {
   const StepSettings& settings = *c.context.settings;
   if (c.work.kernel == Kernel::kSquaredNorm) {
     squared_norm(c.stream(),
-                 {c.master(0), c.master(1), c.dim(0), c.place(1) * c.dim(0), c.dim(2), static_cast<double>(c.dim(3)),
-                  static_cast<double>(c.dim(4))},
+                 {c.master(0), c.master(1), c.dim(0), c.place(1) * c.dim(0), c.dim(2),
+                  static_cast<double>(c.dim(3)), static_cast<double>(c.dim(4))},
                  c.scratch());
   } else if (c.work.kernel == Kernel::kClipFactor) {
     clip_factor(c.stream(), c.master(0), c.master(1), c.master(2), settings.max_norm);
   } else {
     adamw(c.stream(), {c.master(0), c.master(1), c.master(2), c.master(3), c.master(4),
-                       c.work.kernel == Kernel::kAdamwCast ? c.compute(5) : nullptr, c.dim(0), settings.learning_rate,
-                       settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, settings.step});
+                       c.work.kernel == Kernel::kAdamwCast ? c.compute(5) : nullptr, c.dim(0),
+                       settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon,
+                       settings.weight_decay, settings.step});
   }
 }
 
@@ -241,7 +256,8 @@ void run_optimizer(const Call& c) {
 
 std::size_t scratch_bytes_of(const Work& work) {
   const Kernel kernel = work.kernel;
-  if (kernel == Kernel::kLayerNormBackward || kernel == Kernel::kRmsNormBackward || kernel == Kernel::kBiasBackward) {
+  if (kernel == Kernel::kLayerNormBackward || kernel == Kernel::kRmsNormBackward ||
+      kernel == Kernel::kBiasBackward) {
     return scratch_bytes(work.dims[1]);
   }
   if (kernel == Kernel::kHeadNormBackward) {

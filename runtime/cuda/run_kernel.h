@@ -1,4 +1,5 @@
-// One row of core/kernels.h after the other: from a Compute op's work and operands to the launch that does it.
+// One row of core/kernels.h after the other: from a Compute op's work and operands to the launch
+// that does it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,8 +30,8 @@ struct KernelContext {
 
 // Scratch that the work's kernel needs.
 std::size_t scratch_bytes_of(const Work& work);
-// Queues the work. Throws Error: a kernel that is only modelled, a size that the kernels do not take (rows must be
-// multiples of 8 elements), or a launch that failed.
+// Queues the work. Throws Error: a kernel that is only modelled, a size that the kernels do not
+// take (rows must be multiples of 8 elements), or a launch that failed.
 void run_kernel(const KernelContext& context, const Work& work, std::span<const View> operands);
 
 }  // namespace trireme::runtime::cuda

@@ -1,4 +1,5 @@
-// The attention path through matrix products and a softmax, for shapes that the fused library refuses.
+// The attention path through matrix products and a softmax, for shapes that the fused library
+// refuses.
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/kernels.h"
 
@@ -39,8 +40,9 @@ __global__ void causal_softmax_kernel(Bf16* scores, float* lse, std::int64_t seq
   }
 }
 
-__global__ void attention_delta_kernel(const Bf16* dy, const Bf16* y, float* delta, std::int64_t heads,
-                                       std::int64_t head_size, std::int64_t sequence) {
+__global__ void attention_delta_kernel(const Bf16* dy, const Bf16* y, float* delta,
+                                       std::int64_t heads, std::int64_t head_size,
+                                       std::int64_t sequence) {
   const std::int64_t row = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (std::int64_t head = threadIdx.x / 32; head < heads; head += blockDim.x / 32) {
@@ -56,8 +58,9 @@ __global__ void attention_delta_kernel(const Bf16* dy, const Bf16* y, float* del
   }
 }
 
-__global__ void causal_softmax_backward_kernel(Bf16* scores, Bf16* dprobabilities, const float* lse, const float* delta,
-                                               std::int64_t sequence, float scale, std::int64_t window) {
+__global__ void causal_softmax_backward_kernel(Bf16* scores, Bf16* dprobabilities, const float* lse,
+                                               const float* delta, std::int64_t sequence,
+                                               float scale, std::int64_t window) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t query = row % sequence;
   for (std::int64_t j = threadIdx.x; j < sequence; j += blockDim.x) {
@@ -72,23 +75,25 @@ __global__ void causal_softmax_backward_kernel(Bf16* scores, Bf16* dprobabilitie
 
 }  // namespace
 
-void causal_softmax(cudaStream_t stream, Bf16* scores, float* lse, std::int64_t count, std::int64_t sequence,
-                    double scale, std::int64_t window) {
+void causal_softmax(cudaStream_t stream, Bf16* scores, float* lse, std::int64_t count,
+                    std::int64_t sequence, double scale, std::int64_t window) {
   causal_softmax_kernel<<<static_cast<unsigned int>(count * sequence), kThreads, 0, stream>>>(
       scores, lse, sequence, static_cast<float>(scale), window);
 }
 
-void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* delta, std::int64_t rows,
-                     std::int64_t heads, std::int64_t head_size, std::int64_t sequence) {
-  attention_delta_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(dy, y, delta, heads, head_size,
-                                                                                   sequence);
+void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* delta,
+                     std::int64_t rows, std::int64_t heads, std::int64_t head_size,
+                     std::int64_t sequence) {
+  attention_delta_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
+      dy, y, delta, heads, head_size, sequence);
 }
 
-void causal_softmax_backward(cudaStream_t stream, Bf16* scores, Bf16* dprobabilities, const float* lse,
-                             const float* delta, std::int64_t count, std::int64_t sequence, double scale,
-                             std::int64_t window) {
-  causal_softmax_backward_kernel<<<static_cast<unsigned int>(count * sequence), kThreads, 0, stream>>>(
-      scores, dprobabilities, lse, delta, sequence, static_cast<float>(scale), window);
+void causal_softmax_backward(cudaStream_t stream, Bf16* scores, Bf16* dprobabilities,
+                             const float* lse, const float* delta, std::int64_t count,
+                             std::int64_t sequence, double scale, std::int64_t window) {
+  causal_softmax_backward_kernel<<<static_cast<unsigned int>(count * sequence), kThreads, 0,
+                                   stream>>>(scores, dprobabilities, lse, delta, sequence,
+                                             static_cast<float>(scale), window);
 }
 
 }  // namespace trireme::runtime::cuda

@@ -1,5 +1,6 @@
-// Every row of core/kernels.h on the GPU against the CPU reference in double, on random inputs rounded to what the GPU
-// is given. Outputs are poisoned first, so that an element nobody wrote shows.
+// Every row of core/kernels.h on the GPU against the CPU reference in double, on random inputs
+// rounded to what the GPU is given. Outputs are poisoned first, so that an element nobody wrote
+// shows.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ struct KernelCase {
   std::vector<std::int64_t> dims;
   std::vector<OperandCase> operands;
   std::int64_t token_limit = 1;
-  std::vector<std::size_t> aliases = {};  // operand i shares operand aliases[i]'s memory; empty: none
+  std::vector<std::size_t> aliases =
+      {};  // operand i shares operand aliases[i]'s memory; empty: none
 };
 
 constexpr ElementType kC = ElementType::kCompute;
@@ -111,6 +113,20 @@ std::vector<double> download(const void* source, ElementType type, std::size_t c
   return values;
 }
 
+// The statistics that a forward RMS norm of these rows would have kept.
+std::vector<double> reciprocal_deviations(const std::vector<double>& x, std::int64_t rows) {
+  std::vector<double> result;
+  const std::size_t width = x.size() / static_cast<std::size_t>(rows);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    double squares = 0.0;
+    for (std::size_t j = 0; j < width; ++j) {
+      squares += x[row * width + j] * x[row * width + j];
+    }
+    result.push_back(1.0 / std::sqrt(squares / static_cast<double>(width) + 1e-5));
+  }
+  return result;
+}
+
 double relative_error(const std::vector<double>& value, const std::vector<double>& reference) {
   double difference = 0.0;
   double size = 0.0;
@@ -149,13 +165,18 @@ class CudaKernels : public ::testing::Test {
       const OperandCase& operand = test.operands[i];
       host.push_back(values_of(operand, random));
       device.push_back(std::make_unique<Device>(static_cast<std::size_t>(operand.count) * 4));
+      if (test.kernel == Kernel::kRmsNormBackward && i == 3) {
+        host[3] = reciprocal_deviations(host[1], operand.count);
+      }
       if (operand.type == kT) {
-        std::uniform_int_distribution<std::int32_t> pick(0, static_cast<std::int32_t>(test.token_limit - 1));
+        std::uniform_int_distribution<std::int32_t> pick(
+            0, static_cast<std::int32_t>(test.token_limit - 1));
         tokens[i].resize(static_cast<std::size_t>(operand.count));
         for (std::int32_t& token : tokens[i]) {
           token = pick(random);
         }
-        cudaMemcpy(device[i]->data(), tokens[i].data(), tokens[i].size() * 4, cudaMemcpyHostToDevice);
+        cudaMemcpy(device[i]->data(), tokens[i].data(), tokens[i].size() * 4,
+                   cudaMemcpyHostToDevice);
       } else {
         upload(host[i], operand.type, device[i]->data());
       }
@@ -195,8 +216,8 @@ class CudaKernels : public ::testing::Test {
   }
 
   // Backward of attention needs the y and statistics of its own forward: the CPU's.
-  void check_attention_backward(std::int64_t b, std::int64_t s, std::int64_t a, std::int64_t k, std::int64_t d,
-                                std::int64_t window) {
+  void check_attention_backward(std::int64_t b, std::int64_t s, std::int64_t a, std::int64_t k,
+                                std::int64_t d, std::int64_t window) {
     const std::int64_t rows = b * s;
     const std::int64_t width = (a + 2 * k) * d;
     std::mt19937 random(7);
@@ -218,7 +239,8 @@ class CudaKernels : public ::testing::Test {
       value = rounded(value, kC);
     }
     work.kernel = Kernel::kAttentionBackward;
-    const std::vector<View> backward = {view(dy, kC), view(qkv, kC), view(y, kC), view(lse, kM), view(dqkv, kC)};
+    const std::vector<View> backward = {view(dy, kC), view(qkv, kC), view(y, kC), view(lse, kM),
+                                        view(dqkv, kC)};
     cpu::run_kernel<double>(reference, work, backward);
     std::vector<std::unique_ptr<Device>> device;
     std::vector<View> gpu_views;
@@ -230,10 +252,12 @@ class CudaKernels : public ::testing::Test {
     }
     cudaMemset(device.back()->data(), 0x7f, dqkv.size() * 2);
     Device workspace(MatmulLibrary::kWorkspaceBytes);
-    run_kernel({&program_, Rank(0), &settings_, &matmuls_, &attention_, nullptr, workspace.data(), nullptr, 0}, work,
-               gpu_views);
+    run_kernel({&program_, Rank(0), &settings_, &matmuls_, &attention_, nullptr, workspace.data(),
+                nullptr, 0},
+               work, gpu_views);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    EXPECT_LT(relative_error(download(device.back()->data(), kC, dqkv.size()), dqkv), 1.5e-2) << "attention_backward";
+    EXPECT_LT(relative_error(download(device.back()->data(), kC, dqkv.size()), dqkv), 1.5e-2)
+        << "attention_backward";
   }
 
   StepProgram program_;
@@ -243,18 +267,31 @@ class CudaKernels : public ::testing::Test {
 };
 
 TEST_F(CudaKernels, Embeddings) {
-  check({Kernel::kEmbeddingForward, {100, 64, 50, -1}, {{kT, 100}, {kC, 3200}, {kC, 6400, Fill::kPoison}}, 50});
-  check({Kernel::kEmbeddingBackward, {300, 64, 50, -1, 0}, {{kT, 300}, {kC, 19200}, {kM, 3200, Fill::kPoison}}, 50});
-  check({Kernel::kEmbeddingBackward, {300, 64, 50, -1, 1}, {{kT, 300}, {kC, 19200}, {kM, 3200}}, 80});
+  check({Kernel::kEmbeddingForward,
+         {100, 64, 50, -1},
+         {{kT, 100}, {kC, 3200}, {kC, 6400, Fill::kPoison}},
+         50});
+  check({Kernel::kEmbeddingBackward,
+         {300, 64, 50, -1, 0},
+         {{kT, 300}, {kC, 19200}, {kM, 3200, Fill::kPoison}},
+         50});
+  check(
+      {Kernel::kEmbeddingBackward, {300, 64, 50, -1, 1}, {{kT, 300}, {kC, 19200}, {kM, 3200}}, 80});
   check({Kernel::kPositionForward, {64, 64, 32, 40, -1}, {{kC, 4096}, {kC, 2560}}});
-  check({Kernel::kPositionBackward, {64, 64, 32, 40, -1, 0}, {{kC, 4096}, {kM, 2560, Fill::kPoison}}});
+  check({Kernel::kPositionBackward,
+         {64, 64, 32, 40, -1, 0},
+         {{kC, 4096}, {kM, 2560, Fill::kPoison}}});
 }
 
 TEST_F(CudaKernels, MatrixProducts) {
   for (const std::int64_t ta : {0, 1}) {
     for (const std::int64_t tb : {0, 1}) {
-      check({Kernel::kMatmul, {96, 160, 64, ta, tb, 0}, {{kC, 96 * 64}, {kC, 160 * 64}, {kC, 96 * 160, Fill::kPoison}}});
-      check({Kernel::kMatmul, {96, 160, 64, ta, tb, 1}, {{kC, 96 * 64}, {kC, 160 * 64}, {kM, 96 * 160}}});
+      check({Kernel::kMatmul,
+             {96, 160, 64, ta, tb, 0},
+             {{kC, 96 * 64}, {kC, 160 * 64}, {kC, 96 * 160, Fill::kPoison}}});
+      check({Kernel::kMatmul,
+             {96, 160, 64, ta, tb, 1},
+             {{kC, 96 * 64}, {kC, 160 * 64}, {kM, 96 * 160}}});
     }
   }
 }
@@ -262,17 +299,36 @@ TEST_F(CudaKernels, MatrixProducts) {
 TEST_F(CudaKernels, Norms) {
   const std::int64_t t = 37;
   const std::int64_t h = 512;
-  check({Kernel::kRmsNormForward, {t, h}, {{kC, t * h}, {kC, h}, {kC, t * h, Fill::kPoison}, {kM, t, Fill::kPoison}}});
+  check({Kernel::kRmsNormForward,
+         {t, h},
+         {{kC, t * h}, {kC, h}, {kC, t * h, Fill::kPoison}, {kM, t, Fill::kPoison}}});
   check({Kernel::kLayerNormForward,
          {t, h},
-         {{kC, t * h}, {kC, h}, {kC, h}, {kC, t * h, Fill::kPoison}, {kM, t, Fill::kPoison}, {kM, t, Fill::kPoison}}});
+         {{kC, t * h},
+          {kC, h},
+          {kC, h},
+          {kC, t * h, Fill::kPoison},
+          {kM, t, Fill::kPoison},
+          {kM, t, Fill::kPoison}}});
   for (const std::int64_t accumulate : {0, 1}) {
     check({Kernel::kRmsNormBackward,
            {t, h, accumulate, 1},
-           {{kC, t * h}, {kC, t * h}, {kC, h}, {kM, t, Fill::kOnes}, {kC, t * h}, {kC, t * h, Fill::kPoison}, {kM, h}}});
+           {{kC, t * h},
+            {kC, t * h},
+            {kC, h},
+            {kM, t, Fill::kOnes},
+            {kC, t * h},
+            {kC, t * h, Fill::kPoison},
+            {kM, h}}});
     check({Kernel::kRmsNormBackward,
            {t, h, accumulate, 0},
-           {{kC, t * h}, {kC, t * h}, {kC, h}, {kM, t, Fill::kOnes}, {kC, t * h}, {kC, t * h, Fill::kPoison}, {kM, h}},
+           {{kC, t * h},
+            {kC, t * h},
+            {kC, h},
+            {kM, t, Fill::kOnes},
+            {kC, t * h},
+            {kC, t * h, Fill::kPoison},
+            {kM, h}},
            1,
            {0, 1, 2, 3, 0, 5, 6}});
   }
@@ -284,14 +340,22 @@ TEST_F(CudaKernels, RotaryAndHeadNorms) {
   check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, 500000}, {{kC, 64 * width}}});
   check({Kernel::kHeadNormForward,
          {64, 4, 2, 64},
-         {{kC, 64 * width}, {kC, 64}, {kC, 64}, {kC, 64 * width, Fill::kPoison}, {kM, 64 * 6, Fill::kPoison}}});
+         {{kC, 64 * width},
+          {kC, 64},
+          {kC, 64},
+          {kC, 64 * width, Fill::kPoison},
+          {kM, 64 * 6, Fill::kPoison}}});
 }
 
 TEST_F(CudaKernels, ActivationsAndBiases) {
   check({Kernel::kSwigluForward, {40, 320}, {{kC, 40 * 640}, {kC, 40 * 320, Fill::kPoison}}});
-  check({Kernel::kSwigluBackward, {40, 320}, {{kC, 40 * 320}, {kC, 40 * 640}, {kC, 40 * 640, Fill::kPoison}}});
+  check({Kernel::kSwigluBackward,
+         {40, 320},
+         {{kC, 40 * 320}, {kC, 40 * 640}, {kC, 40 * 640, Fill::kPoison}}});
   check({Kernel::kGeluForward, {40, 320}, {{kC, 40 * 320}, {kC, 40 * 320, Fill::kPoison}}});
-  check({Kernel::kGeluBackward, {40, 320}, {{kC, 40 * 320}, {kC, 40 * 320}, {kC, 40 * 320, Fill::kPoison}}});
+  check({Kernel::kGeluBackward,
+         {40, 320},
+         {{kC, 40 * 320}, {kC, 40 * 320}, {kC, 40 * 320, Fill::kPoison}}});
   check({Kernel::kBiasForward, {40, 320}, {{kC, 40 * 320}, {kC, 320}}});
   check({Kernel::kBiasBackward, {400, 320, 0}, {{kC, 400 * 320}, {kM, 320, Fill::kPoison}}});
   check({Kernel::kBiasBackward, {400, 320, 1}, {{kC, 400 * 320}, {kM, 320}}});
@@ -306,25 +370,42 @@ TEST_F(CudaKernels, CrossEntropy) {
     const std::int64_t t = 70;
     check({Kernel::kLogitStatistics,
            {t, columns, columns - 9, -1},
-           {{kC, t * columns, Fill::kNormal, 3.0}, {kT, t}, {kM, t, Fill::kPoison}, {kM, 2 * t, Fill::kPoison}},
+           {{kC, t * columns, Fill::kNormal, 3.0},
+            {kT, t},
+            {kM, t, Fill::kPoison},
+            {kM, 2 * t, Fill::kPoison}},
            columns - 9});
     check({Kernel::kCrossEntropyBackward,
            {t, columns, columns - 9, -1, 70},
-           {{kC, t * columns}, {kM, t, Fill::kPositive}, {kM, 2 * t, Fill::kPositive, 100.0}, {kT, t}},
+           {{kC, t * columns},
+            {kM, t, Fill::kPositive},
+            {kM, 2 * t, Fill::kPositive, 100.0},
+            {kT, t}},
            columns - 9});
   }
   check({Kernel::kCrossEntropyLoss, {70, 70}, {{kM, 70}, {kM, 140, Fill::kPositive}, {kM, 1}}});
-  check({Kernel::kStatisticsRescale, {70}, {{kM, 70}, {kM, 70, Fill::kPositive}, {kM, 140, Fill::kPositive}}});
+  check({Kernel::kStatisticsRescale,
+         {70},
+         {{kM, 70}, {kM, 70, Fill::kPositive}, {kM, 140, Fill::kPositive}}});
 }
 
 TEST_F(CudaKernels, Optimizer) {
   const std::int64_t n = 4099;
   check({Kernel::kSquaredNorm, {n, -1, 1000, 2, 4}, {{kM, n}, {kM, 1}}});
-  check({Kernel::kClipFactor, {}, {{kM, 1, Fill::kPositive, 9.0}, {kM, 1, Fill::kPoison}, {kM, 1, Fill::kPoison}}});
-  check({Kernel::kAdamw, {n}, {{kM, n}, {kM, 1, Fill::kPositive}, {kM, n}, {kM, n}, {kM, n, Fill::kPositive}}});
+  check({Kernel::kClipFactor,
+         {},
+         {{kM, 1, Fill::kPositive, 9.0}, {kM, 1, Fill::kPoison}, {kM, 1, Fill::kPoison}}});
+  check({Kernel::kAdamw,
+         {n},
+         {{kM, n}, {kM, 1, Fill::kPositive}, {kM, n}, {kM, n}, {kM, n, Fill::kPositive}}});
   check({Kernel::kAdamwCast,
          {n},
-         {{kM, n}, {kM, 1, Fill::kPositive}, {kM, n}, {kM, n}, {kM, n, Fill::kPositive}, {kC, n, Fill::kPoison}}});
+         {{kM, n},
+          {kM, 1, Fill::kPositive},
+          {kM, n},
+          {kM, n},
+          {kM, n, Fill::kPositive},
+          {kC, n, Fill::kPoison}}});
 }
 
 struct AttentionShapeCase {
@@ -333,15 +414,19 @@ struct AttentionShapeCase {
 
 // Forward by the CPU, then both backward passes from the same y and statistics.
 TEST_F(CudaKernels, Attention) {
-  for (const AttentionShapeCase& c : {AttentionShapeCase{2, 256, 4, 4, 64, 0}, AttentionShapeCase{1, 256, 8, 2, 128, 0},
-                                      AttentionShapeCase{1, 128, 4, 2, 64, 32}, AttentionShapeCase{1, 96, 2, 1, 32, 0}}) {
+  for (const AttentionShapeCase& c :
+       {AttentionShapeCase{2, 256, 4, 4, 64, 0}, AttentionShapeCase{1, 256, 8, 2, 128, 0},
+        AttentionShapeCase{1, 128, 4, 2, 64, 32}, AttentionShapeCase{1, 96, 2, 1, 32, 0}}) {
     const std::int64_t rows = c.b * c.s;
     const std::int64_t width = (c.a + 2 * c.k) * c.d;
     const std::string path = attention_.path({c.b, c.s, c.a, c.k, c.d, c.window});
-    std::printf("attention b%ld s%ld a%ld k%ld d%ld window %ld: %s\n", c.b, c.s, c.a, c.k, c.d, c.window, path.c_str());
+    std::printf("attention b%ld s%ld a%ld k%ld d%ld window %ld: %s\n", c.b, c.s, c.a, c.k, c.d,
+                c.window, path.c_str());
     check({Kernel::kAttentionForward,
            {c.b, c.s, c.a, c.k, c.d, c.window},
-           {{kC, rows * width}, {kC, rows * c.a * c.d, Fill::kPoison}, {kM, rows * c.a, Fill::kPoison}}});
+           {{kC, rows * width},
+            {kC, rows * c.a * c.d, Fill::kPoison},
+            {kM, rows * c.a, Fill::kPoison}}});
     check_attention_backward(c.b, c.s, c.a, c.k, c.d, c.window);
   }
 }

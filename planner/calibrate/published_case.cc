@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "planner/calibrate/published.h"
 #include "planner/calibrate/published_model.h"
+#include "topologies/compose.h"
 
 namespace trireme::planner {
 
@@ -302,7 +303,8 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   plan.stage_layers = row.stage_layers;
   plan.sequence_parallel = sequence_parallel_of(row, job, plan, found.assumed);
   fill_recompute(row, job, plan, found.assumed);
-  job.cluster.gpus = gpus;
+  job.cluster = topologies::compose_cluster(row.gpu, static_cast<int>(row.gpus_per_node.value_or(0)),
+                                            gpus, row.cluster, row.id);
 
   const std::vector<Plan> candidates = Candidates(row, job, plan, gpus).all();
   if (candidates.empty()) {

@@ -12,11 +12,11 @@ namespace trireme::planner {
 
 // Seconds of *exposed* time: the items add up to the step.
 struct TimeItems {
-  double compute = 0, tensor_parallel = 0, context_parallel = 0, expert_parallel = 0, pipeline_bubble = 0,
-         pipeline_p2p = 0, data_parallel = 0, optimizer = 0, other = 0;
+  double compute = 0, tensor_parallel = 0, context_parallel = 0, expert_parallel = 0,
+         pipeline_bubble = 0, pipeline_p2p = 0, data_parallel = 0, optimizer = 0, other = 0;
   [[nodiscard]] double total() const {
-    return compute + tensor_parallel + context_parallel + expert_parallel + pipeline_bubble + pipeline_p2p +
-           data_parallel + optimizer + other;
+    return compute + tensor_parallel + context_parallel + expert_parallel + pipeline_bubble +
+           pipeline_p2p + data_parallel + optimizer + other;
   }
 };
 
@@ -37,8 +37,8 @@ class TimeModel {
   TimeModel& operator=(TimeModel&&) noexcept;
   // Requires: check_plan found no violation.
   void estimate(const Plan& plan, TimeEstimate& out);
-  // Per-stage forward, input-gradient, weight-gradient and recompute seconds of one micro-batch: what the simulator,
-  // explain and the tests look at.
+  // Per-stage forward, input-gradient, weight-gradient and recompute seconds of one micro-batch:
+  // what the simulator, explain and the tests look at.
   struct StageTimes {
     double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;
     double exposed_tensor_parallel_forward = 0, exposed_tensor_parallel_backward = 0;

@@ -1,0 +1,66 @@
+#include "planner/calibrate/fit.h"
+
+namespace trireme::planner {
+
+namespace {
+
+FitConstant gpu(std::vector<std::string> entries, const char* name, double low, double high) {
+  return {FitConstant::Owner::kGpu, std::move(entries), name, low, high};
+}
+
+FitConstant framework(std::vector<std::string> entries, const char* name, double low, double high) {
+  return {FitConstant::Owner::kFramework, std::move(entries), name, low, high};
+}
+
+}  // namespace
+
+std::vector<FitGroup> fit_groups() {
+  const std::vector<std::string> a100 = {"A100-SXM4-80GB", "A100-SXM4-40GB"};
+  const std::vector<std::string> classic = {"megatron-classic"};
+  std::vector<FitGroup> groups;
+  groups.push_back(
+      {"A100 and Megatron before Transformer Engine",
+       {gpu(a100, "matmul_efficiency", 0.6, 0.95), gpu(a100, "matmul_half_k", 30, 600),
+        gpu(a100, "kernel_seconds", 1e-6, 12e-6), framework(classic, "memory_traffic", 0.7, 2.5),
+        framework(classic, "host_factor", 1, 30),
+        framework(classic, "exchange_seconds", 1e-5, 2e-3),
+        framework(classic, "step_seconds", 1e-4, 0.1)},
+       {{"korthikanti_2022", 0.06},
+        {"megatron_sc21", 0.06},
+        {"vtrain_single_node", 0.06},
+        {"vtrain_multi_node", 0.10},
+        {"bloom_bigscience", 0.12},
+        {"zero_bubble_2024", 0.08},
+        {"nemo_launcher_a100", 0.12}}});
+  groups.push_back({"A100 attention and FSDP1",
+                    {gpu(a100, "portable_attention_efficiency", 0.3, 0.8),
+                     framework({"fsdp1"}, "memory_traffic", 0.7, 2.5),
+                     framework({"fsdp1"}, "host_factor", 0.3, 30),
+                     framework({"fsdp1"}, "overlap_slowdown", 0.01, 0.6),
+                     framework({"fsdp1"}, "step_seconds", 1e-4, 0.1)},
+                    {{"llm_foundry_mpt", 0.10}}});
+  groups.push_back({"B200 and Megatron",
+                    {gpu({"B200-SXM-180GB"}, "matmul_efficiency", 0.3, 0.9),
+                     gpu({"B200-SXM-180GB"}, "attention_efficiency", 0.2, 0.8),
+                     framework({"megatron"}, "memory_traffic", 0.7, 2.5),
+                     framework({"megatron"}, "overlap_slowdown", 0.01, 0.6),
+                     framework({"megatron"}, "exchange_seconds", 1e-5, 2e-3),
+                     framework({"megatron"}, "step_seconds", 1e-4, 0.1)},
+                    {{"simumax_b200", 0.04}}});
+  groups.push_back({"PyTorch on H200 and H100",
+                    {framework({"fsdp2"}, "memory_traffic", 0.7, 2.5),
+                     framework({"fsdp2"}, "host_factor", 0.3, 30),
+                     framework({"fsdp2"}, "tensor_host_seconds", 1e-4, 0.05),
+                     framework({"fsdp2"}, "overlap_slowdown", 0.01, 0.6),
+                     framework({"fsdp2"}, "exchange_seconds", 1e-5, 2e-3),
+                     framework({"fsdp2"}, "step_seconds", 1e-4, 0.1)},
+                    {{"torch_h200", 0.08}}});
+  groups.push_back({"500 W H100 and compiled PyTorch",
+                    {gpu({"H100-SXM-96GB-HBM2e"}, "matmul_efficiency", 0.3, 0.9),
+                     gpu({"H100-SXM-96GB-HBM2e"}, "portable_attention_efficiency", 0.15, 0.6),
+                     framework({"fsdp2-compiled"}, "memory_traffic", 0.7, 2.5)},
+                    {{"torchtitan", 0.10}}});
+  return groups;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,144 @@
+#include "planner/calibrate/validation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "planner/cost/time.h"
+
+namespace trireme::planner {
+
+namespace {
+
+// Step seconds as printed, or from tokens per second, or from TFLOP/s of the model.
+std::optional<double> measured_of(const PublishedRow& row, const PublishedCase& found) {
+  if (row.seconds_per_step) {
+    return row.seconds_per_step;
+  }
+  if (!found.skipped.empty() || !row.tokens_per_s_per_gpu || *row.tokens_per_s_per_gpu <= 0) {
+    return std::nullopt;
+  }
+  const double tokens = static_cast<double>(found.job.global_batch * found.job.sequence);
+  return tokens / (*row.tokens_per_s_per_gpu * static_cast<double>(found.job.cluster.gpus));
+}
+
+// Fastest of the candidates, by step time for one sequence.
+PlanChooser fastest(const topologies::Profile& profile) {
+  return [&profile](const Job& job, const std::vector<Plan>& candidates) {
+    Job with_profile = job;
+    with_profile.profile = profile;
+    TimeModel model(with_profile);
+    TimeEstimate estimate;
+    std::size_t best = 0;
+    double best_rate = 0;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      model.estimate(candidates[i], estimate);
+      const double rate =
+          static_cast<double>(candidates[i].micro_batch * candidates[i].micro_batches *
+                              candidates[i].data_parallel()) /
+          estimate.step_seconds;
+      if (rate > best_rate) {
+        best_rate = rate;
+        best = i;
+      }
+    }
+    return best;
+  };
+}
+
+}  // namespace
+
+std::vector<ValidationCase> validation_cases(const std::vector<PublishedFile>& files,
+                                             const topologies::Profile& profile) {
+  std::vector<ValidationCase> cases;
+  const PlanChooser choose = fastest(profile);
+  for (const PublishedFile& file : files) {
+    for (const PublishedRow& row : file.rows) {
+      ValidationCase one{row, row_to_case(row, choose), std::nullopt};
+      one.measured_seconds = measured_of(row, one.found);
+      cases.push_back(std::move(one));
+    }
+  }
+  return cases;
+}
+
+double predict_seconds(const ValidationCase& one, const topologies::Profile& profile) {
+  Job job = one.found.job;
+  job.profile = profile;
+  TimeEstimate estimate;
+  TimeModel(job).estimate(one.found.plan, estimate);
+  return estimate.step_seconds;
+}
+
+ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile& profile) {
+  ValidatedRow row;
+  row.id = one.row.id;
+  row.source = one.row.source;
+  row.measured_seconds = one.measured_seconds;
+  row.assumed = one.found.assumed;
+  row.skipped = one.found.skipped;
+  if (!row.skipped.empty()) {
+    return row;
+  }
+  Job job = one.found.job;
+  job.profile = profile;
+  try {
+    TimeEstimate estimate;
+    TimeModel(job).estimate(one.found.plan, estimate);
+    row.predicted_seconds = estimate.step_seconds;
+    row.low_seconds = estimate.low_seconds;
+    row.high_seconds = estimate.high_seconds;
+  } catch (const Error& error) {
+    row.skipped = error.what();
+  }
+  return row;
+}
+
+bool is_gated_row(const ValidationCase& one) {
+  const PublishedRow& row = one.row;
+  const Schedule schedule = one.found.plan.schedule;
+  return one.found.skipped.empty() && one.measured_seconds && row.outcome.empty() &&
+         !one.found.job.model.moe &&
+         (one.found.job.precision == topologies::Precision::kBf16 ||
+          one.found.job.precision == topologies::Precision::kFp16) &&
+         (schedule == Schedule::kOneForwardOneBackward || schedule == Schedule::kInterleaved);
+}
+
+std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases,
+                                        const std::vector<ValidatedRow>& rows,
+                                        const std::function<bool(const ValidationCase&)>& counts) {
+  std::vector<SourceErrors> all;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto found = std::find_if(all.begin(), all.end(), [&](const SourceErrors& errors) {
+      return errors.source == rows[i].source;
+    });
+    if (found == all.end()) {
+      all.push_back({.source = rows[i].source});
+      found = all.end() - 1;
+    }
+    ++found->rows;
+    if (!rows[i].skipped.empty()) {
+      ++found->skipped;
+      continue;
+    }
+    if (!counts(cases[i]) || !rows[i].measured_seconds || !rows[i].predicted_seconds) {
+      continue;
+    }
+    const double error = *rows[i].predicted_seconds / *rows[i].measured_seconds - 1;
+    ++found->compared;
+    found->mean_absolute += std::abs(error);
+    found->mean += error;
+    if (std::abs(error) > std::abs(found->worst)) {
+      found->worst = error;
+    }
+  }
+  for (SourceErrors& errors : all) {
+    if (errors.compared > 0) {
+      errors.mean_absolute /= errors.compared;
+      errors.mean /= errors.compared;
+    }
+  }
+  return all;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,49 @@
+// Predictions beside measurements: what `trireme validate` prints and what the fits minimise.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/calibrate/published.h"
+#include "topologies/profile.h"
+
+namespace trireme::planner {
+
+// A row made ready once: its job and plan, or why it cannot be modelled.
+struct ValidationCase {
+  PublishedRow row;
+  PublishedCase found;
+  std::optional<double> measured_seconds;  // of one step, from what the row prints
+};
+
+struct ValidatedRow {
+  std::string id, source;
+  std::optional<double> measured_seconds, predicted_seconds, low_seconds, high_seconds;
+  std::vector<std::string> assumed;
+  std::string skipped;  // empty = predicted
+};
+
+// Errors of one source: predicted over measured less one.
+struct SourceErrors {
+  std::string source;
+  int rows = 0, skipped = 0, compared = 0;
+  double mean_absolute = 0, mean = 0, worst = 0;
+};
+
+// Cases of rows under `profile`; open layout fields are filled by the fastest plan that fits.
+std::vector<ValidationCase> validation_cases(const std::vector<PublishedFile>& files,
+                                             const topologies::Profile& profile);
+// Seconds of a case under another profile (its plan stays). Throws Error.
+double predict_seconds(const ValidationCase& one, const topologies::Profile& profile);
+ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile& profile);
+// One entry a source, in order of appearance. `counts` chooses the rows that enter the errors.
+std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases,
+                                        const std::vector<ValidatedRow>& rows,
+                                        const std::function<bool(const ValidationCase&)>& counts);
+// Dense, bf16 or fp16, 1F1B or interleaved (or no pipeline), not marked suspect: what the accuracy
+// targets are about.
+bool is_gated_row(const ValidationCase& one);
+
+}  // namespace trireme::planner

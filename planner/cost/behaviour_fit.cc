@@ -1,0 +1,50 @@
+#include "planner/cost/behaviour_fit.h"
+
+#include "core/error.h"
+
+namespace trireme::planner {
+
+std::string behaviour_name(const Framework& framework) {
+  switch (framework.implementation) {
+    case models::Implementation::kClassicMegatron:
+      return framework.name + "-classic";
+    case models::Implementation::kCompiledTorch:
+      return framework.name + "-compiled";
+    case models::Implementation::kTransformerEngine:
+    case models::Implementation::kEagerTorch:
+      break;
+  }
+  return framework.name;
+}
+
+BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile& profile) {
+  BehaviourFit fit;
+  auto found = profile.frameworks.find(behaviour_name(framework));
+  if (found == profile.frameworks.end()) {
+    found = profile.frameworks.find(framework.name);
+  }
+  if (found == profile.frameworks.end()) {
+    return fit;
+  }
+  for (const auto& [key, value] : found->second) {
+    if (key == "memory_traffic") {
+      fit.memory_traffic = value;
+    } else if (key == "host_factor") {
+      fit.host_factor = value;
+    } else if (key == "tensor_host_seconds") {
+      fit.tensor_host_seconds = value;
+    } else if (key == "overlap_slowdown") {
+      fit.overlap_slowdown = value;
+    } else if (key == "exchange_seconds") {
+      fit.exchange_seconds = value;
+    } else if (key == "step_seconds") {
+      fit.step_seconds = value;
+    } else {
+      throw Error("profile " + profile.name,
+                  "framework " + found->first + " has no constant \"" + key + "\"");
+    }
+  }
+  return fit;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,30 @@
+// The fitted constants of a framework behaviour, at most six, each with a physical meaning. They
+// stand in topologies/fitted.json under the framework's name; `megatron-classic` is Megatron before
+// Transformer Engine (unfused layers), `fsdp2-compiled` and its like a framework under
+// torch.compile.
+#pragma once
+
+#include <string>
+
+#include "planner/framework.h"
+#include "topologies/profile.h"
+
+namespace trireme::planner {
+
+struct BehaviourFit {
+  double memory_traffic =
+      1;  // bytes that memory-bound passes move over the count of a fused implementation
+  double host_factor = 1;  // host time to issue a kernel over the GPU's launch_seconds
+  double tensor_host_seconds =
+      0;  // host time that tensor parallelism adds to one layer's forward and backward
+  double overlap_slowdown = 0.1;  // share of overlapped communication by which compute gets longer
+  double exchange_seconds = 0;    // synchronisation around one pipeline exchange
+  double step_seconds = 0;        // data loading, logging, scalars: once a step
+};
+
+// The name under which the constants of this framework stand.
+std::string behaviour_name(const Framework& framework);
+// From the profile: the behaviour's own entry, else its framework's, else the defaults above.
+BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile& profile);
+
+}  // namespace trireme::planner

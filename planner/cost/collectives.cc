@@ -1,0 +1,53 @@
+#include "planner/cost/collectives.h"
+
+#include <algorithm>
+
+namespace trireme::planner {
+
+using topologies::Collective;
+using topologies::GroupShape;
+
+double Collectives::time(Collective collective, const GroupShape& group, double bytes) {
+  if (group.ranks <= 1 || bytes <= 0) {
+    return 0;
+  }
+  const auto whole = static_cast<std::int64_t>(bytes);
+  Key128 key;
+  key.low = static_cast<std::uint64_t>(whole) << 3 | static_cast<std::uint64_t>(collective);
+  key.high = static_cast<std::uint64_t>(group.ranks) << 44 |
+             static_cast<std::uint64_t>(group.ranks_per_node) << 32 |
+             static_cast<std::uint64_t>(group.concurrent_per_node) << 20 |
+             static_cast<std::uint64_t>(std::min<std::int64_t>(group.stride, (1 << 20) - 1));
+  if (const double* found = known_.find(key)) {
+    return *found;
+  }
+  const double seconds =
+      topologies::collective_time(cluster_, profile_, collective, group, Bytes(whole)).time.value;
+  return known_.insert(key, seconds);
+}
+
+GroupShape Collectives::group(const Plan& plan, Axis axis) const {
+  return topologies::group_shape(cluster_, degree_of(plan, axis), stride_of(plan, axis));
+}
+
+GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) const {
+  const std::int64_t a = degree_of(plan, first);
+  const std::int64_t b = degree_of(plan, second);
+  if (a == 1) {
+    return group(plan, second);
+  }
+  if (b == 1) {
+    return group(plan, first);
+  }
+  const std::int64_t stride = std::min(stride_of(plan, first), stride_of(plan, second));
+  return topologies::group_shape(cluster_, a * b, stride);
+}
+
+GroupShape Collectives::pipeline_pair(const Plan& plan) const {
+  GroupShape pair = group(plan, Axis::kPipeline);
+  pair.ranks_per_node = pair.ranks_per_node >= pair.ranks ? 2 : 1;
+  pair.ranks = 2;
+  return pair;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,31 @@
+// Collective times by their arguments, remembered: search asks for the same few again and again.
+#pragma once
+
+#include "planner/cost/flat_map.h"
+#include "planner/plan.h"
+#include "topologies/collective_cost.h"
+
+namespace trireme::planner {
+
+class Collectives {
+ public:
+  Collectives(const topologies::Cluster& cluster, const topologies::Profile& profile)
+      : cluster_(cluster), profile_(profile) {}
+
+  // Seconds of one collective of `bytes` (nccl-tests' size) on the group; 0 for a group of one.
+  double time(topologies::Collective collective, const topologies::GroupShape& group, double bytes);
+  // The group of one axis of a plan, and of two axes taken together (shards over data and context).
+  [[nodiscard]] topologies::GroupShape group(const Plan& plan, Axis axis) const;
+  [[nodiscard]] topologies::GroupShape joined_group(const Plan& plan, Axis first,
+                                                    Axis second) const;
+  // Two neighbours on the pipeline axis, the slowest such pair: across nodes when any hop leaves
+  // the node.
+  [[nodiscard]] topologies::GroupShape pipeline_pair(const Plan& plan) const;
+
+ private:
+  const topologies::Cluster& cluster_;
+  const topologies::Profile& profile_;
+  FlatMap<double> known_;
+};
+
+}  // namespace trireme::planner

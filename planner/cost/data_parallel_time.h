@@ -1,0 +1,59 @@
+// Gradient reduction, parameter gathers and the optimizer step of one rank: what they take and what
+// stays exposed beside compute, as each framework overlaps them (training_systems 2.2 to 2.4, 3.3).
+#pragma once
+
+#include "planner/cost/behaviour_fit.h"
+#include "planner/cost/collectives.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// The stage that the data-parallel time is taken for.
+struct DataParallelInput {
+  double dense_parameters = 0;  // on this rank, before sharding over data
+  double expert_parameters = 0;
+  double root_parameters = 0;  // of them, embedding, head and final norm: FSDP's root unit
+  double units = 1;            // FSDP units (layers over --fsdp-unit) on this rank
+  double forward = 0;          // one micro-batch through this rank
+  double backward = 0;         // recompute included
+};
+
+struct DataParallelTime {
+  double exposed = 0;  // once a step
+  double hidden = 0;
+  double per_micro_batch_forward = 0;  // added to every micro-batch's forward (exposed gathers)
+  double per_micro_batch_backward = 0;
+};
+
+class DataParallelTimer {
+ public:
+  DataParallelTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives)
+      : job_(job), fit_(fit), collectives_(collectives) {}
+
+  [[nodiscard]] DataParallelTime measure(const Plan& plan, const DataParallelInput& in) const;
+
+ private:
+  struct Groups {
+    topologies::GroupShape shard, replica, expert_shard;
+    double reduce_bytes, parameter_bytes;
+  };
+  [[nodiscard]] Groups groups_of(const Plan& plan) const;
+  [[nodiscard]] DataParallelTime reduce_whole(const Plan& plan, const DataParallelInput& in,
+                                              const Groups& groups) const;
+  [[nodiscard]] DataParallelTime gather_units(const Plan& plan, const DataParallelInput& in,
+                                              const Groups& groups) const;
+  [[nodiscard]] double beside(double communication, double compute, double tail,
+                              DataParallelTime& time) const;
+
+  const Job& job_;
+  const BehaviourFit& fit_;
+  Collectives& collectives_;
+};
+
+// Seconds of the optimizer step: bytes of the local shard's states and of the whole gradients
+// through memory.
+double optimizer_seconds(const Job& job, const Plan& plan, double parameters, double memory_rate,
+                         double kernel_seconds);
+
+}  // namespace trireme::planner

@@ -1,0 +1,18 @@
+// The 90 % interval of a predicted step time: ratios of measured to predicted that held over the
+// validation rows of the framework and GPU class, or of the profile's own runs.
+#pragma once
+
+#include "planner/framework.h"
+#include "topologies/cluster.h"
+#include "topologies/profile.h"
+
+namespace trireme::planner {
+
+struct Interval {
+  double low = 0.8, high = 1.25;  // times the predicted seconds
+};
+
+Interval interval_of(const Framework& framework, const topologies::Cluster& cluster,
+                     const topologies::Profile& profile);
+
+}  // namespace trireme::planner

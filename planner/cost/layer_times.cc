@@ -1,0 +1,416 @@
+#include "planner/cost/layer_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+
+namespace trireme::planner {
+
+using models::PassWork;
+using topologies::Collective;
+using topologies::GroupShape;
+using topologies::Pass;
+
+namespace {
+
+constexpr double kActivationBytes = 2;
+
+models::Kernels kernels_of(const Job& job) {
+  return {.implementation = job.framework.implementation,
+          .dropout = job.framework.dropout,
+          .fused_cross_entropy = job.framework.cross_entropy_fusion};
+}
+
+models::Shard shard_of(const Job& job, const Plan& plan) {
+  models::Shard shard;
+  shard.micro_batch = plan.micro_batch;
+  shard.sequence = job.sequence;
+  shard.tensor_parallel = plan.tensor;
+  shard.context_parallel = plan.context;
+  shard.expert_parallel = plan.expert;
+  shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  shard.sequence_parallel = plan.sequence_parallel;
+  shard.attention = job.attention;
+  return shard;
+}
+
+// Bytes of the residual stream of one micro-batch, before tensor parallelism: 2 s b h / c.
+double stream_bytes(const Job& job, const Plan& plan) {
+  return kActivationBytes * static_cast<double>(plan.micro_batch) *
+         static_cast<double>(job.sequence) * static_cast<double>(job.model.hidden) /
+         static_cast<double>(plan.context);
+}
+
+bool is_named(const char* name, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [name](const char* other) { return std::strcmp(name, other) == 0; });
+}
+
+double flop_of_pass(const PassWork& work) {
+  double flop = 0;
+  for (const models::Matmul& matmul : work.matmuls) {
+    // Unfused scores and context compute the masked half too, which no FLOP convention counts.
+    const double share = is_named(matmul.name, {"scores", "context"}) ? 0.5 : 1.0;
+    flop += share * models::flop_of(matmul).value;
+  }
+  for (const models::AttentionWork& attention : work.attention) {
+    flop += models::flop_of(attention, true).value;
+  }
+  return flop;
+}
+
+}  // namespace
+
+double host_wait(double gpu, double host) {
+  return std::hypot(gpu, host) - gpu;
+}
+
+LayerKinds layer_kinds(const models::Transformer& model) {
+  LayerKinds kinds;
+  std::vector<std::pair<bool, bool>> known;
+  const auto layers = static_cast<std::size_t>(model.layers);
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    const bool moe = models::is_moe_layer(model, static_cast<std::int64_t>(layer));
+    const bool sliding =
+        model.sliding_window > 0 && (model.sliding_layers.empty() || model.sliding_layers[layer]);
+    const std::pair<bool, bool> key(moe, sliding);
+    auto kind =
+        static_cast<std::size_t>(std::find(known.begin(), known.end(), key) - known.begin());
+    if (kind == known.size()) {
+      known.push_back(key);
+      kinds.first_layer.push_back(static_cast<std::int64_t>(layer));
+      kinds.up_to.emplace_back(layers + 1, 0);
+      double experts = 0;
+      if (moe) {
+        experts = static_cast<double>(model.moe->experts) * (model.gated_mlp ? 3.0 : 2.0) *
+                  static_cast<double>(model.hidden) * static_cast<double>(model.moe->expert_ffn);
+      }
+      kinds.expert_parameters.push_back(experts);
+      kinds.dense_parameters.push_back(static_cast<double>(models::layer_parameter_count(
+                                           model, static_cast<std::int64_t>(layer))) -
+                                       experts);
+    }
+    for (std::size_t k = 0; k < kinds.up_to.size(); ++k) {
+      kinds.up_to[k][layer + 1] = kinds.up_to[k][layer] + (k == kind ? 1 : 0);
+    }
+  }
+  return kinds;
+}
+
+LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives)
+    : job_(job), fit_(fit), collectives_(collectives), op_(job.cluster, job.profile) {
+  using models::Implementation;
+  const Implementation implementation = job.framework.implementation;
+  // TransformerEngine (and this project's runtime) call cuDNN or FlashAttention-3.
+  portable_attention_ =
+      job.framework.name != "trireme" && implementation != Implementation::kTransformerEngine;
+}
+
+double LayerTimer::products(const std::vector<models::Matmul>& matmuls) const {
+  double seconds = 0;
+  for (const models::Matmul& matmul : matmuls) {
+    const bool narrow_too = !is_named(matmul.name, {"scores", "context", "head", "router"});
+    const bool narrow = job_.precision == topologies::Precision::kFp8 ||
+                        job_.precision == topologies::Precision::kFp4;
+    const auto precision = narrow && !narrow_too ? topologies::Precision::kBf16 : job_.precision;
+    seconds += op_.matmul({matmul.m, matmul.n, matmul.k, matmul.count}, precision).value;
+  }
+  return seconds;
+}
+
+double LayerTimer::products_named(const std::vector<models::Matmul>& matmuls,
+                                  std::initializer_list<const char*> names) const {
+  std::vector<models::Matmul> chosen;
+  std::copy_if(matmuls.begin(), matmuls.end(), std::back_inserter(chosen),
+               [&](const models::Matmul& matmul) { return is_named(matmul.name, names); });
+  return products(chosen);
+}
+
+double LayerTimer::core_attention(const PassWork& work, Pass pass) const {
+  double seconds = 0;
+  for (const models::AttentionWork& a : work.attention) {
+    const std::int64_t keys = a.window > 0 ? std::min(a.key_length, 2 * a.window) : a.key_length;
+    seconds += op_.attention({.batch = a.batch,
+                              .heads = a.heads,
+                              .kv_heads = a.kv_heads,
+                              .query_length = a.query_length,
+                              .key_length = keys,
+                              .qk_dim = a.qk_dim,
+                              .v_dim = a.v_dim,
+                              .causal = a.causal,
+                              .flash = true,
+                              .portable = portable_attention_},
+                             job_.precision, pass)
+                   .value;
+  }
+  return seconds;
+}
+
+double LayerTimer::passes(const PassWork& work) const {
+  double seconds = 0;
+  for (const models::MemoryBoundWork& pass : work.memory_bound) {
+    const double bytes = static_cast<double>(pass.traffic.value) * fit_.memory_traffic;
+    seconds += op_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), pass.kernels).value;
+  }
+  return seconds;
+}
+
+double LayerTimer::host(const PassWork& work) const {
+  int kernels = static_cast<int>(work.matmuls.size()) + static_cast<int>(work.attention.size());
+  for (const models::MemoryBoundWork& pass : work.memory_bound) {
+    kernels += pass.kernels;
+  }
+  return op_.launch(kernels).value * fit_.host_factor;
+}
+
+LayerTimes LayerTimer::time_of(const models::LayerWork& work) const {
+  LayerTimes times;
+  times.forward.kernels = products(work.forward.matmuls) +
+                          core_attention(work.forward, Pass::kForward) + passes(work.forward);
+  times.input_gradient.kernels = products(work.input_gradient.matmuls) +
+                                 core_attention(work.input_gradient, Pass::kBackward) +
+                                 passes(work.input_gradient);
+  times.weight_gradient = products(work.weight_gradient.matmuls) + passes(work.weight_gradient);
+  times.forward.host = host(work.forward);
+  times.input_gradient.host = host(work.input_gradient) + host(work.weight_gradient);
+  times.forward_flop = flop_of_pass(work.forward);
+  return times;
+}
+
+// Megatron's collectives of one dense layer (training_systems 3.1): after each row-parallel product
+// an all-reduce, or under sequence parallelism a reduce-scatter, with the all-gather before each
+// column-parallel one. In backward the input gradient's collective runs beside the weight
+// gradient's product, the second gather of the inputs beside the input gradient's.
+void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
+                            LayerTimes& times) const {
+  if (plan.tensor <= 1) {
+    return;
+  }
+  const GroupShape group = collectives_.group(plan, Axis::kTensor);
+  const double bytes = stream_bytes(job_, plan);
+  // An expert layer's tokens leave through the expert collectives; only attention is tensor
+  // parallel there.
+  const double blocks = moe ? 1 : 2;
+  const bool classic = job_.framework.implementation == models::Implementation::kClassicMegatron;
+  const bool overlap = job_.framework.tp_backward_overlap && !(classic && !plan.sequence_parallel);
+  const double column_weight = products_named(
+      work.weight_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
+  const double column_input = products_named(
+      work.input_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
+  const double forward_products = products(work.forward.matmuls);
+  const auto beside = [&](double communication, double compute, PassTimes& pass) {
+    const double hidden = std::min(communication, compute);
+    pass.hidden += hidden;
+    return communication - hidden + fit_.overlap_slowdown * hidden;
+  };
+  if (!plan.sequence_parallel) {
+    const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
+    times.forward.tensor += blocks * reduce;
+    times.input_gradient.tensor +=
+        overlap ? beside(blocks * reduce, column_weight, times.input_gradient) : blocks * reduce;
+  } else {
+    const double gather = collectives_.time(Collective::kAllGather, group, bytes);
+    const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
+    double forward = blocks * (gather + scatter);
+    double exposed_gather = blocks * gather;  // gradient of the reduce-scatter
+    if (job_.framework.tp_comm_overlap) {
+      // Chunks of the product and of the collective run in turn: one of `tensor` chunks is always
+      // exposed.
+      const double chunk = 1.0 / static_cast<double>(plan.tensor);
+      forward = std::max(forward * chunk, beside(forward, 0.8 * forward_products, times.forward));
+      exposed_gather = std::max(exposed_gather * chunk,
+                                beside(exposed_gather, 0.8 * column_input, times.input_gradient));
+    }
+    times.forward.tensor += forward;
+    const double again = job_.framework.regather_in_backward ? blocks * gather : 0;
+    double backward = exposed_gather;
+    backward += overlap ? beside(again, column_input, times.input_gradient) +
+                              beside(blocks * scatter, column_weight, times.input_gradient)
+                        : again + blocks * scatter;
+    times.input_gradient.tensor += backward;
+  }
+  times.forward.host += fit_.tensor_host_seconds / 3;
+  times.input_gradient.host += fit_.tensor_host_seconds * 2 / 3;
+}
+
+// Ring attention: c - 1 exchanges of a key-value chunk beside the attention of the chunk before;
+// torchtitan gathers all keys and values first (3.4).
+void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
+                             LayerTimes& times) const {
+  if (plan.context <= 1) {
+    return;
+  }
+  const models::Transformer& model = job_.model;
+  const double tokens = static_cast<double>(plan.micro_batch * job_.sequence);
+  double width =
+      2.0 * static_cast<double>(model.kv_heads * model.head_dim) /
+      static_cast<double>(std::min(plan.tensor, std::max<std::int64_t>(model.kv_heads, 1)));
+  if (model.latent) {
+    width = static_cast<double>(model.heads * (model.latent->qk_nope + model.latent->qk_rope +
+                                               model.latent->v_head)) /
+            static_cast<double>(plan.tensor);
+  }
+  const double bytes = kActivationBytes * tokens * width;  // of all keys and values
+  const GroupShape group = collectives_.group(plan, Axis::kContext);
+  const double gather = collectives_.time(Collective::kAllGather, group, bytes);
+  const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
+  const double forward = core_attention(work.forward, Pass::kForward);
+  const double backward = core_attention(work.input_gradient, Pass::kBackward);
+  const auto degree = static_cast<double>(plan.context);
+  const auto ring = [&](double communication, double compute, PassTimes& pass) {
+    const double hidden = std::min(communication, compute * (degree - 1) / degree);
+    pass.hidden += hidden;
+    return communication - hidden + fit_.overlap_slowdown * hidden;
+  };
+  times.forward.context += ring(gather, forward, times.forward);
+  times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
+}
+
+// Two all-to-alls a direction: dispatch and combine (3.5); with experts split over tensor ranks a
+// gather and a reduce-scatter of the tokens too.
+void LayerTimer::add_expert(const Plan& plan, const models::LayerWork& work,
+                            LayerTimes& times) const {
+  static_cast<void>(work);
+  const models::MixtureOfExperts& moe = *job_.model.moe;
+  const double tokens = static_cast<double>(plan.micro_batch * job_.sequence) /
+                        static_cast<double>(plan.context * plan.tensor);
+  const double bytes = kActivationBytes * tokens * static_cast<double>(job_.model.hidden) *
+                       static_cast<double>(moe.experts_per_token);
+  if (plan.expert > 1) {
+    // Experts are spread over the ranks outside tensor and pipeline parallelism, nearest first.
+    const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+    const GroupShape group = topologies::group_shape(job_.cluster, plan.expert, inner);
+    const double exchange = collectives_.time(Collective::kAllToAll, group, bytes);
+    times.forward.expert += 2 * exchange;
+    times.input_gradient.expert += 2 * exchange;
+  }
+  const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  if (inner > 1) {
+    const GroupShape group = topologies::group_shape(job_.cluster, inner, 1);
+    const double whole = bytes * static_cast<double>(inner);
+    const double both = collectives_.time(Collective::kAllGather, group, whole) +
+                        collectives_.time(Collective::kReduceScatter, group, whole);
+    times.forward.expert += both;
+    times.input_gradient.expert += both;
+  }
+}
+
+// Vocabulary-parallel embedding and head (3.1), and the three all-reduces of the loss over tensor
+// ranks.
+void LayerTimer::add_head_collectives(const Plan& plan, LayerTimes& embedding,
+                                      LayerTimes& head) const {
+  if (plan.tensor <= 1) {
+    return;
+  }
+  const GroupShape group = collectives_.group(plan, Axis::kTensor);
+  const double bytes = stream_bytes(job_, plan);
+  const double scalars = 4 * bytes / (kActivationBytes * static_cast<double>(job_.model.hidden));
+  const double loss = 3 * collectives_.time(Collective::kAllReduce, group, scalars);
+  head.forward.tensor += loss;
+  if (!plan.sequence_parallel) {
+    const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
+    embedding.forward.tensor += reduce;
+    head.input_gradient.tensor += reduce;
+    return;
+  }
+  const double gather = collectives_.time(Collective::kAllGather, group, bytes);
+  const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
+  embedding.forward.tensor += scatter;
+  embedding.input_gradient.tensor += gather;
+  head.forward.tensor += gather;
+  head.input_gradient.tensor += gather + scatter;
+}
+
+// What one layer's recompute repeats in backward.
+void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
+                               LayerTimes& times) const {
+  if (plan.recompute == Recompute::kNone) {
+    return;
+  }
+  if (plan.recompute == Recompute::kFull) {
+    times.recompute = times.forward;
+    times.recompute.hidden = 0;
+    times.recompute_flop = times.forward_flop;
+    return;
+  }
+  PassWork again;
+  const unsigned modules = plan.recompute_modules;
+  const auto keep = [&](std::initializer_list<const char*> matmuls,
+                        std::initializer_list<const char*> passes) {
+    for (const models::Matmul& matmul : work.forward.matmuls) {
+      if (is_named(matmul.name, matmuls)) {
+        again.matmuls.push_back(matmul);
+      }
+    }
+    for (const models::MemoryBoundWork& pass : work.forward.memory_bound) {
+      if (is_named(pass.name, passes)) {
+        again.memory_bound.push_back(pass);
+      }
+    }
+  };
+  if ((modules & kTorchPerOp) != 0) {
+    // Attention and every second product are kept; all passes are repeated.
+    for (std::size_t i = 1; i < work.forward.matmuls.size(); i += 2) {
+      again.matmuls.push_back(work.forward.matmuls[i]);
+    }
+    again.memory_bound = work.forward.memory_bound;
+  } else {
+    if ((modules & kCoreAttention) != 0) {
+      keep({"scores", "context"}, {"softmax"});
+      again.attention = work.forward.attention;
+    }
+    if ((modules & kLayerNorm) != 0) {
+      keep({}, {"norm"});
+    }
+    if ((modules & kMlp) != 0) {
+      keep({"mlp_up", "mlp_gate", "mlp_down"}, {"activation"});
+    }
+    if ((modules & kMlaUpProjection) != 0) {
+      keep({"q_up", "kv_up"}, {"rotary", "qkv_layout"});
+    }
+    if ((modules & kMoe) != 0) {
+      keep({"experts_up", "experts_down", "router"},
+           {"router", "permute", "unpermute", "activation"});
+      times.recompute.expert += times.forward.expert;
+    } else if ((modules & kMoeActivation) != 0) {
+      keep({}, {"activation"});
+    }
+    if ((modules & kSharedExperts) != 0) {
+      keep({"shared_up", "shared_gate", "shared_down"}, {});
+    }
+  }
+  times.recompute.kernels =
+      products(again.matmuls) + core_attention(again, Pass::kForward) + passes(again);
+  times.recompute.host = host(again);
+  times.recompute_flop = flop_of_pass(again);
+}
+
+LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {
+  LayerSet set;
+  models::Transformer model = job_.model;
+  if (job_.framework.pad_vocabulary) {
+    const std::int64_t unit = 128 * plan.tensor;
+    model.vocab = (model.vocab + unit - 1) / unit * unit;
+  }
+  const models::Shard shard = shard_of(job_, plan);
+  const models::Kernels kernels = kernels_of(job_);
+  for (const std::int64_t layer : kinds.first_layer) {
+    const models::LayerWork work = models::layer_work(model, layer, shard, kernels);
+    const bool moe = models::is_moe_layer(model, layer);
+    LayerTimes times = time_of(work);
+    add_tensor(plan, work, moe, times);
+    add_context(plan, work, times);
+    if (moe) {
+      add_expert(plan, work, times);
+    }
+    set_recompute(plan, work, times);
+    set.kinds.push_back(times);
+  }
+  set.embedding = time_of(models::embedding_work(model, shard, kernels));
+  set.head = time_of(models::head_work(model, shard, kernels));
+  add_head_collectives(plan, set.embedding, set.head);
+  return set;
+}
+
+}  // namespace trireme::planner

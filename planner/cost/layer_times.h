@@ -1,0 +1,84 @@
+// Seconds of one micro-batch through one layer, the embedding and the head on one rank: kernels,
+// host and the collectives inside a layer, before pipeline and data parallelism. Work comes from
+// models/work.h, kernel times from topologies/op_cost.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/cost/behaviour_fit.h"
+#include "planner/cost/collectives.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+#include "topologies/op_cost.h"
+
+namespace trireme::planner {
+
+// One direction. `kernels` is GPU time; the collectives are what is left exposed beside it;
+// `hidden` what is not.
+struct PassTimes {
+  double kernels = 0;
+  double tensor = 0, context = 0, expert = 0;
+  double hidden = 0;  // communication beside kernels
+  double host = 0;    // time to issue it all
+  [[nodiscard]] double gpu() const { return kernels + tensor + context + expert; }
+};
+
+// How much longer work takes than the GPU needs because the host issues it: some kernels wait for
+// the host and others queue up behind the GPU, so that neither is wholly hidden (root of the sum of
+// squares; vTrain's single-node rows pass through this region with their micro-batch).
+double host_wait(double gpu, double host);
+
+struct LayerTimes {
+  PassTimes forward;
+  PassTimes input_gradient;  // whole backward without the weight gradient's kernels
+  double weight_gradient = 0;
+  PassTimes
+      recompute;  // what the plan's recompute mode repeats of this layer when it recomputes it
+  double forward_flop = 0;  // computed, half of causal scores
+  double recompute_flop = 0;
+};
+
+// All that a plan's (tensor, context, expert, micro-batch, sequence-parallel, recompute) fixes.
+struct LayerSet {
+  std::vector<LayerTimes> kinds;  // one a layer kind: see LayerKinds
+  LayerTimes embedding, head;
+};
+
+// Layers that do the same work are one kind.
+struct LayerKinds {
+  std::vector<std::int64_t> first_layer;  // a layer of each kind
+  std::vector<std::vector<std::int64_t>>
+      up_to;  // up_to[kind][l]: layers of the kind before layer l
+  std::vector<double> dense_parameters, expert_parameters;  // of one layer, whole
+};
+LayerKinds layer_kinds(const models::Transformer& model);
+
+class LayerTimer {
+ public:
+  LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives);
+  LayerSet measure(const Plan& plan, const LayerKinds& kinds) const;
+
+ private:
+  [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls) const;
+  [[nodiscard]] double products_named(const std::vector<models::Matmul>& matmuls,
+                                      std::initializer_list<const char*> names) const;
+  [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass) const;
+  [[nodiscard]] double passes(const models::PassWork& work) const;
+  [[nodiscard]] double host(const models::PassWork& work) const;
+  LayerTimes time_of(const models::LayerWork& work) const;
+  void add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
+                  LayerTimes& times) const;
+  void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
+  void add_expert(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
+  void add_head_collectives(const Plan& plan, LayerTimes& embedding, LayerTimes& head) const;
+  void set_recompute(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
+
+  const Job& job_;
+  const BehaviourFit& fit_;
+  Collectives& collectives_;
+  topologies::OpCost op_;
+  bool portable_attention_;
+};
+
+}  // namespace trireme::planner

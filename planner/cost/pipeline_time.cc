@@ -1,0 +1,70 @@
+#include "planner/cost/pipeline_time.h"
+
+#include <algorithm>
+
+namespace trireme::planner {
+
+namespace {
+
+// 1F1B and GPipe with uneven stages: every micro-batch passes the slowest rank, the first one fills
+// and the last one drains the others; with v chunks a rank the fill is one chunk of each. Exact
+// without communication when the slowest rank is busy throughout.
+double steady(std::int64_t micro_batches, std::int64_t chunks, double sum, double slowest) {
+  return static_cast<double>(micro_batches) * slowest +
+         (sum - slowest) / static_cast<double>(chunks);
+}
+
+}  // namespace
+
+PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const HopTimes& hop) {
+  PipelineTime time;
+  const auto m = static_cast<double>(plan.micro_batches);
+  const auto p = static_cast<double>(plan.pipeline);
+  time.work = m * stages.slowest;
+  if (plan.pipeline == 1) {
+    time.total = time.work;
+    return time;
+  }
+  const std::int64_t v = plan.virtual_pipeline;
+  const auto chunks = static_cast<double>(v);
+  double compute = 0;
+  switch (plan.schedule) {
+    case Schedule::kGpipe:
+      compute = steady(plan.micro_batches, 1, stages.sum_forward, stages.slowest_forward) +
+                steady(plan.micro_batches, 1, stages.sum_backward, stages.slowest_backward);
+      break;
+    case Schedule::kOneForwardOneBackward:
+      compute = steady(plan.micro_batches, 1, stages.sum, stages.slowest);
+      break;
+    case Schedule::kInterleaved:
+      compute = steady(plan.micro_batches, v, stages.sum, stages.slowest);
+      break;
+    case Schedule::kZeroBubbleH1:
+      compute = m * stages.slowest +
+                std::max(0.0, (p - 1) * (stages.sum / p - 2 * stages.weight_gradient));
+      break;
+    case Schedule::kZeroBubbleH2:
+      compute = m * stages.slowest +
+                std::max(0.0, (p - 1) * (stages.sum / p - 3 * stages.weight_gradient));
+      break;
+  }
+  // Two exchanges a micro-batch and chunk (one after the forward, one after the backward), and the
+  // fill and drain of p - 1 hops each way.
+  const double exchanges = 2 * m * chunks;
+  const double fill = 2 * (p - 1);
+  const double cost = hop.transfer + hop.synchronisation;
+  if (v == 1 && hop.blocking) {
+    time.exchange = exchanges * cost;
+    compute += fill * cost;
+  } else {
+    const double chunk_time = stages.slowest / (2 * chunks);
+    const double exposed = hop.overlapped ? std::max(0.0, hop.transfer - chunk_time) : hop.transfer;
+    time.exchange = exchanges * (exposed + hop.synchronisation);
+    compute += fill * (hop.transfer + hop.synchronisation);
+  }
+  time.total = compute + time.exchange;
+  time.bubble = compute - time.work;
+  return time;
+}
+
+}  // namespace trireme::planner

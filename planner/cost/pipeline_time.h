@@ -1,0 +1,38 @@
+// Step time of one pipeline's micro-batches from the times of its stages, by schedule
+// (training_systems section 4).
+#pragma once
+
+#include <cstdint>
+
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// Sums over the pipeline ranks and the slowest one; what the closed forms need of uneven stages.
+struct StageTotals {
+  double sum = 0;      // of forward + backward, all ranks
+  double slowest = 0;  // of forward + backward, one rank, all its chunks
+  double sum_forward = 0, slowest_forward = 0;
+  double sum_backward = 0, slowest_backward = 0;
+  double weight_gradient = 0;  // of the slowest rank: what a split backward can move
+};
+
+struct PipelineTime {
+  double total = 0;     // first forward to last backward
+  double work = 0;      // of it, the slowest rank's own micro-batches
+  double exchange = 0;  // exposed sends and receives of the slowest rank
+  double bubble = 0;    // the rest: waiting for the others
+};
+
+// `hop` is one transfer between neighbours; `synchronisation` what a blocking exchange costs beside
+// it.
+struct HopTimes {
+  double transfer = 0;
+  double synchronisation = 0;
+  bool blocking = true;    // 1F1B: the exchange stops compute
+  bool overlapped = true;  // interleaved: sends run beside the next chunk
+};
+
+PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const HopTimes& hop);
+
+}  // namespace trireme::planner

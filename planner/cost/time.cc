@@ -1,0 +1,357 @@
+#include "planner/cost/time.h"
+
+#include <algorithm>
+
+#include "planner/cost/behaviour_fit.h"
+#include "planner/cost/collectives.h"
+#include "planner/cost/data_parallel_time.h"
+#include "planner/cost/interval.h"
+#include "planner/cost/layer_times.h"
+#include "planner/cost/pipeline_time.h"
+#include "planner/stages.h"
+
+namespace trireme::planner {
+
+using topologies::Collective;
+
+namespace {
+
+// Pipeline ranks that hold the same chunks are one class.
+struct RankClass {
+  std::vector<std::int64_t> layers;      // by layer kind
+  std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
+  bool embedding = false, head = false;
+  std::int64_t count = 0;
+  std::int64_t first_rank = 0;
+  friend bool same(const RankClass& a, const RankClass& b) {
+    return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
+           a.head == b.head;
+  }
+};
+
+// Seconds of one micro-batch through all chunks of one rank, by category.
+struct RankTimes {
+  double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;  // kernels
+  double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
+  double context_forward = 0, expert_forward = 0;
+  double host_wait_forward = 0, host_wait_backward = 0;
+  double hidden = 0;
+  double flop = 0, recomputed_flop = 0;
+  [[nodiscard]] double forward_total() const {
+    return forward + tensor_forward + context_forward + expert_forward + host_wait_forward;
+  }
+  [[nodiscard]] double backward_total() const {
+    return input_gradient + weight_gradient + recompute + tensor_backward +
+           (context - context_forward) + (expert - expert_forward) + host_wait_backward;
+  }
+};
+
+void add_layers(const LayerTimes& layer, double count, double recomputed, bool every_layer,
+                RankTimes& rank) {
+  rank.forward += count * layer.forward.kernels;
+  rank.input_gradient += count * layer.input_gradient.kernels;
+  rank.weight_gradient += count * layer.weight_gradient;
+  rank.tensor_forward += count * layer.forward.tensor;
+  rank.tensor_backward += count * layer.input_gradient.tensor;
+  rank.context_forward += count * layer.forward.context;
+  rank.context += count * (layer.forward.context + layer.input_gradient.context);
+  rank.expert_forward += count * layer.forward.expert;
+  rank.expert += count * (layer.forward.expert + layer.input_gradient.expert);
+  rank.host_wait_forward += count * host_wait(layer.forward.gpu(), layer.forward.host);
+  rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
+  rank.flop += count * 3 * layer.forward_flop;
+  const double again = every_layer ? count : recomputed;
+  const double backward_gpu = layer.input_gradient.gpu() + layer.weight_gradient;
+  rank.host_wait_backward += (count - again) * host_wait(backward_gpu, layer.input_gradient.host);
+  rank.host_wait_backward += again * host_wait(backward_gpu + layer.recompute.gpu(),
+                                               layer.input_gradient.host + layer.recompute.host);
+  rank.recompute += again * layer.recompute.kernels;
+  rank.tensor_backward += again * layer.recompute.tensor;
+  rank.context += again * layer.recompute.context;
+  rank.expert += again * layer.recompute.expert;
+  rank.recomputed_flop += again * layer.recompute_flop;
+}
+
+}  // namespace
+
+struct TimeModel::State {
+  explicit State(const Job& job_in)
+      : job(job_in),
+        fit(behaviour_fit(job.framework, job.profile)),
+        interval(interval_of(job.framework, job.cluster, job.profile)),
+        kinds(layer_kinds(job.model)),
+        collectives(job.cluster, job.profile),
+        layers(job, fit, collectives),
+        data_parallel(job, fit, collectives),
+        op(job.cluster, job.profile) {
+    const models::Transformer& m = job.model;
+    embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
+    head_parameters = static_cast<double>(models::head_parameter_count(m) +
+                                          models::final_norm_parameter_count(m));
+  }
+
+  const LayerSet& layer_set(const Plan& plan);
+  const std::vector<RankClass>& classes(const Plan& plan);
+  [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
+  [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
+                                     const RankClass& rank) const;
+  [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
+                                             const RankTimes& times) const;
+  [[nodiscard]] HopTimes hop(const Plan& plan);
+
+  Job job;
+  BehaviourFit fit;
+  Interval interval;
+  LayerKinds kinds;
+  Collectives collectives;
+  LayerTimer layers;
+  DataParallelTimer data_parallel;
+  topologies::OpCost op;
+  double embedding_parameters = 0, head_parameters = 0;
+  FlatMap<LayerSet> sets;
+  FlatMap<std::vector<RankClass>> splits;
+  std::vector<RankClass> explicit_split;  // of the last plan with stage_layers
+};
+
+const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
+  Key128 key;
+  key.low = static_cast<std::uint64_t>(plan.tensor) |
+            static_cast<std::uint64_t>(plan.context) << 12 |
+            static_cast<std::uint64_t>(plan.expert) << 24 |
+            static_cast<std::uint64_t>(plan.expert_tensor) << 36 |
+            static_cast<std::uint64_t>(plan.recompute) << 48 |
+            static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 52;
+  key.high = static_cast<std::uint64_t>(plan.micro_batch) |
+             static_cast<std::uint64_t>(plan.recompute_modules) << 32 |
+             static_cast<std::uint64_t>(std::min<std::int64_t>(
+                 stride_of(plan, Axis::kTensor) * 64 + stride_of(plan, Axis::kContext), 0xFFFF))
+                 << 48;
+  if (const LayerSet* found = sets.find(key)) {
+    return *found;
+  }
+  return sets.insert(key, layers.measure(plan, kinds));
+}
+
+std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
+  const std::vector<Chunk> chunks = chunks_of(job, plan);
+  std::vector<RankClass> ranks(static_cast<std::size_t>(plan.pipeline));
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    RankClass& rank = ranks[c % ranks.size()];
+    rank.layers.resize(kinds.first_layer.size(), 0);
+    rank.recomputed.resize(kinds.first_layer.size(), 0);
+    rank.embedding = rank.embedding || chunks[c].embedding;
+    rank.head = rank.head || chunks[c].head;
+    std::int64_t left = plan.recompute == Recompute::kFull && plan.recompute_layers >= 0
+                            ? plan.recompute_layers
+                            : chunks[c].last - chunks[c].first;
+    const auto first = static_cast<std::size_t>(chunks[c].first);
+    const auto last = static_cast<std::size_t>(chunks[c].last);
+    for (std::size_t kind = 0; kind < kinds.up_to.size(); ++kind) {
+      const std::int64_t count = kinds.up_to[kind][last] - kinds.up_to[kind][first];
+      rank.layers[kind] += count;
+      const std::int64_t again = std::min(count, left);
+      rank.recomputed[kind] += again;
+      left -= again;
+    }
+  }
+  std::vector<RankClass> classes;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto known = std::find_if(classes.begin(), classes.end(),
+                                    [&](const RankClass& other) { return same(other, ranks[r]); });
+    if (known != classes.end()) {
+      ++known->count;
+      continue;
+    }
+    ranks[r].count = 1;
+    ranks[r].first_rank = static_cast<std::int64_t>(r);
+    classes.push_back(ranks[r]);
+  }
+  return classes;
+}
+
+const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
+  if (!plan.stage_layers.empty()) {
+    explicit_split = split(plan);
+    return explicit_split;
+  }
+  Key128 key;
+  key.low = static_cast<std::uint64_t>(plan.pipeline) |
+            static_cast<std::uint64_t>(plan.virtual_pipeline) << 20;
+  key.high = plan.recompute == Recompute::kFull
+                 ? static_cast<std::uint64_t>(plan.recompute_layers + 2)
+                 : 0;
+  if (const std::vector<RankClass>* found = splits.find(key)) {
+    return *found;
+  }
+  return splits.insert(key, split(plan));
+}
+
+RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
+                                       const RankClass& rank) const {
+  RankTimes times;
+  const bool every_layer = plan.recompute != Recompute::kFull;
+  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
+    add_layers(set.kinds[kind], static_cast<double>(rank.layers[kind]),
+               static_cast<double>(rank.recomputed[kind]), every_layer, times);
+  }
+  if (rank.embedding) {
+    add_layers(set.embedding, 1, 0, true, times);
+  }
+  if (rank.head) {
+    add_layers(set.head, 1, 0, true, times);
+  }
+  return times;
+}
+
+DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
+                                               const RankTimes& times) const {
+  DataParallelInput in;
+  const auto tensor = static_cast<double>(plan.tensor);
+  std::int64_t layer_count = 0;
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    const auto count = static_cast<double>(rank.layers[kind]);
+    layer_count += rank.layers[kind];
+    in.dense_parameters += count * kinds.dense_parameters[kind] / tensor;
+    const double split_experts =
+        static_cast<double>(plan.expert) *
+        static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
+    in.expert_parameters += count * kinds.expert_parameters[kind] / split_experts;
+  }
+  if (rank.embedding) {
+    in.root_parameters += embedding_parameters / tensor;
+  }
+  if (rank.head && !(rank.embedding && job.model.tied_embeddings)) {
+    in.root_parameters += head_parameters / tensor;
+  }
+  in.dense_parameters += in.root_parameters;
+  const std::int64_t unit =
+      plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(layer_count, 1);
+  in.units = static_cast<double>((layer_count + unit - 1) / unit);
+  in.forward = times.forward_total();
+  in.backward = times.backward_total();
+  return in;
+}
+
+HopTimes TimeModel::State::hop(const Plan& plan) {
+  HopTimes hop;
+  if (plan.pipeline == 1) {
+    return hop;
+  }
+  double bytes = 2.0 * static_cast<double>(plan.micro_batch * job.sequence) *
+                 static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
+  // Megatron of 2021 scattered the boundary tensor over the tensor ranks and gathered it behind the
+  // link.
+  const bool scattered = job.framework.implementation == models::Implementation::kClassicMegatron &&
+                         plan.schedule == Schedule::kInterleaved;
+  if (plan.sequence_parallel || scattered) {
+    bytes /= static_cast<double>(plan.tensor);
+  }
+  hop.transfer = collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
+  hop.synchronisation = fit.exchange_seconds;
+  hop.blocking = job.framework.blocking_p2p;
+  hop.overlapped = job.framework.p2p_overlap_interleaved;
+  return hop;
+}
+
+TimeModel::TimeModel(const Job& job) : state_(std::make_unique<State>(job)) {}
+TimeModel::~TimeModel() = default;
+TimeModel::TimeModel(TimeModel&&) noexcept = default;
+TimeModel& TimeModel::operator=(TimeModel&&) noexcept = default;
+
+void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
+  State& s = *state_;
+  const LayerSet& set = s.layer_set(plan);
+  const std::vector<RankClass>& classes = s.classes(plan);
+  StageTotals totals;
+  RankTimes slowest;
+  double slowest_total = -1;
+  DataParallelTime data;
+  double data_cost = -1;
+  double parameters = 0;
+  double flop = 0;
+  double recomputed_flop = 0;
+  double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
+  for (const RankClass& rank : classes) {
+    RankTimes times = s.rank_times(plan, set, rank);
+    const DataParallelInput in = s.data_input(plan, rank, times);
+    const DataParallelTime d = s.data_parallel.measure(plan, in);
+    const double forward = times.forward_total();
+    const double backward = times.backward_total();
+    const auto count = static_cast<double>(rank.count);
+    totals.sum += count * (forward + backward);
+    totals.sum_forward += count * forward;
+    totals.sum_backward += count * backward;
+    totals.slowest_forward = std::max(totals.slowest_forward, forward);
+    totals.slowest_backward = std::max(totals.slowest_backward, backward);
+    flop += count * times.flop;
+    recomputed_flop += count * times.recomputed_flop;
+    if (d.exposed - before > data_cost) {
+      data_cost = d.exposed - before;
+      data = d;
+    }
+    before += count * backward;
+    parameters = std::max(parameters, in.dense_parameters + in.expert_parameters);
+    if (forward + backward > slowest_total) {
+      slowest_total = forward + backward;
+      slowest = times;
+      totals.slowest = slowest_total;
+      totals.weight_gradient = times.weight_gradient;
+    }
+  }
+  const PipelineTime pipeline = pipeline_time(plan, totals, s.hop(plan));
+  const auto m = static_cast<double>(plan.micro_batches);
+  TimeItems& items = out.exposed;
+  items.compute =
+      m * (slowest.forward + slowest.input_gradient + slowest.weight_gradient + slowest.recompute);
+  items.tensor_parallel = m * (slowest.tensor_forward + slowest.tensor_backward);
+  items.context_parallel = m * slowest.context;
+  items.expert_parallel = m * slowest.expert;
+  items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + s.fit.step_seconds;
+  items.pipeline_bubble = pipeline.bubble;
+  items.pipeline_p2p = pipeline.exchange;
+  items.data_parallel = std::max(0.0, data_cost);
+  items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op.memory_rate().value,
+                                      s.op.memory_bound(Bytes(0), 1).value);
+  out.step_seconds = items.total();
+  out.low_seconds = out.step_seconds * s.interval.low;
+  out.high_seconds = out.step_seconds * s.interval.high;
+  out.hidden_communication_seconds = m * slowest.hidden + data.hidden;
+  out.recomputed_flop_share = flop > 0 ? recomputed_flop / flop : 0;
+}
+
+std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {
+  State& s = *state_;
+  const LayerSet& set = s.layer_set(plan);
+  std::vector<StageTimes> stages(static_cast<std::size_t>(plan.pipeline));
+  for (std::size_t r = 0; r < stages.size(); ++r) {
+    // The class of a rank is found by its chunks again: stage_times is not on search's path.
+    RankClass rank;
+    rank.layers.assign(s.kinds.first_layer.size(), 0);
+    rank.recomputed = rank.layers;
+    const std::vector<Chunk> chunks = chunks_of(s.job, plan);
+    for (std::size_t c = r; c < chunks.size(); c += stages.size()) {
+      rank.embedding = rank.embedding || chunks[c].embedding;
+      rank.head = rank.head || chunks[c].head;
+      std::int64_t left = plan.recompute == Recompute::kFull && plan.recompute_layers >= 0
+                              ? plan.recompute_layers
+                              : chunks[c].last - chunks[c].first;
+      for (std::size_t kind = 0; kind < s.kinds.up_to.size(); ++kind) {
+        const std::int64_t count = s.kinds.up_to[kind][static_cast<std::size_t>(chunks[c].last)] -
+                                   s.kinds.up_to[kind][static_cast<std::size_t>(chunks[c].first)];
+        rank.layers[kind] += count;
+        rank.recomputed[kind] += std::min(count, left);
+        left -= std::min(count, left);
+      }
+    }
+    const RankTimes times = s.rank_times(plan, set, rank);
+    stages[r] = {.forward = times.forward_total(),
+                 .input_gradient = times.backward_total() - times.weight_gradient - times.recompute,
+                 .weight_gradient = times.weight_gradient,
+                 .recompute = times.recompute,
+                 .exposed_tensor_parallel_forward = times.tensor_forward,
+                 .exposed_tensor_parallel_backward = times.tensor_backward};
+  }
+  return stages;
+}
+
+}  // namespace trireme::planner

@@ -29,6 +29,16 @@ std::string parse_reason(const std::string& message) {
   return cut == std::string::npos ? message : message.substr(cut);
 }
 
+// A value as an error message shows it: whole when short, never the content of a list or object.
+std::string shown(const nlohmann::json& value) {
+  constexpr std::size_t kShownMax = 60;
+  if (value.is_structured()) {
+    return value.is_array() ? "a list" : "an object";
+  }
+  const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
+  return text.size() <= kShownMax ? text : text.substr(0, kShownMax) + "…";
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, const std::string& name) {
@@ -40,6 +50,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& name) {
   } catch (const nlohmann::json::parse_error& error) {
     throw Error(fmt::format("{}:{}", name, line_of_byte(text, error.byte)),
                 "is not valid JSON: " + parse_reason(error.what()));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw Error(name, "holds a number beyond the range of a double");
   }
 }
 
@@ -112,7 +124,7 @@ void JsonReader::ignore(const std::string& key) {
 std::string JsonReader::text(const std::string& key) {
   const nlohmann::json& value = require(key);
   if (!value.is_string()) {
-    fail(key, fmt::format("is {}; a string is expected", value.dump()));
+    fail(key, fmt::format("is {}; a string is expected", shown(value)));
   }
   return value.get<std::string>();
 }
@@ -128,7 +140,7 @@ std::int64_t JsonReader::integer(const std::string& key, std::int64_t low, std::
 double JsonReader::number(const std::string& key, double low, double high) {
   const nlohmann::json& value = require(key);
   if (!value.is_number()) {
-    fail(key, fmt::format("is {}; a number is expected", value.dump()));
+    fail(key, fmt::format("is {}; a number is expected", shown(value)));
   }
   const double number = value.get<double>();
   if (!(number >= low && number <= high)) {
@@ -143,7 +155,7 @@ double JsonReader::number(const std::string& key, double low, double high) {
 bool JsonReader::boolean(const std::string& key) {
   const nlohmann::json& value = require(key);
   if (!value.is_boolean()) {
-    fail(key, fmt::format("is {}; true or false is expected", value.dump()));
+    fail(key, fmt::format("is {}; true or false is expected", shown(value)));
   }
   return value.get<bool>();
 }

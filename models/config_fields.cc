@@ -1,0 +1,130 @@
+#include "models/config_fields.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace trireme::models {
+namespace {
+
+constexpr std::int64_t kCountMax = 1'000'000'000;
+constexpr std::int64_t kLayersMax = 100'000;
+constexpr std::size_t kListMax = 100'000;
+
+}  // namespace
+
+ConfigFields::ConfigFields(const nlohmann::json& json, const std::string& where, bool nested)
+    : json_(&json), reader_(json, where), nested_(nested) {}
+
+bool ConfigFields::has(Names names) const {
+  for (const char* name : names) {
+    if (reader_.has(name)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ConfigFields::mentions(const char* name) const {
+  return json_->contains(name);
+}
+
+void ConfigFields::fail(const char* name, const std::string& what) const {
+  reader_.fail(name, what);
+}
+
+std::int64_t ConfigFields::dimension(Names names, std::int64_t class_default) {
+  for (const char* name : names) {
+    if (reader_.has(name)) {
+      return reader_.integer(name, 1, kCountMax);
+    }
+  }
+  if (nested_ && class_default > 0) {
+    return class_default;
+  }
+  fail(*names.begin(), "is missing; a model needs it");
+}
+
+std::int64_t ConfigFields::layer_count(Names names, std::int64_t class_default) {
+  const std::int64_t layers = dimension(names, class_default);
+  if (layers > kLayersMax) {
+    fail(*names.begin(), fmt::format("is {}; it must be at most {}", layers, kLayersMax));
+  }
+  return layers;
+}
+
+std::int64_t ConfigFields::count_or(Names names, std::int64_t fallback, std::int64_t low) {
+  for (const char* name : names) {
+    if (reader_.has(name)) {
+      return reader_.integer(name, low, kCountMax);
+    }
+  }
+  return fallback;
+}
+
+bool ConfigFields::flag(const char* name, bool fallback) {
+  return reader_.has(name) ? reader_.boolean(name) : fallback;
+}
+
+std::string ConfigFields::text_or(const char* name, const std::string& fallback) {
+  return reader_.has(name) ? reader_.text(name) : fallback;
+}
+
+std::vector<std::int64_t> ConfigFields::indices(const char* name) {
+  std::vector<std::int64_t> values;
+  if (!reader_.has(name)) {
+    return values;
+  }
+  const nlohmann::json& list = reader_.raw(name);
+  if (!list.is_array() || list.size() > kListMax) {
+    fail(name, "must be a list of layer numbers");
+  }
+  for (const nlohmann::json& value : list) {
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kCountMax) {
+      fail(name, "must be a list of layer numbers");
+    }
+    values.push_back(value.get<std::int64_t>());
+  }
+  return values;
+}
+
+std::vector<std::string> ConfigFields::texts(const char* name) {
+  std::vector<std::string> values;
+  if (!reader_.has(name)) {
+    return values;
+  }
+  const nlohmann::json& list = reader_.raw(name);
+  if (!list.is_array() || list.size() > kListMax) {
+    fail(name, "must be a list of names");
+  }
+  for (const nlohmann::json& value : list) {
+    if (!value.is_string()) {
+      fail(name, "must be a list of names");
+    }
+    values.push_back(value.get<std::string>());
+  }
+  return values;
+}
+
+ConfigFields ConfigFields::object(const char* name) {
+  return ConfigFields(reader_.raw(name), reader_.where(name), nested_);
+}
+
+std::int64_t head_dimension(ConfigFields& fields, std::int64_t hidden, std::int64_t heads,
+                            std::int64_t class_default) {
+  if (fields.has({"head_dim"})) {
+    return fields.count_or({"head_dim"}, 0);
+  }
+  if (class_default > 0) {
+    return class_default;
+  }
+  if (hidden % heads != 0) {
+    fields.fail("num_attention_heads",
+                fmt::format("is {}, which does not divide the hidden size {}; give head_dim, or a "
+                            "number of heads that divides it",
+                            heads, hidden));
+  }
+  return hidden / heads;
+}
+
+}  // namespace trireme::models

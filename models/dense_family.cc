@@ -1,0 +1,282 @@
+// llama, mistral, qwen2, qwen3, gemma 1 to 3, phi3 and others of that build.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "models/families.h"
+
+namespace trireme::models {
+namespace {
+
+template <typename Slides>
+void set_sliding_layers(Transformer& model, Slides slides) {
+  model.sliding_layers.resize(static_cast<std::size_t>(model.layers));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    model.sliding_layers[static_cast<std::size_t>(layer)] = slides(layer);
+  }
+}
+
+Transformer read_mistral(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.hidden = 4096,
+                                               .ffn = 14336,
+                                               .layers = 32,
+                                               .heads = 32,
+                                               .kv_heads = 8,
+                                               .vocab = 32000,
+                                               .max_sequence = 131072});
+  // The class slides over 4096 tokens unless the file says null.
+  const bool off = fields.mentions("sliding_window") && !fields.has({"sliding_window"});
+  model.sliding_window = off ? 0 : fields.count_or({"sliding_window"}, 4096);
+  apply_layer_types(fields, model);
+  return model;
+}
+
+void read_qwen_window(ConfigFields& fields, Transformer& model) {
+  if (fields.flag("use_sliding_window", false)) {
+    const std::int64_t first = fields.count_or({"max_window_layers"}, 28, /*low=*/0);
+    model.sliding_window = fields.count_or({"sliding_window"}, 4096);
+    set_sliding_layers(model, [first](std::int64_t layer) { return layer >= first; });
+    apply_layer_types(fields, model);
+  }
+}
+
+Transformer read_qwen2(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.hidden = 4096,
+                                               .ffn = 22016,
+                                               .layers = 32,
+                                               .heads = 32,
+                                               .kv_heads = 32,
+                                               .vocab = 151936,
+                                               .max_sequence = 32768});
+  model.qkv_bias = true;
+  model.attention_output_bias = false;
+  read_qwen_window(fields, model);
+  return model;
+}
+
+Transformer read_qwen3(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.hidden = 4096,
+                                               .ffn = 22016,
+                                               .layers = 32,
+                                               .heads = 32,
+                                               .kv_heads = 32,
+                                               .head_dim = 128,
+                                               .vocab = 151936,
+                                               .max_sequence = 32768});
+  model.qk_norm = true;
+  read_qwen_window(fields, model);
+  return model;
+}
+
+Transformer read_gemma(ConfigFields& fields) {
+  return read_llama_like(fields, {.hidden = 3072,
+                                  .ffn = 24576,
+                                  .layers = 28,
+                                  .heads = 16,
+                                  .kv_heads = 16,
+                                  .head_dim = 256,
+                                  .vocab = 256000,
+                                  .max_sequence = 8192,
+                                  .tied = true});
+}
+
+Transformer read_gemma2(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.hidden = 2304,
+                                               .ffn = 9216,
+                                               .layers = 26,
+                                               .heads = 8,
+                                               .kv_heads = 4,
+                                               .head_dim = 256,
+                                               .vocab = 256000,
+                                               .max_sequence = 8192,
+                                               .tied = true});
+  model.norms_per_layer = 4;
+  model.sliding_window = fields.count_or({"sliding_window", "sliding_window_size"}, 4096);
+  set_sliding_layers(model, [](std::int64_t layer) { return layer % 2 == 0; });
+  apply_layer_types(fields, model);
+  return model;
+}
+
+Transformer read_gemma3(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.hidden = 2304,
+                                               .ffn = 9216,
+                                               .layers = 26,
+                                               .heads = 8,
+                                               .kv_heads = 4,
+                                               .head_dim = 256,
+                                               .vocab = 262208,
+                                               .max_sequence = 131072,
+                                               .tied = true});
+  model.norms_per_layer = 4;
+  model.qk_norm = true;
+  model.sliding_window = fields.count_or({"sliding_window"}, 4096);
+  const std::int64_t pattern =
+      fields.count_or({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
+  set_sliding_layers(model, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+  apply_layer_types(fields, model);
+  return model;
+}
+
+Transformer read_phi3(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.hidden = 3072,
+                                               .ffn = 8192,
+                                               .layers = 32,
+                                               .heads = 32,
+                                               .vocab = 32064,
+                                               .max_sequence = 4096});
+  // Its one fused matrix each for q, k, v and for gate and up has no bias, whatever the file says.
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = false;
+  model.sliding_window = fields.count_or({"sliding_window"}, 0);
+  return model;
+}
+
+Transformer read_smollm3(ConfigFields& fields) {
+  return read_llama_like(fields, {.max_sequence = 32768, .tied = true});
+}
+
+Transformer read_glm4(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 131072});
+  model.attention_output_bias = false;
+  model.norms_per_layer = 4;
+  return model;
+}
+
+Transformer read_olmo2(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 2048});
+  model.qk_norm = model.qk_norm_all_heads = true;
+  return model;
+}
+
+Transformer read_nemotron(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 4096});
+  model.norm = Norm::kLayerNorm;
+  model.gated_mlp = false;
+  return model;
+}
+
+Transformer read_cohere(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 8192, .tied = true});
+  model.norm = Norm::kLayerNorm;
+  model.norm_bias = false;
+  model.norms_per_layer = 1;
+  model.parallel_block = true;
+  model.qk_norm = model.qk_norm_all_heads = fields.flag("use_qk_norm", false);
+  return model;
+}
+
+Transformer read_stablelm(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 4096});
+  if (fields.flag("qk_layernorm", false)) {
+    fields.fail("qk_layernorm", "is true; norms of each head apart cannot be planned for");
+  }
+  model.norm = Norm::kLayerNorm;
+  model.qkv_bias = fields.flag("use_qkv_bias", false);
+  model.attention_output_bias = false;
+  model.parallel_block = fields.flag("use_parallel_residual", false);
+  model.norms_per_layer = model.parallel_block ? 1 : 2;
+  return model;
+}
+
+Transformer read_starcoder2(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.kv_heads = 2, .max_sequence = 4096, .tied = true});
+  const bool biases = fields.flag("use_bias", true);
+  model.norm = Norm::kLayerNorm;
+  model.gated_mlp = false;
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = biases;
+  model.sliding_window = fields.count_or({"sliding_window"}, 0);
+  return model;
+}
+
+constexpr std::array<std::pair<const char*, FamilyReader>, 31> kFamilies = {{
+    {"llama", read_llama},
+    {"mistral", read_mistral},
+    {"ministral", read_mistral},
+    {"qwen2", read_qwen2},
+    {"qwen2_vl", read_qwen2},
+    {"qwen2_vl_text", read_qwen2},
+    {"qwen2_5_vl", read_qwen2},
+    {"qwen2_5_vl_text", read_qwen2},
+    {"qwen3", read_qwen3},
+    {"qwen3_vl_text", read_qwen3},
+    {"gemma", read_gemma},
+    {"gemma2", read_gemma2},
+    {"gemma3", read_gemma3},
+    {"gemma3_text", read_gemma3},
+    {"phi3", read_phi3},
+    {"phi4", read_phi3},
+    {"smollm3", read_smollm3},
+    {"glm4", read_glm4},
+    {"olmo2", read_olmo2},
+    {"nemotron", read_nemotron},
+    {"cohere", read_cohere},
+    {"stablelm", read_stablelm},
+    {"starcoder2", read_starcoder2},
+    {"granite", read_llama},
+    {"internlm2", read_llama},
+    {"baichuan", read_llama},
+    {"minicpm", read_llama},
+    {"aquila", read_llama},
+    {"helium", read_llama},
+    {"yi", read_llama},
+    {"Yi", read_llama},
+}};
+
+}  // namespace
+
+Transformer read_llama_like(ConfigFields& fields, const ClassDefaults& defaults) {
+  Transformer model;
+  model.hidden = fields.dimension({"hidden_size"}, defaults.hidden);
+  model.layers = fields.layer_count({"num_hidden_layers"}, defaults.layers);
+  model.heads = fields.dimension({"num_attention_heads"}, defaults.heads);
+  // Silence means one key-value head a query head, except where whatever equals the class's own
+  // default is left out.
+  const bool by_class =
+      fields.nested() && defaults.kv_heads > 0 && model.heads % defaults.kv_heads == 0;
+  const std::int64_t silent = by_class ? defaults.kv_heads : model.heads;
+  model.kv_heads = fields.count_or({"num_key_value_heads"}, silent);
+  model.head_dim = head_dimension(fields, model.hidden, model.heads, defaults.head_dim);
+  model.ffn = fields.dimension({"intermediate_size"}, defaults.ffn);
+  model.vocab = fields.dimension({"vocab_size"}, defaults.vocab);
+  model.max_sequence = fields.count_or({"max_position_embeddings"}, defaults.max_sequence);
+  model.tied_embeddings = fields.flag("tie_word_embeddings", defaults.tied);
+  model.qkv_bias = model.attention_output_bias = fields.flag("attention_bias", false);
+  model.mlp_bias = fields.flag("mlp_bias", false);
+  return model;
+}
+
+Transformer read_llama(ConfigFields& fields) {
+  return read_llama_like(fields,
+                         {.hidden = 4096, .ffn = 11008, .layers = 32, .heads = 32, .vocab = 32000});
+}
+
+void apply_layer_types(ConfigFields& fields, Transformer& model) {
+  const std::vector<std::string> types = fields.texts("layer_types");
+  if (types.empty()) {
+    return;
+  }
+  if (static_cast<std::int64_t>(types.size()) != model.layers) {
+    fields.fail("layer_types", fmt::format("lists {} layers; num_hidden_layers is {}", types.size(),
+                                           model.layers));
+  }
+  model.sliding_layers.assign(types.size(), false);
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    // A chunk is taken as a window of its length: an upper bound of the scores in it.
+    const bool slides = types[layer] == "sliding_attention" || types[layer] == "chunked_attention";
+    if (!slides && types[layer] != "full_attention") {
+      fields.fail("layer_types", fmt::format("names {}; only full_attention, sliding_attention and "
+                                             "chunked_attention can be planned for",
+                                             types[layer]));
+    }
+    model.sliding_layers[layer] = slides;
+  }
+}
+
+FamilyReader dense_family(const std::string& model_type) {
+  const auto* found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                   [&](const auto& family) { return model_type == family.first; });
+  return found == kFamilies.end() ? nullptr : found->second;
+}
+
+}  // namespace trireme::models

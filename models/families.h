@@ -1,0 +1,26 @@
+// One reader for each family of config.json files. The fields and their defaults are those of the
+// family's configuration class in Hugging Face transformers; the parameters that follow from them
+// are those of its modelling file.
+#pragma once
+
+#include <string>
+
+#include "models/config_fields.h"
+#include "models/transformer.h"
+
+namespace trireme::models {
+
+using FamilyReader = Transformer (*)(ConfigFields& fields);
+
+// nullptr when no family has this model_type.
+FamilyReader dense_family(const std::string& model_type);    // llama and its kin
+FamilyReader expert_family(const std::string& model_type);   // mixtures of experts
+FamilyReader classic_family(const std::string& model_type);  // GPT-2 and its kin
+
+// The llama reading: gated MLP, RMSNorm, rotary positions, grouped heads. Others start from it.
+Transformer read_llama_like(ConfigFields& fields, const ClassDefaults& defaults);
+Transformer read_llama(ConfigFields& fields);
+// Marks the layers that `layer_types` names as sliding; without the key leaves the model as it is.
+void apply_layer_types(ConfigFields& fields, Transformer& model);
+
+}  // namespace trireme::models

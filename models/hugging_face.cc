@@ -1,0 +1,179 @@
+// Import of a Hugging Face config.json: finds the part that describes the text model, its family,
+// and refuses what the description cannot hold.
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "models/families.h"
+#include "models/presets.h"
+
+namespace trireme::models {
+namespace {
+
+// Models that see or hear keep their text model's fields in an object of their own.
+constexpr std::array<const char*, 3> kTextParts = {"text_config", "llm_config", "language_config"};
+
+// Keys of builds that are not a plain decoder of attention and MLP layers: reading such a file as a
+// llama would give a wrong count in silence.
+constexpr std::array<const char*, 18> kForeignKeys = {
+    "n_routed_experts",
+    "num_experts",
+    "num_local_experts",
+    "moe_intermediate_size",
+    "moe_num_experts",
+    "kv_lora_rank",
+    "index_topk",
+    "cross_attention_layers",
+    "ssm_cfg",
+    "state_size",
+    "mamba_d_state",
+    "ssm_state_size",
+    "attn_layer_period",
+    "layers_block_type",
+    "linear_num_key_heads",
+    "linear_attn_config",
+    "num_decoder_layers",
+    "d_kv",
+};
+
+const char* text_part(const nlohmann::json& config) {
+  for (const char* part : kTextParts) {
+    const auto found = config.find(part);
+    if (found != config.end() && found->is_object()) {
+      return part;
+    }
+  }
+  return nullptr;
+}
+
+FamilyReader family_of(const std::string& model_type) {
+  for (const auto find : {dense_family, expert_family, classic_family}) {
+    if (const FamilyReader reader = find(model_type); reader != nullptr) {
+      return reader;
+    }
+  }
+  return nullptr;
+}
+
+bool has_every_llama_field(const ConfigFields& fields) {
+  for (const char* name : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                           "intermediate_size", "vocab_size"}) {
+    if (!fields.has({name})) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void refuse_foreign_builds(const ConfigFields& fields, const std::string& model_type,
+                           bool known_family) {
+  if (known_family) {
+    return;
+  }
+  for (const char* key : kForeignKeys) {
+    if (fields.has({key})) {
+      fields.fail(
+          "model_type",
+          fmt::format("is \"{}\", which is not known, and {} says that it is no plain llama; "
+                      "describe it in a model file of trireme",
+                      model_type, key));
+    }
+  }
+}
+
+// Old files name only the class, such as LlamaForCausalLM.
+std::string type_from_architecture(ConfigFields& fields) {
+  static constexpr std::array<std::pair<const char*, const char*>, 14> kClasses = {{
+      {"LlamaForCausalLM", "llama"},
+      {"LLaMAForCausalLM", "llama"},
+      {"MistralForCausalLM", "mistral"},
+      {"MixtralForCausalLM", "mixtral"},
+      {"Qwen2ForCausalLM", "qwen2"},
+      {"Qwen3ForCausalLM", "qwen3"},
+      {"Qwen3MoeForCausalLM", "qwen3_moe"},
+      {"GPT2LMHeadModel", "gpt2"},
+      {"GPTNeoXForCausalLM", "gpt_neox"},
+      {"OPTForCausalLM", "opt"},
+      {"BloomForCausalLM", "bloom"},
+      {"FalconForCausalLM", "falcon"},
+      {"DeepseekV3ForCausalLM", "deepseek_v3"},
+      {"GptOssForCausalLM", "gpt_oss"},
+  }};
+  const std::vector<std::string> architectures = fields.texts("architectures");
+  for (const auto& [name, type] : kClasses) {
+    if (!architectures.empty() && architectures.front() == name) {
+      return type;
+    }
+  }
+  return "";
+}
+
+Transformer import_text_model(ConfigFields& fields) {
+  std::string model_type = fields.text_or("model_type", "");
+  if (model_type.empty()) {
+    model_type = type_from_architecture(fields);
+  }
+  FamilyReader reader = family_of(model_type);
+  refuse_foreign_builds(fields, model_type, reader != nullptr);
+  if (fields.flag("is_encoder_decoder", false)) {
+    fields.fail("is_encoder_decoder", "is true; only decoder models can be planned for");
+  }
+  if (reader == nullptr) {
+    if (!has_every_llama_field(fields)) {
+      fields.fail(
+          "model_type",
+          model_type.empty()
+              ? std::string("is missing, and the fields of a llama are not all there; give a "
+                            "config.json of a known family")
+              : fmt::format("is \"{}\", which is not known, and the fields of a llama are "
+                            "not all there; describe it in a model file of trireme",
+                            model_type));
+    }
+    reader = read_llama;
+  }
+  return reader(fields);
+}
+
+// The folder's name when the file is called config.json, else the file's own.
+std::string name_from_path(const std::string& where) {
+  std::string path = where;
+  for (const std::string_view ending : {"/config.json", ".json"}) {
+    if (path.ends_with(ending)) {
+      path.resize(path.size() - ending.size());
+      break;
+    }
+  }
+  const auto slash = path.find_last_of('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace
+
+Transformer import_hugging_face(const nlohmann::json& config, const std::string& where) {
+  if (!config.is_object()) {
+    throw Error(where, "holds no JSON object; a Hugging Face config.json is expected");
+  }
+  Transformer model;
+  const char* part = text_part(config);
+  if (part == nullptr) {
+    ConfigFields fields(config, where, /*nested=*/false);
+    model = import_text_model(fields);
+  } else {
+    nlohmann::json text = config.at(part);
+    // A tie stated for the whole model holds for its text part; so does a type only stated there.
+    for (const char* inherited : {"tie_word_embeddings", "model_type"}) {
+      if (!text.contains(inherited) && config.contains(inherited)) {
+        text[inherited] = config.at(inherited);
+      }
+    }
+    ConfigFields fields(text, fmt::format("{}#/{}", where, part), /*nested=*/true);
+    model = import_text_model(fields);
+  }
+  model.name = name_from_path(where);
+  check_transformer(model, where);
+  return model;
+}
+
+}  // namespace trireme::models

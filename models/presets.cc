@@ -1,0 +1,121 @@
+// The presets that ship, and the one door for `--model`.
+#include "models/presets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "core/embedded_file.h"
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "models/model_file.h"
+
+namespace trireme::models {
+
+namespace embedded {
+std::span<const core::EmbeddedFile> presets();
+}  // namespace embedded
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const core::EmbeddedFile* find_preset(const std::string& name) {
+  for (const core::EmbeddedFile& file : embedded::presets()) {
+    if (file.name == name) {
+      return &file;
+    }
+  }
+  return nullptr;
+}
+
+// Edits (insert, delete, replace) between two names.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) {
+    row[j] = j;
+  }
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_names(const std::string& name) {
+  constexpr std::size_t kShown = 3;
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  const std::string bounded = name.substr(0, 64);
+  for (const std::string& preset : preset_names()) {
+    ranked.emplace_back(edit_distance(bounded, preset), preset);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::string nearest;
+  for (std::size_t i = 0; i < std::min(kShown, ranked.size()); ++i) {
+    nearest += (i == 0 ? "" : ", ") + ranked[i].second;
+  }
+  return nearest;
+}
+
+Transformer load_file(const std::string& path) {
+  const nlohmann::json json = read_json_file(path);
+  if (json.is_object() && json.contains("schema")) {
+    return read_model_file(json, path);
+  }
+  return import_hugging_face(json, path);
+}
+
+bool looks_like_path(const std::string& text) {
+  return text.find('/') != std::string::npos || text.ends_with(".json");
+}
+
+}  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const core::EmbeddedFile& file : embedded::presets()) {
+    names.emplace_back(file.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Transformer load_model(const std::string& name_or_path) {
+  if (const core::EmbeddedFile* preset = find_preset(name_or_path); preset != nullptr) {
+    const std::string where = "preset " + name_or_path;
+    return read_model_file(parse_json(preset->content, where), where);
+  }
+  std::error_code ignored;
+  const fs::path path(name_or_path);
+  if (fs::is_directory(path, ignored)) {
+    const std::string file = (path / "config.json").lexically_normal().string();
+    if (!fs::exists(file, ignored)) {
+      throw Error(name_or_path, "is a folder without a config.json");
+    }
+    return load_file(file);
+  }
+  if (fs::exists(path, ignored)) {
+    return load_file(name_or_path);
+  }
+  if (looks_like_path(name_or_path)) {
+    throw Error(name_or_path,
+                "does not exist; give a preset, a config.json, a folder with one, or a "
+                "model file");
+  }
+  throw Error(
+      "--model",
+      fmt::format("{} is neither a preset nor a file; the nearest presets are {}; "
+                  "`trireme models` lists all",
+                  name_or_path.empty() ? "\"\"" : name_or_path, nearest_names(name_or_path)));
+}
+
+}  // namespace trireme::models

@@ -1,0 +1,312 @@
+// Import of config.json: one hand-written file a family against its exact published total, what a
+// file may leave out, and what is refused.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "models/presets.h"
+#include "shared_data.h"
+
+namespace trireme::models {
+namespace {
+
+Transformer import_text(const std::string& text) {
+  return import_hugging_face(parse_json(text, "config.json"), "config.json");
+}
+
+std::string fault_of(const std::string& text) {
+  try {
+    import_text(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+struct Family {
+  const char* config;
+  std::int64_t parameters;
+};
+
+// Totals: the models' cards and public checkpoints.
+const Family kFamilies[] = {
+    {R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+         "vocab_size": 128256, "tie_word_embeddings": false})",
+     8'030'261'248},
+    {R"({"model_type": "mistral", "hidden_size": 5120, "num_hidden_layers": 40,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+         "intermediate_size": 14336, "vocab_size": 131072})",
+     12'247'782'400},
+    {R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+         "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2})",
+     46'702'792'704},
+    {R"({"model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24,
+         "num_attention_heads": 14, "num_key_value_heads": 2, "intermediate_size": 4864,
+         "vocab_size": 151936, "tie_word_embeddings": true})",
+     494'032'768},
+    {R"({"model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 5632,
+         "vocab_size": 151936, "num_experts": 60, "num_experts_per_tok": 4,
+         "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})",
+     14'315'784'192},
+    {R"({"model_type": "qwen3", "hidden_size": 2560, "num_hidden_layers": 36,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+         "intermediate_size": 9728, "vocab_size": 151936, "tie_word_embeddings": true})",
+     4'022'468'096},
+    {R"({"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48,
+         "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+         "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+         "num_experts_per_tok": 8, "vocab_size": 151936, "mlp_only_layers": []})",
+     30'532'122'624},
+    {R"({"model_type": "gemma", "hidden_size": 3072, "num_hidden_layers": 28,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256,
+         "intermediate_size": 24576, "vocab_size": 256000})",
+     8'537'680'896},
+    {R"({"model_type": "gemma2", "hidden_size": 4608, "num_hidden_layers": 46,
+         "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128,
+         "intermediate_size": 36864, "vocab_size": 256000})",
+     27'227'128'320},
+    // A nested text part leaves out whatever equals its class's default: 8 heads, 4 groups, 262208.
+    {R"({"model_type": "gemma3", "vision_config": {"hidden_size": 1152},
+         "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+                         "intermediate_size": 10240, "num_hidden_layers": 34,
+                         "sliding_window": 1024}})",
+     3'880'263'168},
+    {R"({"model_type": "phi3", "hidden_size": 5120, "num_hidden_layers": 40,
+         "num_attention_heads": 40, "num_key_value_heads": 10, "intermediate_size": 17920,
+         "vocab_size": 100352, "attention_bias": false})",
+     14'659'507'200},
+    {R"({"model_type": "phi", "hidden_size": 2560, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "intermediate_size": 10240, "vocab_size": 51200})",
+     2'779'683'840},
+    {R"({"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32,
+         "num_attention_heads": 71, "multi_query": true, "parallel_attn": true, "bias": false,
+         "alibi": false, "new_decoder_architecture": false, "vocab_size": 65024})",
+     6'921'720'704},
+    {R"({"model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60,
+         "num_attention_heads": 128, "num_kv_heads": 8, "new_decoder_architecture": true,
+         "parallel_attn": true, "bias": false, "vocab_size": 65024})",
+     41'303'293'952},
+    {R"({"model_type": "gpt_neox", "hidden_size": 6144, "num_hidden_layers": 44,
+         "num_attention_heads": 64, "intermediate_size": 24576, "vocab_size": 50432})",
+     20'554'567'680},
+    {R"({"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024,
+         "vocab_size": 50257})",
+     1'557'611'200},
+    {R"({"model_type": "opt", "hidden_size": 768, "num_hidden_layers": 12, "ffn_dim": 3072,
+         "num_attention_heads": 12, "max_position_embeddings": 2048, "vocab_size": 50272,
+         "word_embed_proj_dim": 768, "do_layer_norm_before": true})",
+     125'239'296},
+    // The one with a narrower embedding and norms after the blocks.
+    {R"({"model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24, "ffn_dim": 4096,
+         "num_attention_heads": 16, "max_position_embeddings": 2048, "vocab_size": 50272,
+         "word_embed_proj_dim": 512, "do_layer_norm_before": false})",
+     331'196'416},
+    {R"({"model_type": "bloom", "n_embed": 4096, "n_layer": 30, "num_attention_heads": 32,
+         "vocab_size": 250880})",
+     7'069'016'064},
+    {R"({"model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 27,
+         "num_attention_heads": 16, "q_lora_rank": null, "kv_lora_rank": 512,
+         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 64,
+         "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+         "vocab_size": 102400})",
+     15'706'484'224},
+    {R"({"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61,
+         "num_attention_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512,
+         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+         "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
+         "num_nextn_predict_layers": 1, "topk_method": "noaux_tc", "vocab_size": 129280})",
+     671'026'419'200},
+    {R"({"model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 24,
+         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64,
+         "intermediate_size": 2880, "num_local_experts": 32, "num_experts_per_tok": 4,
+         "vocab_size": 201088})",
+     20'914'757'184},
+    {R"({"model_type": "mpt", "d_model": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 50432,
+         "max_seq_len": 2048, "no_bias": true, "attn_config": {"alibi": true}})",
+     6'649'286'656},
+    {R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48,
+         "n_inner": 24576, "n_positions": 8192, "vocab_size": 49152, "multi_query": true})",
+     15'517'456'384},
+};
+
+TEST(HuggingFace, CountsEveryFamilyExactly) {
+  for (const Family& family : kFamilies) {
+    EXPECT_EQ(parameter_count(import_text(family.config)), family.parameters) << family.config;
+  }
+}
+
+TEST(HuggingFace, ReadsWindowsAsEachFamilyMeansThem) {
+  const std::string rest = R"("hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "intermediate_size": 128, "vocab_size": 1000)";
+  const auto windows = [&](const std::string& keys) {
+    const Transformer model = import_text(fmt::format("{{{}, {}}}", keys, rest));
+    std::vector<std::int64_t> all;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      all.push_back(attention_window(model, layer));
+    }
+    return all;
+  };
+  using Windows = std::vector<std::int64_t>;
+  EXPECT_EQ(windows(R"("model_type": "llama")"), (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"("model_type": "mistral", "sliding_window": null)"), (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"("model_type": "mistral")"), (Windows{4096, 4096, 4096, 4096}));
+  EXPECT_EQ(windows(R"("model_type": "qwen2", "sliding_window": 512, "use_sliding_window": false)"),
+            (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"("model_type": "qwen2", "sliding_window": 512, "use_sliding_window": true,
+                       "max_window_layers": 3)"),
+            (Windows{0, 0, 0, 512}));
+  EXPECT_EQ(windows(R"("model_type": "gemma2", "sliding_window": 256)"), (Windows{256, 0, 256, 0}));
+  EXPECT_EQ(windows(R"("model_type": "gemma3_text", "sliding_window": 9,
+                       "sliding_window_pattern": 3)"),
+            (Windows{9, 9, 0, 9}));
+  EXPECT_EQ(windows(R"("model_type": "gpt_oss", "layer_types": ["full_attention",
+                       "sliding_attention", "sliding_attention", "full_attention"])"),
+            (Windows{0, 128, 128, 0}));
+}
+
+TEST(HuggingFace, PlacesDenseLayersAmongSparseOnes) {
+  const std::string rest = R"("hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "intermediate_size": 128, "vocab_size": 1000)";
+  const auto sparse = [&](const std::string& keys) {
+    const Transformer model = import_text(fmt::format("{{{}, {}}}", keys, rest));
+    std::string all;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      all += is_moe_layer(model, layer) ? 'e' : 'd';
+    }
+    return all;
+  };
+  EXPECT_EQ(sparse(R"("model_type": "qwen3_moe")"), "eeee");
+  EXPECT_EQ(sparse(R"("model_type": "qwen3_moe", "decoder_sparse_step": 2)"), "dede");
+  EXPECT_EQ(sparse(R"("model_type": "qwen3_moe", "mlp_only_layers": [0, 2])"), "dede");
+  EXPECT_EQ(sparse(R"("model_type": "deepseek_v3")"), "ddde");
+  EXPECT_EQ(sparse(R"("model_type": "deepseek_v2", "moe_layer_freq": 2)"), "eded");
+  EXPECT_EQ(sparse(R"("model_type": "deepseek_v2", "n_routed_experts": null)"), "dddd");
+}
+
+TEST(HuggingFace, UnknownTypeWithAllLlamaFieldsIsReadAsLlama) {
+  const Transformer model = import_text(
+      R"({"model_type": "novel", "hidden_size": 4096, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+          "vocab_size": 128256})");
+  EXPECT_EQ(parameter_count(model), 8'030'261'248);
+}
+
+TEST(HuggingFace, UnknownTypeThatIsNoLlamaIsRefused) {
+  const std::string llama = R"("hidden_size": 64, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 1000)";
+  EXPECT_NE(fault_of(R"({"model_type": "rwkv", "hidden_size": 64})").find("rwkv"),
+            std::string::npos);
+  EXPECT_NE(
+      fault_of(fmt::format("{{{}, {}}}", R"("model_type": "novel_moe", "num_experts": 8)", llama))
+          .find("num_experts"),
+      std::string::npos);
+  EXPECT_NE(fault_of(fmt::format("{{{}, {}}}",
+                                 R"("model_type": "novel", "is_encoder_decoder": true)", llama))
+                .find("decoder"),
+            std::string::npos);
+  EXPECT_NE(fault_of("{}").find("model_type"), std::string::npos);
+}
+
+TEST(HuggingFace, TypeFromTheClassNameInOldFiles) {
+  const Transformer model = import_text(
+      R"({"architectures": ["LLaMAForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000})");
+  EXPECT_EQ(parameter_count(model), 6'738'415'616);
+}
+
+TEST(HuggingFace, RefusesWrongValuesWithTheirKey) {
+  const auto llama_with = [](const std::string& key, const std::string& value) {
+    nlohmann::json config = {{"model_type", "llama"},    {"hidden_size", 4096},
+                             {"num_hidden_layers", 32},  {"num_attention_heads", 32},
+                             {"num_key_value_heads", 8}, {"intermediate_size", 14336},
+                             {"vocab_size", 128256}};
+    if (value == "absent") {
+      config.erase(key);
+    } else {
+      config[key] = nlohmann::json::parse(value);
+    }
+    return fault_of(config.dump());
+  };
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "intermediate_size", "vocab_size"}) {
+    for (const char* value : {"absent", "null", "0", "-1", "\"4096\"", "[]", "{}", "true", "1.5",
+                              "1e300", "18446744073709551615"}) {
+      const std::string fault = llama_with(key, value);
+      EXPECT_NE(fault.find(key), std::string::npos) << key << " = " << value << ": " << fault;
+      EXPECT_EQ(fault.find('\n'), std::string::npos) << fault;
+    }
+  }
+  EXPECT_NE(llama_with("num_attention_heads", "31").find("31"), std::string::npos);
+  EXPECT_NE(llama_with("num_key_value_heads", "5").find("kv_heads 5"), std::string::npos);
+  EXPECT_NE(llama_with("tie_word_embeddings", "\"yes\"").find("tie_word_embeddings"),
+            std::string::npos);
+  EXPECT_NE(llama_with("model_type", "5").find("model_type"), std::string::npos);
+}
+
+TEST(HuggingFace, RefusesAFileThatIsNoObject) {
+  EXPECT_NE(fault_of("[]").find("object"), std::string::npos);
+  EXPECT_NE(fault_of("3").find("object"), std::string::npos);
+}
+
+TEST(HuggingFace, EveryPublishedCountIsMetExactly) {
+  const auto data = shared_data();
+  if (!data) {
+    GTEST_SKIP() << "shared data is not there";
+  }
+  const nlohmann::json counts = read_json_file(*data / "param_counts.json");
+  for (const nlohmann::json& row : counts.at("models")) {
+    const std::string name = row.at("model");
+    const Transformer model = import_hugging_face(row.at("config"), name);
+    EXPECT_EQ(parameter_count(model), row.at("expected_total_params").get<std::int64_t>()) << name;
+    // The table counts BLOOM's norm after the embedding apart.
+    const std::int64_t norm = model.embedding_norm ? 2 * model.hidden : 0;
+    EXPECT_EQ(embedding_parameter_count(model) - norm,
+              row.at("embedding_params").get<std::int64_t>())
+        << name;
+    EXPECT_EQ(model.tied_embeddings ? 0 : head_parameter_count(model),
+              row.at("lm_head_params").get<std::int64_t>())
+        << name;
+    if (row.contains("active_params_incl_embedding_and_head")) {
+      EXPECT_EQ(active_parameter_count(model),
+                row.at("active_params_incl_embedding_and_head").get<std::int64_t>())
+          << name;
+    }
+  }
+}
+
+TEST(HuggingFace, EveryRealFileIsReadAndAgreesWithItsCount) {
+  const auto data = shared_data();
+  if (!data) {
+    GTEST_SKIP() << "shared data is not there";
+  }
+  std::map<std::string, std::int64_t> expected;
+  const nlohmann::json counts = read_json_file(*data / "param_counts.json");
+  for (const nlohmann::json& row : counts.at("models")) {
+    expected[row.at("model")] = row.at("expected_total_params").get<std::int64_t>();
+  }
+  int agreed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(*data / "hf_configs")) {
+    const Transformer model = load_model(entry.path().string());
+    EXPECT_GT(parameter_count(model), 100'000'000) << entry.path();
+    std::string id = entry.path().stem().string();
+    id.replace(id.find("--"), 2, "/");
+    if (const auto found = expected.find(id); found != expected.end()) {
+      EXPECT_EQ(parameter_count(model), found->second) << id;
+      ++agreed;
+    }
+  }
+  EXPECT_GE(agreed, 8);
+}
+
+}  // namespace
+}  // namespace trireme::models

@@ -1,0 +1,161 @@
+// The presets that ship, the strict model file, and the door for every way to name a model.
+#include "models/presets.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "models/model_file.h"
+
+namespace trireme::models {
+namespace {
+
+std::string fault_of(const std::string& name_or_path) {
+  try {
+    load_model(name_or_path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Presets, HaveThePublishedTotals) {
+  const std::map<std::string, std::int64_t> totals = {
+      {"gpt2", 124'439'808},
+      {"gpt3-175b", 174'615'846'912},      // 12 L h^2 (1 + 13/(12h) + (V + s)/(12 L h)) + 2h
+      {"megatron-22b", 22'074'273'792},    // Korthikanti: 22B
+      {"megatron-530b", 529'600'819'200},  // 530B
+      {"megatron-1t", 1'008'038'758'400},  // 1T
+      {"llama-2-7b", 6'738'415'616},
+      {"llama-2-70b", 68'976'648'192},
+      {"llama-3.1-8b", 8'030'261'248},
+      {"llama-3.1-70b", 70'553'706'496},
+      {"llama-3.1-405b", 405'853'388'800},
+      {"llama-3.2-1b", 1'235'814'400},
+      {"llama-3.2-3b", 3'212'749'824},
+      {"mistral-7b", 7'241'732'096},
+      {"mixtral-8x7b", 46'702'792'704},
+      {"mixtral-8x22b", 140'620'634'112},
+      {"qwen2.5-72b", 72'706'203'648},
+      {"qwen3-30b-a3b", 30'532'122'624},
+      {"qwen3-235b-a22b", 235'093'634'560},
+      {"deepseek-v2", 235'741'434'880},
+      {"deepseek-v3", 671'026'419'200},
+      {"kimi-k2", 1'026'408'232'448},
+      {"gpt-oss-120b", 116'829'156'672},
+      {"bloom-176b", 176'247'271'424},
+      {"falcon-40b", 41'303'293'952},
+      {"gpt-neox-20b", 20'554'567'680},
+  };
+  for (const auto& [name, total] : totals) {
+    EXPECT_EQ(parameter_count(load_model(name)), total) << name;
+  }
+}
+
+TEST(Presets, AllLoadAndAreWhatTheirNamesSay) {
+  const std::vector<std::string> names = preset_names();
+  EXPECT_GE(names.size(), 80U);
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  for (const std::string& name : names) {
+    const Transformer model = load_model(name);
+    EXPECT_EQ(model.name, name);
+    EXPECT_GE(model.vocab, 32000) << name;
+  }
+}
+
+TEST(Presets, ModelFileReadsBackAsTheSameModel) {
+  for (const std::string& name : preset_names()) {
+    const Transformer model = load_model(name);
+    const std::string text = write_model_file(model).dump(2);
+    EXPECT_EQ(read_model_file(parse_json(text, name), name), model) << name;
+  }
+}
+
+TEST(Presets, UnknownNameIsMetWithTheNearest) {
+  EXPECT_NE(fault_of("llama3.1-8b").find("llama-3.1-8b"), std::string::npos);
+  EXPECT_NE(fault_of("").find("preset"), std::string::npos);
+  EXPECT_NE(fault_of(std::string(100'000, 'x')).find("preset"), std::string::npos);
+}
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("trireme_models_" +
+               std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path.string();
+  }
+
+  std::filesystem::path folder_;
+};
+
+const char* const kLlama = R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    "vocab_size": 128256})";
+
+TEST_F(Files, FolderAndFileGiveTheSameModelNamedAfterTheFolder) {
+  const std::string file = write("My-Llama/config.json", kLlama);
+  EXPECT_EQ(load_model(file), load_model((folder_ / "My-Llama").string()));
+  EXPECT_EQ(load_model((folder_ / "My-Llama/").string()).name, "My-Llama");
+  EXPECT_EQ(parameter_count(load_model(file)), 8'030'261'248);
+}
+
+TEST_F(Files, BadFilesAreOneClearLine) {
+  const std::map<std::string, std::string> texts = {
+      {"empty.json", ""},
+      {"blank.json", " \n"},
+      {"truncated.json", std::string(kLlama).substr(0, 80)},
+      {"notjson.json", "model: llama"},
+      {"nan.json", R"({"model_type": "llama", "hidden_size": NaN})"},
+      {"huge_number.json", R"({"model_type": "llama", "hidden_size": 1e999})"},
+      {"array.json", "[1, 2]"},
+      {"binary.json", std::string("\0\x01\xff\xfe", 4)},
+      {"bad_utf8.json", "{\"model_type\": \"\xff\xfe\"}"},
+      {"deep.json", std::string(100'000, '[')},
+  };
+  for (const auto& [name, text] : texts) {
+    const std::string fault = fault_of(write(name, text));
+    EXPECT_NE(fault.find(name), std::string::npos) << fault;
+    EXPECT_EQ(fault.find('\n'), std::string::npos) << fault;
+    EXPECT_LT(fault.size(), 500U) << name;
+  }
+  EXPECT_NE(fault_of((folder_ / "missing.json").string()).find("does not exist"),
+            std::string::npos);
+  EXPECT_NE(fault_of(folder_.string()).find("config.json"), std::string::npos);
+}
+
+TEST_F(Files, OwnFormatIsStrict) {
+  const auto with = [&](const std::string& key, const nlohmann::json& value) {
+    nlohmann::ordered_json json = write_model_file(load_model("mixtral-8x7b"));
+    json[key] = value;
+    return fault_of(write("own.json", json.dump()));
+  };
+  EXPECT_EQ(with("source", "a paper"), "accepted");
+  EXPECT_NE(with("hiden", 4096).find("unknown key"), std::string::npos);
+  EXPECT_NE(with("schema", "trireme.transformer/9").find("schema"), std::string::npos);
+  EXPECT_NE(with("norm", "batch_norm").find("layer_norm"), std::string::npos);
+  EXPECT_NE(with("dense_layers", {32}).find("dense_layers"), std::string::npos);
+  EXPECT_NE(with("dense_layers", {-1}).find("dense_layers"), std::string::npos);
+  EXPECT_NE(with("moe", {{"experts", 8}}).find("experts_per_token"), std::string::npos);
+  EXPECT_NE(with("layers", nullptr).find("layers"), std::string::npos);
+  EXPECT_NE(with("heads", 0).find("heads"), std::string::npos);
+  EXPECT_NE(with("vocab", "32000").find("vocab"), std::string::npos);
+  EXPECT_NE(with("gated_mlp", 1).find("gated_mlp"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::models

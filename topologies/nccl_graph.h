@@ -1,0 +1,54 @@
+// What NCCL's graph search finds for a group: channels and their speeds (facts of
+// src/graph/search.cc, in closed form for the fabrics that presets describe), and the raw rates
+// behind them.
+#pragma once
+
+#include "topologies/cluster.h"
+#include "topologies/nccl_constants.h"
+
+namespace trireme::topologies {
+
+// How GPUs of one node reach each other within the group.
+enum class IntraPath {
+  kNone,        // one member a node
+  kNvlink,      // NVSwitch, mesh, cube mesh, or a bridged pair
+  kPciePair,    // below one PCIe switch or host bridge
+  kPciePeer,    // peer to peer across host bridges
+  kHostNode,    // through host memory, one socket
+  kHostSystem,  // through host memory, across sockets
+};
+
+struct NcclGraph {
+  int ranks = 1;
+  int ranks_per_node = 1;
+  int nodes = 1;
+  IntraPath path = IntraPath::kNone;
+  NcclGeneration generation = NcclGeneration::kAmpere;
+  bool amd_cpu = false;
+  double intra_total = 0.0;  // GB/s out of one GPU within the node, as NCCL books the links
+  double net_total =
+      0.0;  // GB/s line rate of the NICs that the group has to itself in one node; 0: one node
+  double net_rung = 0.0;  // GB/s of those NICs as NCCL's ladder books them
+  int channels = 1;       // ring and tree
+  double channel_intra = 0.0;
+  double channel_inter = 0.0;
+  int nvls_heads = 0;  // 0: NVLS impossible
+  double nvls_intra = 0.0;
+  double nvls_inter = 0.0;
+  double uplink_slowdown = 1.0;  // of neighbour traffic between units under oversubscription
+};
+
+// Rates in GB/s. Microseconds to compute at most; no allocation.
+NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group);
+
+// GB/s that `ranks` GPUs of the node can pass round in rings, each way out of one GPU, as NCCL
+// books the links.
+double ring_rate(const Cluster& cluster, int ranks, IntraPath path);
+IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride);
+// Edge-disjoint directed rings over the first `ranks` GPUs of a DGX-1 V100 cube mesh.
+int cube_mesh_rings(int ranks);
+// Of the traffic between neighbouring members that are `node_stride` nodes apart, the slowdown by
+// uplinks that all groups of the cluster use at once: 1 when none or few hops leave a unit.
+double uplink_slowdown(const Cluster& cluster, double node_stride, int nodes);
+
+}  // namespace trireme::topologies

@@ -42,6 +42,7 @@ constexpr Field kFields[] = {
     {"reduce_every_micro_batch", &Framework::reduce_every_micro_batch},
     {"root_unit_stays_gathered", &Framework::root_unit_stays_gathered},
     {"prefetch_units", &Framework::prefetch_units},
+    {"prefetch_elements", &Framework::prefetch_elements},
     {"reshard_after_forward", &Framework::reshard_after_forward},
     {"shard_over_context", &Framework::shard_over_context},
     {"bucket_elements", &Framework::bucket_elements},
@@ -51,6 +52,8 @@ constexpr Field kFields[] = {
     {"blocking_p2p", &Framework::blocking_p2p},
     {"p2p_overlap_interleaved", &Framework::p2p_overlap_interleaved},
     {"logit_bytes", &Framework::logit_bytes},
+    {"fused_logit_bytes", &Framework::fused_logit_bytes},
+    {"kept_logit_bytes", &Framework::kept_logit_bytes},
     {"cross_entropy_fusion", &Framework::cross_entropy_fusion},
     {"loss_chunks", &Framework::loss_chunks},
     {"gradient_accumulation_fusion", &Framework::gradient_accumulation_fusion},
@@ -58,7 +61,9 @@ constexpr Field kFields[] = {
     {"pad_vocabulary", &Framework::pad_vocabulary},
     {"dropout", &Framework::dropout},
     {"reserved_low", &Framework::reserved_low},
+    {"reserved_typical", &Framework::reserved_typical},
     {"reserved_high", &Framework::reserved_high},
+    {"workspace_libraries", &Framework::workspace_libraries},
     {"context_gib", &Framework::context_gib},
 };
 
@@ -116,6 +121,20 @@ Implementation parse_implementation(const std::string& key, const std::string& v
   refuse(key, value, "transformer_engine, local, eager_torch, compiled_torch or classic_megatron");
 }
 
+StateLayout parse_states(const std::string& value) {
+  if (value == "torch") {
+    return StateLayout::kTorch;
+  }
+  if (value == "deepspeed") {
+    return StateLayout::kDeepSpeed;
+  }
+  if (value != "flat_buffers") {
+    throw Error("frameworks.json#states",
+                fmt::format("'{}' is none of flat_buffers, torch, deepspeed", value));
+  }
+  return StateLayout::kFlatBuffers;
+}
+
 // The choices that move several fields together.
 bool apply_compound(Framework& framework, const std::string& key, const std::string& value) {
   if (key == "implementation") {
@@ -167,6 +186,9 @@ Framework read_framework(JsonReader& reader) {
   if (reader.has("implementation")) {
     framework.implementation =
         parse_implementation("implementation", reader.text("implementation"));
+  }
+  if (reader.has("states")) {
+    framework.states = parse_states(reader.text("states"));
   }
   for (const Field& field : kFields) {
     const std::string key = field.name;

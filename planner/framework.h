@@ -11,9 +11,20 @@
 
 namespace trireme::planner {
 
+// How parameters, gradients and optimizer states lie in memory.
+enum class StateLayout {
+  kFlatBuffers,  // Megatron: compute-type parameters, one gradient buffer, fp32 main copy in the
+                 // optimizer
+  kTorch,  // PyTorch: the stored parameter is the optimizer's; gradients appear in backward, vanish
+           // after the step
+  kDeepSpeed,  // ZeRO: flat partitions, 16-bit gradients beside fp32 ones, buckets
+};
+
 struct Framework {
   std::string name;  // trireme megatron megatron-fsdp fsdp1 fsdp2 deepspeed
   models::Implementation implementation = models::Implementation::kTransformerEngine;
+
+  StateLayout states = StateLayout::kFlatBuffers;
 
   // Bytes of one element of each state under mixed precision.
   double parameter_bytes = 2;   // as computed with
@@ -32,6 +43,7 @@ struct Framework {
       false;  // torchtitan, ZeRO-2/3: reduction is not deferred to the last micro-batch
   bool root_unit_stays_gathered = false;  // FSDP2: embedding and head
   int prefetch_units = 1;                 // gathers ahead of compute
+  std::int64_t prefetch_elements = 0;     // Megatron-FSDP gathers at least this many elements ahead
   bool reshard_after_forward = true;  // false: every unit stays gathered, whatever the plan says
   bool shard_over_context = false;    // Megatron: the shard group is data x context
   std::int64_t bucket_elements = 0;   // gradient bucket; 0 = framework's own rule
@@ -46,6 +58,9 @@ struct Framework {
   // Loss and logits.
   double logit_bytes = 6;  // peak bytes per logit element
   bool cross_entropy_fusion = false;
+  double fused_logit_bytes = 2;  // the same with cross_entropy_fusion
+  double kept_logit_bytes =
+      4;  // of a micro-batch that waits between its forward and backward (GPipe)
   std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;
 
@@ -56,8 +71,10 @@ struct Framework {
 
   // Allocator and process.
   double reserved_low = 1.02;  // reserved / allocated, the band
+  double reserved_typical = 1.1;
   double reserved_high = 1.25;
-  double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
+  double workspace_libraries = 2;  // cuBLAS-sized workspaces inside the allocator
+  double context_gib = 0.6;        // CUDA context, libraries, workspace outside the allocator
 };
 
 std::vector<std::string> framework_names();

@@ -6,15 +6,14 @@ namespace trireme::planner {
 
 namespace {
 
-// Layers of each chunk when nobody said. Layers that divide are spread evenly, as Megatron and
-// DeepSpeed do; torchtitan always counts the embedding and the head as one layer each (its
-// input_weight and output_weight of 1), and so does whoever faces a remainder (Megatron's
-// --account-for-embedding-in-pipeline-split, BLOOM's 70 layers on 12 stages). Source: torchtitan's
-// generate_llm_fqn_per_model_part; Megatron-Core transformer_block.
+// Layers of each chunk when nobody said: even where they divide, as Megatron, DeepSpeed and
+// PyTorch's own pipelining do. A remainder is spread with the embedding and the head counted as one
+// layer each: torchtitan's generate_llm_fqn_per_model_part (its 126 layers of Llama 405B),
+// Megatron's
+// --account-for-embedding-in-pipeline-split, BLOOM's 70 layers on 12 stages.
 std::vector<std::int64_t> even_split(const Job& job, std::int64_t chunks) {
   const std::int64_t layers = job.model.layers;
-  const bool torch = job.framework.name == "fsdp2" || job.framework.name == "fsdp1";
-  if (chunks == 1 || (!torch && layers % chunks == 0)) {
+  if (layers % chunks == 0) {
     return std::vector<std::int64_t>(static_cast<std::size_t>(chunks), layers / chunks);
   }
   const std::int64_t effective = layers + 2;

@@ -130,6 +130,17 @@ std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t largest) {
   return found;
 }
 
+// torchtitan counts the embedding and the head as a layer each even where layers divide.
+std::vector<std::int64_t> torchtitan_split(std::int64_t layers, std::int64_t chunks) {
+  std::vector<std::int64_t> split;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::int64_t ends = (chunk == 0 ? 1 : 0) + (chunk + 1 == chunks ? 1 : 0);
+    split.push_back(std::max<std::int64_t>(
+        0, (layers + 2) / chunks + (chunk < (layers + 2) % chunks ? 1 : 0) - ends));
+  }
+  return split;
+}
+
 // Plans that fill the open fields of a row, one axis after the other.
 class Candidates {
  public:
@@ -211,6 +222,11 @@ class Candidates {
       plan.schedule = schedule_of(row_, plan.virtual_pipeline);
       const std::int64_t batch =
           job_.global_batch > 0 ? job_.global_batch / plan.data_parallel() : 0;
+      if (contains(row_.framework, "torchtitan") && plan.pipeline > 1 &&
+          plan.stage_layers.empty()) {
+        plan.stage_layers =
+            torchtitan_split(job_.model.layers, plan.pipeline * plan.virtual_pipeline);
+      }
       plan.micro_batches = batch > 0 ? std::max<std::int64_t>(1, batch / plan.micro_batch)
                                      : (plan.pipeline > 1 ? 4 * plan.pipeline : 1);
     }
@@ -268,14 +284,11 @@ void check_case(const PublishedCase& found) {
 void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase& found) {
   Job& job = found.job;
   job.model = model_of(row, found.assumed);
+  job.profile = topologies::shipped_profile();
   job.framework = framework_of(row, found.assumed);
   job.sequence = *row.seq;
   job.precision = precision_of(row);
-  job.attention = row.attention == "unfused" ? models::AttentionKernel::kUnfused
-                                             : models::AttentionKernel::kFlash;
-  if (row.attention.empty()) {
-    found.assumed.emplace_back("attention=flash");
-  }
+  job.attention = attention_of(row, found.assumed);
   job.global_batch = row.global_batch.value_or(0);
   const std::int64_t model_ranks = row.tp.value_or(1) * row.pp.value_or(1) * row.cp.value_or(1);
   std::int64_t gpus = row.gpus.value_or(0);
@@ -303,8 +316,12 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   plan.stage_layers = row.stage_layers;
   plan.sequence_parallel = sequence_parallel_of(row, job, plan, found.assumed);
   fill_recompute(row, job, plan, found.assumed);
-  job.cluster = topologies::compose_cluster(row.gpu, static_cast<int>(row.gpus_per_node.value_or(0)),
-                                            gpus, row.cluster, row.id);
+  if (row.gpu.empty()) {
+    throw Skip{"gpu is missing"};
+  }
+  job.cluster = topologies::compose_cluster(
+      row.gpu, static_cast<int>(std::min<std::int64_t>(row.gpus_per_node.value_or(0), 1024)), gpus,
+      row.cluster, row.id);
 
   const std::vector<Plan> candidates = Candidates(row, job, plan, gpus).all();
   if (candidates.empty()) {

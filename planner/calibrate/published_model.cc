@@ -74,6 +74,9 @@ Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed)
     model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
     model.tied_embeddings = true;
   }
+  if (contains(row.notes, "untie-embeddings-and-output-weights=True")) {
+    model.tied_embeddings = false;
+  }
   model.tied_embeddings = row.tied_embeddings.value_or(model.tied_embeddings);
   model.latent = row.latent;
   if (row.moe) {
@@ -91,6 +94,15 @@ Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed)
   }
   models::check_transformer(model, row.id);
   return model;
+}
+
+models::AttentionKernel attention_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  const bool unfused =
+      row.attention == "unfused" || contains(row.notes, "attention-backend=unfused");
+  if (row.attention.empty()) {
+    assumed.emplace_back("attention=flash");
+  }
+  return unfused ? models::AttentionKernel::kUnfused : models::AttentionKernel::kFlash;
 }
 
 namespace {
@@ -123,6 +135,11 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
   Framework framework = find_framework(name);
   if (framework.name == "megatron" && is_classic(row)) {
     framework.implementation = models::Implementation::kClassicMegatron;
+  }
+  // Megatron-LM trains GPT with dropout 0.1 unless told otherwise; its Llama-type recipes switch it
+  // off.
+  if (framework.name == "megatron" && !row.gated_mlp.value_or(false)) {
+    framework.dropout = 0.1;
   }
   for (const auto& [key, value] : row.settings) {
     try {

@@ -7,8 +7,8 @@
 namespace trireme::planner {
 
 struct Throughput {
-  double tokens_per_second = 0, tokens_per_second_per_gpu = 0, model_tflops_per_gpu = 0, mfu = 0, hfu = 0,
-         mfu_full_attention = 0, peak_tflops = 0;
+  double tokens_per_second = 0, tokens_per_second_per_gpu = 0, model_tflops_per_gpu = 0, mfu = 0,
+         hfu = 0, mfu_full_attention = 0, peak_tflops = 0;
 };
 struct Estimate {
   Plan plan;

@@ -12,10 +12,11 @@ namespace trireme::planner {
 
 // GiB live at the stage's peak, item by item; they add up to the peak allocated.
 struct MemoryItems {
-  double parameters = 0, gradients = 0, optimizer = 0, activations = 0, gathered_parameters = 0, logits = 0,
-         communication = 0, other = 0;
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0, gathered_parameters = 0,
+         logits = 0, communication = 0, other = 0;
   [[nodiscard]] double total() const {
-    return parameters + gradients + optimizer + activations + gathered_parameters + logits + communication + other;
+    return parameters + gradients + optimizer + activations + gathered_parameters + logits +
+           communication + other;
   }
 };
 // Peak GiB of each phase of a training step on one stage.
@@ -29,12 +30,12 @@ struct StageMemory {
 enum class Fit { kFits, kAtRisk, kNo };
 
 struct MemoryEstimate {
-  std::vector<StageMemory> stages;   // one a pipeline rank
+  std::vector<StageMemory> stages;  // one a pipeline rank
   std::size_t peak_stage = 0;
-  double allocated_gib = 0;          // of the peak stage: torch.cuda.max_memory_allocated
+  double allocated_gib = 0;  // of the peak stage: torch.cuda.max_memory_allocated
   double reserved_low_gib = 0, reserved_gib = 0, reserved_high_gib = 0;  // max_memory_reserved
-  double device_gib = 0;             // nvidia-smi
-  double capacity_gib = 0;           // what the allocator can have on this GPU
+  double device_gib = 0;                                                 // nvidia-smi
+  double capacity_gib = 0;  // what the allocator can have on this GPU
   Fit fit = Fit::kNo;
 };
 

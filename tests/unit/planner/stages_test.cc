@@ -35,7 +35,8 @@ TEST(Stages, RemainderCountsEmbeddingAndHeadAsLayers) {
   EXPECT_EQ(split("megatron", 70, 12), (Counts{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
 }
 
-TEST(Stages, TorchtitanGivesTheEndsOneLess) {
+TEST(Stages, TorchGivesTheEndsOneLessWhereLayersDoNotDivide) {
+  EXPECT_EQ(split("fsdp2", 28, 4), (Counts{7, 7, 7, 7}));
   EXPECT_EQ(split("fsdp2", 30, 4), (Counts{7, 8, 8, 7}));
   EXPECT_EQ(split("fsdp2", 126, 8), (Counts{15, 16, 16, 16, 16, 16, 16, 15}));
 }

@@ -1,0 +1,177 @@
+// What backward needs and forward therefore keeps, op by op. Counts are per token of this rank and
+// scaled at the end. Sources: Korthikanti et al. 2022, section 4 (classic Megatron); Megatron-Core
+// with Transformer Engine 2.x, where a linear layer fused with its norm keeps the norm's input and
+// output; PyTorch 2.11 eager and compiled blocks.
+#include <algorithm>
+
+#include "models/work.h"
+
+namespace trireme::models {
+
+namespace {
+
+constexpr double kElement = 2.0;  // bf16 or fp16
+
+// Collects items whose bytes are given per token; `tokens` is what this rank works on.
+class Kept {
+ public:
+  explicit Kept(double tokens) : tokens_(tokens) {}
+  void add(const char* name, double bytes_per_token) {
+    if (bytes_per_token > 0) {
+      items_.push_back({name, Bytes(static_cast<std::int64_t>(bytes_per_token * tokens_))});
+    }
+  }
+  std::vector<KeptItem> take() { return std::move(items_); }
+
+ private:
+  double tokens_;
+  std::vector<KeptItem> items_;
+};
+
+struct Scale {
+  double tensor = 1;    // tensors split over heads or the inner dimension
+  double sequence = 1;  // tensors split over tokens when sequence parallelism is on
+  bool torch = false;   // PyTorch's own modules: linear inputs are gathered copies
+  bool compiled = false;
+  bool classic = false;
+};
+
+Scale scale_of(const Shard& shard, Implementation implementation) {
+  Scale scale;
+  scale.tensor = 1.0 / static_cast<double>(shard.tensor_parallel);
+  scale.sequence = shard.sequence_parallel ? scale.tensor : 1.0;
+  scale.torch = implementation == Implementation::kEagerTorch ||
+                implementation == Implementation::kCompiledTorch;
+  scale.compiled = implementation == Implementation::kCompiledTorch;
+  scale.classic = implementation == Implementation::kClassicMegatron;
+  return scale;
+}
+
+// A norm and the input of the linear layers behind it. With DTensor sequence parallelism the
+// gathered input is what the linear layer keeps, and the norm runs decomposed: its fp32 input and
+// fp32 result stay (measured on PyTorch 2.11).
+void keep_norm(const Transformer& model, const Shard& shard, const Scale& scale, const char* input,
+               const char* output, Kept& kept) {
+  const auto hidden = static_cast<double>(model.hidden);
+  kept.add(input, kElement * hidden * scale.sequence);
+  if (scale.torch && shard.sequence_parallel) {
+    kept.add(output, kElement * hidden);
+    kept.add("norm_fp32", 8 * hidden * scale.sequence);
+  } else {
+    kept.add(output, kElement * hidden * scale.sequence);
+  }
+}
+
+void keep_scores(const Transformer& model, const Shard& shard, const Scale& scale, double dropout,
+                 Kept& kept) {
+  const auto heads = static_cast<double>(model.heads) * scale.tensor;
+  if (shard.attention == AttentionKernel::kFlash) {
+    kept.add("softmax_statistics", 4 * heads);
+    return;
+  }
+  const double scores = heads * static_cast<double>(shard.sequence);
+  kept.add("softmax_output", kElement * scores);
+  if (dropout > 0) {
+    kept.add("softmax_dropout_mask", scores);
+    kept.add("softmax_dropped", kElement * scores);
+  }
+}
+
+void keep_latent_attention(const Transformer& model, const Shard& shard, const Scale& scale,
+                           double dropout, Kept& kept) {
+  const LatentAttention& latent = *model.latent;
+  const auto heads = static_cast<double>(model.heads) * scale.tensor;
+  const auto qk = static_cast<double>(latent.qk_nope + latent.qk_rope);
+  kept.add("q_latent", 2 * kElement * static_cast<double>(latent.q_lora) * scale.sequence);
+  kept.add("kv_latent",
+           kElement * static_cast<double>(2 * latent.kv_lora + latent.qk_rope) * scale.sequence);
+  kept.add("q", kElement * heads * qk);
+  kept.add("k", kElement * heads * qk);
+  kept.add("v", kElement * heads * static_cast<double>(latent.v_head));
+  keep_scores(model, shard, scale, dropout, kept);
+  kept.add("attention_output", kElement * heads * static_cast<double>(latent.v_head));
+}
+
+void keep_attention(const Transformer& model, const Shard& shard, const Scale& scale,
+                    double dropout, Kept& kept) {
+  keep_norm(model, shard, scale, "norm1_input", "norm1_output", kept);
+  if (model.latent) {
+    keep_latent_attention(model, shard, scale, dropout, kept);
+  } else {
+    const double query = static_cast<double>(model.heads * model.head_dim) * scale.tensor;
+    const double key = static_cast<double>(model.kv_heads * model.head_dim) * scale.tensor;
+    kept.add("q", kElement * query);
+    kept.add("k", kElement * key);
+    kept.add("v", kElement * key);
+    keep_scores(model, shard, scale, dropout, kept);
+    kept.add("attention_output", kElement * query);
+    // PyTorch's flash attention writes heads first, so the projection's input is a copy;
+    // Transformer Engine's context parallel attention keeps its own output too.
+    if (scale.torch || shard.context_parallel > 1) {
+      kept.add("attention_output_copy", kElement * query);
+    }
+  }
+  if (dropout > 0) {
+    kept.add("attention_dropout_mask", static_cast<double>(model.hidden) * scale.sequence);
+  }
+}
+
+// Between the two MLP products, per token and inner element: what the activation function keeps,
+// and the second product's input.
+void keep_activation(const Transformer& model, const Scale& scale, double inner, const char* input,
+                     const char* output, Kept& kept) {
+  kept.add(input, (model.gated_mlp ? 2 : 1) * kElement * inner);
+  // Eager SiLU writes its result before the product with the up half; a compiler recomputes it.
+  if (scale.torch && !scale.compiled && model.gated_mlp) {
+    kept.add("mlp_gate_output", kElement * inner);
+  }
+  kept.add(output, kElement * inner);
+}
+
+void keep_experts(const Transformer& model, const Shard& shard, const Scale& scale, Kept& kept) {
+  const MixtureOfExperts& moe = *model.moe;
+  const auto expert_tensor =
+      static_cast<double>(std::max<std::int64_t>(1, shard.expert_tensor_parallel));
+  const double capacity = moe.capacity_factor > 0 ? moe.capacity_factor : 1.0;
+  // Tokens that this rank's experts see: its own share, top-k times, gathered over the expert
+  // tensor group.
+  const double routed = static_cast<double>(moe.experts_per_token) * capacity * scale.sequence;
+  const auto hidden = static_cast<double>(model.hidden);
+  kept.add("router", 8 * static_cast<double>(moe.experts) * scale.sequence);
+  kept.add("expert_input", kElement * hidden * routed * expert_tensor);
+  keep_activation(model, scale, static_cast<double>(moe.expert_ffn) * routed,
+                  "expert_activation_input", "expert_down_input", kept);
+  if (moe.shared_ffn > 0) {
+    // The shared expert gathers its own copy of the input.
+    keep_activation(model, scale, static_cast<double>(moe.shared_ffn) * scale.tensor,
+                    "shared_activation_input", "shared_down_input", kept);
+  }
+}
+
+}  // namespace
+
+std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t layer,
+                                       const Shard& shard, Implementation implementation,
+                                       double dropout) {
+  const double tokens = static_cast<double>(shard.micro_batch) *
+                        static_cast<double>(shard.sequence) /
+                        static_cast<double>(shard.context_parallel);
+  const Scale scale = scale_of(shard, implementation);
+  Kept kept(tokens);
+  keep_attention(model, shard, scale, dropout, kept);
+  keep_norm(model, shard, scale, "norm2_input", "norm2_output", kept);
+  const bool sparse = model.moe && (model.moe_layers.empty() ||
+                                    model.moe_layers.at(static_cast<std::size_t>(layer)));
+  if (sparse) {
+    keep_experts(model, shard, scale, kept);
+  } else {
+    keep_activation(model, scale, static_cast<double>(model.ffn) * scale.tensor,
+                    "mlp_activation_input", "mlp_down_input", kept);
+  }
+  if (dropout > 0) {
+    kept.add("mlp_dropout_mask", static_cast<double>(model.hidden) * scale.sequence);
+  }
+  return kept.take();
+}
+
+}  // namespace trireme::models

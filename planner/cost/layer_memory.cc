@@ -1,0 +1,175 @@
+#include "planner/cost/layer_memory.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace trireme::planner {
+
+namespace {
+
+using models::Implementation;
+using topologies::Precision;
+
+// Which of a layer's kept tensors a module's recompute drops. Source: Megatron-Core's
+// --recompute-modules.
+bool dropped_by(std::uint16_t modules, std::string_view item, bool engine) {
+  const auto has = [modules](RecomputeModule module) { return (modules & module) != 0; };
+  const auto starts = [item](std::string_view prefix) {
+    return item.substr(0, prefix.size()) == prefix;
+  };
+  return (has(kCoreAttention) && starts("softmax")) ||
+         (has(kLayerNorm) && (item == "norm1_output" || item == "norm2_output")) ||
+         // Transformer Engine fuses the norm into the first product, so it is recomputed with it.
+         (has(kMlp) && (item == "mlp_activation_input" || item == "mlp_down_input" ||
+                        item == "mlp_gate_output" || (engine && item == "norm2_output"))) ||
+         (has(kMlaUpProjection) && (item == "q" || item == "k" || item == "v")) ||
+         (has(kMoe) && (starts("expert") || starts("shared") || item == "router")) ||
+         (has(kMoeActivation) && item == "expert_down_input") ||
+         (has(kSharedExperts) && starts("shared"));
+}
+
+// torchtitan's "op" policy keeps the results of attention, of collectives and of every second
+// matrix product: q, v, the first MLP product and the last one, beside the block's input.
+double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse) {
+  const models::Transformer& model = job.model;
+  const double tensor = 1.0 / static_cast<double>(plan.tensor);
+  const double sequence = plan.sequence_parallel ? tensor : 1.0;
+  const auto hidden = static_cast<double>(model.hidden);
+  const double query = static_cast<double>(model.heads * model.head_dim) * tensor;
+  const double key = static_cast<double>(model.kv_heads * model.head_dim) * tensor;
+  double inner = static_cast<double>(model.ffn) * tensor;
+  double products = 1;  // copies of the MLP's result
+  if (sparse) {
+    const models::MixtureOfExperts& moe = *model.moe;
+    const double routed = static_cast<double>(moe.experts_per_token) * sequence;
+    inner =
+        static_cast<double>(moe.expert_ffn) * routed + static_cast<double>(moe.shared_ffn) * tensor;
+    products = routed / sequence;
+  }
+  const double collectives =
+      plan.tensor > 1 && plan.sequence_parallel ? 2 * 2 * hidden * sequence : 0;
+  return tokens * (2 * hidden * sequence + 2 * 2 * query + 2 * key +
+                   4 * static_cast<double>(model.heads) * tensor + 2 * inner +
+                   2 * hidden * products + collectives);
+}
+
+// Inner elements per token whose gradients are live together with the activation function's.
+double inner_elements(const Job& job, const Plan& plan, bool sparse) {
+  const double tensor = 1.0 / static_cast<double>(plan.tensor);
+  if (!sparse) {
+    return static_cast<double>(job.model.ffn) * tensor;
+  }
+  const models::MixtureOfExperts& moe = *job.model.moe;
+  return static_cast<double>(moe.expert_ffn * moe.experts_per_token) *
+         (plan.sequence_parallel ? tensor : 1.0);
+}
+
+// Live beyond the kept tensors in the worst operation of the layer's backward. The second product's
+// input gradient (2 I) comes first, then the activation function's (4 I when gated), by when the
+// second product's input (2 I) is free. A weight gradient that is not accumulated in place is a
+// 16-bit tensor of its own.
+double backward_transient(const Job& job, const Plan& plan, const LayerParameters& parameters,
+                          double tokens, bool sparse, double mlp_kept) {
+  const double inner = inner_elements(job, plan, sparse);
+  const double width = 2 * static_cast<double>(job.model.hidden) *
+                       (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0);
+  const double full_width = 2 * static_cast<double>(job.model.hidden);
+  const bool accumulates = job.framework.states == StateLayout::kFlatBuffers &&
+                           job.framework.gradient_accumulation_fusion;
+  const double weight = accumulates ? 0 : 2 * parameters.largest_weight;
+  const double gated = job.model.gated_mlp ? 4 : 2;
+  const double activation = tokens * (gated * inner + width);
+  const double second = tokens * (2 * inner + width + (plan.sequence_parallel ? full_width : 0)) +
+                        (job.model.gated_mlp ? weight / 2 : weight);
+  const double first = tokens * (full_width + width - 2 * inner) + weight;
+  double most = std::max({activation, second, first});
+  if (sparse) {
+    // Gradients of the routed tokens before and after the exchange.
+    most += tokens * width * 2 * static_cast<double>(job.model.moe->experts_per_token);
+  }
+  if (job.attention == models::AttentionKernel::kUnfused) {
+    // Gradients of the probabilities and of the scores, when the MLP's tensors are already free.
+    const double scores = static_cast<double>(job.model.heads) / static_cast<double>(plan.tensor) *
+                          static_cast<double>(job.sequence);
+    most = std::max(most, tokens * 4 * scores - mlp_kept);
+  }
+  return most;
+}
+
+// Bytes of an item under fp8: Transformer Engine keeps the inputs of its products in 8 bits.
+double item_scale(const Job& job, std::string_view item) {
+  if (job.precision == Precision::kFp32) {
+    return item == "softmax_statistics" || item == "router" ? 1 : 2;
+  }
+  const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
+  const bool input = item == "norm1_output" || item == "norm2_output" || item == "mlp_down_input" ||
+                     item == "expert_down_input" || item == "expert_input" ||
+                     item == "shared_down_input";
+  return low && input && job.framework.implementation == Implementation::kTransformerEngine ? 0.5
+                                                                                            : 1;
+}
+
+}  // namespace
+
+models::Shard shard_of(const Job& job, const Plan& plan) {
+  models::Shard shard;
+  shard.micro_batch = plan.micro_batch;
+  shard.sequence = job.sequence;
+  shard.tensor_parallel = plan.tensor;
+  shard.context_parallel = plan.context;
+  shard.expert_parallel = plan.expert;
+  shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  shard.sequence_parallel = plan.sequence_parallel;
+  shard.attention = job.attention;
+  return shard;
+}
+
+bool uses_autocast(const Job& job, const Plan& plan) {
+  return job.framework.states == StateLayout::kTorch && job.framework.fp32_shard_is_parameter &&
+         !job.framework.mixed_precision_pure && job.precision != Precision::kFp32 &&
+         plan.sharding == Sharding::kNone;
+}
+
+LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
+                         const LayerParameters& parameters) {
+  const bool engine = job.framework.implementation == Implementation::kTransformerEngine;
+  const bool sparse = parameters.expert > 0;
+  const double tokens = static_cast<double>(plan.micro_batch) * static_cast<double>(job.sequence) /
+                        static_cast<double>(plan.context);
+  const auto hidden = static_cast<double>(job.model.hidden);
+  LayerMemory memory;
+  double selective = 0;
+  double mlp_kept = 0;
+  bool in_mlp = false;
+  for (const models::KeptItem& item :
+       models::kept_activations(job.model, layer, shard_of(job, plan), job.framework.implementation,
+                                job.framework.dropout)) {
+    const std::string_view name = item.name;
+    const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, name);
+    memory.whole += bytes;
+    selective += dropped_by(plan.recompute_modules, name, engine) ? 0 : bytes;
+    in_mlp = in_mlp || name == "norm2_input";
+    mlp_kept += in_mlp ? bytes : 0;
+  }
+  if (uses_autocast(job, plan)) {
+    // An fp32 residual stream (2 h more for each norm's input) and a cast input of its own for each
+    // linear layer that shares one (q, k, v; gate and up).
+    memory.whole += tokens * 10 * hidden;
+    selective += tokens * 10 * hidden;
+  }
+  // Megatron without sequence parallelism keeps a whole copy of the input on every tensor-parallel
+  // rank.
+  memory.checkpoint = 2 * tokens * hidden *
+                      (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0) *
+                      (job.precision == Precision::kFp32 ? 2 : 1);
+  memory.kept = memory.whole;
+  if (plan.recompute == Recompute::kSelective) {
+    memory.kept = (plan.recompute_modules & kTorchPerOp) != 0
+                      ? std::min(memory.whole, kept_per_op(job, plan, tokens, sparse))
+                      : selective;
+  }
+  memory.transient = backward_transient(job, plan, parameters, tokens, sparse, mlp_kept);
+  return memory;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,28 @@
+// Activation bytes of one layer for one micro-batch on one rank, under a plan's recompute.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/cost/rank_parameters.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+struct LayerMemory {
+  double whole = 0;  // everything backward needs
+  double kept = 0;  // what stays from forward to backward: whole, or less under selective recompute
+  double checkpoint = 0;  // the input alone: a layer under full recompute
+  double transient = 0;   // live beyond `whole` at the worst operation of its backward
+};
+
+// `layer` names a layer of the kind in question (dense or with experts). `parameters` is that
+// kind's.
+LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
+                         const LayerParameters& parameters);
+models::Shard shard_of(const Job& job, const Plan& plan);
+// Weights stay in their stored type and are cast where they are used (torch.autocast): fp32
+// parameters that nobody gathers.
+bool uses_autocast(const Job& job, const Plan& plan);
+
+}  // namespace trireme::planner

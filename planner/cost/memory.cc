@@ -1,0 +1,109 @@
+#include "planner/cost/memory.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "planner/cost/device_memory.h"
+#include "planner/cost/stage_memory.h"
+
+namespace trireme::planner {
+
+struct MemoryModel::State {
+  explicit State(const Job& given) : job(given) {}
+
+  const Job job;
+  std::unordered_map<std::uint64_t, RankLayers> layers;
+  std::unordered_map<std::uint64_t, std::vector<ChunkLayers>> splits;
+  std::vector<ChunkLayers> explicit_split;
+
+  const RankLayers& layers_of(const Plan& plan);
+  const std::vector<ChunkLayers>& split_of(const Plan& plan);
+};
+
+namespace {
+
+// Everything that layer memory depends on, packed: degrees fit their fields for any machine there
+// is.
+std::uint64_t layer_key(const Plan& plan) {
+  std::uint64_t key = static_cast<std::uint64_t>(plan.tensor);
+  const auto pack = [&key](std::int64_t value, unsigned bits) {
+    key = (key << bits) ^ static_cast<std::uint64_t>(value);
+  };
+  pack(plan.context, 10);
+  pack(plan.expert, 11);
+  pack(plan.expert_tensor, 7);
+  pack(plan.micro_batch, 12);
+  pack(plan.recompute_modules, 9);
+  pack(static_cast<std::int64_t>(plan.recompute), 2);
+  pack(plan.sequence_parallel ? 1 : 0, 1);
+  pack(plan.sharding == Sharding::kNone ? 0 : 1, 1);
+  return key;
+}
+
+double capacity_gib(const Job& job) {
+  // What CUDA, the driver and ECC leave for the allocator is less than nvidia-smi's total by the
+  // process's context.
+  return to_gib(job.cluster.gpu.memory) - job.framework.context_gib;
+}
+
+}  // namespace
+
+const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
+  const std::uint64_t key = layer_key(plan);
+  const auto found = layers.find(key);
+  if (found != layers.end()) {
+    return found->second;
+  }
+  return layers.emplace(key, rank_layers(job, plan)).first->second;
+}
+
+const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
+  if (!plan.stage_layers.empty()) {
+    explicit_split = chunk_layers(job, plan);
+    return explicit_split;
+  }
+  const std::uint64_t key = (static_cast<std::uint64_t>(plan.pipeline) << 32) |
+                            static_cast<std::uint64_t>(plan.virtual_pipeline);
+  const auto found = splits.find(key);
+  if (found != splits.end()) {
+    return found->second;
+  }
+  return splits.emplace(key, chunk_layers(job, plan)).first->second;
+}
+
+MemoryModel::MemoryModel(const Job& job) : state_(std::make_unique<State>(job)) {}
+MemoryModel::~MemoryModel() = default;
+MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
+MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
+
+void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
+  const Job& job = state_->job;
+  const RankLayers& layers = state_->layers_of(plan);
+  const std::vector<ChunkLayers>& split = state_->split_of(plan);
+  const StageContext context = stage_context(job, plan, layers);
+  out.stages.resize(static_cast<std::size_t>(plan.pipeline));
+  out.peak_stage = 0;
+  out.allocated_gib = 0;
+  for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
+    out.stages[rank] = stage_memory(context, split, static_cast<std::int64_t>(rank));
+    const double total = out.stages[rank].items.total();
+    if (total > out.allocated_gib) {
+      out.allocated_gib = total;
+      out.peak_stage = rank;
+    }
+  }
+  const Framework& framework = job.framework;
+  out.reserved_low_gib = out.allocated_gib * framework.reserved_low;
+  out.reserved_high_gib = out.allocated_gib * framework.reserved_high;
+  out.reserved_gib = out.allocated_gib * framework.reserved_typical;
+  const double communicators = communicator_gib(job, plan);
+  out.device_gib = out.reserved_gib + framework.context_gib + communicators;
+  out.capacity_gib = capacity_gib(job) - communicators;
+  out.fit = out.reserved_high_gib <= out.capacity_gib  ? Fit::kFits
+            : out.reserved_low_gib <= out.capacity_gib ? Fit::kAtRisk
+                                                       : Fit::kNo;
+}
+
+}  // namespace trireme::planner

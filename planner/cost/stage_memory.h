@@ -1,0 +1,47 @@
+// Memory of one pipeline stage at each moment that can be its peak.
+#pragma once
+
+#include <vector>
+
+#include "planner/cost/layer_memory.h"
+#include "planner/cost/memory.h"
+#include "planner/cost/rank_parameters.h"
+#include "planner/cost/state_memory.h"
+
+namespace trireme::planner {
+
+// Layers of one chunk by kind.
+struct ChunkLayers {
+  double dense = 0, sparse = 0;
+  bool embedding = false, head = false;
+};
+std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan);
+
+// What depends on the cut of a layer but not on the pipeline.
+struct RankLayers {
+  RankParameters parameters;
+  LayerMemory dense, sparse;
+  double fp8_weight_copies = 0;  // bytes an element of a layer's linear weights
+};
+RankLayers rank_layers(const Job& job, const Plan& plan);
+
+// What depends on the plan but not on the stage.
+struct StageContext {
+  const Job* job = nullptr;
+  const Plan* plan = nullptr;
+  const RankLayers* layers = nullptr;
+  StateBytes dense_state, expert_state;
+  double tokens = 0;          // of a micro-batch on this rank, before sequence parallelism
+  double sequence_scale = 1;  // 1 / tensor when sequence parallel
+  double logit_peak = 0, logit_kept = 0, logit_backward = 0;  // bytes of one micro-batch's logits
+  double head_tokens = 0;         // bytes around the head beside the logits, at the loss
+  double unsharded_gradient = 0;  // bytes an element that wait for a deferred reduction
+  bool gathers = false;           // parameters are sharded and gathered unit by unit
+  double constant = 0;            // workspaces
+};
+StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& layers);
+
+StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
+                         std::int64_t rank);
+
+}  // namespace trireme::planner

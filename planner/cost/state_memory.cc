@@ -1,0 +1,87 @@
+#include "planner/cost/state_memory.h"
+
+namespace trireme::planner {
+
+namespace {
+
+using topologies::Precision;
+
+double moment_bytes(const Job& job) {
+  switch (job.optimizer) {
+    case Optimizer::kAdam:
+      return job.framework.moment_bytes;
+    case Optimizer::kAdam8bit:
+      return 2 + 2 * 4.0 / 256;  // bitsandbytes: two bytes and an fp32 maximum per block of 256 for
+                                 // each moment
+    case Optimizer::kSgd:
+      return job.framework.sgd_moment_bytes;
+  }
+  return 0;
+}
+
+// Megatron, and whoever keeps one gradient buffer for the whole step.
+StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {
+  const Framework& framework = job.framework;
+  const bool full_precision = job.precision == Precision::kFp32;
+  // --fp16 accumulates in fp16; bf16 switches fp32 accumulation on by itself.
+  const bool half_gradients =
+      job.precision == Precision::kFp16 && !framework.gradient_accumulation_fusion;
+  const double gradient = half_gradients ? 2 : framework.gradient_bytes;
+  const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
+  StateBytes bytes;
+  bytes.parameters = (full_precision ? 4 : framework.parameter_bytes) /
+                     (plan.sharding == Sharding::kFull ? shards : 1);
+  bytes.gradients = gradient / (plan.sharding >= Sharding::kGradients ? shards : 1);
+  bytes.main_copy = (full_precision ? 0 : framework.master_bytes) / over_optimizer;
+  bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;
+  bytes.step =
+      gradient < 4 && framework.master_bytes > 0 && !full_precision ? 4 / over_optimizer : 0;
+  return bytes;
+}
+
+// PyTorch: the stored parameter is the optimizer's own.
+StateBytes torch_states(const Job& job, const Plan& plan, double shards) {
+  const Framework& framework = job.framework;
+  const double over = plan.sharding == Sharding::kNone ? 1 : shards;
+  const bool stored_fp32 = framework.fp32_shard_is_parameter || job.precision == Precision::kFp32;
+  StateBytes bytes;
+  bytes.parameters = (stored_fp32 ? 4 : framework.parameter_bytes) / over;
+  bytes.gradients = (stored_fp32 ? 4 : framework.gradient_bytes) / over;
+  bytes.optimizer = moment_bytes(job) / over;
+  return bytes;
+}
+
+// DeepSpeed's BF16 and ZeRO optimizers: 16-bit gradients beside the fp32 ones.
+StateBytes zero_states(const Job& job, const Plan& plan, double shards) {
+  const Framework& framework = job.framework;
+  const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
+  StateBytes bytes;
+  bytes.parameters = framework.parameter_bytes / (plan.sharding == Sharding::kFull ? shards : 1);
+  bytes.gradients = plan.sharding >= Sharding::kGradients
+                        ? (framework.parameter_bytes + framework.gradient_bytes) / shards
+                        : framework.gradient_bytes;
+  bytes.main_copy = framework.master_bytes / over_optimizer;
+  bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;
+  bytes.step = plan.sharding == Sharding::kOptimizer ? framework.parameter_bytes : 0;
+  return bytes;
+}
+
+}  // namespace
+
+StateBytes state_bytes(const Job& job, const Plan& plan, double shards) {
+  switch (job.framework.states) {
+    case StateLayout::kFlatBuffers:
+      return flat_buffers(job, plan, shards);
+    case StateLayout::kTorch:
+      return torch_states(job, plan, shards);
+    case StateLayout::kDeepSpeed:
+      return zero_states(job, plan, shards);
+  }
+  return {};
+}
+
+double compute_bytes(const Job& job) {
+  return job.precision == Precision::kFp32 ? 4 : job.framework.parameter_bytes;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,24 @@
+// Bytes of parameters, gradients and optimizer states of one rank.
+#pragma once
+
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// Bytes per element that a rank computes with, before the elements are multiplied in: `shards`
+// ranks share a copy of what the plan shards. Sources: training_systems facts 2.1, each framework's
+// optimizer read in code.
+struct StateBytes {
+  double parameters = 0;
+  double gradients = 0;  // once they exist
+  double optimizer = 0;  // main copies and moments
+  double main_copy = 0;  // the part of `optimizer` that exists before the first step
+  double step = 0;       // fp32 gradients that exist during the optimizer step only
+};
+StateBytes state_bytes(const Job& job, const Plan& plan, double shards);
+
+// Bytes of one element as computed with and as gathered.
+double compute_bytes(const Job& job);
+
+}  // namespace trireme::planner

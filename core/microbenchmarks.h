@@ -1,0 +1,82 @@
+// Micro-benchmarks of the GPUs at hand: raw points, medians of repeated timings with their spread.
+// Turning them into a profile is the planner's (planner/calibrate); taking them is a runtime's
+// (runtime/cuda/microbench.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+
+namespace trireme {
+
+// Median of repeated timings and the relative distance between their quartiles.
+struct Timing {
+  Seconds median;
+  double spread = 0;
+};
+
+// C[m,n] = op(A) op(B) in bf16. Forward: B transposed; input gradient: neither; weight gradient: A
+// transposed.
+enum class MatmulLayout : std::uint8_t { kForward, kInputGradient, kWeightGradient };
+struct MatmulSample {
+  std::int64_t m = 0, n = 0, k = 0;
+  MatmulLayout layout = MatmulLayout::kForward;
+  Timing timing;
+};
+struct AttentionSample {
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, sequence = 0, head_size = 0;
+  Timing forward, backward;
+  std::string kernel;  // "cudnn", or why not
+};
+// A pass over memory; bytes read plus written.
+struct PassSample {
+  Bytes traffic;
+  Timing timing;
+};
+struct CopySample {
+  std::string direction;  // host_to_device, device_to_host, device_to_device
+  Bytes bytes;
+  Timing timing;
+};
+// `bytes` as nccl-tests' size column; ranks are the first `ranks` of the run.
+struct CollectiveSample {
+  std::string operation;  // all_reduce all_gather reduce_scatter all_to_all broadcast send_recv
+  std::int64_t ranks = 0;
+  Bytes bytes;
+  Timing timing;
+};
+// A long matrix product beside a long collective: each alone, and each while the other runs.
+struct OverlapSample {
+  std::string operation;
+  Timing compute_alone, compute_beside, collective_alone, collective_beside;
+};
+
+struct MachineFingerprint {
+  std::string gpu, driver, cuda, nccl, cudnn;
+  std::int64_t gpus = 0;
+  int multiprocessors = 0;
+  double clock_mhz = 0, memory_clock_mhz = 0;
+  Bytes memory;
+};
+
+struct Microbenchmarks {
+  MachineFingerprint machine;
+  std::vector<MatmulSample> matmuls;
+  std::vector<AttentionSample> attention;
+  std::vector<PassSample> passes;
+  std::vector<CopySample> copies;
+  std::vector<CollectiveSample> collectives;
+  std::vector<OverlapSample> overlaps;
+  Timing launch;  // host time to issue one small kernel
+};
+
+struct MicrobenchSettings {
+  bool quick = false;  // under a minute instead of under five
+  // Called with the share done so far, 0 to 1, and what is being measured.
+  std::function<void(double, const std::string&)> progress;
+};
+
+}  // namespace trireme

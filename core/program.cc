@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/happens_before.h"
 
 namespace trireme {
 namespace {
@@ -12,6 +13,50 @@ namespace {
 const Group& group_of(const StepProgram& program, GroupId id) {
   TRIREME_CHECK(index_of(id) < program.groups.size());
   return program.groups[index_of(id)];
+}
+
+// Buffers that other streams touch live until stream 0 knows that all of that has ended.
+void extend_to_release(const Program& role, const std::vector<std::uint32_t>& touched,
+                       const std::vector<bool>& elsewhere, std::vector<Lifetime>& lives) {
+  const std::size_t streams = role.streams.size();
+  const HappensBefore order(role);
+  // Buffers by the last op that touches them, in issue order of stream 0's ops.
+  std::vector<std::uint32_t> waiting;
+  std::vector<std::vector<std::uint32_t>> ending(role.ops.size());
+  for (std::uint32_t b = 0; b < lives.size(); ++b) {
+    if (elsewhere[b] && !role.buffers[b].persistent) {
+      ending[lives[b].last].push_back(b);
+    }
+  }
+  const auto known = [&](std::uint32_t op, std::uint32_t buffer) {
+    for (std::size_t s = 1; s < streams; ++s) {
+      const std::uint32_t place = touched[buffer * streams + s];
+      if (place > order.ended_before(static_cast<OpId>(op), static_cast<StreamId>(s))) {
+        return false;
+      }
+    }
+    return true;
+  };
+  for (std::uint32_t i = 0; i < role.ops.size(); ++i) {
+    if (index_of(role.ops[i].stream) == 0) {
+      std::erase_if(waiting, [&](std::uint32_t buffer) {
+        if (!known(i, buffer)) {
+          return false;
+        }
+        lives[buffer].last = i - 1;
+        return true;
+      });
+    }
+    for (const std::uint32_t buffer : ending[i]) {
+      const bool last_on_first_stream = index_of(role.ops[i].stream) == 0;
+      if (!last_on_first_stream || !known(i, buffer)) {
+        waiting.push_back(buffer);
+      }
+    }
+  }
+  for (const std::uint32_t buffer : waiting) {
+    lives[buffer].last = static_cast<std::uint32_t>(role.ops.size()) - 1;
+  }
 }
 
 }  // namespace
@@ -88,17 +133,28 @@ std::int64_t resolved_offset(const StepProgram& program, const Operand& operand,
 }
 
 std::vector<Lifetime> lifetimes(const Program& role) {
+  const std::size_t streams = role.streams.size();
   std::vector<Lifetime> result(role.buffers.size());
+  // Last place on each stream but the first at which a buffer is touched.
+  std::vector<std::uint32_t> touched(role.buffers.size() * streams, 0);
+  std::vector<bool> elsewhere(role.buffers.size(), false);
+  std::vector<std::uint32_t> places(streams, 0);
   for (std::uint32_t i = 0; i < role.ops.size(); ++i) {
     const IndexRange range = role.ops[i].operands;
+    const std::uint32_t stream = index_of(role.ops[i].stream);
+    ++places[stream];
     for (std::uint32_t j = range.first; j < range.first + range.count; ++j) {
-      Lifetime& life = result[index_of(role.operands[j].buffer)];
+      const std::uint32_t buffer = index_of(role.operands[j].buffer);
+      Lifetime& life = result[buffer];
       if (life.first > life.last) {
         life.first = i;
       }
       life.last = i;
+      touched[buffer * streams + stream] = places[stream];
+      elsewhere[buffer] = elsewhere[buffer] || stream != 0;
     }
   }
+  extend_to_release(role, touched, elsewhere, result);
   return result;
 }
 

@@ -2,8 +2,10 @@
 // and execute read it. Rules:
 // - Ops stand in issue order, the order in which the host launches them. Ops on one stream run in that order; a wait
 //   names an earlier op of the same program and holds until that op has ended (CUDA streams and events).
-// - A transient buffer exists from the first op (in issue order) that touches it to the last; a persistent one for
-//   the whole run, zeroed at the start of the run. Whoever reuses memory of a dead buffer orders the ops himself.
+// - A transient buffer exists from the first op (in issue order) that touches it until it is released: right after the
+//   last op when stream 0 alone touched it, else just before the first op of stream 0 that is ordered after all of them
+//   (so that memory may be given to the ops issued next without more waits). A persistent buffer exists for the whole
+//   run, zeroed at the start of the run.
 // - Collectives of one group run in the same order on every member, each group and stream on its own communicator.
 //   Messages of one (sender, receiver, channel) match in order; the tags of a matching pair are equal.
 // - Roles have one program each; ranks of a role differ only by their coordinates in groups (Operand::shard, group
@@ -232,12 +234,14 @@ RoleIndex role_of(const StepProgram& program, Rank rank);
 // First element of an operand for this rank.
 std::int64_t resolved_offset(const StepProgram& program, const Operand& operand, Rank rank);
 
-// First and last op, in issue order, that touch each buffer; {1, 0} for one that no op touches.
+// Ops [first, last] in issue order during which each buffer exists, by the rule above; {1, 0} for one that no op
+// touches.
 struct Lifetime {
   std::uint32_t first = 1, last = 0;
+  friend bool operator==(const Lifetime&, const Lifetime&) = default;
 };
 std::vector<Lifetime> lifetimes(const Program& role);
-// Bytes alive at the worst op in issue order: persistent buffers, and transient ones from first to last use.
+// Bytes alive at the worst op in issue order: persistent buffers, and transient ones during their lifetimes.
 struct Liveness {
   Bytes persistent, peak;
   OpId peak_op{};

@@ -1,0 +1,66 @@
+#include "core/kernel_work.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+double dim(const Work& work, std::size_t i) {
+  return static_cast<double>(work.dims[i]);
+}
+
+// Scores of one head and sequence that a causal (and sliding) mask leaves: half the square counts
+// as S*S/2, the convention of Megatron and FlashAttention; beyond the window each query sees
+// `window` keys.
+double scores(double sequence, double window) {
+  if (window <= 0 || window >= sequence) {
+    return sequence * sequence / 2;
+  }
+  return window * window / 2 + (sequence - window) * window;
+}
+
+double attention_flop(const Work& work) {
+  return 4 * dim(work, 0) * dim(work, 2) * dim(work, 4) * scores(dim(work, 1), dim(work, 5));
+}
+
+}  // namespace
+
+Flop kernel_flop(const Work& work) {
+  const double product = 2 * dim(work, 0) * dim(work, 1) * dim(work, 2);
+  if (work.kernel == Kernel::kMatmul) {
+    return Flop(product);
+  }
+  if (work.kernel == Kernel::kModelledMatmul) {
+    return Flop(product * dim(work, 3));
+  }
+  if (work.kernel == Kernel::kAttentionForward) {
+    return Flop(attention_flop(work));
+  }
+  if (work.kernel == Kernel::kAttentionBackward) {
+    return Flop(2.5 * attention_flop(work));
+  }
+  if (work.kernel == Kernel::kModelledAttention) {
+    const double forward =
+        dim(work, 0) * dim(work, 1) * dim(work, 3) * dim(work, 4) * (dim(work, 5) + dim(work, 6));
+    return Flop(work.dims[7] == 0 ? forward : 2.5 * forward);
+  }
+  return Flop(0);
+}
+
+Bytes kernel_traffic(const Work& work, Bytes operand_bytes, const ElementWidths& widths) {
+  const std::int64_t tokens = work.dims[0];
+  const std::int64_t hidden = work.dims[1];
+  if (work.kernel == Kernel::kEmbeddingForward) {  // ids, the rows they name, the result
+    return Bytes(tokens * (widths.token + 2 * hidden * widths.compute));
+  }
+  if (work.kernel == Kernel::kEmbeddingBackward) {
+    const std::int64_t cleared = work.dims[4] == 0 ? work.dims[2] * hidden * widths.master : 0;
+    return Bytes(tokens * (widths.token + hidden * (widths.compute + 2 * widths.master)) + cleared);
+  }
+  if (work.kernel == Kernel::kPositionForward) {
+    return Bytes(3 * tokens * hidden * widths.compute);
+  }
+  return operand_bytes;
+}
+
+}  // namespace trireme

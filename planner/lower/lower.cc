@@ -1,0 +1,72 @@
+// The table of contents of lowering. Each pass has its own file and reads only what earlier ones
+// made.
+#include "planner/lower/lower.h"
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/verify.h"
+#include "planner/lower/place_ranks.h"
+#include "planner/lower/shape.h"
+#include "planner/lower/stage.h"
+
+namespace trireme::planner {
+namespace {
+
+void refuse(const Job& job, const Plan& plan, const std::string& what) {
+  throw Error(short_form(plan), fmt::format("{}: {}", job.model.name, what));
+}
+
+void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
+  const models::Transformer& model = job.model;
+  if (plan.context > 1) {
+    refuse(job, plan, "context parallelism has no step program yet; estimate covers it");
+  }
+  if (plan.schedule == Schedule::kZeroBubbleH2) {
+    refuse(job, plan, "zb-h2 has no step program yet; use zb-h1");
+  }
+  if (plan.schedule == Schedule::kZeroBubbleH1 && plan.virtual_pipeline > 1) {
+    refuse(job, plan, "zb-h1 has one chunk a stage");
+  }
+  const bool outside = model.moe.has_value() || model.latent.has_value() || model.parallel_block ||
+                       model.norms_per_layer != 2 || model.position == models::Position::kAlibi ||
+                       model.embedding_norm || model.attention_sinks ||
+                       (model.embedding_dim != 0 && model.embedding_dim != model.hidden);
+  if (outside) {
+    refuse(job, plan,
+           "a layer outside the kernel table (experts, latent attention, parallel blocks, ALiBi, "
+           "extra norms)");
+  }
+  if (options.executable && model.kv_heads % plan.tensor != 0) {
+    refuse(job, plan,
+           fmt::format("{} kv heads do not divide by tp {}", model.kv_heads, plan.tensor));
+  }
+}
+
+}  // namespace
+
+StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options) {
+  check_supported(job, plan, options);
+  StepProgram program;
+  program.name = short_form(plan);
+  program.widths = options.widths;
+  program.batch = {job.sequence, plan.micro_batch, plan.micro_batches, job.model.vocab};
+  // Passes, in order: the grid of ranks; then, stage by stage, parameters and their buffers
+  // (parameters.cc), the order of micro-batches (schedule.cc), the blocks visited and what they
+  // need gathered (visits.cc), and the ops themselves (layer_*.cc, ends.cc) between gathers and
+  // reductions (unit_keeper.cc), transfers (stage.cc) and the optimizer (optimizer.cc). Streams and
+  // waits follow from each op's operands (builder.cc).
+  const lowering::Groups groups = lowering::place_ranks(job, plan, program);
+  const lowering::Shape shape = lowering::shape_of(job, plan);
+  for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+    program.roles.push_back(lowering::write_stage(job, plan, shape, groups, program, stage));
+  }
+#ifndef NDEBUG
+  const std::vector<std::string> problems = verify(program);
+  TRIREME_CHECK(problems.empty());
+#endif
+  return program;
+}
+
+}  // namespace trireme::planner

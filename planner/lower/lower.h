@@ -1,0 +1,39 @@
+// From a plan to its step program: what every role of ranks does in one training step, under the
+// job's framework.
+#pragma once
+
+#include "core/program.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+struct LowerOptions {
+  ElementWidths
+      widths;  // of the backend that will run it; the default is bf16 compute with fp32 masters
+  bool executable = false;  // true: refuse what only a simulator can time
+};
+
+// Requires: check_plan found no violation. Throws Error when the plan or the model has what no
+// program is written for yet (context parallelism, ZB-H2), and with `executable` also for models
+// outside core/kernels.h's table.
+//
+// What a program does, beyond the plan's own words:
+// - Sharding full: a unit is gathered `framework.prefetch_units` block visits ahead, and only when
+// the visit before
+//   those has ended (so at most prefetch + 1 units are whole at a time); two visits in a row share
+//   one gather. Without reshard-after-forward a unit stays whole from its forward to its backward
+//   of the same micro-batch.
+// - Gradients are reduced after the last micro-batch, or after every one when the framework says so
+// or the gradients
+//   themselves are sharded (ZeRO-2, FSDP).
+// - Distributed optimizer and ZeRO-2 gather the parameters at the start of the step, beside the
+// first forward.
+// - Full recompute repeats a layer's forward up to the input of its last matrix product (what
+// PyTorch's early stop
+//   does); frameworks that recompute through autograd hooks (megatron) repeat all of it.
+// - Loss and gradients are those of the mean over all tokens of the global batch; reductions are
+// sums.
+StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options = {});
+
+}  // namespace trireme::planner

@@ -1,0 +1,69 @@
+#include "planner/lower/optimizer.h"
+
+namespace trireme::planner::lowering {
+namespace {
+
+const StateStorage& state_of(const ParameterUnit& unit, State state) {
+  return unit.states[static_cast<std::size_t>(state)];
+}
+
+std::int64_t size_of_group(const StepProgram& step, GroupId group) {
+  return group == kNoGroup ? 1 : group_size(step.groups[index_of(group)]);
+}
+
+// Sum of squares over this rank's gradients, what several ranks hold divided by how many, then over
+// the model.
+Operand write_norm(Writer& w, const StepProgram& step, Program& program) {
+  const Operand sum = w.builder.buffer("gradient_square", 1, ElementType::kMaster);
+  w.builder.compute("zero_square", Kernel::kZero, {1}, {sum});
+  const std::int64_t tensor = size_of_group(step, w.groups.tensor);
+  for (std::size_t i = 0; i < program.units.size(); ++i) {
+    const ParameterUnit& unit = program.units[i];
+    const UnitLayout& layout = w.stage.units[i];
+    const StateStorage& gradient = state_of(unit, State::kGradient);
+    const std::int64_t group =
+        gradient.sharded ? static_cast<std::int64_t>(index_of(unit.shard)) : -1;
+    w.builder.origin.layer = layout.layer;
+    w.builder.compute(
+        "gradient_square", Kernel::kSquaredNorm,
+        {gradient.operand.count, group, layout.replicated_from, layout.copies, tensor},
+        {gradient.operand, sum});
+  }
+  w.builder.origin.layer = -1;
+  if (w.groups.norm != kNoGroup) {
+    w.builder.all_reduce("norm_reduce", w.groups.norm, Reduction::kSum, sum, sum, Stream::kReduce);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Program& program) {
+  w.builder.origin = {Phase::kOptimizer, -1, -1, -1};
+  if (loss.count > 0 && w.groups.data != kNoGroup) {
+    w.builder.all_reduce("loss_reduce", w.groups.data, Reduction::kSum, loss, loss,
+                         Stream::kReduce);
+  }
+  const Operand sum = write_norm(w, step, program);
+  program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);
+  const Operand factor = w.builder.buffer("clip_factor", 1, ElementType::kMaster);
+  w.builder.compute("clip", Kernel::kClipFactor, {}, {sum, program.gradient_norm, factor});
+  for (std::size_t i = 0; i < program.units.size(); ++i) {
+    const ParameterUnit& unit = program.units[i];
+    w.builder.origin.layer = w.stage.units[i].layer;
+    const Operand gradient = state_of(unit, State::kGradient).operand;
+    const Operand master = state_of(unit, State::kMaster).operand;
+    const Operand moment1 = state_of(unit, State::kMoment1).operand;
+    const Operand moment2 = state_of(unit, State::kMoment2).operand;
+    if (w.plan.sharding == Sharding::kNone) {
+      w.builder.compute(
+          "adamw", Kernel::kAdamwCast, {master.count},
+          {gradient, factor, master, moment1, moment2, state_of(unit, State::kWeight).operand});
+    } else {
+      w.builder.compute("adamw", Kernel::kAdamw, {master.count},
+                        {gradient, factor, master, moment1, moment2});
+    }
+  }
+}
+
+}  // namespace trireme::planner::lowering

@@ -1,0 +1,350 @@
+#include "planner/lower/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trireme::planner::lowering {
+namespace {
+
+// One tensor to be placed; `split` says how the tensor group cuts it.
+struct Tensor {
+  std::string name;
+  std::int64_t rows = 0, columns = 1;
+  Split split = Split::kNone;
+  std::int64_t local_rows = 0, local_columns = 1;
+  Slot* slot = nullptr;  // grows by this tensor
+};
+
+class UnitWriter {
+ public:
+  UnitWriter(Program& program, std::uint32_t unit) : program_(program), unit_(unit) {}
+
+  void add(const Tensor& tensor) {
+    const std::int64_t count = tensor.local_rows * tensor.local_columns;
+    program_.parameters.push_back({tensor.name, tensor.rows, tensor.columns, tensor.local_rows,
+                                   tensor.local_columns, tensor.split, unit_, size_});
+    if (tensor.slot->count == 0) {
+      *tensor.slot = {unit_, size_, 0};
+    }
+    tensor.slot->count += count;
+    size_ += count;
+  }
+  [[nodiscard]] std::int64_t size() const { return size_; }
+
+ private:
+  Program& program_;
+  std::uint32_t unit_;
+  std::int64_t size_ = 0;
+};
+
+// Tensors of one layer, those that the tensor group splits first, then norms of heads, then what
+// every tensor rank holds whole.
+struct LayerTensors {
+  std::vector<Tensor> split, head_norms, whole;
+};
+
+Tensor rows_split(std::string name, std::int64_t rows, std::int64_t columns, std::int64_t ranks,
+                  Slot* slot) {
+  return {std::move(name), rows, columns, Split::kRows, rows / ranks, columns, slot};
+}
+
+Tensor whole_vector(std::string name, std::int64_t size, Slot* slot) {
+  return {std::move(name), size, 1, Split::kNone, size, 1, slot};
+}
+
+void add_norm(std::vector<Tensor>& tensors, const models::Transformer& model,
+              const std::string& name, NormSlots& slots) {
+  tensors.push_back(whole_vector(name + ".weight", model.hidden, &slots.weight));
+  if (model.norm == models::Norm::kLayerNorm) {
+    tensors.push_back(whole_vector(name + ".bias", model.hidden, &slots.bias));
+  }
+}
+
+LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer, std::int64_t ranks,
+                           LayerSlots& slots) {
+  const std::string prefix = fmt::format("layers.{}.", layer);
+  const std::int64_t h = model.hidden;
+  const std::int64_t q = model.heads * model.head_dim;
+  const std::int64_t kv = model.kv_heads * model.head_dim;
+  LayerTensors out;
+  const auto rows = [&](const char* name, std::int64_t count, std::int64_t columns, Slot* slot) {
+    out.split.push_back(rows_split(prefix + name, count, columns, ranks, slot));
+  };
+  rows("attention.q.weight", q, h, &slots.qkv);
+  rows("attention.k.weight", kv, h, &slots.qkv);
+  rows("attention.v.weight", kv, h, &slots.qkv);
+  if (model.qkv_bias) {
+    rows("attention.q.bias", q, 1, &slots.qkv_bias);
+    rows("attention.k.bias", kv, 1, &slots.qkv_bias);
+    rows("attention.v.bias", kv, 1, &slots.qkv_bias);
+  }
+  out.split.push_back(
+      {prefix + "attention.output.weight", h, q, Split::kColumns, h, q / ranks, &slots.output});
+  if (model.gated_mlp) {
+    rows("mlp.gate.weight", model.ffn, h, &slots.up);
+  }
+  rows("mlp.up.weight", model.ffn, h, &slots.up);
+  if (model.mlp_bias) {
+    if (model.gated_mlp) {
+      rows("mlp.gate.bias", model.ffn, 1, &slots.up_bias);
+    }
+    rows("mlp.up.bias", model.ffn, 1, &slots.up_bias);
+  }
+  out.split.push_back({prefix + "mlp.down.weight", h, model.ffn, Split::kColumns, h,
+                       model.ffn / ranks, &slots.down});
+  if (model.qk_norm) {
+    out.head_norms.push_back(
+        whole_vector(prefix + "attention.q_norm.weight", model.head_dim, &slots.q_norm));
+    out.head_norms.push_back(
+        whole_vector(prefix + "attention.k_norm.weight", model.head_dim, &slots.k_norm));
+  }
+  add_norm(out.whole, model, prefix + "attention_norm", slots.attention_norm);
+  add_norm(out.whole, model, prefix + "mlp_norm", slots.mlp_norm);
+  if (model.attention_output_bias) {
+    out.whole.push_back(whole_vector(prefix + "attention.output.bias", h, &slots.output_bias));
+  }
+  if (model.mlp_bias) {
+    out.whole.push_back(whole_vector(prefix + "mlp.down.bias", h, &slots.down_bias));
+  }
+  return out;
+}
+
+// The states' buffers of one unit under the plan's sharding.
+class StateWriter {
+ public:
+  StateWriter(const Plan& plan, const Groups& groups, const StepProgram& step,
+              ProgramBuilder& builder)
+      : plan_(plan), groups_(groups), builder_(builder) {
+    if (groups.shard != kNoGroup) {
+      shards_ = group_size(step.groups[index_of(groups.shard)]);
+    }
+  }
+
+  // `elements` before padding.
+  ParameterUnit unit(std::string name, std::int64_t elements, std::int32_t layer) {
+    ParameterUnit unit;
+    unit.name = std::move(name);
+    unit.shard = groups_.shard;
+    // Shards begin at multiples of 8 elements, so that vector loads and NCCL stay aligned.
+    shard_ = shards_ == 1 ? elements : (elements + 8 * shards_ - 1) / (8 * shards_) * 8;
+    unit.elements = shard_ * shards_;
+    elements_ = unit.elements;
+    layer_ = layer;
+    const bool gradients_whole =
+        plan_.sharding == Sharding::kNone || plan_.sharding == Sharding::kOptimizer;
+    if (plan_.sharding != Sharding::kFull) {
+      keep(unit, State::kWeight, "weights", ElementType::kCompute, false);
+    }
+    keep(unit, State::kMaster, "master", ElementType::kMaster, true);
+    keep(unit, State::kMoment1, "moment1", ElementType::kMaster, true);
+    keep(unit, State::kMoment2, "moment2", ElementType::kMaster, true);
+    keep(unit, State::kGradient, "gradients", ElementType::kMaster, !gradients_whole);
+    if (gradients_whole && shards_ > 1) {
+      // Distributed optimizer: accumulated whole, reduced in place; after the step only the own
+      // shard counts.
+      StateStorage& storage = unit.states[static_cast<std::size_t>(State::kGradient)];
+      storage.sharded = true;
+      storage.operand.shard = groups_.shard;
+      storage.operand.count = shard_;
+    }
+    return unit;
+  }
+
+ private:
+  void keep(ParameterUnit& unit, State state, std::string_view name, ElementType type,
+            bool sharded) {
+    StateStorage& storage = unit.states[static_cast<std::size_t>(state)];
+    storage.sharded = sharded && shards_ > 1;
+    storage.operand =
+        builder_.persistent_buffer(name, storage.sharded ? shard_ : elements_, type, layer_);
+  }
+
+  const Plan& plan_;
+  const Groups& groups_;
+  ProgramBuilder& builder_;
+  std::int64_t shards_ = 1, shard_ = 0, elements_ = 0;
+  std::int32_t layer_ = -1;
+};
+
+std::vector<Chunk> chunks_on(const Job& job, const Plan& plan, std::int64_t stage) {
+  std::vector<Chunk> mine;
+  const std::vector<Chunk> all = chunks_of(job, plan);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (static_cast<std::int64_t>(i) % plan.pipeline == stage) {
+      mine.push_back(all[i]);
+    }
+  }
+  return mine;
+}
+
+// Layers of a chunk in units of plan.fsdp_unit layers; without sharding a unit is a gradient bucket
+// of one layer.
+class LayerUnits {
+ public:
+  LayerUnits(const Job& job, const Plan& plan, const Shape& shape, StageParameters& stage,
+             Program& program, StateWriter& states)
+      : job_(job), shape_(shape), stage_(stage), program_(program), states_(states) {
+    unit_ = plan.sharding == Sharding::kFull ? plan.fsdp_unit : 1;
+  }
+
+  void add_chunk(const Chunk& chunk) {
+    const std::int64_t size =
+        unit_ > 0 ? unit_ : std::max<std::int64_t>(1, chunk.last - chunk.first);
+    for (std::int64_t first = chunk.first; first < chunk.last; first += size) {
+      add_unit(first, std::min(chunk.last, first + size));
+    }
+  }
+
+ private:
+  void add_unit(std::int64_t first, std::int64_t last) {
+    const auto index = static_cast<std::uint32_t>(stage_.units.size());
+    UnitWriter writer(program_, index);
+    std::vector<LayerTensors> tensors;
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      const auto l = static_cast<std::size_t>(layer);
+      tensors.push_back(layer_tensors(job_.model, layer, shape_.tensor, stage_.layers[l]));
+      stage_.unit_of_layer[l] = index;
+    }
+    UnitLayout layout{static_cast<std::int32_t>(first), 0, 0, 0, 1};
+    const auto add_all = [&](std::vector<Tensor> LayerTensors::*part) {
+      for (const LayerTensors& layer : tensors) {
+        for (const Tensor& tensor : layer.*part) {
+          writer.add(tensor);
+        }
+      }
+      return writer.size();
+    };
+    layout.replicated_from = add_all(&LayerTensors::split);
+    layout.head_norms_end = add_all(&LayerTensors::head_norms);
+    layout.elements = add_all(&LayerTensors::whole);
+    stage_.units.push_back(layout);
+    program_.units.push_back(
+        states_.unit(fmt::format("layers.{}-{}", first, last - 1), layout.elements, layout.layer));
+  }
+
+  const Job& job_;
+  const Shape& shape_;
+  StageParameters& stage_;
+  Program& program_;
+  StateWriter& states_;
+  std::int64_t unit_ = 1;
+};
+
+// One unit at an end of the model: the vocabulary matrix when `table`, then whole tensors.
+class EndUnit {
+ public:
+  EndUnit(const Job& job, const Shape& shape, StageParameters& stage, Program& program)
+      : job_(job),
+        shape_(shape),
+        stage_(stage),
+        program_(program),
+        index_(static_cast<std::uint32_t>(stage.units.size())),
+        writer_(program, index_) {}
+
+  void add_table(std::string name, std::int64_t copies, Slot* slot) {
+    writer_.add({std::move(name), job_.model.vocab, job_.model.hidden, Split::kRows,
+                 shape_.vocabulary_rows, job_.model.hidden, slot});
+    layout_.replicated_from = layout_.head_norms_end = writer_.size();
+    layout_.copies = copies;
+  }
+  void add_whole(const Tensor& tensor) { writer_.add(tensor); }
+
+  // kNoUnit when nothing was added.
+  std::uint32_t finish(const std::string& name, StateWriter& states) {
+    layout_.elements = writer_.size();
+    if (layout_.elements == 0) {
+      return kNoUnit;
+    }
+    stage_.units.push_back(layout_);
+    program_.units.push_back(states.unit(name, layout_.elements, -1));
+    return index_;
+  }
+
+ private:
+  const Job& job_;
+  const Shape& shape_;
+  StageParameters& stage_;
+  Program& program_;
+  std::uint32_t index_;
+  UnitWriter writer_;
+  UnitLayout layout_;
+};
+
+constexpr const char* kTableName = "embedding.tokens.weight";
+
+void add_positions(const Job& job, EndUnit& unit, StageParameters& stage) {
+  if (job.model.position == models::Position::kLearned) {
+    const std::int64_t rows = std::max(job.model.position_rows, job.sequence);
+    unit.add_whole({"embedding.positions.weight", rows, job.model.hidden, Split::kNone, rows,
+                    job.model.hidden, &stage.positions});
+  }
+}
+
+void add_embedding_units(const Job& job, const Shape& shape, StageParameters& stage,
+                         Program& program, StateWriter& states) {
+  EndUnit table(job, shape, stage, program);
+  table.add_table(kTableName, stage.tied_across_stages ? 2 : 1, &stage.embedding);
+  if (!job.model.tied_embeddings) {
+    add_positions(job, table, stage);
+    stage.embedding_unit = table.finish("embedding", states);
+    return;
+  }
+  stage.embedding_unit = table.finish("embedding", states);
+  EndUnit positions(job, shape, stage, program);
+  add_positions(job, positions, stage);
+  stage.positions_unit = positions.finish("positions", states);
+}
+
+void add_head_units(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
+                    StateWriter& states) {
+  if (stage.tied_across_stages) {
+    // The copy has the embedding's name: it starts equal and gets the same gradient.
+    EndUnit table(job, shape, stage, program);
+    table.add_table(kTableName, 2, &stage.head);
+    stage.embedding_unit = table.finish("embedding", states);
+  } else if (job.model.tied_embeddings) {
+    stage.head = stage.embedding;
+  }
+  EndUnit unit(job, shape, stage, program);
+  if (!job.model.tied_embeddings) {
+    unit.add_table("head.weight", 1, &stage.head);
+  }
+  if (job.model.final_norm) {
+    std::vector<Tensor> tensors;
+    add_norm(tensors, job.model, "final_norm", stage.final_norm);
+    for (const Tensor& tensor : tensors) {
+      unit.add_whole(tensor);
+    }
+  }
+  stage.head_unit = unit.finish("head", states);
+}
+
+}  // namespace
+
+StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Groups& groups,
+                                   const Shape& shape, const StepProgram& step, std::int64_t stage,
+                                   ProgramBuilder& builder, Program& program) {
+  StageParameters result;
+  result.chunks = chunks_on(job, plan, stage);
+  result.layers.resize(static_cast<std::size_t>(job.model.layers));
+  result.unit_of_layer.resize(result.layers.size());
+  const bool has_embedding = result.chunks.front().embedding;
+  const bool has_head = result.chunks.back().head;
+  result.tied_across_stages =
+      job.model.tied_embeddings && has_embedding != has_head && (has_embedding || has_head);
+  StateWriter states(plan, groups, step, builder);
+  if (has_embedding) {
+    add_embedding_units(job, shape, result, program, states);
+  }
+  LayerUnits layers(job, plan, shape, result, program, states);
+  for (const Chunk& chunk : result.chunks) {
+    layers.add_chunk(chunk);
+  }
+  if (has_head) {
+    add_head_units(job, shape, result, program, states);
+  }
+  return result;
+}
+
+}  // namespace trireme::planner::lowering

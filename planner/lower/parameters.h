@@ -1,0 +1,60 @@
+// Pass 2: a stage's parameters in units that are gathered, reduced and stepped together, and the
+// buffers that keep their states between steps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program.h"
+#include "planner/job.h"
+#include "planner/lower/builder.h"
+#include "planner/lower/place_ranks.h"
+#include "planner/lower/shape.h"
+#include "planner/plan.h"
+#include "planner/stages.h"
+
+namespace trireme::planner::lowering {
+
+// A run of elements in a unit: one parameter, or neighbours used as one matrix (q, k, v; gate, up).
+// count 0: the model has none.
+struct Slot {
+  std::uint32_t unit = 0;
+  std::int64_t offset = 0, count = 0;
+};
+inline constexpr std::uint32_t kNoUnit = 0xffffffffU;
+struct NormSlots {
+  Slot weight, bias;
+};
+struct LayerSlots {
+  Slot qkv, qkv_bias, q_norm, k_norm, output, output_bias, up, up_bias, down, down_bias;
+  NormSlots attention_norm, mlp_norm;
+};
+struct UnitLayout {
+  std::int32_t layer = -1;           // first layer; -1: embedding or head
+  std::int64_t elements = 0;         // without padding
+  std::int64_t replicated_from = 0;  // from here on tensor ranks hold the same
+  std::int64_t head_norms_end =
+      0;  // [replicated_from, here): gradients are partial sums even without SP
+  std::int64_t copies =
+      1;  // ranks that hold the part before `replicated_from` alike (tied embeddings: 2)
+};
+struct StageParameters {
+  std::vector<Chunk> chunks;        // on this stage, in model order
+  std::vector<LayerSlots> layers;   // by layer, of the whole model; only the stage's are filled
+  Slot embedding, positions, head;  // head is `embedding` when tied on one stage
+  NormSlots final_norm;
+  bool tied_across_stages =
+      false;  // this stage's `embedding` or `head` has a copy on the other end
+  // Units of the ends; kNoUnit: none. A tied table is a unit of its own (`embedding_unit` on either
+  // end), so that both ends cut it alike.
+  std::uint32_t embedding_unit = kNoUnit, positions_unit = kNoUnit, head_unit = kNoUnit;
+  std::vector<std::uint32_t> unit_of_layer;  // by layer, of the whole model
+  std::vector<UnitLayout> units;
+};
+
+// Fills the program's parameters and units, with their persistent buffers.
+StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Groups& groups,
+                                   const Shape& shape, const StepProgram& step, std::int64_t stage,
+                                   ProgramBuilder& builder, Program& program);
+
+}  // namespace trireme::planner::lowering

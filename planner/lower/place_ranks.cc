@@ -1,0 +1,96 @@
+#include "planner/lower/place_ranks.h"
+
+#include <initializer_list>
+#include <string>
+
+#include "planner/lower/shape.h"
+
+namespace trireme::planner::lowering {
+namespace {
+
+GroupAxis axis_of(const Plan& plan, Axis axis) {
+  const std::int64_t degree = degree_of(plan, axis);
+  const std::int64_t stride = stride_of(plan, axis);
+  return {degree, stride, degree * stride};
+}
+
+GroupId add_group(StepProgram& program, Group group) {
+  if (group_size(group) == 1) {
+    return kNoGroup;
+  }
+  program.groups.push_back(std::move(group));
+  return static_cast<GroupId>(program.groups.size() - 1);
+}
+
+Group group_over(const Plan& plan, std::string name, std::initializer_list<Axis> axes) {
+  Group group{std::move(name), {}};
+  for (const Axis axis : axes) {
+    if (degree_of(plan, axis) > 1) {
+      group.axes.push_back(axis_of(plan, axis));
+    }
+  }
+  return group;
+}
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
+  program.ranks = plan.gpus();
+  program.stages = axis_of(plan, Axis::kPipeline);
+  Groups groups;
+  groups.tensor = add_group(program, group_over(plan, "tensor", {Axis::kTensor}));
+  groups.data = add_group(program, group_over(plan, "data", {Axis::kSharded, Axis::kReplica}));
+  if (plan.sharding == Sharding::kNone) {
+    groups.replica = groups.data;
+    groups.norm = add_group(program, group_over(plan, "model", {Axis::kTensor, Axis::kPipeline}));
+  } else {
+    groups.shard = add_group(program, group_over(plan, "shard", {Axis::kSharded}));
+    groups.replica = add_group(program, group_over(plan, "replica", {Axis::kReplica}));
+    groups.norm = add_group(
+        program, group_over(plan, "model", {Axis::kTensor, Axis::kSharded, Axis::kPipeline}));
+  }
+  if (job.model.tied_embeddings && plan.pipeline > 1) {
+    const GroupAxis stages = program.stages;
+    groups.tied =
+        add_group(program, {"tied", {{2, (plan.pipeline - 1) * stages.stride, stages.period}}});
+  }
+  program.tensor = groups.tensor;
+  program.data = groups.data;
+  return groups;
+}
+
+Shape shape_of(const Job& job, const Plan& plan) {
+  const models::Transformer& model = job.model;
+  Shape shape;
+  shape.batch = plan.micro_batch;
+  shape.sequence = job.sequence;
+  shape.tokens = plan.micro_batch * job.sequence;
+  shape.tensor = plan.tensor;
+  shape.sequence_parallel = plan.sequence_parallel && plan.tensor > 1;
+  shape.local_tokens = shape.sequence_parallel ? shape.tokens / plan.tensor : shape.tokens;
+  shape.hidden = model.hidden;
+  shape.heads = model.heads / plan.tensor;
+  shape.kv_heads = ceil_divide(model.kv_heads, plan.tensor);
+  shape.head_dim = model.head_dim;
+  shape.attention = shape.heads * shape.head_dim;
+  shape.qkv = shape.attention + 2 * shape.kv_heads * shape.head_dim;
+  shape.ffn = model.ffn / plan.tensor;
+  shape.up = (model.gated_mlp ? 2 : 1) * shape.ffn;
+  shape.vocabulary = model.vocab;
+  // Megatron pads the vocabulary to a multiple of 128 * tp.
+  const std::int64_t rows = ceil_divide(model.vocab, plan.tensor);
+  shape.vocabulary_rows = job.framework.pad_vocabulary ? ceil_divide(rows, 128) * 128 : rows;
+  return shape;
+}
+
+std::int64_t window_of(const models::Transformer& model, std::int64_t layer) {
+  const auto l = static_cast<std::size_t>(layer);
+  const bool slides = model.sliding_layers.empty() || model.sliding_layers[l];
+  return slides ? model.sliding_window : 0;
+}
+
+}  // namespace trireme::planner::lowering

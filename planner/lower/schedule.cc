@@ -1,0 +1,144 @@
+#include "planner/lower/schedule.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace trireme::planner::lowering {
+namespace {
+
+class Order {
+ public:
+  void forward(std::int64_t micro_batch, std::int64_t chunk = 0) {
+    add(ActionKind::kForward, micro_batch, chunk);
+  }
+  void backward(std::int64_t micro_batch, std::int64_t chunk = 0) {
+    add(ActionKind::kBackward, micro_batch, chunk);
+  }
+  void add(ActionKind kind, std::int64_t micro_batch, std::int64_t chunk = 0) {
+    actions_.push_back(
+        {kind, static_cast<std::int16_t>(chunk), static_cast<std::int32_t>(micro_batch)});
+  }
+  std::vector<Action> take() { return std::move(actions_); }
+
+ private:
+  std::vector<Action> actions_;
+};
+
+std::vector<Action> gpipe(const Plan& plan) {
+  Order order;
+  for (std::int64_t i = 0; i < plan.micro_batches; ++i) {
+    order.forward(i);
+  }
+  for (std::int64_t i = 0; i < plan.micro_batches; ++i) {
+    order.backward(i);
+  }
+  return order.take();
+}
+
+// Narayanan et al. 2021: p - 1 - stage forwards, then forward and backward in turn.
+std::vector<Action> one_forward_one_backward(const Plan& plan, std::int64_t stage) {
+  const std::int64_t count = plan.micro_batches;
+  const std::int64_t warm_up = std::min(count, plan.pipeline - 1 - stage);
+  Order order;
+  for (std::int64_t i = 0; i < warm_up; ++i) {
+    order.forward(i);
+  }
+  for (std::int64_t i = warm_up; i < count; ++i) {
+    order.forward(i);
+    order.backward(i - warm_up);
+  }
+  for (std::int64_t i = count - warm_up; i < count; ++i) {
+    order.backward(i);
+  }
+  return order.take();
+}
+
+// Megatron-Core: micro-batches in groups of p; in a group all of chunk 0, then all of chunk 1, …;
+// backward step n has the mirrored chunk.
+std::vector<Action> interleaved(const Plan& plan, std::int64_t stage) {
+  const std::int64_t count = plan.micro_batches;
+  const std::int64_t chunks = plan.virtual_pipeline;
+  const std::int64_t group = plan.pipeline;
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // micro-batch, chunk
+  for (std::int64_t first = 0; first < count; first += group) {
+    const std::int64_t last = std::min(count, first + group);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      for (std::int64_t i = first; i < last; ++i) {
+        steps.emplace_back(i, chunk);
+      }
+    }
+  }
+  const auto total = static_cast<std::int64_t>(steps.size());
+  const std::int64_t warm_up =
+      std::min(total, 2 * (plan.pipeline - 1 - stage) + (chunks - 1) * group);
+  Order order;
+  const auto forward = [&](std::int64_t n) {
+    const auto& [micro_batch, chunk] = steps[static_cast<std::size_t>(n)];
+    order.forward(micro_batch, chunk);
+  };
+  const auto backward = [&](std::int64_t n) {
+    const auto& [micro_batch, chunk] = steps[static_cast<std::size_t>(n)];
+    order.backward(micro_batch, chunks - 1 - chunk);
+  };
+  for (std::int64_t n = 0; n < warm_up; ++n) {
+    forward(n);
+  }
+  for (std::int64_t n = warm_up; n < total; ++n) {
+    forward(n);
+    backward(n - warm_up);
+  }
+  for (std::int64_t n = total - warm_up; n < total; ++n) {
+    backward(n);
+  }
+  return order.take();
+}
+
+// Qi et al. 2024 (ZB-H1): 1F1B with the backward split; a weight gradient follows once more than
+// `stage` input gradients are outstanding, the rest at the end.
+std::vector<Action> zero_bubble_h1(const Plan& plan, std::int64_t stage) {
+  Order order;
+  std::int64_t inputs = 0;
+  std::int64_t weights = 0;
+  for (const Action& action : one_forward_one_backward(plan, stage)) {
+    if (action.kind == ActionKind::kForward) {
+      order.forward(action.micro_batch);
+      continue;
+    }
+    order.add(ActionKind::kInputGradient, action.micro_batch);
+    ++inputs;
+    if (inputs - weights > stage) {
+      order.add(ActionKind::kWeightGradient, weights++);
+    }
+  }
+  while (weights < inputs) {
+    order.add(ActionKind::kWeightGradient, weights++);
+  }
+  return order.take();
+}
+
+}  // namespace
+
+std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage) {
+  if (plan.pipeline == 1 && plan.virtual_pipeline == 1 && plan.schedule != Schedule::kGpipe) {
+    return one_forward_one_backward(plan, stage);
+  }
+  switch (plan.schedule) {
+    case Schedule::kGpipe:
+      return gpipe(plan);
+    case Schedule::kOneForwardOneBackward:
+      return plan.virtual_pipeline > 1 ? interleaved(plan, stage)
+                                       : one_forward_one_backward(plan, stage);
+    case Schedule::kInterleaved:
+      return plan.virtual_pipeline > 1 ? interleaved(plan, stage)
+                                       : one_forward_one_backward(plan, stage);
+    case Schedule::kZeroBubbleH1:
+      return zero_bubble_h1(plan, stage);
+    case Schedule::kZeroBubbleH2:
+      break;
+  }
+  TRIREME_CHECK(false && "no order for this schedule");
+  return {};
+}
+
+}  // namespace trireme::planner::lowering

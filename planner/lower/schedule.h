@@ -1,0 +1,29 @@
+// Pass 3: the order in which a pipeline stage handles micro-batches. Orders: facts of the
+// schedules' papers and of Megatron-Core's schedules.py; each stage's list is complete, so that no
+// stage has to look at another's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/plan.h"
+
+namespace trireme::planner::lowering {
+
+enum class ActionKind : std::uint8_t {
+  kForward,
+  kBackward,       // input and weight gradients
+  kInputGradient,  // the split backward's two halves
+  kWeightGradient,
+};
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  std::int16_t chunk = 0;  // on this rank
+  std::int32_t micro_batch = 0;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+// Requires: the plan's schedule is not ZB-H2. Every forward comes before its backward, each once.
+std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage);
+
+}  // namespace trireme::planner::lowering

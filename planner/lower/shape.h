@@ -1,0 +1,37 @@
+// Sizes on one rank that every pass needs, worked out once.
+#pragma once
+
+#include <cstdint>
+
+#include "core/program.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner::lowering {
+
+struct Shape {
+  std::int64_t batch = 0;  // sequences of a micro-batch
+  std::int64_t sequence = 0;
+  std::int64_t tokens = 0;  // of a micro-batch
+  std::int64_t local_tokens =
+      0;  // of the residual stream: tokens / tensor under sequence parallelism
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;  // heads on this rank
+  std::int64_t qkv = 0;                                // (heads + 2 kv_heads) * head_dim
+  std::int64_t attention = 0;                          // heads * head_dim
+  std::int64_t ffn = 0;                                // on this rank
+  std::int64_t up = 0;                                 // 2 ffn when gated
+  std::int64_t vocabulary = 0;                         // true size
+  std::int64_t vocabulary_rows = 0;                    // on this rank, padding included
+  std::int64_t tensor = 1;
+  bool sequence_parallel = false;
+};
+
+Shape shape_of(const Job& job, const Plan& plan);
+
+// The rotary base every program uses; the models' own bases change numbers, not work.
+inline constexpr std::int64_t kRotaryBase = 10000;
+// Keys a query sees in this layer's attention; 0: all before it.
+std::int64_t window_of(const models::Transformer& model, std::int64_t layer);
+
+}  // namespace trireme::planner::lowering

@@ -1,0 +1,286 @@
+#include "planner/lower/stage.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "planner/lower/ends.h"
+#include "planner/lower/layer.h"
+#include "planner/lower/optimizer.h"
+#include "planner/lower/schedule.h"
+#include "planner/lower/unit_keeper.h"
+#include "planner/lower/visits.h"
+
+namespace trireme::planner::lowering {
+namespace {
+
+enum Channel : std::uint16_t { kForwardChannel = 0, kBackwardChannel = 1 };
+
+class StageWriter {
+ public:
+  StageWriter(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
+              const StepProgram& step, std::int64_t stage, Program& program)
+      : plan_(plan),
+        shape_(shape),
+        step_(step),
+        stage_index_(stage),
+        program_(program),
+        builder_(step.widths, program),
+        stage_(lay_out_parameters(job, plan, groups, shape, step, stage, builder_, program)),
+        actions_(schedule_micro_batches(plan, stage)),
+        visits_(list_visits(actions_, stage_)),
+        units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
+        writer_{job, plan, shape, groups, stage_, builder_, units_},
+        blocking_(plan.virtual_pipeline > 1 ? !job.framework.p2p_overlap_interleaved
+                                            : job.framework.blocking_p2p) {
+    const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
+    layers_.resize(count_layers() * micro_batches);
+    heads_.resize(stage_.chunks.back().head ? micro_batches : 0);
+    embedding_gradients_.resize(stage_.chunks.front().embedding ? micro_batches : 0);
+    inputs_.resize(actions_.size());
+    sends_.resize(actions_.size(), kNoOp);
+  }
+
+  void write() {
+    make_inputs();
+    units_.begin_step();
+    if (program_.loss.count > 0) {
+      builder_.compute("zero_loss", Kernel::kZero, {1}, {program_.loss});
+    }
+    std::uint32_t visit = 0;
+    for (std::uint32_t i = 0; i < actions_.size(); ++i) {
+      if (i == 0 && receives_ahead()) {
+        receive(0);
+      }
+      const std::uint32_t next = receives_ahead() ? i + 1 : i;
+      if (next < actions_.size()) {
+        receive(next);
+      }
+      wait_for_sends(i);
+      visit = write_action(i, visit);
+    }
+    builder_.origin = {Phase::kGradientReduce, -1, -1, -1};
+    units_.end_step();
+    write_optimizer(writer_, step_, program_.loss, program_);
+  }
+
+ private:
+  [[nodiscard]] std::size_t count_layers() const {
+    std::size_t count = 0;
+    for (const Chunk& chunk : stage_.chunks) {
+      count += static_cast<std::size_t>(chunk.last - chunk.first);
+    }
+    return count;
+  }
+
+  // Blocking 1F1B receives when it needs; virtual chunks exchange in both directions at once and
+  // must not.
+  [[nodiscard]] bool receives_ahead() const { return !blocking_ || plan_.virtual_pipeline > 1; }
+
+  void make_inputs() {
+    const std::int64_t tokens = plan_.micro_batches * shape_.tokens;
+    if (stage_.chunks.front().embedding) {
+      program_.tokens = builder_.persistent_buffer("tokens", tokens, ElementType::kToken);
+    }
+    if (stage_.chunks.back().head) {
+      program_.targets = builder_.persistent_buffer("targets", tokens, ElementType::kToken);
+      program_.loss = builder_.persistent_buffer("loss", 1, ElementType::kMaster);
+    }
+  }
+
+  [[nodiscard]] Operand micro_batch_part(const Operand& all, std::int32_t micro_batch) const {
+    return {all.buffer, kNoGroup, micro_batch * shape_.tokens, shape_.tokens};
+  }
+
+  [[nodiscard]] const Chunk& chunk_of(const Action& action) const {
+    return stage_.chunks[static_cast<std::size_t>(action.chunk)];
+  }
+
+  // Place of a layer's state: layers of the stage in model order, chunk by chunk.
+  LayerState& layer_state(const Action& action, std::int64_t layer) {
+    std::size_t place = 0;
+    for (std::int16_t c = 0; c < action.chunk; ++c) {
+      const Chunk& chunk = stage_.chunks[static_cast<std::size_t>(c)];
+      place += static_cast<std::size_t>(chunk.last - chunk.first);
+    }
+    place += static_cast<std::size_t>(layer - chunk_of(action).first);
+    return layers_[place * static_cast<std::size_t>(plan_.micro_batches) +
+                   static_cast<std::size_t>(action.micro_batch)];
+  }
+
+  // Ranks between this stage and the next or the one before, around the ring for virtual chunks.
+  [[nodiscard]] std::int32_t peer(std::int64_t direction) const {
+    const std::int64_t to = (stage_index_ + direction + plan_.pipeline) % plan_.pipeline;
+    return static_cast<std::int32_t>((to - stage_index_) * step_.stages.stride);
+  }
+
+  // The message's number within its channel and the model's chunk it comes from.
+  [[nodiscard]] std::uint32_t tag(std::int64_t global_chunk, std::int32_t micro_batch) const {
+    return static_cast<std::uint32_t>(global_chunk * plan_.micro_batches + micro_batch);
+  }
+  [[nodiscard]] std::int64_t global_chunk(const Action& action) const {
+    return action.chunk * plan_.pipeline + stage_index_;
+  }
+
+  // Receives what action `i` starts from, into a buffer whose memory the action two before had.
+  void receive(std::uint32_t i) {
+    const Action& action = actions_[i];
+    const Chunk& chunk = chunk_of(action);
+    const std::int64_t elements = shape_.local_tokens * shape_.hidden;
+    builder_.origin = {Phase::kForward, action.chunk, -1, action.micro_batch};
+    if (action.kind == ActionKind::kForward && !chunk.embedding) {
+      inputs_[i] = builder_.buffer("received", elements, ElementType::kCompute);
+      builder_.recv("recv_forward",
+                    {peer(-1), kForwardChannel, tag(global_chunk(action) - 1, action.micro_batch)},
+                    inputs_[i], Stream::kRecvForward);
+    } else if ((action.kind == ActionKind::kBackward ||
+                action.kind == ActionKind::kInputGradient) &&
+               !chunk.head) {
+      builder_.origin.phase = Phase::kBackward;
+      inputs_[i] = builder_.buffer("received_gradient", elements, ElementType::kCompute);
+      builder_.recv("recv_backward",
+                    {peer(1), kBackwardChannel, tag(global_chunk(action) + 1, action.micro_batch)},
+                    inputs_[i], Stream::kRecvBackward);
+    }
+  }
+
+  // A sent buffer is free again, and its send over, before the action after the next starts;
+  // blocking: before the next.
+  void wait_for_sends(std::uint32_t i) {
+    const std::uint32_t behind = blocking_ ? 1 : 2;
+    if (i >= behind) {
+      builder_.also_wait(sends_[i - behind]);
+    }
+  }
+
+  void send(std::uint32_t i, const Operand& operand) {
+    const Action& action = actions_[i];
+    builder_.origin.layer = -1;
+    const bool forward = action.kind == ActionKind::kForward;
+    const Send message{peer(forward ? 1 : -1), forward ? kForwardChannel : kBackwardChannel,
+                       tag(global_chunk(action), action.micro_batch)};
+    sends_[i] = builder_.send(forward ? "send_forward" : "send_backward", message, operand,
+                              forward ? Stream::kSendForward : Stream::kSendBackward);
+  }
+
+  // Writes the action's visits; returns the next action's first visit.
+  std::uint32_t write_action(std::uint32_t i, std::uint32_t visit) {
+    const Action& action = actions_[i];
+    Operand stream = inputs_[i];
+    for (; visit < visits_.size() && visits_[visit].action == i; ++visit) {
+      builder_.origin = {action.kind == ActionKind::kForward ? Phase::kForward : Phase::kBackward,
+                         action.chunk, visits_[visit].layer, action.micro_batch};
+      if (action.kind == ActionKind::kWeightGradient) {
+        builder_.origin.phase = Phase::kWeightGradient;
+      }
+      units_.begin_visit(visit);
+      stream = write_visit(action, visits_[visit], stream);
+      units_.end_visit(visit);
+    }
+    const Chunk& chunk = chunk_of(action);
+    const bool forward = action.kind == ActionKind::kForward;
+    if (action.kind != ActionKind::kWeightGradient && !(forward ? chunk.head : chunk.embedding)) {
+      send(i, stream);
+    }
+    return visit;
+  }
+
+  Operand write_visit(const Action& action, const Visit& visit, const Operand& stream) {
+    switch (visit.block) {
+      case Block::kEmbedding:
+        return write_embedding(action, stream);
+      case Block::kLayer:
+        return write_layer(action, visit.layer, stream);
+      case Block::kHead:
+        return write_head(action, stream);
+    }
+    return {};
+  }
+
+  Operand write_embedding(const Action& action, const Operand& stream) {
+    const Operand tokens = micro_batch_part(program_.tokens, action.micro_batch);
+    Operand& kept = embedding_gradients_[static_cast<std::size_t>(action.micro_batch)];
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return embedding_forward(writer_, tokens);
+      case ActionKind::kBackward:
+        embedding_backward(writer_, tokens, stream);
+        break;
+      case ActionKind::kInputGradient:
+        kept = stream;
+        break;
+      case ActionKind::kWeightGradient:
+        embedding_backward(writer_, tokens, kept);
+        break;
+    }
+    return {};
+  }
+
+  Operand write_layer(const Action& action, std::int64_t layer, const Operand& stream) {
+    LayerState& state = layer_state(action, layer);
+    const bool repeats = repeats_layer(plan_, layer - chunk_of(action).first);
+    LayerWriter block(writer_, layer, repeats);
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return block.forward(stream, state);
+      case ActionKind::kBackward:
+      case ActionKind::kInputGradient:
+        if (plan_.recompute != Recompute::kNone) {
+          block.recompute(state);
+        }
+        return block.backward(stream, state, action.kind == ActionKind::kInputGradient);
+      case ActionKind::kWeightGradient:
+        block.weight_gradients(state);
+        break;
+    }
+    return {};
+  }
+
+  Operand write_head(const Action& action, const Operand& stream) {
+    HeadState& state = heads_[static_cast<std::size_t>(action.micro_batch)];
+    const Operand targets = micro_batch_part(program_.targets, action.micro_batch);
+    switch (action.kind) {
+      case ActionKind::kForward:
+        head_forward(writer_, stream, targets, program_.loss, state);
+        break;
+      case ActionKind::kBackward:
+      case ActionKind::kInputGradient:
+        return head_backward(writer_, targets, state, action.kind == ActionKind::kInputGradient);
+      case ActionKind::kWeightGradient:
+        head_weight_gradient(writer_, state);
+        break;
+    }
+    return {};
+  }
+
+  const Plan& plan_;
+  const Shape& shape_;
+  const StepProgram& step_;
+  std::int64_t stage_index_;
+  Program& program_;
+  ProgramBuilder builder_;
+  StageParameters stage_;
+  std::vector<Action> actions_;
+  std::vector<Visit> visits_;
+  UnitKeeper units_;
+  Writer writer_;
+  bool blocking_;
+
+  std::vector<LayerState> layers_;            // by layer of the stage, then micro-batch
+  std::vector<HeadState> heads_;              // by micro-batch
+  std::vector<Operand> embedding_gradients_;  // by micro-batch: between input and weight gradient
+  std::vector<Operand> inputs_;               // by action: what it received
+  std::vector<OpId> sends_;                   // by action
+};
+
+}  // namespace
+
+Program write_stage(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
+                    const StepProgram& step, std::int64_t stage) {
+  Program program;
+  StageWriter(job, plan, shape, groups, step, stage, program).write();
+  return program;
+}
+
+}  // namespace trireme::planner::lowering

@@ -1,0 +1,16 @@
+// Pass 7: one pipeline stage's program: its actions in order with their transfers, then the
+// optimizer.
+#pragma once
+
+#include "core/program.h"
+#include "planner/job.h"
+#include "planner/lower/place_ranks.h"
+#include "planner/lower/shape.h"
+#include "planner/plan.h"
+
+namespace trireme::planner::lowering {
+
+Program write_stage(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
+                    const StepProgram& step, std::int64_t stage);
+
+}  // namespace trireme::planner::lowering

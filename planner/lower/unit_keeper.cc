@@ -1,0 +1,267 @@
+#include "planner/lower/unit_keeper.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace trireme::planner::lowering {
+namespace {
+
+Operand part(const Operand& whole, std::int64_t offset, std::int64_t count) {
+  return {whole.buffer, kNoGroup, whole.offset + offset, count};
+}
+
+// The own shard of a whole unit.
+Operand own_shard(const Operand& whole, GroupId group, std::int64_t count) {
+  return {whole.buffer, group, whole.offset, count};
+}
+
+}  // namespace
+
+UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
+                       const StepProgram& step, const StageParameters& stage,
+                       const std::vector<Action>& actions, const std::vector<Visit>& visits,
+                       ProgramBuilder& builder, Program& program)
+    : job_(job),
+      plan_(plan),
+      shape_(shape),
+      groups_(groups),
+      step_(step),
+      stage_(stage),
+      actions_(actions),
+      visits_(visits),
+      builder_(builder),
+      program_(program),
+      units_(stage.units.size()),
+      remaining_(stage.units.size(),
+                 std::vector<std::int32_t>(static_cast<std::size_t>(plan.micro_batches), 0)),
+      remaining_total_(stage.units.size(), 0) {
+  const bool shards_gradients =
+      plan.sharding == Sharding::kGradients || plan.sharding == Sharding::kFull;
+  transient_gradients_ = (groups.shard != kNoGroup && shards_gradients) ||
+                         (groups.data != kNoGroup && job.framework.reduce_every_micro_batch);
+  if (plan.sharding == Sharding::kFull) {
+    const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
+    std::vector<bool> reshards(units_.size(), reshard);
+    if (job.framework.root_unit_stays_gathered) {
+      for (std::size_t i = 0; i < units_.size(); ++i) {
+        reshards[i] = reshard && stage.units[i].layer >= 0;
+      }
+    }
+    spans_ = plan_gathers(visits, actions, units_.size(), reshards);
+  }
+  for (std::uint32_t i = 0; i < units_.size(); ++i) {
+    const Operand weights = storage(i, State::kWeight).operand;
+    const Operand gradients = storage(i, State::kGradient).operand;
+    units_[i].weights = weights;
+    if (transient_gradients_) {
+      units_[i].gradients.resize(static_cast<std::size_t>(plan.micro_batches));
+    } else {
+      units_[i].gradients = {{{gradients.buffer, kNoGroup, 0, program.units[i].elements}, {}}};
+    }
+  }
+  count_gradient_visits(actions);
+}
+
+void UnitKeeper::count_gradient_visits(const std::vector<Action>& actions) {
+  for (const Visit& visit : visits_) {
+    const Action& action = actions[visit.action];
+    if (action.kind == ActionKind::kForward) {
+      continue;
+    }
+    for (const std::uint32_t unit : visit.units) {
+      if (unit != kNoUnit) {
+        ++remaining_[unit][static_cast<std::size_t>(action.micro_batch)];
+        ++remaining_total_[unit];
+      }
+    }
+  }
+}
+
+const StateStorage& UnitKeeper::storage(std::uint32_t unit, State state) const {
+  return program_.units[unit].states[static_cast<std::size_t>(state)];
+}
+
+void UnitKeeper::begin_step() {
+  if (plan_.sharding == Sharding::kNone || plan_.sharding == Sharding::kFull) {
+    return;
+  }
+  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+    gather(unit);
+  }
+  if (!job_.framework.overlap_param_gather) {
+    builder_.also_wait(builder_.last_on(Stream::kGather));
+  }
+}
+
+// Masters to compute precision into the own place of the whole unit, then the others' places from
+// the others.
+void UnitKeeper::gather(std::uint32_t unit) {
+  const Origin before = builder_.origin;
+  builder_.origin = {Phase::kParameterGather, before.chunk, stage_.units[unit].layer,
+                     plan_.sharding == Sharding::kFull ? before.micro_batch : -1};
+  Operand& whole = units_[unit].weights;
+  if (plan_.sharding == Sharding::kFull) {
+    whole = builder_.buffer("gathered", program_.units[unit].elements, ElementType::kCompute);
+  }
+  const Operand master = storage(unit, State::kMaster).operand;
+  const Operand mine = own_shard(whole, groups_.shard, master.count);
+  builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine},
+                   Stream::kGather);
+  if (groups_.shard != kNoGroup) {
+    builder_.all_gather("gather_parameters", groups_.shard, mine, whole, Stream::kGather);
+  }
+  builder_.origin = before;
+}
+
+void UnitKeeper::begin_visit(std::uint32_t visit) {
+  // A span's gather is issued when the span `ahead` before it starts.
+  const auto ahead = static_cast<std::size_t>(std::max(0, job_.framework.prefetch_units));
+  while (next_span_ < spans_.size()) {
+    const std::uint32_t issue = next_span_ < ahead ? 0 : spans_[next_span_ - ahead].first;
+    if (issue > visit && spans_[next_span_].first > visit) {
+      break;
+    }
+    gather(spans_[next_span_++].unit);
+  }
+}
+
+void UnitKeeper::end_visit(std::uint32_t visit) {
+  const Visit& where = visits_[visit];
+  const Action& action = actions_[where.action];
+  if (action.kind == ActionKind::kForward) {
+    return;
+  }
+  for (const std::uint32_t unit : where.units) {
+    if (unit == kNoUnit) {
+      continue;
+    }
+    --remaining_total_[unit];
+    std::int32_t& left = remaining_[unit][static_cast<std::size_t>(action.micro_batch)];
+    if (--left == 0 && (transient_gradients_ || remaining_total_[unit] == 0)) {
+      finish_gradient(unit, remaining_total_[unit] == 0);
+    }
+  }
+}
+
+void UnitKeeper::end_step() {
+  for (const std::uint32_t unit : unreduced_) {
+    builder_.origin.layer = stage_.units[unit].layer;
+    reduce_whole(unit);
+  }
+  // First and last stage each hold the tied embedding: both need the sum of both gradients.
+  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+    if (stage_.units[unit].copies > 1) {
+      const Operand kept = storage(unit, State::kGradient).operand;
+      builder_.origin.layer = -1;
+      builder_.all_reduce("sum_tied", groups_.tied, Reduction::kSum, kept, kept, Stream::kReduce);
+    }
+  }
+}
+
+Operand UnitKeeper::weight(const Slot& slot) const {
+  const Operand& whole = units_[slot.unit].weights;
+  TRIREME_CHECK(whole.count > 0);
+  return part(whole, slot.offset, slot.count);
+}
+
+UnitKeeper::WholeGradients& UnitKeeper::whole_gradients(std::uint32_t unit) {
+  const std::int32_t micro_batch = transient_gradients_ ? builder_.origin.micro_batch : 0;
+  return units_[unit].gradients[static_cast<std::size_t>(micro_batch)];
+}
+
+GradientTarget UnitKeeper::gradient(const Slot& slot) {
+  WholeGradients& whole = whole_gradients(slot.unit);
+  if (whole.operand.count == 0) {
+    // At most two units' whole gradients at a time: the one being computed and the one being
+    // reduced.
+    if (reductions_.size() >= 2) {
+      builder_.also_wait(reductions_[reductions_.size() - 2]);
+    }
+    const std::int64_t padded = program_.units[slot.unit].elements;
+    const std::int64_t real = stage_.units[slot.unit].elements;
+    const std::int32_t layer = builder_.origin.layer;
+    builder_.origin.layer = stage_.units[slot.unit].layer;
+    whole.operand = builder_.buffer("whole_gradients", padded, ElementType::kMaster);
+    builder_.origin.layer = layer;
+    if (padded > real) {
+      builder_.compute("zero_padding", Kernel::kZero, {padded - real},
+                       {part(whole.operand, real, padded - real)});
+    }
+  }
+  const bool again =
+      std::find(whole.written.begin(), whole.written.end(), slot.offset) != whole.written.end();
+  if (!again) {
+    whole.written.push_back(slot.offset);
+  }
+  return {part(whole.operand, slot.offset, slot.count), again ? 1 : 0};
+}
+
+void UnitKeeper::finish_gradient(std::uint32_t unit, bool last_micro_batch) {
+  const Origin before = builder_.origin;
+  builder_.origin.phase = Phase::kGradientReduce;
+  builder_.origin.layer = stage_.units[unit].layer;
+  sum_over_tensor(unit);
+  if (transient_gradients_) {
+    reduce_transient(unit);
+    if (last_micro_batch && groups_.shard != kNoGroup) {
+      reduce_replicas(unit, Stream::kReplica);
+    }
+    whole_gradients(unit) = {};
+  } else if (job_.framework.overlap_grad_reduce) {
+    reduce_whole(unit);
+  } else {
+    unreduced_.push_back(unit);
+  }
+  builder_.origin = before;
+}
+
+// Under sequence parallelism each tensor rank saw only its tokens; head norms see only the own
+// heads always.
+void UnitKeeper::sum_over_tensor(std::uint32_t unit) {
+  const UnitLayout& layout = stage_.units[unit];
+  const std::int64_t end = shape_.sequence_parallel ? layout.elements : layout.head_norms_end;
+  if (groups_.tensor == kNoGroup || end == layout.replicated_from) {
+    return;
+  }
+  const Operand sum =
+      part(whole_gradients(unit).operand, layout.replicated_from, end - layout.replicated_from);
+  builder_.all_reduce("sum_replicated", groups_.tensor, Reduction::kSum, sum, sum, Stream::kTensor);
+}
+
+// After the last micro-batch, in place.
+void UnitKeeper::reduce_whole(std::uint32_t unit) {
+  if (groups_.shard != kNoGroup) {
+    builder_.reduce_scatter("reduce_gradients", groups_.shard, whole_gradients(unit).operand,
+                            storage(unit, State::kGradient).operand, Stream::kReduce);
+  }
+  reduce_replicas(unit, Stream::kReduce);
+}
+
+void UnitKeeper::reduce_replicas(std::uint32_t unit, Stream stream) {
+  if (groups_.replica != kNoGroup) {
+    const Operand kept = storage(unit, State::kGradient).operand;
+    builder_.all_reduce("reduce_replicas", groups_.replica, Reduction::kSum, kept, kept, stream);
+  }
+}
+
+// The first micro-batch's sum goes where it stays; later ones are added to it.
+void UnitKeeper::reduce_transient(std::uint32_t unit) {
+  const Operand whole = whole_gradients(unit).operand;
+  const Operand kept = storage(unit, State::kGradient).operand;
+  const bool first = !units_[unit].kept_filled;
+  units_[unit].kept_filled = true;
+  const bool scatters = groups_.shard != kNoGroup;
+  const Operand sum = first ? kept : scatters ? own_shard(whole, groups_.shard, kept.count) : whole;
+  OpId last = scatters ? builder_.reduce_scatter("reduce_gradients", groups_.shard, whole, sum,
+                                                 Stream::kReduce)
+                       : builder_.all_reduce("reduce_gradients", groups_.replica, Reduction::kSum,
+                                             whole, sum, Stream::kReduce);
+  if (!first) {
+    last =
+        builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum}, Stream::kReduce);
+  }
+  reductions_.push_back(last);
+}
+
+}  // namespace trireme::planner::lowering

@@ -1,0 +1,87 @@
+// Pass 5: weights and gradients of a stage's units while its ops are written: gathers ahead of use,
+// reductions behind the backward, each sharding its own way. See lower.h for the rules.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/lower/builder.h"
+#include "planner/lower/parameters.h"
+#include "planner/lower/place_ranks.h"
+#include "planner/lower/visits.h"
+
+namespace trireme::planner::lowering {
+
+// Where a kernel writes a gradient, and whether something is there already.
+struct GradientTarget {
+  Operand operand;
+  std::int64_t accumulate = 0;
+};
+
+class UnitKeeper {
+ public:
+  UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
+             const StepProgram& step, const StageParameters& stage,
+             const std::vector<Action>& actions, const std::vector<Visit>& visits,
+             ProgramBuilder& builder, Program& program);
+
+  // Issues the gathers that the start of the step brings.
+  void begin_step();
+  // Around the ops of a visit.
+  void begin_visit(std::uint32_t visit);
+  void end_visit(std::uint32_t visit);
+  // Issues the reductions that were left for the end.
+  void end_step();
+
+  [[nodiscard]] Operand weight(const Slot& slot) const;
+  // For the next kernel that writes this gradient. Marks it as written.
+  GradientTarget gradient(const Slot& slot);
+
+ private:
+  // Whole gradients, of one micro-batch when they are transient (a split backward has several on
+  // the way).
+  struct WholeGradients {
+    Operand operand;                    // count 0: none yet
+    std::vector<std::int64_t> written;  // offsets
+  };
+  struct UnitState {
+    Operand weights;                        // whole; count 0: not gathered
+    std::vector<WholeGradients> gradients;  // by micro-batch when transient, else one
+    bool kept_filled = false;               // the kept gradients hold earlier micro-batches
+  };
+
+  [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
+
+  [[nodiscard]] const StateStorage& storage(std::uint32_t unit, State state) const;
+  void gather(std::uint32_t unit);
+  void finish_gradient(std::uint32_t unit, bool last_micro_batch);
+  void sum_over_tensor(std::uint32_t unit);
+  void reduce_whole(std::uint32_t unit);
+  void reduce_transient(std::uint32_t unit);
+  void reduce_replicas(std::uint32_t unit, Stream stream);
+  void count_gradient_visits(const std::vector<Action>& actions);
+
+  const Job& job_;
+  const Plan& plan_;
+  const Shape& shape_;
+  const Groups& groups_;
+  const StepProgram& step_;
+  const StageParameters& stage_;
+  const std::vector<Action>& actions_;
+  const std::vector<Visit>& visits_;
+  ProgramBuilder& builder_;
+  Program& program_;
+
+  // Whole gradients live for one micro-batch only, and are reduced into what is kept.
+  bool transient_gradients_ = false;
+  std::vector<UnitState> units_;
+  std::vector<GatherSpan> spans_;
+  std::size_t next_span_ = 0;
+  std::vector<std::vector<std::int32_t>>
+      remaining_;                              // gradient visits to come, by unit and micro-batch
+  std::vector<std::int64_t> remaining_total_;  // and of all micro-batches, by unit
+  std::vector<OpId> reductions_;               // in order: the rate limit of transient gradients
+  std::vector<std::uint32_t> unreduced_;  // units whose reduction waits for the end of the step
+};
+
+}  // namespace trireme::planner::lowering

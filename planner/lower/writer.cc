@@ -1,0 +1,112 @@
+#include "planner/lower/writer.h"
+
+namespace trireme::planner::lowering {
+
+Operand linear(Writer& w, std::string_view name, const Operand& x, const Slot& weight,
+               std::int64_t rows, std::int64_t in, std::int64_t out) {
+  const Operand y = w.builder.buffer(name, rows * out, ElementType::kCompute);
+  w.builder.compute(name, Kernel::kMatmul, {rows, out, in, 0, 1, 0},
+                    {x, w.units.weight(weight), y});
+  return y;
+}
+
+void add_bias(Writer& w, std::string_view name, const Operand& y, const Slot& bias,
+              std::int64_t rows) {
+  if (bias.count > 0) {
+    w.builder.compute(name, Kernel::kBiasForward, {rows, bias.count}, {y, w.units.weight(bias)});
+  }
+}
+
+Operand linear_input_gradient(Writer& w, std::string_view name, const Operand& dy,
+                              const Slot& weight, std::int64_t rows, std::int64_t in,
+                              std::int64_t out) {
+  const Operand dx = w.builder.buffer(name, rows * in, ElementType::kCompute);
+  w.builder.compute(name, Kernel::kMatmul, {rows, in, out, 0, 0, 0},
+                    {dy, w.units.weight(weight), dx});
+  return dx;
+}
+
+void linear_weight_gradient(Writer& w, std::string_view name, const Operand& dy, const Operand& x,
+                            const Slot& weight, std::int64_t rows, std::int64_t in,
+                            std::int64_t out) {
+  const Phase before = w.builder.origin.phase;
+  w.builder.origin.phase = Phase::kWeightGradient;
+  const GradientTarget target = w.units.gradient(weight);
+  w.builder.compute(name, Kernel::kMatmul, {out, in, rows, 1, 0, target.accumulate},
+                    {dy, x, target.operand});
+  w.builder.origin.phase = before;
+}
+
+void bias_gradient(Writer& w, std::string_view name, const Operand& dy, const Slot& bias,
+                   std::int64_t rows) {
+  if (bias.count > 0) {
+    const GradientTarget target = w.units.gradient(bias);
+    w.builder.compute(name, Kernel::kBiasBackward, {rows, bias.count, target.accumulate},
+                      {dy, target.operand});
+  }
+}
+
+NormState norm(Writer& w, std::string_view name, const Operand& x, const NormSlots& slots) {
+  const std::int64_t rows = w.shape.local_tokens;
+  const std::int64_t hidden = w.shape.hidden;
+  NormState state;
+  state.x = x;
+  state.y = w.builder.buffer(name, rows * hidden, ElementType::kCompute);
+  state.rstd = w.builder.buffer("rstd", rows, ElementType::kMaster);
+  if (slots.bias.count > 0) {
+    state.mean = w.builder.buffer("mean", rows, ElementType::kMaster);
+    w.builder.compute(name, Kernel::kLayerNormForward, {rows, hidden},
+                      {x, w.units.weight(slots.weight), w.units.weight(slots.bias), state.y,
+                       state.mean, state.rstd});
+  } else {
+    w.builder.compute(name, Kernel::kRmsNormForward, {rows, hidden},
+                      {x, w.units.weight(slots.weight), state.y, state.rstd});
+  }
+  return state;
+}
+
+Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const NormState& state,
+                      const NormSlots& slots, const Operand& residual) {
+  const std::int64_t rows = w.shape.local_tokens;
+  const std::int64_t hidden = w.shape.hidden;
+  const std::int64_t adds = present(residual) ? 1 : 0;
+  const Operand& added = present(residual) ? residual : dy;
+  const GradientTarget weight = w.units.gradient(slots.weight);
+  if (slots.bias.count > 0) {
+    const GradientTarget bias = w.units.gradient(slots.bias);
+    w.builder.compute(name, Kernel::kLayerNormBackward, {rows, hidden, weight.accumulate, adds},
+                      {dy, state.x, w.units.weight(slots.weight), state.mean, state.rstd, added, dy,
+                       weight.operand, bias.operand});
+  } else {
+    w.builder.compute(
+        name, Kernel::kRmsNormBackward, {rows, hidden, weight.accumulate, adds},
+        {dy, state.x, w.units.weight(slots.weight), state.rstd, added, dy, weight.operand});
+  }
+  return dy;
+}
+
+Operand gather_tokens(Writer& w, std::string_view name, const Operand& local) {
+  if (!w.shape.sequence_parallel) {
+    return local;
+  }
+  const Operand all =
+      w.builder.buffer(name, w.shape.tokens * w.shape.hidden, ElementType::kCompute);
+  w.builder.all_gather(name, w.groups.tensor, local, all, Stream::kTensor);
+  return all;
+}
+
+Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial) {
+  if (w.shape.tensor == 1) {
+    return partial;
+  }
+  if (!w.shape.sequence_parallel) {
+    w.builder.all_reduce(name, w.groups.tensor, Reduction::kSum, partial, partial, Stream::kTensor);
+    return partial;
+  }
+  const Operand local =
+      w.builder.buffer(name, w.shape.local_tokens * w.shape.hidden, ElementType::kCompute);
+  w.builder.reduce_scatter(name, w.groups.tensor, partial, local, Stream::kTensor);
+  return local;
+}
+
+}  // namespace trireme::planner::lowering

@@ -1,0 +1,62 @@
+// What every block writer has at hand, and the steps they share: matrix products with their
+// gradients, norms, and the collectives of tensor and sequence parallelism.
+#pragma once
+
+#include <string_view>
+
+#include "planner/lower/builder.h"
+#include "planner/lower/parameters.h"
+#include "planner/lower/place_ranks.h"
+#include "planner/lower/shape.h"
+#include "planner/lower/unit_keeper.h"
+
+namespace trireme::planner::lowering {
+
+struct Writer {
+  const Job& job;
+  const Plan& plan;
+  const Shape& shape;
+  const Groups& groups;
+  const StageParameters& stage;
+  ProgramBuilder& builder;
+  UnitKeeper& units;
+};
+
+// A norm's input, output and statistics, kept for its backward.
+struct NormState {
+  Operand x, y, mean, rstd;
+};
+
+inline bool present(const Operand& operand) {
+  return operand.count > 0;
+}
+
+// y[rows, out] = x[rows, in] W^T, W [out, in].
+Operand linear(Writer& w, std::string_view name, const Operand& x, const Slot& weight,
+               std::int64_t rows, std::int64_t in, std::int64_t out);
+// y += bias, when the model has one.
+void add_bias(Writer& w, std::string_view name, const Operand& y, const Slot& bias,
+              std::int64_t rows);
+// dx[rows, in] = dy[rows, out] W.
+Operand linear_input_gradient(Writer& w, std::string_view name, const Operand& dy,
+                              const Slot& weight, std::int64_t rows, std::int64_t in,
+                              std::int64_t out);
+// dW (+)= dy^T x.
+void linear_weight_gradient(Writer& w, std::string_view name, const Operand& dy, const Operand& x,
+                            const Slot& weight, std::int64_t rows, std::int64_t in,
+                            std::int64_t out);
+void bias_gradient(Writer& w, std::string_view name, const Operand& dy, const Slot& bias,
+                   std::int64_t rows);
+
+// Over the residual stream's tokens on this rank.
+NormState norm(Writer& w, std::string_view name, const Operand& x, const NormSlots& slots);
+// Gradient of the norm's input, plus `residual` (count 0: none). Writes over dy.
+Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const NormState& state,
+                      const NormSlots& slots, const Operand& residual);
+
+// Sequence parallelism: all tokens from every rank's; otherwise what it was given.
+Operand gather_tokens(Writer& w, std::string_view name, const Operand& local);
+// Sums partial results of the tensor ranks; under sequence parallelism keeps the own tokens only.
+Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial);
+
+}  // namespace trireme::planner::lowering

@@ -1,0 +1,363 @@
+// Every layout computes what one rank alone computes: loss, every gradient, and the parameters
+// after three steps, in double precision. The strongest test of lowering there is (FORMULAS F25).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/verify.h"
+#include "planner/lower/lower.h"
+#include "planner/rules.h"
+#include "runtime/cpu/threads.h"
+#include "runtime/token_source.h"
+
+namespace trireme {
+namespace {
+
+using planner::Job;
+using planner::Plan;
+
+constexpr std::int64_t kSequence = 8;
+constexpr std::int64_t kGlobalBatch = 16;
+
+models::Transformer llama_shape() {
+  models::Transformer model;
+  model.name = "tiny-llama";
+  model.layers = 4;
+  model.hidden = 16;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 4;
+  model.ffn = 24;
+  model.vocab = 50;
+  model.max_sequence = 64;
+  return model;
+}
+
+models::Transformer gpt_shape() {
+  models::Transformer model = llama_shape();
+  model.name = "tiny-gpt";
+  model.kv_heads = 4;
+  model.ffn = 32;
+  model.position = models::Position::kLearned;
+  model.position_rows = 12;
+  model.norm = models::Norm::kLayerNorm;
+  model.gated_mlp = false;
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
+  model.tied_embeddings = true;
+  return model;
+}
+
+models::Transformer qwen_shape() {
+  models::Transformer model = llama_shape();
+  model.name = "tiny-qwen3";
+  model.qk_norm = true;
+  model.tied_embeddings = true;
+  return model;
+}
+
+struct Case {
+  Plan plan;
+  std::string settings;  // framework settings, "key=value key=value"
+};
+
+Job job_of(const models::Transformer& model, const std::string& settings = "") {
+  Job job;
+  job.model = model;
+  job.framework = planner::find_framework("trireme");
+  job.sequence = kSequence;
+  job.global_batch = kGlobalBatch;
+  std::size_t begin = 0;
+  while (begin < settings.size()) {
+    const std::size_t end = std::min(settings.find(' ', begin), settings.size());
+    const std::string part = settings.substr(begin, end - begin);
+    const std::size_t equal = part.find('=');
+    planner::apply_setting(job.framework, part.substr(0, equal), part.substr(equal + 1));
+    begin = end + 1;
+  }
+  return job;
+}
+
+// Whole tensors by name, put together from the ranks' slices.
+using Tensors = std::map<std::string, std::vector<double>>;
+
+struct Outcome {
+  std::vector<double> losses;
+  double gradient_norm = 0;
+  Tensors gradients, parameters;  // gradients of the first step, parameters after the last
+  std::map<std::uint32_t, Bytes> allocated_peak;  // by rank
+};
+
+void collect(runtime::RankExecutor& executor, State state, std::mutex& mutex, Tensors& tensors) {
+  for (const ParameterSlice& slice : parameter_slices(executor.program(), executor.rank(), state)) {
+    const std::vector<double> values = executor.read_slice(slice);
+    const Parameter& parameter = executor.role().parameters[slice.parameter];
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::vector<double>& whole = tensors[parameter.name];
+    whole.resize(static_cast<std::size_t>(parameter.rows * parameter.columns), std::nan(""));
+    for (std::int64_t i = 0; i < slice.count; ++i) {
+      const std::int64_t flat = slice.flat_begin + i;
+      const std::int64_t row = slice.row_begin + flat / slice.column_count;
+      const std::int64_t column = slice.column_begin + flat % slice.column_count;
+      whole[static_cast<std::size_t>(row * parameter.columns + column)] =
+          values[static_cast<std::size_t>(i)];
+    }
+  }
+}
+
+Outcome run(const StepProgram& program, int steps, std::uint64_t shuffle_seed) {
+  Outcome outcome;
+  std::mutex mutex;
+  const auto tokens = runtime::synthetic_tokens(7, program.batch.vocabulary);
+  runtime::cpu::CpuOptions options;
+  options.arithmetic = runtime::cpu::Arithmetic::kFp64;
+  options.shuffle_seed = shuffle_seed;
+  options.poison = true;
+  runtime::cpu::run_on_threads(program, options, Seconds(60), [&](runtime::cpu::ThreadRank& rank) {
+    rank.executor.initialise(3);
+    for (int step = 0; step < steps; ++step) {
+      runtime::StepSettings settings;
+      settings.learning_rate = 1e-2;
+      settings.weight_decay = 0.1;
+      settings.max_norm = 1.0;
+      settings.step = step + 1;
+      const runtime::StepResult result =
+          rank.executor.step(settings, *tokens, step * kGlobalBatch, Seconds(60));
+      if (result.has_loss) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (outcome.losses.size() == static_cast<std::size_t>(step)) {
+          outcome.losses.push_back(result.loss);
+        }
+      }
+      if (step == 0) {
+        collect(rank.executor, State::kGradient, mutex, outcome.gradients);
+        const std::lock_guard<std::mutex> lock(mutex);
+        outcome.gradient_norm = result.gradient_norm;
+      }
+    }
+    collect(rank.executor, State::kMaster, mutex, outcome.parameters);
+    const std::lock_guard<std::mutex> lock(mutex);
+    outcome.allocated_peak[index_of(rank.executor.rank())] = rank.backend.memory().allocated_peak;
+  });
+  return outcome;
+}
+
+Plan single() {
+  Plan plan;
+  plan.micro_batch = kGlobalBatch;
+  return plan;
+}
+
+std::string join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+StepProgram lowered(Job job, const Plan& plan) {
+  job.cluster.gpus = plan.gpus();
+  const auto violation = planner::check_plan(job, plan);
+  if (violation) {
+    throw std::runtime_error(violation->detail);
+  }
+  const planner::LowerOptions options{.widths = {8, 8, 4}, .executable = true};
+  return planner::lower(job, plan, options);
+}
+
+double largest(const std::vector<double>& values) {
+  double result = 0;
+  for (const double value : values) {
+    result = std::max(result, std::abs(value));
+  }
+  return result;
+}
+
+// Worst difference of any entry over max(the tensor's largest, 1e-3 of the largest of all).
+double worst_difference(const Tensors& actual, const Tensors& expected, std::string& where) {
+  double global = 0;
+  for (const auto& [name, values] : expected) {
+    global = std::max(global, largest(values));
+  }
+  double worst = 0;
+  for (const auto& [name, values] : expected) {
+    const auto found = actual.find(name);
+    if (found == actual.end()) {
+      where = name + " is missing";
+      return 1e9;
+    }
+    const double scale = std::max(largest(values), 1e-3 * global);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double difference = std::abs(found->second[i] - values[i]) / scale;
+      if (!(difference <= worst)) {
+        worst = std::isnan(difference) ? 1e9 : difference;
+        where = fmt::format("{}[{}]: {} instead of {}", name, i, found->second[i], values[i]);
+      }
+    }
+  }
+  return worst;
+}
+
+void expect_same(const models::Transformer& model, const Case& layout, const Outcome& reference) {
+  const Job job = job_of(model, layout.settings);
+  SCOPED_TRACE(fmt::format(
+      "{} {} {} schedule {} recompute {} {}", model.name, planner::short_form(layout.plan),
+      planner::to_string(layout.plan.sharding), planner::to_string(layout.plan.schedule),
+      planner::to_string(layout.plan.recompute), layout.settings));
+  StepProgram program;
+  try {
+    program = lowered(job, layout.plan);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+    return;
+  }
+  const std::vector<std::string> problems = verify(program);
+  ASSERT_TRUE(problems.empty()) << join(problems);
+  Outcome outcome;
+  try {
+    outcome = run(program, 3, 11);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+    return;
+  }
+  ASSERT_EQ(outcome.losses.size(), reference.losses.size());
+  EXPECT_NEAR(outcome.losses[0] / reference.losses[0], 1.0, 1e-12);
+  EXPECT_NEAR(outcome.gradient_norm / reference.gradient_norm, 1.0, 1e-10);
+  std::string where;
+  EXPECT_LE(worst_difference(outcome.gradients, reference.gradients, where), 1e-10) << where;
+  EXPECT_LE(worst_difference(outcome.parameters, reference.parameters, where), 1e-8) << where;
+  for (const auto& [rank, peak] : outcome.allocated_peak) {
+    const RoleIndex role = role_of(program, static_cast<Rank>(rank));
+    EXPECT_EQ(peak.value, liveness(program, program.roles[index_of(role)]).peak.value) << rank;
+  }
+}
+
+Plan plan_of(const std::string& short_form, std::int64_t micro_batch = 1) {
+  Plan plan = planner::parse_short_form(short_form);
+  plan.micro_batch = micro_batch;
+  plan.micro_batches = kGlobalBatch / (plan.data_parallel() * micro_batch);
+  return plan;
+}
+
+using planner::Recompute;
+using planner::Schedule;
+using planner::Sharding;
+
+Plan with(Plan plan, Sharding sharding, bool reshard = true, std::int64_t unit = 1) {
+  plan.sharding = sharding;
+  plan.reshard_after_forward = reshard;
+  plan.fsdp_unit = unit;
+  return plan;
+}
+Plan with(Plan plan, Schedule schedule, std::int64_t virtual_pipeline = 1) {
+  plan.schedule = schedule;
+  plan.virtual_pipeline = virtual_pipeline;
+  return plan;
+}
+Plan with(Plan plan, Recompute recompute, std::int64_t layers = -1,
+          std::uint16_t modules = planner::kCoreAttention) {
+  plan.recompute = recompute;
+  plan.recompute_layers = layers;
+  plan.recompute_modules = modules;
+  return plan;
+}
+Plan sequence_parallel(Plan plan) {
+  plan.sequence_parallel = true;
+  return plan;
+}
+
+std::vector<Case> layouts() {
+  std::vector<Case> cases;
+  const auto add = [&](const Plan& plan, const std::string& settings = "") {
+    cases.push_back({plan, settings});
+  };
+  // Accumulation, recompute.
+  add(plan_of("mb1", 2));
+  add(with(plan_of("mb1", 4), Recompute::kFull));
+  add(with(plan_of("mb1", 4), Recompute::kFull, 2));
+  add(with(plan_of("mb1", 4), Recompute::kSelective));
+  add(with(plan_of("mb1", 4), Recompute::kSelective, -1,
+           planner::kLayerNorm | planner::kMlp | planner::kCoreAttention));
+  add(with(plan_of("mb1", 4), Recompute::kSelective, -1, planner::kTorchPerOp));
+  // Data parallel.
+  add(plan_of("dp2", 2));
+  add(plan_of("dp8"));
+  add(plan_of("dp4"), "reduce_every_micro_batch=true");
+  add(plan_of("dp4"), "overlap_grad_reduce=false");
+  for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+    add(with(plan_of("fsdp4"), sharding));
+    add(with(plan_of("dp2.fsdp4"), sharding));
+    add(with(plan_of("dp2.fsdp2", 2), sharding));
+  }
+  add(with(plan_of("fsdp4"), Sharding::kOptimizer),
+      "overlap_param_gather=false overlap_grad_reduce=false");
+  add(with(plan_of("fsdp2"), Sharding::kOptimizer), "reduce_every_micro_batch=true");
+  for (const std::int64_t unit : {1, 2, 0}) {
+    add(with(plan_of("fsdp8"), Sharding::kFull, false, unit));
+    add(with(plan_of("fsdp2", 4), Sharding::kFull, true, unit));
+  }
+  add(with(plan_of("fsdp4"), Sharding::kFull), "prefetch_units=2");
+  add(with(plan_of("fsdp4"), Sharding::kFull), "prefetch_units=0 root_unit_stays_gathered=true");
+  add(with(with(plan_of("fsdp4"), Sharding::kFull), Recompute::kFull));
+  // Tensor parallel.
+  add(plan_of("tp2", 4));
+  add(sequence_parallel(plan_of("tp2", 4)));
+  add(sequence_parallel(plan_of("tp2", 4)), "regather_in_backward=false tp_backward_overlap=false");
+  add(with(sequence_parallel(plan_of("tp2", 4)), Recompute::kFull));
+  add(with(sequence_parallel(plan_of("tp2", 4)), Recompute::kSelective, -1,
+           planner::kLayerNorm | planner::kMlp));
+  add(with(plan_of("tp2.dp2"), Recompute::kFull, 1));
+  add(sequence_parallel(plan_of("tp2.dp4")));
+  for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+    add(with(sequence_parallel(plan_of("tp2.fsdp2")), sharding));
+    add(with(plan_of("tp2.dp2.fsdp2"), sharding));
+  }
+  // Pipeline.
+  for (const Schedule schedule :
+       {Schedule::kGpipe, Schedule::kOneForwardOneBackward, Schedule::kZeroBubbleH1}) {
+    add(with(plan_of("pp2", 2), schedule));
+    add(with(plan_of("pp4"), schedule));
+    add(with(with(plan_of("pp4", 2), schedule), Recompute::kFull));
+    add(with(sequence_parallel(plan_of("tp2.pp2")), schedule));
+    add(with(with(plan_of("pp2.fsdp2"), schedule), Sharding::kFull));
+    add(with(with(sequence_parallel(plan_of("tp2.pp2.fsdp2")), schedule), Sharding::kGradients));
+  }
+  add(with(plan_of("pp2"), Schedule::kInterleaved, 2));
+  add(with(plan_of("pp2", 2), Schedule::kInterleaved, 2), "p2p_overlap_interleaved=false");
+  add(with(sequence_parallel(plan_of("tp2.pp2.dp2")), Schedule::kInterleaved, 2));
+  add(with(with(plan_of("pp2.fsdp4"), Schedule::kInterleaved, 2), Sharding::kFull, false));
+  add(with(with(plan_of("pp2.fsdp2"), Schedule::kInterleaved, 2), Sharding::kOptimizer));
+  add(plan_of("pp4"), "blocking_p2p=true");
+  add(with(plan_of("pp4.fsdp2"), Sharding::kFull, false));
+  add(plan_of("pp4.dp2"));
+  return cases;
+}
+
+class PlanInvariance : public testing::TestWithParam<models::Transformer> {};
+
+TEST_P(PlanInvariance, EveryLayoutComputesWhatOneRankComputes) {
+  const models::Transformer model = GetParam();
+  const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
+  const std::vector<Case> cases = layouts();
+  EXPECT_GE(cases.size(), 60U);
+  for (const Case& layout : cases) {
+    expect_same(model, layout, reference);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PlanInvariance,
+                         testing::Values(llama_shape(), gpt_shape(), qwen_shape()),
+                         [](const testing::TestParamInfo<models::Transformer>& shape) {
+                           std::string name = shape.param.name;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace trireme

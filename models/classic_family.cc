@@ -56,6 +56,22 @@ Transformer read_gpt2(ConfigFields& fields) {
   return model;
 }
 
+// GPT-2 whose q, k and v have no bias, under other names.
+Transformer read_gpt_neo(ConfigFields& fields) {
+  Transformer model = gpt_build();
+  model.hidden = fields.dimension({"hidden_size"}, 2048);
+  model.layers = fields.layer_count({"num_layers", "num_hidden_layers"}, 24);
+  set_heads(fields, model,
+            head_count(fields, {"num_heads", "num_attention_heads"}, 16, model.hidden));
+  model.ffn = fields.count_or({"intermediate_size"}, 4 * model.hidden);
+  model.vocab = fields.dimension({"vocab_size"}, 50257);
+  model.qkv_bias = false;
+  model.position = Position::kLearned;
+  model.max_sequence = model.position_rows = fields.count_or({"max_position_embeddings"}, 2048);
+  model.tied_embeddings = fields.flag("tie_word_embeddings", true);
+  return model;
+}
+
 // StarCoder: GPT-2 with one key-value head.
 Transformer read_gpt_bigcode(ConfigFields& fields) {
   Transformer model = read_gpt2(fields);
@@ -193,10 +209,12 @@ Transformer read_mpt(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 11> kFamilies = {{
+constexpr std::array<std::pair<const char*, FamilyReader>, 13> kFamilies = {{
     {"gpt2", read_gpt2},
     {"gpt_bigcode", read_gpt_bigcode},
     {"gptj", read_gptj},
+    {"codegen", read_gptj},
+    {"gpt_neo", read_gpt_neo},
     {"gpt_neox", read_gpt_neox},
     {"phi", read_phi},
     {"falcon", read_falcon},

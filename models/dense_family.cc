@@ -136,9 +136,14 @@ Transformer read_smollm3(ConfigFields& fields) {
   return read_llama_like(fields, {.max_sequence = 32768, .tied = true});
 }
 
-Transformer read_glm4(ConfigFields& fields) {
+Transformer read_glm(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 131072});
   model.attention_output_bias = false;
+  return model;
+}
+
+Transformer read_glm4(ConfigFields& fields) {
+  Transformer model = read_glm(fields);
   model.norms_per_layer = 4;
   return model;
 }
@@ -146,6 +151,51 @@ Transformer read_glm4(ConfigFields& fields) {
 Transformer read_olmo2(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.max_sequence = 2048});
   model.qk_norm = model.qk_norm_all_heads = true;
+  return model;
+}
+
+// OLMo of 2024: norms without parameters.
+Transformer read_olmo(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 2048});
+  model.norms_per_layer = 0;
+  model.final_norm = false;
+  return model;
+}
+
+// Qwen of 2023 writes the sum of gate and up as its inner size.
+Transformer read_qwen(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 8192});
+  if (model.ffn % 2 != 0) {
+    fields.fail("intermediate_size", "is odd; this family writes twice the inner size");
+  }
+  model.ffn /= 2;
+  model.qkv_bias = true;
+  model.attention_output_bias = false;
+  return model;
+}
+
+Transformer read_internlm(ConfigFields& fields) {
+  Transformer model = read_llama(fields);
+  model.qkv_bias = model.attention_output_bias = fields.flag("bias", true);
+  return model;
+}
+
+Transformer read_seed_oss(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 524288});
+  model.qkv_bias = fields.flag("attention_bias", true);
+  model.attention_output_bias = fields.flag("attention_out_bias", false);
+  return model;
+}
+
+Transformer read_exaone4(ConfigFields& fields) {
+  Transformer model = read_llama(fields);
+  model.qk_norm = true;
+  return model;
+}
+
+Transformer read_arcee(ConfigFields& fields) {
+  Transformer model = read_llama(fields);
+  model.gated_mlp = false;
   return model;
 }
 
@@ -189,7 +239,7 @@ Transformer read_starcoder2(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 31> kFamilies = {{
+constexpr std::array<std::pair<const char*, FamilyReader>, 39> kFamilies = {{
     {"llama", read_llama},
     {"mistral", read_mistral},
     {"ministral", read_mistral},
@@ -208,9 +258,17 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 31> kFamilies = {{
     {"phi4", read_phi3},
     {"smollm3", read_smollm3},
     {"glm4", read_glm4},
+    {"glm", read_glm},
+    {"olmo", read_olmo},
     {"olmo2", read_olmo2},
+    {"qwen", read_qwen},
+    {"internlm", read_internlm},
+    {"seed_oss", read_seed_oss},
+    {"exaone4", read_exaone4},
+    {"arcee", read_arcee},
     {"nemotron", read_nemotron},
     {"cohere", read_cohere},
+    {"cohere2", read_cohere},
     {"stablelm", read_stablelm},
     {"starcoder2", read_starcoder2},
     {"granite", read_llama},

@@ -45,6 +45,40 @@ Transformer read_phimoe(ConfigFields& fields) {
   return model;
 }
 
+Transformer read_olmoe(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 4096});
+  model.qk_norm = model.qk_norm_all_heads = true;
+  model.moe = MixtureOfExperts{
+      .experts = fields.count_or({"num_experts", "num_local_experts"}, 64),
+      .experts_per_token = fields.count_or({"num_experts_per_tok"}, 8),
+      .expert_ffn = model.ffn,
+  };
+  return model;
+}
+
+// DBRX: LayerNorm without bias, its attention and experts described in objects of their own.
+Transformer read_dbrx(ConfigFields& fields) {
+  Transformer model;
+  model.hidden = fields.dimension({"d_model"});
+  model.layers = fields.layer_count({"n_layers"});
+  model.heads = fields.dimension({"n_heads"});
+  model.head_dim = head_dimension(fields, model.hidden, model.heads, 0);
+  ConfigFields attention = fields.object("attn_config");
+  model.kv_heads = attention.count_or({"kv_n_heads"}, 1);
+  ConfigFields experts = fields.object("ffn_config");
+  model.moe = MixtureOfExperts{
+      .experts = experts.count_or({"moe_num_experts"}, 4),
+      .experts_per_token = experts.count_or({"moe_top_k"}, 1),
+      .expert_ffn = experts.count_or({"ffn_hidden_size"}, 3584),
+  };
+  model.vocab = fields.dimension({"vocab_size"});
+  model.max_sequence = fields.count_or({"max_seq_len"}, 2048);
+  model.norm = Norm::kLayerNorm;
+  model.norm_bias = false;
+  model.tied_embeddings = fields.flag("tie_word_embeddings", false);
+  return model;
+}
+
 void read_qwen_layers(ConfigFields& fields, Transformer& model) {
   const std::int64_t step = fields.count_or({"decoder_sparse_step"}, 1);
   const std::vector<std::int64_t> dense = fields.indices("mlp_only_layers");
@@ -257,9 +291,12 @@ Transformer read_llama4(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 14> kFamilies = {{
+constexpr std::array<std::pair<const char*, FamilyReader>, 17> kFamilies = {{
     {"mixtral", read_mixtral},
+    {"granitemoe", read_mixtral},
     {"phimoe", read_phimoe},
+    {"olmoe", read_olmoe},
+    {"dbrx", read_dbrx},
     {"qwen2_moe", read_qwen2_moe},
     {"qwen3_moe", read_qwen3_moe},
     {"qwen3_vl_moe_text", read_qwen3_moe},

@@ -2,6 +2,7 @@
 // and refuses what the description cannot hold.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,8 @@ constexpr std::array<const char*, 3> kTextParts = {"text_config", "llm_config", 
 
 // Keys of builds that are not a plain decoder of attention and MLP layers: reading such a file as a
 // llama would give a wrong count in silence.
-constexpr std::array<const char*, 18> kForeignKeys = {
+constexpr std::array<const char*, 24> kForeignKeys = {
+    // experts and latent attention of unknown build
     "n_routed_experts",
     "num_experts",
     "num_local_experts",
@@ -25,7 +27,7 @@ constexpr std::array<const char*, 18> kForeignKeys = {
     "moe_num_experts",
     "kv_lora_rank",
     "index_topk",
-    "cross_attention_layers",
+    // state-space and convolution layers among the attention layers
     "ssm_cfg",
     "state_size",
     "mamba_d_state",
@@ -34,9 +36,22 @@ constexpr std::array<const char*, 18> kForeignKeys = {
     "layers_block_type",
     "linear_num_key_heads",
     "linear_attn_config",
+    "conv_L_cache",
+    "hybrid_override_pattern",
+    // layers that differ in shape, or look at another input
+    "block_configs",
+    "num_key_value_heads_per_layer",
+    "cross_attention_layers",
+    // encoders
     "num_decoder_layers",
     "d_kv",
+    "type_vocab_size",
+    "global_attn_every_n_layers",
 };
+
+// Activations of a gated MLP; with another one the MLP has two matrices, not three.
+constexpr std::array<const char*, 6> kGatedActivations = {
+    "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "swiglu"};
 
 const char* text_part(const nlohmann::json& config) {
   for (const char* part : kTextParts) {
@@ -67,10 +82,17 @@ bool has_every_llama_field(const ConfigFields& fields) {
   return true;
 }
 
-void refuse_foreign_builds(const ConfigFields& fields, const std::string& model_type,
-                           bool known_family) {
+void refuse_foreign_builds(ConfigFields& fields, const std::string& model_type, bool known_family) {
   if (known_family) {
     return;
+  }
+  const std::string activation = fields.text_or("hidden_act", "silu");
+  if (std::find(kGatedActivations.begin(), kGatedActivations.end(), activation) ==
+      kGatedActivations.end()) {
+    fields.fail("hidden_act", fmt::format("is \"{}\" in a model of the unknown type \"{}\", whose "
+                                          "MLP then is no llama's; describe it in a model file of "
+                                          "trireme",
+                                          activation, model_type));
   }
   for (const char* key : kForeignKeys) {
     if (fields.has({key})) {

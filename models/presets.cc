@@ -111,11 +111,11 @@ Transformer load_model(const std::string& name_or_path) {
                 "does not exist; give a preset, a config.json, a folder with one, or a "
                 "model file");
   }
-  throw Error(
-      "--model",
-      fmt::format("{} is neither a preset nor a file; the nearest presets are {}; "
-                  "`trireme models` lists all",
-                  name_or_path.empty() ? "\"\"" : name_or_path, nearest_names(name_or_path)));
+  const std::string shown = name_or_path.size() <= 80 ? name_or_path : name_or_path.substr(0, 80);
+  throw Error("--model",
+              fmt::format("{} is neither a preset nor a file; the nearest presets are {}; "
+                          "`trireme models` lists all",
+                          shown.empty() ? "\"\"" : shown, nearest_names(name_or_path)));
 }
 
 }  // namespace trireme::models

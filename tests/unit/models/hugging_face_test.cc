@@ -137,6 +137,33 @@ const Family kFamilies[] = {
     {R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48,
          "n_inner": 24576, "n_positions": 8192, "vocab_size": 49152, "multi_query": true})",
      15'517'456'384},
+    {R"({"model_type": "gpt_neo", "hidden_size": 2048, "num_layers": 24, "num_heads": 16,
+         "intermediate_size": null, "max_position_embeddings": 2048, "vocab_size": 50257})",
+     1'315'575'808},
+    {R"({"model_type": "phimoe", "hidden_size": 4096, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 6400,
+         "num_local_experts": 16, "num_experts_per_tok": 2, "attention_bias": true,
+         "lm_head_bias": true, "vocab_size": 32064})",
+     41'873'153'344},
+    {R"({"model_type": "olmoe", "hidden_size": 2048, "num_hidden_layers": 16,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 1024,
+         "num_experts": 64, "num_experts_per_tok": 8, "vocab_size": 50304})",
+     6'919'161'856},
+    {R"({"model_type": "dbrx", "d_model": 6144, "n_layers": 40, "n_heads": 48,
+         "vocab_size": 100352, "max_seq_len": 32768, "attn_config": {"kv_n_heads": 8},
+         "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}})",
+     131'596'523'520},
+    {R"({"model_type": "cohere", "hidden_size": 8192, "num_hidden_layers": 40,
+         "num_attention_heads": 64, "num_key_value_heads": 64, "intermediate_size": 22528,
+         "vocab_size": 256000})",
+     34'980'831'232},
+    {R"({"model_type": "olmo", "hidden_size": 2048, "num_hidden_layers": 16,
+         "num_attention_heads": 16, "intermediate_size": 8192, "vocab_size": 50304,
+         "tie_word_embeddings": true})",
+     1'176'764'416},
+    {R"({"model_type": "qwen", "hidden_size": 4096, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "intermediate_size": 22016, "vocab_size": 151936})",
+     7'721'324'544},
 };
 
 TEST(HuggingFace, CountsEveryFamilyExactly) {
@@ -214,6 +241,16 @@ TEST(HuggingFace, UnknownTypeThatIsNoLlamaIsRefused) {
                                  R"("model_type": "novel", "is_encoder_decoder": true)", llama))
                 .find("decoder"),
             std::string::npos);
+  // An encoder, and an MLP of two matrices, have every field of a llama.
+  EXPECT_NE(fault_of(fmt::format("{{{}, {}}}", R"("model_type": "bert", "type_vocab_size": 2,
+                                 "hidden_act": "gelu")",
+                                 llama))
+                .find("type_vocab_size"),
+            std::string::npos);
+  EXPECT_NE(
+      fault_of(fmt::format("{{{}, {}}}", R"("model_type": "novel", "hidden_act": "relu2")", llama))
+          .find("hidden_act"),
+      std::string::npos);
   EXPECT_NE(fault_of("{}").find("model_type"), std::string::npos);
 }
 

@@ -21,14 +21,14 @@ SimTime finish_time(SimTime now, double left, double rate) {
 }  // namespace
 
 FlowIndex FlowSet::start(std::span<const LinkUse> uses, double size, std::uint32_t tag, SimTime now,
-                         double rate_max) {
+                         double rate_max, SimDuration alone) {
   TRIREME_CHECK(size > 0);
   const FlowIndex flow = sharing_.add_flow(uses, rate_max);
   const auto at = static_cast<std::uint32_t>(flow);
   if (at >= flows_.size()) {
     flows_.resize(at + 1);
   }
-  flows_[at] = Moving{size, size, 0, now, tag};
+  flows_[at] = Moving{size, size, 0, now, alone, rate_max, tag};
   return flow;
 }
 
@@ -57,7 +57,9 @@ void FlowSet::share(SimTime now) {
     }
     moving.since = now;
     moving.rate = sharing_.rate(flow);
-    const SimTime done = finish_time(now, moving.left, moving.rate);
+    const bool alone =
+        moving.alone.value > 0 && moving.left == moving.size && moving.rate == moving.rate_max;
+    const SimTime done = alone ? now + moving.alone : finish_time(now, moving.left, moving.rate);
     if (done == kNever) {
       heap_.erase(at);
     } else {

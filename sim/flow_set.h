@@ -20,8 +20,9 @@ class FlowSet {
   LinkIndex add_link(BytesPerSecond capacity) { return sharing_.add_link(capacity.value); }
   // `size` in bytes, > 0 (of the flow's rate; a link carries size * use). `tag` comes back when it
   // finishes.
+  // `alone`: what it takes at rate_max, to the picosecond (size / rate_max when 0).
   FlowIndex start(std::span<const LinkUse> uses, double size, std::uint32_t tag, SimTime now,
-                  double rate_max = kUnlimitedRate);
+                  double rate_max = kUnlimitedRate, SimDuration alone = SimDuration(0));
   // When the first flow will be done, as the rates are: kNever when none moves. Call share() after
   // starts and finishes.
   [[nodiscard]] SimTime next_finish() const { return heap_.empty() ? kNever : heap_.next_time(); }
@@ -50,6 +51,8 @@ class FlowSet {
   struct Moving {
     double size = 0, left = 0, rate = 0;
     SimTime since;  // `left` and `rate` hold from here on
+    SimDuration alone;
+    double rate_max = 0;
     std::uint32_t tag = 0;
   };
 

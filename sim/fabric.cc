@@ -1,0 +1,217 @@
+#include "sim/fabric.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "core/check.h"
+
+namespace trireme::sim {
+
+Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::int64_t ranks,
+               FlowSet& flows)
+    : cluster_(cluster), grid_(grid), ranks_(ranks), of_actor_(grid.actors().size()) {
+  TRIREME_CHECK(cluster.node.gpus >= 1);
+  const std::int64_t gpus = cluster.node.gpus;
+  const std::int64_t nodes = (ranks + gpus - 1) / gpus;
+  nodes_per_unit_ = std::max(cluster.network.nodes_per_unit, 1);
+  // Nodes that hold the same actors, with the same faults, in the same places are one class.
+  std::map<std::vector<std::pair<std::uint32_t, double>>, std::uint32_t> classes;
+  std::vector<std::int64_t> first_of;
+  std::vector<std::int64_t> count_of;
+  std::vector<std::uint32_t> class_of_node;
+  for (std::int64_t node = 0; node < nodes; ++node) {
+    std::vector<std::pair<std::uint32_t, double>> what;
+    for (std::int64_t rank = node * gpus; rank < std::min(ranks, (node + 1) * gpus); ++rank) {
+      const RankFault fault = grid.fault_of(static_cast<Rank>(rank));
+      what.emplace_back(grid.actor_of(static_cast<Rank>(rank)), fault.nic + 1e3 * fault.fabric);
+    }
+    const auto [found, fresh] =
+        classes.emplace(std::move(what), static_cast<std::uint32_t>(first_of.size()));
+    if (fresh) {
+      first_of.push_back(node);
+      count_of.push_back(0);
+    }
+    ++count_of[found->second];
+    class_of_node.push_back(found->second);
+  }
+  for (std::size_t c = 0; c < first_of.size(); ++c) {
+    add_node_class(first_of[c], count_of[c], grid, flows);
+  }
+  if (nodes > nodes_per_unit_ && cluster.node.nics > 0) {
+    add_units(class_of_node, grid, flows);
+  }
+}
+
+Fabric::Duplex Fabric::add_duplex(const std::string& name, BytesPerSecond sound, double factor,
+                                  std::int64_t count, FlowSet& flows) {
+  const BytesPerSecond capacity = sound * factor;
+  const Duplex duplex{flows.add_link(capacity), flows.add_link(capacity)};
+  links_.push_back({name + " out", capacity, sound, count});
+  links_.push_back({name + " in", capacity, sound, count});
+  return duplex;
+}
+
+void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGrid& grid,
+                            FlowSet& flows) {
+  const topologies::Node& shape = cluster_.node;
+  const std::int64_t first = node * shape.gpus;
+  const auto present = static_cast<int>(std::min<std::int64_t>(shape.gpus, ranks_ - first));
+  const bool nvlink = shape.nvlink_domain > 1;
+  std::map<std::uint32_t, int> gpus_of;                // actor: how many of its ranks are here
+  std::map<int, std::map<std::uint32_t, int>> on_nic;  // NIC: actor: ranks
+  for (int local = 0; local < present; ++local) {
+    const std::uint32_t actor = grid.actor_of(static_cast<Rank>(first + local));
+    ++gpus_of[actor];
+    // With more NICs than GPUs each GPU has several of its own: one link of their sum.
+    ++on_nic[shape.nics >= shape.gpus ? local : nic_of(shape, local)][actor];
+  }
+  for (const auto& [actor, gpus] : gpus_of) {
+    const RankFault fault = grid.fault_of(grid.actors()[actor].rank);
+    const BytesPerSecond capacity = nvlink ? shape.nvlink_per_gpu : shape.pcie_per_gpu;
+    const std::string name = fmt::format("{} of rank {}", nvlink ? "NVLink" : "PCIe",
+                                         index_of(grid.actors()[actor].rank));
+    of_actor_[actor].fast.push_back(
+        {add_duplex(name, capacity, fault.fabric, gpus * count, flows), 1.0});
+  }
+  if (shape.nics <= 0) {
+    return;
+  }
+  std::map<std::pair<std::map<std::uint32_t, int>, double>, std::int64_t> alike;
+  for (const auto& [nic, actors] : on_nic) {
+    const RankFault fault = grid.fault_of(grid.actors()[actors.begin()->first].rank);
+    ++alike[{actors, fault.nic}];
+  }
+  const double width =
+      shape.nics >= shape.gpus ? static_cast<double>(shape.nics) / shape.gpus : 1.0;
+  for (const auto& [what, nics] : alike) {
+    const BytesPerSecond capacity = shape.nic * width;
+    const std::string name =
+        fmt::format("NIC of rank {}", index_of(grid.actors()[what.first.begin()->first].rank));
+    const Duplex link = add_duplex(name, capacity, what.second, nics * count, flows);
+    for (const auto& [actor, ranks] : what.first) {
+      of_actor_[actor].nic.push_back({link, static_cast<double>(ranks)});
+    }
+  }
+}
+
+void Fabric::add_units(const std::vector<std::uint32_t>& class_of_node, const ActorGrid& grid,
+                       FlowSet& flows) {
+  const auto nodes = static_cast<std::int64_t>(class_of_node.size());
+  const std::int64_t gpus = cluster_.node.gpus;
+  std::map<std::map<std::uint32_t, std::int64_t>, std::pair<std::int64_t, std::int64_t>>
+      classes;  // first, count
+  for (std::int64_t first = 0; first < nodes; first += nodes_per_unit_) {
+    std::map<std::uint32_t, std::int64_t> what;
+    for (std::int64_t node = first; node < std::min(nodes, first + nodes_per_unit_); ++node) {
+      ++what[class_of_node[static_cast<std::size_t>(node)]];
+    }
+    ++classes.emplace(std::move(what), std::pair{first, std::int64_t{0}}).first->second.second;
+  }
+  const double over = std::max(cluster_.network.oversubscription, 1.0);
+  const BytesPerSecond capacity = cluster_.node.nic * (static_cast<double>(cluster_.node.nics) *
+                                                       static_cast<double>(nodes_per_unit_) / over);
+  for (const auto& [what, unit] : classes) {
+    const Duplex link = add_duplex(fmt::format("uplinks of the unit of node {}", unit.first),
+                                   capacity, 1.0, unit.second, flows);
+    std::map<std::uint32_t, std::int64_t> ranks_of;
+    const std::int64_t last = std::min(ranks_, (unit.first + nodes_per_unit_) * gpus);
+    for (std::int64_t rank = unit.first * gpus; rank < last; ++rank) {
+      ++ranks_of[grid.actor_of(static_cast<Rank>(rank))];
+    }
+    for (const auto& [actor, ranks] : ranks_of) {
+      of_actor_[actor].uplink.push_back({link, static_cast<double>(ranks)});
+    }
+  }
+}
+
+std::int64_t Fabric::node_of(Rank rank) const {
+  return index_of(rank) / cluster_.node.gpus;
+}
+std::int64_t Fabric::unit_of(Rank rank) const {
+  return node_of(rank) / nodes_per_unit_;
+}
+
+// By actor: how many members the first of its ranks among them has around it.
+std::map<std::uint32_t, Fabric::Neighbourhood> Fabric::neighbourhoods(
+    const std::vector<Rank>& members) const {
+  std::map<std::int64_t, double> in_node;
+  std::map<std::int64_t, double> in_unit;
+  for (const Rank member : members) {
+    ++in_node[node_of(member)];
+    ++in_unit[unit_of(member)];
+  }
+  std::map<std::uint32_t, Neighbourhood> result;
+  for (const Rank member : members) {
+    result.emplace(grid_.actor_of(member),
+                   Neighbourhood{in_node[node_of(member)], in_unit[unit_of(member)],
+                                 in_node.size() > 1, in_unit.size() > 1});
+  }
+  return result;
+}
+
+void Fabric::add(Shares& shares, const std::vector<Attachment>& where, double share, bool out,
+                 bool in) {
+  if (share <= 0) {
+    return;
+  }
+  for (const Attachment& attachment : where) {
+    if (out) {
+      shares[attachment.link.out] += share * attachment.ranks;
+    }
+    if (in) {
+      shares[attachment.link.in] += share * attachment.ranks;
+    }
+  }
+}
+
+std::vector<Load> Fabric::listed(const Shares& shares) {
+  std::vector<Load> loads;
+  for (const auto& [link, share] : shares) {
+    loads.push_back({link, share});
+  }
+  return loads;
+}
+
+std::vector<Load> Fabric::ring_loads(const std::vector<Rank>& members) const {
+  Shares shares;
+  for (const auto& [actor, around] : neighbourhoods(members)) {
+    const double leaving = around.many_nodes ? 1.0 / around.in_node : 0.0;
+    add(shares, of_actor_[actor].fast, 1.0 - leaving, true, true);
+    add(shares, of_actor_[actor].nic, leaving, true, true);
+    add(shares, of_actor_[actor].uplink, around.many_units ? 1.0 / around.in_unit : 0.0, true,
+        true);
+  }
+  return listed(shares);
+}
+
+std::vector<Load> Fabric::all_to_all_loads(const std::vector<Rank>& members) const {
+  Shares shares;
+  const double others = static_cast<double>(members.size()) - 1;
+  for (const auto& [actor, around] : neighbourhoods(members)) {
+    add(shares, of_actor_[actor].fast, (around.in_node - 1) / others, true, true);
+    add(shares, of_actor_[actor].nic, (others + 1 - around.in_node) / others, true, true);
+    add(shares, of_actor_[actor].uplink, (others + 1 - around.in_unit) / others, true, true);
+  }
+  return listed(shares);
+}
+
+std::vector<Load> Fabric::message_loads(Rank from, Rank to) const {
+  Shares shares;
+  const ActorLinks& sender = of_actor_[grid_.actor_of(from)];
+  const ActorLinks& receiver = of_actor_[grid_.actor_of(to)];
+  if (node_of(from) == node_of(to)) {
+    add(shares, sender.fast, 1.0, true, false);
+    add(shares, receiver.fast, 1.0, false, true);
+    return listed(shares);
+  }
+  add(shares, sender.nic, 1.0, true, false);
+  add(shares, receiver.nic, 1.0, false, true);
+  if (unit_of(from) != unit_of(to)) {
+    add(shares, sender.uplink, 1.0, true, false);
+    add(shares, receiver.uplink, 1.0, false, true);
+  }
+  return listed(shares);
+}
+
+}  // namespace trireme::sim

@@ -83,6 +83,27 @@ TEST(Presets, UnknownNameIsMetWithTheNearest) {
   EXPECT_NE(fault_of(std::string(100'000, 'x')).find("preset"), std::string::npos);
 }
 
+// The page that documents the format shows a file that is read.
+TEST(Presets, TheDocumentedExampleIsRead) {
+  std::ifstream page(std::string(TRIREME_SOURCE_DIR) + "/docs/model_format.md");
+  const std::string text{std::istreambuf_iterator<char>(page), {}};
+  const std::string fence = "```json";
+  const auto begin = text.find(fence);
+  ASSERT_NE(begin, std::string::npos);
+  const auto start = begin + fence.size();
+  const std::string example = text.substr(start, text.find("```", start) - start);
+  const Transformer model = read_model_file(parse_json(example, "example"), "example");
+  EXPECT_EQ(model.name, "my-moe");
+  EXPECT_EQ(moe_layer_count(model), 23);
+  // Every key that the reader knows is in the table.
+  for (const std::string& name : preset_names()) {
+    const nlohmann::ordered_json written = write_model_file(load_model(name));
+    for (const auto& item : written.items()) {
+      EXPECT_NE(text.find("`" + item.key() + "`"), std::string::npos) << item.key();
+    }
+  }
+}
+
 class Files : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -112,6 +133,11 @@ TEST_F(Files, FolderAndFileGiveTheSameModelNamedAfterTheFolder) {
   EXPECT_EQ(load_model(file), load_model((folder_ / "My-Llama").string()));
   EXPECT_EQ(load_model((folder_ / "My-Llama/").string()).name, "My-Llama");
   EXPECT_EQ(parameter_count(load_model(file)), 8'030'261'248);
+}
+
+TEST_F(Files, AByteOrderMarkIsNoFault) {
+  EXPECT_EQ(parameter_count(load_model(write("bom.json", std::string("\xEF\xBB\xBF") + kLlama))),
+            8'030'261'248);
 }
 
 TEST_F(Files, BadFilesAreOneClearLine) {

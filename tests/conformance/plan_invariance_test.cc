@@ -15,6 +15,7 @@
 #include "planner/rules.h"
 #include "runtime/cpu/threads.h"
 #include "runtime/token_source.h"
+#include "tests/conformance/tiny_jobs.h"
 
 namespace trireme {
 namespace {
@@ -25,62 +26,13 @@ using planner::Plan;
 constexpr std::int64_t kSequence = 8;
 constexpr std::int64_t kGlobalBatch = 16;
 
-models::Transformer llama_shape() {
-  models::Transformer model;
-  model.name = "tiny-llama";
-  model.layers = 4;
-  model.hidden = 16;
-  model.heads = 4;
-  model.kv_heads = 2;
-  model.head_dim = 4;
-  model.ffn = 24;
-  model.vocab = 50;
-  model.max_sequence = 64;
-  return model;
-}
-
-models::Transformer gpt_shape() {
-  models::Transformer model = llama_shape();
-  model.name = "tiny-gpt";
-  model.kv_heads = 4;
-  model.ffn = 32;
-  model.position = models::Position::kLearned;
-  model.position_rows = 12;
-  model.norm = models::Norm::kLayerNorm;
-  model.gated_mlp = false;
-  model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
-  model.tied_embeddings = true;
-  return model;
-}
-
-models::Transformer qwen_shape() {
-  models::Transformer model = llama_shape();
-  model.name = "tiny-qwen3";
-  model.qk_norm = true;
-  model.tied_embeddings = true;
-  return model;
-}
-
 struct Case {
   Plan plan;
   std::string settings;  // framework settings, "key=value key=value"
 };
 
 Job job_of(const models::Transformer& model, const std::string& settings = "") {
-  Job job;
-  job.model = model;
-  job.framework = planner::find_framework("trireme");
-  job.sequence = kSequence;
-  job.global_batch = kGlobalBatch;
-  std::size_t begin = 0;
-  while (begin < settings.size()) {
-    const std::size_t end = std::min(settings.find(' ', begin), settings.size());
-    const std::string part = settings.substr(begin, end - begin);
-    const std::size_t equal = part.find('=');
-    planner::apply_setting(job.framework, part.substr(0, equal), part.substr(equal + 1));
-    begin = end + 1;
-  }
-  return job;
+  return tests::job_of(model, kSequence, kGlobalBatch, settings);
 }
 
 // Whole tensors by name, put together from the ranks' slices.
@@ -239,10 +191,7 @@ void expect_same(const models::Transformer& model, const Case& layout, const Out
 }
 
 Plan plan_of(const std::string& short_form, std::int64_t micro_batch = 1) {
-  Plan plan = planner::parse_short_form(short_form);
-  plan.micro_batch = micro_batch;
-  plan.micro_batches = kGlobalBatch / (plan.data_parallel() * micro_batch);
-  return plan;
+  return tests::plan_of(short_form, kGlobalBatch, micro_batch);
 }
 
 using planner::Recompute;
@@ -352,7 +301,8 @@ TEST_P(PlanInvariance, EveryLayoutComputesWhatOneRankComputes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PlanInvariance,
-                         testing::Values(llama_shape(), gpt_shape(), qwen_shape()),
+                         testing::Values(tests::llama_shape(), tests::gpt_shape(),
+                                         tests::qwen_shape()),
                          [](const testing::TestParamInfo<models::Transformer>& shape) {
                            std::string name = shape.param.name;
                            std::erase(name, '-');

@@ -1,0 +1,20 @@
+// How long each op of a step program takes alone on the job's cluster: the table that walk and
+// simulate are both given. Every number is topologies' (op_cost, collective_cost), with the
+// framework's fitted behaviour applied as estimate applies it: bytes of memory-bound passes and
+// host time a launch.
+#pragma once
+
+#include "core/op_times.h"
+#include "core/program.h"
+#include "planner/job.h"
+#include "topologies/collective_cost.h"
+
+namespace trireme::planner {
+
+// Requires: a program that lower() made for this job.
+StepTimes time_ops(const Job& job, const StepProgram& program);
+
+// How a group of ranks lies on the cluster.
+topologies::GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group);
+
+}  // namespace trireme::planner

@@ -1,0 +1,27 @@
+// Small models and jobs that the conformance tests lower.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "models/transformer.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::tests {
+
+// A Llama shape of `layers` layers: rotary, RMS norm, SwiGLU, grouped queries, untied.
+models::Transformer llama_shape(std::int64_t layers = 4);
+// A GPT shape: learned positions, layer norm, GELU, biases, tied.
+models::Transformer gpt_shape();
+// A Qwen3 shape: norms of heads, tied.
+models::Transformer qwen_shape();
+
+// Under framework trireme with the settings "key=value key=value" applied.
+planner::Job job_of(const models::Transformer& model, std::int64_t sequence,
+                    std::int64_t global_batch, const std::string& settings = "");
+// The short form with its micro-batches filled from the global batch.
+planner::Plan plan_of(const std::string& short_form, std::int64_t global_batch,
+                      std::int64_t micro_batch = 1);
+
+}  // namespace trireme::tests

@@ -6,6 +6,7 @@
 namespace trireme::tools {
 
 void add_clusters_command(CLI::App& app, Program& program);
+void add_estimate_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
 
 }  // namespace trireme::tools

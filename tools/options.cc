@@ -113,6 +113,13 @@ void add_job_options(CLI::App& command, JobOptions& options) {
       ->type_name("FILE");
 }
 
+void add_plan_file_option(CLI::App& command, std::string& path) {
+  command
+      .add_option("plan", path,
+                  "a plan file written by 'trireme plan -o'; other options override what it says")
+      ->type_name("PLAN");
+}
+
 void add_layout_options(CLI::App& command, LayoutOptions& options) {
   command.add_option("--layout", options.layout, "the layout in short form: tp8.pp4.fsdp2.mb1")
       ->type_name("FORM");

@@ -15,10 +15,8 @@ struct JobOptions {
   std::string model;
   std::string cluster;
   std::optional<std::int64_t> gpus, sequence, global_batch;
-  std::string precision = "bf16";
-  std::string optimizer = "adam";
-  std::string attention = "flash";
-  std::string framework = "trireme";
+  // Empty: bf16 where the GPU has it, else fp16; adam; flash; trireme.
+  std::string precision, optimizer, attention, framework;
   std::vector<std::string> settings;  // KEY=VALUE
   std::string calibration;
 };
@@ -34,6 +32,8 @@ struct LayoutOptions {
 // `model` and `cluster` are checked when the job is made, so that a plan file can bring them.
 void add_job_options(CLI::App& command, JobOptions& options);
 void add_layout_options(CLI::App& command, LayoutOptions& options);
+// The plan file that `plan -o` wrote, as the command's only positional argument.
+void add_plan_file_option(CLI::App& command, std::string& path);
 
 // A whole number from `low` to `high`. Throws Error naming `where`.
 std::int64_t parse_count(const std::string& text, const std::string& where, std::int64_t low = 1,

@@ -4,6 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "planner/cost/estimate.h"
+#include "planner/job.h"
 #include "planner/plan.h"
 #include "tools/program.h"
 
@@ -15,5 +17,19 @@ using Json = nlohmann::ordered_json;
 void print_json(const Console& console, const std::string& name, const Json& body);
 // The "layout" object of CLI.md.
 Json layout_json(const planner::Plan& plan);
+// The whole <estimate> of CLI.md without its schema.
+Json estimate_json(const planner::Job& job, const planner::Estimate& estimate);
+// The same for people: what, does it fit, memory and time item by item, throughput.
+void print_estimate(const Console& console, const planner::Job& job,
+                    const planner::Estimate& estimate);
+
+std::string_view to_string(planner::Fit fit);  // fits at_risk no
+// "fits", or what is missing: "does not fit: needs 91.2 GiB at least, stage 0 can have 78.1 GiB".
+std::string verdict(const planner::MemoryEstimate& memory);
+// "llama-3.1-70b (70.6B parameters) on dgx-h100x8: 64 x H100-SXM5-80GB; sequence 8192, global batch
+// 512, ..."
+std::string job_text(const planner::Job& job);
+// kDone when it fits or may fit, else kAnswerIsNo.
+int exit_code_of(const planner::MemoryEstimate& memory);
 
 }  // namespace trireme::tools

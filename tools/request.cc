@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/rules.h"
+#include "tools/plan_file.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 
@@ -30,8 +31,14 @@ planner::Optimizer optimizer_of(const std::string& name) {
                               : planner::Optimizer::kAdam;
 }
 
-void check_precision(const Job& job, const std::string& name) {
+// The precision asked for, or the best that the GPU trains in.
+void settle_precision(Job& job, const std::string& name) {
   const auto& peaks = job.cluster.gpu.peak_dense;
+  if (name.empty()) {
+    job.precision = peaks.contains(topologies::Precision::kBf16) ? topologies::Precision::kBf16
+                                                                 : topologies::Precision::kFp16;
+    return;
+  }
   if (!peaks.contains(job.precision)) {
     throw Error("--precision",
                 fmt::format("{} does not compute in {}; choose one of bf16, fp16, fp32 that it has",
@@ -189,7 +196,8 @@ Job make_job_without_cluster(const JobOptions& options) {
   }
   Job job;
   job.model = models::load_model(options.model);
-  job.framework = planner::find_framework(options.framework);
+  job.framework =
+      planner::find_framework(options.framework.empty() ? "trireme" : options.framework);
   for (const std::string& setting : options.settings) {
     const auto cut = setting.find('=');
     if (cut == std::string::npos) {
@@ -221,15 +229,13 @@ Job make_job(const JobOptions& options) {
   if (options.gpus) {
     job.cluster = topologies::narrowed(std::move(job.cluster), *options.gpus);
   }
-  check_precision(job, options.precision);
+  settle_precision(job, options.precision);
   return job;
 }
 
-Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus) {
+Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus, const Plan& base) {
   Draft draft;
-  if (!options.layout.empty()) {
-    draft.plan = planner::parse_short_form(options.layout);
-  }
+  draft.plan = options.layout.empty() ? base : planner::parse_short_form(options.layout);
   apply_degrees(draft, options);
   apply_choices(draft, options);
   if (options.data_parallel) {
@@ -239,8 +245,11 @@ Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus) {
     fill_from_gpus(draft, *gpus);
   }
   Plan& plan = draft.plan;
-  const bool wanted = options.layout.find("nosp") == std::string::npos;
-  plan.sequence_parallel = plan.tensor > 1 && options.sequence_parallel.value_or(wanted);
+  // What a layout or a plan file says of it holds; a degree that came from a flag switches it on.
+  const bool said =
+      plan.tensor == 1 || options.tensor || (base == Plan{} && options.layout.empty());
+  plan.sequence_parallel =
+      plan.tensor > 1 && options.sequence_parallel.value_or(said || plan.sequence_parallel);
   return plan;
 }
 
@@ -256,6 +265,22 @@ void complete(Job& job, Plan& plan) {
   if (const auto violation = planner::check_plan(job, plan)) {
     throw Error(std::string(planner::to_string(violation->rule)), violation->detail);
   }
+}
+
+Request make_request(const std::string& plan_file, const JobOptions& job,
+                     const LayoutOptions& layout) {
+  Request request;
+  request.options = job;
+  Plan base;
+  if (!plan_file.empty()) {
+    PlanFile file = read_plan_file(plan_file);
+    request.options = merged(std::move(file.options), job);
+    base = std::move(file.plan);
+  }
+  request.job = make_job(request.options);
+  request.plan = make_plan(layout, request.job.cluster.gpus, base);
+  complete(request.job, request.plan);
+  return request;
 }
 
 }  // namespace trireme::tools

@@ -20,11 +20,21 @@ planner::Job make_job_without_cluster(const JobOptions& options);
 
 // The plan that the options describe on `gpus` GPUs, or on as many as its degrees need when empty.
 // A degree that was not given follows from the others and the GPU count when it can, else it is 1.
-// Throws Error when it cannot.
-planner::Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus);
+// Options change `base`, a plan file's. Throws Error when the degrees do not make up the GPUs.
+planner::Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus,
+                        const planner::Plan& base = {});
 
 // Fills the batch: job.global_batch when it was not given, plan.micro_batches, and what the
 // framework's settings say of the plan. Throws Error when the plan breaks a rule.
 void complete(planner::Job& job, planner::Plan& plan);
+
+// A job and one of its plans, from options or from a plan file that they override.
+struct Request {
+  planner::Job job;
+  planner::Plan plan;
+  JobOptions options;  // as given and as the plan file says
+};
+Request make_request(const std::string& plan_file, const JobOptions& job,
+                     const LayoutOptions& layout);
 
 }  // namespace trireme::tools

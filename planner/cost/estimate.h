@@ -21,14 +21,17 @@ struct Estimate {
 class Estimator {
  public:
   explicit Estimator(const Job& job);
+  // Requires: check_plan found no violation.
   void estimate(const Plan& plan, Estimate& out);
+  // The rates of a step that takes `time`; the simulator's steps too.
+  [[nodiscard]] Throughput throughput(const TimeEstimate& time) const;
   MemoryModel& memory() { return memory_; }
   TimeModel& time() { return time_; }
 
  private:
   MemoryModel memory_;
   TimeModel time_;
-  double half_causal_flop_per_step_ = 0, full_flop_per_step_ = 0, peak_ = 0, tokens_ = 0;
+  double half_causal_flop_per_step_ = 0, full_flop_per_step_ = 0, peak_ = 0, gpus_ = 0, tokens_ = 0;
 };
 
 }  // namespace trireme::planner

@@ -1,0 +1,50 @@
+// Throughput conventions: MFU as Chowdhery et al. 2022 define it (model FLOP of what is computed,
+// no recompute, over the dense peak); mfu_full_attention counts all attention scores, as PaLM and
+// torchtitan do; HFU adds recompute (Korthikanti et al. 2022).
+#include "planner/cost/estimate.h"
+
+namespace trireme::planner {
+namespace {
+
+double peak_of(const Job& job) {
+  const auto& peaks = job.cluster.gpu.peak_dense;
+  const auto found = peaks.find(job.precision);
+  return found == peaks.end() ? 0.0 : found->second.value;
+}
+
+}  // namespace
+
+Estimator::Estimator(const Job& job)
+    : memory_(job), time_(job), peak_(peak_of(job)), gpus_(static_cast<double>(job.cluster.gpus)) {
+  using models::FlopConvention;
+  tokens_ = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
+  const auto flop_per_step = [&](FlopConvention convention) {
+    return tokens_ * models::model_flop_per_token(job.model, job.sequence, convention).value;
+  };
+  half_causal_flop_per_step_ = flop_per_step(FlopConvention::kHalfCausal);
+  full_flop_per_step_ = flop_per_step(FlopConvention::kFullAttention);
+}
+
+Throughput Estimator::throughput(const TimeEstimate& time) const {
+  Throughput result;
+  const double gpu_seconds = time.step_seconds * gpus_;
+  result.tokens_per_second = tokens_ / time.step_seconds;
+  result.tokens_per_second_per_gpu = tokens_ / gpu_seconds;
+  result.model_tflops_per_gpu = half_causal_flop_per_step_ / gpu_seconds * 1e-12;
+  result.peak_tflops = peak_ * 1e-12;
+  if (peak_ > 0) {
+    result.mfu = half_causal_flop_per_step_ / gpu_seconds / peak_;
+    result.hfu = result.mfu * (1 + time.recomputed_flop_share);
+    result.mfu_full_attention = full_flop_per_step_ / gpu_seconds / peak_;
+  }
+  return result;
+}
+
+void Estimator::estimate(const Plan& plan, Estimate& out) {
+  out.plan = plan;
+  memory_.estimate(plan, out.memory);
+  time_.estimate(plan, out.time);
+  out.throughput = throughput(out.time);
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,332 @@
+#include "planner/search/space.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::int64_t kContextTokensMin = 4096;  // a shorter piece of a sequence is not worth context parallelism
+
+std::size_t active_axes(const Plan& plan) {
+  std::size_t set = 0;
+  for (const Axis axis : Plan{}.order) {
+    if (degree_of(plan, axis) > 1) {
+      set |= std::size_t{1} << static_cast<std::size_t>(axis);
+    }
+  }
+  return set;
+}
+
+// `order` with the axes outside `active` moved behind: two orders that differ only there are one layout.
+AxisOrder canonical(const AxisOrder& order, std::size_t active) {
+  AxisOrder sorted = order;
+  std::stable_partition(sorted.begin(), sorted.end(), [&](Axis axis) {
+    return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
+  });
+  const auto rest = static_cast<std::ptrdiff_t>(std::count_if(
+      sorted.begin(), sorted.end(), [&](Axis axis) { return (active >> static_cast<std::size_t>(axis) & 1U) != 0; }));
+  std::sort(sorted.begin() + rest, sorted.end());
+  return sorted;
+}
+
+// Orders that a framework offers (facts: Megatron's two, torchtitan's and DeepSpeed's fixed meshes); this project's
+// runtime places axes freely.
+std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
+  std::vector<AxisOrder> orders;
+  const auto add = [&](const AxisOrder& order) {
+    const AxisOrder one = canonical(order, active);
+    if (std::find(orders.begin(), orders.end(), one) == orders.end()) {
+      orders.push_back(one);
+    }
+  };
+  const AxisOrder usual = Plan{}.order;
+  add(usual);
+  if (job.framework.name == "trireme") {
+    AxisOrder order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
+    std::sort(order.begin(), order.end());
+    do {
+      add(order);
+    } while (std::next_permutation(order.begin(), order.end()));
+  } else if (job.framework.name.starts_with("megatron")) {
+    add({Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica});
+  }
+  return orders;
+}
+
+// Walks the levels; what breaks a rule is noted with the rule.
+class Enumerator {
+ public:
+  Enumerator(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed, Space& space)
+      : job_(job), constraints_(constraints), fixed_(fixed), space_(space) {
+    for (std::size_t active = 0; active < space.orders.size(); ++active) {
+      space.orders[active] = legal_orders(job, active);
+    }
+  }
+
+  void run() {
+    const std::int64_t gpus = job_.cluster.gpus;
+    for (const std::int64_t tensor : divisors_of(gpus)) {
+      for (const std::int64_t pipeline : divisors_of(gpus / tensor)) {
+        for (const std::int64_t context : context_degrees(gpus / tensor / pipeline)) {
+          Plan plan;
+          plan.tensor = tensor;
+          plan.pipeline = pipeline;
+          plan.context = context;
+          plan.replicas = gpus / tensor / pipeline / context;
+          add_experts(plan);
+        }
+      }
+    }
+    for (auto& [rule, rejection] : rejections_) {
+      space_.rejections.push_back(std::move(rejection));
+    }
+  }
+
+ private:
+  bool wanted(const Plan& plan, std::initializer_list<ConstraintAxis> axes) const {
+    return std::all_of(constraints_.begin(), constraints_.end(), [&](const Constraint& c) {
+      return std::find(axes.begin(), axes.end(), c.axis) == axes.end() || satisfies(c, plan);
+    });
+  }
+  bool names(ConstraintAxis axis) const {
+    return std::any_of(constraints_.begin(), constraints_.end(), [&](const Constraint& c) { return c.axis == axis; });
+  }
+
+  // True when the plan breaks no rule; else notes the rule.
+  bool legal(const Plan& plan) {
+    std::optional<Violation> violation = check_plan(job_, plan);
+    if (!violation) {
+      return true;
+    }
+    Rejection& rejection = rejections_[violation->rule];
+    if (rejection.count++ == 0) {
+      rejection.rule = violation->rule;
+      rejection.example = plan;
+      rejection.detail = std::move(violation->detail);
+    }
+    return false;
+  }
+
+  std::vector<std::int64_t> context_degrees(std::int64_t most) const {
+    std::vector<std::int64_t> degrees = {1};
+    for (const std::int64_t degree : divisors_of(most)) {
+      const bool sensible = job_.sequence / degree >= kContextTokensMin && job_.sequence >= 4 * kContextTokensMin;
+      if (degree > 1 && (sensible || names(ConstraintAxis::kContext)) && job_.sequence % (2 * degree) == 0) {
+        degrees.push_back(degree);
+      }
+    }
+    return degrees;
+  }
+
+  void add_experts(Plan plan) {
+    plan.sequence_parallel = plan.tensor > 1 && fixed_.sequence_parallel.value_or(true) &&
+                             job_.sequence / plan.context % plan.tensor == 0;
+    plan.micro_batches = std::max<std::int64_t>(1, job_.global_batch / plan.replicas);
+    plan.fsdp_unit = fixed_.fsdp_unit.value_or(1);
+    plan.recompute_modules = fixed_.recompute_modules.value_or(
+        job_.framework.name == "fsdp2" ? kTorchPerOp : kCoreAttention);
+    std::vector<std::int64_t> expert_degrees = {1};
+    if (job_.model.moe) {
+      expert_degrees = divisors_of(job_.model.moe->experts);
+    }
+    for (const std::int64_t expert : expert_degrees) {
+      for (const std::int64_t expert_tensor : {plan.tensor, std::int64_t{1}}) {
+        plan.expert = expert;
+        plan.expert_tensor = expert_tensor == plan.tensor ? 0 : expert_tensor;
+        if (expert_tensor == 1 && (plan.tensor == 1 || !job_.model.moe)) {
+          continue;  // the same as etp = tp
+        }
+        add_degrees(plan);
+      }
+    }
+  }
+
+  void add_degrees(const Plan& plan) {
+    using A = ConstraintAxis;
+    if (!wanted(plan, {A::kTensor, A::kPipeline, A::kContext, A::kExpert, A::kExpertTensor, A::kDataParallel}) ||
+        !legal(base_of(plan))) {
+      return;
+    }
+    Degrees degrees;
+    degrees.base = plan;
+    add_shardings(degrees);
+    if (degrees.shardings.empty()) {
+      return;
+    }
+    for (const ShardingChoice& choice : degrees.shardings) {
+      degrees.layouts += static_cast<std::int64_t>(choice.orders->size());
+    }
+    const std::size_t before = space_.nodes.size();
+    space_.degrees.push_back(std::move(degrees));
+    add_pipelines(plan);
+    space_.layouts += static_cast<std::int64_t>(space_.nodes.size() - before) * space_.degrees.back().layouts;
+    if (space_.nodes.size() == before) {
+      space_.degrees.pop_back();
+    }
+  }
+
+  // The plan with explicit stage layers where they fit its stages, so that the even split is not asked for.
+  Plan base_of(Plan plan) const {
+    plan.stage_layers = fixed_.stage_layers;
+    return plan;
+  }
+
+  void add_sharding(Degrees& degrees, ShardingChoice choice) {
+    const Plan plan = with_sharding(base_of(degrees.base), choice);
+    if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan)) {
+      choice.orders = &space_.orders[active_axes(plan)];
+      degrees.shardings.push_back(choice);
+    }
+  }
+
+  void add_shardings(Degrees& degrees) {
+    const std::int64_t ranks = degrees.base.replicas;
+    const auto allowed = [&](Sharding sharding) { return !fixed_.sharding || *fixed_.sharding == sharding; };
+    if (allowed(Sharding::kNone) || ranks == 1) {
+      add_sharding(degrees, {.sharded = 1, .replicas = ranks});
+    }
+    for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+      for (const std::int64_t sharded : divisors_of(ranks)) {
+        if (sharded == 1 || !allowed(sharding)) {
+          continue;
+        }
+        ShardingChoice choice{.sharding = sharding, .sharded = sharded, .replicas = ranks / sharded};
+        choice.reshard_after_forward = job_.framework.reshard_after_forward;
+        add_sharding(degrees, choice);
+        if (sharding == Sharding::kFull && choice.reshard_after_forward) {
+          choice.reshard_after_forward = false;
+          add_sharding(degrees, choice);
+        }
+      }
+    }
+  }
+
+  void add_pipelines(Plan plan) {
+    plan.stage_layers = fixed_.stage_layers;
+    const auto allowed = [&](Schedule schedule) { return !fixed_.schedule || *fixed_.schedule == schedule; };
+    if (plan.pipeline == 1) {
+      if (wanted(plan, {ConstraintAxis::kVirtual})) {
+        add_micro_batches(plan);
+      }
+      return;
+    }
+    const bool split_backward = !job_.framework.name.starts_with("megatron");
+    // Megatron-LM itself cannot split the backward pass, and H2 doubles activations: both only when asked for.
+    const auto offered = [&](Schedule schedule) {
+      return fixed_.schedule == schedule || (schedule == Schedule::kZeroBubbleH1 && split_backward) ||
+             schedule == Schedule::kOneForwardOneBackward || schedule == Schedule::kGpipe;
+    };
+    for (const Schedule schedule : {Schedule::kOneForwardOneBackward, Schedule::kGpipe, Schedule::kZeroBubbleH1,
+                                    Schedule::kZeroBubbleH2}) {
+      plan.schedule = schedule;
+      if (allowed(schedule) && offered(schedule) &&
+          wanted(plan, {ConstraintAxis::kVirtual}) && legal(plan)) {
+        add_micro_batches(plan);
+      }
+    }
+    plan.schedule = Schedule::kInterleaved;
+    for (std::int64_t chunks = 2; chunks * plan.pipeline <= job_.model.layers && allowed(plan.schedule); ++chunks) {
+      plan.virtual_pipeline = chunks;
+      if (wanted(plan, {ConstraintAxis::kVirtual}) && splits_layers(plan)) {
+        add_micro_batches(plan);
+      }
+    }
+  }
+
+  // Interleaving over chunks that the layers do not divide into is noted, but not for every count of chunks.
+  bool splits_layers(const Plan& plan) {
+    const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+    const bool even = job_.model.layers % chunks == 0 || (job_.model.layers + 2) % chunks == 0;
+    return even || !plan.stage_layers.empty() || legal(plan);
+  }
+
+  void add_micro_batches(Plan plan) {
+    const std::int64_t ranks = plan.replicas;
+    ++space_.pipelines;
+    for (const std::int64_t size : divisors_of(job_.global_batch / ranks)) {
+      plan.micro_batch = size;
+      plan.micro_batches = job_.global_batch / ranks / size;
+      if (wanted(plan, {ConstraintAxis::kMicroBatch, ConstraintAxis::kMicroBatches}) && legal(plan)) {
+        add_recompute(plan);
+      }
+    }
+  }
+
+  void add_node(const Plan& plan) {
+    space_.nodes.push_back({space_.degrees.size() - 1, space_.pipelines - 1, plan});
+  }
+
+  void add_recompute(Plan plan) {
+    const auto allowed = [&](Recompute recompute) {
+      return (!fixed_.recompute || *fixed_.recompute == recompute) &&
+             (!fixed_.recompute_layers || recompute == Recompute::kFull) &&
+             (!fixed_.recompute_modules || recompute == Recompute::kSelective);
+    };
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
+      plan.recompute = recompute;
+      if (allowed(recompute)) {
+        add_node(plan);
+      }
+    }
+    plan.recompute = Recompute::kFull;
+    if (!allowed(plan.recompute)) {
+      return;
+    }
+    if (fixed_.recompute_layers) {
+      plan.recompute_layers = *fixed_.recompute_layers;
+      add_node(plan);
+      return;
+    }
+    add_node(plan);
+    const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+    const std::int64_t layers = (job_.model.layers + chunks - 1) / chunks;
+    std::int64_t last = 0;
+    for (const std::int64_t quarter : {1, 2, 3}) {  // of a stage's layers
+      plan.recompute_layers = (layers * quarter + 2) / 4;
+      if (plan.recompute_layers > last && plan.recompute_layers < layers) {
+        add_node(plan);
+        last = plan.recompute_layers;
+      }
+    }
+  }
+
+  const Job& job_;
+  const std::vector<Constraint>& constraints_;
+  const FixedChoices& fixed_;
+  Space& space_;
+  std::map<Rule, Rejection> rejections_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::vector<std::int64_t> small;
+  std::vector<std::int64_t> large;
+  for (std::int64_t divisor = 1; divisor * divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      small.push_back(divisor);
+      if (divisor * divisor != number) {
+        large.push_back(number / divisor);
+      }
+    }
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+Plan with_sharding(const Plan& plan, const ShardingChoice& choice) {
+  Plan changed = plan;
+  changed.sharding = choice.sharding;
+  changed.sharded = choice.sharded;
+  changed.replicas = choice.replicas;
+  changed.reshard_after_forward = choice.reshard_after_forward;
+  return changed;
+}
+
+void enumerate(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed, Space& space) {
+  Enumerator(job, constraints, fixed, space).run();
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,47 @@
+// `trireme estimate`: one layout's memory and time, item by item, in closed form.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "planner/cost/estimate.h"
+#include "tools/commands.h"
+#include "tools/report.h"
+#include "tools/request.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Options {
+  std::string plan_file;
+  JobOptions job;
+  LayoutOptions layout;
+  bool json = false;
+};
+
+int run(const Options& options, Console& console) {
+  const Request request = make_request(options.plan_file, options.job, options.layout);
+  planner::Estimate estimate;
+  planner::Estimator(request.job).estimate(request.plan, estimate);
+  if (options.json) {
+    print_json(console, "estimate", estimate_json(request.job, estimate));
+  } else {
+    print_estimate(console, request.job, estimate);
+  }
+  return exit_code_of(estimate.memory);
+}
+
+}  // namespace
+
+void add_estimate_command(CLI::App& app, Program& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = add_command(
+      app, program, "estimate", "memory and step time of one layout, item by item",
+      "trireme estimate --model llama-3.1-8b --cluster dgx-h100x1 --seq 8192 --sharding full");
+  add_plan_file_option(*command, options->plan_file);
+  add_job_options(*command, options->job);
+  add_layout_options(*command, options->layout);
+  command->add_flag("--json", options->json, "JSON on stdout");
+  program.on(command, [options](Console& console) { return run(*options, console); });
+}
+
+}  // namespace trireme::tools

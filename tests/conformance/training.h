@@ -1,0 +1,43 @@
+// Trains one plan on the reference backend and collects what every layout must agree on.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/program.h"
+#include "models/transformer.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+#include "runtime/cpu/backend.h"
+#include "runtime/execute.h"
+
+namespace trireme::conformance {
+
+using Tensors = std::map<std::string, std::vector<double>>;  // by parameter name, row-major
+
+struct Outcome {
+  std::vector<double> losses;  // by step
+  std::vector<double> gradient_norms;
+  Tensors gradients;                                          // of the first step, before clipping
+  Tensors parameters;                                         // after the last step
+  std::vector<std::int64_t> allocator_peaks, liveness_peaks;  // bytes, by rank
+};
+
+// Small shapes that a rank of 8 can still split: "gpt" (learned positions, LayerNorm, GELU, biases,
+// tied), "llama" (rotary, RMSNorm, SwiGLU, grouped queries, untied), "qwen" (head norms, qkv
+// biases, tied).
+models::Transformer small_model(const std::string& kind);
+// The job all layouts share: 8 sequences of 16 tokens.
+planner::Job small_job(const models::Transformer& model, const std::string& framework);
+
+// Runs `steps` steps from one seed with warm-up, clipping and weight decay. Fails the running test
+// when ranks that hold the same values disagree.
+Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
+              const runtime::cpu::CpuOptions& options);
+
+// Largest difference between tensors of `a` and `b`, each over max(b's largest entry, `floor` x the
+// largest of all b).
+double largest_difference(const Tensors& a, const Tensors& b, double floor);
+
+}  // namespace trireme::conformance

@@ -176,8 +176,9 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
   if (misaligned(shape.k, element) || misaligned(shape.n, element)) {
     compute /= kMisalignedRate;
   }
-  const double traffic = count * ((m * k + k * n) * element + m * n * 2.0);
-  return std::max(compute, traffic / memory_rate_) + kernel_seconds_;
+  const double written = count * m * n * 2.0 / memory_rate_;
+  const double read = count * (m * k + k * n) * element / memory_rate_;
+  return std::max(compute + written, read + written) + kernel_seconds_;
 }
 
 // Measured over modelled time around this shape: a kernel average of the anchors in ln(m), ln(n),

@@ -20,7 +20,7 @@ std::vector<FitGroup> fit_groups() {
   std::vector<FitGroup> groups;
   groups.push_back(
       {"A100 and Megatron before Transformer Engine",
-       {gpu(a100, "matmul_efficiency", 0.6, 0.95), gpu(a100, "matmul_half_k", 30, 600),
+       {gpu(a100, "matmul_efficiency", 0.6, 0.95), gpu(a100, "matmul_half_k", 5, 400),
         gpu(a100, "kernel_seconds", 1e-6, 12e-6), framework(classic, "memory_traffic", 0.7, 2.5),
         framework(classic, "host_factor", 1, 30),
         framework(classic, "exchange_seconds", 1e-5, 2e-3),

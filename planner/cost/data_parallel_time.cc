@@ -164,9 +164,31 @@ DataParallelTime DataParallelTimer::gather_units(const Plan& plan, const DataPar
   } else {
     time.exposed += forward_gather + (reduce_each ? m * with_reduce : with_reduce);
   }
+  time.exposed += copies(plan, in, reshard, reduce_each);
   const double root_times = job_.framework.root_unit_stays_gathered ? 1 : m;
   time.exposed += root_times * root_gather + (reduce_each ? m : 1) * root_scatter;
   return time;
+}
+
+// What FSDP copies beside computing (training_systems 2.2): the shard is cast, a gathered unit is
+// copied out into its tensors (FSDP1 views them), gradients are copied in for the reduction or
+// added to what waits for it.
+double DataParallelTimer::copies(const Plan& plan, const DataParallelInput& in, bool reshard,
+                                 bool reduce_each) const {
+  const double parameters = in.dense_parameters + in.expert_parameters;
+  const auto m = static_cast<double>(plan.micro_batches);
+  const double shards = static_cast<double>(plan.sharded);
+  const bool views = job_.framework.name == "fsdp1" || job_.framework.name == "megatron-fsdp";
+  const double gathers = (reshard ? 2 : 1) * m;
+  const double copy_out = views ? 0 : 2 * job_.framework.parameter_bytes;
+  const double cast =
+      job_.framework.fp32_shard_is_parameter ? (4 + job_.framework.parameter_bytes) / shards : 0;
+  const double reduced = job_.framework.parameter_bytes + job_.framework.reduce_bytes;
+  const double added = job_.framework.parameter_bytes + 2 * job_.framework.reduce_bytes;
+  const double reductions = reduce_each ? m : 1;
+  const double bytes =
+      parameters * (gathers * (copy_out + cast) + reductions * reduced + (m - reductions) * added);
+  return bytes / memory_rate_;
 }
 
 double optimizer_seconds(const Job& job, const Plan& plan, double parameters, double memory_rate,

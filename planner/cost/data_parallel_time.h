@@ -28,8 +28,10 @@ struct DataParallelTime {
 
 class DataParallelTimer {
  public:
-  DataParallelTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives)
-      : job_(job), fit_(fit), collectives_(collectives) {}
+  // `memory_rate`: bytes per second that streaming kernels reach.
+  DataParallelTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives,
+                    double memory_rate)
+      : job_(job), fit_(fit), collectives_(collectives), memory_rate_(memory_rate) {}
 
   [[nodiscard]] DataParallelTime measure(const Plan& plan, const DataParallelInput& in) const;
 
@@ -43,12 +45,15 @@ class DataParallelTimer {
                                               const Groups& groups) const;
   [[nodiscard]] DataParallelTime gather_units(const Plan& plan, const DataParallelInput& in,
                                               const Groups& groups) const;
+  [[nodiscard]] double copies(const Plan& plan, const DataParallelInput& in, bool reshard,
+                              bool reduce_each) const;
   [[nodiscard]] double beside(double communication, double compute, double tail,
                               DataParallelTime& time) const;
 
   const Job& job_;
   const BehaviourFit& fit_;
   Collectives& collectives_;
+  double memory_rate_;
 };
 
 // Seconds of the optimizer step: bytes of the local shard's states and of the whole gradients

@@ -16,10 +16,15 @@ namespace {
 
 constexpr double kActivationBytes = 2;
 
+// Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is said.
+constexpr double kClassicDropout = 0.1;
+
 models::Kernels kernels_of(const Job& job) {
-  return {.implementation = job.framework.implementation,
-          .dropout = job.framework.dropout,
-          .fused_cross_entropy = job.framework.cross_entropy_fusion};
+  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
+  return {
+      .implementation = job.framework.implementation,
+      .dropout = classic && job.framework.dropout == 0 ? kClassicDropout : job.framework.dropout,
+      .fused_cross_entropy = job.framework.cross_entropy_fusion};
 }
 
 models::Shard shard_of(const Job& job, const Plan& plan) {
@@ -63,7 +68,13 @@ double flop_of_pass(const PassWork& work) {
 }  // namespace
 
 double host_wait(double gpu, double host) {
-  return std::hypot(gpu, host) - gpu;
+  constexpr double kSharpness = 5;
+  const double larger = std::max(gpu, host);
+  if (larger <= 0) {
+    return 0;
+  }
+  const double sum = std::pow(gpu / larger, kSharpness) + std::pow(host / larger, kSharpness);
+  return larger * std::pow(sum, 1 / kSharpness) - gpu;
 }
 
 LayerKinds layer_kinds(const models::Transformer& model) {

@@ -25,7 +25,7 @@ struct PassTimes {
 };
 
 // How much longer work takes than the GPU needs because the host issues it: some kernels wait for
-// the host and others queue up behind the GPU, so that neither is wholly hidden (root of the sum of
+// the host and others queue up behind the GPU, so that neither is wholly hidden near equality (a power mean of the sum of
 // squares; vTrain's single-node rows pass through this region with their micro-batch).
 double host_wait(double gpu, double host);
 

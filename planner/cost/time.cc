@@ -82,8 +82,8 @@ struct TimeModel::State {
         kinds(layer_kinds(job.model)),
         collectives(job.cluster, job.profile),
         layers(job, fit, collectives),
-        data_parallel(job, fit, collectives),
-        op(job.cluster, job.profile) {
+        op(job.cluster, job.profile),
+        data_parallel(job, fit, collectives, op.memory_rate().value) {
     const models::Transformer& m = job.model;
     embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
     head_parameters = static_cast<double>(models::head_parameter_count(m) +
@@ -105,8 +105,8 @@ struct TimeModel::State {
   LayerKinds kinds;
   Collectives collectives;
   LayerTimer layers;
-  DataParallelTimer data_parallel;
   topologies::OpCost op;
+  DataParallelTimer data_parallel;
   double embedding_parameters = 0, head_parameters = 0;
   FlatMap<LayerSet> sets;
   FlatMap<std::vector<RankClass>> splits;

@@ -25,8 +25,8 @@ struct PassTimes {
 };
 
 // How much longer work takes than the GPU needs because the host issues it: some kernels wait for
-// the host and others queue up behind the GPU, so that neither is wholly hidden near equality (a power mean of the sum of
-// squares; vTrain's single-node rows pass through this region with their micro-batch).
+// the host and others queue up behind the GPU, so that near equality neither is wholly hidden (a
+// power mean; vTrain's single-node rows pass through this region with their micro-batch).
 double host_wait(double gpu, double host);
 
 struct LayerTimes {

@@ -33,7 +33,7 @@ ActorGrid::ActorGrid(const StepProgram& program, const topologies::Cluster& clus
   stages_ = program.stages.degree;
   check(program);
   const bool on_a_grid = add_digits(program);
-  cut(program, unfold || !on_a_grid || faults.jitter > 0);
+  cut(program, unfold || !on_a_grid || faults.jitter > 0 || faults.rank_spread > 0);
 }
 
 void ActorGrid::check(const StepProgram& program) const {

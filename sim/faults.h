@@ -31,6 +31,9 @@ struct SlowLink {
 struct Faults {
   std::vector<Straggler> stragglers;
   std::vector<SlowLink> slow_links;
+  // No two GPUs are alike: compute of a rank takes 1 + rank_spread * z times as long, z of mean 0
+  // and deviation 1, drawn from the seed and the rank. Every rank is then simulated by itself.
+  double rank_spread = 0;
   // Each compute op takes 1 + jitter * z times as long, z of mean 0 and deviation 1 (at least 5 %
   // of its duration), drawn from the seed, the rank and the op. Every rank is then simulated by
   // itself.

@@ -177,10 +177,14 @@ void StepRun::end_op(std::uint32_t actor, std::uint32_t op, SimTime now) {
 
 double StepRun::compute_factor(std::uint32_t actor, std::uint32_t op) const {
   double factor = grid_.actors()[actor].compute_factor;
-  if (options_.faults.jitter > 0) {
-    const std::uint64_t rank = index_of(grid_.actors()[actor].rank);
-    const double z = spread(options_.faults.seed * 0x2545f4914f6cdd1dULL + (rank << 32) + op);
-    factor *= std::max(1 + options_.faults.jitter * z, 0.05);
+  const Faults& faults = options_.faults;
+  const std::uint64_t rank = index_of(grid_.actors()[actor].rank);
+  const std::uint64_t seed = faults.seed * 0x2545f4914f6cdd1dULL + (rank << 32);
+  if (faults.rank_spread > 0) {
+    factor *= std::max(1 + faults.rank_spread * spread(seed + 0xffffffffU), 0.05);
+  }
+  if (faults.jitter > 0) {
+    factor *= std::max(1 + faults.jitter * spread(seed + op), 0.05);
   }
   return factor;
 }

@@ -21,7 +21,7 @@ class StepBuilder {
     program.roles.resize(static_cast<std::size_t>(stages));
     times.roles.resize(program.roles.size());
     for (Program& role : program.roles) {
-      role.streams = {"compute", "first", "second", "third"};
+      role.streams = {"compute", "first", "second", "third", "fourth"};
       role.buffers.push_back({.name = 0, .elements = std::int64_t{1} << 40, .persistent = true});
       role.names.push_back("buffer");
     }

@@ -24,9 +24,11 @@ constexpr std::array kFabricFields = {
     Field<FabricFit>{"step_scale", &FabricFit::step_scale},
     Field<FabricFit>{"simple_us", &FabricFit::simple_us},
     Field<FabricFit>{"ring_efficiency", &FabricFit::ring_efficiency},
+    Field<FabricFit>{"ll_efficiency", &FabricFit::ll_efficiency},
     Field<FabricFit>{"ll128_efficiency", &FabricFit::ll128_efficiency},
     Field<FabricFit>{"tree_efficiency", &FabricFit::tree_efficiency},
     Field<FabricFit>{"nvls_efficiency", &FabricFit::nvls_efficiency},
+    Field<FabricFit>{"nvls_ramp_mib", &FabricFit::nvls_ramp_mib},
     Field<FabricFit>{"copy_gbytes_per_second", &FabricFit::copy_gbytes_per_second},
     Field<FabricFit>{"ramp_mib", &FabricFit::ramp_mib},
     Field<FabricFit>{"p2p_us", &FabricFit::p2p_us},
@@ -37,7 +39,8 @@ constexpr std::array kNetworkFields = {
     Field<NetworkFit>{"latency_us", &NetworkFit::latency_us},
     Field<NetworkFit>{"efficiency", &NetworkFit::efficiency},
     Field<NetworkFit>{"tree_efficiency", &NetworkFit::tree_efficiency},
-    Field<NetworkFit>{"ramp_mib", &NetworkFit::ramp_mib}};
+    Field<NetworkFit>{"ramp_mib", &NetworkFit::ramp_mib},
+    Field<NetworkFit>{"ll128", &NetworkFit::ll128}};
 
 struct Shipped {
   std::map<std::string, FabricFit, std::less<>> fabrics;

@@ -19,9 +19,11 @@ struct FabricFit {
   double step_scale = 1.0;       // of NCCL's latency of one LL or LL128 step
   double simple_us = 0.0;        // added when the Simple protocol runs: buffer handshake and fences
   double ring_efficiency = 1.0;  // asymptotic rate of a ring, Simple
+  double ll_efficiency = 1.0;    // of NCCL's LL rate
   double ll128_efficiency = 1.0;  // of NCCL's LL128 rate
   double tree_efficiency = 1.0;
   double nvls_efficiency = 1.0;
+  double nvls_ramp_mib = 0.0;
   double copy_gbytes_per_second = 1000.0;  // a rank's own part, copied by the same kernels
   double ramp_mib = 0.0;                   // size at which the ramp doubles the transfer time
   double p2p_us = 10.0;                    // launch of all-to-all and send/receive
@@ -35,6 +37,8 @@ struct NetworkFit {
   double efficiency = 1.0;  // of the NICs' line rate that a ring reaches
   double tree_efficiency = 1.0;  // of the NICs' line rate that a tree reaches
   double ramp_mib = 0.0;
+  double ll128 =
+      1.0;  // 0: the transport does not keep the order that LL128 needs, so NCCL leaves it out
 };
 
 const FabricFit& fabric_fit(const NcclGraph& graph, const Gpu& gpu);

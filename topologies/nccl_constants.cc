@@ -72,14 +72,13 @@ std::span<const double> nccl_ladder(int compute_capability, bool with_network) {
 
 double nccl_tree_factor(NcclProtocol protocol, double bytes) {
   // Index: floor(log2(bytes / 64)), 64 B to 256 MiB.
-  static constexpr std::array<std::array<double, 24>, 3> kFactors = {{
-      {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
-      {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
-      {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
-       .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
+  static constexpr std::array<std::array<double, 23>, 3> kFactors = {{
+      {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
+      {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
+      {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9},
   }};
   const double step = std::log2(std::max(bytes, 64.0) / 64.0);
-  if (step >= 24.0) {
+  if (step >= 23.0) {
     return 1.0;
   }
   return kFactors[index_of(protocol)][static_cast<std::size_t>(step)];

@@ -8,6 +8,9 @@ namespace trireme::topologies {
 namespace {
 
 constexpr double kGiga = 1e9;
+// Peer-to-peer traffic that crosses PCIe host bridges stays at this rate (GB/s) on generation 4 and
+// 5 alike (A100 PCIe on AMD hosts, RTX PRO 6000 servers).
+constexpr double kPeerAcrossBridges = 25.0;
 
 // Channels x speed that come nearest to `total`, at the highest rung (search.cc tries rungs from
 // above and stops below .49 of one that worked).
@@ -48,26 +51,36 @@ double highest_rung(std::span<const double> ladder, double limit) {
 }
 
 // Channels of 25 GB/s and more are split in two at half speed, except wide ones above sm80.
-void split_fast_channels(NcclGraph& graph, int compute_capability) {
+bool splits(double speed, int channels, int compute_capability) {
   const bool newer = compute_capability > 80 && compute_capability < 900;
-  if (graph.channel_intra < 25.0 || (newer && graph.channel_intra < 50.0 && graph.channels > 4)) {
-    return;
-  }
-  graph.channels *= 2;
-  graph.channel_intra /= 2.0;
-  graph.channel_inter /= 2.0;
+  return speed >= 25.0 && !(newer && speed < 50.0 && channels > 4);
 }
 
 void plan_single_node(NcclGraph& graph, const Cluster& cluster) {
-  const auto ladder = nccl_ladder(cluster.gpu.compute_capability, false);
-  const Channels found = fill(ladder, graph.intra_total, 32);
-  graph.channels = found.count;
-  graph.channel_intra = graph.channel_inter = found.speed;
-  split_fast_channels(graph, cluster.gpu.compute_capability);
+  const int sm = cluster.gpu.compute_capability;
+  Channels found = fill(nccl_ladder(sm, false), graph.intra_total, 32);
+  if (splits(found.speed, found.count, sm)) {
+    found = {2 * found.count, 0.5 * found.speed};
+  }
+  graph.channels = graph.tree_channels = found.count;
+  graph.channel_speed = graph.tree_intra = graph.tree_inter = found.speed;
+}
+
+// The search raises the in-node speed of trees (not of rings) beyond the network's, up to twice
+// that.
+double raised_tree_speed(std::span<const double> ladder, double inter, double limit) {
+  double speed = inter;
+  for (auto rung = ladder.rbegin(); rung != ladder.rend(); ++rung) {
+    if (*rung > speed && *rung <= limit + 1e-9 && speed < 2.0 * inter) {
+      speed = *rung;
+    }
+  }
+  return speed;
 }
 
 void plan_network(NcclGraph& graph, const Cluster& cluster, double nics) {
-  const auto ladder = nccl_ladder(cluster.gpu.compute_capability, true);
+  const int sm = cluster.gpu.compute_capability;
+  const auto ladder = nccl_ladder(sm, true);
   const double nic = graph.net_total / nics;
   // A ring passes each GPU's fabric link on all hops of a node but the one that the NIC makes.
   const double ranks = graph.ranks_per_node;
@@ -75,13 +88,22 @@ void plan_network(NcclGraph& graph, const Cluster& cluster, double nics) {
   graph.net_rung = nics * highest_rung(ladder, nic);
   const double rung = highest_rung(ladder, std::min(nic, through));
   const double wanted = std::max(1.0, std::floor(nics));
-  graph.channels =
+  const int channels =
       static_cast<int>(std::clamp(std::floor(through / rung + 1e-9), 1.0, std::min(wanted, 64.0)));
-  graph.channel_inter = rung * std::min(1.0, nics);
-  graph.channel_intra =
-      ranks > 1 ? std::max(highest_rung(ladder, graph.intra_total / graph.channels), 0.1)
-                : graph.channel_inter;
-  split_fast_channels(graph, cluster.gpu.compute_capability);
+  const double speed = rung * std::min(1.0, nics);
+  graph.channels = graph.tree_channels = channels;
+  graph.channel_speed = graph.tree_inter = speed;
+  graph.tree_intra =
+      ranks > 1 ? raised_tree_speed(ladder, speed, graph.intra_total / channels) : speed;
+  if (splits(graph.channel_speed, graph.channels, sm)) {
+    graph.channels *= 2;
+    graph.channel_speed /= 2.0;
+  }
+  if (splits(graph.tree_intra, graph.tree_channels, sm)) {
+    graph.tree_channels *= 2;
+    graph.tree_intra /= 2.0;
+    graph.tree_inter /= 2.0;
+  }
 }
 
 void plan_nvls(NcclGraph& graph, const Cluster& cluster) {
@@ -138,6 +160,7 @@ double ring_rate(const Cluster& cluster, int ranks, IntraPath path) {
     case IntraPath::kHostNode:
       return pcie;
     case IntraPath::kPciePeer:
+      return std::min(pcie, kPeerAcrossBridges);
     case IntraPath::kHostSystem:
       return std::min(pcie, node.socket_link.value / kGiga);
     case IntraPath::kNvlink:

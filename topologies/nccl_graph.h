@@ -29,9 +29,12 @@ struct NcclGraph {
   double net_total =
       0.0;  // GB/s line rate of the NICs that the group has to itself in one node; 0: one node
   double net_rung = 0.0;  // GB/s of those NICs as NCCL's ladder books them
-  int channels = 1;       // ring and tree
-  double channel_intra = 0.0;
-  double channel_inter = 0.0;
+  int channels = 1;       // of the ring graph
+  double channel_speed = 0.0;
+  int tree_channels =
+      1;  // of the tree graph, whose in-node speed may be twice that of its network part
+  double tree_intra = 0.0;
+  double tree_inter = 0.0;
   int nvls_heads = 0;  // 0: NVLS impossible
   double nvls_intra = 0.0;
   double nvls_inter = 0.0;

@@ -46,6 +46,9 @@ bool allowed(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol) {
       graph.path != IntraPath::kNone) {
     return false;
   }
+  if (protocol == NcclProtocol::kLL128 && graph.nodes > 1 && in.network.ll128 <= 0.0) {
+    return false;
+  }
   switch (algorithm) {
     case NcclAlgorithm::kRing:
       return true;
@@ -122,14 +125,14 @@ double tree_algorithm_bandwidth(const Inputs& in, NcclProtocol protocol, double 
   const NcclGraph& graph = in.graph;
   const NcclBandwidthCaps& caps = nccl_caps(graph.generation);
   const std::size_t column = scale_column(graph.nodes);
-  double rate = std::min(0.92 * bus, graph.channels * caps.tree[column]);
+  double rate = std::min(0.92 * bus, graph.tree_channels * caps.tree[column]);
   if (protocol == NcclProtocol::kLL) {
     const double cap =
         graph.nodes == 1 ? caps.ll_single : nccl_ll_cap_multi(graph.amd_cpu, graph.nodes);
     rate = std::min(bus / 3.8, cap);
   } else if (protocol == NcclProtocol::kLL128) {
     rate = std::min(rate * (graph.nodes == 1 ? 7.0 / 9.0 : 120.0 / 128.0),
-                    graph.channels * caps.tree_ll128[column]);
+                    graph.tree_channels * caps.tree_ll128[column]);
   }
   return 0.5 * rate * nccl_tree_factor(protocol, in.bytes);
 }
@@ -151,13 +154,14 @@ double nvls_nominal(const Inputs& in, NcclAlgorithm algorithm) {
 
 double nominal_bandwidth(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol) {
   const NcclGraph& graph = in.graph;
-  const double bus =
-      graph.channels * (graph.nodes <= 2 ? graph.channel_intra : graph.channel_inter);
+  const double bus = graph.channels * graph.channel_speed;
   switch (algorithm) {
     case NcclAlgorithm::kRing:
       return ring_bus(in, protocol, bus) * graph.ranks / ring_steps(in);
     case NcclAlgorithm::kTree:
-      return tree_algorithm_bandwidth(in, protocol, bus);
+      return tree_algorithm_bandwidth(
+          in, protocol,
+          graph.tree_channels * (graph.nodes <= 2 ? graph.tree_intra : graph.tree_inter));
     case NcclAlgorithm::kNvls:
     case NcclAlgorithm::kNvlsTree:
       return nvls_nominal(in, algorithm);
@@ -178,8 +182,25 @@ struct Transfer {
   bool network_bound = false;
 };
 
+// Over NICs a protocol costs its share of the payload only: channels are doubled at connect time,
+// so that NCCL's caps of one channel do not bind.
+double network_ring_rate(const Inputs& in, NcclProtocol protocol, double rate) {
+  switch (protocol) {
+    case NcclProtocol::kLL:
+      return ring_bus(in, protocol, rate);
+    case NcclProtocol::kLL128:
+      return 0.92 * rate;
+    case NcclProtocol::kSimple:
+      break;
+  }
+  return rate;
+}
+
 Transfer ring_transfer(const Inputs& in, NcclProtocol protocol) {
   const NcclGraph& graph = in.graph;
+  const double protocol_efficiency = protocol == NcclProtocol::kLL      ? in.fabric.ll_efficiency
+                                     : protocol == NcclProtocol::kLL128 ? in.fabric.ll128_efficiency
+                                                                        : 1.0;
   const double ranks = graph.ranks;
   double rate = in.fabric.ring_efficiency * graph.intra_total;
   bool network_bound = false;
@@ -190,19 +211,17 @@ Transfer ring_transfer(const Inputs& in, NcclProtocol protocol) {
     network_bound = outside < inside;
     rate = std::min(inside, outside);
   }
-  rate = ring_bus(in, protocol, rate);
-  if (protocol == NcclProtocol::kLL128) {
-    rate *= in.fabric.ll128_efficiency;
-  }
+  rate = network_bound ? network_ring_rate(in, protocol, rate)
+                       : ring_bus(in, protocol, rate) * protocol_efficiency;
   const double part = in.bytes / ranks / kPerMicrosecond;
   const bool copies = in.collective != Collective::kBroadcast;
   double us =
       part * (ring_steps(in) / rate + (copies ? 1.0 / in.fabric.copy_gbytes_per_second : 0.0));
   if (protocol == NcclProtocol::kSimple) {
     us *= ramp_factor(in.fabric.ramp_mib, in.bytes);
-    if (graph.nodes > 1) {
-      us *= ramp_factor(in.network.ramp_mib, in.bytes);
-    }
+  }
+  if (protocol != NcclProtocol::kLL && graph.nodes > 1) {
+    us *= ramp_factor(in.network.ramp_mib, in.bytes);
   }
   return {us, network_bound};
 }
@@ -221,25 +240,33 @@ Transfer tree_transfer(const Inputs& in, NcclProtocol protocol) {
               graph.uplink_slowdown;
   }
   double us = in.bytes / (std::min(inside, outside) * kPerMicrosecond);
-  if (protocol == NcclProtocol::kSimple && graph.nodes > 1) {
+  if (protocol != NcclProtocol::kLL && graph.nodes > 1) {
     us *= ramp_factor(in.network.ramp_mib, in.bytes);
   }
   return {us, outside < inside};
 }
 
+// With more GPUs than NVLS channels (NVL72: 72 over 32) the channels are shared unevenly: 839 GB/s
+// of bus bandwidth where eight GPUs reach 846 of a smaller traffic.
+constexpr double kSharedHeads = 0.82;
+// Of the in-node rate when a tree between nodes feeds the switches (two p5 nodes: 487 of 514 GB/s).
+constexpr double kTreeOverSwitches = 0.95;
+
 // In-switch reduction: each GPU's link carries the message once and its own share once more.
 Transfer nvls_transfer(const Inputs& in, NcclAlgorithm algorithm) {
   const NcclGraph& graph = in.graph;
   const double per_node = graph.ranks_per_node;
-  const double rate = in.fabric.nvls_efficiency * graph.intra_total;
-  const double inside = is_reduce_all(in.collective) ? rate / (1.0 + 1.0 / per_node) : rate;
+  const double rate = in.fabric.nvls_efficiency * graph.intra_total *
+                      (graph.ranks_per_node > graph.nvls_heads ? kSharedHeads : 1.0);
+  double inside = is_reduce_all(in.collective) ? rate / (1.0 + 1.0 / per_node) : rate;
   double outside = kInfinity;
   if (algorithm == NcclAlgorithm::kNvlsTree) {
+    inside *= kTreeOverSwitches;
     outside = in.network.tree_efficiency * graph.net_total / tree_traffic(graph.nodes) /
               graph.uplink_slowdown;
   }
   double us = in.bytes / (std::min(inside, outside) * kPerMicrosecond) *
-              ramp_factor(in.fabric.ramp_mib, in.bytes);
+              ramp_factor(in.fabric.nvls_ramp_mib, in.bytes);
   if (graph.nodes > 1) {
     us *= ramp_factor(in.network.ramp_mib, in.bytes);
   }

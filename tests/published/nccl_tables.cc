@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/json_reader.h"
 #include "topologies/corrections.h"
+#include "topologies/nccl_model.h"
 
 namespace trireme::published {
 namespace {
@@ -131,6 +132,7 @@ std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
       continue;
     }
     table.set_apart = system->set_apart;
+    table.ring_only = json.at("hardware").get<std::string>().find("NVLS off, ring") != std::string::npos;
     place(table, *system, json.at("gpus").get<int>());
     table.collective = collective_of(json.at("collective").get<std::string>());
     for (const auto& row : json.at("rows")) {
@@ -142,6 +144,18 @@ std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
     tables.push_back(std::move(table));
   }
   return tables;
+}
+
+double predicted_seconds(const NcclTable& table, const topologies::Profile& profile, std::int64_t bytes) {
+  if (!table.ring_only) {
+    return topologies::collective_time(table.cluster, profile, table.collective, table.group, Bytes(bytes)).time.value;
+  }
+  const topologies::NcclGraph graph = topologies::nccl_graph(table.cluster, table.group);
+  const topologies::NcclTime time = topologies::nccl_time_of(
+      graph, topologies::fabric_fit(profile, graph, table.cluster.gpu),
+      topologies::network_fit(profile, table.cluster.network.name), table.collective, static_cast<double>(bytes),
+      topologies::NcclAlgorithm::kRing, topologies::NcclProtocol::kSimple);
+  return time.time_us * 1e-6;
 }
 
 double median(std::vector<double> values) {
@@ -156,9 +170,7 @@ TableError table_error(const NcclTable& table, const topologies::Profile& profil
   std::vector<double> small;
   TableError error;
   for (const NcclTable::Row& row : table.rows) {
-    const double predicted = topologies::collective_time(table.cluster, profile, table.collective,
-                                                         table.group, Bytes(row.bytes))
-                                 .time.value;
+    const double predicted = predicted_seconds(table, profile, row.bytes);
     const double relative = std::abs(predicted / row.seconds - 1.0);
     (row.bytes >= 1 << 20 ? large : small).push_back(relative);
     error.ratio_largest = predicted / row.seconds;

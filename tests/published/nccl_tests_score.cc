@@ -15,8 +15,9 @@ void print_rows(const trireme::published::NcclTable& table,
   for (const auto& row : table.rows) {
     const auto time = trireme::topologies::collective_time(table.cluster, profile, table.collective,
                                                            table.group, trireme::Bytes(row.bytes));
+    const double seconds = trireme::published::predicted_seconds(table, profile, row.bytes);
     fmt::print("    {:>12} B  measured {:10.2f} us  predicted {:10.2f} us  ratio {:.2f}  {} {}\n",
-               row.bytes, row.seconds * 1e6, time.time.value * 1e6, time.time.value / row.seconds,
+               row.bytes, row.seconds * 1e6, seconds * 1e6, seconds / row.seconds,
                time.algorithm, time.protocol);
   }
 }

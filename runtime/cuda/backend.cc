@@ -102,6 +102,7 @@ struct CudaBackend::State {
   StepSettings settings;
   Seconds timeout;
   OpId last_issued{};
+  std::function<void(OpId)> observer;
 
   void place_persistent();
   void wait_until_idle(Seconds limit);
@@ -161,6 +162,10 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
 }
 
 CudaBackend::~CudaBackend() = default;
+
+void CudaBackend::set_observer(std::function<void(OpId)> observer) {
+  state_->observer = std::move(observer);
+}
 
 void* CudaBackend::allocate(BufferId buffer) {
   const State& s = *state_;
@@ -274,6 +279,9 @@ void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
     check(cudaEventRecord(s.done[index]->raw(), raw), "event");
   }
   s.last_issued = op;
+  if (s.observer) {
+    s.observer(op);
+  }
 }
 
 void CudaBackend::compute(OpId op, StreamId stream, const Work& work,

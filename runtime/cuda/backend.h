@@ -3,6 +3,7 @@
 // from their lifetimes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class CudaBackend : public Backend {
   CudaBackend(const StepProgram& program, Rank rank, int device, const BroadcastBlob& broadcast,
               Seconds timeout);
   ~CudaBackend() override;
+  // Called with every op as it is issued.
+  void set_observer(std::function<void(OpId)> observer);
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   CudaBackend(CudaBackend&&) = delete;

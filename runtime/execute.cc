@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <thread>
 
 #include "core/check.h"
 #include "runtime/random.h"
@@ -22,6 +24,24 @@ bool ends_with_norm_weight(const std::string& name) {
   return name.find("norm") != std::string::npos && name.ends_with("weight");
 }
 
+// Splits [0, count) over this rank's share of the host's cores: billions of initial values take
+// minutes on one.
+void over_threads(std::int64_t count, std::int64_t ranks,
+                  const std::function<void(std::int64_t, std::int64_t)>& work) {
+  constexpr std::int64_t kWorthAThread = 1 << 16;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const std::int64_t threads =
+      std::clamp<std::int64_t>(std::min(cores / ranks, count / kWorthAThread), 1, 16);
+  std::vector<std::thread> others;
+  for (std::int64_t i = 1; i < threads; ++i) {
+    others.emplace_back(work, count * i / threads, count * (i + 1) / threads);
+  }
+  work(0, count / threads);
+  for (std::thread& other : others) {
+    other.join();
+  }
+}
+
 }  // namespace
 
 std::int64_t global_batch_of(const StepProgram& program) {
@@ -30,17 +50,21 @@ std::int64_t global_batch_of(const StepProgram& program) {
   return places * program.batch.micro_batches * program.batch.micro_batch;
 }
 
-double initial_value(std::uint64_t seed, const Parameter& parameter, std::int64_t row,
-                     std::int64_t column) {
+InitialValues::InitialValues(std::uint64_t seed, const Parameter& parameter)
+    : key_(random_key(seed, parameter.name)), columns_(parameter.columns) {
   if (parameter.columns == 1 && ends_with_norm_weight(parameter.name)) {
-    return 1.0;
+    rule_ = Rule::kOne;
+  } else if (parameter.columns == 1 && parameter.name.ends_with("bias")) {
+    rule_ = Rule::kZero;
   }
-  if (parameter.columns == 1 && parameter.name.ends_with("bias")) {
-    return 0.0;
+}
+
+double InitialValues::at(std::int64_t row, std::int64_t column) const {
+  if (rule_ != Rule::kNormal) {
+    return rule_ == Rule::kOne ? 1.0 : 0.0;
   }
   return kInitialDeviation *
-         random_normal(random_key(seed, parameter.name),
-                       static_cast<std::uint64_t>(row * parameter.columns + column));
+         random_normal(key_, static_cast<std::uint64_t>(row * columns_ + column));
 }
 
 RankExecutor::RankExecutor(const StepProgram& program, Rank rank, Backend& backend)
@@ -78,14 +102,17 @@ View RankExecutor::view_of(const Operand& operand) const {
 void RankExecutor::initialise(std::uint64_t seed) {
   for (const State state : {State::kWeight, State::kMaster}) {
     for (const ParameterSlice& slice : parameter_slices(*program_, rank_, state)) {
-      const Parameter& parameter = role_->parameters[slice.parameter];
+      const InitialValues initial(seed, role_->parameters[slice.parameter]);
       std::vector<double> values(static_cast<std::size_t>(slice.count));
-      for (std::int64_t i = 0; i < slice.count; ++i) {
-        const std::int64_t flat = slice.flat_begin + i;
-        values[static_cast<std::size_t>(i)] =
-            initial_value(seed, parameter, slice.row_begin + flat / slice.column_count,
-                          slice.column_begin + flat % slice.column_count);
-      }
+      const auto fill = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t flat = slice.flat_begin + i;
+          values[static_cast<std::size_t>(i)] =
+              initial.at(slice.row_begin + flat / slice.column_count,
+                         slice.column_begin + flat % slice.column_count);
+        }
+      };
+      over_threads(slice.count, program_->ranks, fill);
       write_slice(slice, values);
     }
   }

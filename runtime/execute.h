@@ -66,9 +66,17 @@ class RankExecutor {
 // Number of sequences of one step over all ranks.
 std::int64_t global_batch_of(const StepProgram& program);
 
-// The initial value of element (row, column) of a parameter under a seed.
-double initial_value(std::uint64_t seed, const Parameter& parameter, std::int64_t row,
-                     std::int64_t column);
+// The initial values of one parameter under a seed, by the element's place in the whole tensor.
+class InitialValues {
+ public:
+  InitialValues(std::uint64_t seed, const Parameter& parameter);
+  [[nodiscard]] double at(std::int64_t row, std::int64_t column) const;
+
+ private:
+  enum class Rule : std::uint8_t { kOne, kZero, kNormal } rule_ = Rule::kNormal;
+  std::uint64_t key_ = 0;
+  std::int64_t columns_ = 1;
+};
 
 // Puts the ranks' op times into one trace (core/trace.h). `results` by rank, then iteration.
 Trace make_trace(const StepProgram& program, const std::vector<std::vector<StepResult>>& results,

@@ -27,7 +27,8 @@ int visible_gpus() {
 
 void require_cuda() {
   if (visible_gpus() == 0) {
-    throw Error("--backend", "cuda: no GPU is visible here; use --backend cpu, or a machine with a GPU",
+    throw Error("--backend",
+                "cuda: no GPU is visible here; use --backend cpu, or a machine with a GPU",
                 ErrorKind::kMissingMachine);
   }
 }
@@ -36,18 +37,22 @@ int run_on_cuda(const RankRun& run, const std::optional<runtime::RankEnvironment
                 RunDescription& description, std::FILE* err) {
   const int gpus = visible_gpus();
   if (!environment.has_value() && run.program->ranks > gpus) {
-    throw Error("--layout", fmt::format("{} needs {} GPUs and {} are visible here; start one process a GPU on more hosts "
-                                        "with torchrun, srun or mpirun, or choose a smaller layout",
-                                        run.program->name, run.program->ranks, gpus),
-                ErrorKind::kMissingMachine);
+    throw Error(
+        "--layout",
+        fmt::format(
+            "{} needs {} GPUs and {} are visible here; start one process a GPU on more hosts "
+            "with torchrun, srun or mpirun, or choose a smaller layout",
+            run.program->name, run.program->ranks, gpus),
+        ErrorKind::kMissingMachine);
   }
-  const auto make_backend = [&](const runtime::RankEnvironment& own, runtime::Coordinator& coordinator,
+  const auto make_backend = [&](const runtime::RankEnvironment& own,
+                                runtime::Coordinator& coordinator,
                                 runtime::OpBoard& board) -> std::unique_ptr<runtime::Backend> {
     const auto device = static_cast<int>(own.local_rank);
     description.device = runtime::cuda::device_name(device);
     auto backend = std::make_unique<runtime::cuda::CudaBackend>(
-        *run.program, own.rank, device, [&](const std::string& blob) { return coordinator.broadcast(blob); },
-        run.settings.timeout);
+        *run.program, own.rank, device,
+        [&](const std::string& blob) { return coordinator.broadcast(blob); }, run.settings.timeout);
     backend->set_observer([&board, rank = own.rank](OpId op) { board.set(rank, op); });
     return backend;
   };

@@ -36,9 +36,16 @@ double matrix_weights(const Transformer& model, std::int64_t layer) {
   return total;
 }
 
+// Scores of one layer for one token, forward.
+double score_flop(const Transformer& model, std::int64_t layer, std::int64_t sequence,
+                  FlopConvention convention) {
+  const bool half = convention == FlopConvention::kHalfCausal;
+  const auto window = static_cast<double>(attention_window(model, layer));
+  return 2.0 * static_cast<double>(model.heads) * width_per_head(model) *
+         keys_per_query(static_cast<double>(sequence), window, half);
+}
+
 Flop half_causal_flop(const Transformer& model, std::int64_t sequence) {
-  const auto tokens = static_cast<double>(sequence);
-  const double score_flop = 2.0 * static_cast<double>(model.heads) * width_per_head(model);
   const std::int64_t width = model.embedding_dim > 0 ? model.embedding_dim : model.hidden;
   double weights = static_cast<double>(model.vocab * width);
   if (width != model.hidden) {
@@ -47,8 +54,7 @@ Flop half_causal_flop(const Transformer& model, std::int64_t sequence) {
   double scores = 0.0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     weights += matrix_weights(model, layer);
-    const auto window = static_cast<double>(attention_window(model, layer));
-    scores += score_flop * keys_per_query(tokens, window, /*causal=*/true);
+    scores += score_flop(model, layer, sequence, FlopConvention::kHalfCausal);
   }
   return Flop(3.0 * (2.0 * weights + scores));
 }
@@ -88,6 +94,19 @@ Flop model_flop_per_token(const Transformer& model, std::int64_t sequence,
       return full_attention_flop(model, sequence);
   }
   return Flop(0.0);
+}
+
+Flop multi_token_flop_per_token(const Transformer& model, std::int64_t sequence,
+                                FlopConvention convention) {
+  if (model.multi_token_layers == 0) {
+    return Flop(0.0);
+  }
+  const std::int64_t last = model.layers - 1;
+  const auto hidden = static_cast<double>(model.hidden);
+  const double weights = matrix_weights(model, last) + 2.0 * hidden * hidden +
+                         static_cast<double>(model.vocab) * hidden;
+  const double module = 3.0 * (2.0 * weights + score_flop(model, last, sequence, convention));
+  return Flop(static_cast<double>(model.multi_token_layers) * module);
 }
 
 }  // namespace trireme::models

@@ -18,6 +18,7 @@ class WorkList {
   LayerWork layer(std::int64_t layer);
   LayerWork embedding();
   LayerWork head();
+  LayerWork multi_token();
 
  private:
   // A product with a weight: C = A B forward; dA = dC B^T and dB = A^T dC backward.
@@ -38,6 +39,8 @@ class WorkList {
   void mlp(const char* up, const char* gate, const char* down, std::int64_t inner);
   void experts();
   void residual();
+  void add_layer(std::int64_t layer);
+  void add_head();
 
   const Transformer& model_;
   const Shard& shard_;
@@ -219,7 +222,7 @@ void WorkList::residual() {
        residual_cost(kernels_.implementation, kernels_.dropout));
 }
 
-LayerWork WorkList::layer(std::int64_t layer) {
+void WorkList::add_layer(std::int64_t layer) {
   const std::int64_t stream = share_.stream_tokens * model_.hidden;
   for (std::int64_t i = 0; i < model_.norms_per_layer; ++i) {
     norm(stream);
@@ -242,6 +245,10 @@ LayerWork WorkList::layer(std::int64_t layer) {
     mlp("mlp_up", "mlp_gate", "mlp_down", divide_up(model_.ffn, shard_.tensor_parallel));
   }
   residual();
+}
+
+LayerWork WorkList::layer(std::int64_t layer) {
+  add_layer(layer);
   return std::move(work_);
 }
 
@@ -270,7 +277,7 @@ LayerWork WorkList::embedding() {
   return std::move(work_);
 }
 
-LayerWork WorkList::head() {
+void WorkList::add_head() {
   const std::int64_t width = model_.embedding_dim > 0 ? model_.embedding_dim : model_.hidden;
   const std::int64_t vocab = divide_up(model_.vocab, shard_.tensor_parallel);
   if (model_.final_norm) {
@@ -281,6 +288,22 @@ LayerWork WorkList::head() {
   }
   linear("head", share_.tokens, vocab, width);
   pass("cross_entropy", share_.tokens * vocab, cross_entropy_cost(kernels_));
+}
+
+LayerWork WorkList::head() {
+  add_head();
+  return std::move(work_);
+}
+
+LayerWork WorkList::multi_token() {
+  const std::int64_t stream = share_.stream_tokens * model_.hidden;
+  norm(stream);
+  norm(stream);
+  pass("concatenate", 2 * stream, {4.0, 4.0, 1, 1});
+  linear("token_projection", share_.tokens, divide_up(model_.hidden, shard_.tensor_parallel),
+         2 * model_.hidden);
+  add_layer(model_.layers - 1);
+  add_head();
   return std::move(work_);
 }
 
@@ -289,6 +312,10 @@ LayerWork WorkList::head() {
 LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard,
                      const Kernels& kernels) {
   return WorkList(model, shard, kernels).layer(layer);
+}
+
+LayerWork multi_token_work(const Transformer& model, const Shard& shard, const Kernels& kernels) {
+  return WorkList(model, shard, kernels).multi_token();
 }
 
 LayerWork embedding_work(const Transformer& model, const Shard& shard, const Kernels& kernels) {

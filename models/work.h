@@ -98,6 +98,11 @@ LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& 
 LayerWork embedding_work(const Transformer& model, const Shard& shard, const Kernels& kernels = {});
 // Final norm, output matrix, cross-entropy.
 LayerWork head_work(const Transformer& model, const Shard& shard, const Kernels& kernels = {});
+// One extra prediction module (DeepSeek V3, section 2.2), on the stage that has the head: two
+// norms, the projection of the two streams, a layer of the last kind, and the shared head with its
+// loss.
+LayerWork multi_token_work(const Transformer& model, const Shard& shard,
+                           const Kernels& kernels = {});
 
 Flop flop_of(const Matmul& matmul);
 // FLOP of one forward pass of attention. With `half_causal` only the scores that a causal mask and
@@ -114,6 +119,9 @@ enum class FlopConvention {
 // The router's product, as in Megatron, is in kFullAttention only.
 Flop model_flop_per_token(const Transformer& model, std::int64_t sequence,
                           FlopConvention convention);
+// What the multi_token_layers add to it; 0 without them.
+Flop multi_token_flop_per_token(const Transformer& model, std::int64_t sequence,
+                                FlopConvention convention);
 
 // Bytes kept for backward by one layer, item by item; the sum is the layer's activation memory.
 struct KeptItem {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "example_models.h"
+#include "models/presets.h"
 
 namespace trireme::models {
 namespace {
@@ -58,6 +59,30 @@ TEST(Work, HalfCausalCountsAreThoseOfMegatron) {
   EXPECT_NEAR(flop(llama3_70b(), 8192), 734e12 / 1633, 0.001 * 4.5e11);
   EXPECT_NEAR(flop(llama3_70b(), 4096), 4.3346e11, 0.001 * 4.3e11);
   EXPECT_NEAR(flop(llama3_405b(), 8192), 2.5240e12, 0.0001e12);
+}
+
+// Published TFLOP/s over tokens/s of the mixtures at s 4096 (Megatron-Bridge performance pages);
+// the windows of gpt-oss and the prediction module of DeepSeek V3 are in those counts.
+TEST(Work, HalfCausalCountsOfMixturesAreThoseOfMegatronBridge) {
+  const auto flop = [](const char* name) {
+    const Transformer model = load_model(name);
+    return model_flop_per_token(model, 4096, FlopConvention::kHalfCausal).value +
+           multi_token_flop_per_token(model, 4096, FlopConvention::kHalfCausal).value;
+  };
+  EXPECT_NEAR(flop("qwen3-235b-a22b") / 1.4803e11, 1.0, 0.002);
+  EXPECT_NEAR(flop("qwen3-30b-a3b") / 2.3006e10, 1.0, 0.002);
+  EXPECT_NEAR(flop("gpt-oss-120b") / 3.2614e10, 1.0, 0.002);
+  EXPECT_NEAR(flop("deepseek-v3") / 2.6002e11, 1.0, 0.002);
+}
+
+TEST(Work, PredictionModuleListsWhatItsCountSays) {
+  const Transformer model = deepseek_v3();
+  const LayerWork work = multi_token_work(model, {.sequence = 4096});
+  double forward = matmul_flop(work.forward) + attention_flop(work.forward, /*half_causal=*/true);
+  forward -= 2.0 * 4096 * 256 * 7168;  // the router, which Megatron does not count
+  const Flop count = multi_token_flop_per_token(model, 4096, FlopConvention::kHalfCausal);
+  EXPECT_NEAR(3.0 * forward / 4096 / count.value, 1.0, 1e-12);
+  EXPECT_EQ(multi_token_flop_per_token(llama3_8b(), 4096, FlopConvention::kHalfCausal).value, 0.0);
 }
 
 TEST(Work, FullAttentionCountIsThatOfTorchtitan) {

@@ -6,7 +6,9 @@
 namespace trireme::tools {
 
 void add_clusters_command(CLI::App& app, Program& program);
+void add_compare_command(CLI::App& app, Program& program);
 void add_estimate_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
+void add_run_command(CLI::App& app, Program& program);
 
 }  // namespace trireme::tools

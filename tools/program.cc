@@ -114,9 +114,11 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
   app.set_version_flag("--version", "trireme 0.1.0");
   Program program;
   try {
+    add_compare_command(app, program);
     add_estimate_command(app, program);
     add_clusters_command(app, program);
     add_models_command(app, program);
+    add_run_command(app, program);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {

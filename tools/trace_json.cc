@@ -102,7 +102,7 @@ class Writer {
   }
 
   void add_op(const OpTiming& timing) {
-    const Program& role = program_.roles[index_of(timing.role)];
+    const trireme::Program& role = program_.roles[index_of(timing.role)];
     const Op& op = role.ops[index_of(timing.op)];
     event(
         R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {:.6f}, "dur": {:.6f}, )"
@@ -125,7 +125,7 @@ class Writer {
       }
     }
     for (const auto& [rank, timings] : by_rank) {
-      const Program& role = program_.roles[index_of(timings.front()->role)];
+      const trireme::Program& role = program_.roles[index_of(timings.front()->role)];
       if (timings.size() != role.ops.size()) {
         continue;
       }
@@ -155,7 +155,8 @@ class Writer {
 
 }  // namespace
 
-std::string category_of(const StepProgram& program, const Program& /*role*/, const Op& op) {
+std::string category_of(const StepProgram& program, const trireme::Program& /*role*/,
+                        const Op& op) {
   if (std::holds_alternative<Send>(op.kind) || std::holds_alternative<Recv>(op.kind)) {
     return "pipeline_p2p";
   }

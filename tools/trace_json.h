@@ -14,7 +14,7 @@ namespace trireme::tools {
 
 // What an op is for: the categories of CLI.md's breakdown. "compute", "tensor_parallel",
 // "pipeline_p2p", "data_parallel", "optimizer", "other".
-std::string category_of(const StepProgram& program, const Program& role, const Op& op);
+std::string category_of(const StepProgram& program, const trireme::Program& role, const Op& op);
 
 // A counter track: values over time on one rank (or link, as a process of its own name).
 struct CounterPoint {

@@ -1,0 +1,273 @@
+// `trireme run` and `trireme compare` end to end on the CPU: results, checkpoints, faults, and one
+// line for every error.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "tools/program.h"
+#include "tools/run_ranks.h"
+
+namespace trireme::tools {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kTinyLlama = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 24,
+  "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 48,
+  "max_position_embeddings": 64, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+
+struct Answer {
+  int code = -1;
+  std::string out, err;
+};
+
+class RunCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / fmt::format("trireme_run_{}", ::getpid());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    std::ofstream(path("config.json")) << kTinyLlama;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return (folder_ / name).string();
+  }
+
+  static Answer call(const std::vector<std::string>& arguments) {
+    Answer answer;
+    std::array<char*, 2> text{};
+    std::array<std::size_t, 2> size{};
+    Console console;
+    console.out = ::open_memstream(&text[0], &size[0]);
+    console.err = ::open_memstream(&text[1], &size[1]);
+    answer.code = run_program(arguments, console);
+    std::fclose(console.out);
+    std::fclose(console.err);
+    answer.out.assign(text[0], size[0]);
+    answer.err.assign(text[1], size[1]);
+    std::free(text[0]);
+    std::free(text[1]);
+    return answer;
+  }
+
+  // Runs on the CPU in double; `more` are further options.
+  Answer train(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"run",
+                                          "--backend",
+                                          "cpu",
+                                          "--precision",
+                                          "fp64",
+                                          "--model",
+                                          path("config.json"),
+                                          "--seq",
+                                          "16",
+                                          "--global-batch",
+                                          "8",
+                                          "--lr",
+                                          "1e-2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return call(arguments);
+  }
+  [[nodiscard]] Json result(const std::string& name) const { return read_json_file(path(name)); }
+  [[nodiscard]] std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    for (const Json& step : result(name).at("steps")) {
+      values.push_back(step.at("loss").get<double>());
+    }
+    return values;
+  }
+
+  fs::path folder_;
+};
+
+void expect_one_line(const Answer& answer, int code, const std::string& part) {
+  EXPECT_EQ(answer.code, code) << answer.err;
+  EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+  EXPECT_TRUE(answer.err.starts_with("trireme: ")) << answer.err;
+  EXPECT_NE(answer.err.find(part), std::string::npos) << answer.err;
+}
+
+TEST_F(RunCommand, WritesTheResultOfTheContract) {
+  const Answer answer = train(
+      {"--tp", "2", "--pp", "2", "--steps", "4", "-o", path("r.json"), "--trace", path("t.json")});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.err, "");
+  const Json json = result("r.json");
+  EXPECT_EQ(json.at("schema"), "trireme.run/1");
+  EXPECT_EQ(json.at("layout").at("tp"), 2);
+  EXPECT_EQ(json.at("machine").at("backend"), "cpu");
+  ASSERT_EQ(json.at("steps").size(), 4U);
+  EXPECT_GT(json.at("steps")[0].at("step_seconds").get<double>(), 0);
+  EXPECT_GT(json.at("median_step_seconds").get<double>(), 0);
+  EXPECT_EQ(json.at("peak_allocated_gib").size(), 4U);
+  EXPECT_GT(json.at("model_tflops_per_gpu").get<double>(), 0);
+  EXPECT_TRUE(json.contains("mfu"));
+  ASSERT_GT(json.at("ops").size(), 20U);
+  for (const char* key :
+       {"op", "category", "stage", "count", "median_seconds", "predicted_seconds"}) {
+    EXPECT_TRUE(json.at("ops")[0].contains(key)) << key;
+  }
+  EXPECT_GT(read_json_file(path("t.json")).at("traceEvents").size(), 100U);
+}
+
+TEST_F(RunCommand, LayoutsAndRepetitionsAgree) {
+  ASSERT_EQ(train({"--steps", "3", "--micro-batch", "2", "-o", path("one.json")}).code, 0);
+  ASSERT_EQ(train({"--steps", "3", "--layout", "tp2.pp2.fsdp2.mb1", "-o", path("eight.json")}).code,
+            0);
+  ASSERT_EQ(train({"--steps", "3", "--layout", "tp2.pp2.fsdp2.mb1", "-o", path("again.json")}).code,
+            0);
+  const auto one = losses("one.json");
+  const auto eight = losses("eight.json");
+  EXPECT_EQ(eight, losses("again.json"));
+  ASSERT_EQ(one.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(one[i], eight[i], 1e-9);
+  }
+  EXPECT_LT(one[2], one[0]);
+}
+
+TEST_F(RunCommand, ResumesBitEqualAndUnderAnotherLayout) {
+  ASSERT_EQ(train({"--steps", "4", "--fsdp", "2", "-o", path("whole.json")}).code, 0);
+  ASSERT_EQ(
+      train({"--steps", "2", "--fsdp", "2", "--save", path("ckpt"), "-o", path("first.json")}).code,
+      0);
+  ASSERT_EQ(
+      train({"--steps", "2", "--fsdp", "2", "--resume", path("ckpt"), "-o", path("second.json")})
+          .code,
+      0);
+  const auto whole = losses("whole.json");
+  const auto second = losses("second.json");
+  ASSERT_EQ(second.size(), 2U);
+  EXPECT_EQ(second[0], whole[2]);
+  EXPECT_EQ(second[1], whole[3]);
+  for (const char* layout : {"tp2.pp2", "fsdp4.mb2", "mb8", "pp4"}) {
+    const Answer other = train(
+        {"--steps", "2", "--layout", layout, "--resume", path("ckpt"), "-o", path("other.json")});
+    ASSERT_EQ(other.code, 0) << layout << other.err;
+    const auto values = losses("other.json");
+    EXPECT_NEAR(values[0], whole[2], 1e-11) << layout;
+    EXPECT_NEAR(values[1], whole[3], 1e-9) << layout;
+  }
+}
+
+TEST_F(RunCommand, ACheckpointOfAnotherModelIsRefused) {
+  ASSERT_EQ(train({"--steps", "1", "--save", path("ckpt")}).code, 0);
+  std::string other = kTinyLlama;
+  other.replace(other.find("\"intermediate_size\": 24"), 23, "\"intermediate_size\": 32");
+  std::ofstream(path("config.json")) << other;
+  expect_one_line(train({"--steps", "1", "--resume", path("ckpt")}), 2, "mlp");
+  expect_one_line(train({"--steps", "1", "--resume", path("nothing")}), 2, "holds no checkpoint");
+  fs::resize_file(folder_ / "ckpt" / "step-1" / "rank-00000.bin", 100);
+  std::ofstream(path("config.json")) << kTinyLlama;
+  expect_one_line(train({"--steps", "1", "--resume", path("ckpt")}), 2,
+                  "shorter than checkpoint.json says");
+}
+
+// A limit on the size of files stands for a full disk: the write fails in the middle.
+TEST_F(RunCommand, AFullDiskLeavesTheLastCheckpointWhole) {
+  ASSERT_EQ(train({"--steps", "2", "--save", path("ckpt"), "-o", path("first.json")}).code, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{20000, 20000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const Answer answer = train({"--steps", "1", "--resume", path("ckpt"), "--save", path("ckpt")});
+    const bool told =
+        answer.code == 2 && answer.err.find("the previous one is untouched") != std::string::npos;
+    std::_Exit(told ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "ckpt" / "step-3"));
+  ASSERT_EQ(train({"--steps", "1", "--resume", path("ckpt"), "-o", path("next.json")}).code, 0);
+  EXPECT_EQ(result("next.json").at("steps")[0].at("step"), 3);
+}
+
+TEST_F(RunCommand, WrongInputIsOneLine) {
+  expect_one_line(train({"--tp", "3"}), 2, "heads");
+  expect_one_line(train({"--steps", "0"}), 2, "--steps");
+  expect_one_line(train({"--betas", "0.9"}), 2, "--betas");
+  expect_one_line(train({"--betas", "0.9,1.5"}), 2, "--betas");
+  expect_one_line(train({"--data", path("absent.bin")}), 2, "cannot open the token file");
+  expect_one_line(train({"--lr", "nan"}), 2, "--lr");
+  expect_one_line(train({"-o", path("no/such/folder/r.json")}), 2, "there is no folder");
+  expect_one_line(call({"run", "--backend", "cpu", "--model", "mixtral-8x7b", "--seq", "16"}), 2,
+                  "");
+  std::ofstream(path("tokens.bin"), std::ios::binary) << std::string(200, '\x7f');
+  expect_one_line(train({"--data", path("tokens.bin")}), 2, "outside the model's vocabulary");
+}
+
+TEST_F(RunCommand, CudaWithoutCudaIsExitCodeThree) {
+  const Answer answer =
+      call({"run", "--model", path("config.json"), "--seq", "16", "--steps", "1"});
+  if (answer.code == 0) {
+    GTEST_SKIP() << "this machine has a GPU";
+  }
+  expect_one_line(answer, 3, "cuda");
+}
+
+TEST_F(RunCommand, AWorldSizeThatIsNotTheLayoutsIsRefused) {
+  StepProgram program;
+  program.name = "tp2";
+  program.ranks = 2;
+  const RankRun run{
+      .program = &program, .settings = {}, .tokens = nullptr, .on_step = {}, .on_end = {}};
+  runtime::RankEnvironment environment;
+  environment.ranks = 3;
+  environment.launcher = "torchrun";
+  try {
+    run_on_processes(run, environment, {}, stderr);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("torchrun started 3 ranks, the layout tp2 needs 2"),
+              std::string::npos);
+  }
+}
+
+TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
+  ASSERT_EQ(train({"--tp", "2", "--cluster", "dgx-h100x1", "--steps", "4", "-o", path("r.json"),
+                   "--trace", path("t.json")})
+                .code,
+            0);
+  const Answer same =
+      call({"compare", path("t.json"), path("t.json"), "--tolerance", "1%", "--json"});
+  ASSERT_EQ(same.code, 0) << same.err;
+  const Json json = Json::parse(same.out);
+  EXPECT_EQ(json.at("schema"), "trireme.compare/1");
+  EXPECT_EQ(json.at("step").at("error"), 0.0);
+  EXPECT_EQ(json.at("worst_ops").size(), 10U);
+  EXPECT_EQ(json.at("only_measured_ops"), 0);
+  EXPECT_GE(json.at("unattributed").at("measured_seconds").get<double>(), 0.0);
+  // An H100 is not this CPU: out of any tolerance, and said so by the exit code.
+  EXPECT_EQ(call({"compare", path("r.json"), "--tolerance", "10%"}).code, 1);
+  const Answer table = call({"compare", path("r.json")});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_NE(table.out.find("tensor_parallel"), std::string::npos);
+  // A trace and a result join once layers and micro-batches are put together.
+  const Answer mixed = call({"compare", path("t.json"), path("r.json"), "--json"});
+  ASSERT_EQ(mixed.code, 0) << mixed.err;
+  EXPECT_EQ(Json::parse(mixed.out).at("only_measured_ops"), 0);
+  EXPECT_EQ(Json::parse(mixed.out).at("only_predicted_ops"), 0);
+  expect_one_line(call({"compare", path("config.json"), path("t.json")}), 2, "compare reads");
+  expect_one_line(call({"compare", path("absent.json")}), 2, "absent.json");
+}
+
+}  // namespace
+}  // namespace trireme::tools

@@ -1,0 +1,228 @@
+// `trireme run`: executes a plan with real numbers.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/verify.h"
+#include "planner/lower/lower.h"
+#include "planner/step_times.h"
+#include "runtime/cpu/threads.h"
+#include "tools/commands.h"
+#include "tools/plan_file.h"
+#include "tools/report.h"
+#include "tools/request.h"
+#include "tools/run_cuda.h"
+#include "tools/run_ranks.h"
+#include "tools/run_report.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Options {
+  std::string plan_file;
+  JobOptions job;
+  LayoutOptions layout;
+  std::string backend = "cuda", precision, data, token_type, trace, result, save, resume;
+  std::string betas = "0.9,0.95", rate = "3e-4", clip = "1.0", weight_decay = "0.1",
+              timeout = "120";
+  std::optional<std::int64_t> steps, seed, warmup, save_every;
+  bool json = false;
+};
+
+void add_training_options(CLI::App& command, Options& options) {
+  add_choice_option(command, "--backend", options.backend, "where ranks run (default cuda)",
+                    {"cuda", "cpu"});
+  command.remove_option(command.get_option("--precision"));
+  add_choice_option(command, "--precision", options.precision,
+                    "bf16 (default on cuda), fp32 (default on cpu), fp64 (cpu); bf16 on the cpu "
+                    "rounds every result",
+                    {"bf16", "fp32", "fp64"});
+  add_count_option(command, "--steps", options.steps, "training steps (default 10)");
+  add_count_option(command, "--seed", options.seed, "of weights and synthetic tokens (default 1)",
+                   0, std::numeric_limits<std::int64_t>::max());
+  command
+      .add_option("--data", options.data,
+                  "a file of tokens back to back (default: synthetic tokens)")
+      ->type_name("FILE");
+  add_choice_option(command, "--token-type", options.token_type,
+                    "of --data (default uint32 for names in .u32 or .bin32, else uint16)",
+                    {"uint16", "uint32"});
+  command.add_option("--lr", options.rate, "learning rate (default 3e-4)")->type_name("RATE");
+  add_count_option(command, "--warmup", options.warmup, "steps until the full rate (default 0)", 0);
+  command.add_option("--clip", options.clip, "largest gradient norm, 0 for none (default 1)")
+      ->type_name("NORM");
+  command.add_option("--betas", options.betas, "AdamW's (default 0.9,0.95)")->type_name("B1,B2");
+  command.add_option("--weight-decay", options.weight_decay, "AdamW's (default 0.1)")
+      ->type_name("DECAY");
+  command.add_option("--save", options.save, "folder for checkpoints; the last step saves")
+      ->type_name("DIR");
+  add_count_option(command, "--save-every", options.save_every, "also save every N steps");
+  command.add_option("--resume", options.resume, "goes on from a checkpoint of any layout")
+      ->type_name("DIR");
+  command
+      .add_option("--timeout", options.timeout,
+                  "seconds without progress that end the run (default 120)")
+      ->type_name("SECONDS");
+  command
+      .add_option("--trace", options.trace, "measures ops in every second step; a Perfetto trace")
+      ->type_name("FILE");
+  command.add_option("-o,--output", options.result, "the result as JSON")->type_name("FILE");
+  command.add_flag("--json", options.json, "the result on stdout");
+}
+
+runtime::TrainSettings settings_of(const Options& options) {
+  runtime::TrainSettings settings;
+  settings.steps = options.steps.value_or(10);
+  settings.seed = static_cast<std::uint64_t>(options.seed.value_or(1));
+  settings.learning_rate = parse_number(options.rate, "--lr", 0, 1e6);
+  settings.warmup = options.warmup.value_or(0);
+  settings.max_norm = parse_number(options.clip, "--clip", 0, 1e30);
+  settings.weight_decay = parse_number(options.weight_decay, "--weight-decay", 0, 1e6);
+  const auto comma = options.betas.find(',');
+  if (comma == std::string::npos) {
+    throw Error("--betas",
+                fmt::format("'{}' is not two numbers with a comma, as 0.9,0.95", options.betas));
+  }
+  settings.beta1 = parse_number(options.betas.substr(0, comma), "--betas", 0, 0.999999999);
+  settings.beta2 = parse_number(options.betas.substr(comma + 1), "--betas", 0, 0.999999999);
+  settings.save_folder = options.save;
+  settings.save_every = options.save_every.value_or(0);
+  settings.resume_folder = options.resume;
+  settings.timed = !options.trace.empty() || !options.result.empty() || options.json;
+  settings.timeout = Seconds(parse_number(options.timeout, "--timeout", 0.001, 1e6));
+  return settings;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "CPU";
+}
+
+runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {
+  return precision == "fp64"   ? runtime::cpu::Arithmetic::kFp64
+         : precision == "bf16" ? runtime::cpu::Arithmetic::kBf16
+                               : runtime::cpu::Arithmetic::kFp32;
+}
+
+// The job, the plan and the program. Files that could not be written at the end are refused here.
+RunDescription describe(const Options& options,
+                        const std::optional<runtime::RankEnvironment>& environment) {
+  RunDescription run;
+  const bool cpu = options.backend == "cpu";
+  run.backend = options.backend;
+  run.precision = !options.precision.empty() ? options.precision : (cpu ? "fp32" : "bf16");
+  JobOptions job = options.job;
+  planner::Plan base;
+  std::optional<std::int64_t> ranks = job.gpus;
+  if (!options.plan_file.empty()) {
+    PlanFile file = read_plan_file(options.plan_file);
+    job = merged(std::move(file.options), job);
+    base = std::move(file.plan);
+    ranks = ranks.has_value() ? ranks : std::optional(base.gpus());
+  }
+  if (environment.has_value()) {
+    ranks = environment->ranks;
+  }
+  job.gpus.reset();  // ranks, here: the cluster is narrowed to the plan below
+  job.precision = run.precision == "fp64" ? "fp32" : run.precision;
+  run.job = job.cluster.empty() ? make_job_without_cluster(job) : make_job(job);
+  run.plan = make_plan(options.layout, ranks, base);
+  run.job.cluster.gpus = run.plan.gpus();
+  complete(run.job, run.plan);
+  const ElementWidths widths =
+      cpu ? runtime::cpu::widths_of(arithmetic_of(run.precision)) : ElementWidths{};
+  run.program = planner::lower(run.job, run.plan, {.widths = widths, .executable = true});
+  if (const std::vector<std::string> problems = verify(run.program); !problems.empty()) {
+    throw Error(run.program.name, "the step program is wrong: " + problems.front());
+  }
+  if (!job.cluster.empty()) {
+    run.predicted = planner::time_ops(run.job, run.program);
+  }
+  run.seed = static_cast<std::uint64_t>(options.seed.value_or(1));
+  run.result_file = options.result;
+  run.trace_file = options.trace;
+  run.json = options.json;
+  for (const std::string& file : {options.result, options.trace}) {
+    const auto folder = std::filesystem::path(file).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+      throw Error(file, fmt::format("cannot be written: there is no folder {}", folder.string()));
+    }
+  }
+  return run;
+}
+
+int run(Options options, Console& console) {
+  const bool cpu = options.backend == "cpu";
+  if (!cpu) {
+    require_cuda();
+    if (!options.precision.empty() && options.precision != "bf16") {
+      throw Error(
+          "--precision",
+          "the cuda backend computes in bf16 with fp32 masters; fp32 and fp64 are the cpu's");
+    }
+  }
+  const auto environment =
+      runtime::rank_environment([](const char* name) { return std::getenv(name); });
+  if (cpu && environment.has_value() && environment->ranks > 1) {
+    throw Error(
+        "WORLD_SIZE",
+        "the cpu backend runs all ranks as threads of one process; start it without a launcher");
+  }
+  RunDescription description = describe(options, cpu ? std::nullopt : environment);
+  const runtime::TrainSettings settings = settings_of(options);
+  const int token_bytes = options.token_type.empty() ? 0 : (options.token_type == "uint16" ? 2 : 4);
+  const auto tokens =
+      options.data.empty()
+          ? runtime::synthetic_tokens(settings.seed, description.job.model.vocab)
+          : runtime::file_tokens(options.data, token_bytes, description.job.sequence,
+                                 description.job.model.vocab);
+  description.device = cpu ? cpu_name() : std::string();
+  RunReport report(description, console);
+  const RankRun ranks{
+      .program = &description.program,
+      .settings = settings,
+      .tokens = tokens.get(),
+      .on_step = [&](std::int64_t step,
+                     runtime::StepResults results) { report.step(step, std::move(results)); },
+      .on_end = [&](const std::vector<runtime::MemoryUse>& memory) { report.finish(memory); }};
+  if (!cpu) {
+    return run_on_cuda(ranks, environment, description, console.err);
+  }
+  runtime::cpu::CpuOptions cpu_options;
+  cpu_options.arithmetic = arithmetic_of(description.precision);
+  runtime::cpu::run_on_threads(description.program, cpu_options, settings.timeout,
+                               [&](runtime::cpu::ThreadRank& self) {
+                                 run_rank(ranks, self.executor, self.backend, self.coordinator);
+                               });
+  return kDone;
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, Program& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = add_command(
+      app, program, "run", "trains a plan with real numbers and measures it op by op",
+      "trireme run --model gpt2 --backend cpu --seq 64 --tp 2 --steps 3 -o result.json");
+  add_plan_file_option(*command, options->plan_file);
+  add_job_options(*command, options->job);
+  add_layout_options(*command, options->layout);
+  add_training_options(*command, *options);
+  program.on(command, [options](Console& console) { return run(*options, console); });
+}
+
+}  // namespace trireme::tools

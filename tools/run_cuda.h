@@ -1,0 +1,21 @@
+// The cuda side of `trireme run`: one process a GPU. In a build without CUDA both functions refuse.
+#pragma once
+
+#include <cstdio>
+#include <optional>
+
+#include "runtime/launch.h"
+#include "tools/run_ranks.h"
+#include "tools/run_report.h"
+
+namespace trireme::tools {
+
+// Throws Error of kind kMissingMachine when this build or this machine has no CUDA.
+void require_cuda();
+
+// Runs the ranks on GPUs and returns the exit code. Fills in the description's device and peak in
+// each rank's process before the first step, so that the report can name them.
+int run_on_cuda(const RankRun& run, const std::optional<runtime::RankEnvironment>& environment,
+                RunDescription& description, std::FILE* err);
+
+}  // namespace trireme::tools

@@ -1,0 +1,56 @@
+// What `trireme run` tells: one live line while it runs, a table at the end, and the files that
+// were asked for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/op_times.h"
+#include "core/program.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+#include "runtime/train.h"
+#include "tools/program.h"
+
+namespace trireme::tools {
+
+struct RunDescription {
+  planner::Job job;
+  planner::Plan plan;
+  StepProgram program;
+  std::string backend;                 // "cpu", "cuda"
+  std::string precision;               // "bf16", "fp32", "fp64"
+  std::string device;                  // "NVIDIA H100 80GB HBM3", or the CPU's name
+  double peak_flops = 0;               // of one device at this precision; 0: unknown, no MFU
+  std::optional<StepTimes> predicted;  // when a cluster was named
+  std::uint64_t seed = 0;
+  std::string result_file, trace_file;  // empty: none
+  bool json = false;                    // the result on stdout instead of the table
+};
+
+class RunReport {
+ public:
+  RunReport(const RunDescription& run, Console& console) : run_(&run), console_(&console) {}
+  void step(std::int64_t number, runtime::StepResults results);
+  // Writes files and prints. Throws Error when a file cannot be written.
+  void finish(const std::vector<runtime::MemoryUse>& memory);
+
+ private:
+  struct Step {
+    std::int64_t number = 0;
+    double seconds = 0, loss = 0, gradient_norm = 0;
+    bool timed = false;
+  };
+  [[nodiscard]] double median_step() const;
+  [[nodiscard]] double model_tflops(double seconds) const;  // per device
+  void write_trace(const std::vector<runtime::MemoryUse>& memory) const;
+
+  const RunDescription* run_;
+  Console* console_;
+  std::vector<Step> steps_;
+  std::vector<std::vector<runtime::StepResult>> timed_;  // by rank, then timed step
+};
+
+}  // namespace trireme::tools

@@ -87,7 +87,8 @@ class RunCommand : public testing::Test {
   [[nodiscard]] Json result(const std::string& name) const { return read_json_file(path(name)); }
   [[nodiscard]] std::vector<double> losses(const std::string& name) const {
     std::vector<double> values;
-    for (const Json& step : result(name).at("steps")) {
+    const Json json = result(name);
+    for (const Json& step : json.at("steps")) {
       values.push_back(step.at("loss").get<double>());
     }
     return values;

@@ -33,6 +33,7 @@ struct Framework {
   double moment_bytes = 8;      // both Adam moments
   double sgd_moment_bytes = 0;  // momentum, when the optimizer is SGD
   double reduce_bytes = 4;      // element on the wire of gradient reduction
+  bool fp8_parameters = false;  // under fp8, weights exist in 8 bits (and transposed) only
   bool fp32_shard_is_parameter =
       false;  // FSDP2: the resting shard is fp32, bf16 exists only while gathered
 
@@ -64,6 +65,8 @@ struct Framework {
   std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;
 
+  bool attention_output_copy =
+      true;  // false: an attention that writes tokens first, as flash-attention's package does
   bool compile = false;        // torch.compile on the blocks
   bool pad_vocabulary = true;  // Megatron: to a multiple of 128 * tp
   double dropout = 0.0;
@@ -73,8 +76,9 @@ struct Framework {
   double reserved_low = 1.02;  // reserved / allocated, the band
   double reserved_typical = 1.1;
   double reserved_high = 1.25;
-  double workspace_libraries = 2;  // cuBLAS-sized workspaces inside the allocator
-  double context_gib = 0.6;        // CUDA context, libraries, workspace outside the allocator
+  double interleaved_fragmentation = 0.15;  // more of it, with virtual pipeline chunks
+  double workspace_libraries = 2;           // cuBLAS-sized workspaces inside the allocator
+  double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };
 
 std::vector<std::string> framework_names();

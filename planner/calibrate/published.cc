@@ -239,15 +239,12 @@ void read_results(RowReader& reader, PublishedRow& row) {
   reader.text("memory_scope", row.memory_scope);
   reader.text("outcome", row.outcome);
   reader.text("notes", row.notes);
+  reader.text("date", row.date);
 }
 
 // Keys that describe a row and that no model reads.
-constexpr const char* kAnnotations[] = {"source",
-                                        "date",
-                                        "derived",
-                                        "memory_detail",
-                                        "peak_allocated_gib_by_rank",
-                                        "peak_reserved_gib_by_rank"};
+constexpr const char* kAnnotations[] = {"source", "derived", "memory_detail",
+                                        "peak_allocated_gib_by_rank", "peak_reserved_gib_by_rank"};
 
 PublishedRow read_row(const json& object, std::size_t index, const std::string& name,
                       std::set<std::string>& unknown) {

@@ -50,7 +50,7 @@ struct PublishedRow {
   // Result.
   std::optional<double> seconds_per_step, tokens_per_s_per_gpu, tflops_per_gpu, mfu, hfu,
       peak_memory_gib;
-  std::string memory_kind, memory_scope, outcome, notes;
+  std::string memory_kind, memory_scope, outcome, notes, date;
 };
 
 struct PublishedFile {

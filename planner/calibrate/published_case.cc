@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "planner/calibrate/published.h"
 #include "planner/calibrate/published_model.h"
+#include "planner/cost/memory.h"
+#include "planner/rules.h"
 #include "topologies/compose.h"
 
 namespace trireme::planner {
@@ -165,6 +167,11 @@ class Candidates {
     if (!row_.micro_batch) {
       branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
         plan.micro_batch = size;
+        if (contains(row_.framework, "torchtitan") && plan.pipeline > 1) {
+          // Its default: as many micro-batches as stages.
+          return job_.global_batch == 0 ||
+                 job_.global_batch == size * plan.data_parallel() * plan.pipeline;
+        }
         return job_.global_batch == 0 || job_.global_batch % (size * plan.data_parallel()) == 0;
       });
     }
@@ -173,16 +180,22 @@ class Candidates {
         plan.virtual_pipeline = chunks;
         const bool wanted =
             row_.schedule == "interleaved" ? chunks > 1 || plan.pipeline == 1 : true;
-        return chunks == 1
-                   ? wanted
-                   : row_.schedule != "1f1b" && plan.pipeline > 1 && row_.stage_layers.empty() &&
-                         job_.model.layers % (plan.pipeline * chunks) == 0;
+        return chunks == 1 ? wanted
+                           : row_.schedule != "1f1b" && plan.pipeline > 1 &&
+                                 row_.stage_layers.empty() && splits_evenly(plan.pipeline * chunks);
       });
     }
     if (row_.recompute.empty()) {
-      branch({0, 1}, [](Plan& plan, std::int64_t full) {
-        plan.recompute = full != 0 ? Recompute::kFull : Recompute::kNone;
-        return true;
+      branch({0, 1, 2}, [&](Plan& plan, std::int64_t kind) {
+        const bool torch = job_.framework.states == StateLayout::kTorch;
+        plan.recompute = kind == 2   ? Recompute::kFull
+                         : kind == 1 ? Recompute::kSelective
+                                     : Recompute::kNone;
+        plan.recompute_modules = torch ? kTorchPerOp : kCoreAttention;
+        if (contains(row_.framework, "torchtitan")) {
+          return kind == 1;  // the default of its configurations
+        }
+        return kind != 1 || torch || job_.attention == models::AttentionKernel::kUnfused;
       });
     }
     finish();
@@ -204,12 +217,19 @@ class Candidates {
     plans_ = std::move(next);
   }
 
+  [[nodiscard]] bool splits_evenly(std::int64_t chunks) const {
+    return job_.framework.states == StateLayout::kTorch ? chunks <= job_.model.layers
+                                                        : job_.model.layers % chunks == 0;
+  }
+
   void set_data_parallel() {
     for (Plan& plan : plans_) {
       const std::int64_t ranks =
           row_.data_parallel.value_or(gpus_ / (plan.tensor * plan.pipeline * plan.context));
       const std::int64_t shards =
-          plan.sharding == Sharding::kNone ? 1 : row_.shard_degree.value_or(ranks);
+          plan.sharding == Sharding::kNone || row_.shard_degree.value_or(1) == 1
+              ? (plan.sharding == Sharding::kNone ? 1 : ranks)
+              : *row_.shard_degree;
       // A printed degree may count the context ranks too (PyTorch's mesh): only ranks outside cp
       // are the plan's axis.
       plan.sharded = shards > 0 && ranks % shards == 0 ? shards : ranks;
@@ -253,8 +273,7 @@ void name_choices(const PublishedRow& row, const Job& job, const Plan& plan,
   name(row.vpp.has_value() || plan.pipeline == 1, "vpp", plan.virtual_pipeline);
   name(row.global_batch.has_value(), "global_batch", job.global_batch);
   if (row.recompute.empty()) {
-    assumed.push_back(
-        fmt::format("recompute={}", plan.recompute == Recompute::kFull ? "full" : "none"));
+    assumed.push_back(fmt::format("recompute={}", to_string(plan.recompute)));
   }
 }
 
@@ -278,6 +297,34 @@ void check_case(const PublishedCase& found) {
       (layers != found.job.model.layers ||
        (stages != plan.pipeline && stages != plan.pipeline * plan.virtual_pipeline))) {
     throw Skip{"settings.stage_layers does not add up to layers over pp * vpp chunks"};
+  }
+}
+
+// The first plan that fits, or at least may; candidates are in order of what usually runs fastest.
+std::size_t first_that_fits(const Job& job, const std::vector<Plan>& candidates) {
+  MemoryModel model(job);
+  MemoryEstimate estimate;
+  for (const Fit wanted : {Fit::kFits, Fit::kAtRisk}) {
+    for (std::size_t candidate = 0; candidate < candidates.size(); ++candidate) {
+      model.estimate(candidates[candidate], estimate);
+      if (estimate.fit == wanted) {
+        return candidate;
+      }
+    }
+  }
+  return candidates.size() - 1;
+}
+
+// Keeps the candidates that obey the framework's rules, when there are any.
+void keep_legal(const Job& job, std::vector<Plan>& candidates) {
+  std::vector<Plan> legal;
+  for (const Plan& plan : candidates) {
+    if (!check_plan(job, plan)) {
+      legal.push_back(plan);
+    }
+  }
+  if (!legal.empty()) {
+    candidates = std::move(legal);
   }
 }
 
@@ -305,6 +352,10 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   plan.context = row.cp.value_or(1);
   plan.expert = job.model.moe ? row.ep.value_or(1) : 1;
   plan.expert_tensor = row.etp.value_or(0);
+  if (!row.etp && plan.expert > 1 && gpus % (plan.tensor * plan.expert * plan.pipeline) != 0) {
+    plan.expert_tensor = 1;  // the expert grid does not hold a whole tensor-parallel group
+    found.assumed.emplace_back("etp=1");
+  }
   plan.micro_batch = row.micro_batch.value_or(1);
   if (std::min({plan.tensor, plan.pipeline, plan.virtual_pipeline, plan.context, plan.expert,
                 plan.micro_batch}) < 1 ||
@@ -312,7 +363,9 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
     throw Skip{fmt::format("tp * pp * cp = {} does not divide gpus = {}", model_ranks, gpus)};
   }
   plan.sharding = sharding_of(row, job.framework, found.assumed);
-  plan.reshard_after_forward = job.framework.reshard_after_forward;
+  // torchtitan's default: reshard unless pipelined.
+  plan.reshard_after_forward = job.framework.reshard_after_forward &&
+                               !(contains(row.framework, "torchtitan") && plan.pipeline > 1);
   plan.stage_layers = row.stage_layers;
   plan.sequence_parallel = sequence_parallel_of(row, job, plan, found.assumed);
   fill_recompute(row, job, plan, found.assumed);
@@ -323,11 +376,15 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
       row.gpu, static_cast<int>(std::min<std::int64_t>(row.gpus_per_node.value_or(0), 1024)), gpus,
       row.cluster, row.id);
 
-  const std::vector<Plan> candidates = Candidates(row, job, plan, gpus).all();
+  std::vector<Plan> candidates = Candidates(row, job, plan, gpus).all();
   if (candidates.empty()) {
     throw Skip{"no value of the missing layout fields obeys the batch and the layers"};
   }
-  const std::size_t chosen = choose && candidates.size() > 1 ? choose(job, candidates) : 0;
+  std::size_t chosen = 0;
+  if (candidates.size() > 1) {
+    keep_legal(job, candidates);
+    chosen = choose ? choose(job, candidates) : first_that_fits(job, candidates);
+  }
   found.plan = candidates.at(std::min(chosen, candidates.size() - 1));
   if (job.global_batch == 0) {
     job.global_batch =

@@ -18,6 +18,14 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// Megatron before Transformer Engine: its own layers, usually with dropout.
+bool is_classic(const PublishedRow& row) {
+  return row.attention == "unfused" || contains(row.framework, "DeepSpeed") ||
+         contains(row.framework, "SC21") || contains(row.framework, "2020") ||
+         contains(row.framework, "2021") || contains(row.framework, "zero-bubble") ||
+         contains(row.framework, "2205.05198");
+}
+
 std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
   if (!value || *value <= 0) {
     throw Skip{fmt::format("{} is missing", key)};
@@ -44,6 +52,9 @@ void fill_experts(const PublishedRow& row, Transformer& model) {
 }  // namespace
 
 Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  if (contains(row.model, "distill")) {
+    throw Skip{"distillation holds a teacher beside the model"};
+  }
   Transformer model;
   model.name = row.model;
   model.layers = need(row.layers, "layers");
@@ -97,10 +108,11 @@ Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed)
 }
 
 models::AttentionKernel attention_of(const PublishedRow& row, std::vector<std::string>& assumed) {
-  const bool unfused =
-      row.attention == "unfused" || contains(row.notes, "attention-backend=unfused");
+  bool unfused = row.attention == "unfused" || contains(row.notes, "attention-backend=unfused");
   if (row.attention.empty()) {
-    assumed.emplace_back("attention=flash");
+    // Classic Megatron had no other kernel.
+    unfused = unfused || (row.behaviour == "megatron" && is_classic(row));
+    assumed.emplace_back(unfused ? "attention=unfused" : "attention=flash");
   }
   return unfused ? models::AttentionKernel::kUnfused : models::AttentionKernel::kFlash;
 }
@@ -110,14 +122,6 @@ namespace {
 bool is_known_framework(const std::string& name) {
   const std::vector<std::string> names = framework_names();
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// Megatron before Transformer Engine: its own layers, usually with dropout.
-bool is_classic(const PublishedRow& row) {
-  return row.attention == "unfused" || contains(row.framework, "DeepSpeed") ||
-         contains(row.framework, "SC21") || contains(row.framework, "2020") ||
-         contains(row.framework, "2021") || contains(row.framework, "zero-bubble") ||
-         contains(row.framework, "2205.05198");
 }
 
 }  // namespace
@@ -135,6 +139,48 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
   Framework framework = find_framework(name);
   if (framework.name == "megatron" && is_classic(row)) {
     framework.implementation = models::Implementation::kClassicMegatron;
+  }
+  if (framework.name == "megatron" && contains(row.framework, "DeepSpeed")) {
+    // Megatron-DeepSpeed: ZeRO's buckets, the BF16 optimizer's fp32 gradients beside the bf16 ones,
+    // and a PyTorch that loads every kernel into its context.
+    framework.bucket_elements = 500000000;
+    framework.gradient_bytes = row.precision == "bf16" ? 6 : framework.gradient_bytes;
+    framework.reserved_typical = 1.15;
+    framework.reserved_high = 1.45;
+    framework.context_gib = 1.5;
+  }
+  if (framework.name == "megatron" && contains(row.framework, "Megatron-LM main")) {
+    // Its fused loss is the native one, which does not work in place as Transformer Engine's does.
+    framework.fused_logit_bytes = 12;
+  }
+  if (contains(row.framework, "Megatron-Bridge")) {
+    // Its recipes: fp8 runs keep fp8 parameters; they and the performance pages reduce in bf16; the
+    // DeepSeek family's optimizer states are bf16.
+    const bool low =
+        row.precision.substr(0, 3) == "fp8" || contains(row.framework, "NeMo container");
+    framework.fp8_parameters = true;
+    framework.gradient_bytes = low || row.latent ? 2 : framework.gradient_bytes;
+    framework.moment_bytes = row.latent ? 4 : framework.moment_bytes;
+  }
+  if (contains(row.framework, "llm-foundry")) {
+    framework.attention_output_copy = false;
+    framework.logit_bytes = 4;  // flash-attention's cross-entropy on 16-bit logits
+  }
+  if (contains(row.framework, "nanotron")) {
+    // PyTorch modules; fp32 accumulation beside bf16 gradients.
+    framework.implementation = models::Implementation::kEagerTorch;
+    framework.gradient_bytes = 6;
+    framework.attention_output_copy = false;
+  }
+  for (const auto& [key, value] : row.settings) {
+    // Since mid 2025 torchtitan compiles the loss with the model: 16-bit logits and their gradient
+    // remain.
+    if (key == "compile" && value == "true" && contains(row.framework, "torchtitan") &&
+        row.date >= "2025-06") {
+      framework.logit_bytes = 4;
+      framework.reserved_typical = 1.03;
+      framework.reserved_high = 1.1;
+    }
   }
   // Megatron-LM trains GPT with dropout 0.1 unless told otherwise; its Llama-type recipes switch it
   // off.

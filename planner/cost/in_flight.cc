@@ -4,39 +4,46 @@
 
 namespace trireme::planner {
 
-double in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
+namespace {
+
+// Megatron's order: groups of p micro-batches, all chunks of a group in turn.
+std::int64_t interleaved(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
   const std::int64_t stages = plan.pipeline;
-  const std::int64_t micro_batches = plan.micro_batches;
-  std::int64_t held = micro_batches;
+  const std::int64_t chunks = plan.virtual_pipeline;
+  const std::int64_t steps =
+      std::min(plan.micro_batches * chunks, (chunks - 1) * stages + 2 * (stages - 1 - rank) + 1);
+  const std::int64_t cycle = stages * chunks;
+  return steps / cycle * stages +
+         std::clamp<std::int64_t>(steps % cycle - chunk * stages, 0, stages);
+}
+
+}  // namespace
+
+InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
+  const std::int64_t stages = plan.pipeline;
+  std::int64_t whole = plan.micro_batches;
+  std::int64_t waiting = 0;
   switch (plan.schedule) {
     case Schedule::kGpipe:
       break;
     case Schedule::kOneForwardOneBackward:
-      held = stages - rank;
+      whole = stages - rank;
       break;
     case Schedule::kZeroBubbleH1:
-      held = stages;
+      whole = stages - rank;
+      waiting = rank;
       break;
     case Schedule::kZeroBubbleH2:
-      held = 2 * stages - 1;
+      whole = 2 * (stages - rank) - 1;
+      waiting = 2 * rank;
       break;
-    case Schedule::kInterleaved: {
-      if (plan.virtual_pipeline <= 1) {
-        held = stages - rank;
-        break;
-      }
-      // Forward steps before the first backward ends: groups of p micro-batches, all chunks of a
-      // group in turn.
-      const std::int64_t steps =
-          std::min(micro_batches * plan.virtual_pipeline,
-                   (plan.virtual_pipeline - 1) * stages + 2 * (stages - 1 - rank) + 1);
-      const std::int64_t cycle = stages * plan.virtual_pipeline;
-      held = steps / cycle * stages +
-             std::clamp<std::int64_t>(steps % cycle - chunk * stages, 0, stages);
+    case Schedule::kInterleaved:
+      whole = plan.virtual_pipeline > 1 ? interleaved(plan, rank, chunk) : stages - rank;
       break;
-    }
   }
-  return static_cast<double>(std::min(held, micro_batches));
+  whole = std::min(whole, plan.micro_batches);
+  waiting = std::min(waiting, plan.micro_batches - whole);
+  return {static_cast<double>(whole), static_cast<double>(waiting)};
 }
 
 }  // namespace trireme::planner

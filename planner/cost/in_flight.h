@@ -7,10 +7,17 @@
 
 namespace trireme::planner {
 
-// Micro-batches of virtual chunk `chunk` (0 first) that rank `rank` holds when its backward begins
-// to drain. Sources: GPipe m; 1F1B min(m, p - r); Megatron's interleaved order, warm-up 2(p-1-r) +
-// (v-1)p, one more in steady state; ZB-H1 p on every rank until the weight gradients run; ZB-H2 2p
-// - 1 (Qi et al. 2024).
-double in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk);
+// Micro-batches of one virtual chunk: those that wait for their backward, and those of zero-bubble
+// schedules whose input gradient is done and whose weight gradient is not.
+struct InFlight {
+  double whole = 0;
+  double weight_gradient = 0;
+};
+
+// What rank `rank` holds of virtual chunk `chunk` (0 first) at its peak. Sources: GPipe m; 1F1B
+// min(m, p - r); Megatron's interleaved order, warm-up 2(p-1-r) + (v-1)p and one more in steady
+// state; ZB-H1 1F1B with r weight gradients outstanding; ZB-H2 twice as many forwards in the
+// warm-up, 2p - 1 in all (Qi et al. 2024).
+InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk);
 
 }  // namespace trireme::planner

@@ -40,11 +40,9 @@ double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse)
   double inner = static_cast<double>(model.ffn) * tensor;
   double products = 1;  // copies of the MLP's result
   if (sparse) {
-    const models::MixtureOfExperts& moe = *model.moe;
-    const double routed = static_cast<double>(moe.experts_per_token) * sequence;
-    inner =
-        static_cast<double>(moe.expert_ffn) * routed + static_cast<double>(moe.shared_ffn) * tensor;
-    products = routed / sequence;
+    // Grouped products of routed experts are not on the list; the shared expert's are.
+    inner = static_cast<double>(model.moe->shared_ffn) * tensor;
+    products = model.moe->shared_ffn > 0 ? 1 : 0;
   }
   const double collectives =
       plan.tensor > 1 && plan.sequence_parallel ? 2 * 2 * hidden * sequence : 0;
@@ -96,6 +94,24 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
   return most;
 }
 
+// Inputs of the linear layers are kept items; the gradients of their outputs are as wide as the
+// layers' outputs: q, k, v and gate-up on this rank's share, the residual stream twice.
+double output_gradients(const Job& job, const Plan& plan, double tokens, bool sparse) {
+  const models::Transformer& model = job.model;
+  const double tensor = 1.0 / static_cast<double>(plan.tensor);
+  const double sequence = plan.sequence_parallel ? tensor : 1.0;
+  const double qkv =
+      static_cast<double>((model.heads + 2 * model.kv_heads) * model.head_dim) * tensor;
+  const double inner = inner_elements(job, plan, sparse) * (model.gated_mlp ? 2 : 1);
+  return tokens * 2 * (qkv + inner + 2 * static_cast<double>(model.hidden) * sequence);
+}
+
+bool is_linear_input(std::string_view item) {
+  return item == "norm1_output" || item == "norm2_output" || item == "attention_output" ||
+         item == "mlp_down_input" || item == "expert_input" || item == "expert_down_input" ||
+         item == "shared_down_input";
+}
+
 // Bytes of an item under fp8: Transformer Engine keeps the inputs of its products in 8 bits.
 double item_scale(const Job& job, std::string_view item) {
   if (job.precision == Precision::kFp32) {
@@ -145,8 +161,12 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
        models::kept_activations(job.model, layer, shard_of(job, plan), job.framework.implementation,
                                 job.framework.dropout)) {
     const std::string_view name = item.name;
+    if (name == "attention_output_copy" && !job.framework.attention_output_copy) {
+      continue;
+    }
     const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, name);
     memory.whole += bytes;
+    memory.weight_gradient += is_linear_input(name) ? bytes : 0;
     selective += dropped_by(plan.recompute_modules, name, engine) ? 0 : bytes;
     in_mlp = in_mlp || name == "norm2_input";
     mlp_kept += in_mlp ? bytes : 0;
@@ -168,6 +188,7 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
                       ? std::min(memory.whole, kept_per_op(job, plan, tokens, sparse))
                       : selective;
   }
+  memory.weight_gradient += output_gradients(job, plan, tokens, sparse);
   memory.transient = backward_transient(job, plan, parameters, tokens, sparse, mlp_kept);
   return memory;
 }

@@ -96,7 +96,10 @@ void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
   }
   const Framework& framework = job.framework;
   out.reserved_low_gib = out.allocated_gib * framework.reserved_low;
-  out.reserved_high_gib = out.allocated_gib * framework.reserved_high;
+  // Chunks of an interleaved schedule are freed in another order than they came: the allocator
+  // fragments.
+  const double fragmentation = plan.virtual_pipeline > 1 ? framework.interleaved_fragmentation : 0;
+  out.reserved_high_gib = out.allocated_gib * (framework.reserved_high + fragmentation);
   out.reserved_gib = out.allocated_gib * framework.reserved_typical;
   const double communicators = communicator_gib(job, plan);
   out.device_gib = out.reserved_gib + framework.context_gib + communicators;

@@ -33,6 +33,7 @@ struct Stage {
   double largest_unit = 0;           // gathered at once
   double head = 0;                   // output matrix, when this stage has it
   double activations = 0;            // of all micro-batches in flight
+  double waiting = 0;                // micro-batches of it whose weight gradient is postponed
   double in_flight = 0;              // of the last chunk
   double live = 0;                   // of the layer whose backward runs, beyond what it kept
   bool embedding = false, has_head = false;
@@ -72,10 +73,14 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
     const ChunkLayers& part = split[static_cast<std::size_t>(chunk * plan.pipeline + rank)];
     stage.dense_layers += part.dense;
     stage.sparse_layers += part.sparse;
-    stage.in_flight = in_flight(plan, rank, chunk);
-    stage.activations += stage.in_flight * (kept_of_chunk(plan, layers.dense, part.dense) +
-                                            kept_of_chunk(plan, layers.sparse, part.sparse) +
-                                            (part.embedding ? embedding_bytes(context) : 0));
+    const InFlight held = in_flight(plan, rank, chunk);
+    stage.in_flight = held.whole;
+    stage.waiting = held.weight_gradient;
+    stage.activations += held.whole * (kept_of_chunk(plan, layers.dense, part.dense) +
+                                       kept_of_chunk(plan, layers.sparse, part.sparse) +
+                                       (part.embedding ? embedding_bytes(context) : 0));
+    stage.activations += held.weight_gradient * (part.dense * layers.dense.weight_gradient +
+                                                 part.sparse * layers.sparse.weight_gradient);
     stage.embedding = stage.embedding || part.embedding;
     stage.has_head = stage.has_head || part.head;
   }
@@ -178,6 +183,12 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
              std::min(static_cast<double>(job.framework.bucket_elements),
                       stage.elements + stage.experts);
   }
+  if (is_flat(job) && job.framework.bucket_elements > 0 && plan.sharding != Sharding::kNone) {
+    // ZeRO-1 under a Megatron engine: the reduction bucket, its flattened copy and the
+    // all-gather's, in 16 bits.
+    bytes += 6 * std::min(static_cast<double>(job.framework.bucket_elements),
+                          stage.elements + stage.experts);
+  }
   return bytes;
 }
 
@@ -240,7 +251,10 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   base.gathered_parameters = gathered.at_loss;
   moments.forward = base;
   if (stage.has_head) {
-    const double waiting = (stage.in_flight - 1) * context.logit_kept;
+    // A postponed weight gradient of the head holds the logits' 16-bit gradient.
+    const double waiting =
+        (stage.in_flight - 1) * context.logit_kept +
+        stage.waiting * 2 * context.tokens * context.layers->parameters.vocabulary;
     // PyTorch's schedule keeps every micro-batch's output of the last stage.
     const double outputs = torch && plan.pipeline > 1
                                ? static_cast<double>(plan.micro_batches - 1) * 2 * context.tokens *
@@ -310,7 +324,8 @@ RankLayers rank_layers(const Job& job, const Plan& plan) {
     layers.sparse = layer_memory(job, plan, sparse, layers.parameters.sparse_layer);
   }
   const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
-  if (low && job.framework.implementation == Implementation::kTransformerEngine) {
+  if (low && job.framework.implementation == Implementation::kTransformerEngine &&
+      !job.framework.fp8_parameters) {
     // Before Blackwell fp8 products need the weight and its transpose.
     layers.fp8_weight_copies = job.cluster.gpu.compute_capability >= 100 ? 1 : 2;
   }

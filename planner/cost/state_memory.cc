@@ -23,9 +23,9 @@ double moment_bytes(const Job& job) {
 StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {
   const Framework& framework = job.framework;
   const bool full_precision = job.precision == Precision::kFp32;
-  // --fp16 accumulates in fp16; bf16 switches fp32 accumulation on by itself.
-  const bool half_gradients =
-      job.precision == Precision::kFp16 && !framework.gradient_accumulation_fusion;
+  // Megatron's --fp16 accumulates gradients in fp16; --bf16 switches fp32 accumulation on by
+  // itself.
+  const bool half_gradients = job.precision == Precision::kFp16;
   const double gradient = half_gradients ? 2 : framework.gradient_bytes;
   const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
   StateBytes bytes;

@@ -57,6 +57,10 @@ Bytes kernel_traffic(const Work& work, Bytes operand_bytes, const ElementWidths&
     const std::int64_t cleared = work.dims[4] == 0 ? work.dims[2] * hidden * widths.master : 0;
     return Bytes(tokens * (widths.token + hidden * (widths.compute + 2 * widths.master)) + cleared);
   }
+  if (work.kernel == Kernel::kRotaryForward || work.kernel == Kernel::kRotaryBackward) {
+    // Reads and writes q and k, not v.
+    return Bytes(2 * tokens * (work.dims[1] + work.dims[2]) * work.dims[3] * widths.compute);
+  }
   if (work.kernel == Kernel::kPositionForward) {
     return Bytes(3 * tokens * hidden * widths.compute);
   }

@@ -12,11 +12,16 @@ PassCost norm_cost(Implementation implementation) {
     case Implementation::kEagerTorch:
     case Implementation::kClassicMegatron:
       return {4.0, 10.0, 1, 2};
+    case Implementation::kTrireme:
+      return {4.0, 8.0, 1, 1};  // backward also adds the gradient of the stream
   }
   return {};
 }
 
 PassCost residual_cost(Implementation implementation, double dropout) {
+  if (implementation == Implementation::kTrireme) {
+    return {6.0, 0.0, 1, 0};  // the norm's backward adds the stream's gradient
+  }
   // Forward adds two tensors; backward adds the gradients of the branch and of the stream. The
   // compiler joins both with the neighbouring norm. Megatron joins dropout with the addition.
   PassCost cost = implementation == Implementation::kCompiledTorch ? PassCost{4.0, 2.0, 0, 0}
@@ -36,6 +41,7 @@ PassCost rotary_cost(Implementation implementation) {
     case Implementation::kTransformerEngine:
       return {4.0, 4.0, 2, 2};  // one kernel each for q and k
     case Implementation::kCompiledTorch:
+    case Implementation::kTrireme:
       return {4.0, 4.0, 1, 1};
     case Implementation::kEagerTorch:
       // To fp32 (2 + 4), complex product (4 + 4), back (4 + 2); for q and for k.
@@ -62,6 +68,7 @@ PassCost softmax_cost(Implementation implementation) {
   switch (implementation) {
     case Implementation::kTransformerEngine:
     case Implementation::kClassicMegatron:
+    case Implementation::kTrireme:
       return {4.0, 6.0, 1, 1};  // scale, mask and softmax in one kernel
     case Implementation::kCompiledTorch:
       return {6.0, 8.0, 1, 1};
@@ -78,6 +85,9 @@ PassCost dropout_cost() {
 }
 
 PassCost cross_entropy_cost(const Kernels& kernels) {
+  if (kernels.implementation == Implementation::kTrireme) {
+    return {2.0, 4.0, 2, 1};  // one reading for maximum and sum, the loss; gradient in place
+  }
   if (kernels.fused_cross_entropy) {
     return {6.0, 4.0, 1, 1};  // two readings, gradient written in place; backward scales it
   }
@@ -92,6 +102,8 @@ PassCost cross_entropy_cost(const Kernels& kernels) {
       return {18.0, 26.0, 3, 4};
     case Implementation::kCompiledTorch:
       return {6.0, 6.0, 2, 2};
+    case Implementation::kTrireme:
+      break;
   }
   return {};
 }

@@ -29,7 +29,8 @@ PassCost cross_entropy_cost(const Kernels& kernels);
 // Torch's own models have q, k, v and gate, up as matrices of their own; Megatron fuses them.
 constexpr bool has_fused_projections(Implementation implementation) {
   return implementation == Implementation::kTransformerEngine ||
-         implementation == Implementation::kClassicMegatron;
+         implementation == Implementation::kClassicMegatron ||
+         implementation == Implementation::kTrireme;
 }
 
 }  // namespace trireme::models

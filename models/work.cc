@@ -81,6 +81,8 @@ void WorkList::bias_gradient(std::int64_t rows, std::int64_t width) {
   if (kernels_.implementation == Implementation::kEagerTorch ||
       kernels_.implementation == Implementation::kClassicMegatron) {
     pass("bias_gradient", rows * width, {0.0, 2.0, 0, 1});
+  } else if (kernels_.implementation == Implementation::kTrireme) {
+    pass("bias", rows * width, {4.0, 2.0, 1, 1});
   }
 }
 
@@ -90,8 +92,10 @@ void WorkList::attention_projections() {
   const std::int64_t kv_width = share_.kv_heads * model_.head_dim;
   if (has_fused_projections(kernels_.implementation)) {
     linear("qkv", share_.tokens, query_width + 2 * kv_width, hidden);
-    // Backward concatenates the three gradients.
-    pass("qkv_layout", share_.tokens * (query_width + 2 * kv_width), {0.0, 4.0, 0, 1});
+    // Backward concatenates the three gradients; this project's attention writes them in place.
+    if (kernels_.implementation != Implementation::kTrireme) {
+      pass("qkv_layout", share_.tokens * (query_width + 2 * kv_width), {0.0, 4.0, 0, 1});
+    }
   } else {
     linear("q", share_.tokens, query_width, hidden);
     linear("k", share_.tokens, kv_width, hidden);
@@ -101,7 +105,9 @@ void WorkList::attention_projections() {
   if (model_.qkv_bias) {
     bias_gradient(share_.tokens, query_width + 2 * kv_width);
   }
-  if (model_.qk_norm) {
+  if (model_.qk_norm && kernels_.implementation == Implementation::kTrireme) {
+    pass("norm", share_.tokens * (query_width + 2 * kv_width), {4.0, 6.0, 1, 1});
+  } else if (model_.qk_norm) {
     norm(share_.tokens * query_width);
     norm(share_.tokens * kv_width);
   }
@@ -255,10 +261,13 @@ LayerWork WorkList::layer(std::int64_t layer) {
 LayerWork WorkList::embedding() {
   const std::int64_t width = model_.embedding_dim > 0 ? model_.embedding_dim : model_.hidden;
   const std::int64_t table = divide_up(model_.vocab, shard_.tensor_parallel) * width;
-  pass("embedding", share_.tokens * width, {4.0, 4.0, 1, 2});
+  const bool own = kernels_.implementation == Implementation::kTrireme;
+  // This project's kernel adds into the fp32 gradient and masks rows of other ranks itself.
+  pass("embedding", share_.tokens * width,
+       own ? PassCost{4.0, 10.0, 1, 1} : PassCost{4.0, 4.0, 1, 2});
   // Backward fills a gradient of the whole table with zeros first.
-  pass("embedding_gradient", table, {0.0, 2.0, 0, 1});
-  if (shard_.tensor_parallel > 1) {
+  pass("embedding_gradient", table, {0.0, own ? 4.0 : 2.0, 0, own ? 0 : 1});
+  if (shard_.tensor_parallel > 1 && !own) {
     pass("vocabulary_mask", share_.tokens * width, {2.0, 0.0, 3, 0});
   }
   if (width != model_.hidden) {

@@ -78,8 +78,14 @@ struct LayerWork {
 };
 
 // Whose op list is counted: Megatron-Core with TransformerEngine, PyTorch eager or compiled
-// (torchtitan), or Megatron-LM of 2020-22.
-enum class Implementation { kTransformerEngine, kEagerTorch, kCompiledTorch, kClassicMegatron };
+// (torchtitan), Megatron-LM of 2020-22, or this project's runtime (core/kernels.h).
+enum class Implementation {
+  kTransformerEngine,
+  kEagerTorch,
+  kCompiledTorch,
+  kClassicMegatron,
+  kTrireme
+};
 
 // What decides which kernels run, besides the shapes.
 struct Kernels {

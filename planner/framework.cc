@@ -73,6 +73,7 @@ constexpr Field kFields[] = {
 constexpr std::pair<const char*, Implementation> kImplementations[] = {
     {"transformer_engine", Implementation::kTransformerEngine},
     {"eager_torch", Implementation::kEagerTorch},
+    {"trireme", Implementation::kTrireme},
     {"compiled_torch", Implementation::kCompiledTorch},
     {"classic_megatron", Implementation::kClassicMegatron},
     {"local", Implementation::kClassicMegatron},  // Megatron-LM's --transformer-impl local
@@ -121,7 +122,7 @@ Implementation parse_implementation(const std::string& key, const std::string& v
       return implementation;
     }
   }
-  refuse(key, value, "transformer_engine, local, eager_torch, compiled_torch or classic_megatron");
+  refuse(key, value, "transformer_engine, local, eager_torch, compiled_torch, classic_megatron or trireme");
 }
 
 StateLayout parse_states(const std::string& value) {

@@ -12,6 +12,7 @@ std::string behaviour_name(const Framework& framework) {
       return framework.name + "-compiled";
     case models::Implementation::kTransformerEngine:
     case models::Implementation::kEagerTorch:
+    case models::Implementation::kTrireme:
       break;
   }
   return framework.name;

@@ -20,6 +20,15 @@ double buckets(const Job& job, double parameters, double ranks) {
   return std::max(1.0, std::ceil(parameters / size));
 }
 
+bool is_own(const Job& job) {
+  return job.framework.implementation == models::Implementation::kTrireme;
+}
+
+// Sharded gradients are reduced after every micro-batch; this project's runtime has no other way.
+bool reduces_each(const Job& job) {
+  return job.framework.reduce_every_micro_batch || is_own(job);
+}
+
 }  // namespace
 
 DataParallelTimer::Groups DataParallelTimer::groups_of(const Plan& plan) const {
@@ -65,8 +74,13 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
     return {};
   }
   const Groups groups = groups_of(plan);
-  const bool gathers = plan.sharding == Sharding::kFull || (plan.sharding == Sharding::kGradients &&
-                                                            job_.framework.name != "deepspeed");
+  // DeepSpeed and this project keep ZeRO-2's parameters whole; FSDP gathers them unit by unit.
+  const bool whole = job_.framework.name == "deepspeed" || is_own(job_);
+  const bool gathers =
+      plan.sharding == Sharding::kFull || (plan.sharding == Sharding::kGradients && !whole);
+  if (gathers && is_own(job_)) {
+    return own_units(plan, in, groups);
+  }
   return gathers ? gather_units(plan, in, groups) : reduce_whole(plan, in, groups);
 }
 
@@ -101,8 +115,7 @@ DataParallelTime DataParallelTimer::reduce_whole(const Plan& plan, const DataPar
   const double parts = buckets(job_, in.dense_parameters + in.expert_parameters, ranks);
   const bool classic = job_.framework.implementation == models::Implementation::kClassicMegatron;
   const bool overlap = job_.framework.overlap_grad_reduce && !classic;
-  const bool every =
-      plan.sharding == Sharding::kGradients && job_.framework.reduce_every_micro_batch;
+  const bool every = plan.sharding == Sharding::kGradients && reduces_each(job_);
   const double times = every ? static_cast<double>(plan.micro_batches) : 1.0;
   time.exposed =
       overlap ? times * beside(reduce, in.backward, reduce / parts, time) : times * reduce;
@@ -110,6 +123,52 @@ DataParallelTime DataParallelTimer::reduce_whole(const Plan& plan, const DataPar
     const bool overlap_gather = job_.framework.overlap_param_gather && !classic;
     time.exposed += overlap_gather ? beside(gather, in.forward, gather / parts, time) : gather;
   }
+  return time;
+}
+
+// This project's runtime: gathers and reductions have a stream each, so a unit takes the longest of
+// its compute, its gather and its reduction. One unit is gathered ahead; a whole gradient may be
+// reduced while the next is computed.
+DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParallelInput& in,
+                                              const Groups& groups) const {
+  DataParallelTime time;
+  const double units = std::max(1.0, in.units);
+  const double block = std::max(0.0, in.dense_parameters - in.root_parameters) / units;
+  const auto shards = static_cast<double>(groups.shard.ranks);
+  const auto gather = [&](double parameters) {
+    return collectives_.time(Collective::kAllGather, groups.shard,
+                             groups.parameter_bytes * parameters) +
+           6 * parameters / shards / memory_rate_;  // the cast before it
+  };
+  const auto scatter = [&](double parameters) {
+    return collectives_.time(Collective::kReduceScatter, groups.shard,
+                             groups.reduce_bytes * parameters);
+  };
+  const double head = in.root_parameters - in.embedding_parameters;
+  const double unit_forward = (in.forward - in.embedding_compute - in.head_forward) / units;
+  const double unit_backward = (in.backward - in.head_backward) / units;
+  const bool reshard = plan.reshard_after_forward && job_.framework.reshard_after_forward;
+  const double again = reshard ? gather(block) : 0;
+  const auto over = [](double communication, double compute) {
+    return std::max(0.0, communication - compute);
+  };
+  // The first unit of a micro-batch has only the embedding to hide behind, the head the last unit.
+  time.per_micro_batch_forward =
+      (units - 1) * over(gather(block), unit_forward) + over(gather(head), unit_forward) +
+      (in.embedding_parameters > 0 ? over(gather(block), 2 * in.embedding_compute)
+                                   : over(gather(block), unit_forward));
+  const double slowest = std::max(again, scatter(block));
+  time.per_micro_batch_backward =
+      units * over(slowest, unit_backward) + over(scatter(head), 2 * unit_backward);
+  const double m = static_cast<double>(plan.micro_batches);
+  time.hidden =
+      m * (units * (gather(block) + again + scatter(block)) + gather(head) + scatter(head));
+  time.hidden -= m * (time.per_micro_batch_forward + time.per_micro_batch_backward);
+  // Once a step: the first gathers and the last reductions.
+  const double last = in.embedding_parameters > 0 ? in.embedding_parameters : block;
+  time.exposed = gather(last) + scatter(last) +
+                 collectives_.time(Collective::kAllReduce, groups.replica,
+                                   groups.reduce_bytes * last / shards);
   return time;
 }
 
@@ -142,7 +201,7 @@ DataParallelTime DataParallelTimer::gather_units(const Plan& plan, const DataPar
   const bool once = plan.pipeline > 1 && job_.framework.name == "fsdp2";
   const bool full = plan.sharding == Sharding::kFull && !once;
   const bool reshard = full && plan.reshard_after_forward && job_.framework.reshard_after_forward;
-  const bool reduce_each = job_.framework.reduce_every_micro_batch && !once;
+  const bool reduce_each = reduces_each(job_) && !once;
   const double m = static_cast<double>(plan.micro_batches);
 
   const auto side_by_side = [&](double communication, double compute) {
@@ -215,8 +274,10 @@ double optimizer_seconds(const Job& job, const Plan& plan, double parameters, do
   state += framework.master_bytes > 0 ? 2 * framework.master_bytes + framework.parameter_bytes
                                       : 2 * framework.parameter_bytes;
   // The norm reads and clipping reads and writes the shard; zeroing writes the whole gradients.
-  const double passes = 3 * framework.gradient_bytes;
-  const double bytes = local * (state + passes) + gradients * framework.gradient_bytes;
+  // This project clips inside the step and writes gradients without zeroing them first.
+  const double passes = (is_own(job) ? 1 : 3) * framework.gradient_bytes;
+  const double zeroing = is_own(job) ? 0 : gradients * framework.gradient_bytes;
+  const double bytes = local * (state + passes) + zeroing;
   return bytes / memory_rate + 40 * kernel_seconds;
 }
 

@@ -13,10 +13,12 @@ namespace trireme::planner {
 struct DataParallelInput {
   double dense_parameters = 0;  // on this rank, before sharding over data
   double expert_parameters = 0;
-  double root_parameters = 0;  // of them, embedding, head and final norm: FSDP's root unit
-  double units = 1;            // FSDP units (layers over --fsdp-unit) on this rank
-  double forward = 0;          // one micro-batch through this rank
-  double backward = 0;         // recompute included
+  double root_parameters = 0;       // of them, embedding, head and final norm: FSDP's root unit
+  double embedding_parameters = 0;  // of the root's
+  double units = 1;                 // FSDP units (layers over --fsdp-unit) on this rank
+  double forward = 0;               // one micro-batch through this rank
+  double backward = 0;              // recompute included
+  double embedding_compute = 0, head_forward = 0, head_backward = 0;  // of them, at the ends
 };
 
 struct DataParallelTime {
@@ -45,6 +47,8 @@ class DataParallelTimer {
                                               const Groups& groups) const;
   [[nodiscard]] DataParallelTime gather_units(const Plan& plan, const DataParallelInput& in,
                                               const Groups& groups) const;
+  [[nodiscard]] DataParallelTime own_units(const Plan& plan, const DataParallelInput& in,
+                                           const Groups& groups) const;
   [[nodiscard]] double copies(const Plan& plan, const DataParallelInput& in, bool reshard,
                               bool reduce_each) const;
   [[nodiscard]] double beside(double communication, double compute, double tail,

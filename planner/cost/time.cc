@@ -96,7 +96,7 @@ struct TimeModel::State {
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
                                      const RankClass& rank) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
-                                             const RankTimes& times) const;
+                                             const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] HopTimes hop(const Plan& plan);
 
   Job job;
@@ -204,7 +204,7 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
 }
 
 DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
-                                               const RankTimes& times) const {
+                                               const RankTimes& times, const LayerSet& ends) const {
   DataParallelInput in;
   const auto tensor = static_cast<double>(plan.tensor);
   std::int64_t layer_count = 0;
@@ -219,9 +219,13 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   }
   if (rank.embedding) {
     in.root_parameters += embedding_parameters / tensor;
+    in.embedding_parameters = embedding_parameters / tensor;
+    in.embedding_compute = ends.embedding.forward.kernels;
   }
   if (rank.head && !(rank.embedding && job.model.tied_embeddings)) {
     in.root_parameters += head_parameters / tensor;
+    in.head_forward = ends.head.forward.gpu();
+    in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
   }
   in.dense_parameters += in.root_parameters;
   const std::int64_t unit =
@@ -265,6 +269,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   StageTotals totals;
   RankTimes slowest;
   double slowest_total = -1;
+  double slowest_data = 0;  // exposed gathers and reductions of each of its micro-batches
   DataParallelTime data;
   double data_cost = -1;
   double parameters = 0;
@@ -273,10 +278,10 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
   for (const RankClass& rank : classes) {
     RankTimes times = s.rank_times(plan, set, rank);
-    const DataParallelInput in = s.data_input(plan, rank, times);
+    const DataParallelInput in = s.data_input(plan, rank, times, set);
     const DataParallelTime d = s.data_parallel.measure(plan, in);
-    const double forward = times.forward_total();
-    const double backward = times.backward_total();
+    const double forward = times.forward_total() + d.per_micro_batch_forward;
+    const double backward = times.backward_total() + d.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);
     totals.sum += count * (forward + backward);
     totals.sum_forward += count * forward;
@@ -294,6 +299,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     if (forward + backward > slowest_total) {
       slowest_total = forward + backward;
       slowest = times;
+      slowest_data = d.per_micro_batch_forward + d.per_micro_batch_backward;
       totals.slowest = slowest_total;
       totals.weight_gradient = times.weight_gradient;
     }
@@ -309,7 +315,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + s.fit.step_seconds;
   items.pipeline_bubble = pipeline.bubble;
   items.pipeline_p2p = pipeline.exchange;
-  items.data_parallel = std::max(0.0, data_cost);
+  items.data_parallel = std::max(0.0, data_cost) + m * slowest_data;
   items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op.memory_rate().value,
                                       s.op.memory_bound(Bytes(0), 1).value);
   out.step_seconds = items.total();

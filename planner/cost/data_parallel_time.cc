@@ -157,9 +157,17 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
       (units - 1) * over(gather(block), unit_forward) + over(gather(head), unit_forward) +
       (in.embedding_parameters > 0 ? over(gather(block), 2 * in.embedding_compute)
                                    : over(gather(block), unit_forward));
-  const double slowest = std::max(again, scatter(block));
+  // The last two reductions run beside the next micro-batch's forward.
   time.per_micro_batch_backward =
-      units * over(slowest, unit_backward) + over(scatter(head), 2 * unit_backward);
+      std::max(units * over(again, unit_backward),
+               std::max(0.0, units - 2) * over(scatter(block), unit_backward)) +
+      over(scatter(head), 2 * unit_backward);
+  // Neither stream can do more than it has time for.
+  const double busiest = std::max(units * (gather(block) + again) + gather(head),
+                                  units * scatter(block) + scatter(in.root_parameters));
+  const double cycle =
+      in.forward + in.backward + time.per_micro_batch_forward + time.per_micro_batch_backward;
+  time.per_micro_batch_backward += over(busiest, cycle);
   const double m = static_cast<double>(plan.micro_batches);
   time.hidden =
       m * (units * (gather(block) + again + scatter(block)) + gather(head) + scatter(head));

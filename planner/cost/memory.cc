@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "planner/cost/device_memory.h"
+#include "planner/cost/own_memory.h"
 #include "planner/cost/stage_memory.h"
 
 namespace trireme::planner {
@@ -83,11 +84,13 @@ void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
   const RankLayers& layers = state_->layers_of(plan);
   const std::vector<ChunkLayers>& split = state_->split_of(plan);
   const StageContext context = stage_context(job, plan, layers);
+  const bool own = counts_own_memory(job, plan);
   out.stages.resize(static_cast<std::size_t>(plan.pipeline));
   out.peak_stage = 0;
   out.allocated_gib = 0;
   for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
-    out.stages[rank] = stage_memory(context, split, static_cast<std::int64_t>(rank));
+    out.stages[rank] = own ? own_stage_memory(job, plan, static_cast<std::int64_t>(rank))
+                           : stage_memory(context, split, static_cast<std::int64_t>(rank));
     const double total = out.stages[rank].items.total();
     if (total > out.allocated_gib) {
       out.allocated_gib = total;

@@ -115,6 +115,11 @@ void UnitKeeper::gather(std::uint32_t unit) {
 }
 
 void UnitKeeper::begin_visit(std::uint32_t visit) {
+  // A reduction is over, and its whole gradient free, four visits after it was issued at the latest.
+  while (next_reduction_ < reductions_.size() && reductions_[next_reduction_].visit + 4 <= visit) {
+    builder_.also_wait(reductions_[next_reduction_++].op);
+  }
+  visit_ = visit;
   // A span's gather is issued when the span `ahead` before it starts.
   const auto ahead = static_cast<std::size_t>(std::max(0, job_.framework.prefetch_units));
   while (next_span_ < spans_.size()) {
@@ -176,7 +181,7 @@ GradientTarget UnitKeeper::gradient(const Slot& slot) {
     // At most two units' whole gradients at a time: the one being computed and the one being
     // reduced.
     if (reductions_.size() >= 2) {
-      builder_.also_wait(reductions_[reductions_.size() - 2]);
+      builder_.also_wait(reductions_[reductions_.size() - 2].op);
     }
     const std::int64_t padded = program_.units[slot.unit].elements;
     const std::int64_t real = stage_.units[slot.unit].elements;
@@ -261,7 +266,7 @@ void UnitKeeper::reduce_transient(std::uint32_t unit) {
     last =
         builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum}, Stream::kReduce);
   }
-  reductions_.push_back(last);
+  reductions_.push_back({last, visit_});
 }
 
 }  // namespace trireme::planner::lowering

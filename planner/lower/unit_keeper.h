@@ -76,11 +76,16 @@ class UnitKeeper {
   bool transient_gradients_ = false;
   std::vector<UnitState> units_;
   std::vector<GatherSpan> spans_;
-  std::size_t next_span_ = 0;
+  std::size_t next_span_ = 0, next_reduction_ = 0;
+  std::uint32_t visit_ = 0;
   std::vector<std::vector<std::int32_t>>
       remaining_;                              // gradient visits to come, by unit and micro-batch
   std::vector<std::int64_t> remaining_total_;  // and of all micro-batches, by unit
-  std::vector<OpId> reductions_;               // in order: the rate limit of transient gradients
+  struct PastReduction {
+    OpId op{};
+    std::uint32_t visit = 0;
+  };
+  std::vector<PastReduction> reductions_;     // in order: the rate limit of transient gradients
   std::vector<std::uint32_t> unreduced_;  // units whose reduction waits for the end of the step
 };
 

@@ -1,0 +1,154 @@
+// The closed form held to the longest path: step time and memory of random plans of real models on
+// clusters without contention. TRIREME_CASES sets how many plans, TRIREME_SEED the first seed,
+// TRIREME_VERBOSE=1 prints every one.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "models/presets.h"
+#include "planner/cost/memory.h"
+#include "planner/cost/time.h"
+#include "planner/lower/lower.h"
+#include "planner/rules.h"
+#include "planner/step_times.h"
+#include "planner/walk.h"
+#include "tests/property/random_plans.h"
+
+namespace trireme {
+namespace {
+
+using planner::Job;
+using planner::Plan;
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+template <typename T, std::size_t N>
+const T& pick(tests::Random& random, const T (&values)[N]) {
+  return values[random.below(static_cast<std::int64_t>(N))];
+}
+
+Plan random_plan(tests::Random& random) {
+  Plan plan;
+  plan.tensor = 1 << random.below(4);
+  plan.pipeline = 1 << random.below(4);
+  plan.sharded = 1 << random.below(5);
+  plan.replicas = 1 << random.below(2);
+  plan.micro_batch = 1 << random.below(2);
+  plan.micro_batches =
+      plan.pipeline == 1 ? 1 + random.below(6) : plan.pipeline * (1 + random.below(4));
+  plan.sequence_parallel = plan.tensor > 1 && random.chance(60);
+  if (plan.sharded > 1) {
+    plan.sharding = static_cast<planner::Sharding>(1 + random.below(3));
+  }
+  if (plan.pipeline > 1) {
+    plan.schedule = static_cast<planner::Schedule>(random.below(4));
+    plan.virtual_pipeline = plan.schedule == planner::Schedule::kInterleaved ? 2 : 1;
+  }
+  plan.recompute = static_cast<planner::Recompute>(random.below(3));
+  plan.recompute_modules = static_cast<std::uint16_t>(1 + random.below(7));
+  plan.reshard_after_forward = random.chance(70);
+  plan.fsdp_unit = random.chance(80) ? 1 : 2;
+  return plan;
+}
+
+struct Drawn {
+  Job job;
+  Plan plan;
+};
+
+Drawn draw(std::uint64_t seed) {
+  tests::Random random(seed * 104729 + 7);
+  const char* const models[] = {"llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b", "gpt3-175b",
+                                "qwen3-8b"};
+  const std::int64_t sequences[] = {2048, 4096, 8192};
+  Drawn drawn;
+  drawn.job.framework = planner::find_framework("trireme");
+  drawn.job.profile = topologies::shipped_profile();
+  // The walk knows no slow-down of compute beside communication; the simulator does.
+  drawn.job.profile.frameworks["trireme"] = {{"overlap_slowdown", 0.0}};
+  while (true) {
+    drawn.job.model = models::load_model(pick(random, models));
+    drawn.job.sequence = pick(random, sequences);
+    drawn.plan = random_plan(random);
+    const std::int64_t gpus = drawn.plan.gpus();
+    drawn.job.cluster = topologies::load_cluster(fmt::format("dgx-h100x{}", (gpus + 7) / 8));
+    drawn.job.cluster = topologies::narrowed(drawn.job.cluster, gpus);
+    drawn.job.global_batch =
+        drawn.plan.micro_batch * drawn.plan.micro_batches * drawn.plan.data_parallel();
+    const bool divides = drawn.job.model.kv_heads % drawn.plan.tensor == 0;
+    if (divides && !planner::check_plan(drawn.job, drawn.plan)) {
+      return drawn;
+    }
+  }
+}
+
+struct Differences {
+  double sum = 0, worst = 0;
+  std::string worst_case;
+  void add(double difference, const std::string& what) {
+    sum += std::abs(difference);
+    if (std::abs(difference) > std::abs(worst)) {
+      worst = difference;
+      worst_case = what;
+    }
+  }
+};
+
+TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
+  const std::uint64_t cases = from_environment("TRIREME_CASES", 60);
+  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
+  Differences time;
+  Differences memory;
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) {
+    const Drawn drawn = draw(seed);
+    const StepProgram program = planner::lower(drawn.job, drawn.plan);
+    const Trace trace =
+        planner::walk(program, planner::time_ops(drawn.job, program), {.keep_timings = false});
+    const double walked = to_seconds(trace.step_times.front()).value;
+    planner::TimeModel time_model(drawn.job);
+    planner::TimeEstimate estimate;
+    time_model.estimate(drawn.plan, estimate);
+    planner::MemoryModel memory_model(drawn.job);
+    planner::MemoryEstimate peaks;
+    memory_model.estimate(drawn.plan, peaks);
+    const std::string what = fmt::format(
+        "seed {} {} s{} {} sharding {} schedule {} recompute {} modules {} m {} reshard {} unit {}",
+        seed, drawn.job.model.name, drawn.job.sequence, planner::short_form(drawn.plan),
+        planner::to_string(drawn.plan.sharding), planner::to_string(drawn.plan.schedule),
+        planner::to_string(drawn.plan.recompute), drawn.plan.recompute_modules,
+        drawn.plan.micro_batches, drawn.plan.reshard_after_forward, drawn.plan.fsdp_unit);
+    const double time_difference = estimate.step_seconds / walked - 1;
+    time.add(time_difference, what);
+    std::string stages;
+    for (std::size_t r = 0; r < program.roles.size(); ++r) {
+      const double allocated = to_gib(trace.peak_memory[r]);
+      const double difference = peaks.stages[r].items.total() / allocated - 1;
+      memory.add(difference / static_cast<double>(program.roles.size()), what);
+      stages += fmt::format(" {:+.2f}%", 100 * difference);
+    }
+    if (verbose) {
+      fmt::print("{:+6.2f}% time, memory{} : {} walk {:.4f} s\n", 100 * time_difference, stages,
+                 what, walked);
+    }
+  }
+  const double count = static_cast<double>(cases);
+  fmt::print("step time: mean {:.2f} %, worst {:+.2f} % ({})\n", 100 * time.sum / count,
+             100 * time.worst, time.worst_case);
+  fmt::print("memory: mean {:.2f} %, worst {:+.2f} % ({})\n", 100 * memory.sum / count,
+             100 * memory.worst, memory.worst_case);
+  EXPECT_LE(time.sum / count, 0.02);
+  EXPECT_LE(std::abs(time.worst), 0.08) << time.worst_case;
+  EXPECT_LE(memory.sum / count, 0.01);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -78,8 +78,9 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   const bool whole = job_.framework.name == "deepspeed" || is_own(job_);
   const bool gathers =
       plan.sharding == Sharding::kFull || (plan.sharding == Sharding::kGradients && !whole);
-  if (gathers && is_own(job_)) {
-    return own_units(plan, in, groups);
+  if (is_own(job_) && in.expert_parameters <= 0 && plan.context == 1) {
+    return plan.sharding == Sharding::kFull ? own_units(plan, in, groups)
+                                            : own_whole(plan, in, groups);
   }
   return gathers ? gather_units(plan, in, groups) : reduce_whole(plan, in, groups);
 }
@@ -123,60 +124,6 @@ DataParallelTime DataParallelTimer::reduce_whole(const Plan& plan, const DataPar
     const bool overlap_gather = job_.framework.overlap_param_gather && !classic;
     time.exposed += overlap_gather ? beside(gather, in.forward, gather / parts, time) : gather;
   }
-  return time;
-}
-
-// This project's runtime: gathers and reductions have a stream each, so a unit takes the longest of
-// its compute, its gather and its reduction. One unit is gathered ahead; a whole gradient may be
-// reduced while the next is computed.
-DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParallelInput& in,
-                                              const Groups& groups) const {
-  DataParallelTime time;
-  const double units = std::max(1.0, in.units);
-  const double block = std::max(0.0, in.dense_parameters - in.root_parameters) / units;
-  const auto shards = static_cast<double>(groups.shard.ranks);
-  const auto gather = [&](double parameters) {
-    return collectives_.time(Collective::kAllGather, groups.shard,
-                             groups.parameter_bytes * parameters) +
-           6 * parameters / shards / memory_rate_;  // the cast before it
-  };
-  const auto scatter = [&](double parameters) {
-    return collectives_.time(Collective::kReduceScatter, groups.shard,
-                             groups.reduce_bytes * parameters);
-  };
-  const double head = in.root_parameters - in.embedding_parameters;
-  const double unit_forward = (in.forward - in.embedding_compute - in.head_forward) / units;
-  const double unit_backward = (in.backward - in.head_backward) / units;
-  const bool reshard = plan.reshard_after_forward && job_.framework.reshard_after_forward;
-  const double again = reshard ? gather(block) : 0;
-  const auto over = [](double communication, double compute) {
-    return std::max(0.0, communication - compute);
-  };
-  // The first unit of a micro-batch has only the embedding to hide behind, the head the last unit.
-  time.per_micro_batch_forward =
-      (units - 1) * over(gather(block), unit_forward) + over(gather(head), unit_forward) +
-      (in.embedding_parameters > 0 ? over(gather(block), 2 * in.embedding_compute)
-                                   : over(gather(block), unit_forward));
-  // The last two reductions run beside the next micro-batch's forward.
-  time.per_micro_batch_backward =
-      std::max(units * over(again, unit_backward),
-               std::max(0.0, units - 2) * over(scatter(block), unit_backward)) +
-      over(scatter(head), 2 * unit_backward);
-  // Neither stream can do more than it has time for.
-  const double busiest = std::max(units * (gather(block) + again) + gather(head),
-                                  units * scatter(block) + scatter(in.root_parameters));
-  const double cycle =
-      in.forward + in.backward + time.per_micro_batch_forward + time.per_micro_batch_backward;
-  time.per_micro_batch_backward += over(busiest, cycle);
-  const double m = static_cast<double>(plan.micro_batches);
-  time.hidden =
-      m * (units * (gather(block) + again + scatter(block)) + gather(head) + scatter(head));
-  time.hidden -= m * (time.per_micro_batch_forward + time.per_micro_batch_backward);
-  // Once a step: the first gathers and the last reductions.
-  const double last = in.embedding_parameters > 0 ? in.embedding_parameters : block;
-  time.exposed = gather(last) + scatter(last) +
-                 collectives_.time(Collective::kAllReduce, groups.replica,
-                                   groups.reduce_bytes * last / shards);
   return time;
 }
 

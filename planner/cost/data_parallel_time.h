@@ -15,6 +15,7 @@ struct DataParallelInput {
   double expert_parameters = 0;
   double root_parameters = 0;       // of them, embedding, head and final norm: FSDP's root unit
   double embedding_parameters = 0;  // of the root's
+  double tied_head_parameters = 0;  // of the embedding's: its table, when the head here uses it too
   double units = 1;                 // FSDP units (layers over --fsdp-unit) on this rank
   double forward = 0;               // one micro-batch through this rank
   double backward = 0;              // recompute included
@@ -47,6 +48,11 @@ class DataParallelTimer {
                                               const Groups& groups) const;
   [[nodiscard]] DataParallelTime gather_units(const Plan& plan, const DataParallelInput& in,
                                               const Groups& groups) const;
+  // This project's runtime (own_data_parallel.cc).
+  [[nodiscard]] DataParallelTime own_whole(const Plan& plan, const DataParallelInput& in,
+                                           const Groups& groups) const;
+  [[nodiscard]] double own_gather(const Groups& groups, double parameters) const;
+  [[nodiscard]] double own_scatter(const Groups& groups, double parameters) const;
   [[nodiscard]] DataParallelTime own_units(const Plan& plan, const DataParallelInput& in,
                                            const Groups& groups) const;
   [[nodiscard]] double copies(const Plan& plan, const DataParallelInput& in, bool reshard,

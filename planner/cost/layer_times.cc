@@ -67,6 +67,11 @@ double flop_of_pass(const PassWork& work) {
 
 }  // namespace
 
+bool splits_backward(const Plan& plan) {
+  return plan.pipeline > 1 &&
+         (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2);
+}
+
 double host_wait(double gpu, double host) {
   constexpr double kSharpness = 5;
   const double larger = std::max(gpu, host);
@@ -204,7 +209,10 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
   // parallel there.
   const double blocks = moe ? 1 : 2;
   const bool classic = job_.framework.implementation == models::Implementation::kClassicMegatron;
-  const bool overlap = job_.framework.tp_backward_overlap && !(classic && !plan.sequence_parallel);
+  // A split backward has no weight gradient beside the input gradient's collective.
+  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+  const bool overlap = job_.framework.tp_backward_overlap &&
+                       !(classic && !plan.sequence_parallel) && !(own && splits_backward(plan));
   const double column_weight = products_named(
       work.weight_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
   const double column_input = products_named(
@@ -334,6 +342,29 @@ void LayerTimer::add_head_collectives(const Plan& plan, LayerTimes& embedding,
 }
 
 // What one layer's recompute repeats in backward.
+// This project's runtime repeats a layer up to the input of its last product.
+void LayerTimer::drop_last_product(const Plan& plan, const models::LayerWork& work,
+                                   LayerTimes& times) const {
+  PassWork last;
+  const auto& matmuls = work.forward.matmuls;
+  std::copy_if(matmuls.begin(), matmuls.end(), std::back_inserter(last.matmuls),
+               [](const models::Matmul& matmul) { return is_named(matmul.name, {"mlp_down"}); });
+  for (const models::MemoryBoundWork& pass : work.forward.memory_bound) {
+    if (is_named(pass.name, {"residual"})) {
+      last.memory_bound = {pass};
+    }
+  }
+  times.recompute.kernels -= products(last.matmuls) + passes(last);
+  times.recompute.host -= host(last);
+  times.recompute_flop -= flop_of_pass(last);
+  if (plan.tensor > 1) {
+    const GroupShape group = collectives_.group(plan, Axis::kTensor);
+    times.recompute.tensor -= collectives_.time(
+        plan.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce, group,
+        stream_bytes(job_, plan));
+  }
+}
+
 void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
                                LayerTimes& times) const {
   if (plan.recompute == Recompute::kNone) {
@@ -343,6 +374,9 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
     times.recompute = times.forward;
     times.recompute.hidden = 0;
     times.recompute_flop = times.forward_flop;
+    if (job_.framework.implementation == models::Implementation::kTrireme) {
+      drop_last_product(plan, work, times);
+    }
     return;
   }
   PassWork again;
@@ -375,7 +409,8 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
       keep({}, {"norm"});
     }
     if ((modules & kMlp) != 0) {
-      keep({"mlp_up", "mlp_gate", "mlp_down"}, {"activation"});
+      const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+      keep({"mlp_up", "mlp_gate", own ? "" : "mlp_down"}, {"activation"});
     }
     if ((modules & kMlaUpProjection) != 0) {
       keep({"q_up", "kv_up"}, {"rotary", "qkv_layout"});

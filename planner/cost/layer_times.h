@@ -29,6 +29,9 @@ struct PassTimes {
 // power mean; vTrain's single-node rows pass through this region with their micro-batch).
 double host_wait(double gpu, double host);
 
+// Whether input and weight gradients are apart (zero-bubble schedules).
+bool splits_backward(const Plan& plan);
+
 struct LayerTimes {
   PassTimes forward;
   PassTimes input_gradient;  // whole backward without the weight gradient's kernels
@@ -72,6 +75,7 @@ class LayerTimer {
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void add_expert(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void add_head_collectives(const Plan& plan, LayerTimes& embedding, LayerTimes& head) const;
+  void drop_last_product(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void set_recompute(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
 
   const Job& job_;

@@ -123,7 +123,9 @@ struct Stage {
   double layers = 0, last_chunk_layers = 0;
   bool embedding = false, head = false;
   double elements = 0;
-  double kept = 0;  // of all micro-batches in flight
+  double kept = 0;     // of all micro-batches in flight
+  double turned = 0;   // what a split backward adds to `kept` by its end, for one micro-batch
+  double waiting = 0;  // micro-batches between the halves of a split backward
   Units units;
 };
 
@@ -150,8 +152,11 @@ Stage stage_of(const Job& job, const Plan& plan, const lowering::Shape& shape, c
     const double flying = in_flight(plan, rank, c);
     if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));
-      stage.kept += whole * kept_layers(plan, layer, t, stage.last_chunk_layers) +
-                    (flying - whole) * stage.last_chunk_layers * layer.waiting;
+      const double one = kept_layers(plan, layer, t, stage.last_chunk_layers);
+      const double after = stage.last_chunk_layers * layer.waiting;
+      stage.kept += whole * one + (flying - whole) * after;
+      stage.turned = (after - one) * (1 - 1 / std::max(1.0, stage.last_chunk_layers));
+      stage.waiting = flying - whole;
     } else {
       stage.kept += flying * kept_layers(plan, layer, t, stage.last_chunk_layers);
     }
@@ -255,31 +260,48 @@ StageMemory own_stage_memory(const Job& job, const Plan& plan, std::int64_t rank
   add_states(plan, stage.elements, states);
   states.other = inputs;
 
+  const double unit_layers = plan.sharding != Sharding::kFull ? 1
+                             : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
+                                                              : stage.last_chunk_layers;
   // A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
   // coming in.
   const bool full = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
   const double repeated = full ? layer.whole - t.stream : layer.whole - layer.kept;
   MemoryItems in_layer = states;
-  in_layer.activations = stage.kept + repeated + layer.peak + t.stream;
+  in_layer.activations =
+      stage.kept + repeated + layer.peak + t.stream + std::max(0.0, stage.turned);
   in_layer.gathered_parameters = whole.layer_parameters;
   in_layer.communication = exchange_bytes(job, plan, t, rank);
   in_layer.gradients += whole.layer_gradient + whole.head_gradient;
+  // Between its halves a micro-batch's whole gradients wait too: norms are written by the first,
+  // products by the second.
+  const bool split = plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
+  if (split && whole.layer_gradient > 0) {
+    const double per_layer =
+        whole.layer_gradient / std::max(1.0, std::min(stage.last_chunk_layers, unit_layers));
+    in_layer.gradients += stage.last_chunk_layers * per_layer * (stage.waiting + 1) -
+                          whole.layer_gradient + stage.waiting * whole.head_gradient;
+  }
   // One unit later the head's gradient is reduced and the first unit's activations are free.
   MemoryItems later = in_layer;
   later.gradients += whole.layer_gradient - whole.head_gradient;
-  const double per_unit = plan.fsdp_unit > 0 ? as_double(plan.fsdp_unit) : stage.last_chunk_layers;
+  const double per_unit = unit_layers;
   later.activations -= std::min(stage.last_chunk_layers, per_unit) * (full ? t.stream : layer.kept);
-  if (stage.last_chunk_layers > per_unit && later.total() > in_layer.total()) {
+  if (!split && stage.last_chunk_layers > per_unit && later.total() > in_layer.total()) {
     in_layer = later;
   }
   MemoryItems peak = in_layer;
   if (stage.head) {
     // GPipe keeps every micro-batch's logits until its backward.
-    const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches) : 1;
+    // A split backward keeps them, as their gradient, until its second half.
+    const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
+                        : split                           ? stage.waiting + 1
+                                                          : 1;
     const double norm = job.model.final_norm ? t.stream + t.norm : 0;
     const double one = t.stream + norm + t.loss_rows;
-    peak.activations += (held - 1) * one;
-    peak.logits = (held - 1) * t.logits;
+    const double other = split ? held : held - 1;
+    peak.activations += other * (split ? t.stream : one);
+    peak.logits = other * t.logits;
     MemoryItems in_head = states;
     in_head.activations = stage.kept + held * one + t.all + t.gathered + t.scattered;
     in_head.logits = held * t.logits;

@@ -98,6 +98,7 @@ struct TimeModel::State {
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] HopTimes hop(const Plan& plan);
+  [[nodiscard]] double tied_exchange(const Plan& plan);
 
   Job job;
   BehaviourFit fit;
@@ -120,7 +121,8 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
             static_cast<std::uint64_t>(plan.expert) << 24 |
             static_cast<std::uint64_t>(plan.expert_tensor) << 36 |
             static_cast<std::uint64_t>(plan.recompute) << 48 |
-            static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 52;
+            static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 52 |
+            static_cast<std::uint64_t>(splits_backward(plan) ? 1 : 0) << 53;
   key.high = static_cast<std::uint64_t>(plan.micro_batch) |
              static_cast<std::uint64_t>(plan.recompute_modules) << 32 |
              static_cast<std::uint64_t>(std::min<std::int64_t>(
@@ -222,7 +224,11 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     in.embedding_parameters = embedding_parameters / tensor;
     in.embedding_compute = ends.embedding.forward.kernels;
   }
-  if (rank.head && !(rank.embedding && job.model.tied_embeddings)) {
+  if (rank.head && rank.embedding && job.model.tied_embeddings) {
+    in.tied_head_parameters = in.embedding_parameters;
+    in.head_forward = ends.head.forward.gpu();
+    in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
+  } else if (rank.head) {
     in.root_parameters += head_parameters / tensor;
     in.head_forward = ends.head.forward.gpu();
     in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
@@ -255,6 +261,19 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   hop.blocking = job.framework.blocking_p2p;
   hop.overlapped = job.framework.p2p_overlap_interleaved;
   return hop;
+}
+
+// The first and the last stage of this project's runtime sum their gradients of a tied table at the
+// end of the step.
+double TimeModel::State::tied_exchange(const Plan& plan) {
+  if (plan.pipeline == 1 || !job.model.tied_embeddings ||
+      job.framework.implementation != models::Implementation::kTrireme) {
+    return 0;
+  }
+  const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
+  const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
+                          (static_cast<double>(plan.tensor) * shards);
+  return collectives.time(Collective::kAllReduce, collectives.pipeline_pair(plan), 4 * elements);
 }
 
 TimeModel::TimeModel(const Job& job) : state_(std::make_unique<State>(job)) {}
@@ -315,7 +334,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + s.fit.step_seconds;
   items.pipeline_bubble = pipeline.bubble;
   items.pipeline_p2p = pipeline.exchange;
-  items.data_parallel = std::max(0.0, data_cost) + m * slowest_data;
+  items.data_parallel = std::max(0.0, data_cost) + m * slowest_data + s.tied_exchange(plan);
   items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op.memory_rate().value,
                                       s.op.memory_bound(Bytes(0), 1).value);
   out.step_seconds = items.total();

@@ -1,0 +1,168 @@
+// Data-parallel time of this project's runtime, whose programs planner/lower writes: gathers and
+// reductions have a stream each, a unit is a layer (FSDP: fsdp_unit layers), the embedding or the
+// head. One unit is gathered ahead; with gradients reduced every micro-batch a whole gradient may
+// be reduced while the next is computed.
+#include <algorithm>
+
+#include "planner/cost/data_parallel_time.h"
+
+namespace trireme::planner {
+
+using topologies::Collective;
+
+namespace {
+
+double over(double communication, double compute) {
+  return std::max(0.0, communication - compute);
+}
+
+// A stage's units, and seconds of compute of one.
+struct StageUnits {
+  double count = 1, parameters = 0;  // of layers
+  double embedding = 0, head = 0;    // parameters
+  double forward = 0, backward = 0;  // compute of one
+};
+
+StageUnits units_of(const DataParallelInput& in) {
+  StageUnits units;
+  units.count = std::max(1.0, in.units);
+  units.parameters = std::max(0.0, in.dense_parameters - in.root_parameters) / units.count;
+  units.embedding = in.embedding_parameters;
+  units.head = in.root_parameters - in.embedding_parameters;
+  units.forward = (in.forward - in.embedding_compute - in.head_forward) / units.count;
+  units.backward = (in.backward - in.head_backward) / units.count;
+  return units;
+}
+
+// GPipe's backwards follow each other.
+bool backwards_only(const Plan& plan) {
+  return plan.schedule == Schedule::kGpipe && plan.pipeline > 1 && plan.micro_batches > 1;
+}
+
+// Exposed in one backward: the reduction of a unit must end before the second next unit begins, and
+// the last two run beside what follows.
+double exposed_reductions(const Plan& plan, const StageUnits& units, double unit, double head) {
+  const double limited = backwards_only(plan) ? units.count : std::max(0.0, units.count - 2);
+  return limited * over(unit, units.backward) + over(head, 2 * units.backward);
+}
+
+}  // namespace
+
+// With the cast to compute precision before it.
+double DataParallelTimer::own_gather(const Groups& groups, double parameters) const {
+  const double cast =
+      (groups.parameter_bytes + 4) * parameters / static_cast<double>(groups.shard.ranks);
+  return collectives_.time(Collective::kAllGather, groups.shard,
+                           groups.parameter_bytes * parameters) +
+         cast / memory_rate_;
+}
+
+double DataParallelTimer::own_scatter(const Groups& groups, double parameters) const {
+  return collectives_.time(Collective::kReduceScatter, groups.shard,
+                           groups.reduce_bytes * parameters);
+}
+
+// Parameters whole. DDP and the distributed optimizer reduce after the last micro-batch, ZeRO-2
+// after each; sharded optimizers gather at the start of the step, beside the first forward.
+DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParallelInput& in,
+                                              const Groups& groups) const {
+  DataParallelTime time;
+  const StageUnits units = units_of(in);
+  const bool sharded = plan.sharding != Sharding::kNone;
+  const auto shards = sharded ? static_cast<double>(groups.shard.ranks) : 1.0;
+  const auto replicate = [&](double parameters) {
+    return collectives_.time(Collective::kAllReduce, groups.replica,
+                             groups.reduce_bytes * parameters / shards);
+  };
+  const auto reduce = [&](double parameters) {
+    return (sharded ? own_scatter(groups, parameters) : 0) + replicate(parameters);
+  };
+  const double m = static_cast<double>(plan.micro_batches);
+  if (sharded) {
+    const double unit = own_gather(groups, units.parameters);
+    const double first = own_gather(groups, units.embedding);
+    const double all = first + units.count * unit + own_gather(groups, units.head);
+    time.exposed =
+        std::max(first + over(unit, in.embedding_compute), over(all, in.forward - in.head_forward));
+    time.hidden = all - time.exposed;
+  }
+  const bool every =
+      job_.framework.reduce_every_micro_batch || plan.sharding == Sharding::kGradients;
+  const double last = in.embedding_parameters > 0 ? units.embedding : units.parameters;
+  if (every) {
+    const double unit =
+        sharded ? own_scatter(groups, units.parameters) : replicate(units.parameters);
+    const double head = sharded ? own_scatter(groups, units.head) : replicate(units.head);
+    const double total =
+        units.count * unit + head + (sharded ? own_scatter(groups, units.embedding) : 0);
+    time.per_micro_batch_backward = exposed_reductions(plan, units, unit, head);
+    const double beside = backwards_only(plan) ? in.backward : in.forward + in.backward;
+    time.per_micro_batch_backward += over(total, beside + time.per_micro_batch_backward);
+    // After the last micro-batch the reductions still on the way, and the replicas' sums.
+    const double waiting = over((units.count > 1 ? 2 : 1) * unit, units.backward);
+    time.exposed += sharded ? own_scatter(groups, last) : replicate(last);
+    time.exposed +=
+        std::max(waiting,
+                 sharded ? over(replicate(in.dense_parameters - last), in.backward) : 0.0) +
+        (sharded ? replicate(last) : 0.0);
+    time.hidden += m * (total - time.per_micro_batch_backward);
+    return time;
+  }
+  const double total =
+      units.count * reduce(units.parameters) + reduce(units.head) + reduce(units.embedding);
+  const double first_ready = units.head > 0 ? in.head_backward : units.backward;
+  const double exposed = job_.framework.overlap_grad_reduce
+                             ? std::max(reduce(last), over(total, in.backward - first_ready))
+                             : total;
+  time.exposed += exposed;
+  time.hidden += total - exposed;
+  return time;
+}
+
+// Fully sharded: a unit takes the longest of its compute, its gather and its reduction.
+DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParallelInput& in,
+                                              const Groups& groups) const {
+  DataParallelTime time;
+  const StageUnits units = units_of(in);
+  const auto shards = static_cast<double>(groups.shard.ranks);
+  const bool reshard = plan.reshard_after_forward && job_.framework.reshard_after_forward;
+  const double gather = own_gather(groups, units.parameters);
+  const double again = reshard ? gather : 0;
+  const double head_gather = own_gather(groups, std::max(units.head, in.tied_head_parameters));
+  const double scatter = own_scatter(groups, units.parameters);
+  const double head_scatter = own_scatter(groups, units.head);
+  // The first unit of a micro-batch has only the embedding to hide behind, the head the last unit.
+  const double before = in.embedding_parameters > 0 ? 2 * in.embedding_compute : units.forward;
+  time.per_micro_batch_forward = (units.count - 1) * over(gather, units.forward) +
+                                 over(head_gather, units.forward) + over(gather, before);
+  time.per_micro_batch_backward = std::max(units.count * over(again, units.backward),
+                                           exposed_reductions(plan, units, scatter, head_scatter));
+  // Neither stream can do more than it has time for.
+  const double gathers = units.count * (gather + again) + head_gather;
+  const double scatters =
+      units.count * scatter + head_scatter + own_scatter(groups, units.embedding);
+  const double cycle =
+      in.forward + in.backward + time.per_micro_batch_forward + time.per_micro_batch_backward;
+  time.per_micro_batch_backward += over(std::max(gathers, scatters), cycle);
+  if (backwards_only(plan)) {
+    time.per_micro_batch_backward += over(scatters, in.backward + time.per_micro_batch_backward);
+  }
+  const double m = static_cast<double>(plan.micro_batches);
+  time.hidden =
+      m * (gathers + scatters - time.per_micro_batch_forward - time.per_micro_batch_backward);
+  // Once a step: the first gathers, the reductions still on the way, the last one and its replicas'
+  // sum.
+  const double last = in.embedding_parameters > 0 ? units.embedding : units.parameters;
+  const auto replicate = [&](double parameters) {
+    return collectives_.time(Collective::kAllReduce, groups.replica,
+                             groups.reduce_bytes * parameters / shards);
+  };
+  time.exposed = own_gather(groups, last) + own_scatter(groups, last) +
+
+                 std::max(over(scatter, units.backward),
+                          over(replicate(in.dense_parameters - last), in.backward)) +
+                 replicate(last);
+  return time;
+}
+
+}  // namespace trireme::planner

@@ -10,5 +10,6 @@ void add_compare_command(CLI::App& app, Program& program);
 void add_estimate_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
 void add_run_command(CLI::App& app, Program& program);
+void add_validate_command(CLI::App& app, Program& program);
 
 }  // namespace trireme::tools

@@ -119,6 +119,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_clusters_command(app, program);
     add_models_command(app, program);
     add_run_command(app, program);
+    add_validate_command(app, program);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {

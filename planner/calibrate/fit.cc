@@ -68,7 +68,7 @@ FitReport fit_group(const FitGroup& group, const std::vector<ValidationCase>& ca
       continue;
     }
     const auto belongs = [&](const ValidationCase& one) {
-      return one.row.source == source.source && is_gated_row(one);
+      return one.row.source == source.source && is_gated_row(one) && is_fit_row(one.row);
     };
     const auto count = std::count_if(cases.begin(), cases.end(), belongs);
     for (const ValidationCase& one : cases) {

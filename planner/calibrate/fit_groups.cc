@@ -20,10 +20,10 @@ std::vector<FitGroup> fit_groups() {
   std::vector<FitGroup> groups;
   groups.push_back(
       {"A100 and Megatron before Transformer Engine",
-       {gpu(a100, "matmul_efficiency", 0.6, 0.95), gpu(a100, "matmul_half_k", 5, 400),
-        gpu(a100, "kernel_seconds", 1e-6, 12e-6), framework(classic, "memory_traffic", 0.7, 2.5),
+       {gpu(a100, "matmul_efficiency", 0.6, 0.95), gpu(a100, "matmul_half_k", 5, 130),
+        gpu(a100, "kernel_seconds", 2e-6, 6e-6), framework(classic, "memory_traffic", 0.7, 2.5),
         framework(classic, "host_factor", 1, 30),
-        framework(classic, "exchange_seconds", 1e-5, 2e-3),
+        framework(classic, "exchange_seconds", 5e-5, 2e-3),
         framework(classic, "step_seconds", 1e-4, 0.1)},
        {{"korthikanti_2022", 0.06},
         {"megatron_sc21", 0.06},

@@ -2,11 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
+#include "core/embedded_file.h"
 #include "core/error.h"
+#include "planner/cost/published_memory.h"
 #include "planner/cost/time.h"
 
 namespace trireme::planner {
+
+namespace embedded {
+std::span<const core::EmbeddedFile> validation_rows();
+}  // namespace embedded
 
 namespace {
 
@@ -22,28 +30,38 @@ std::optional<double> measured_of(const PublishedRow& row, const PublishedCase& 
   return tokens / (*row.tokens_per_s_per_gpu * static_cast<double>(found.job.cluster.gpus));
 }
 
-// Fastest of the candidates, by step time for one sequence.
+// Fastest of the candidates that fit, by step time for one sequence; of all when none fits.
 PlanChooser fastest(const topologies::Profile& profile) {
   return [&profile](const Job& job, const std::vector<Plan>& candidates) {
     Job with_profile = job;
     with_profile.profile = profile;
-    TimeModel model(with_profile);
-    TimeEstimate estimate;
+    TimeModel time_model(with_profile);
+    MemoryModel memory_model(with_profile);
+    TimeEstimate time;
+    MemoryEstimate memory;
     std::size_t best = 0;
-    double best_rate = 0;
+    std::pair<bool, double> best_rank(false, 0);  // fits, sequences per second
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      model.estimate(candidates[i], estimate);
-      const double rate =
-          static_cast<double>(candidates[i].micro_batch * candidates[i].micro_batches *
-                              candidates[i].data_parallel()) /
-          estimate.step_seconds;
-      if (rate > best_rate) {
-        best_rate = rate;
+      const Plan& plan = candidates[i];
+      time_model.estimate(plan, time);
+      memory_model.estimate(plan, memory);
+      const auto sequences =
+          static_cast<double>(plan.micro_batch * plan.micro_batches * plan.data_parallel());
+      const std::pair<bool, double> rank(memory.fit != Fit::kNo, sequences / time.step_seconds);
+      if (rank > best_rank) {
+        best_rank = rank;
         best = i;
       }
     }
     return best;
   };
+}
+
+void predict_memory(const ValidationCase& one, const Job& job, ValidatedRow& row) {
+  MemoryEstimate estimate;
+  MemoryModel(job).estimate(one.found.plan, estimate);
+  row.fit = estimate.fit;
+  row.predicted_memory_gib = published_memory_gib(one.row, one.found.plan, estimate);
 }
 
 }  // namespace
@@ -75,6 +93,8 @@ ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile&
   row.id = one.row.id;
   row.source = one.row.source;
   row.measured_seconds = one.measured_seconds;
+  row.measured_memory_gib = one.row.peak_memory_gib;
+  row.memory_kind = one.row.memory_kind;
   row.assumed = one.found.assumed;
   row.skipped = one.found.skipped;
   if (!row.skipped.empty()) {
@@ -88,10 +108,27 @@ ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile&
     row.predicted_seconds = estimate.step_seconds;
     row.low_seconds = estimate.low_seconds;
     row.high_seconds = estimate.high_seconds;
+    predict_memory(one, job, row);
   } catch (const Error& error) {
     row.skipped = error.what();
   }
   return row;
+}
+
+bool is_measured_row(const ValidationCase& one) {
+  return one.found.skipped.empty() && one.row.outcome.empty();
+}
+
+bool is_fit_row(const PublishedRow& row) {
+  return !row.id.empty() && (row.id.back() - '0') % 2 == 0;
+}
+
+std::vector<PublishedFile> shipped_rows() {
+  std::vector<PublishedFile> files;
+  for (const core::EmbeddedFile& file : embedded::validation_rows()) {
+    files.push_back(parse_published(std::string(file.content), std::string(file.name)));
+  }
+  return files;
 }
 
 bool is_gated_row(const ValidationCase& one) {
@@ -121,7 +158,15 @@ std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases
       ++found->skipped;
       continue;
     }
-    if (!counts(cases[i]) || !rows[i].measured_seconds || !rows[i].predicted_seconds) {
+    if (!counts(cases[i])) {
+      continue;
+    }
+    if (rows[i].measured_memory_gib && rows[i].predicted_memory_gib) {
+      ++found->memory_compared;
+      found->memory_mean_absolute +=
+          std::abs(*rows[i].predicted_memory_gib / *rows[i].measured_memory_gib - 1);
+    }
+    if (!rows[i].measured_seconds || !rows[i].predicted_seconds) {
       continue;
     }
     const double error = *rows[i].predicted_seconds / *rows[i].measured_seconds - 1;
@@ -136,6 +181,9 @@ std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases
     if (errors.compared > 0) {
       errors.mean_absolute /= errors.compared;
       errors.mean /= errors.compared;
+    }
+    if (errors.memory_compared > 0) {
+      errors.memory_mean_absolute /= errors.memory_compared;
     }
   }
   return all;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/calibrate/published.h"
+#include "planner/cost/memory.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {
@@ -21,6 +22,9 @@ struct ValidationCase {
 struct ValidatedRow {
   std::string id, source;
   std::optional<double> measured_seconds, predicted_seconds, low_seconds, high_seconds;
+  std::optional<double> measured_memory_gib, predicted_memory_gib;
+  std::string memory_kind;
+  std::optional<Fit> fit;
   std::vector<std::string> assumed;
   std::string skipped;  // empty = predicted
 };
@@ -30,6 +34,8 @@ struct SourceErrors {
   std::string source;
   int rows = 0, skipped = 0, compared = 0;
   double mean_absolute = 0, mean = 0, worst = 0;
+  int memory_compared = 0;
+  double memory_mean_absolute = 0;
 };
 
 // Cases of rows under `profile`; open layout fields are filled by the fastest plan that fits.
@@ -42,6 +48,12 @@ ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile&
 std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases,
                                         const std::vector<ValidatedRow>& rows,
                                         const std::function<bool(const ValidationCase&)>& counts);
+// Measured and not marked as broken: what the statistics of `validate` are about.
+bool is_measured_row(const ValidationCase& one);
+// Rows that the shipped constants were fitted on; the others are kept apart for scoring.
+bool is_fit_row(const PublishedRow& row);
+// The held-apart rows that ship with the program.
+std::vector<PublishedFile> shipped_rows();
 // Dense, bf16 or fp16, 1F1B or interleaved (or no pipeline), not marked suspect: what the accuracy
 // targets are about.
 bool is_gated_row(const ValidationCase& one);

@@ -107,14 +107,6 @@ Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed)
   return model;
 }
 
-// Megatron before Transformer Engine: its own layers, usually with dropout.
-bool is_classic(const PublishedRow& row) {
-  return row.attention == "unfused" || contains(row.framework, "DeepSpeed") ||
-         contains(row.framework, "SC21") || contains(row.framework, "2020") ||
-         contains(row.framework, "2021") || contains(row.framework, "zero-bubble") ||
-         contains(row.framework, "2205.05198");
-}
-
 models::AttentionKernel attention_of(const PublishedRow& row, std::vector<std::string>& assumed) {
   bool unfused = row.attention == "unfused" || contains(row.notes, "attention-backend=unfused");
   if (row.attention.empty()) {

@@ -149,7 +149,8 @@ Stage stage_of(const Job& job, const Plan& plan, const lowering::Shape& shape, c
     stage.layers += stage.last_chunk_layers;
     stage.embedding = stage.embedding || chunk.embedding;
     stage.head = stage.head || chunk.head;
-    const double flying = in_flight(plan, rank, c);
+    const InFlight held = in_flight(plan, rank, c);
+    const double flying = held.whole + held.weight_gradient;
     if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));
       const double one = kept_layers(plan, layer, t, stage.last_chunk_layers);

@@ -122,8 +122,9 @@ void keep_attention(const Transformer& model, const Shard& shard, const Scale& s
 void keep_activation(const Transformer& model, const Scale& scale, double inner, const char* input,
                      const char* output, Kept& kept) {
   kept.add(input, (model.gated_mlp ? 2 : 1) * kElement * inner);
-  // Eager SiLU writes its result before the product with the up half; a compiler recomputes it.
-  if (scale.torch && !scale.compiled && model.gated_mlp) {
+  // SiLU outside a fused kernel writes its result before the product with the up half; a compiler
+  // recomputes it.
+  if (((scale.torch && !scale.compiled) || scale.classic) && model.gated_mlp) {
     kept.add("mlp_gate_output", kElement * inner);
   }
   kept.add(output, kElement * inner);

@@ -1,8 +1,7 @@
 #include "planner/cost/memory.h"
 
-#include <algorithm>
-#include <map>
-#include <tuple>
+#include <array>
+#include <cstdint>
 #include <unordered_map>
 
 #include "planner/cost/device_memory.h"
@@ -11,11 +10,47 @@
 
 namespace trireme::planner {
 
+namespace {
+
+// Everything that layer memory depends on.
+struct LayerKey {
+  std::array<std::int64_t, 6> values;
+  friend bool operator==(const LayerKey&, const LayerKey&) = default;
+};
+
+LayerKey layer_key(const Plan& plan) {
+  const std::int64_t flags = (static_cast<std::int64_t>(plan.recompute_modules) << 4) |
+                             (static_cast<std::int64_t>(plan.recompute) << 2) |
+                             (plan.sequence_parallel ? 2 : 0) |
+                             (plan.sharding == Sharding::kNone ? 1 : 0);
+  return {{plan.tensor, plan.context, plan.expert, plan.expert_tensor, plan.micro_batch, flags}};
+}
+
+struct LayerKeyHash {
+  std::size_t operator()(const LayerKey& key) const {
+    std::uint64_t hash = 0;
+    for (const std::int64_t value : key.values) {
+      hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15ULL;
+      hash ^= hash >> 29U;
+    }
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+double capacity_gib(const Job& job) {
+  // The driver keeps 0.7 % of what nvidia-smi shows (PyTorch's own messages: 79.1 of 79.65 GiB on
+  // an H100, 31.75 of 32 on a V100); the rest is the allocator's and the context's.
+  constexpr double kUsable = 0.993;
+  return kUsable * to_gib(job.cluster.gpu.memory) - job.framework.context_gib;
+}
+
+}  // namespace
+
 struct MemoryModel::State {
   explicit State(const Job& given) : job(given) {}
 
   const Job job;
-  std::unordered_map<std::uint64_t, RankLayers> layers;
+  std::unordered_map<LayerKey, RankLayers, LayerKeyHash> layers;
   std::unordered_map<std::uint64_t, std::vector<ChunkLayers>> splits;
   std::vector<ChunkLayers> explicit_split;
 
@@ -23,36 +58,8 @@ struct MemoryModel::State {
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
 };
 
-namespace {
-
-// Everything that layer memory depends on, packed: degrees fit their fields for any machine there
-// is.
-std::uint64_t layer_key(const Plan& plan) {
-  std::uint64_t key = static_cast<std::uint64_t>(plan.tensor);
-  const auto pack = [&key](std::int64_t value, unsigned bits) {
-    key = (key << bits) ^ static_cast<std::uint64_t>(value);
-  };
-  pack(plan.context, 10);
-  pack(plan.expert, 11);
-  pack(plan.expert_tensor, 7);
-  pack(plan.micro_batch, 12);
-  pack(plan.recompute_modules, 9);
-  pack(static_cast<std::int64_t>(plan.recompute), 2);
-  pack(plan.sequence_parallel ? 1 : 0, 1);
-  pack(plan.sharding == Sharding::kNone ? 0 : 1, 1);
-  return key;
-}
-
-double capacity_gib(const Job& job) {
-  // What CUDA, the driver and ECC leave for the allocator is less than nvidia-smi's total by the
-  // process's context.
-  return to_gib(job.cluster.gpu.memory) - job.framework.context_gib;
-}
-
-}  // namespace
-
 const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
-  const std::uint64_t key = layer_key(plan);
+  const LayerKey key = layer_key(plan);
   const auto found = layers.find(key);
   if (found != layers.end()) {
     return found->second;

@@ -57,9 +57,12 @@ StateBytes zero_states(const Job& job, const Plan& plan, double shards) {
   const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
   StateBytes bytes;
   bytes.parameters = framework.parameter_bytes / (plan.sharding == Sharding::kFull ? shards : 1);
-  bytes.gradients = plan.sharding >= Sharding::kGradients
-                        ? (framework.parameter_bytes + framework.gradient_bytes) / shards
-                        : framework.gradient_bytes;
+  // ZeRO-2 keeps its partition of the 16-bit gradients too (DeepSpeed's own estimators: 18 bytes
+  // over the shards at stage 2 beside the whole parameters, 18 in all at stage 3).
+  const double both = framework.parameter_bytes + framework.gradient_bytes;
+  bytes.gradients = plan.sharding == Sharding::kGradients ? both / shards
+                    : plan.sharding == Sharding::kFull    ? framework.gradient_bytes / shards
+                                                          : framework.gradient_bytes;
   bytes.main_copy = framework.master_bytes / over_optimizer;
   bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;
   bytes.step = plan.sharding == Sharding::kOptimizer ? framework.parameter_bytes : 0;

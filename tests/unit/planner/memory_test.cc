@@ -1,0 +1,241 @@
+#include "planner/cost/memory.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "models/presets.h"
+#include "planner/cost/in_flight.h"
+#include "planner/cost/rank_parameters.h"
+#include "planner/cost/state_memory.h"
+#include "planner/rules.h"
+
+namespace trireme::planner {
+namespace {
+
+Job job_of(const char* model, const char* cluster, const char* framework, std::int64_t sequence) {
+  Job job;
+  job.model = models::load_model(model);
+  job.cluster = topologies::load_cluster(cluster);
+  job.framework = find_framework(framework);
+  job.sequence = sequence;
+  return job;
+}
+
+double total(const StateBytes& bytes) {
+  return bytes.parameters + bytes.gradients + bytes.optimizer + bytes.step;
+}
+
+// training_systems facts 2.1, bytes per parameter.
+TEST(StateMemory, BytesPerParameterOfEveryScheme) {
+  Job job = job_of("llama-3.1-8b", "dgx-h100", "megatron", 4096);
+  Plan plan;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 18);
+  plan.sharding = Sharding::kOptimizer;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 6 + 12.0 / 8);
+  apply_setting(job.framework, "grad_dtype", "bf16");
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 4 + 16.0 / 8);
+  job.precision = topologies::Precision::kFp16;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 4 + 16.0 / 8);
+  job.framework = find_framework("megatron");
+  job.precision = topologies::Precision::kFp32;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 8 + 8.0 / 8);
+
+  job.precision = topologies::Precision::kBf16;
+  job.framework = find_framework("fsdp2");
+  plan.sharding = Sharding::kFull;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 16.0 / 8);
+  job.framework = find_framework("deepspeed");
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 18.0 / 8);
+  plan.sharding = Sharding::kGradients;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + 18.0 / 8);
+  plan.sharding = Sharding::kOptimizer;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + 4 + 12.0 / 8 + 2);
+  job.optimizer = Optimizer::kAdam8bit;
+  EXPECT_DOUBLE_EQ(state_bytes(job, Plan{}, 1).optimizer, 4 + 2.03125);
+}
+
+// Llama 3 8B: 144,544,702,464 bytes at 18 a parameter; 56.09 GiB at 6 + 12/8; FSDP2 14.96 GiB
+// over 8.
+TEST(StateMemory, Llama8BVectors) {
+  const Job job = job_of("llama-3.1-8b", "dgx-h100", "megatron", 4096);
+  const RankParameters rank = rank_parameters(job, {});
+  const double parameters = 32 * rank.dense_layer.dense + rank.embedding + rank.head;
+  // Megatron pads the vocabulary of 128256 = 1002 x 128 by nothing.
+  EXPECT_DOUBLE_EQ(parameters, static_cast<double>(models::parameter_count(job.model)));
+  EXPECT_DOUBLE_EQ(18 * parameters, 144544702464.0);
+  EXPECT_NEAR((6 + 12.0 / 8) * parameters / kGiB, 56.09, 0.005);
+  EXPECT_NEAR(16.0 / 8 * parameters / kGiB, 14.96, 0.005);
+}
+
+TEST(RankParameters, EveryPresetAddsUpToItsCount) {
+  for (const std::string& name : models::preset_names()) {
+    Job job;
+    job.model = models::load_model(name);
+    job.framework = find_framework("fsdp2");  // pads nothing
+    const RankParameters rank = rank_parameters(job, {});
+    double parameters =
+        rank.embedding + rank.head - (job.model.tied_embeddings ? rank.head_matrix : 0);
+    for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
+      const LayerParameters& kind =
+          models::is_moe_layer(job.model, layer) ? rank.sparse_layer : rank.dense_layer;
+      parameters += kind.dense + kind.expert;
+    }
+    const auto exact = static_cast<double>(models::parameter_count(job.model));
+    EXPECT_NEAR(parameters, exact, 2e-3 * exact) << name;
+  }
+}
+
+TEST(RankParameters, VocabularyIsPaddedPerTensorRank) {
+  const Job job = job_of("gpt2", "dgx-a100-80gb", "megatron", 1024);
+  EXPECT_DOUBLE_EQ(rank_parameters(job, {.tensor = 1}).vocabulary, 50304);      // 393 x 128
+  EXPECT_DOUBLE_EQ(rank_parameters(job, {.tensor = 8}).vocabulary * 8, 51200);  // 50 x 1024
+}
+
+// Facts 1.5: p = 4, m = 8.
+TEST(InFlight, EverySchedule) {
+  const auto held = [](Schedule schedule, std::int64_t stages, std::int64_t chunks,
+                       std::int64_t micro_batches) {
+    Plan plan;
+    plan.pipeline = stages;
+    plan.virtual_pipeline = chunks;
+    plan.micro_batches = micro_batches;
+    plan.schedule = schedule;
+    std::vector<int> counts;
+    for (std::int64_t rank = 0; rank < stages; ++rank) {
+      double sum = 0;
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const InFlight in = in_flight(plan, rank, chunk);
+        sum += in.whole + in.weight_gradient;
+      }
+      counts.push_back(static_cast<int>(sum));
+    }
+    return counts;
+  };
+  using Counts = std::vector<int>;
+  EXPECT_EQ(held(Schedule::kGpipe, 4, 1, 8), (Counts{8, 8, 8, 8}));
+  EXPECT_EQ(held(Schedule::kOneForwardOneBackward, 4, 1, 8), (Counts{4, 3, 2, 1}));
+  EXPECT_EQ(held(Schedule::kOneForwardOneBackward, 4, 1, 2), (Counts{2, 2, 2, 1}));
+  EXPECT_EQ(held(Schedule::kZeroBubbleH1, 4, 1, 8), (Counts{4, 4, 4, 4}));
+  EXPECT_EQ(held(Schedule::kZeroBubbleH2, 4, 1, 8), (Counts{7, 7, 7, 7}));
+  EXPECT_EQ(held(Schedule::kInterleaved, 4, 2, 8), (Counts{11, 9, 7, 5}));
+  EXPECT_EQ(held(Schedule::kInterleaved, 4, 4, 8), (Counts{19, 17, 15, 13}));
+  EXPECT_EQ(held(Schedule::kInterleaved, 4, 2, 4), (Counts{8, 8, 7, 5}));
+  EXPECT_EQ(held(Schedule::kInterleaved, 8, 2, 32), (Counts{23, 21, 19, 17, 15, 13, 11, 9}));
+}
+
+std::vector<Plan> random_plans(const Job& job, std::size_t count) {
+  std::mt19937 random(7);
+  const auto pick = [&random](std::initializer_list<std::int64_t> values) {
+    return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+  };
+  std::vector<Plan> plans;
+  for (std::size_t tries = 0; plans.size() < count && tries < 1000 * count; ++tries) {
+    Plan plan;
+    plan.tensor = pick({1, 2, 4, 8});
+    plan.pipeline = pick({1, 2, 4, 8});
+    plan.context = pick({1, 1, 2});
+    plan.micro_batch = pick({1, 2, 4});
+    const std::int64_t rest = job.cluster.gpus / (plan.tensor * plan.pipeline * plan.context);
+    if (rest == 0) {
+      continue;
+    }
+    plan.sharding = static_cast<Sharding>(pick({0, 1, 2, 3}));
+    plan.sharded = plan.sharding == Sharding::kNone ? 1 : rest;
+    plan.replicas = rest / plan.sharded;
+    plan.sequence_parallel = plan.tensor > 1 && pick({0, 1}) == 1;
+    plan.recompute = static_cast<Recompute>(pick({0, 1, 2}));
+    plan.micro_batches = job.global_batch / (plan.micro_batch * rest);
+    if (!check_plan(job, plan)) {
+      plans.push_back(plan);
+    }
+  }
+  return plans;
+}
+
+TEST(Memory, ItemsAreTheAllocatedPeakOfEveryStage) {
+  for (const std::string& framework : framework_names()) {
+    Job job = job_of("llama-3.1-8b", "dgx-h100x8", framework.c_str(), 4096);
+    job.global_batch = 256;
+    MemoryModel model(job);
+    MemoryEstimate estimate;
+    for (const Plan& plan : random_plans(job, 200)) {
+      model.estimate(plan, estimate);
+      ASSERT_EQ(estimate.stages.size(), static_cast<std::size_t>(plan.pipeline));
+      double most = 0;
+      for (const StageMemory& stage : estimate.stages) {
+        const MemoryPhases& phases = stage.phases;
+        const double peak =
+            std::max({phases.forward, phases.backward, phases.first_optimizer_step});
+        ASSERT_NEAR(stage.items.total(), peak, 1e-9) << short_form(plan);
+        ASSERT_GE(stage.items.activations, 0);
+        ASSERT_GT(stage.items.parameters, 0);
+        most = std::max(most, stage.items.total());
+      }
+      ASSERT_NEAR(estimate.allocated_gib, most, 1e-12);
+      ASSERT_LE(estimate.reserved_low_gib, estimate.reserved_high_gib);
+      ASSERT_GT(estimate.device_gib, estimate.allocated_gib);
+    }
+  }
+}
+
+// What must hold whatever the constants: less is less.
+TEST(Memory, MonotoneInWhatAPersonTurns) {
+  for (const std::string& framework : framework_names()) {
+    Job job = job_of("llama-3.1-8b", "dgx-h100x8", framework.c_str(), 4096);
+    job.global_batch = 256;
+    MemoryModel model(job);
+    MemoryEstimate base;
+    MemoryEstimate other;
+    for (const Plan& plan : random_plans(job, 60)) {
+      model.estimate(plan, base);
+      Plan changed = plan;
+      changed.micro_batch *= 2;
+      model.estimate(changed, other);
+      EXPECT_GE(other.allocated_gib, base.allocated_gib)
+          << framework << " micro-batch " << short_form(plan);
+      changed = plan;
+      changed.recompute = Recompute::kNone;
+      model.estimate(changed, other);
+      EXPECT_GE(other.stages[0].items.activations * 1.001 + 1e-9,
+                plan.recompute == Recompute::kNone ? base.stages[0].items.activations : 0);
+      changed = plan;
+      changed.sharded *= 2;
+      model.estimate(changed, other);
+      EXPECT_LE(other.allocated_gib, base.allocated_gib + 1e-9)
+          << framework << " shards " << short_form(plan);
+    }
+  }
+}
+
+TEST(Memory, OneEstimateCostsMicroseconds) {
+  Job job = job_of("llama-3.1-70b", "dgx-h100x16", "megatron", 4096);
+  job.global_batch = 512;
+  const std::vector<Plan> plans = random_plans(job, 500);
+  MemoryModel model(job);
+  MemoryEstimate estimate;
+  double sum = 0;
+  const auto run = [&] {
+    for (const Plan& plan : plans) {
+      model.estimate(plan, estimate);
+      sum += estimate.allocated_gib;
+    }
+  };
+  run();
+  const auto start = std::chrono::steady_clock::now();
+  constexpr int kRounds = 20;
+  for (int round = 0; round < kRounds; ++round) {
+    run();
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double each = seconds / (kRounds * static_cast<double>(plans.size()));
+  fmt::print("memory estimate: {:.0f} ns a plan ({:.1f} GiB on average)\n", each * 1e9,
+             sum / (static_cast<double>((kRounds + 1) * static_cast<int>(plans.size()))));
+  EXPECT_LT(each, 20e-6);  // far above what it takes, for a loaded machine
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "planner/cost/in_flight.h"
-#include "planner/stages.h"
 
 namespace trireme::planner {
 
@@ -11,12 +10,6 @@ namespace {
 
 using models::Implementation;
 using topologies::Precision;
-
-// One workspace of cuBLAS: 32 MiB from Hopper on, 8.1 MiB before (CUBLAS_WORKSPACE_CONFIG's
-// default).
-double workspace_bytes(const Job& job) {
-  return job.cluster.gpu.compute_capability >= 90 ? 32.0 * 1024 * 1024 : 8.125 * 1024 * 1024;
-}
 
 bool is_torch(const Job& job) {
   return job.framework.states == StateLayout::kTorch;
@@ -289,91 +282,6 @@ void scale(MemoryItems& items) {
 }
 
 }  // namespace
-
-std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
-  std::vector<ChunkLayers> split;
-  for (const Chunk& chunk : chunks_of(job, plan)) {
-    ChunkLayers layers{.dense = 0, .sparse = 0, .embedding = chunk.embedding, .head = chunk.head};
-    for (std::int64_t layer = chunk.first; layer < chunk.last; ++layer) {
-      const bool sparse = job.model.moe && (job.model.moe_layers.empty() ||
-                                            job.model.moe_layers[static_cast<std::size_t>(layer)]);
-      (sparse ? layers.sparse : layers.dense) += 1;
-    }
-    split.push_back(layers);
-  }
-  return split;
-}
-
-RankLayers rank_layers(const Job& job, const Plan& plan) {
-  RankLayers layers;
-  layers.parameters = rank_parameters(
-      job, {.tensor = plan.tensor,
-            .expert = plan.expert,
-            .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor});
-  std::int64_t dense = -1;
-  std::int64_t sparse = -1;
-  for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
-    const bool is_sparse = job.model.moe && (job.model.moe_layers.empty() ||
-                                             job.model.moe_layers[static_cast<std::size_t>(layer)]);
-    (is_sparse ? sparse : dense) = layer;
-  }
-  if (dense >= 0) {
-    layers.dense = layer_memory(job, plan, dense, layers.parameters.dense_layer);
-  }
-  if (sparse >= 0) {
-    layers.sparse = layer_memory(job, plan, sparse, layers.parameters.sparse_layer);
-  }
-  const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
-  if (low && job.framework.implementation == Implementation::kTransformerEngine &&
-      !job.framework.fp8_parameters) {
-    // Before Blackwell fp8 products need the weight and its transpose.
-    layers.fp8_weight_copies = job.cluster.gpu.compute_capability >= 100 ? 1 : 2;
-  }
-  return layers;
-}
-
-StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& layers) {
-  const Framework& framework = job.framework;
-  StageContext context;
-  context.job = &job;
-  context.plan = &plan;
-  context.layers = &layers;
-  const auto over_context = framework.shard_over_context ? static_cast<double>(plan.context) : 1.0;
-  const double shards = static_cast<double>(plan.sharded) * over_context;
-  // Experts are spread over the ranks that share other parameters; their shard group is what
-  // remains.
-  const double expert_tensor =
-      static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
-  const double expert_shards =
-      std::max(1.0, static_cast<double>(plan.tensor) * static_cast<double>(plan.sharded) *
-                        static_cast<double>(plan.context) /
-                        (expert_tensor * static_cast<double>(plan.expert)));
-  context.dense_state = state_bytes(job, plan, shards);
-  context.expert_state =
-      state_bytes(job, plan, plan.sharding == Sharding::kNone ? 1 : expert_shards);
-  context.tokens = static_cast<double>(plan.micro_batch) * static_cast<double>(job.sequence) /
-                   static_cast<double>(plan.context);
-  context.sequence_scale = plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0;
-  const double logits = context.tokens * layers.parameters.vocabulary /
-                        static_cast<double>(std::max<std::int64_t>(1, framework.loss_chunks));
-  const double loss =
-      framework.cross_entropy_fusion ? framework.fused_logit_bytes : framework.logit_bytes;
-  context.logit_peak = logits * loss;
-  context.logit_kept = logits * std::min(loss, framework.kept_logit_bytes);
-  context.logit_backward = logits * (is_torch(job) ? std::min(loss, 4.0) : 2);
-  const bool gathered_head = is_torch(job) && plan.sequence_parallel;
-  context.head_tokens = gathered_head ? 0
-                                      : context.tokens * 4 * static_cast<double>(job.model.hidden) *
-                                            context.sequence_scale;
-  context.gathers =
-      plan.sharding == Sharding::kFull || (is_torch(job) && plan.sharding == Sharding::kGradients);
-  const bool deferred = !framework.reduce_every_micro_batch || (plan.pipeline > 1 && is_torch(job));
-  if (context.gathers && deferred && plan.micro_batches > 1 && is_torch(job)) {
-    context.unsharded_gradient = framework.reduce_bytes;
-  }
-  context.constant = framework.workspace_libraries * workspace_bytes(job);
-  return context;
-}
 
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank) {

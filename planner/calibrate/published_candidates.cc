@@ -1,0 +1,170 @@
+#include "planner/calibrate/published_candidates.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace trireme::planner {
+
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+Schedule schedule_of(const PublishedRow& row, std::int64_t virtual_pipeline) {
+  for (const Schedule schedule :
+       {Schedule::kGpipe, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
+    constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
+    if (row.schedule == kNames[static_cast<std::size_t>(schedule)]) {
+      return schedule;
+    }
+  }
+  return virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
+}
+
+std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t largest) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t candidate = 1; candidate <= std::min(number, largest); ++candidate) {
+    if (number % candidate == 0) {
+      found.push_back(candidate);
+    }
+  }
+  return found;
+}
+
+// torchtitan counts the embedding and the head as a layer each even where layers divide.
+std::vector<std::int64_t> torchtitan_split(std::int64_t layers, std::int64_t chunks) {
+  std::vector<std::int64_t> split;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::int64_t ends = (chunk == 0 ? 1 : 0) + (chunk + 1 == chunks ? 1 : 0);
+    split.push_back(std::max<std::int64_t>(
+        0, (layers + 2) / chunks + (chunk < (layers + 2) % chunks ? 1 : 0) - ends));
+  }
+  return split;
+}
+
+// Plans that fill the open fields of a row, one axis after the other.
+class Candidates {
+ public:
+  Candidates(const PublishedRow& row, const Job& job, Plan first, std::int64_t gpus)
+      : row_(row), job_(job), gpus_(gpus), plans_{std::move(first)} {}
+
+  std::vector<Plan> all() {
+    if (!row_.tp) {
+      branch(divisors(row_.gpus_per_node.value_or(8), 8), [&](Plan& plan, std::int64_t degree) {
+        plan.tensor = degree;
+        return job_.model.heads % degree == 0 &&
+               gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
+      });
+    }
+    if (!row_.pp) {
+      branch(divisors(job_.model.layers, 128), [&](Plan& plan, std::int64_t degree) {
+        plan.pipeline = degree;
+        return gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
+      });
+    }
+    set_data_parallel();
+    if (!row_.micro_batch) {
+      branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
+        plan.micro_batch = size;
+        if (contains(row_.framework, "torchtitan") && plan.pipeline > 1) {
+          // Its default: as many micro-batches as stages.
+          return job_.global_batch == 0 ||
+                 job_.global_batch == size * plan.data_parallel() * plan.pipeline;
+        }
+        return job_.global_batch == 0 || job_.global_batch % (size * plan.data_parallel()) == 0;
+      });
+    }
+    if (!row_.vpp) {
+      branch({1, 2, 3, 4, 5, 6, 8, 10, 12}, [&](Plan& plan, std::int64_t chunks) {
+        plan.virtual_pipeline = chunks;
+        const bool wanted =
+            row_.schedule == "interleaved" ? chunks > 1 || plan.pipeline == 1 : true;
+        return chunks == 1 ? wanted
+                           : row_.schedule != "1f1b" && plan.pipeline > 1 &&
+                                 row_.stage_layers.empty() && splits_evenly(plan.pipeline * chunks);
+      });
+    }
+    if (row_.recompute.empty()) {
+      branch({0, 1, 2}, [&](Plan& plan, std::int64_t kind) {
+        const bool torch = job_.framework.states == StateLayout::kTorch;
+        plan.recompute = kind == 2   ? Recompute::kFull
+                         : kind == 1 ? Recompute::kSelective
+                                     : Recompute::kNone;
+        plan.recompute_modules = torch ? kTorchPerOp : kCoreAttention;
+        if (contains(row_.framework, "torchtitan")) {
+          return kind == 1;  // the default of its configurations
+        }
+        return kind != 1 || torch || job_.attention == models::AttentionKernel::kUnfused;
+      });
+    }
+    finish();
+    return std::move(plans_);
+  }
+
+ private:
+  template <typename Change>
+  void branch(const std::vector<std::int64_t>& values, Change change) {
+    std::vector<Plan> next;
+    for (const Plan& plan : plans_) {
+      for (const std::int64_t value : values) {
+        Plan changed = plan;
+        if (change(changed, value) && next.size() < kMost) {
+          next.push_back(std::move(changed));
+        }
+      }
+    }
+    plans_ = std::move(next);
+  }
+
+  [[nodiscard]] bool splits_evenly(std::int64_t chunks) const {
+    return job_.framework.states == StateLayout::kTorch ? chunks <= job_.model.layers
+                                                        : job_.model.layers % chunks == 0;
+  }
+
+  void set_data_parallel() {
+    for (Plan& plan : plans_) {
+      const std::int64_t ranks =
+          row_.data_parallel.value_or(gpus_ / (plan.tensor * plan.pipeline * plan.context));
+      const std::int64_t shards =
+          plan.sharding == Sharding::kNone || row_.shard_degree.value_or(1) == 1
+              ? (plan.sharding == Sharding::kNone ? 1 : ranks)
+              : *row_.shard_degree;
+      // A printed degree may count the context ranks too (PyTorch's mesh): only ranks outside cp
+      // are the plan's axis.
+      plan.sharded = shards > 0 && ranks % shards == 0 ? shards : ranks;
+      plan.replicas = ranks / plan.sharded;
+    }
+  }
+
+  void finish() {
+    for (Plan& plan : plans_) {
+      plan.schedule = schedule_of(row_, plan.virtual_pipeline);
+      const std::int64_t batch =
+          job_.global_batch > 0 ? job_.global_batch / plan.data_parallel() : 0;
+      if (contains(row_.framework, "torchtitan") && plan.pipeline > 1 &&
+          plan.stage_layers.empty()) {
+        plan.stage_layers =
+            torchtitan_split(job_.model.layers, plan.pipeline * plan.virtual_pipeline);
+      }
+      plan.micro_batches = batch > 0 ? std::max<std::int64_t>(1, batch / plan.micro_batch)
+                                     : (plan.pipeline > 1 ? 4 * plan.pipeline : 1);
+    }
+  }
+
+  static constexpr std::size_t kMost = 4096;
+  const PublishedRow& row_;
+  const Job& job_;
+  std::int64_t gpus_;
+  std::vector<Plan> plans_;
+};
+
+}  // namespace
+
+std::vector<Plan> candidates_of(const PublishedRow& row, const Job& job, Plan first,
+                                std::int64_t gpus) {
+  return Candidates(row, job, std::move(first), gpus).all();
+}
+
+}  // namespace trireme::planner

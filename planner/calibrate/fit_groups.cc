@@ -35,15 +35,15 @@ std::vector<FitGroup> fit_groups() {
   groups.push_back({"A100 attention and FSDP1",
                     {gpu(a100, "portable_attention_efficiency", 0.3, 0.8),
                      framework({"fsdp1"}, "memory_traffic", 0.7, 2.5),
-                     framework({"fsdp1"}, "host_factor", 0.3, 30),
-                     framework({"fsdp1"}, "overlap_slowdown", 0.01, 0.6),
+                     framework({"fsdp1"}, "host_factor", 0.5, 8),
+                     framework({"fsdp1"}, "overlap_slowdown", 0.02, 0.4),
                      framework({"fsdp1"}, "step_seconds", 1e-4, 0.1)},
                     {{"llm_foundry_mpt", 0.10}}});
   groups.push_back({"B200 and Megatron",
                     {gpu({"B200-SXM-180GB"}, "matmul_efficiency", 0.3, 0.9),
                      gpu({"B200-SXM-180GB"}, "attention_efficiency", 0.2, 0.8),
                      framework({"megatron"}, "memory_traffic", 0.7, 2.5),
-                     framework({"megatron"}, "overlap_slowdown", 0.01, 0.6),
+                     framework({"megatron"}, "overlap_slowdown", 0.02, 0.4),
                      framework({"megatron"}, "exchange_seconds", 1e-5, 2e-3),
                      framework({"megatron"}, "step_seconds", 1e-4, 0.1)},
                     {{"simumax_b200", 0.04}}});
@@ -51,7 +51,7 @@ std::vector<FitGroup> fit_groups() {
                     {framework({"fsdp2"}, "memory_traffic", 0.7, 2.5),
                      framework({"fsdp2"}, "host_factor", 0.3, 30),
                      framework({"fsdp2"}, "tensor_host_seconds", 1e-4, 0.05),
-                     framework({"fsdp2"}, "overlap_slowdown", 0.01, 0.6),
+                     framework({"fsdp2"}, "overlap_slowdown", 0.02, 0.4),
                      framework({"fsdp2"}, "exchange_seconds", 1e-5, 2e-3),
                      framework({"fsdp2"}, "step_seconds", 1e-4, 0.1)},
                     {{"torch_h200", 0.08}}});

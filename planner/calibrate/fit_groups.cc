@@ -32,9 +32,10 @@ std::vector<FitGroup> fit_groups() {
         {"bloom_bigscience", 0.12},
         {"zero_bubble_2024", 0.08},
         {"nemo_launcher_a100", 0.12}}});
-  groups.push_back({"A100 attention and FSDP1",
-                    {gpu(a100, "portable_attention_efficiency", 0.3, 0.8),
-                     framework({"fsdp1"}, "memory_traffic", 0.7, 2.5),
+  groups.push_back({"FSDP1",
+                    {framework({"fsdp1"}, "attention_rate", 0.3, 1.2),
+                     framework({"fsdp1"}, "new_card_rate", 0.5, 1.0),
+                     framework({"fsdp1"}, "memory_traffic", 0.6, 2.5),
                      framework({"fsdp1"}, "host_factor", 0.5, 8),
                      framework({"fsdp1"}, "overlap_slowdown", 0.02, 0.4),
                      framework({"fsdp1"}, "step_seconds", 1e-4, 0.1)},
@@ -42,10 +43,10 @@ std::vector<FitGroup> fit_groups() {
   groups.push_back({"B200 and Megatron",
                     {gpu({"B200-SXM-180GB"}, "matmul_efficiency", 0.3, 0.9),
                      gpu({"B200-SXM-180GB"}, "attention_efficiency", 0.2, 0.8),
-                     framework({"megatron"}, "memory_traffic", 0.7, 2.5),
+                     framework({"megatron"}, "memory_traffic", 0.95, 1.6),
                      framework({"megatron"}, "overlap_slowdown", 0.02, 0.4),
                      framework({"megatron"}, "exchange_seconds", 1e-5, 2e-3),
-                     framework({"megatron"}, "step_seconds", 1e-4, 0.1)},
+                     framework({"megatron"}, "step_seconds", 1e-4, 0.03)},
                     {{"simumax_b200", 0.04}}});
   groups.push_back({"PyTorch on H200 and H100",
                     {framework({"fsdp2"}, "memory_traffic", 0.7, 2.5),
@@ -56,9 +57,11 @@ std::vector<FitGroup> fit_groups() {
                      framework({"fsdp2"}, "step_seconds", 1e-4, 0.1)},
                     {{"torch_h200", 0.08}}});
   groups.push_back({"500 W H100 and compiled PyTorch",
-                    {gpu({"H100-SXM-96GB-HBM2e"}, "matmul_efficiency", 0.3, 0.9),
-                     gpu({"H100-SXM-96GB-HBM2e"}, "portable_attention_efficiency", 0.15, 0.6),
-                     framework({"fsdp2-compiled"}, "memory_traffic", 0.7, 2.5)},
+                    {gpu({"H100-SXM-96GB-HBM2e"}, "matmul_efficiency", 0.4, 0.75),
+                     gpu({"H100-SXM-96GB-HBM2e"}, "portable_attention_efficiency", 0.22, 0.4),
+                     gpu({"H100-SXM-96GB-HBM2e"}, "memory_efficiency", 0.85, 0.93),
+                     framework({"fsdp2-compiled"}, "memory_traffic", 0.9, 1.5),
+                     framework({"fsdp2-compiled"}, "overlap_slowdown", 0.1, 0.4)},
                     {{"torchtitan", 0.10}}});
   return groups;
 }

@@ -228,6 +228,14 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   job.cluster = topologies::compose_cluster(
       row.gpu, static_cast<int>(std::min<std::int64_t>(row.gpus_per_node.value_or(0), 1024)), gpus,
       row.cluster, row.id);
+  // Racks of 72 are handed out in powers of two: 16 of the 18 trays.
+  topologies::Node& node = job.cluster.node;
+  if (node.gpus == 72 && gpus % 72 != 0) {
+    node.nics = node.nics * 64 / 72;
+    node.gpus = 64;
+    node.nvlink_domain = 64;
+    job.cluster.nodes = (gpus + 63) / 64;
+  }
 
   std::vector<Plan> candidates = candidates_of(row, job, plan, gpus);
   if (candidates.empty()) {

@@ -36,6 +36,10 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
       fit.tensor_host_seconds = value;
     } else if (key == "overlap_slowdown") {
       fit.overlap_slowdown = value;
+    } else if (key == "attention_rate") {
+      fit.attention_rate = value;
+    } else if (key == "new_card_rate") {
+      fit.new_card_rate = value;
     } else if (key == "exchange_seconds") {
       fit.exchange_seconds = value;
     } else if (key == "step_seconds") {

@@ -18,8 +18,11 @@ struct BehaviourFit {
   double tensor_host_seconds =
       0;  // host time that tensor parallelism adds to one layer's forward and backward
   double overlap_slowdown = 0.1;  // share of overlapped communication by which compute gets longer
-  double exchange_seconds = 0;    // synchronisation around one pipeline exchange
-  double step_seconds = 0;        // data loading, logging, scalars: once a step
+  double attention_rate =
+      1;                     // of its flash kernel over PyTorch's of today (Triton's of 2023: less)
+  double new_card_rate = 1;  // of its products on Hopper and later over what the card can do
+  double exchange_seconds = 0;  // synchronisation around one pipeline exchange
+  double step_seconds = 0;      // data loading, logging, scalars: once a step
 };
 
 // The name under which the constants of this framework stand.

@@ -15,6 +15,7 @@ using topologies::Pass;
 namespace {
 
 constexpr double kActivationBytes = 2;
+constexpr double kCastBytes = 5;
 
 // Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is said.
 constexpr double kClassicDropout = 0.1;
@@ -131,8 +132,15 @@ double LayerTimer::products(const std::vector<models::Matmul>& matmuls) const {
                         job_.precision == topologies::Precision::kFp4;
     const auto precision = narrow && !narrow_too ? topologies::Precision::kBf16 : job_.precision;
     seconds += op_.matmul({matmul.m, matmul.n, matmul.k, matmul.count}, precision).value;
+    if (narrow && narrow_too) {
+      // The activation operand is scanned for its largest value and cast: 2 + 2 + 1 bytes an
+      // element.
+      const double elements = static_cast<double>(matmul.m * matmul.k * matmul.count);
+      seconds += kCastBytes * elements / op_.memory_rate().value;
+    }
   }
-  return seconds;
+  const bool new_card = job_.cluster.gpu.compute_capability >= 90;
+  return new_card ? seconds / fit_.new_card_rate : seconds;
 }
 
 double LayerTimer::products_named(const std::vector<models::Matmul>& matmuls,
@@ -160,7 +168,7 @@ double LayerTimer::core_attention(const PassWork& work, Pass pass) const {
                              job_.precision, pass)
                    .value;
   }
-  return seconds;
+  return seconds / fit_.attention_rate;
 }
 
 double LayerTimer::passes(const PassWork& work) const {

@@ -78,7 +78,7 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   const bool whole = job_.framework.name == "deepspeed" || is_own(job_);
   const bool gathers =
       plan.sharding == Sharding::kFull || (plan.sharding == Sharding::kGradients && !whole);
-  if (is_own(job_) && in.expert_parameters <= 0 && plan.context == 1) {
+  if (is_own(job_)) {
     return plan.sharding == Sharding::kFull ? own_units(plan, in, groups)
                                             : own_whole(plan, in, groups);
   }

@@ -53,6 +53,8 @@ class DataParallelTimer {
                                            const Groups& groups) const;
   [[nodiscard]] double own_gather(const Groups& groups, double parameters) const;
   [[nodiscard]] double own_scatter(const Groups& groups, double parameters) const;
+  [[nodiscard]] double own_experts(topologies::Collective collective, const Groups& groups,
+                                   double parameters) const;
   [[nodiscard]] DataParallelTime own_units(const Plan& plan, const DataParallelInput& in,
                                            const Groups& groups) const;
   [[nodiscard]] double copies(const Plan& plan, const DataParallelInput& in, bool reshard,

@@ -19,6 +19,7 @@ double over(double communication, double compute) {
 // A stage's units, and seconds of compute of one.
 struct StageUnits {
   double count = 1, parameters = 0;  // of layers
+  double experts = 0;                // routed experts of one
   double embedding = 0, head = 0;    // parameters
   double forward = 0, backward = 0;  // compute of one
 };
@@ -27,6 +28,7 @@ StageUnits units_of(const DataParallelInput& in) {
   StageUnits units;
   units.count = std::max(1.0, in.units);
   units.parameters = std::max(0.0, in.dense_parameters - in.root_parameters) / units.count;
+  units.experts = in.expert_parameters / units.count;
   units.embedding = in.embedding_parameters;
   units.head = in.root_parameters - in.embedding_parameters;
   units.forward = (in.forward - in.embedding_compute - in.head_forward) / units.count;
@@ -62,6 +64,13 @@ double DataParallelTimer::own_scatter(const Groups& groups, double parameters) c
                            groups.reduce_bytes * parameters);
 }
 
+double DataParallelTimer::own_experts(Collective collective, const Groups& groups,
+                                      double parameters) const {
+  const double bytes =
+      collective == Collective::kAllGather ? groups.parameter_bytes : groups.reduce_bytes;
+  return collectives_.time(collective, groups.expert_shard, bytes * parameters);
+}
+
 // Parameters whole. DDP and the distributed optimizer reduce after the last micro-batch, ZeRO-2
 // after each; sharded optimizers gather at the start of the step, beside the first forward.
 DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParallelInput& in,
@@ -77,9 +86,12 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
   const auto reduce = [&](double parameters) {
     return (sharded ? own_scatter(groups, parameters) : 0) + replicate(parameters);
   };
+  const double experts = own_experts(sharded ? Collective::kReduceScatter : Collective::kAllReduce,
+                                     groups, units.experts);
   const double m = static_cast<double>(plan.micro_batches);
   if (sharded) {
-    const double unit = own_gather(groups, units.parameters);
+    const double unit = own_gather(groups, units.parameters) +
+                        own_experts(Collective::kAllGather, groups, units.experts);
     const double first = own_gather(groups, units.embedding);
     const double all = first + units.count * unit + own_gather(groups, units.head);
     time.exposed =
@@ -91,7 +103,7 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
   const double last = in.embedding_parameters > 0 ? units.embedding : units.parameters;
   if (every) {
     const double unit =
-        sharded ? own_scatter(groups, units.parameters) : replicate(units.parameters);
+        (sharded ? own_scatter(groups, units.parameters) : replicate(units.parameters)) + experts;
     const double head = sharded ? own_scatter(groups, units.head) : replicate(units.head);
     const double total =
         units.count * unit + head + (sharded ? own_scatter(groups, units.embedding) : 0);
@@ -108,8 +120,8 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
     time.hidden += m * (total - time.per_micro_batch_backward);
     return time;
   }
-  const double total =
-      units.count * reduce(units.parameters) + reduce(units.head) + reduce(units.embedding);
+  const double total = units.count * (reduce(units.parameters) + experts) + reduce(units.head) +
+                       reduce(units.embedding);
   const double first_ready = units.head > 0 ? in.head_backward : units.backward;
   const double exposed = job_.framework.overlap_grad_reduce
                              ? std::max(reduce(last), over(total, in.backward - first_ready))
@@ -126,10 +138,12 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
   const StageUnits units = units_of(in);
   const auto shards = static_cast<double>(groups.shard.ranks);
   const bool reshard = plan.reshard_after_forward && job_.framework.reshard_after_forward;
-  const double gather = own_gather(groups, units.parameters);
+  const double gather = own_gather(groups, units.parameters) +
+                        own_experts(Collective::kAllGather, groups, units.experts);
   const double again = reshard ? gather : 0;
   const double head_gather = own_gather(groups, std::max(units.head, in.tied_head_parameters));
-  const double scatter = own_scatter(groups, units.parameters);
+  const double scatter = own_scatter(groups, units.parameters) +
+                         own_experts(Collective::kReduceScatter, groups, units.experts);
   const double head_scatter = own_scatter(groups, units.head);
   // The first unit of a micro-batch has only the embedding to hide behind, the head the last unit.
   const double before = in.embedding_parameters > 0 ? 2 * in.embedding_compute : units.forward;

@@ -9,8 +9,8 @@ namespace trireme::planner::lowering {
 namespace {
 
 constexpr std::array<std::string_view, kStreamCount> kStreamNames = {
-    "compute",      "tensor",       "gather",        "reduce",       "replica",
-    "send_forward", "recv_forward", "send_backward", "recv_backward"};
+    "compute",      "tensor",        "gather",        "reduce",  "replica", "send_forward",
+    "recv_forward", "send_backward", "recv_backward", "context", "expert"};
 constexpr std::size_t kMaxOperands = 12;
 
 std::uint64_t hash_of(const Work& work) {
@@ -132,6 +132,24 @@ OpId ProgramBuilder::reduce_scatter(std::string_view name, GroupId group, const 
                                     const Operand& output, Stream stream) {
   const std::array<OperandUse, 2> uses = {{{&input, 'r'}, {&output, 'w'}}};
   return add(name, ReduceScatter{group}, uses, stream);
+}
+
+OpId ProgramBuilder::all_to_all(std::string_view name, GroupId group, const Operand& input,
+                                const Operand& output, Stream stream) {
+  const std::array<OperandUse, 2> uses = {{{&input, 'r'}, {&output, 'w'}}};
+  return add(name, AllToAll{group}, uses, stream);
+}
+
+OpId ProgramBuilder::modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
+                                   std::initializer_list<Operand> operands) {
+  std::array<OperandUse, kMaxOperands> uses{};
+  std::size_t count = 0;
+  for (const Operand& operand : operands) {
+    uses[count] = {&operand, count + 1 == operands.size() ? 'w' : 'r'};
+    ++count;
+  }
+  Work work{Kernel::kModelledPass, {kernels}, Flop(0), traffic};
+  return add(name, Compute{work_index(work)}, {uses.data(), count}, Stream::kCompute);
 }
 
 OpId ProgramBuilder::send(std::string_view name, const Send& send, const Operand& operand,

@@ -28,8 +28,10 @@ enum class Stream : std::uint8_t {
   kRecvForward,
   kSendBackward,
   kRecvBackward,
+  kContext,
+  kExpert,
 };
-inline constexpr std::size_t kStreamCount = 9;
+inline constexpr std::size_t kStreamCount = 11;
 
 inline constexpr OpId kNoOp = OpId(0xffffffffU);
 
@@ -53,6 +55,11 @@ class ProgramBuilder {
                   Stream stream);
   OpId reduce_scatter(std::string_view name, GroupId group, const Operand& input,
                       const Operand& output, Stream stream);
+  OpId all_to_all(std::string_view name, GroupId group, const Operand& input, const Operand& output,
+                  Stream stream);
+  // A kModelledPass op of this traffic; the last operand is written, the others are read.
+  OpId modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
+                     std::initializer_list<Operand> operands);
   OpId send(std::string_view name, const Send& send, const Operand& operand, Stream stream);
   OpId recv(std::string_view name, const Recv& recv, const Operand& operand, Stream stream);
 

@@ -13,7 +13,7 @@ std::int64_t token_group(const Writer& w) {
 }
 
 std::int64_t global_tokens(const Writer& w) {
-  return w.plan.data_parallel() * w.plan.micro_batches * w.shape.tokens;
+  return w.plan.data_parallel() * w.plan.context * w.plan.micro_batches * w.shape.tokens;
 }
 
 Operand head_input(Writer& w, HeadState& state) {

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/verify.h"
+#include "planner/lower/modelled_layer.h"
 #include "planner/lower/place_ranks.h"
 #include "planner/lower/shape.h"
 #include "planner/lower/stage.h"
@@ -20,23 +21,32 @@ void refuse(const Job& job, const Plan& plan, const std::string& what) {
 
 void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
   const models::Transformer& model = job.model;
-  if (plan.context > 1) {
-    refuse(job, plan, "context parallelism has no step program yet; estimate covers it");
-  }
   if (plan.schedule == Schedule::kZeroBubbleH2) {
     refuse(job, plan, "zb-h2 has no step program yet; use zb-h1");
   }
   if (plan.schedule == Schedule::kZeroBubbleH1 && plan.virtual_pipeline > 1) {
     refuse(job, plan, "zb-h1 has one chunk a stage");
   }
-  const bool outside = model.moe.has_value() || model.latent.has_value() || model.parallel_block ||
-                       model.norms_per_layer != 2 || model.position == models::Position::kAlibi ||
-                       model.embedding_norm || model.attention_sinks ||
-                       (model.embedding_dim != 0 && model.embedding_dim != model.hidden);
-  if (outside) {
-    refuse(job, plan,
-           "a layer outside the kernel table (experts, latent attention, parallel blocks, ALiBi, "
-           "extra norms)");
+  if (model.embedding_dim != 0 && model.embedding_dim != model.hidden) {
+    refuse(job, plan, "no step program for an embedding narrower than the model yet");
+  }
+  if ((plan.expert > 1 || plan.context > 1) && plan.order.back() != Axis::kPipeline) {
+    refuse(job, plan, "with expert or context parallelism the pipeline is the slowest axis");
+  }
+  if (options.executable) {
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      if (lowering::is_modelled_layer(job, plan, layer)) {
+        refuse(
+            job, plan,
+            fmt::format(
+                "layer {} can be simulated but not executed (experts, latent attention, parallel "
+                "blocks, ALiBi, extra norms, context parallelism)",
+                layer));
+      }
+    }
+    if (model.embedding_norm) {
+      refuse(job, plan, "the embedding's norm can be simulated but not executed");
+    }
   }
   if (options.executable && model.kv_heads % plan.tensor != 0) {
     refuse(job, plan,

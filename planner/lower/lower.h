@@ -24,7 +24,8 @@ struct LowerOptions {
 //   those has ended (so at most prefetch + 1 units are whole at a time); two visits in a row share
 //   one gather. Without reshard-after-forward a unit stays whole from its forward to its backward
 //   of the same micro-batch.
-// - A whole gradient that is reduced every micro-batch is waited for four visits later, or when the second next whole
+// - A whole gradient that is reduced every micro-batch is waited for four visits later, or when the
+// second next whole
 //   gradient is begun.
 // - Gradients are reduced after the last micro-batch, or after every one when the framework says so
 // or the gradients

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "planner/cost/rank_parameters.h"
+#include "planner/lower/modelled_layer.h"
+
 namespace trireme::planner::lowering {
 namespace {
 
@@ -115,22 +118,22 @@ class StateWriter {
  public:
   StateWriter(const Plan& plan, const Groups& groups, const StepProgram& step,
               ProgramBuilder& builder)
-      : plan_(plan), groups_(groups), builder_(builder) {
-    if (groups.shard != kNoGroup) {
-      shards_ = group_size(step.groups[index_of(groups.shard)]);
-    }
-  }
+      : plan_(plan), groups_(groups), step_(step), builder_(builder) {}
 
   // `elements` before padding.
-  ParameterUnit unit(std::string name, std::int64_t elements, std::int32_t layer) {
+  ParameterUnit unit(std::string name, UnitLayout& layout, bool experts = false) {
+    const std::int64_t elements = layout.elements;
+    layout.shard = experts ? groups_.expert_shard : groups_.shard;
+    layout.replica = experts ? groups_.expert_replica : groups_.replica;
+    shards_ = layout.shard == kNoGroup ? 1 : group_size(step_.groups[index_of(layout.shard)]);
     ParameterUnit unit;
     unit.name = std::move(name);
-    unit.shard = groups_.shard;
+    unit.shard = layout.shard;
     // Shards begin at multiples of 8 elements, so that vector loads and NCCL stay aligned.
     shard_ = shards_ == 1 ? elements : (elements + 8 * shards_ - 1) / (8 * shards_) * 8;
     unit.elements = shard_ * shards_;
     elements_ = unit.elements;
-    layer_ = layer;
+    layer_ = layout.layer;
     const bool gradients_whole =
         plan_.sharding == Sharding::kNone || plan_.sharding == Sharding::kOptimizer;
     if (plan_.sharding != Sharding::kFull) {
@@ -145,7 +148,7 @@ class StateWriter {
       // shard counts.
       StateStorage& storage = unit.states[static_cast<std::size_t>(State::kGradient)];
       storage.sharded = true;
-      storage.operand.shard = groups_.shard;
+      storage.operand.shard = layout.shard;
       storage.operand.count = shard_;
     }
     return unit;
@@ -162,6 +165,7 @@ class StateWriter {
 
   const Plan& plan_;
   const Groups& groups_;
+  const StepProgram& step_;
   ProgramBuilder& builder_;
   std::int64_t shards_ = 1, shard_ = 0, elements_ = 0;
   std::int32_t layer_ = -1;
@@ -184,7 +188,16 @@ class LayerUnits {
  public:
   LayerUnits(const Job& job, const Plan& plan, const Shape& shape, StageParameters& stage,
              Program& program, StateWriter& states)
-      : job_(job), shape_(shape), stage_(stage), program_(program), states_(states) {
+      : job_(job),
+        plan_(plan),
+        shape_(shape),
+        stage_(stage),
+        program_(program),
+        states_(states),
+        counts_(rank_parameters(
+            job, {.tensor = plan.tensor,
+                  .expert = plan.expert,
+                  .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor})) {
     unit_ = plan.sharding == Sharding::kFull ? plan.fsdp_unit : 1;
   }
 
@@ -203,10 +216,13 @@ class LayerUnits {
     std::vector<LayerTensors> tensors;
     for (std::int64_t layer = first; layer < last; ++layer) {
       const auto l = static_cast<std::size_t>(layer);
-      tensors.push_back(layer_tensors(job_.model, layer, shape_.tensor, stage_.layers[l]));
+      tensors.push_back(is_modelled_layer(job_, plan_, layer)
+                            ? modelled_tensors(layer)
+                            : layer_tensors(job_.model, layer, shape_.tensor, stage_.layers[l]));
       stage_.unit_of_layer[l] = index;
     }
-    UnitLayout layout{static_cast<std::int32_t>(first), 0, 0, 0, 1};
+    UnitLayout layout;
+    layout.layer = static_cast<std::int32_t>(first);
     const auto add_all = [&](std::vector<Tensor> LayerTensors::*part) {
       for (const LayerTensors& layer : tensors) {
         for (const Tensor& tensor : layer.*part) {
@@ -218,16 +234,49 @@ class LayerUnits {
     layout.replicated_from = add_all(&LayerTensors::split);
     layout.head_norms_end = add_all(&LayerTensors::head_norms);
     layout.elements = add_all(&LayerTensors::whole);
+    program_.units.push_back(states_.unit(fmt::format("layers.{}-{}", first, last - 1), layout));
     stage_.units.push_back(layout);
-    program_.units.push_back(
-        states_.unit(fmt::format("layers.{}-{}", first, last - 1), layout.elements, layout.layer));
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      add_experts(layer);
+    }
   }
 
+  // A layer that is timed and not executed: its parameters by their number.
+  LayerTensors modelled_tensors(std::int64_t layer) {
+    const auto l = static_cast<std::size_t>(layer);
+    const bool sparse = models::is_moe_layer(job_.model, layer);
+    const LayerParameters& parameters = sparse ? counts_.sparse_layer : counts_.dense_layer;
+    const auto count = static_cast<std::int64_t>(parameters.dense);
+    LayerTensors tensors;
+    tensors.split.push_back({fmt::format("layers.{}.modelled", layer), count, 1, Split::kNone,
+                             count, 1, &stage_.layers[l].modelled});
+    return tensors;
+  }
+
+  void add_experts(std::int64_t layer) {
+    const auto l = static_cast<std::size_t>(layer);
+    if (!models::is_moe_layer(job_.model, layer)) {
+      return;
+    }
+    const auto index = static_cast<std::uint32_t>(stage_.units.size());
+    UnitWriter writer(program_, index);
+    const auto count = static_cast<std::int64_t>(counts_.sparse_layer.expert);
+    writer.add({fmt::format("layers.{}.experts", layer), count, 1, Split::kNone, count, 1,
+                &stage_.layers[l].experts});
+    UnitLayout layout;
+    layout.layer = static_cast<std::int32_t>(layer);
+    layout.elements = layout.replicated_from = layout.head_norms_end = writer.size();
+    program_.units.push_back(states_.unit(fmt::format("layers.{}.experts", layer), layout, true));
+    stage_.units.push_back(layout);
+    stage_.experts_of_layer[l] = index;
+  }
   const Job& job_;
+  const Plan& plan_;
   const Shape& shape_;
   StageParameters& stage_;
   Program& program_;
   StateWriter& states_;
+  RankParameters counts_;
   std::int64_t unit_ = 1;
 };
 
@@ -256,8 +305,8 @@ class EndUnit {
     if (layout_.elements == 0) {
       return kNoUnit;
     }
+    program_.units.push_back(states.unit(name, layout_));
     stage_.units.push_back(layout_);
-    program_.units.push_back(states.unit(name, layout_.elements, -1));
     return index_;
   }
 
@@ -329,6 +378,7 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
   result.chunks = chunks_on(job, plan, stage);
   result.layers.resize(static_cast<std::size_t>(job.model.layers));
   result.unit_of_layer.resize(result.layers.size());
+  result.experts_of_layer.assign(result.layers.size(), kNoUnit);
   const bool has_embedding = result.chunks.front().embedding;
   const bool has_head = result.chunks.back().head;
   result.tied_across_stages =

@@ -28,6 +28,7 @@ struct NormSlots {
 struct LayerSlots {
   Slot qkv, qkv_bias, q_norm, k_norm, output, output_bias, up, up_bias, down, down_bias;
   NormSlots attention_norm, mlp_norm;
+  Slot modelled, experts;  // of a layer that is timed and not executed
 };
 struct UnitLayout {
   std::int32_t layer = -1;           // first layer; -1: embedding or head
@@ -35,6 +36,7 @@ struct UnitLayout {
   std::int64_t replicated_from = 0;  // from here on tensor ranks hold the same
   std::int64_t head_norms_end =
       0;  // [replicated_from, here): gradients are partial sums even without SP
+  GroupId shard = kNoGroup, replica = kNoGroup;  // ranks that share it, and copies of those
   std::int64_t copies =
       1;  // ranks that hold the part before `replicated_from` alike (tied embeddings: 2)
 };
@@ -48,7 +50,8 @@ struct StageParameters {
   // Units of the ends; kNoUnit: none. A tied table is a unit of its own (`embedding_unit` on either
   // end), so that both ends cut it alike.
   std::uint32_t embedding_unit = kNoUnit, positions_unit = kNoUnit, head_unit = kNoUnit;
-  std::vector<std::uint32_t> unit_of_layer;  // by layer, of the whole model
+  std::vector<std::uint32_t> experts_of_layer;  // kNoUnit: none
+  std::vector<std::uint32_t> unit_of_layer;     // by layer, of the whole model
   std::vector<UnitLayout> units;
 };
 

@@ -1,5 +1,6 @@
 #include "planner/lower/place_ranks.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 
@@ -32,6 +33,27 @@ Group group_over(const Plan& plan, std::string name, std::initializer_list<Axis>
   return group;
 }
 
+Group group_of_axis(std::string name, std::int64_t degree, std::int64_t stride) {
+  return {std::move(name), {{degree, stride, degree * stride}}};
+}
+
+// Experts are spread over the ranks inside a pipeline stage, nearest first; what is left of those
+// holds copies.
+void place_experts(const Plan& plan, bool over_context, StepProgram& program, Groups& groups) {
+  const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  const std::int64_t split = inner * plan.expert;
+  const std::int64_t copies =
+      std::max<std::int64_t>(1, plan.tensor * plan.context * plan.data_parallel() / split);
+  groups.expert = add_group(program, group_of_axis("expert", plan.expert, inner));
+  const std::int64_t within = plan.tensor * plan.sharded * (over_context ? plan.context : 1);
+  const std::int64_t shards = plan.sharding == Sharding::kNone
+                                  ? 1
+                                  : std::max<std::int64_t>(1, std::min(copies, within / split));
+  groups.expert_shard = add_group(program, group_of_axis("expert_shard", shards, split));
+  groups.expert_replica =
+      add_group(program, group_of_axis("expert_replica", copies / shards, split * shards));
+}
+
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
@@ -43,13 +65,20 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
   program.stages = axis_of(plan, Axis::kPipeline);
   Groups groups;
   groups.tensor = add_group(program, group_over(plan, "tensor", {Axis::kTensor}));
-  groups.data = add_group(program, group_over(plan, "data", {Axis::kSharded, Axis::kReplica}));
+  groups.data = add_group(
+      program, group_over(plan, "data", {Axis::kContext, Axis::kSharded, Axis::kReplica}));
+  groups.context = add_group(program, group_over(plan, "context", {Axis::kContext}));
   if (plan.sharding == Sharding::kNone) {
     groups.replica = groups.data;
     groups.norm = add_group(program, group_over(plan, "model", {Axis::kTensor, Axis::kPipeline}));
   } else {
-    groups.shard = add_group(program, group_over(plan, "shard", {Axis::kSharded}));
-    groups.replica = add_group(program, group_over(plan, "replica", {Axis::kReplica}));
+    const bool joined = job.framework.shard_over_context;
+    groups.shard =
+        add_group(program, joined ? group_over(plan, "shard", {Axis::kContext, Axis::kSharded})
+                                  : group_over(plan, "shard", {Axis::kSharded}));
+    groups.replica =
+        add_group(program, joined ? group_over(plan, "replica", {Axis::kReplica})
+                                  : group_over(plan, "replica", {Axis::kContext, Axis::kReplica}));
     groups.norm = add_group(
         program, group_over(plan, "model", {Axis::kTensor, Axis::kSharded, Axis::kPipeline}));
   }
@@ -57,6 +86,9 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
     const GroupAxis stages = program.stages;
     groups.tied =
         add_group(program, {"tied", {{2, (plan.pipeline - 1) * stages.stride, stages.period}}});
+  }
+  if (job.model.moe) {
+    place_experts(plan, job.framework.shard_over_context, program, groups);
   }
   program.tensor = groups.tensor;
   program.data = groups.data;
@@ -68,7 +100,7 @@ Shape shape_of(const Job& job, const Plan& plan) {
   Shape shape;
   shape.batch = plan.micro_batch;
   shape.sequence = job.sequence;
-  shape.tokens = plan.micro_batch * job.sequence;
+  shape.tokens = plan.micro_batch * job.sequence / plan.context;
   shape.tensor = plan.tensor;
   shape.sequence_parallel = plan.sequence_parallel && plan.tensor > 1;
   shape.local_tokens = shape.sequence_parallel ? shape.tokens / plan.tensor : shape.tokens;

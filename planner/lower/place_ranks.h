@@ -16,6 +16,9 @@ struct Groups {
   GroupId data = kNoGroup;     // shard and replica together: ranks with different micro-batches
   GroupId norm =
       kNoGroup;  // ranks that together hold each gradient once (but for what tensor ranks share)
+  GroupId context = kNoGroup;
+  GroupId expert = kNoGroup;                                   // ranks that hold different experts
+  GroupId expert_shard = kNoGroup, expert_replica = kNoGroup;  // copies of the same experts
   GroupId tied = kNoGroup;  // first and last stage, when they share the embedding
 };
 

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "planner/lower/ends.h"
 #include "planner/lower/layer.h"
+#include "planner/lower/modelled_layer.h"
 #include "planner/lower/optimizer.h"
 #include "planner/lower/schedule.h"
 #include "planner/lower/unit_keeper.h"
@@ -36,6 +37,7 @@ class StageWriter {
                                             : job.framework.blocking_p2p) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);
+    modelled_.resize(layers_.size());
     heads_.resize(stage_.chunks.back().head ? micro_batches : 0);
     embedding_gradients_.resize(stage_.chunks.front().embedding ? micro_batches : 0);
     inputs_.resize(actions_.size());
@@ -97,16 +99,17 @@ class StageWriter {
     return stage_.chunks[static_cast<std::size_t>(action.chunk)];
   }
 
-  // Place of a layer's state: layers of the stage in model order, chunk by chunk.
-  LayerState& layer_state(const Action& action, std::int64_t layer) {
+  // Place of a layer's state: layers of the stage in model order, chunk by chunk, then
+  // micro-batches.
+  [[nodiscard]] std::size_t layer_place(const Action& action, std::int64_t layer) const {
     std::size_t place = 0;
     for (std::int16_t c = 0; c < action.chunk; ++c) {
       const Chunk& chunk = stage_.chunks[static_cast<std::size_t>(c)];
       place += static_cast<std::size_t>(chunk.last - chunk.first);
     }
     place += static_cast<std::size_t>(layer - chunk_of(action).first);
-    return layers_[place * static_cast<std::size_t>(plan_.micro_batches) +
-                   static_cast<std::size_t>(action.micro_batch)];
+    return place * static_cast<std::size_t>(plan_.micro_batches) +
+           static_cast<std::size_t>(action.micro_batch);
   }
 
   // Ranks between this stage and the next or the one before, around the ring for virtual chunks.
@@ -218,9 +221,32 @@ class StageWriter {
   }
 
   Operand write_layer(const Action& action, std::int64_t layer, const Operand& stream) {
-    LayerState& state = layer_state(action, layer);
+    if (is_modelled_layer(writer_.job, plan_, layer)) {
+      return write_modelled_layer(action, layer, stream);
+    }
+    LayerState& state = layers_[layer_place(action, layer)];
     const bool repeats = repeats_layer(plan_, layer - chunk_of(action).first);
     LayerWriter block(writer_, layer, repeats);
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return block.forward(stream, state);
+      case ActionKind::kBackward:
+      case ActionKind::kInputGradient:
+        if (plan_.recompute != Recompute::kNone) {
+          block.recompute(state);
+        }
+        return block.backward(stream, state, action.kind == ActionKind::kInputGradient);
+      case ActionKind::kWeightGradient:
+        block.weight_gradients(state);
+        break;
+    }
+    return {};
+  }
+
+  Operand write_modelled_layer(const Action& action, std::int64_t layer, const Operand& stream) {
+    ModelledState& state = modelled_[layer_place(action, layer)];
+    const bool repeats = repeats_layer(plan_, layer - chunk_of(action).first);
+    ModelledLayer block(writer_, layer, repeats);
     switch (action.kind) {
       case ActionKind::kForward:
         return block.forward(stream, state);
@@ -268,6 +294,7 @@ class StageWriter {
   bool blocking_;
 
   std::vector<LayerState> layers_;            // by layer of the stage, then micro-batch
+  std::vector<ModelledState> modelled_;       // likewise
   std::vector<HeadState> heads_;              // by micro-batch
   std::vector<Operand> embedding_gradients_;  // by micro-batch: between input and weight gradient
   std::vector<Operand> inputs_;               // by action: what it received

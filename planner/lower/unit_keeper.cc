@@ -38,8 +38,7 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       remaining_total_(stage.units.size(), 0) {
   const bool shards_gradients =
       plan.sharding == Sharding::kGradients || plan.sharding == Sharding::kFull;
-  transient_gradients_ = (groups.shard != kNoGroup && shards_gradients) ||
-                         (groups.data != kNoGroup && job.framework.reduce_every_micro_batch);
+  const bool every = shards_gradients || job.framework.reduce_every_micro_batch;
   if (plan.sharding == Sharding::kFull) {
     const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
     std::vector<bool> reshards(units_.size(), reshard);
@@ -54,7 +53,10 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
     const Operand weights = storage(i, State::kWeight).operand;
     const Operand gradients = storage(i, State::kGradient).operand;
     units_[i].weights = weights;
-    if (transient_gradients_) {
+    const UnitLayout& layout = stage.units[i];
+    units_[i].transient = (layout.shard != kNoGroup && every) ||
+                          (layout.replica != kNoGroup && job.framework.reduce_every_micro_batch);
+    if (units_[i].transient) {
       units_[i].gradients.resize(static_cast<std::size_t>(plan.micro_batches));
     } else {
       units_[i].gradients = {{{gradients.buffer, kNoGroup, 0, program.units[i].elements}, {}}};
@@ -105,17 +107,19 @@ void UnitKeeper::gather(std::uint32_t unit) {
     whole = builder_.buffer("gathered", program_.units[unit].elements, ElementType::kCompute);
   }
   const Operand master = storage(unit, State::kMaster).operand;
-  const Operand mine = own_shard(whole, groups_.shard, master.count);
+  const Operand mine = own_shard(whole, stage_.units[unit].shard, master.count);
   builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine},
                    Stream::kGather);
-  if (groups_.shard != kNoGroup) {
-    builder_.all_gather("gather_parameters", groups_.shard, mine, whole, Stream::kGather);
+  if (stage_.units[unit].shard != kNoGroup) {
+    builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine, whole,
+                        Stream::kGather);
   }
   builder_.origin = before;
 }
 
 void UnitKeeper::begin_visit(std::uint32_t visit) {
-  // A reduction is over, and its whole gradient free, four visits after it was issued at the latest.
+  // A reduction is over, and its whole gradient free, four visits after it was issued at the
+  // latest.
   while (next_reduction_ < reductions_.size() && reductions_[next_reduction_].visit + 4 <= visit) {
     builder_.also_wait(reductions_[next_reduction_++].op);
   }
@@ -143,7 +147,7 @@ void UnitKeeper::end_visit(std::uint32_t visit) {
     }
     --remaining_total_[unit];
     std::int32_t& left = remaining_[unit][static_cast<std::size_t>(action.micro_batch)];
-    if (--left == 0 && (transient_gradients_ || remaining_total_[unit] == 0)) {
+    if (--left == 0 && (units_[unit].transient || remaining_total_[unit] == 0)) {
       finish_gradient(unit, remaining_total_[unit] == 0);
     }
   }
@@ -171,7 +175,7 @@ Operand UnitKeeper::weight(const Slot& slot) const {
 }
 
 UnitKeeper::WholeGradients& UnitKeeper::whole_gradients(std::uint32_t unit) {
-  const std::int32_t micro_batch = transient_gradients_ ? builder_.origin.micro_batch : 0;
+  const std::int32_t micro_batch = units_[unit].transient ? builder_.origin.micro_batch : 0;
   return units_[unit].gradients[static_cast<std::size_t>(micro_batch)];
 }
 
@@ -207,9 +211,9 @@ void UnitKeeper::finish_gradient(std::uint32_t unit, bool last_micro_batch) {
   builder_.origin.phase = Phase::kGradientReduce;
   builder_.origin.layer = stage_.units[unit].layer;
   sum_over_tensor(unit);
-  if (transient_gradients_) {
+  if (units_[unit].transient) {
     reduce_transient(unit);
-    if (last_micro_batch && groups_.shard != kNoGroup) {
+    if (last_micro_batch && stage_.units[unit].shard != kNoGroup) {
       reduce_replicas(unit, Stream::kReplica);
     }
     whole_gradients(unit) = {};
@@ -236,17 +240,19 @@ void UnitKeeper::sum_over_tensor(std::uint32_t unit) {
 
 // After the last micro-batch, in place.
 void UnitKeeper::reduce_whole(std::uint32_t unit) {
-  if (groups_.shard != kNoGroup) {
-    builder_.reduce_scatter("reduce_gradients", groups_.shard, whole_gradients(unit).operand,
-                            storage(unit, State::kGradient).operand, Stream::kReduce);
+  if (stage_.units[unit].shard != kNoGroup) {
+    builder_.reduce_scatter("reduce_gradients", stage_.units[unit].shard,
+                            whole_gradients(unit).operand, storage(unit, State::kGradient).operand,
+                            Stream::kReduce);
   }
   reduce_replicas(unit, Stream::kReduce);
 }
 
 void UnitKeeper::reduce_replicas(std::uint32_t unit, Stream stream) {
-  if (groups_.replica != kNoGroup) {
+  if (stage_.units[unit].replica != kNoGroup) {
     const Operand kept = storage(unit, State::kGradient).operand;
-    builder_.all_reduce("reduce_replicas", groups_.replica, Reduction::kSum, kept, kept, stream);
+    builder_.all_reduce("reduce_replicas", stage_.units[unit].replica, Reduction::kSum, kept, kept,
+                        stream);
   }
 }
 
@@ -256,12 +262,14 @@ void UnitKeeper::reduce_transient(std::uint32_t unit) {
   const Operand kept = storage(unit, State::kGradient).operand;
   const bool first = !units_[unit].kept_filled;
   units_[unit].kept_filled = true;
-  const bool scatters = groups_.shard != kNoGroup;
-  const Operand sum = first ? kept : scatters ? own_shard(whole, groups_.shard, kept.count) : whole;
-  OpId last = scatters ? builder_.reduce_scatter("reduce_gradients", groups_.shard, whole, sum,
-                                                 Stream::kReduce)
-                       : builder_.all_reduce("reduce_gradients", groups_.replica, Reduction::kSum,
-                                             whole, sum, Stream::kReduce);
+  const bool scatters = stage_.units[unit].shard != kNoGroup;
+  const Operand sum = first      ? kept
+                      : scatters ? own_shard(whole, stage_.units[unit].shard, kept.count)
+                                 : whole;
+  OpId last = scatters ? builder_.reduce_scatter("reduce_gradients", stage_.units[unit].shard,
+                                                 whole, sum, Stream::kReduce)
+                       : builder_.all_reduce("reduce_gradients", stage_.units[unit].replica,
+                                             Reduction::kSum, whole, sum, Stream::kReduce);
   if (!first) {
     last =
         builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum}, Stream::kReduce);

@@ -47,7 +47,9 @@ class UnitKeeper {
   struct UnitState {
     Operand weights;                        // whole; count 0: not gathered
     std::vector<WholeGradients> gradients;  // by micro-batch when transient, else one
-    bool kept_filled = false;               // the kept gradients hold earlier micro-batches
+    bool transient =
+        false;  // whole gradients live for one micro-batch, and are reduced into what is kept
+    bool kept_filled = false;  // the kept gradients hold earlier micro-batches
   };
 
   [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
@@ -72,8 +74,6 @@ class UnitKeeper {
   ProgramBuilder& builder_;
   Program& program_;
 
-  // Whole gradients live for one micro-batch only, and are reduced into what is kept.
-  bool transient_gradients_ = false;
   std::vector<UnitState> units_;
   std::vector<GatherSpan> spans_;
   std::size_t next_span_ = 0, next_reduction_ = 0;
@@ -85,8 +85,8 @@ class UnitKeeper {
     OpId op{};
     std::uint32_t visit = 0;
   };
-  std::vector<PastReduction> reductions_;     // in order: the rate limit of transient gradients
-  std::vector<std::uint32_t> unreduced_;  // units whose reduction waits for the end of the step
+  std::vector<PastReduction> reductions_;  // in order: the rate limit of transient gradients
+  std::vector<std::uint32_t> unreduced_;   // units whose reduction waits for the end of the step
 };
 
 }  // namespace trireme::planner::lowering

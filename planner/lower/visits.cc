@@ -15,7 +15,8 @@ std::vector<Visit> chunk_visits(const Chunk& chunk, const StageParameters& stage
     visits.push_back({0,
                       Block::kLayer,
                       static_cast<std::int32_t>(layer),
-                      {stage.unit_of_layer[static_cast<std::size_t>(layer)], kNoUnit}});
+                      {stage.unit_of_layer[static_cast<std::size_t>(layer)],
+                       stage.experts_of_layer[static_cast<std::size_t>(layer)]}});
   }
   if (chunk.head) {
     // A head that shares the table with the embedding needs the table's unit too.

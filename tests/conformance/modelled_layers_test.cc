@@ -1,0 +1,120 @@
+// Plans of models whose layers are timed and not executed (experts, latent attention, parallel
+// blocks, extra norms, ALiBi, context parallelism): their programs are sound, do the model's FLOP,
+// move what the experts' exchange takes, and their walk is near the closed form.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/program_text.h"
+#include "core/verify.h"
+#include "models/presets.h"
+#include "planner/cost/time.h"
+#include "planner/lower/lower.h"
+#include "planner/rules.h"
+#include "planner/step_times.h"
+#include "planner/walk.h"
+
+namespace trireme {
+namespace {
+
+struct Case {
+  const char* model;
+  const char* cluster;
+  const char* plan;
+  std::int64_t sequence, micro_batches;
+};
+
+const std::vector<Case> kCases = {
+    {"mixtral-8x7b", "dgx-h100x8", "tp2.ep8.fsdp8.dp4.mb1", 4096, 4},
+    {"mixtral-8x7b", "dgx-h100x8", "tp4.pp4.dp4.ep4.mb1.zb-h1", 4096, 8},
+    {"deepseek-v2-lite", "dgx-h100x2", "ep8.fsdp16.mb1", 4096, 2},
+    {"deepseek-v3", "dgx-h100x256", "pp16.ep64.fsdp128.mb1.zero1", 4096, 32},
+    {"gemma-2-9b", "dgx-h100x1", "tp2.fsdp4.mb1", 4096, 2},
+    {"falcon-7b", "dgx-h100x1", "fsdp8.mb1", 2048, 2},
+    {"bloom-7b1", "dgx-h100x1", "tp2.pp4.mb1", 2048, 8},
+    {"llama-3.1-8b", "dgx-h100x2", "cp4.fsdp4.mb1", 32768, 2},
+    {"llama-3.1-70b", "dgx-h100x8", "tp8.cp2.pp4.mb1", 16384, 8},
+    {"gpt-oss-20b", "dgx-h100x1", "ep8.fsdp8.mb1", 4096, 2},
+    {"kimi-k2", "dgx-h100x256", "pp16.ep32.fsdp128.mb1.rc-full.zero1", 4096, 32},
+};
+
+planner::Job job_of(const Case& drawn, planner::Plan& plan) {
+  planner::Job job;
+  job.model = models::load_model(drawn.model);
+  job.framework = planner::find_framework("trireme");
+  job.profile = topologies::shipped_profile();
+  job.profile.frameworks["trireme"] = {{"overlap_slowdown", 0.0}};
+  plan = planner::parse_short_form(drawn.plan);
+  plan.micro_batches = drawn.micro_batches;
+  job.sequence = drawn.sequence;
+  job.global_batch = plan.micro_batches * plan.micro_batch * plan.data_parallel();
+  job.cluster = topologies::narrowed(topologies::load_cluster(drawn.cluster), plan.gpus());
+  return job;
+}
+
+double flop_of(const StepProgram& program) {
+  double flop = 0;
+  for (const Program& role : program.roles) {
+    for (const Op& op : role.ops) {
+      const auto* compute = std::get_if<Compute>(&op.kind);
+      if (compute != nullptr && op.origin.phase != Phase::kRecompute) {
+        flop += role.works[compute->work].flop.value;
+      }
+    }
+  }
+  return flop * static_cast<double>(program.ranks) / static_cast<double>(program.roles.size());
+}
+
+TEST(ModelledLayers, ProgramsAreSoundAndNearTheClosedForm) {
+  for (const Case& drawn : kCases) {
+    SCOPED_TRACE(std::string(drawn.model) + " " + drawn.plan);
+    planner::Plan plan;
+    const planner::Job job = job_of(drawn, plan);
+    const StepProgram program = planner::lower(job, plan);
+    const std::vector<std::string> problems = verify(program);
+    ASSERT_TRUE(problems.empty()) << problems.front();
+    // Flash attention's backward makes five products of scores where the model's FLOP count four.
+    const double model_flop =
+        models::model_flop_per_token(job.model, job.sequence, models::FlopConvention::kHalfCausal)
+            .value *
+        static_cast<double>(job.sequence * job.global_batch);
+    EXPECT_GE(flop_of(program) / model_flop, 0.99);
+    EXPECT_LE(flop_of(program) / model_flop, 1.07);
+    const Trace trace =
+        planner::walk(program, planner::time_ops(job, program), {.keep_timings = false});
+    planner::TimeModel model(job);
+    planner::TimeEstimate estimate;
+    model.estimate(plan, estimate);
+    const double walked = to_seconds(trace.step_times.front()).value;
+    EXPECT_NEAR(estimate.step_seconds / walked, 1.0, 0.25);
+    EXPECT_THROW(planner::lower(job, plan, {.widths = {}, .executable = true}), Error);
+  }
+}
+
+TEST(ModelledLayers, TextParsesBack) {
+  planner::Plan plan;
+  const planner::Job job = job_of(kCases[2], plan);
+  const StepProgram program = planner::lower(job, plan);
+  EXPECT_TRUE(parse_program(print(program), "program") == program);
+}
+
+TEST(ModelledLayers, EveryRoutedTokenIsExchangedOnceEachWay) {
+  planner::Plan plan;
+  const planner::Job job = job_of(kCases[0], plan);
+  const StepProgram program = planner::lower(job, plan);
+  std::int64_t sent = 0;
+  for (const Op& op : program.roles[0].ops) {
+    if (std::holds_alternative<AllToAll>(op.kind)) {
+      sent +=
+          size_of(program, program.roles[0], program.roles[0].operands[op.operands.first]).value;
+    }
+  }
+  // 32 layers x 4 micro-batches x (2 forward + 2 backward), each 2 bytes x tokens/tp x hidden x 2
+  // experts a token.
+  EXPECT_EQ(sent, std::int64_t{32} * 4 * 4 * 2 * (4096 / 2) * 4096 * 2);
+}
+
+}  // namespace
+}  // namespace trireme

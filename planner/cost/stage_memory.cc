@@ -146,6 +146,11 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
   double ahead = stage.largest_unit * static_cast<double>(job.framework.prefetch_units);
   ahead = std::max(ahead, static_cast<double>(job.framework.prefetch_elements));
   gathered.at_loss = element * (reshard ? root : all);
+  if (reshard && job.framework.states == StateLayout::kDeepSpeed) {
+    // The last layers are needed again at once, so ZeRO-3 keeps them (stage3_max_reuse_distance).
+    gathered.at_loss +=
+        element * std::min(body, static_cast<double>(job.framework.prefetch_elements));
+  }
   gathered.in_backward =
       element * (reshard ? root + std::min(body, stage.largest_unit + ahead) : all);
   gathered.unit_gradients = (element + job.framework.reduce_bytes) * stage.largest_unit;

@@ -68,6 +68,9 @@ class Candidates {
     if (!row_.micro_batch) {
       branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
         plan.micro_batch = size;
+        if (contains(row_.framework, "torchtitan") && !row_.global_batch) {
+          return size == 1;  // its configurations' local batch
+        }
         if (contains(row_.framework, "torchtitan") && plan.pipeline > 1) {
           // Its default: as many micro-batches as stages.
           return job_.global_batch == 0 ||

@@ -11,5 +11,6 @@ void add_estimate_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
 void add_run_command(CLI::App& app, Program& program);
 void add_validate_command(CLI::App& app, Program& program);
+void add_plan_command(CLI::App& app, Program& program);
 
 }  // namespace trireme::tools

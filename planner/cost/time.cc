@@ -1,6 +1,8 @@
 #include "planner/cost/time.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
@@ -342,6 +344,41 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   out.high_seconds = out.step_seconds * s.interval.high;
   out.hidden_communication_seconds = m * slowest.hidden + data.hidden;
   out.recomputed_flop_share = flop > 0 ? recomputed_flop / flop : 0;
+}
+
+double TimeModel::lower_bound(const Plan& plan) {
+  State& s = *state_;
+  double least = std::numeric_limits<double>::infinity();
+  Plan inner = plan;
+  // Either the tensor or the context axis is inside the other; both are never nearer than this.
+  for (const auto& order :
+       {std::array{Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline},
+        std::array{Axis::kContext, Axis::kTensor, Axis::kSharded, Axis::kReplica,
+                   Axis::kPipeline}}) {
+    inner.order = order;
+    const LayerSet& set = s.layer_set(inner);
+    StageTotals totals;
+    for (const RankClass& rank : s.classes(inner)) {
+      const RankTimes times = s.rank_times(inner, set, rank);
+      const double forward = times.forward_total();
+      const double backward = times.backward_total();
+      const auto count = static_cast<double>(rank.count);
+      totals.sum += count * (forward + backward);
+      totals.sum_forward += count * forward;
+      totals.sum_backward += count * backward;
+      totals.slowest_forward = std::max(totals.slowest_forward, forward);
+      totals.slowest_backward = std::max(totals.slowest_backward, backward);
+      if (forward + backward > totals.slowest) {
+        totals.slowest = forward + backward;
+        totals.weight_gradient = times.weight_gradient;
+      }
+    }
+    least = std::min(least, pipeline_time(inner, totals, HopTimes{}).total + s.fit.step_seconds);
+    if (plan.context == 1 || plan.tensor == 1) {
+      break;
+    }
+  }
+  return least;
 }
 
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {

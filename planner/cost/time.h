@@ -37,6 +37,9 @@ class TimeModel {
   TimeModel& operator=(TimeModel&&) noexcept;
   // Requires: check_plan found no violation.
   void estimate(const Plan& plan, TimeEstimate& out);
+  // A time that no placement and no sharding of this plan undercuts: its pipeline with the inner
+  // axes on neighbouring ranks, free transfers between stages and free data parallelism.
+  double lower_bound(const Plan& plan);
   // Per-stage forward, input-gradient, weight-gradient and recompute seconds of one micro-batch:
   // what the simulator, explain and the tests look at.
   struct StageTimes {

@@ -11,7 +11,16 @@
 namespace trireme::planner {
 
 enum class ConstraintAxis : std::uint8_t {
-  kTensor, kPipeline, kVirtual, kContext, kExpert, kExpertTensor, kSharded, kReplicas, kDataParallel, kMicroBatch,
+  kTensor,
+  kPipeline,
+  kVirtual,
+  kContext,
+  kExpert,
+  kExpertTensor,
+  kSharded,
+  kReplicas,
+  kDataParallel,
+  kMicroBatch,
   kMicroBatches
 };
 enum class Comparison : std::uint8_t { kLess, kLessEqual, kEqual, kGreaterEqual, kGreater };

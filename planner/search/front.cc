@@ -14,9 +14,9 @@ constexpr double kSameValue = 1e-6;
 constexpr int kNever = std::numeric_limits<int>::max();
 
 auto key_of(const Plan& plan) {
-  return std::tie(plan.pipeline, plan.tensor, plan.context, plan.expert, plan.virtual_pipeline, plan.sharded,
-                  plan.replicas, plan.sharding, plan.schedule, plan.recompute, plan.recompute_layers, plan.micro_batch,
-                  plan.order);
+  return std::tie(plan.pipeline, plan.tensor, plan.context, plan.expert, plan.virtual_pipeline,
+                  plan.sharded, plan.replicas, plan.sharding, plan.schedule, plan.recompute,
+                  plan.recompute_layers, plan.micro_batch, plan.order);
 }
 
 }  // namespace
@@ -24,23 +24,28 @@ auto key_of(const Plan& plan) {
 int complexity_of(const Plan& plan) {
   int score = 0;
   for (const bool used :
-       {plan.tensor > 1, plan.pipeline > 1, plan.virtual_pipeline > 1, plan.context > 1, plan.expert > 1,
-        plan.sharded > 1, plan.sharded > 1 && plan.replicas > 1, plan.replicas > 1 && plan.sharded == 1,
+       {plan.tensor > 1, plan.pipeline > 1, plan.virtual_pipeline > 1, plan.context > 1,
+        plan.expert > 1, plan.sharded > 1, plan.sharded > 1 && plan.replicas > 1,
+        plan.replicas > 1 && plan.sharded == 1,
         plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2,
-        plan.recompute == Recompute::kFull && plan.recompute_layers >= 0, plan.expert_tensor != 0}) {
+        plan.recompute == Recompute::kFull && plan.recompute_layers >= 0,
+        plan.expert_tensor != 0}) {
     score += used ? 1 : 0;
   }
   const std::array<Axis, 5> usual = Plan{}.order;
   std::array<Axis, 5> active = plan.order;
-  std::stable_partition(active.begin(), active.end(), [&](Axis axis) { return degree_of(plan, axis) > 1; });
+  std::stable_partition(active.begin(), active.end(),
+                        [&](Axis axis) { return degree_of(plan, axis) > 1; });
   std::array<Axis, 5> expected = usual;
-  std::stable_partition(expected.begin(), expected.end(), [&](Axis axis) { return degree_of(plan, axis) > 1; });
-  const auto count = std::count_if(usual.begin(), usual.end(), [&](Axis axis) { return degree_of(plan, axis) > 1; });
+  std::stable_partition(expected.begin(), expected.end(),
+                        [&](Axis axis) { return degree_of(plan, axis) > 1; });
+  const auto count = std::count_if(usual.begin(), usual.end(),
+                                   [&](Axis axis) { return degree_of(plan, axis) > 1; });
   return score + (std::equal(active.begin(), active.begin() + count, expected.begin()) ? 0 : 1);
 }
 
 bool better(const Candidate& a, const Candidate& b) {
-  if (std::abs(a.value - b.value) > kSameValue * std::max(std::abs(a.value), std::abs(b.value))) {
+  if (std::abs(a.value - b.value) > kSameValue * std::min(std::abs(a.value), std::abs(b.value))) {
     return a.value < b.value;
   }
   if (a.complexity != b.complexity) {
@@ -69,12 +74,14 @@ int Front::time_box(double seconds) {
 
 bool Front::covers(double step_seconds, double memory_gib, int complexity) const {
   const auto level = static_cast<std::size_t>(std::clamp(complexity, 0, kLevels - 1));
-  return fastest_[level][static_cast<std::size_t>(memory_box(memory_gib))] <= time_box(step_seconds);
+  return fastest_[level][static_cast<std::size_t>(memory_box(memory_gib))] <=
+         time_box(step_seconds);
 }
 
 void Front::spread(int complexity, int box, int time) {
   for (auto level = static_cast<std::size_t>(complexity); level < kLevels; ++level) {
-    for (auto i = static_cast<std::size_t>(box); i < kMemoryBoxes && fastest_[level][i] > time; ++i) {
+    for (auto i = static_cast<std::size_t>(box); i < kMemoryBoxes && fastest_[level][i] > time;
+         ++i) {
       fastest_[level][i] = time;  // rows fall with memory: the first that is as fast ends the run
     }
   }
@@ -99,14 +106,16 @@ std::vector<Candidate> Front::members() const {
       const int time = time_box(other.step_seconds) - time_box(candidate.step_seconds);
       const int memory = memory_box(other.memory_gib) - memory_box(candidate.memory_gib);
       const int complexity = other.complexity - candidate.complexity;
-      return time <= 0 && memory <= 0 && complexity <= 0 && (time < 0 || memory < 0 || complexity < 0);
+      return time <= 0 && memory <= 0 && complexity <= 0 &&
+             (time < 0 || memory < 0 || complexity < 0);
     });
     if (!covered) {
       found.push_back(candidate);
     }
   }
   std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.step_seconds, a.memory_gib, a.complexity) < std::tie(b.step_seconds, b.memory_gib, b.complexity);
+    return std::tie(a.step_seconds, a.memory_gib, a.complexity) <
+           std::tie(b.step_seconds, b.memory_gib, b.complexity);
   });
   return found;
 }

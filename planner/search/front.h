@@ -1,5 +1,6 @@
-// The Pareto front of step time, memory and complexity. Time and memory are told apart by one part in a hundred (boxes
-// of a logarithmic grid), so that the front is short enough to read and bounds can be tested in constant time.
+// The Pareto front of step time, memory and complexity. Time and memory are told apart by one part
+// in a hundred (boxes of a logarithmic grid), so that the front is short enough to read and bounds
+// can be tested in constant time.
 #pragma once
 
 #include <array>
@@ -25,8 +26,8 @@ struct Candidate {
 int complexity_of(const Plan& plan);
 constexpr int kComplexityMost = 15;
 
-// A total order: value, then complexity, then memory, then the plan itself, so that no thread count changes an answer.
-// Values within a millionth are the same.
+// A total order: value, then complexity, then memory, then the plan itself, so that no thread count
+// changes an answer. Values within a millionth are the same.
 bool better(const Candidate& a, const Candidate& b);
 
 class Front {

@@ -7,7 +7,8 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::int64_t kContextTokensMin = 4096;  // a shorter piece of a sequence is not worth context parallelism
+constexpr std::int64_t kContextTokensMin =
+    4096;  // a shorter piece of a sequence is not worth context parallelism
 
 std::size_t active_axes(const Plan& plan) {
   std::size_t set = 0;
@@ -19,20 +20,23 @@ std::size_t active_axes(const Plan& plan) {
   return set;
 }
 
-// `order` with the axes outside `active` moved behind: two orders that differ only there are one layout.
+// `order` with the axes outside `active` moved behind: two orders that differ only there are one
+// layout.
 AxisOrder canonical(const AxisOrder& order, std::size_t active) {
   AxisOrder sorted = order;
   std::stable_partition(sorted.begin(), sorted.end(), [&](Axis axis) {
     return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
   });
-  const auto rest = static_cast<std::ptrdiff_t>(std::count_if(
-      sorted.begin(), sorted.end(), [&](Axis axis) { return (active >> static_cast<std::size_t>(axis) & 1U) != 0; }));
+  const auto rest =
+      static_cast<std::ptrdiff_t>(std::count_if(sorted.begin(), sorted.end(), [&](Axis axis) {
+        return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
+      }));
   std::sort(sorted.begin() + rest, sorted.end());
   return sorted;
 }
 
-// Orders that a framework offers (facts: Megatron's two, torchtitan's and DeepSpeed's fixed meshes); this project's
-// runtime places axes freely.
+// Orders that a framework offers (facts: Megatron's two, torchtitan's and DeepSpeed's fixed
+// meshes); this project's runtime places axes freely.
 std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   std::vector<AxisOrder> orders;
   const auto add = [&](const AxisOrder& order) {
@@ -44,7 +48,8 @@ std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   const AxisOrder usual = Plan{}.order;
   add(usual);
   if (job.framework.name == "trireme") {
-    AxisOrder order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
+    AxisOrder order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica,
+                       Axis::kPipeline};
     std::sort(order.begin(), order.end());
     do {
       add(order);
@@ -58,7 +63,8 @@ std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
 // Walks the levels; what breaks a rule is noted with the rule.
 class Enumerator {
  public:
-  Enumerator(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed, Space& space)
+  Enumerator(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed,
+             Space& space)
       : job_(job), constraints_(constraints), fixed_(fixed), space_(space) {
     for (std::size_t active = 0; active < space.orders.size(); ++active) {
       space.orders[active] = legal_orders(job, active);
@@ -91,7 +97,8 @@ class Enumerator {
     });
   }
   bool names(ConstraintAxis axis) const {
-    return std::any_of(constraints_.begin(), constraints_.end(), [&](const Constraint& c) { return c.axis == axis; });
+    return std::any_of(constraints_.begin(), constraints_.end(),
+                       [&](const Constraint& c) { return c.axis == axis; });
   }
 
   // True when the plan breaks no rule; else notes the rule.
@@ -112,8 +119,10 @@ class Enumerator {
   std::vector<std::int64_t> context_degrees(std::int64_t most) const {
     std::vector<std::int64_t> degrees = {1};
     for (const std::int64_t degree : divisors_of(most)) {
-      const bool sensible = job_.sequence / degree >= kContextTokensMin && job_.sequence >= 4 * kContextTokensMin;
-      if (degree > 1 && (sensible || names(ConstraintAxis::kContext)) && job_.sequence % (2 * degree) == 0) {
+      const bool sensible =
+          job_.sequence / degree >= kContextTokensMin && job_.sequence >= 4 * kContextTokensMin;
+      if (degree > 1 && (sensible || names(ConstraintAxis::kContext)) &&
+          job_.sequence % (2 * degree) == 0) {
         degrees.push_back(degree);
       }
     }
@@ -145,7 +154,8 @@ class Enumerator {
 
   void add_degrees(const Plan& plan) {
     using A = ConstraintAxis;
-    if (!wanted(plan, {A::kTensor, A::kPipeline, A::kContext, A::kExpert, A::kExpertTensor, A::kDataParallel}) ||
+    if (!wanted(plan, {A::kTensor, A::kPipeline, A::kContext, A::kExpert, A::kExpertTensor,
+                       A::kDataParallel}) ||
         !legal(base_of(plan))) {
       return;
     }
@@ -161,13 +171,15 @@ class Enumerator {
     const std::size_t before = space_.nodes.size();
     space_.degrees.push_back(std::move(degrees));
     add_pipelines(plan);
-    space_.layouts += static_cast<std::int64_t>(space_.nodes.size() - before) * space_.degrees.back().layouts;
+    space_.layouts +=
+        static_cast<std::int64_t>(space_.nodes.size() - before) * space_.degrees.back().layouts;
     if (space_.nodes.size() == before) {
       space_.degrees.pop_back();
     }
   }
 
-  // The plan with explicit stage layers where they fit its stages, so that the even split is not asked for.
+  // The plan with explicit stage layers where they fit its stages, so that the even split is not
+  // asked for.
   Plan base_of(Plan plan) const {
     plan.stage_layers = fixed_.stage_layers;
     return plan;
@@ -183,7 +195,9 @@ class Enumerator {
 
   void add_shardings(Degrees& degrees) {
     const std::int64_t ranks = degrees.base.replicas;
-    const auto allowed = [&](Sharding sharding) { return !fixed_.sharding || *fixed_.sharding == sharding; };
+    const auto allowed = [&](Sharding sharding) {
+      return !fixed_.sharding || *fixed_.sharding == sharding;
+    };
     if (allowed(Sharding::kNone) || ranks == 1) {
       add_sharding(degrees, {.sharded = 1, .replicas = ranks});
     }
@@ -192,7 +206,8 @@ class Enumerator {
         if (sharded == 1 || !allowed(sharding)) {
           continue;
         }
-        ShardingChoice choice{.sharding = sharding, .sharded = sharded, .replicas = ranks / sharded};
+        ShardingChoice choice{
+            .sharding = sharding, .sharded = sharded, .replicas = ranks / sharded};
         choice.reshard_after_forward = job_.framework.reshard_after_forward;
         add_sharding(degrees, choice);
         if (sharding == Sharding::kFull && choice.reshard_after_forward) {
@@ -205,7 +220,9 @@ class Enumerator {
 
   void add_pipelines(Plan plan) {
     plan.stage_layers = fixed_.stage_layers;
-    const auto allowed = [&](Schedule schedule) { return !fixed_.schedule || *fixed_.schedule == schedule; };
+    const auto allowed = [&](Schedule schedule) {
+      return !fixed_.schedule || *fixed_.schedule == schedule;
+    };
     if (plan.pipeline == 1) {
       if (wanted(plan, {ConstraintAxis::kVirtual})) {
         add_micro_batches(plan);
@@ -213,21 +230,24 @@ class Enumerator {
       return;
     }
     const bool split_backward = !job_.framework.name.starts_with("megatron");
-    // Megatron-LM itself cannot split the backward pass, and H2 doubles activations: both only when asked for.
+    // Megatron-LM itself cannot split the backward pass, and H2 doubles activations: both only when
+    // asked for.
     const auto offered = [&](Schedule schedule) {
-      return fixed_.schedule == schedule || (schedule == Schedule::kZeroBubbleH1 && split_backward) ||
+      return fixed_.schedule == schedule ||
+             (schedule == Schedule::kZeroBubbleH1 && split_backward) ||
              schedule == Schedule::kOneForwardOneBackward || schedule == Schedule::kGpipe;
     };
-    for (const Schedule schedule : {Schedule::kOneForwardOneBackward, Schedule::kGpipe, Schedule::kZeroBubbleH1,
-                                    Schedule::kZeroBubbleH2}) {
+    for (const Schedule schedule : {Schedule::kOneForwardOneBackward, Schedule::kGpipe,
+                                    Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
       plan.schedule = schedule;
-      if (allowed(schedule) && offered(schedule) &&
-          wanted(plan, {ConstraintAxis::kVirtual}) && legal(plan)) {
+      if (allowed(schedule) && offered(schedule) && wanted(plan, {ConstraintAxis::kVirtual}) &&
+          legal(plan)) {
         add_micro_batches(plan);
       }
     }
     plan.schedule = Schedule::kInterleaved;
-    for (std::int64_t chunks = 2; chunks * plan.pipeline <= job_.model.layers && allowed(plan.schedule); ++chunks) {
+    for (std::int64_t chunks = 2;
+         chunks * plan.pipeline <= job_.model.layers && allowed(plan.schedule); ++chunks) {
       plan.virtual_pipeline = chunks;
       if (wanted(plan, {ConstraintAxis::kVirtual}) && splits_layers(plan)) {
         add_micro_batches(plan);
@@ -235,7 +255,8 @@ class Enumerator {
     }
   }
 
-  // Interleaving over chunks that the layers do not divide into is noted, but not for every count of chunks.
+  // Interleaving over chunks that the layers do not divide into is noted, but not for every count
+  // of chunks.
   bool splits_layers(const Plan& plan) {
     const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
     const bool even = job_.model.layers % chunks == 0 || (job_.model.layers + 2) % chunks == 0;
@@ -245,17 +266,32 @@ class Enumerator {
   void add_micro_batches(Plan plan) {
     const std::int64_t ranks = plan.replicas;
     ++space_.pipelines;
+    const std::size_t before = space_.nodes.size();
     for (const std::int64_t size : divisors_of(job_.global_batch / ranks)) {
       plan.micro_batch = size;
       plan.micro_batches = job_.global_batch / ranks / size;
-      if (wanted(plan, {ConstraintAxis::kMicroBatch, ConstraintAxis::kMicroBatches}) && legal(plan)) {
+      if (wanted(plan, {ConstraintAxis::kMicroBatch, ConstraintAxis::kMicroBatches}) &&
+          legal(plan)) {
         add_recompute(plan);
+      }
+      if (space_.nodes.size() > before && !space_.nodes[before].leanest) {
+        mark_leanest(before);
       }
     }
   }
 
+  void mark_leanest(std::size_t first) {
+    const auto recomputes_all = [](const SpaceNode& node) {
+      return node.plan.recompute == Recompute::kFull && node.plan.recompute_layers < 0;
+    };
+    const auto begin = space_.nodes.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto found = std::find_if(begin, space_.nodes.end(), recomputes_all);
+    std::iter_swap(begin, found == space_.nodes.end() ? begin : found);
+    begin->leanest = true;
+  }
+
   void add_node(const Plan& plan) {
-    space_.nodes.push_back({space_.degrees.size() - 1, space_.pipelines - 1, plan});
+    space_.nodes.push_back({space_.degrees.size() - 1, space_.pipelines - 1, plan, false});
   }
 
   void add_recompute(Plan plan) {
@@ -325,7 +361,8 @@ Plan with_sharding(const Plan& plan, const ShardingChoice& choice) {
   return changed;
 }
 
-void enumerate(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed, Space& space) {
+void enumerate(const Job& job, const std::vector<Constraint>& constraints,
+               const FixedChoices& fixed, Space& space) {
   Enumerator(job, constraints, fixed, space).run();
 }
 

@@ -1,5 +1,6 @@
-// Every legal layout of a job, level by level, so that whole branches can be bounded and counted without being walked:
-// degrees > (virtual stages, schedule, micro-batch, recompute) > what is sharded over whom > order of the axes.
+// Every legal layout of a job, level by level, so that whole branches can be bounded and counted
+// without being walked: degrees > (virtual stages, schedule, micro-batch, recompute) > what is
+// sharded over whom > order of the axes.
 #pragma once
 
 #include <array>
@@ -31,12 +32,13 @@ struct Degrees {
   std::int64_t layouts = 0;  // of all shardings: sum of their orders
 };
 
-// What one pipeline does: virtual stages, schedule, micro-batch and recompute. All of a node's layouts share their
-// compute time.
+// What one pipeline does: virtual stages, schedule, micro-batch and recompute. All of a node's
+// layouts share their compute time.
 struct SpaceNode {
-  std::size_t degrees = 0;    // index into Space::degrees
-  std::size_t pipeline = 0;   // nodes of one (degrees, vpp, schedule) share it
-  Plan plan;                  // sharding and order still those of the base
+  std::size_t degrees = 0;   // index into Space::degrees
+  std::size_t pipeline = 0;  // nodes of one (degrees, vpp, schedule) share it
+  Plan plan;                 // sharding and order still those of the base
+  bool leanest = false;      // of its pipeline: smallest micro-batch, most recompute
 };
 
 struct Rejection {
@@ -49,14 +51,15 @@ struct Rejection {
 struct Space {
   std::vector<Degrees> degrees;
   std::vector<SpaceNode> nodes;
-  std::size_t pipelines = 0;           // distinct SpaceNode::pipeline
-  std::vector<Rejection> rejections;   // in the order of Rule
+  std::size_t pipelines = 0;          // distinct SpaceNode::pipeline
+  std::vector<Rejection> rejections;  // in the order of Rule
   std::int64_t layouts = 0;
   std::array<std::vector<AxisOrder>, 32> orders;  // by the set of axes whose degree is above 1
 };
 
 // Fills `space`, which must not be moved afterwards (its parts point into it).
-void enumerate(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed, Space& space);
+void enumerate(const Job& job, const std::vector<Constraint>& constraints,
+               const FixedChoices& fixed, Space& space);
 
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice);
 

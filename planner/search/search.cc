@@ -1,0 +1,212 @@
+#include "planner/search/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "core/check.h"
+#include "planner/search/decide.h"
+#include "planner/search/visit.h"
+
+namespace trireme::planner {
+namespace {
+
+// Runs work(thread) on each thread and waits.
+template <typename Work>
+void in_parallel(int threads, Work work) {
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) {
+    others.emplace_back([&work, t] { work(t); });
+  }
+  work(0);
+  for (std::thread& other : others) {
+    other.join();
+  }
+}
+
+// Nodes of a round are visited against the same standings, whoever visits them. Early rounds are
+// short, so that good plans are known soon.
+constexpr std::size_t kRoundFirst = 8;
+constexpr std::size_t kRoundLast = 512;
+constexpr std::size_t kMissesShown = 3;
+
+class Search {
+ public:
+  Search(const Job& job, const SearchOptions& options)
+      : job_(job), options_(options), threads_(std::max(1, options.threads)) {}
+
+  SearchResult run() {
+    enumerate(job_, options_.constraints, options_.fixed, space_);
+    result_.space = space_.layouts;
+    if (!space_.nodes.empty()) {
+      for (int t = 0; t < threads_; ++t) {
+        estimators_.emplace_back(job_);
+      }
+      standings_.reset(space_, options_);
+      bound();
+      visit_all();
+      conclude();
+    }
+    result_.rejected = std::move(space_.rejections);
+    add_memory_rejection();
+    return std::move(result_);
+  }
+
+ private:
+  void bound() {
+    bounds_.seconds.resize(space_.nodes.size());
+    bounds_.least_memory.resize(space_.pipelines);
+    std::vector<std::size_t> first(space_.pipelines, space_.nodes.size());
+    for (std::size_t i = space_.nodes.size(); i-- > 0;) {
+      first[space_.nodes[i].pipeline] = i;
+    }
+    in_parallel(threads_, [&](int t) {
+      Estimator& estimator = estimators_[static_cast<std::size_t>(t)];
+      for (std::size_t p = static_cast<std::size_t>(t); p < first.size();
+           p += static_cast<std::size_t>(threads_)) {
+        for (std::size_t i = first[p]; i < space_.nodes.size() && space_.nodes[i].pipeline == p;
+             ++i) {
+          bounds_.seconds[i] = estimator.time().lower_bound(space_.nodes[i].plan);
+        }
+        if (first[p] < space_.nodes.size()) {
+          bounds_.least_memory[p] = least_memory(space_, space_.nodes[first[p]], estimator);
+        }
+      }
+    });
+  }
+
+  void visit_all() {
+    std::vector<std::size_t> order(space_.nodes.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return bounds_.seconds[a] < bounds_.seconds[b];
+    });
+    std::vector<NodeOutcome> outcomes;
+    std::size_t round = kRoundFirst;
+    for (std::size_t begin = 0; begin < order.size(); begin += outcomes.size()) {
+      outcomes.assign(std::min(round, order.size() - begin), {});
+      in_parallel(outcomes.size() < 2 ? 1 : threads_, [&](int t) {
+        for (std::size_t i = static_cast<std::size_t>(t); i < outcomes.size();
+             i += static_cast<std::size_t>(threads_)) {
+          visit(job_, options_, space_, order[begin + i], bounds_, standings_,
+                estimators_[static_cast<std::size_t>(t)], outcomes[i]);
+        }
+      });
+      for (const NodeOutcome& outcome : outcomes) {
+        standings_.add(outcome);
+        result_.evaluated += outcome.evaluated;
+        result_.pruned_by_bound += outcome.pruned;
+        result_.feasible += outcome.feasible;
+        memory_rejections_ += outcome.too_large;
+      }
+      standings_.settle();
+      round = std::min(2 * round, kRoundLast);
+      if (options_.progress) {
+        options_.progress(static_cast<double>(result_.evaluated + result_.pruned_by_bound) /
+                          static_cast<double>(result_.space));
+      }
+    }
+    TRIREME_CHECK(result_.evaluated + result_.pruned_by_bound == result_.space);
+  }
+
+  Estimate estimated(const Plan& plan) {
+    Estimate estimate;
+    estimators_.front().estimate(plan, estimate);
+    return estimate;
+  }
+
+  void conclude() {
+    const Tier* tier = standings_.tier();
+    if (tier == nullptr) {
+      for (const Candidate& miss : standings_.misses(kMissesShown)) {
+        result_.nearest_misses.push_back(estimated(miss.plan));
+      }
+      return;
+    }
+    std::vector<Candidate> ranked = tier->ranked();
+    for (const Candidate& member : tier->front.members()) {
+      result_.pareto.push_back(ranked_plan(member));
+    }
+    if (options_.goal == Goal::kUtility) {
+      rank_by_utility(ranked);
+    }
+    const Candidate& best = ranked.front();
+    result_.best = estimated(best.plan);
+    for (std::size_t i = 1; i < ranked.size(); ++i) {
+      if (result_.alternatives.size() < options_.alternatives) {
+        result_.alternatives.push_back(estimated(ranked[i].plan));
+      }
+      if (ranked[i].low_seconds <= best.high_seconds &&
+          best.low_seconds <= ranked[i].high_seconds) {
+        result_.ties.push_back(ranked_plan(ranked[i]));
+      }
+    }
+    if (const Candidate* risky = standings_.risky_best();
+        risky != nullptr && better(*risky, best)) {
+      result_.at_risk = estimated(risky->plan);
+    }
+  }
+
+  static RankedPlan ranked_plan(const Candidate& c) {
+    return {c.plan,       c.step_seconds, c.low_seconds, c.high_seconds,
+            c.memory_gib, c.fit,          c.complexity};
+  }
+
+  // Utility rises when time, memory or complexity falls, so its best is on the front.
+  void rank_by_utility(std::vector<Candidate>& ranked) {
+    ranked = standings_.tier()->front.members();
+    const double fastest = ranked.front().step_seconds;
+    const double capacity = estimated(ranked.front().plan).memory.capacity_gib;
+    for (Candidate& candidate : ranked) {
+      candidate.value = -utility_of(options_.weights, ranked_plan(candidate), fastest, capacity);
+    }
+    std::sort(ranked.begin(), ranked.end(), better);
+  }
+
+  void add_memory_rejection() {
+    if (memory_rejections_ == 0) {
+      return;
+    }
+    const std::vector<Candidate> misses = standings_.misses(1);
+    Rejection rejection{
+        .rule = Rule::kMemory, .count = memory_rejections_, .example = {}, .detail = {}};
+    if (!misses.empty()) {
+      const Estimate nearest = estimated(misses.front().plan);
+      rejection.example = nearest.plan;
+      rejection.detail = memory_detail(nearest.memory);
+    }
+    result_.rejected.push_back(std::move(rejection));
+  }
+
+  const Job& job_;
+  const SearchOptions& options_;
+  int threads_;
+  Space space_;
+  Bounds bounds_;
+  Standings standings_;
+  std::vector<Estimator> estimators_;
+  std::int64_t memory_rejections_ = 0;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search(const Job& job, const SearchOptions& options) {
+  TRIREME_CHECK(job.global_batch > 0);
+  const auto begin = std::chrono::steady_clock::now();
+  SearchResult result = Search(job, options).run();
+  result.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+double utility_of(const UtilityWeights& weights, const RankedPlan& plan, double best_step_seconds,
+                  double capacity_gib) {
+  return weights.throughput * best_step_seconds / plan.step_seconds -
+         weights.memory * plan.memory_gib / capacity_gib -
+         weights.complexity * f21_complexity(plan.plan);
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,293 @@
+#include "planner/search/visit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kSame = 1 + 1e-6;  // values this near are told apart by complexity
+
+double value_of(Goal goal, double seconds, double memory_gib) {
+  // Cost is time x GPUs x price, utility is chosen from the front: both walk by time.
+  return goal == Goal::kMemory ? memory_gib : seconds;
+}
+
+// One node's walk over sharding choices and orders.
+class Visit {
+ public:
+  Visit(const SearchOptions& options, const Degrees& degrees, const SpaceNode& node,
+        const Standings& standings, Estimator& estimator, NodeOutcome& outcome)
+      : options_(options),
+        degrees_(degrees),
+        node_(node),
+        standings_(standings),
+        estimator_(estimator),
+        outcome_(outcome) {}
+
+  void run(double seconds, const std::vector<LeastMemory>& least) {
+    for (std::size_t c = 0; c < degrees_.shardings.size(); ++c) {
+      const ShardingChoice& choice = degrees_.shardings[c];
+      const auto orders = static_cast<std::int64_t>(choice.orders->size());
+      const std::size_t group = standings_.group_of(node_.degrees, c);
+      Plan plan = with_sharding(node_.plan, choice);
+      plan.order = choice.orders->front();
+      if (least[c].fit == Fit::kNo) {
+        outcome_.pruned += orders;
+        outcome_.too_large += orders;
+        note_miss(group, plan);
+        continue;
+      }
+      const int complexity = complexity_of(plan);
+      if (!may_matter(group, least[c].fit == Fit::kAtRisk, seconds, least[c].gib, complexity)) {
+        outcome_.pruned += orders;
+        continue;
+      }
+      estimator_.memory().estimate(plan, estimate_.memory);
+      if (estimate_.memory.fit == Fit::kNo) {
+        outcome_.pruned += orders;
+        outcome_.too_large += orders;
+        note_miss(group, plan);
+        continue;
+      }
+      const bool risky = estimate_.memory.fit == Fit::kAtRisk;
+      if (!may_matter(group, risky, seconds, estimate_.memory.allocated_gib, complexity)) {
+        outcome_.pruned += orders;
+        continue;
+      }
+      for (const AxisOrder& order : *choice.orders) {
+        plan.order = order;
+        evaluate(group, risky, plan);
+      }
+    }
+  }
+
+ private:
+  // A branch bounded as fitting may still hold layouts at risk, which matter less: asking for the
+  // better tier is sound only when the worse one is asked too.
+  bool may_matter(std::size_t group, bool risky, double seconds, double memory_gib,
+                  int complexity) const {
+    const double value = value_of(options_.goal, seconds, memory_gib);
+    return (!risky &&
+            standings_.can_matter(group, false, value, seconds, memory_gib, complexity)) ||
+           standings_.can_matter(group, true, value, seconds, memory_gib, complexity);
+  }
+
+  void evaluate(std::size_t group, bool risky, const Plan& plan) {
+    estimator_.time().estimate(plan, estimate_.time);
+    ++outcome_.evaluated;
+    ++outcome_.feasible;
+    const TimeEstimate& time = estimate_.time;
+    const int complexity = complexity_of(plan);
+    const double gib = estimate_.memory.allocated_gib;
+    const double value = value_of(options_.goal, time.step_seconds, gib);
+    if (!standings_.can_matter(group, risky, value, time.step_seconds, gib, complexity)) {
+      return;
+    }
+    const Candidate candidate{.plan = plan,
+                              .step_seconds = time.step_seconds,
+                              .low_seconds = time.low_seconds,
+                              .high_seconds = time.high_seconds,
+                              .memory_gib = gib,
+                              .value = value,
+                              .fit = estimate_.memory.fit,
+                              .complexity = complexity};
+    auto& groups = risky ? outcome_.risky : outcome_.fitting;
+    if (groups.empty() || groups.back().first != group) {
+      groups.emplace_back(group, candidate);
+    } else if (better(candidate, groups.back().second)) {
+      groups.back().second = candidate;
+    }
+    if (!standings_.tier_of(risky).front.covers(candidate.step_seconds, gib, complexity)) {
+      (risky ? outcome_.risky_front : outcome_.fitting_front).push_back(candidate);
+    }
+  }
+
+  void note_miss(std::size_t group, Plan plan) {
+    if (!node_.leanest) {
+      return;
+    }
+    estimator_.memory().estimate(plan, estimate_.memory);
+    Candidate miss;
+    miss.memory_gib = estimate_.memory.allocated_gib;
+    miss.value = estimate_.memory.reserved_low_gib / estimate_.memory.capacity_gib;
+    miss.complexity = complexity_of(plan);
+    miss.plan = std::move(plan);
+    outcome_.misses.emplace_back(group, std::move(miss));
+  }
+
+  const SearchOptions& options_;
+  const Degrees& degrees_;
+  const SpaceNode& node_;
+  const Standings& standings_;
+  Estimator& estimator_;
+  NodeOutcome& outcome_;
+  Estimate estimate_;
+};
+
+}  // namespace
+
+std::vector<LeastMemory> least_memory(const Space& space, const SpaceNode& node,
+                                      Estimator& estimator) {
+  std::vector<LeastMemory> least;
+  MemoryEstimate memory;
+  for (const ShardingChoice& choice : space.degrees[node.degrees].shardings) {
+    Plan plan = with_sharding(node.plan, choice);
+    plan.recompute = Recompute::kFull;
+    plan.recompute_layers = -1;
+    plan.micro_batches *= plan.micro_batch;  // the smallest micro-batch there is
+    plan.micro_batch = 1;
+    estimator.memory().estimate(plan, memory);
+    least.push_back({memory.allocated_gib, memory.fit});
+  }
+  return least;
+}
+
+void visit(const Job&, const SearchOptions& options, const Space& space, std::size_t node,
+           const Bounds& bounds, const Standings& standings, Estimator& estimator,
+           NodeOutcome& outcome) {
+  const SpaceNode& here = space.nodes[node];
+  Visit(options, space.degrees[here.degrees], here, standings, estimator, outcome)
+      .run(bounds.seconds[node], bounds.least_memory[here.pipeline]);
+}
+
+std::vector<Candidate> Tier::ranked() const {
+  std::vector<Candidate> known;
+  for (const Candidate& candidate : groups) {
+    if (candidate.value < kNever) {
+      known.push_back(candidate);
+    }
+  }
+  std::sort(known.begin(), known.end(), better);
+  return known;
+}
+
+const Candidate* Tier::best() const {
+  const auto found = std::min_element(groups.begin(), groups.end(), better);
+  return found == groups.end() || !(found->value < kNever) ? nullptr : &*found;
+}
+
+void Standings::reset(const Space& space, const SearchOptions& options) {
+  alternatives_ = options.alternatives;
+  std::size_t count = 0;
+  for (const Degrees& degrees : space.degrees) {
+    std::vector<std::size_t>& groups = groups_.emplace_back();
+    for (std::size_t c = 0; c < degrees.shardings.size(); ++c) {
+      std::size_t same = 0;
+      while (same < c && degrees.shardings[same].sharded != degrees.shardings[c].sharded) {
+        ++same;
+      }
+      groups.push_back(same < c ? groups[same] : count++);
+    }
+  }
+  Candidate none;
+  none.value = kNever;
+  for (Tier* tier : {&fitting_, &risky_}) {
+    tier->groups.assign(count, none);
+    tier->limit = tier->best_value = kNever;
+  }
+}
+
+bool Standings::can_matter(std::size_t group, bool risky, double value, double seconds,
+                           double memory_gib, int complexity) const {
+  const Tier& tier = risky ? risky_ : fitting_;
+  if (risky && fitting_.best_value < kNever) {
+    // Something fits for sure: a layout at risk is only worth a remark, when it beats that.
+    return value < fitting_.best_value && value <= risky_.best_value * kSame;
+  }
+  if (value <= std::min(tier.limit, tier.groups[group].value) * kSame) {
+    return true;
+  }
+  return !tier.front.covers(seconds, memory_gib, complexity);
+}
+
+void Standings::add_group(Tier& tier, std::size_t group, const Candidate& candidate) const {
+  if (better(candidate, tier.groups[group])) {
+    tier.groups[group] = candidate;
+  }
+}
+
+void Standings::update_limit(Tier& tier) const {
+  const Candidate* best = tier.best();
+  if (best == nullptr) {
+    return;
+  }
+  std::vector<double> values;
+  for (const Candidate& candidate : tier.groups) {
+    values.push_back(candidate.value);
+  }
+  double last = kNever;  // of the alternatives
+  if (values.size() > alternatives_) {
+    const auto nth = values.begin() + static_cast<std::ptrdiff_t>(alternatives_);
+    std::nth_element(values.begin(), nth, values.end());
+    last = *nth;
+  }
+  // Intervals are the step time times constants of the job, so the step of a tie is at most this.
+  tier.limit = std::max(best->value * best->high_seconds / best->low_seconds, last);
+  tier.best_value = best->value;
+}
+
+void Standings::settle() {
+  update_limit(fitting_);
+  update_limit(risky_);
+}
+
+void Standings::add(const NodeOutcome& outcome) {
+  for (const auto& [group, candidate] : outcome.fitting) {
+    add_group(fitting_, group, candidate);
+  }
+  for (const auto& [group, candidate] : outcome.risky) {
+    add_group(risky_, group, candidate);
+  }
+  for (const Candidate& candidate : outcome.fitting_front) {
+    fitting_.front.insert(candidate);
+  }
+  for (const Candidate& candidate : outcome.risky_front) {
+    risky_.front.insert(candidate);
+  }
+  for (const auto& [group, miss] : outcome.misses) {
+    const auto [found, fresh] = misses_.try_emplace(group, miss);
+    if (!fresh && better(miss, found->second)) {
+      found->second = miss;
+    }
+  }
+}
+
+const Tier* Standings::tier() const {
+  return fitting_.best() != nullptr ? &fitting_ : risky_.best() != nullptr ? &risky_ : nullptr;
+}
+
+std::vector<Candidate> Standings::misses(std::size_t most) const {
+  std::vector<Candidate> found;
+  for (const auto& [group, miss] : misses_) {
+    found.push_back(miss);
+  }
+  std::sort(found.begin(), found.end(), better);
+  found.resize(std::min(found.size(), most));
+  return found;
+}
+
+std::string memory_detail(const MemoryEstimate& memory) {
+  constexpr std::pair<const char*, double MemoryItems::*> kItems[] = {
+      {"parameters", &MemoryItems::parameters},
+      {"gradients", &MemoryItems::gradients},
+      {"optimizer state", &MemoryItems::optimizer},
+      {"activations", &MemoryItems::activations},
+      {"gathered parameters", &MemoryItems::gathered_parameters},
+      {"logits", &MemoryItems::logits},
+      {"communication buffers", &MemoryItems::communication},
+      {"other", &MemoryItems::other}};
+  const MemoryItems& items = memory.stages.at(memory.peak_stage).items;
+  const auto* largest = std::max_element(
+      std::begin(kItems), std::end(kItems),
+      [&](const auto& a, const auto& b) { return items.*(a.second) < items.*(b.second); });
+  return fmt::format(
+      "stage {} needs {:.1f} GiB, of which {} {:.1f} GiB; the GPU can have {:.1f} GiB",
+      memory.peak_stage, memory.reserved_low_gib, largest->first, items.*(largest->second),
+      memory.capacity_gib);
+}
+
+}  // namespace trireme::planner

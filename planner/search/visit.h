@@ -1,0 +1,82 @@
+// What search knows while it walks: bounds of branches, the standings so far, and what a visit of
+// one node adds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "planner/cost/estimate.h"
+#include "planner/search/front.h"
+#include "planner/search/search.h"
+#include "planner/search/space.h"
+
+namespace trireme::planner {
+
+// The least memory of a pipeline's layouts under one sharding choice: full recompute and the
+// smallest micro-batch.
+struct LeastMemory {
+  double gib = 0;
+  Fit fit = Fit::kNo;
+};
+struct Bounds {
+  std::vector<double> seconds;                         // by node: below every layout's step time
+  std::vector<std::vector<LeastMemory>> least_memory;  // by pipeline, then sharding choice
+};
+std::vector<LeastMemory> least_memory(const Space& space, const SpaceNode& node,
+                                      Estimator& estimator);
+
+// Layouts of one node that may matter, and how many did not.
+struct NodeOutcome {
+  std::vector<std::pair<std::size_t, Candidate>> fitting,
+      risky;  // best of each group, with the group
+  std::vector<Candidate> fitting_front, risky_front;
+  std::vector<std::pair<std::size_t, Candidate>>
+      misses;  // groups that do not fit, at their least memory
+  std::int64_t evaluated = 0, pruned = 0, feasible = 0, too_large = 0;
+};
+
+// One quality of fit: the best plan of each group of layouts with the same degrees, and the front.
+struct Tier {
+  std::vector<Candidate> groups;  // value infinite where none is known
+  Front front;
+  // As of the last settle(): a group whose best is above `limit` is neither an alternative nor a
+  // tie.
+  double limit = 0, best_value = 0;
+  [[nodiscard]] std::vector<Candidate> ranked() const;
+  [[nodiscard]] const Candidate* best() const;
+};
+
+class Standings {
+ public:
+  void reset(const Space& space, const SearchOptions& options);
+  void add(const NodeOutcome& outcome);
+  void settle();  // after a round's outcomes
+  [[nodiscard]] std::size_t group_of(std::size_t degrees, std::size_t sharding) const {
+    return groups_[degrees][sharding];
+  }
+  // Whether a layout of the group with at least this time and exactly this memory can still change
+  // the answer.
+  [[nodiscard]] bool can_matter(std::size_t group, bool risky, double value, double seconds,
+                                double memory_gib, int complexity) const;
+  [[nodiscard]] const Tier& tier_of(bool risky) const { return risky ? risky_ : fitting_; }
+  // The tier the answer comes from; nothing when nothing fits.
+  [[nodiscard]] const Tier* tier() const;
+  [[nodiscard]] const Candidate* risky_best() const { return risky_.best(); }
+  [[nodiscard]] std::vector<Candidate> misses(std::size_t most) const;
+
+ private:
+  void add_group(Tier& tier, std::size_t group, const Candidate& candidate) const;
+  void update_limit(Tier& tier) const;
+
+  std::vector<std::vector<std::size_t>> groups_;  // by degrees and sharding choice
+  Tier fitting_, risky_;
+  std::map<std::size_t, Candidate> misses_;
+  std::size_t alternatives_ = 0;
+};
+
+void visit(const Job& job, const SearchOptions& options, const Space& space, std::size_t node,
+           const Bounds& bounds, const Standings& standings, Estimator& estimator,
+           NodeOutcome& outcome);
+
+}  // namespace trireme::planner

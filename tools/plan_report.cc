@@ -1,0 +1,239 @@
+#include "tools/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "planner/rules.h"
+#include "tools/request.h"
+#include "tools/table.h"
+
+namespace trireme::tools {
+namespace {
+
+using planner::Estimate;
+using planner::Job;
+using planner::RankedPlan;
+
+double dollars_per_step(const Job& job, const PlanReport& report, double step_seconds) {
+  return step_seconds * static_cast<double>(job.cluster.gpus) * report.dollars_per_gpu_hour / 3600;
+}
+
+Json ranked_json(const Job& job, const PlanReport& report, const RankedPlan& plan) {
+  Json json = {{"layout", layout_json(plan.plan)},      {"step_seconds", plan.step_seconds},
+               {"low_seconds", plan.low_seconds},       {"high_seconds", plan.high_seconds},
+               {"peak_allocated_gib", plan.memory_gib}, {"fit", to_string(plan.fit)},
+               {"complexity", plan.complexity}};
+  if (report.dollars_per_gpu_hour > 0) {
+    json["dollars_per_step"] = dollars_per_step(job, report, plan.step_seconds);
+  }
+  return json;
+}
+
+// The largest exposed share beside compute: what a faster machine part would help.
+std::string what_binds(const planner::TimeEstimate& time) {
+  const planner::TimeItems& items = time.exposed;
+  const std::pair<const char*, double> kItems[] = {
+      {"TP", items.tensor_parallel},  {"CP", items.context_parallel},
+      {"EP", items.expert_parallel},  {"bubble", items.pipeline_bubble},
+      {"p2p", items.pipeline_p2p},    {"DP", items.data_parallel},
+      {"optimizer", items.optimizer}, {"other", items.other}};
+  const auto* largest =
+      std::max_element(std::begin(kItems), std::end(kItems),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return fmt::format("compute {:.0f} %, {} {:.0f} %", 100 * items.compute / time.step_seconds,
+                     largest->first, 100 * largest->second / time.step_seconds);
+}
+
+void print_ranking(const Console& console, const Job& job, const PlanReport& report) {
+  Table table{.head = {"rank", "layout", "step", "MFU", "memory", "fits", "exposed time"},
+              .rows = {},
+              .text_columns = 2};
+  if (report.dollars_per_gpu_hour > 0) {
+    table.head.emplace_back("$/step");
+  }
+  int rank = 1;
+  const auto add = [&](const Estimate& estimate) {
+    table.rows.push_back({std::to_string(rank++), planner::short_form(estimate.plan),
+                          duration_text(estimate.time.step_seconds),
+                          fmt::format("{:.1f} %", 100 * estimate.throughput.mfu),
+                          fmt::format("{:.1f} GiB", estimate.memory.allocated_gib),
+                          estimate.memory.fit == planner::Fit::kFits ? "yes" : "at risk",
+                          what_binds(estimate.time)});
+    if (report.dollars_per_gpu_hour > 0) {
+      table.rows.back().push_back(
+          fmt::format("{:.2f}", dollars_per_step(job, report, estimate.time.step_seconds)));
+    }
+  };
+  add(*report.result.best);
+  std::for_each(report.result.alternatives.begin(), report.result.alternatives.end(), add);
+  print_table(console, table);
+}
+
+void print_remarks(const Console& console, const PlanReport& report) {
+  const planner::SearchResult& result = report.result;
+  const Estimate& best = *result.best;
+  fmt::print(console.out,
+             "\nstep of the best: {} to {} (90 %); {} tokens/s, {:.1f} TFLOP/s a GPU\n",
+             duration_text(best.time.low_seconds), duration_text(best.time.high_seconds),
+             grouped(best.throughput.tokens_per_second), best.throughput.model_tflops_per_gpu);
+  if (!result.ties.empty()) {
+    const auto simplest = std::min_element(
+        result.ties.begin(), result.ties.end(),
+        [](const RankedPlan& a, const RankedPlan& b) { return a.complexity < b.complexity; });
+    fmt::print(console.out,
+               "{} other sets of degrees overlap its interval; the simplest is {} at {:+.1f} %\n",
+               result.ties.size(), planner::short_form(simplest->plan),
+               100 * (simplest->step_seconds / best.time.step_seconds - 1));
+  }
+  if (result.at_risk) {
+    fmt::print(console.out,
+               "{:.1f} % faster, but at risk of running out of memory: {} ({:.1f} GiB allocated)\n",
+               100 * (1 - result.at_risk->time.step_seconds / best.time.step_seconds),
+               planner::short_form(result.at_risk->plan), result.at_risk->memory.allocated_gib);
+  }
+}
+
+// The front is dense; a person wants its shape.
+void print_front(const Console& console, const std::vector<RankedPlan>& front) {
+  constexpr std::size_t kShown = 8;
+  Table table{.head = {"Pareto front", "step", "memory", "complexity"}, .rows = {}};
+  const std::size_t count = std::min(kShown, front.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = count == 1 ? 0 : i * (front.size() - 1) / (count - 1);
+    const RankedPlan& plan = front[at];
+    table.rows.push_back({planner::short_form(plan.plan), duration_text(plan.step_seconds),
+                          fmt::format("{:.1f} GiB", plan.memory_gib),
+                          std::to_string(plan.complexity)});
+  }
+  print_table(console, table);
+  if (front.size() > count) {
+    fmt::print(console.out, "({} of {} points; all with --json)\n", count, front.size());
+  }
+}
+
+void print_rejected(const Console& console, const planner::SearchResult& result) {
+  if (result.rejected.empty()) {
+    return;
+  }
+  Table table{.head = {"rejected", "count", "for example"}, .rows = {}, .text_columns = 1};
+  for (const planner::Rejection& rejection : result.rejected) {
+    table.rows.push_back({std::string(planner::to_string(rejection.rule)),
+                          grouped(static_cast<double>(rejection.count)),
+                          "  " + planner::short_form(rejection.example) + ": " + rejection.detail});
+  }
+  std::size_t longest = 0;
+  for (const auto& row : table.rows) {
+    longest = std::max(longest, row.back().size());
+  }
+  for (auto& row : table.rows) {
+    row.back().resize(longest, ' ');
+  }
+  table.head.back().insert(0, "  ");
+  table.head.back().resize(longest, ' ');
+  print_table(console, table);
+}
+
+void print_misses(const Console& console, const PlanReport& report) {
+  const planner::SearchResult& result = report.result;
+  if (result.space == 0) {
+    fmt::print(console.out, "no layout is legal\n\n");
+    return;
+  }
+  fmt::print(console.out, "no layout fits; the nearest:\n");
+  for (const Estimate& miss : result.nearest_misses) {
+    fmt::print(console.out, "  {}: {}\n", planner::short_form(miss.plan), miss_text(miss.memory));
+  }
+  fmt::print(console.out, "\n");
+}
+
+}  // namespace
+
+std::string miss_text(const planner::MemoryEstimate& memory) {
+  return fmt::format("{}, {:.1f} GiB too much", planner::memory_detail(memory),
+                     memory.reserved_low_gib - memory.capacity_gib);
+}
+
+Json plan_json(const Job& job, const PlanReport& report) {
+  const planner::SearchResult& result = report.result;
+  const auto estimates = [&](const std::vector<Estimate>& list) {
+    Json json = Json::array();
+    for (const Estimate& estimate : list) {
+      json.push_back(estimate_json(job, estimate));
+    }
+    return json;
+  };
+  const auto ranked = [&](const std::vector<RankedPlan>& list) {
+    Json json = Json::array();
+    for (const RankedPlan& plan : list) {
+      json.push_back(ranked_json(job, report, plan));
+    }
+    return json;
+  };
+  Json json = {{"best", result.best ? estimate_json(job, *result.best) : Json()},
+               {"alternatives", estimates(result.alternatives)},
+               {"pareto", ranked(result.pareto)},
+               {"space", result.space},
+               {"evaluated", result.evaluated},
+               {"pruned_by_bound", result.pruned_by_bound},
+               {"feasible", result.feasible},
+               {"ties", ranked(result.ties)},
+               {"search_seconds", result.search_seconds},
+               {"idle_gpus", report.idle_gpus},
+               {"rejected", Json::array()}};
+  for (const planner::Rejection& rejection : result.rejected) {
+    json["rejected"].push_back(
+        {{"rule", planner::to_string(rejection.rule)},
+         {"count", rejection.count},
+         {"example",
+          {{"layout", planner::short_form(rejection.example)}, {"detail", rejection.detail}}}});
+  }
+  json["at_risk"] = result.at_risk ? estimate_json(job, *result.at_risk) : Json();
+  json["nearest_misses"] = Json::array();
+  for (const Estimate& miss : result.nearest_misses) {
+    json["nearest_misses"].push_back(
+        {{"layout", layout_json(miss.plan)},
+         {"detail", miss_text(miss.memory)},
+         {"missing_gib", miss.memory.reserved_low_gib - miss.memory.capacity_gib}});
+  }
+  if (report.goal == planner::Goal::kUtility) {
+    json["weights"] = {{"throughput", report.weights.throughput},
+                       {"memory", report.weights.memory},
+                       {"complexity", report.weights.complexity}};
+  }
+  if (report.dollars_per_gpu_hour > 0 && result.best) {
+    json["dollars_per_step"] = dollars_per_step(job, report, result.best->time.step_seconds);
+  }
+  return json;
+}
+
+void print_plan(const Console& console, const Job& job, const PlanReport& report) {
+  const planner::SearchResult& result = report.result;
+  print_heading(console, job_text(job));
+  if (report.batch_assumed) {
+    fmt::print(console.out, "no --global-batch: one sequence a GPU is assumed\n");
+  }
+  if (report.idle_gpus > 0) {
+    fmt::print(console.out,
+               "{} of {} GPUs stay idle: no layout is legal on all of them (see rejected)\n",
+               report.idle_gpus, job.cluster.gpus + report.idle_gpus);
+  }
+  fmt::print(
+      console.out, "{} legal layouts: {} estimated, {} excluded by bounds, in {}\n\n",
+      grouped(static_cast<double>(result.space)), grouped(static_cast<double>(result.evaluated)),
+      grouped(static_cast<double>(result.pruned_by_bound)), duration_text(result.search_seconds));
+  if (result.best) {
+    print_ranking(console, job, report);
+    print_remarks(console, report);
+    fmt::print(console.out, "\n");
+    print_front(console, result.pareto);
+    fmt::print(console.out, "\n");
+  } else {
+    print_misses(console, report);
+  }
+  print_rejected(console, result);
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,33 @@
+// What `plan` prints, and how its layout options narrow the search.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/search/search.h"
+#include "tools/options.h"
+#include "tools/report.h"
+
+namespace trireme::tools {
+
+struct PlanReport {
+  planner::SearchResult result;
+  planner::Goal goal = planner::Goal::kTime;
+  planner::UtilityWeights weights;
+  double dollars_per_gpu_hour = 0;
+  std::int64_t idle_gpus = 0;
+  bool batch_assumed = false;  // no --global-batch: one sequence a GPU
+};
+
+// Layout options as constraints and fixed choices.
+void fix_layout(const LayoutOptions& options, planner::SearchOptions& search);
+// No layout is legal on all GPUs: narrows the job to the largest number of GPUs that has one, if
+// any has.
+void use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, PlanReport& report);
+
+// "stage 0 needs ... GiB, of which ...; 3.1 GiB too much"
+std::string miss_text(const planner::MemoryEstimate& memory);
+
+Json plan_json(const planner::Job& job, const PlanReport& report);
+void print_plan(const Console& console, const planner::Job& job, const PlanReport& report);
+
+}  // namespace trireme::tools

@@ -1,103 +1,18 @@
 // Reads the text form of a step program.
 #include <fmt/format.h>
 
-#include <charconv>
-#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
 
 #include "core/error.h"
 #include "core/program_text.h"
+#include "core/text_line.h"
 
 namespace trireme {
 namespace {
 
-// One line cut at spaces, read from the left. Every problem names the line.
-class Line {
- public:
-  Line(std::string_view text, std::string where) : where_(std::move(where)) {
-    std::size_t begin = 0;
-    while (begin < text.size()) {
-      const std::size_t end = std::min(text.find(' ', begin), text.size());
-      if (end > begin) {
-        words_.push_back(text.substr(begin, end - begin));
-      }
-      begin = end + 1;
-    }
-  }
-
-  [[noreturn]] void fail(const std::string& what) const { throw Error(where_, what); }
-  [[nodiscard]] bool done() const { return next_ == words_.size(); }
-  [[nodiscard]] std::string_view peek() const {
-    return done() ? std::string_view() : words_[next_];
-  }
-  std::string_view word(const char* what) {
-    if (done()) {
-      fail(fmt::format("ends where {} should be", what));
-    }
-    return words_[next_++];
-  }
-  void literal(std::string_view expected) {
-    if (word("a word") != expected) {
-      fail(fmt::format("\"{}\" expected, \"{}\" found", expected, words_[next_ - 1]));
-    }
-  }
-  void finish() const {
-    if (!done()) {
-      fail(fmt::format("\"{}\" is too much", words_[next_]));
-    }
-  }
-  // The value of the next word when it is KEY=VALUE with this key.
-  std::optional<std::string_view> optional_value(std::string_view key) {
-    const std::string_view next = peek();
-    if (next.size() > key.size() && next.substr(0, key.size()) == key && next[key.size()] == '=') {
-      ++next_;
-      return next.substr(key.size() + 1);
-    }
-    return std::nullopt;
-  }
-  std::string_view value(std::string_view key) {
-    const auto found = optional_value(key);
-    if (!found) {
-      fail(fmt::format("{}= expected, \"{}\" found", key, peek()));
-    }
-    return *found;
-  }
-  std::int64_t number(std::string_view text) const {
-    std::int64_t result = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      fail(fmt::format("\"{}\" is not a whole number", text));
-    }
-    return result;
-  }
-  // A number that fits an index type.
-  template <typename Index>
-  Index index(std::string_view text) const {
-    const std::int64_t result = number(text);
-    if (result < 0 || static_cast<std::uint64_t>(result) > std::numeric_limits<Index>::max()) {
-      fail(fmt::format("{} is out of range", result));
-    }
-    return static_cast<Index>(result);
-  }
-  std::int64_t number_of(std::string_view key) { return number(value(key)); }
-  double real(std::string_view text) const {
-    double result = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      fail(fmt::format("\"{}\" is not a number", text));
-    }
-    return result;
-  }
-
- private:
-  std::vector<std::string_view> words_;
-  std::size_t next_ = 0;
-  std::string where_;
-};
-
-GroupAxis parse_axis(const Line& line, std::string_view text) {
+GroupAxis parse_axis(const TextLine& line, std::string_view text) {
   const std::size_t first = text.find(':');
   const std::size_t second = first == std::string_view::npos ? first : text.find(':', first + 1);
   if (second == std::string_view::npos) {
@@ -112,12 +27,12 @@ GroupAxis parse_axis(const Line& line, std::string_view text) {
   return axis;
 }
 
-GroupId parse_group(const Line& line, std::string_view text) {
+GroupId parse_group(const TextLine& line, std::string_view text) {
   return text == "-" ? kNoGroup : static_cast<GroupId>(line.index<std::uint32_t>(text));
 }
 
 // bBUFFER[@GROUP][OFFSET+COUNT], or - for none.
-Operand parse_operand(const Line& line, std::string_view text) {
+Operand parse_operand(const TextLine& line, std::string_view text) {
   if (text == "-") {
     return {};
   }
@@ -140,7 +55,7 @@ Operand parse_operand(const Line& line, std::string_view text) {
 
 // Finds an enumerator by the text to_string gives it.
 template <typename Enum>
-Enum parse_enum(const Line& line, std::string_view text, int count) {
+Enum parse_enum(const TextLine& line, std::string_view text, int count) {
   for (int i = 0; i < count; ++i) {
     if (to_string(static_cast<Enum>(i)) == text) {
       return static_cast<Enum>(i);
@@ -154,7 +69,7 @@ class RoleParser {
   explicit RoleParser(Program& role) : role_(role) {}
 
   // False when the line is not a role's.
-  bool take(Line& line) {
+  bool take(TextLine& line) {
     const std::string_view head = line.peek();
     if (head == "names" || head == "streams") {
       line.word("the list's name");
@@ -186,7 +101,7 @@ class RoleParser {
   }
 
  private:
-  std::uint32_t index_of_name(const Line& line, const std::vector<std::string>& list,
+  std::uint32_t index_of_name(const TextLine& line, const std::vector<std::string>& list,
                               std::map<std::string, std::uint32_t, std::less<>>& known,
                               std::string_view name) {
     if (known.empty()) {
@@ -202,7 +117,7 @@ class RoleParser {
   }
 
   // [L3.]name [mb2]
-  std::uint32_t take_label(Line& line, std::int32_t& layer, std::int32_t& micro_batch) {
+  std::uint32_t take_label(TextLine& line, std::int32_t& layer, std::int32_t& micro_batch) {
     std::string_view text = line.word("a name");
     const std::size_t dot = text.find('.');
     if (dot != std::string_view::npos && text[0] == 'L' && dot > 1 &&
@@ -217,7 +132,7 @@ class RoleParser {
     return index_of_name(line, role_.names, names_, text);
   }
 
-  void take_buffer(Line& line) {
+  void take_buffer(TextLine& line) {
     line.literal("buffer");
     line.literal(fmt::format("b{}", role_.buffers.size()));
     Buffer buffer;
@@ -231,7 +146,7 @@ class RoleParser {
     role_.buffers.push_back(buffer);
   }
 
-  void take_unit(Line& line) {
+  void take_unit(TextLine& line) {
     line.literal("unit");
     line.literal(fmt::format("{}", role_.units.size()));
     ParameterUnit unit;
@@ -250,7 +165,7 @@ class RoleParser {
     role_.units.push_back(std::move(unit));
   }
 
-  void take_parameter(Line& line) {
+  void take_parameter(TextLine& line) {
     line.literal("parameter");
     Parameter parameter;
     parameter.name = line.word("the parameter's name");
@@ -270,7 +185,7 @@ class RoleParser {
     role_.parameters.push_back(std::move(parameter));
   }
 
-  void take_op(Line& line) {
+  void take_op(TextLine& line) {
     line.literal("op");
     line.literal(fmt::format("{}", role_.ops.size()));
     Op op;
@@ -297,7 +212,7 @@ class RoleParser {
     role_.ops.push_back(op);
   }
 
-  void take_waits(Line& line, Op& op) {
+  void take_waits(TextLine& line, Op& op) {
     op.waits.first = static_cast<std::uint32_t>(role_.waits.size());
     const auto list = line.optional_value("after");
     for (std::size_t begin = 0; list && begin < list->size();) {
@@ -309,7 +224,7 @@ class RoleParser {
     }
   }
 
-  void take_operands(Line& line, Op& op) {
+  void take_operands(TextLine& line, Op& op) {
     op.operands.first = static_cast<std::uint32_t>(role_.operands.size());
     while (!line.done() && line.peek()[0] == 'b' &&
            line.peek().find('[') != std::string_view::npos) {
@@ -318,7 +233,7 @@ class RoleParser {
     }
   }
 
-  Compute take_compute(Line& line, Kernel kernel) {
+  Compute take_compute(TextLine& line, Kernel kernel) {
     Work work;
     work.kernel = kernel;
     line.literal("dims");
@@ -340,7 +255,7 @@ class RoleParser {
     return {alike.back()};
   }
 
-  static OpKind take_kind(Line& line, std::string_view kind) {
+  static OpKind take_kind(TextLine& line, std::string_view kind) {
     if (kind == "send" || kind == "recv") {
       const auto peer = static_cast<std::int32_t>(line.number_of("peer"));
       const auto channel = line.index<std::uint16_t>(line.value("channel"));
@@ -387,7 +302,7 @@ class ProgramParser {
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
       ++number;
-      Line line(text.substr(begin, end - begin), fmt::format("{}:{}", name, number));
+      TextLine line(text.substr(begin, end - begin), fmt::format("{}:{}", name, number));
       begin = end + 1;
       if (line.done()) {
         continue;
@@ -402,7 +317,7 @@ class ProgramParser {
   }
 
  private:
-  void take(Line& line, std::size_t number) {
+  void take(TextLine& line, std::size_t number) {
     const std::string_view head = line.peek();
     if (number == 1 || head == "step_program") {
       line.literal("step_program");
@@ -424,7 +339,7 @@ class ProgramParser {
     }
   }
 
-  void take_head(Line& line, std::string_view head) {
+  void take_head(TextLine& line, std::string_view head) {
     line.word("a line's name");
     if (head == "ranks") {
       program_.ranks = line.number(line.word("the number of ranks"));

@@ -80,11 +80,6 @@ Found check_tensor_split(const Job& job, const Plan& plan) {
     return broken(Rule::kHiddenDivides, "hidden size {} is not divisible by tp {}", model.hidden,
                   tensor);
   }
-  // Megatron pads the vocabulary, DTensor shards it unevenly, this project's runtime does neither.
-  if (job.framework.name == "trireme" && model.vocab % tensor != 0) {
-    return broken(Rule::kVocabularyDivides, "vocabulary {} is not divisible by tp {}; pad it to {}",
-                  model.vocab, tensor, (model.vocab / tensor + 1) * tensor);
-  }
   return {};
 }
 

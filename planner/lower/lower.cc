@@ -21,11 +21,10 @@ void refuse(const Job& job, const Plan& plan, const std::string& what) {
 
 void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
   const models::Transformer& model = job.model;
-  if (plan.schedule == Schedule::kZeroBubbleH2) {
-    refuse(job, plan, "zb-h2 has no step program yet; use zb-h1");
-  }
-  if (plan.schedule == Schedule::kZeroBubbleH1 && plan.virtual_pipeline > 1) {
-    refuse(job, plan, "zb-h1 has one chunk a stage");
+  const bool split =
+      plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
+  if (split && plan.virtual_pipeline > 1) {
+    refuse(job, plan, "zero-bubble schedules have one chunk a stage");
   }
   if (model.embedding_dim != 0 && model.embedding_dim != model.hidden) {
     refuse(job, plan, "no step program for an embedding narrower than the model yet");

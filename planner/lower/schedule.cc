@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/check.h"
-
 namespace trireme::planner::lowering {
 namespace {
 
@@ -94,24 +92,27 @@ std::vector<Action> interleaved(const Plan& plan, std::int64_t stage) {
   return order.take();
 }
 
-// Qi et al. 2024 (ZB-H1): 1F1B with the backward split; a weight gradient follows once more than
-// `stage` input gradients are outstanding, the rest at the end.
-std::vector<Action> zero_bubble_h1(const Plan& plan, std::int64_t stage) {
+// Qi et al. 2024: 1F1B with the backward split. A weight gradient follows once more than `waiting`
+// input gradients are outstanding, the rest at the end. ZB-H1 has 1F1B's warm-up; ZB-H2 twice as
+// many forwards, which fill the bubble that is left.
+std::vector<Action> zero_bubble(const Plan& plan, std::int64_t warm_up, std::int64_t waiting) {
+  const std::int64_t count = plan.micro_batches;
+  const std::int64_t ahead = std::min(count, warm_up);
   Order order;
-  std::int64_t inputs = 0;
   std::int64_t weights = 0;
-  for (const Action& action : one_forward_one_backward(plan, stage)) {
-    if (action.kind == ActionKind::kForward) {
-      order.forward(action.micro_batch);
-      continue;
+  for (std::int64_t i = 0; i < ahead; ++i) {
+    order.forward(i);
+  }
+  for (std::int64_t inputs = 0; inputs < count; ++inputs) {
+    if (inputs + ahead < count) {
+      order.forward(inputs + ahead);
     }
-    order.add(ActionKind::kInputGradient, action.micro_batch);
-    ++inputs;
-    if (inputs - weights > stage) {
+    order.add(ActionKind::kInputGradient, inputs);
+    if (inputs + 1 - weights > waiting) {
       order.add(ActionKind::kWeightGradient, weights++);
     }
   }
-  while (weights < inputs) {
+  while (weights < count) {
     order.add(ActionKind::kWeightGradient, weights++);
   }
   return order.take();
@@ -133,11 +134,10 @@ std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage)
       return plan.virtual_pipeline > 1 ? interleaved(plan, stage)
                                        : one_forward_one_backward(plan, stage);
     case Schedule::kZeroBubbleH1:
-      return zero_bubble_h1(plan, stage);
+      return zero_bubble(plan, plan.pipeline - 1 - stage, stage);
     case Schedule::kZeroBubbleH2:
-      break;
+      return zero_bubble(plan, 2 * (plan.pipeline - 1 - stage), 2 * stage);
   }
-  TRIREME_CHECK(false && "no order for this schedule");
   return {};
 }
 

@@ -23,7 +23,7 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// Requires: the plan's schedule is not ZB-H2. Every forward comes before its backward, each once.
+// Every forward comes before its backward, each once.
 std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage);
 
 }  // namespace trireme::planner::lowering

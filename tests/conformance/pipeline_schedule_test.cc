@@ -108,6 +108,18 @@ TEST(PipelineSchedule, ZeroBubbleTakesItsFormula) {
   }
 }
 
+TEST(PipelineSchedule, TwiceTheForwardsLeaveNoBubble) {
+  // ZB-H2 with F = I = W: every stage works without a pause; the step is that and the p - 1
+  // forwards by which the last stage starts later. The paper's m (F + I + W) + (p - 1) (F + I - 2
+  // W) lets the next step fill those.
+  const ChunkTimes times{1000, 1000, 1000};
+  for (const auto& [p, m] : Grid{{2, 8}, {4, 16}, {8, 32}}) {
+    EXPECT_EQ(step_time(pipeline(Schedule::kZeroBubbleH2, p, m, 1), times),
+              m * 3000 + (p - 1) * 1000)
+        << p << " " << m;
+  }
+}
+
 // Most buffers of a name alive at once.
 std::int64_t most_alive(const Program& role, const std::string& name) {
   const std::vector<Lifetime> lives = lifetimes(role);
@@ -156,6 +168,14 @@ TEST(PipelineSchedule, InFlightCountsAreThePublishedOnes) {
             (Counts{4, 4, 4, 4}));
   EXPECT_EQ(in_flight(pipeline(Schedule::kZeroBubbleH1, 4, 8, 1), "attention_statistics"),
             (Counts{4, 3, 2, 1}));
+}
+
+TEST(PipelineSchedule, TwiceTheForwardsAreInFlight) {
+  // 2p - 1 on every rank until the weight gradient (Qi et al. 2024).
+  EXPECT_EQ(in_flight(pipeline(Schedule::kZeroBubbleH2, 4, 16, 1), "activation"),
+            (Counts{7, 7, 7, 7}));
+  EXPECT_EQ(in_flight(pipeline(Schedule::kZeroBubbleH2, 4, 16, 1), "attention_statistics"),
+            (Counts{7, 5, 3, 1}));
 }
 
 TEST(PipelineSchedule, BlockingExchangesCostTimeWhenTransfersDo) {

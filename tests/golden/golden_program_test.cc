@@ -1,15 +1,18 @@
-// Small lowered programs as text, so that every change of what a plan runs is seen in a diff.
-// TRIREME_UPDATE_GOLDEN=1 rewrites the files.
+// Small lowered programs, and the walk of one, as text, so that every change of what a plan runs is
+// seen in a diff. TRIREME_UPDATE_GOLDEN=1 rewrites the files.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "core/program_text.h"
 #include "core/verify.h"
 #include "planner/lower/lower.h"
+#include "planner/walk.h"
 #include "tests/conformance/tiny_jobs.h"
 
 namespace trireme {
@@ -20,18 +23,22 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-void compare_with_golden(const std::string& name, const planner::Job& job,
-                         const planner::Plan& plan) {
-  const StepProgram program = planner::lower(job, plan);
-  EXPECT_TRUE(verify(program).empty());
-  const std::string text = print(program);
-  EXPECT_TRUE(parse_program(text, name) == program);
+void compare_text(const std::string& name, const std::string& text) {
   const std::string path = std::string(TRIREME_SOURCE_DIR) + "/tests/golden/programs/" + name;
   if (std::getenv("TRIREME_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(path, std::ios::binary) << text;
   }
   EXPECT_TRUE(read_file(path) == text)
       << path << " differs; TRIREME_UPDATE_GOLDEN=1 rewrites it, git diff shows what changed";
+}
+
+void compare_with_golden(const std::string& name, const planner::Job& job,
+                         const planner::Plan& plan) {
+  const StepProgram program = planner::lower(job, plan);
+  EXPECT_TRUE(verify(program).empty());
+  const std::string text = print(program);
+  EXPECT_TRUE(parse_program(text, name) == program);
+  compare_text(name, text);
 }
 
 TEST(GoldenProgram, OneRank) {
@@ -61,6 +68,46 @@ TEST(GoldenProgram, InterleavedPipeline) {
   plan.virtual_pipeline = 2;
   plan.schedule = planner::Schedule::kInterleaved;
   compare_with_golden("interleaved.txt", job, plan);
+}
+
+// One line an op: stage, stream, name, ready, start and end.
+std::string print_trace(const StepProgram& program, const Trace& trace) {
+  std::string text;
+  for (const OpTiming& timing : trace.timings) {
+    const Program& role = program.roles[index_of(timing.role)];
+    const Op& op = role.ops[index_of(timing.op)];
+    text += fmt::format("{} {} {} {} {} {}\n", index_of(timing.role),
+                        role.streams[index_of(op.stream)], op_label(role, op),
+                        timing.ready.picoseconds, timing.start.picoseconds, timing.end.picoseconds);
+  }
+  return text;
+}
+
+// Products take 100, attention 200, transfers 50, the rest 10; issuing an op takes 1.
+StepTimes round_times(const StepProgram& program) {
+  StepTimes times;
+  for (const Program& role : program.roles) {
+    std::vector<OpTime> ops;
+    for (const Op& op : role.ops) {
+      std::int64_t duration = 50;
+      if (const auto* compute = std::get_if<Compute>(&op.kind)) {
+        const Kernel kernel = role.works[compute->work].kernel;
+        const bool attention =
+            kernel == Kernel::kAttentionForward || kernel == Kernel::kAttentionBackward;
+        duration = kernel == Kernel::kMatmul ? 100 : attention ? 200 : 10;
+      }
+      ops.push_back({SimDuration(duration), SimDuration(1)});
+    }
+    times.roles.push_back(std::move(ops));
+  }
+  return times;
+}
+
+TEST(GoldenTrace, TwoStagesWithOneForwardOneBackward) {
+  const auto job = tests::job_of(tests::llama_shape(2), 8, 4);
+  const StepProgram program = planner::lower(job, tests::plan_of("pp2", 4));
+  compare_text("trace_1f1b.txt",
+               print_trace(program, planner::walk(program, round_times(program))));
 }
 
 }  // namespace

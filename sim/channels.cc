@@ -55,11 +55,35 @@ void add_to_slot(RolePlan& plan, std::uint32_t at, const Slot& slot,
   RoleOp& op = plan.ops[at];
   op.slot = found->second;
   op.place = static_cast<std::uint32_t>(plan.slots[found->second].ops.size());
-  op.collective = slot.kind == Slot::Kind::kCollective;
   plan.slots[found->second].ops.push_back(at);
 }
 
-RolePlan digest(const Program& role, const std::vector<OpTime>& times) {
+Activity activity_of(const StepProgram& program, const Op& op) {
+  const bool computes =
+      std::holds_alternative<Compute>(op.kind) || std::holds_alternative<Copy>(op.kind);
+  if (op.origin.phase == Phase::kOptimizer) {
+    return computes ? Activity::kOptimizer : Activity::kOptimizerExchange;
+  }
+  if (computes) {
+    return Activity::kCompute;
+  }
+  Slot slot;
+  std::visit([&](const auto& kind) { return SlotOf{op.stream}(kind, slot); }, op.kind);
+  if (slot.kind != Slot::Kind::kCollective) {
+    return Activity::kPipeline;
+  }
+  if (op.origin.phase == Phase::kParameterGather || op.origin.phase == Phase::kGradientReduce) {
+    return Activity::kData;
+  }
+  const std::string name =
+      slot.group == kNoGroup ? std::string() : program.groups[index_of(slot.group)].name;
+  return name == "tensor"    ? Activity::kTensor
+         : name == "context" ? Activity::kContext
+         : name == "expert"  ? Activity::kExpert
+                             : Activity::kOther;
+}
+
+RolePlan digest(const StepProgram& program, const Program& role, const std::vector<OpTime>& times) {
   TRIREME_CHECK(times.size() == role.ops.size());
   RolePlan plan;
   plan.ops.resize(role.ops.size());
@@ -73,6 +97,7 @@ RolePlan digest(const Program& role, const std::vector<OpTime>& times) {
     issued += times[at].launch.value;
     mine.duration = times[at].duration.value;
     mine.issued = issued;
+    mine.activity = activity_of(program, op);
     mine.holds = op.waits.count;
     std::uint32_t& last = last_on[index_of(op.stream)];
     if (last != kNone) {
@@ -206,7 +231,7 @@ std::vector<RolePlan> digest(const StepProgram& program, const StepTimes& times)
   TRIREME_CHECK(times.roles.size() == program.roles.size());
   std::vector<RolePlan> plans;
   for (std::size_t r = 0; r < program.roles.size(); ++r) {
-    plans.push_back(digest(program.roles[r], times.roles[r]));
+    plans.push_back(digest(program, program.roles[r], times.roles[r]));
   }
   return plans;
 }

@@ -9,6 +9,7 @@
 #include "core/op_times.h"
 #include "core/program.h"
 #include "sim/actors.h"
+#include "sim/simulate.h"
 
 namespace trireme::sim {
 
@@ -25,7 +26,7 @@ struct RoleOp {
       kNone;  // of RolePlan::slots: its place among those that meet others; kNone: compute, copy
   std::uint32_t place = 0;  // in the slot
   std::uint32_t holds = 0;  // how many ops must end before it is ready
-  bool collective = false;  // neither compute nor a message
+  Activity activity = Activity::kCompute;
 };
 
 // The ops of one role that meet others in one way: through one group and stream, or with one peer

@@ -5,6 +5,7 @@
 // links and faults the answer is walk's to the picosecond.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,12 +28,29 @@ struct SimulateOptions {
   Faults faults;
 };
 
+// What a rank's time went into, each instant counted once: compute comes before communication, and
+// communication that runs alone is exposed. In the order in which they win.
+enum class Activity : std::uint8_t {
+  kCompute,
+  kOptimizer,
+  kTensor,
+  kContext,
+  kExpert,
+  kData,
+  kPipeline,
+  kOptimizerExchange,
+  kOther,
+  kIdle,
+};
+inline constexpr std::size_t kActivities = 10;
+
 // Ranks that did the same; see sim/actors.h.
 struct ActorReport {
   Rank rank{};  // the first of them
   RoleIndex role{};
   std::int64_t ranks = 1;
   SimDuration busy, communicating, exposed_communication;  // as core/trace.h's RankActivity
+  std::array<SimDuration, kActivities> spent{};            // by Activity; adds up to the step
 };
 struct LinkReport {
   std::string name;

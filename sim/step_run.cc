@@ -148,11 +148,29 @@ void StepRun::ready(std::uint32_t actor, std::uint32_t op, SimTime now) {
 }
 
 void StepRun::account(ActorState& state, SimTime now) {
-  const std::int64_t passed = (now - state.changed).value;
-  state.busy += state.computing > 0 ? passed : 0;
-  state.communication += state.communicating > 0 ? passed : 0;
-  state.exposed += state.communicating > 0 && state.computing == 0 ? passed : 0;
+  const SimDuration passed = now - state.changed;
+  state.spent[static_cast<std::size_t>(state.now)] += passed;
+  if (state.communicating > 0) {
+    state.communication += passed;
+  }
   state.changed = now;
+}
+
+void StepRun::begin_activity(ActorState& state, Activity activity, SimTime now) {
+  account(state, now);
+  ++state.active[static_cast<std::size_t>(activity)];
+  state.now = std::min(state.now, activity);
+}
+
+void StepRun::end_activity(ActorState& state, Activity activity, SimTime now) {
+  account(state, now);
+  if (--state.active[static_cast<std::size_t>(activity)] == 0 && activity == state.now) {
+    std::size_t next = 0;
+    while (next + 1 < kActivities && state.active[next] == 0) {
+      ++next;
+    }
+    state.now = static_cast<Activity>(next);
+  }
 }
 
 void StepRun::end_op(std::uint32_t actor, std::uint32_t op, SimTime now) {
@@ -191,8 +209,7 @@ double StepRun::compute_factor(std::uint32_t actor, std::uint32_t op) const {
 
 void StepRun::start_compute(std::uint32_t actor, std::uint32_t op, SimTime now) {
   ActorState& state = actors_[actor];
-  account(state, now);
-  ++state.computing;
+  begin_activity(state, plan_of(actor).ops[op].activity, now);
   const double factor = compute_factor(actor, op);
   const std::int64_t alone = plan_of(actor).ops[op].duration;
   const std::int64_t duration =
@@ -220,8 +237,7 @@ void StepRun::end_compute(std::uint32_t actor, std::uint32_t op, SimTime now) {
     }
     state.running.erase(found);
   }
-  account(state, now);
-  --state.computing;
+  end_activity(state, plan_of(actor).ops[op].activity, now);
   end_op(actor, op, now);
 }
 
@@ -275,8 +291,13 @@ Simulation StepRun::report() {
     const Actor& actor = grid_.actors()[a];
     account(state, last_);
     done += state.done;
-    result.actors.push_back({actor.rank, actor.role, actor.ranks, SimDuration(state.busy),
-                             SimDuration(state.communication), SimDuration(state.exposed)});
+    ActorReport report{actor.rank,          actor.role, actor.ranks, {},
+                       state.communication, {},         state.spent};
+    report.busy = state.spent[static_cast<std::size_t>(Activity::kCompute)] +
+                  state.spent[static_cast<std::size_t>(Activity::kOptimizer)];
+    report.exposed_communication =
+        (last_ - SimTime{}) - report.busy - state.spent[static_cast<std::size_t>(Activity::kIdle)];
+    result.actors.push_back(report);
   }
   if (done < holds_.size()) {
     result.deadlock = deadlock();

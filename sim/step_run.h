@@ -1,6 +1,7 @@
 // One run of a step program: the state of every actor, and what each event does to it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,10 +33,13 @@ class StepRun {
   struct ActorState {
     std::uint64_t first_op = 0;  // of its ops in holds_, timings_
     std::uint32_t done = 0;
-    std::uint32_t computing = 0, communicating = 0, collectives = 0;
+    std::array<std::uint32_t, kActivities> active{};  // ops under way
+    Activity now = Activity::kIdle;                   // what its time goes into
+    std::uint32_t communicating = 0, collectives = 0;
     SimTime changed;
-    std::int64_t busy = 0, communication = 0, exposed = 0;  // picoseconds
-    std::vector<Running> running;                           // only with a slow-down
+    std::array<SimDuration, kActivities> spent{};
+    SimDuration communication;
+    std::vector<Running> running;  // only with a slow-down
   };
   struct LoadedLinks {  // a channel's loads, found when it is first used
     bool known = false;
@@ -50,7 +54,9 @@ class StepRun {
   void when_free(std::uint32_t actor, std::uint32_t op, SimTime now);  // waits and stream are over
   void ready(std::uint32_t actor, std::uint32_t op, SimTime now);
   void end_op(std::uint32_t actor, std::uint32_t op, SimTime now);
-  void account(ActorState& state, SimTime now);
+  static void account(ActorState& state, SimTime now);
+  static void begin_activity(ActorState& state, Activity activity, SimTime now);
+  static void end_activity(ActorState& state, Activity activity, SimTime now);
 
   void start_compute(std::uint32_t actor, std::uint32_t op, SimTime now);
   void end_compute(std::uint32_t actor, std::uint32_t op, SimTime now);

@@ -49,7 +49,7 @@ void StepRun::begin_transfer(std::uint32_t at, std::uint32_t place, SimTime now)
     const std::uint32_t op = plan.slots[participant.slot].ops[place];
     alone = std::max(alone, plan.ops[op].duration);
     ActorState& state = actors_[participant.actor];
-    account(state, now);
+    begin_activity(state, plan.ops[op].activity, now);
     ++state.communicating;
     if (!channel.message && options_.compute_slowdown > 0 && ++state.collectives == 1) {
       change_speed(participant.actor, now, true);
@@ -139,7 +139,8 @@ void StepRun::end_transfer(std::uint32_t transfer, SimTime now) {
   const std::uint32_t place = transfer - channel.first;
   for (const Participant& participant : channel.participants) {
     ActorState& state = actors_[participant.actor];
-    account(state, now);
+    const RolePlan& plan = plan_of(participant.actor);
+    end_activity(state, plan.ops[plan.slots[participant.slot].ops[place]].activity, now);
     --state.communicating;
     if (!channel.message && options_.compute_slowdown > 0 && --state.collectives == 0) {
       change_speed(participant.actor, now, false);

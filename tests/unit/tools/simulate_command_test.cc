@@ -1,0 +1,189 @@
+// What `simulate` adds around the simulator: faults as people write them, the timeline, and the
+// JSON that scripts read.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "tools/fault_options.h"
+#include "tools/program.h"
+#include "tools/timeline.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+};
+
+std::string content_of(std::FILE* file) {
+  std::rewind(file);
+  std::string text;
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
+    text += static_cast<char>(c);
+  }
+  return text;
+}
+
+Answer run(const std::vector<std::string>& arguments) {
+  Console console;
+  console.out = std::tmpfile();
+  console.err = std::tmpfile();
+  Answer answer;
+  answer.code = run_program(arguments, console);
+  answer.out = content_of(console.out);
+  answer.err = content_of(console.err);
+  std::fclose(console.out);
+  std::fclose(console.err);
+  return answer;
+}
+
+const std::vector<std::string> kStep = {
+    "simulate", "--model", "llama-3.1-8b",  "--cluster", "dgx-h100x1",     "--tp", "2",
+    "--pp",     "2",       "--micro-batch", "1",         "--global-batch", "16",   "--seq",
+    "2048"};
+
+std::vector<std::string> with(std::vector<std::string> arguments,
+                              const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(FaultOptions, ReadsWhatPeopleWrite) {
+  const sim::Straggler rank = parse_straggler("1.2x@rank3");
+  EXPECT_EQ(rank.factor, 1.2);
+  EXPECT_EQ(rank.rank, Rank{3});
+  EXPECT_FALSE(rank.stage);
+  EXPECT_EQ(parse_straggler("1.5@stage2").stage, StageIndex{2});
+  const sim::SlowLink rail = parse_slow_link("0.5x@nic3");
+  EXPECT_EQ(rail.nic, 3);
+  EXPECT_FALSE(rail.node);
+  const sim::SlowLink node = parse_slow_link("0.25x@node7.nvlink");
+  EXPECT_EQ(node.node, 7);
+  EXPECT_EQ(node.kind, sim::SlowLink::Kind::kFastFabric);
+  for (const char* wrong :
+       {"", "1.2x", "x@rank1", "1.2x@", "1.2x@rank", "1.2x@rank-1", "0x@rank1", "1.2x@node1"}) {
+    EXPECT_THROW(parse_straggler(wrong), Error) << wrong;
+  }
+  for (const char* wrong :
+       {"", "0.5x@rank3", "0.5x@node", "0.5x@node1.gpu", "-1x@nics", "nan@nics"}) {
+    EXPECT_THROW(parse_slow_link(wrong), Error) << wrong;
+  }
+}
+
+TEST(SimulateCommand, PrintsTheContractsKeys) {
+  const Answer answer = run(with(kStep, {"--json"}));
+  const nlohmann::json json = nlohmann::json::parse(answer.out);
+  EXPECT_EQ(json["schema"], "trireme.simulate/1");
+  EXPECT_GT(json["events"].get<std::int64_t>(), 1000);
+  EXPECT_GT(json["simulation_seconds"].get<double>(), 0);
+  ASSERT_EQ(json["ranks"].size(), 2U);
+  EXPECT_EQ(json["ranks"][1]["stage"], 1);
+  EXPECT_EQ(json["ranks"][1]["rank"], 4);  // two stages of tensor 2 x data 2
+  EXPECT_GT(json["ranks"][0]["busy_fraction"].get<double>(), 0.1);
+  EXPECT_LT(json["ranks"][0]["busy_fraction"].get<double>(), 1.0);
+  double sum = 0;
+  for (const auto& item : json["time"]["breakdown_seconds"]) {
+    sum += item.get<double>();
+  }
+  const double step = json["time"]["step_seconds"];
+  EXPECT_NEAR(sum, step, 1e-9 * step);
+}
+
+TEST(SimulateCommand, AStragglerSlowsTheStep) {
+  const auto step_of = [](const std::vector<std::string>& more) {
+    const Answer answer = run(with(with(kStep, {"--json"}), more));
+    return nlohmann::json::parse(answer.out)["time"]["step_seconds"].get<double>();
+  };
+  const double base = step_of({});
+  EXPECT_GT(step_of({"--straggler", "1.5x@rank1"}), base * 1.2);
+  EXPECT_GT(step_of({"--straggler", "1.5x@stage1"}), base * 1.2);
+  EXPECT_GE(step_of({"--slow-link", "0.1x@nvlink"}), base);
+}
+
+TEST(SimulateCommand, TwoRunsWithOneSeedWriteTheSameTrace) {
+  const auto trace = [](const std::string& seed) {
+    const std::string path = testing::TempDir() + "trireme_trace_" + seed + ".json";
+    const Answer answer = run(with(kStep, {"--jitter", "0.05", "--seed", seed, "--trace", path}));
+    EXPECT_EQ(answer.err, "");
+    std::ifstream file(path);
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    std::filesystem::remove(path);
+    return text;
+  };
+  const std::string first = trace("5");
+  EXPECT_GT(first.size(), 100'000U);
+  EXPECT_EQ(first, trace("5"));
+  EXPECT_NE(first, trace("6"));
+}
+
+TEST(SimulateCommand, TracesHaveWhatTheFormatAsksFor) {
+  // The Trace Event Format's rules for the events that are written: complete events with a duration
+  // that is not negative, on tracks that were named, which do not overlap on one track; counters
+  // with numbers.
+  const std::string path = testing::TempDir() + "trireme_trace_format.json";
+  run(with(kStep, {"--trace", path}));
+  std::ifstream file(path);
+  const nlohmann::json trace = nlohmann::json::parse(file);
+  std::filesystem::remove(path);
+  std::map<std::pair<int, int>, double> last_end;
+  std::set<std::pair<int, int>> named;
+  std::set<std::string> counters;
+  for (const auto& event : trace["traceEvents"]) {
+    const std::string kind = event["ph"];
+    if (kind == "M" && event["name"] == "thread_name") {
+      named.emplace(event["pid"].get<int>(), event["tid"].get<int>());
+    } else if (kind == "C") {
+      counters.insert(event["name"]);
+      EXPECT_TRUE(event["args"].begin().value().is_number());
+    } else if (kind == "X") {
+      const std::pair track(event["pid"].get<int>(), event["tid"].get<int>());
+      EXPECT_TRUE(named.contains(track));
+      const double begin = event["ts"];
+      EXPECT_GE(event["dur"].get<double>(), 0);
+      EXPECT_GE(begin, last_end[track] - 1e-6);
+      last_end[track] = begin + event["dur"].get<double>();
+    }
+  }
+  EXPECT_GE(named.size(), 4U);
+  EXPECT_TRUE(counters.contains("memory"));
+  EXPECT_GE(counters.size(), 2U);  // and at least one link
+}
+
+TEST(SimulateCommand, DrawsTheBubble) {
+  const Answer answer = run(with(kStep, {"--timeline"}));
+  std::size_t stages = 0;
+  for (std::size_t at = answer.out.find("stage   "); at != std::string::npos;
+       at = answer.out.find("stage   ", at + 1)) {
+    ++stages;
+  }
+  EXPECT_EQ(stages, 2U);
+  EXPECT_NE(answer.out.find("|F"), std::string::npos) << answer.out;  // stage 0 starts at once
+  EXPECT_NE(answer.out.find("|."), std::string::npos) << answer.out;  // stage 1 waits for it
+}
+
+TEST(SimulateCommand, WrongFaultsAreOneLine) {
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--straggler", "1.2x@rank99"},
+        {"--straggler", "fast"},
+        {"--slow-link", "0.5x@nic9"},
+        {"--jitter", "-1"}}) {
+    const Answer answer = run(with(kStep, wrong));
+    EXPECT_EQ(answer.code, kWrongInput) << wrong[1];
+    EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::tools

@@ -67,6 +67,7 @@ constexpr Field kFields[] = {
     {"reserved_high", &Framework::reserved_high},
     {"interleaved_fragmentation", &Framework::interleaved_fragmentation},
     {"workspace_libraries", &Framework::workspace_libraries},
+    {"lasting_gib", &Framework::lasting_gib},
     {"context_gib", &Framework::context_gib},
 };
 
@@ -122,7 +123,8 @@ Implementation parse_implementation(const std::string& key, const std::string& v
       return implementation;
     }
   }
-  refuse(key, value, "transformer_engine, local, eager_torch, compiled_torch, classic_megatron or trireme");
+  refuse(key, value,
+         "transformer_engine, local, eager_torch, compiled_torch, classic_megatron or trireme");
 }
 
 StateLayout parse_states(const std::string& value) {

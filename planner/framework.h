@@ -78,6 +78,7 @@ struct Framework {
   double reserved_high = 1.25;
   double interleaved_fragmentation = 0.15;  // more of it, with virtual pipeline chunks
   double workspace_libraries = 2;           // cuBLAS-sized workspaces inside the allocator
+  double lasting_gib = 0;    // batch, masks, random states and scalars that live through the step
   double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };
 

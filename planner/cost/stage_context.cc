@@ -104,7 +104,8 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   if (context.gathers && deferred && plan.micro_batches > 1 && is_torch(job)) {
     context.unsharded_gradient = framework.reduce_bytes;
   }
-  context.constant = framework.workspace_libraries * workspace_bytes(job);
+  context.constant =
+      framework.workspace_libraries * workspace_bytes(job) + framework.lasting_gib * kGiB;
   return context;
 }
 

@@ -4,6 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "core/kernel_work.h"
+#include "core/rendezvous.h"
+#include "models/pass_cost.h"
 #include "planner/cost/behaviour_fit.h"
 #include "topologies/op_cost.h"
 
@@ -13,6 +16,66 @@ namespace {
 using topologies::Collective;
 using topologies::GroupShape;
 
+// What a framework's kernels move and how many they are for one pass that this project's runtime
+// does in one kernel.
+struct FrameworkPass {
+  double bytes = 0;
+  int kernels = 1;
+};
+
+FrameworkPass scaled(double elements, double bytes, int kernels) {
+  return {elements * bytes, kernels};
+}
+
+// By models/pass_cost.h; what it does not count stays as the program has it.
+FrameworkPass framework_pass(const Work& work, const models::Kernels& kernels) {
+  const auto dim = [&](std::size_t i) { return static_cast<double>(work.dims[i]); };
+  const models::Implementation implementation = kernels.implementation;
+  const models::PassCost norm = models::norm_cost(implementation);
+  const models::PassCost residual = models::residual_cost(implementation, kernels.dropout);
+  const models::PassCost rotary = models::rotary_cost(implementation);
+  const models::PassCost loss = models::cross_entropy_cost(kernels);
+  const double rows = dim(0) * dim(1);
+  const double heads = dim(0) * (dim(1) + dim(2)) * dim(3);
+  const Kernel kernel = work.kernel;
+  if (kernel == Kernel::kRmsNormForward || kernel == Kernel::kLayerNormForward) {
+    return scaled(rows, norm.forward_bytes, norm.forward_kernels);
+  }
+  if (kernel == Kernel::kRmsNormBackward || kernel == Kernel::kLayerNormBackward) {
+    return scaled(rows, norm.backward_bytes + residual.backward_bytes,
+                  norm.backward_kernels + residual.backward_kernels);
+  }
+  if (kernel == Kernel::kHeadNormForward) {
+    return scaled(heads, norm.forward_bytes, 2 * norm.forward_kernels);
+  }
+  if (kernel == Kernel::kHeadNormBackward) {
+    return scaled(heads, norm.backward_bytes, 2 * norm.backward_kernels);
+  }
+  if (kernel == Kernel::kRotaryForward || kernel == Kernel::kRotaryBackward) {
+    return scaled(heads, rotary.forward_bytes, rotary.forward_kernels);
+  }
+  const bool gated = kernel == Kernel::kSwigluForward || kernel == Kernel::kSwigluBackward;
+  const models::PassCost activation = models::activation_cost(implementation, gated);
+  if (kernel == Kernel::kSwigluForward || kernel == Kernel::kGeluForward) {
+    return scaled(rows, activation.forward_bytes, activation.forward_kernels);
+  }
+  if (kernel == Kernel::kSwigluBackward || kernel == Kernel::kGeluBackward) {
+    return scaled(rows, activation.backward_bytes, activation.backward_kernels);
+  }
+  if (kernel == Kernel::kLogitStatistics) {
+    return scaled(rows, loss.forward_bytes, loss.forward_kernels);
+  }
+  if (kernel == Kernel::kCrossEntropyBackward) {
+    return scaled(rows, loss.backward_bytes, loss.backward_kernels);
+  }
+  // A residual moves 6 bytes an element; adding gradients in fp32 twice that.
+  if (kernel == Kernel::kAdd && static_cast<double>(work.traffic.value) < 7 * dim(0)) {
+    return scaled(dim(0), residual.forward_bytes, residual.forward_kernels);
+  }
+  const int count = kernel == Kernel::kModelledPass ? static_cast<int>(work.dims[0]) : 1;
+  return {static_cast<double>(work.traffic.value), count};
+}
+
 class OpTimer {
  public:
   OpTimer(const Job& job, const StepProgram& program)
@@ -20,7 +83,10 @@ class OpTimer {
         program_(program),
         cost_(job.cluster, job.profile),
         fit_(behaviour_fit(job.framework, job.profile)),
-        launch_(to_sim_duration(Seconds(cost_.launch(1).value * fit_.host_factor))) {
+        kernels_{.implementation = job.framework.implementation,
+                 .dropout = job.framework.dropout,
+                 .fused_cross_entropy = job.framework.cross_entropy_fusion},
+        launch_seconds_(cost_.launch(1).value * fit_.host_factor) {
     for (const Group& group : program.groups) {
       shapes_.push_back(shape_of_group(job.cluster, group));
     }
@@ -35,22 +101,58 @@ class OpTimer {
 
   std::vector<OpTime> time_role(const Program& role) {
     role_ = &role;
-    std::vector<SimDuration> works;
+    std::vector<OpTime> works;
     works.reserve(role.works.size());
     for (const Work& work : role.works) {
-      works.push_back(to_sim_duration(time_work(work)));
+      works.push_back({to_sim_duration(time_work(work)),
+                       to_sim_duration(Seconds(launch_seconds_ * kernels_of(work)))});
     }
+    const SimDuration launch = to_sim_duration(Seconds(launch_seconds_));
     std::vector<OpTime> times;
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
-      const auto* compute = std::get_if<Compute>(&op.kind);
-      const SimDuration duration = compute != nullptr ? works[compute->work] : time_transfer(op);
-      times.push_back({duration, launch_});
+      if (const auto* compute = std::get_if<Compute>(&op.kind)) {
+        times.push_back(works[compute->work]);
+      } else {
+        times.push_back({time_transfer(op), launch + tensor_launch(op)});
+      }
+    }
+    if (!times.empty()) {
+      times.front().launch += to_sim_duration(Seconds(fit_.step_seconds));
     }
     return times;
   }
 
  private:
+  [[nodiscard]] bool is_own() const {
+    return job_.framework.implementation == models::Implementation::kTrireme;
+  }
+
+  [[nodiscard]] double kernels_of(const Work& work) const {
+    const bool pass = kernel_flop(work).value == 0;
+    return pass && !is_own()                      ? framework_pass(work, kernels_).kernels
+           : work.kernel == Kernel::kModelledPass ? static_cast<double>(work.dims[0])
+                                                  : 1.0;
+  }
+
+  // Host time that the framework's tensor parallelism adds to a layer, spread over the layer's
+  // collectives: a third in forward, as estimate has it.
+  [[nodiscard]] SimDuration tensor_launch(const Op& op) const {
+    const bool in_layer =
+        op.origin.layer >= 0 && group_of(op.kind) == program_.tensor && program_.tensor != kNoGroup;
+    if (!in_layer || fit_.tensor_host_seconds <= 0) {
+      return SimDuration(0);
+    }
+    const bool scatters = job_.framework.regather_in_backward;
+    const bool sequence = !std::holds_alternative<AllReduce>(op.kind);
+    const double forward = sequence ? 4 : 2;
+    const double backward = sequence ? (scatters ? 6 : 4) : 2;
+    const bool is_forward =
+        op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
+    const double share = is_forward ? 1.0 / 3 / forward : 2.0 / 3 / backward;
+    return to_sim_duration(Seconds(fit_.tensor_host_seconds * share));
+  }
+
   [[nodiscard]] Seconds time_work(const Work& work) const {
     const auto& d = work.dims;
     if (work.kernel == Kernel::kMatmul) {
@@ -68,7 +170,7 @@ class OpTimer {
     if (work.kernel == Kernel::kModelledAttention) {
       return time_modelled_attention(work);
     }
-    return time_pass(work, work.kernel == Kernel::kModelledPass ? static_cast<int>(d[0]) : 1);
+    return time_pass(work);
   }
 
   [[nodiscard]] Seconds time_modelled_attention(const Work& work) const {
@@ -104,9 +206,13 @@ class OpTimer {
                            job_.precision, pass);
   }
 
-  [[nodiscard]] Seconds time_pass(const Work& work, int kernels) const {
-    const double bytes = static_cast<double>(work.traffic.value) * fit_.memory_traffic;
-    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), kernels);
+  [[nodiscard]] Seconds time_pass(const Work& work) const {
+    const int count = work.kernel == Kernel::kModelledPass ? static_cast<int>(work.dims[0]) : 1;
+    const FrameworkPass pass = is_own()
+                                   ? FrameworkPass{static_cast<double>(work.traffic.value), count}
+                                   : framework_pass(work, kernels_);
+    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(pass.bytes * fit_.memory_traffic)),
+                              pass.kernels);
   }
 
   [[nodiscard]] Bytes operand_size(const Op& op, std::uint32_t position) const {
@@ -140,8 +246,10 @@ class OpTimer {
       return found->second;
     }
     const GroupShape& shape = ask.group == kNoGroup ? pair_ : shapes_[index_of(ask.group)];
+    const bool message = ask.collective == Collective::kSendRecv;
     const SimDuration duration = to_sim_duration(
-        topologies::collective_time(job_.cluster, job_.profile, ask.collective, shape, size).time);
+        topologies::collective_time(job_.cluster, job_.profile, ask.collective, shape, size).time +
+        Seconds(message ? fit_.exchange_seconds : 0));
     known_.emplace(key, duration);
     return duration;
   }
@@ -151,7 +259,8 @@ class OpTimer {
   const Program* role_ = nullptr;
   topologies::OpCost cost_;
   BehaviourFit fit_;
-  SimDuration launch_;
+  models::Kernels kernels_;
+  double launch_seconds_ = 0;
   std::vector<GroupShape> shapes_;
   GroupShape pair_;
   bool portable_attention_ = false;

@@ -27,9 +27,8 @@ struct LowerOptions {
 // - A whole gradient that is reduced every micro-batch is waited for four visits later, or when the
 // second next whole
 //   gradient is begun.
-// - Gradients are reduced after the last micro-batch, or after every one when the framework says so
-// or the gradients
-//   themselves are sharded (ZeRO-2, FSDP).
+// - Gradients that stay whole are reduced after the last micro-batch (under trireme with reduce_every_micro_batch after
+//   each); sharded ones (ZeRO-2, FSDP) after every one.
 // - Distributed optimizer and ZeRO-2 gather the parameters at the start of the step, beside the
 // first forward.
 // - Full recompute repeats a layer's forward up to the input of its last matrix product (what

@@ -18,6 +18,15 @@ namespace {
 
 enum Channel : std::uint16_t { kForwardChannel = 0, kBackwardChannel = 1 };
 
+// ZB-H2's longer warm-up would wait for itself with blocking exchanges; its own runtime has none.
+bool blocks(const Job& job, const Plan& plan) {
+  if (plan.schedule == Schedule::kZeroBubbleH2) {
+    return false;
+  }
+  return plan.virtual_pipeline > 1 ? !job.framework.p2p_overlap_interleaved
+                                   : job.framework.blocking_p2p;
+}
+
 class StageWriter {
  public:
   StageWriter(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
@@ -33,8 +42,7 @@ class StageWriter {
         visits_(list_visits(actions_, stage_)),
         units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
         writer_{job, plan, shape, groups, stage_, builder_, units_},
-        blocking_(plan.virtual_pipeline > 1 ? !job.framework.p2p_overlap_interleaved
-                                            : job.framework.blocking_p2p) {
+        blocking_(blocks(job, plan)) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);
     modelled_.resize(layers_.size());

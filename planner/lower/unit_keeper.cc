@@ -38,7 +38,11 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       remaining_total_(stage.units.size(), 0) {
   const bool shards_gradients =
       plan.sharding == Sharding::kGradients || plan.sharding == Sharding::kFull;
-  const bool every = shards_gradients || job.framework.reduce_every_micro_batch;
+  // Other frameworks defer the reduction of gradients that stay whole, whatever they do with
+  // sharded ones.
+  const bool whole_each = job.framework.reduce_every_micro_batch &&
+                          job.framework.implementation == models::Implementation::kTrireme;
+  const bool every = shards_gradients || whole_each;
   if (plan.sharding == Sharding::kFull) {
     const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
     std::vector<bool> reshards(units_.size(), reshard);
@@ -54,8 +58,8 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
     const Operand gradients = storage(i, State::kGradient).operand;
     units_[i].weights = weights;
     const UnitLayout& layout = stage.units[i];
-    units_[i].transient = (layout.shard != kNoGroup && every) ||
-                          (layout.replica != kNoGroup && job.framework.reduce_every_micro_batch);
+    units_[i].transient =
+        (layout.shard != kNoGroup && every) || (layout.replica != kNoGroup && whole_each);
     if (units_[i].transient) {
       units_[i].gradients.resize(static_cast<std::size_t>(plan.micro_batches));
     } else {

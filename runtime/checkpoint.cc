@@ -1,13 +1,9 @@
 #include "runtime/checkpoint.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,6 +14,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/json_reader.h"
+#include "runtime/durable_file.h"
 
 namespace trireme::runtime {
 namespace {
@@ -59,58 +56,6 @@ std::string rank_file(std::int64_t rank) {
   return fmt::format("rank-{:05}.bin", rank);
 }
 
-// A file being written; closing without `finish` leaves whatever there is.
-class OutputFile {
- public:
-  explicit OutputFile(std::string path) : path_(std::move(path)) {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) {
-      fail("cannot create");
-    }
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  OutputFile(OutputFile&&) = delete;
-  OutputFile& operator=(OutputFile&&) = delete;
-  ~OutputFile() { ::close(descriptor_); }
-
-  void append(const void* data, std::size_t size) {
-    const char* next = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = ::write(descriptor_, next, size);
-      if (written < 0 && errno == EINTR) {
-        continue;
-      }
-      if (written <= 0) {
-        fail("cannot write");
-      }
-      next += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
-  void finish() {
-    if (::fsync(descriptor_) != 0) {
-      fail("cannot flush");
-    }
-  }
-
- private:
-  [[noreturn]] void fail(const char* what) const {
-    throw Error(path_, fmt::format("{} the checkpoint: {}; the previous one is untouched", what,
-                                   std::strerror(errno)));
-  }
-  std::string path_;
-  int descriptor_ = -1;
-};
-
-void sync_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor >= 0) {
-    ::fsync(descriptor);
-    ::close(descriptor);
-  }
-}
-
 // Values are stored as fp64 when masters are, else as fp32, so that resuming is bit-equal.
 std::int64_t stored_width(const StepProgram& program) {
   return program.widths.master == 8 ? 8 : 4;
@@ -123,7 +68,7 @@ void write_rank_file(const std::string& path, RankExecutor& executor) {
   for (std::uint32_t rank = 0; rank <= index_of(executor.rank()); ++rank) {
     mine = slices_to_save(program, Rank(rank), taken);
   }
-  OutputFile file(path);
+  DurableFile file(path);
   for (const auto& [state, slice] : mine) {
     const std::vector<double> values = executor.read_slice(slice);
     if (stored_width(program) == 8) {
@@ -188,16 +133,11 @@ void save_checkpoint(const std::string& folder, const CheckpointStep& at, RankEx
   coordinator.barrier();
   if (coordinator.rank() == Rank(0)) {
     const std::string manifest = manifest_of(at, executor.program()).dump(1);
-    OutputFile file((temporary / "checkpoint.json").string());
+    DurableFile file((temporary / "checkpoint.json").string());
     file.append(manifest.data(), manifest.size());
     file.finish();
     sync_folder(temporary);
-    std::error_code error;
-    fs::remove_all(root / name, error);
-    fs::rename(temporary, root / name, error);
-    if (error) {
-      throw Error((root / name).string(), "cannot put the checkpoint in place: " + error.message());
-    }
+    put_in_place(temporary, root / name);
     sync_folder(root);
     write_file_atomically((root / "latest").string(), name + "\n");
   }

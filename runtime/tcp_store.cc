@@ -20,56 +20,10 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/tcp_frame.h"
 
 namespace trireme::runtime {
 namespace {
-
-// A frame is a kind, two lengths and two strings. Requests: H hello (key rank, value ranks), S set,
-// G get, Q query failure, F fail, B goodbye. Replies: V value, E error (key says what).
-struct Frame {
-  char kind = 0;
-  std::string key;
-  std::string value;
-};
-constexpr std::size_t kHeader = 9;
-constexpr std::uint32_t kFrameMax = 1U << 30U;
-
-std::string encode(const Frame& frame) {
-  std::string bytes(1, frame.kind);
-  for (const std::size_t size : {frame.key.size(), frame.value.size()}) {
-    for (unsigned shift = 0; shift < 32; shift += 8) {
-      bytes += static_cast<char>((size >> shift) & 0xffU);
-    }
-  }
-  return bytes + frame.key + frame.value;
-}
-
-std::uint32_t length_at(const std::string& bytes, std::size_t at) {
-  std::uint32_t size = 0;
-  for (unsigned i = 0; i < 4; ++i) {
-    size |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[at + i])) << (8 * i);
-  }
-  return size;
-}
-
-// Takes one whole frame off the front of `bytes`. False: not whole yet. Throws Error on nonsense.
-bool decode(std::string& bytes, Frame& frame) {
-  if (bytes.size() < kHeader) {
-    return false;
-  }
-  const std::uint32_t key = length_at(bytes, 1);
-  const std::uint32_t value = length_at(bytes, 5);
-  if (key > kFrameMax || value > kFrameMax) {
-    throw Error("MASTER_PORT", "something that is not trireme talks on this port");
-  }
-  const std::size_t whole = kHeader + key + value;
-  if (bytes.size() < whole) {
-    return false;
-  }
-  frame = {bytes[0], bytes.substr(kHeader, key), bytes.substr(kHeader + key, value)};
-  bytes.erase(0, whole);
-  return true;
-}
 
 bool send_all(int socket, const std::string& bytes) {
   std::size_t sent = 0;

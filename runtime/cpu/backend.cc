@@ -8,13 +8,14 @@
 #include <deque>
 #include <limits>
 #include <map>
-#include <new>
 #include <vector>
 
 #include "core/check.h"
 #include "core/error.h"
 #include "runtime/cpu/collective.h"
 #include "runtime/cpu/compute.h"
+#include "runtime/cpu/storage.h"
+#include "runtime/cpu/task.h"
 #include "runtime/random.h"
 
 namespace trireme::runtime::cpu {
@@ -23,19 +24,6 @@ namespace {
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-// An op that has been issued. Its views are set; what else it needs is read from the program's op.
-struct Task {
-  enum class State : std::uint8_t { kQueued, kMeeting, kReading, kSent, kReceiving };
-  OpId op{};
-  std::vector<OpId> waits;
-  std::vector<View> views;
-  State state = State::kQueued;
-  std::shared_ptr<Meeting> meeting;
-  std::shared_ptr<Message> message;
-  std::size_t place = 0;
-  OpTimes times;
-};
 
 template <typename T>
 class CpuBackend : public Backend {
@@ -50,39 +38,22 @@ class CpuBackend : public Backend {
                  .rank = rank,
                  .settings = {},
                  .round_to_bf16 = options.arithmetic == Arithmetic::kBf16},
-        storage_(role_->buffers.size()),
-        users_(role_->buffers.size()),
+        storage_(program, *role_),
         streams_(role_->streams.size()),
         pending_waits_(role_->streams.size()),
         done_(role_->ops.size()),
         times_(role_->ops.size()) {}
 
   void* allocate(BufferId id) override {
+    void* block = storage_.allocate(id);
     const Buffer& buffer = role_->buffers[index_of(id)];
-    const Bytes size = size_of(*program_, buffer);
-    allocated_ += size;
-    peak_ = std::max(peak_, allocated_);
-    auto& block = storage_[index_of(id)];
-    block.reset(static_cast<std::byte*>(
-        ::operator new(static_cast<std::size_t>(size.value) + 1, kAlignment)));
-    if (buffer.persistent) {
-      std::memset(block.get(), 0, static_cast<std::size_t>(size.value));
-    } else if (options_.poison && buffer.type != ElementType::kToken) {
-      std::fill_n(pointer<T>(block.get()), buffer.elements, std::numeric_limits<T>::quiet_NaN());
+    if (options_.poison && !buffer.persistent && buffer.type != ElementType::kToken) {
+      std::fill_n(pointer<T>(block), buffer.elements, std::numeric_limits<T>::quiet_NaN());
     }
-    return block.get();
+    return block;
   }
-
-  void release(BufferId id) override {
-    allocated_ -= size_of(*program_, role_->buffers[index_of(id)]);
-    if (users_[index_of(id)] == 0) {
-      storage_[index_of(id)].reset();
-    } else {
-      released_.push_back(id);
-    }
-  }
-
-  [[nodiscard]] MemoryUse memory() const override { return {peak_, peak_}; }
+  void release(BufferId id) override { storage_.release(id); }
+  [[nodiscard]] MemoryUse memory() const override { return {storage_.peak(), storage_.peak()}; }
 
   void write(const View& view, std::span<const double> values) override {
     std::transform(values.begin(), values.end(), pointer<T>(view.data),
@@ -165,10 +136,6 @@ class CpuBackend : public Backend {
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(std::byte* block) const { ::operator delete(block, kAlignment); }
-  };
   template <typename U>
   static U* pointer(void* address) {
     return static_cast<U*>(address);
@@ -181,7 +148,7 @@ class CpuBackend : public Backend {
     task.views = std::move(views);
     std::swap(task.waits, pending_waits_[index_of(stream)]);
     for (const View& view : task.views) {
-      ++users_[index_of(view.buffer)];
+      storage_.add_user(view.buffer);
     }
     streams_[index_of(stream)].push_back(std::move(task));
     ++unfinished_;
@@ -367,15 +334,8 @@ class CpuBackend : public Backend {
     done_[index_of(task.op)] = true;
     --unfinished_;
     for (const View& view : task.views) {
-      --users_[index_of(view.buffer)];
+      storage_.drop_user(view.buffer);
     }
-    std::erase_if(released_, [&](BufferId id) {
-      const bool free = users_[index_of(id)] == 0;
-      if (free) {
-        storage_[index_of(id)].reset();
-      }
-      return free;
-    });
     return true;
   }
 
@@ -396,9 +356,7 @@ class CpuBackend : public Backend {
   Exchange* exchange_;
   CpuOptions options_;
   ComputeContext context_;
-  std::vector<std::unique_ptr<std::byte, Free>> storage_;
-  std::vector<std::int64_t> users_;  // issued ops that have not ended, by buffer
-  std::vector<BufferId> released_;   // waiting for their users
+  Storage storage_;
   std::vector<std::deque<Task>> streams_;
   std::vector<std::vector<OpId>> pending_waits_;
   std::vector<char> done_;
@@ -406,7 +364,6 @@ class CpuBackend : public Backend {
   std::map<std::pair<GroupId, StreamId>, std::int64_t> rounds_;
   std::map<std::uint32_t, std::vector<T>> results_;  // by stream
   std::int64_t unfinished_ = 0;
-  Bytes allocated_, peak_;
   double start_ = 0;
   std::uint64_t shuffle_key_ = 0;
   std::uint64_t shuffle_draws_ = 0;

@@ -201,6 +201,27 @@ TEST_F(RunCommand, AFullDiskLeavesTheLastCheckpointWhole) {
   EXPECT_EQ(result("next.json").at("steps")[0].at("step"), 3);
 }
 
+// Killed at any moment, in the middle of a save too: what is there can be loaded.
+TEST_F(RunCommand, AKilledRunLeavesACheckpointThatLoads) {
+  ASSERT_EQ(train({"--steps", "1", "--fsdp", "2", "--save", path("ckpt")}).code, 0);
+  for (unsigned round = 1; round <= 4; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      // From the same step each time, so that later rounds save over what earlier ones left.
+      train({"--steps", "100000", "--fsdp", "2", "--resume", path("ckpt/step-1"), "--save",
+             path("ckpt"), "--save-every", "1"});
+      std::_Exit(0);
+    }
+    ::usleep(40000 * round + 7000);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const Answer answer = train({"--steps", "1", "--resume", path("ckpt")});
+    EXPECT_EQ(answer.code, 0) << answer.err;
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "ckpt" / "step-2"));
+}
+
 TEST_F(RunCommand, WrongInputIsOneLine) {
   expect_one_line(train({"--tp", "3"}), 2, "heads");
   expect_one_line(train({"--steps", "0"}), 2, "--steps");

@@ -25,7 +25,7 @@ for model in tiny-llama tiny-gpt; do
   for layout in "${layouts[@]}"; do
     name=$model.${layout// /}
     # shellcheck disable=SC2086
-    if ! "$trireme" run --backend cuda "${common[@]}" --layout $layout -o "$out/$name.json" >"$out/$name.log" 2>&1; then
+    if ! timeout 100 "$trireme" run --backend cuda "${common[@]}" --layout $layout -o "$out/$name.json" >"$out/$name.log" 2>&1; then
       echo "$name: $(tail -n 1 "$out/$name.log")"
       failed=1
       continue

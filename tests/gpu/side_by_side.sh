@@ -10,7 +10,7 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 ours() {  # name model batch layout...
   local name=$1 model=$2 batch=$3
   shift 3
-  "$trireme" run --backend cuda --model "$here/models/$model.json" --seq 4096 --global-batch "$batch" --steps 12 \
+  timeout 150 "$trireme" run --backend cuda --model "$here/models/$model.json" --seq 4096 --global-batch "$batch" --steps 12 \
     --lr 1e-5 --layout "$@" -o "$out/$name.ours.json" --trace "$out/$name.trace.json" >"$out/$name.ours.log" 2>&1 ||
     tail -n 2 "$out/$name.ours.log"
 }

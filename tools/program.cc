@@ -118,11 +118,11 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_plan_command(app, program);
     add_estimate_command(app, program);
     add_simulate_command(app, program);
-    add_whatif_command(app, program);
     add_clusters_command(app, program);
     add_models_command(app, program);
     add_run_command(app, program);
     add_validate_command(app, program);
+    add_topo_command(app, program);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {

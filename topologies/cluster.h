@@ -82,6 +82,8 @@ std::vector<std::string> cluster_preset_names();
 // `--cluster`: a preset with a node count ("dgx-h100x16"; without a count, one node), or a topology
 // file (docs/topology_format.md). Throws Error.
 Cluster load_cluster(const std::string& name_or_path);
+// Nodes of `gpus` GPUs each, with their share of NICs. Throws Error when a node has fewer.
+Cluster with_gpus_per_node(Cluster cluster, int gpus);
 // The first `gpus` GPUs. Throws Error when there are fewer.
 Cluster narrowed(Cluster cluster, std::int64_t gpus);
 const std::vector<Gpu>& gpu_presets();

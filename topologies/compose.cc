@@ -163,17 +163,20 @@ Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
   return *best;
 }
 
-void shrink_node(Node& node, int gpus_per_node) {
-  // A tray of an NVL72 rack is not a node of its own: the rack's NVLink joins the trays.
-  if (gpus_per_node == 0 || gpus_per_node == node.gpus ||
-      (node.nvlink_domain >= 32 && node.nvlink_domain % gpus_per_node == 0)) {
-    return;
+// A tray of an NVL72 rack is not a node of its own: the rack's NVLink joins the trays.
+Cluster with_node_size(Cluster cluster, int gpus_per_node) {
+  Node& node = cluster.node;
+  const bool tray =
+      node.nvlink_domain >= 32 && gpus_per_node > 0 && node.nvlink_domain % gpus_per_node == 0;
+  if (gpus_per_node == 0 || tray) {
+    return cluster;
   }
-  node.nics = node.nics == 0 ? 0 : std::max(1, node.nics * gpus_per_node / node.gpus);
-  node.nvlink_domain = node.fabric == Node::Fabric::kPairs
-                           ? std::min(2, gpus_per_node)
-                           : (node.nvlink_domain > 1 ? gpus_per_node : 1);
-  node.gpus = gpus_per_node;
+  if (gpus_per_node > node.gpus) {
+    node.nvlink_domain = node.nvlink_domain == node.gpus ? gpus_per_node : node.nvlink_domain;
+    node.gpus = gpus_per_node;
+    return cluster;
+  }
+  return with_gpus_per_node(std::move(cluster), gpus_per_node);
 }
 
 std::string network_name(const std::string& family, double gbit, const Gpu& gpu) {
@@ -274,13 +277,7 @@ Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int
     }
   }
   Cluster cluster = usual_node(gpu, gpus_per_node, words.family == "efa");
-  if (gpus_per_node > cluster.node.gpus) {
-    cluster.node.nvlink_domain = cluster.node.nvlink_domain == cluster.node.gpus
-                                     ? gpus_per_node
-                                     : cluster.node.nvlink_domain;
-    cluster.node.gpus = gpus_per_node;
-  }
-  shrink_node(cluster.node, gpus_per_node);
+  cluster = with_node_size(std::move(cluster), gpus_per_node);
   if (cluster.node.nics == 0) {
     cluster.node.nics = 1;
     cluster.node.nic = BytesPerSecond(100e9 / 8.0);

@@ -34,6 +34,25 @@ std::int64_t nodes_spanned(std::int64_t degree, std::int64_t stride, std::int64_
 
 }  // namespace
 
+Cluster with_gpus_per_node(Cluster cluster, int gpus) {
+  Node& node = cluster.node;
+  if (gpus < 1 || gpus > node.gpus) {
+    throw Error("--gpus-per-node", std::to_string(gpus) + " asked for, but a node of " +
+                                       cluster.name + " has " + std::to_string(node.gpus));
+  }
+  node.nics = node.nics == 0 ? 0 : std::max(1, node.nics * gpus / node.gpus);
+  if (node.fabric == Node::Fabric::kMesh && gpus < node.nvlink_domain) {
+    // The links to the GPUs that are left out go with them.
+    const int peers = node.nvlink_domain - 1;
+    node.nvlink_per_gpu = node.nvlink_per_gpu * (gpus - 1) / peers;
+    node.nvlink_links = std::max(1, node.nvlink_links * (gpus - 1) / peers);
+  }
+  node.nvlink_domain = std::min(node.nvlink_domain, gpus);
+  node.gpus = gpus;
+  cluster.gpus = cluster.nodes * gpus;
+  return cluster;
+}
+
 Cluster narrowed(Cluster cluster, std::int64_t gpus) {
   if (gpus < 1 || gpus > cluster.gpus) {
     throw Error("--gpus", std::to_string(gpus) + " asked for, but " + cluster.name + " has " +

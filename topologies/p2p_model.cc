@@ -68,7 +68,10 @@ NcclTime send_receive(const Cluster& cluster, const NcclGraph& graph, const Fabr
     result.latency_us +=
         nccl_latencies().network[index_of(NcclAlgorithm::kRing)][index_of(NcclProtocol::kLL)] +
         network.latency_us;
-    rate = network.efficiency * graph.net_total / graph.uplink_slowdown;
+    // One GPU sends, over its own NICs; a node with fewer NICs than GPUs has a whole one for it.
+    const double own = std::max(graph.net_total / graph.ranks_per_node,
+                                std::min(graph.net_total, cluster.node.nic.value * 1e-9));
+    rate = network.efficiency * own / graph.uplink_slowdown;
     ramp = std::max(ramp, network.ramp_mib);
     result.network_bound = true;
   } else {

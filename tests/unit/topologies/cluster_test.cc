@@ -96,6 +96,19 @@ TEST(TopologyFile, WrittenReadsBackTheSame) {
   }
 }
 
+// The example of docs/topology_format.md is a valid file.
+TEST(TopologyFile, DocumentedExampleLoads) {
+  std::ifstream page(TRIREME_SOURCE_DIR "/docs/topology_format.md");
+  std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  const std::size_t begin = text.find("```json") + 7;
+  const std::string path = testing::TempDir() + "/documented_topology.json";
+  std::ofstream(path) << text.substr(begin, text.find("```", begin) - begin);
+  const Cluster cluster = load_cluster(path);
+  EXPECT_EQ(cluster.gpus, 512);
+  EXPECT_EQ(cluster.network.oversubscription, 2.0);
+  std::remove(path.c_str());
+}
+
 TEST(TopologyFile, WrongInputIsNamed) {
   const nlohmann::ordered_json good = cluster_to_json(load_cluster("dgx-h100x2"));
   const auto error_of = [](const nlohmann::ordered_json& json) {

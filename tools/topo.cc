@@ -1,0 +1,19 @@
+// `trireme topo`: what a cluster looks like, and what its collectives cost.
+#include <CLI/CLI.hpp>
+
+#include "tools/commands.h"
+#include "tools/topo_commands.h"
+
+namespace trireme::tools {
+
+void add_topo_command(CLI::App& app, Program& program) {
+  CLI::App* topo =
+      app.add_subcommand("topo", "shows a topology, imports one, predicts its collectives");
+  topo->require_subcommand(1);
+  topo->footer("Example:\n  trireme topo show --cluster dgx-h100x16");
+  add_topo_show_command(*topo, program);
+  add_topo_collective_command(*topo, program);
+  add_topo_import_command(*topo, program);
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,12 @@
+// The parts of `trireme topo`, one a file.
+#pragma once
+
+#include "tools/program.h"
+
+namespace trireme::tools {
+
+void add_topo_show_command(CLI::App& topo, Program& program);
+void add_topo_collective_command(CLI::App& topo, Program& program);
+void add_topo_import_command(CLI::App& topo, Program& program);
+
+}  // namespace trireme::tools

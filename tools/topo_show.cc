@@ -1,0 +1,221 @@
+// `trireme topo show`: devices and links of a cluster, and routes between its GPUs.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tools/options.h"
+#include "tools/report.h"
+#include "tools/table.h"
+#include "tools/topo_commands.h"
+#include "topologies/cluster_graph.h"
+#include "topologies/routes.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Options {
+  std::string cluster;
+  std::optional<std::int64_t> gpus;
+  std::string pair;   // "0,9"
+  std::string group;  // "16" or "16,8": degree and stride
+  std::int64_t seed = 0;
+  bool json = false;
+};
+
+double gigabytes(BytesPerSecond rate) {
+  return rate.value * 1e-9;
+}
+
+Json route_json(const topologies::Route& route) {
+  Json hops = Json::array();
+  for (const topologies::Hop& hop : route.hops) {
+    hops.push_back({{"link", hop.link},
+                    {"gbytes_per_second", gigabytes(hop.bandwidth)},
+                    {"latency_seconds", hop.latency.value}});
+  }
+  return {{"bottleneck_gbytes_per_second", gigabytes(route.bottleneck)},
+          {"bottleneck_link", route.bottleneck_link},
+          {"latency_seconds", route.latency.value},
+          {"hops", hops}};
+}
+
+struct Pair {
+  const char* what;
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+};
+
+// One pair of each kind that differs: neighbours, the node's ends, one rail, two rails, two units.
+std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
+  const std::int64_t node = cluster.node.gpus;
+  const std::int64_t unit = node * cluster.network.nodes_per_unit;
+  std::vector<Pair> pairs;
+  const auto add = [&](const char* what, std::int64_t to) {
+    const bool known = std::ranges::find(pairs, to, &Pair::to) != pairs.end();
+    if (to > 0 && to < cluster.gpus && !known) {
+      pairs.push_back({what, 0, to});
+    }
+  };
+  add("neighbours in the node", 1);
+  add("ends of the node", std::min(node, cluster.gpus) - 1);
+  add("same place in the next node", node);
+  add("another place in the next node", node + 1);
+  add("same place in another unit", unit);
+  return pairs;
+}
+
+Json summary_json(const topologies::Cluster& cluster) {
+  const topologies::FabricShape fabric = topologies::fabric_shape(cluster);
+  Json description = topologies::cluster_to_json(cluster);
+  return {{"cluster", cluster.name},
+          {"gpus", cluster.gpus},
+          {"nodes", cluster.nodes},
+          {"gpu", cluster.gpu.name},
+          {"topology", description},
+          {"fabric",
+           {{"units", fabric.units},
+            {"leaves", fabric.units * fabric.leaves_per_unit},
+            {"spines", fabric.spines},
+            {"leaf_to_spine_gbytes_per_second", gigabytes(fabric.leaf_to_spine)},
+            {"oversubscription", cluster.network.oversubscription}}}};
+}
+
+void print_summary(const Console& console, const topologies::Cluster& cluster) {
+  const topologies::Node& node = cluster.node;
+  const topologies::FabricShape fabric = topologies::fabric_shape(cluster);
+  print_heading(
+      console, fmt::format("{}: {} x {} in {} node{}", cluster.name, cluster.gpus, cluster.gpu.name,
+                           cluster.nodes, cluster.nodes == 1 ? "" : "s"));
+  Table table{.head = {"part", "what"}, .rows = {}, .text_columns = 2};
+  table.rows.push_back(
+      {"node", fmt::format("{} GPUs, {} sockets ({}), {} below one PCIe switch", node.gpus,
+                           node.sockets, node.cpu, node.gpus_per_pcie_switch)});
+  table.rows.push_back({"fabric", fmt::format("{}, {} GPUs a domain, {:g} GB/s a GPU one way",
+                                              topologies::fabric_name(node.fabric),
+                                              node.nvlink_domain, gigabytes(node.nvlink_per_gpu))});
+  table.rows.push_back(
+      {"PCIe", fmt::format("{:g} GB/s a GPU one way, peer to peer {}", gigabytes(node.pcie_per_gpu),
+                           node.peer_to_peer ? "yes" : "no")});
+  table.rows.push_back(
+      {"NICs", fmt::format("{} x {:g} Gbit/s", node.nics, gigabytes(node.nic) * 8.0)});
+  if (cluster.network.kind == topologies::Network::Kind::kNone) {
+    table.rows.push_back({"network", "none"});
+  } else {
+    table.rows.push_back(
+        {"network",
+         fmt::format("{}, {}, units of {} nodes, {} leaves, {} spines, oversubscription {:g}:1",
+                     cluster.network.name, topologies::network_kind_name(cluster.network.kind),
+                     cluster.network.nodes_per_unit, fabric.units * fabric.leaves_per_unit,
+                     fabric.spines, cluster.network.oversubscription)});
+  }
+  print_table(console, table);
+}
+
+void print_route(const Console& console, const std::string& title, const topologies::Route& route) {
+  print_heading(console, title);
+  Table table{.head = {"link", "GB/s", "latency"}, .rows = {}};
+  for (const topologies::Hop& hop : route.hops) {
+    table.rows.push_back({hop.link, fmt::format("{:.1f}", gigabytes(hop.bandwidth)),
+                          duration_text(hop.latency.value)});
+  }
+  print_table(console, table);
+  fmt::print(console.out, "bottleneck: {} ({:.1f} GB/s); latency {}\n", route.bottleneck_link,
+             gigabytes(route.bottleneck), duration_text(route.latency.value));
+}
+
+std::vector<std::int64_t> two_counts(const std::string& text, const std::string& where,
+                                     std::int64_t second) {
+  std::vector<std::int64_t> counts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    counts.push_back(parse_count(text.substr(begin, end - begin), where, 0));
+    begin = end + 1;
+  }
+  if (counts.size() == 1 && second > 0) {
+    counts.push_back(second);
+  }
+  if (counts.size() != 2) {
+    throw Error(where, "'" + text + "' should be two numbers, such as 0,9");
+  }
+  return counts;
+}
+
+int run(const Options& options, Console& console) {
+  topologies::Cluster cluster = topologies::load_cluster(options.cluster);
+  if (options.gpus) {
+    cluster = topologies::narrowed(std::move(cluster), *options.gpus);
+  }
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  std::vector<Pair> pairs = telling_pairs(cluster);
+  if (!options.pair.empty()) {
+    const auto ends = two_counts(options.pair, "--pair", 0);
+    pairs = {{"asked for", ends[0], ends[1]}};
+  }
+  std::optional<topologies::Route> bottleneck;
+  if (!options.group.empty()) {
+    const auto group = two_counts(options.group, "--group", 1);
+    if (group[0] < 1 || group[1] < 1 || group[0] > cluster.gpus / group[1]) {
+      throw Error("--group", fmt::format("{} members {} apart do not fit on {} GPUs", group[0],
+                                         group[1], cluster.gpus));
+    }
+    bottleneck =
+        topologies::group_bottleneck(cluster, topologies::group_shape(cluster, group[0], group[1]));
+  }
+  std::vector<topologies::Route> routes;
+  for (const Pair& pair : pairs) {
+    routes.push_back(topologies::route(cluster, pair.from, pair.to, seed));
+  }
+  if (options.json) {
+    Json json = summary_json(cluster);
+    json["pairs"] = Json::array();
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      Json entry = {{"what", pairs[i].what}, {"from", pairs[i].from}, {"to", pairs[i].to}};
+      entry.update(route_json(routes[i]));
+      json["pairs"].push_back(entry);
+    }
+    if (bottleneck) {
+      json["group"] = route_json(*bottleneck);
+    }
+    print_json(console, "topology_report", json);
+    return kDone;
+  }
+  print_summary(console, cluster);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    print_route(console,
+                fmt::format("GPU {} to GPU {}: {}", pairs[i].from, pairs[i].to, pairs[i].what),
+                routes[i]);
+  }
+  if (bottleneck) {
+    print_route(console, "ring over groups of " + options.group, *bottleneck);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_topo_show_command(CLI::App& topo, Program& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      add_command(topo, program, "show", "shows a cluster, routes in it, and what limits a group",
+                  "trireme topo show --cluster dgx-h100x64 --pair 0,9 --group 64,8");
+  command
+      ->add_option("--cluster", options->cluster, "a preset with a node count, or a topology file")
+      ->type_name("C")
+      ->required();
+  add_count_option(*command, "--gpus", options->gpus, "only the first N GPUs");
+  command->add_option("--pair", options->pair,
+                      "the route between two GPUs, numbered node by node from 0: A,B");
+  command->add_option("--group", options->group,
+                      "what limits a ring over groups of N members, M apart: N,M");
+  command->add_option("--seed", options->seed, "of the picks among equal spines");
+  command->add_flag("--json", options->json, "JSON on stdout");
+  program.on(command, [options](Console& console) { return run(*options, console); });
+}
+
+}  // namespace trireme::tools

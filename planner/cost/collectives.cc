@@ -26,11 +26,22 @@ double Collectives::time(Collective collective, const GroupShape& group, double 
   return known_.insert(key, seconds);
 }
 
-GroupShape Collectives::group(const Plan& plan, Axis axis) const {
-  return topologies::group_shape(cluster_, degree_of(plan, axis), stride_of(plan, axis));
+GroupShape Collectives::shape(std::int64_t degree, std::int64_t stride) {
+  if (degree <= 1) {
+    return {};
+  }
+  const Key128 key{static_cast<std::uint64_t>(degree), static_cast<std::uint64_t>(stride)};
+  if (const GroupShape* found = shapes_.find(key)) {
+    return *found;
+  }
+  return shapes_.insert(key, topologies::group_shape(cluster_, degree, stride));
 }
 
-GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) const {
+GroupShape Collectives::group(const Plan& plan, Axis axis) {
+  return shape(degree_of(plan, axis), stride_of(plan, axis));
+}
+
+GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) {
   const std::int64_t a = degree_of(plan, first);
   const std::int64_t b = degree_of(plan, second);
   if (a == 1) {
@@ -39,11 +50,10 @@ GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) 
   if (b == 1) {
     return group(plan, first);
   }
-  const std::int64_t stride = std::min(stride_of(plan, first), stride_of(plan, second));
-  return topologies::group_shape(cluster_, a * b, stride);
+  return shape(a * b, std::min(stride_of(plan, first), stride_of(plan, second)));
 }
 
-GroupShape Collectives::pipeline_pair(const Plan& plan) const {
+GroupShape Collectives::pipeline_pair(const Plan& plan) {
   GroupShape pair = group(plan, Axis::kPipeline);
   pair.ranks_per_node = pair.ranks_per_node >= pair.ranks ? 2 : 1;
   pair.ranks = 2;

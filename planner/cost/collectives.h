@@ -15,17 +15,19 @@ class Collectives {
   // Seconds of one collective of `bytes` (nccl-tests' size) on the group; 0 for a group of one.
   double time(topologies::Collective collective, const topologies::GroupShape& group, double bytes);
   // The group of one axis of a plan, and of two axes taken together (shards over data and context).
-  [[nodiscard]] topologies::GroupShape group(const Plan& plan, Axis axis) const;
-  [[nodiscard]] topologies::GroupShape joined_group(const Plan& plan, Axis first,
-                                                    Axis second) const;
+  topologies::GroupShape group(const Plan& plan, Axis axis);
+  // `degree` ranks, `stride` apart.
+  topologies::GroupShape shape(std::int64_t degree, std::int64_t stride);
+  topologies::GroupShape joined_group(const Plan& plan, Axis first, Axis second);
   // Two neighbours on the pipeline axis, the slowest such pair: across nodes when any hop leaves
   // the node.
-  [[nodiscard]] topologies::GroupShape pipeline_pair(const Plan& plan) const;
+  topologies::GroupShape pipeline_pair(const Plan& plan);
 
  private:
   const topologies::Cluster& cluster_;
   const topologies::Profile& profile_;
   FlatMap<double> known_;
+  FlatMap<topologies::GroupShape> shapes_;
 };
 
 }  // namespace trireme::planner

@@ -51,8 +51,9 @@ DataParallelTimer::Groups DataParallelTimer::groups_of(const Plan& plan) const {
   const std::int64_t data = plan.context * plan.data_parallel();
   const std::int64_t copies =
       std::max<std::int64_t>(1, data / std::max<std::int64_t>(1, plan.expert));
-  groups.expert_shard =
-      topologies::group_shape(job_.cluster, copies, plan.tensor * std::min(plan.expert, data));
+  if (job_.model.moe) {
+    groups.expert_shard = collectives_.shape(copies, plan.tensor * std::min(plan.expert, data));
+  }
   const bool fp16 = job_.precision == topologies::Precision::kFp16;
   // Megatron keeps and reduces fp16 gradients as they are; fp32 accumulation comes with bf16.
   groups.reduce_bytes = fp16 && job_.framework.name == "megatron" ? 2 : job_.framework.reduce_bytes;
@@ -69,11 +70,11 @@ double DataParallelTimer::beside(double communication, double compute, double ta
   return communication - hidden + fit_.overlap_slowdown * hidden;
 }
 
-DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallelInput& in) const {
+DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallelInput& in,
+                                            const Groups& groups) const {
   if (plan.context * plan.data_parallel() <= 1) {
     return {};
   }
-  const Groups groups = groups_of(plan);
   // DeepSpeed and this project keep ZeRO-2's parameters whole; FSDP gathers them unit by unit.
   const bool whole = job_.framework.name == "deepspeed" || is_own(job_);
   const bool gathers =

@@ -36,14 +36,15 @@ class DataParallelTimer {
                     double memory_rate)
       : job_(job), fit_(fit), collectives_(collectives), memory_rate_(memory_rate) {}
 
-  [[nodiscard]] DataParallelTime measure(const Plan& plan, const DataParallelInput& in) const;
-
- private:
   struct Groups {
     topologies::GroupShape shard, replica, expert_shard;
-    double reduce_bytes, parameter_bytes;
+    double reduce_bytes = 4, parameter_bytes = 2;
   };
   [[nodiscard]] Groups groups_of(const Plan& plan) const;
+  [[nodiscard]] DataParallelTime measure(const Plan& plan, const DataParallelInput& in,
+                                         const Groups& groups) const;
+
+ private:
   [[nodiscard]] DataParallelTime reduce_whole(const Plan& plan, const DataParallelInput& in,
                                               const Groups& groups) const;
   [[nodiscard]] DataParallelTime gather_units(const Plan& plan, const DataParallelInput& in,

@@ -440,6 +440,14 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
   times.recompute_flop = flop_of_pass(again);
 }
 
+void LayerTimer::set_waits(LayerTimes& times) {
+  const double backward = times.input_gradient.gpu() + times.weight_gradient;
+  times.wait_forward = host_wait(times.forward.gpu(), times.forward.host);
+  times.wait_backward = host_wait(backward, times.input_gradient.host);
+  times.wait_backward_recomputed = host_wait(backward + times.recompute.gpu(),
+                                             times.input_gradient.host + times.recompute.host);
+}
+
 LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {
   LayerSet set;
   models::Transformer model = job_.model;
@@ -459,11 +467,14 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {
       add_expert(plan, work, times);
     }
     set_recompute(plan, work, times);
+    set_waits(times);
     set.kinds.push_back(times);
   }
   set.embedding = time_of(models::embedding_work(model, shard, kernels));
   set.head = time_of(models::head_work(model, shard, kernels));
   add_head_collectives(plan, set.embedding, set.head);
+  set_waits(set.embedding);
+  set_waits(set.head);
   return set;
 }
 

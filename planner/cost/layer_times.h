@@ -40,6 +40,8 @@ struct LayerTimes {
       recompute;  // what the plan's recompute mode repeats of this layer when it recomputes it
   double forward_flop = 0;  // computed, half of causal scores
   double recompute_flop = 0;
+  // host_wait of the passes: of backward without and with the recompute.
+  double wait_forward = 0, wait_backward = 0, wait_backward_recomputed = 0;
 };
 
 // All that a plan's (tensor, context, expert, micro-batch, sequence-parallel, recompute) fixes.
@@ -69,7 +71,8 @@ class LayerTimer {
   [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass) const;
   [[nodiscard]] double passes(const models::PassWork& work) const;
   [[nodiscard]] double host(const models::PassWork& work) const;
-  LayerTimes time_of(const models::LayerWork& work) const;
+  [[nodiscard]] LayerTimes time_of(const models::LayerWork& work) const;
+  static void set_waits(LayerTimes& times);
   void add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
                   LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;

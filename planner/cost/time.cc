@@ -59,14 +59,12 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.context += count * (layer.forward.context + layer.input_gradient.context);
   rank.expert_forward += count * layer.forward.expert;
   rank.expert += count * (layer.forward.expert + layer.input_gradient.expert);
-  rank.host_wait_forward += count * host_wait(layer.forward.gpu(), layer.forward.host);
+  rank.host_wait_forward += count * layer.wait_forward;
   rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
   rank.flop += count * 3 * layer.forward_flop;
   const double again = every_layer ? count : recomputed;
-  const double backward_gpu = layer.input_gradient.gpu() + layer.weight_gradient;
-  rank.host_wait_backward += (count - again) * host_wait(backward_gpu, layer.input_gradient.host);
-  rank.host_wait_backward += again * host_wait(backward_gpu + layer.recompute.gpu(),
-                                               layer.input_gradient.host + layer.recompute.host);
+  rank.host_wait_backward +=
+      (count - again) * layer.wait_backward + again * layer.wait_backward_recomputed;
   rank.recompute += again * layer.recompute.kernels;
   rank.tensor_backward += again * layer.recompute.tensor;
   rank.context += again * layer.recompute.context;
@@ -297,10 +295,11 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   double flop = 0;
   double recomputed_flop = 0;
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
+  const DataParallelTimer::Groups groups = s.data_parallel.groups_of(plan);
   for (const RankClass& rank : classes) {
     RankTimes times = s.rank_times(plan, set, rank);
     const DataParallelInput in = s.data_input(plan, rank, times, set);
-    const DataParallelTime d = s.data_parallel.measure(plan, in);
+    const DataParallelTime d = s.data_parallel.measure(plan, in, groups);
     const double forward = times.forward_total() + d.per_micro_batch_forward;
     const double backward = times.backward_total() + d.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);

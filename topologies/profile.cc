@@ -86,6 +86,7 @@ Profile parse_profile(std::string_view text, const std::string& where) {
   }
   profile.networks = read_groups(reader, "networks");
   profile.frameworks = read_groups(reader, "frameworks");
+  profile.intervals = read_groups(reader, "intervals");
   reader.ignore("note");
   reader.ignore("machine");
   reader.ignore("points");
@@ -109,6 +110,7 @@ std::string profile_text(const Profile& profile) {
   }
   json["networks"] = profile.networks;
   json["frameworks"] = profile.frameworks;
+  json["intervals"] = profile.intervals;
   return json.dump(1) + "\n";
 }
 

@@ -80,6 +80,13 @@ FitReport fit_group(const FitGroup& group, const std::vector<ValidationCase>& ca
   }
   FitReport report;
   report.rows = static_cast<int>(rows.size());
+  if (!left_out.empty()) {
+    for (const FitConstant& constant : group.constants) {
+      for (const std::string& entry : constant.entries) {
+        slot(constant, entry, profile) = constant.prior;
+      }
+    }
+  }
   if (rows.empty()) {
     return report;
   }

@@ -16,6 +16,7 @@ struct FitConstant {
   std::vector<std::string> entries;
   std::string name;
   double low = 0, high = 1;  // physical bounds
+  double prior = 0.5;        // without a measurement: the datasheet, another card, a plain guess
 };
 
 struct FitSource {
@@ -38,7 +39,8 @@ struct FitReport {
   int rows = 0;
 };
 
-// Fits one group in place, leaving out the rows of `left_out` (empty: none). Rows of a case that
+// Fits one group in place, leaving out the rows of `left_out` (empty: none); when a source is left
+// out the constants start from, and without any row stay at, their priors. Rows of a case that
 // fail count as 0.
 FitReport fit_group(const FitGroup& group, const std::vector<ValidationCase>& cases,
                     const std::string& left_out, int evaluations, topologies::Profile& profile);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "planner/framework.h"
-#include "topologies/cluster.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {
@@ -12,7 +11,6 @@ struct Interval {
   double low = 0.8, high = 1.25;  // times the predicted seconds
 };
 
-Interval interval_of(const Framework& framework, const topologies::Cluster& cluster,
-                     const topologies::Profile& profile);
+Interval interval_of(const Framework& framework, const topologies::Profile& profile);
 
 }  // namespace trireme::planner

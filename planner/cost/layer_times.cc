@@ -444,8 +444,8 @@ void LayerTimer::set_waits(LayerTimes& times) {
   const double backward = times.input_gradient.gpu() + times.weight_gradient;
   times.wait_forward = host_wait(times.forward.gpu(), times.forward.host);
   times.wait_backward = host_wait(backward, times.input_gradient.host);
-  times.wait_backward_recomputed = host_wait(backward + times.recompute.gpu(),
-                                             times.input_gradient.host + times.recompute.host);
+  times.wait_backward_recomputed =
+      host_wait(backward + times.recompute.gpu(), times.input_gradient.host + times.recompute.host);
 }
 
 LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {

@@ -48,11 +48,11 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
                 std::max(0.0, (p - 1) * (stages.sum / p - 3 * stages.weight_gradient));
       break;
   }
-  // Two exchanges a micro-batch and chunk (one after the forward, one after the backward), and the
-  // fill and drain of p - 1 hops each way.
-  const double exchanges = 2 * m * chunks;
+  // Exchanges after the forward and after the backward of every micro-batch and chunk, and the fill
+  // and drain of p - 1 hops each way.
+  const double exchanges = stages.exchanges * m * chunks;
   const double fill = 2 * (p - 1);
-  const double cost = hop.transfer + hop.synchronisation;
+  const double cost = hop.cost();
   if (v == 1 && hop.blocking) {
     time.exchange = exchanges * cost;
     compute += fill * cost;

@@ -14,6 +14,7 @@ struct StageTotals {
   double slowest = 0;  // of forward + backward, one rank, all its chunks
   double sum_forward = 0, slowest_forward = 0;
   double sum_backward = 0, slowest_backward = 0;
+  double exchanges = 2;        // of the slowest rank with its neighbours, a micro-batch and chunk
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };
 
@@ -29,7 +30,8 @@ struct PipelineTime {
 struct HopTimes {
   double transfer = 0;
   double synchronisation = 0;
-  bool blocking = true;    // 1F1B: the exchange stops compute
+  bool blocking = true;  // 1F1B: the exchange stops compute
+  [[nodiscard]] double cost() const { return transfer + synchronisation; }
   bool overlapped = true;  // interleaved: sends run beside the next chunk
 };
 

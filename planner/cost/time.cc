@@ -78,7 +78,7 @@ struct TimeModel::State {
   explicit State(const Job& job_in)
       : job(job_in),
         fit(behaviour_fit(job.framework, job.profile)),
-        interval(interval_of(job.framework, job.cluster, job.profile)),
+        interval(interval_of(job.framework, job.profile)),
         kinds(layer_kinds(job.model)),
         collectives(job.cluster, job.profile),
         layers(job, fit, collectives),
@@ -249,14 +249,18 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   }
   double bytes = 2.0 * static_cast<double>(plan.micro_batch * job.sequence) *
                  static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
-  // Megatron of 2021 scattered the boundary tensor over the tensor ranks and gathered it behind the
-  // link.
+  // Megatron of 2021 cut the boundary tensor over the tensor ranks and gathered it behind the link
+  // when it interleaved; DeepSpeed's pipeline sends it whole from every tensor rank.
   const bool scattered = job.framework.implementation == models::Implementation::kClassicMegatron &&
-                         plan.schedule == Schedule::kInterleaved;
+                         plan.schedule == Schedule::kInterleaved && !plan.sequence_parallel;
+  if (scattered) {
+    hop.transfer =
+        collectives.time(Collective::kAllGather, collectives.group(plan, Axis::kTensor), bytes);
+  }
   if (plan.sequence_parallel || scattered) {
     bytes /= static_cast<double>(plan.tensor);
   }
-  hop.transfer = collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
+  hop.transfer += collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
   hop.synchronisation = fit.exchange_seconds;
   hop.blocking = job.framework.blocking_p2p;
   hop.overlapped = job.framework.p2p_overlap_interleaved;
@@ -295,6 +299,8 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   double flop = 0;
   double recomputed_flop = 0;
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
+  const HopTimes hop = s.hop(plan);
+  const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop.blocking;
   const DataParallelTimer::Groups groups = s.data_parallel.groups_of(plan);
   for (const RankClass& rank : classes) {
     RankTimes times = s.rank_times(plan, set, rank);
@@ -316,15 +322,19 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     }
     before += count * backward;
     parameters = std::max(parameters, in.dense_parameters + in.expert_parameters);
-    if (forward + backward > slowest_total) {
-      slowest_total = forward + backward;
+    // The first and the last rank have one neighbour: half the exchanges of the others.
+    const double exchanges = rank.embedding || rank.head ? 1 : 2;
+    const double cycle = forward + backward + (blocking ? exchanges * hop.cost() : 0);
+    if (cycle > slowest_total) {
+      slowest_total = cycle;
       slowest = times;
       slowest_data = d.per_micro_batch_forward + d.per_micro_batch_backward;
-      totals.slowest = slowest_total;
+      totals.slowest = forward + backward;
+      totals.exchanges = exchanges;
       totals.weight_gradient = times.weight_gradient;
     }
   }
-  const PipelineTime pipeline = pipeline_time(plan, totals, s.hop(plan));
+  const PipelineTime pipeline = pipeline_time(plan, totals, hop);
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;
   items.compute =

@@ -85,6 +85,11 @@ void write_fitted(const std::string& from, const std::string& to,
       json["frameworks"][name][key] = rounded(value);
     }
   }
+  for (const auto& [name, constants] : profile.intervals) {
+    for (const auto& [key, value] : constants) {
+      json["intervals"][name][key] = rounded(value);
+    }
+  }
   for (const auto& [name, constants] : profile.networks) {
     for (const auto& [key, value] : constants) {
       json["networks"][name][key] = rounded(value);

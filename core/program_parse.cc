@@ -50,7 +50,7 @@ Operand parse_operand(const TextLine& line, std::string_view text) {
   }
   operand.offset = line.number(text.substr(open + 1, plus - open - 1));
   operand.count = line.number(text.substr(plus + 1, text.size() - plus - 2));
-  return operand;
+  return operand.count == 0 ? Operand{} : operand;
 }
 
 // Finds an enumerator by the text to_string gives it.

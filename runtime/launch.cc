@@ -11,6 +11,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <thread>
 
@@ -118,6 +119,10 @@ class StoreCoordinator : public Coordinator {
   StoreCoordinator(StoreCoordinator&&) = delete;
   StoreCoordinator& operator=(StoreCoordinator&&) = delete;
   ~StoreCoordinator() override {
+    if (std::uncaught_exceptions() > exceptions_) {
+      client_.fail(fmt::format("rank {} has failed", index_of(environment_.rank)));
+      return;
+    }
     // The store stays until everybody has said what they had to say; when that fails there is
     // nobody to tell.
     try {
@@ -163,6 +168,7 @@ class StoreCoordinator : public Coordinator {
   Seconds timeout_;
   std::unique_ptr<TcpStoreServer> server_;
   TcpStoreClient client_;
+  int exceptions_ = std::uncaught_exceptions();
   std::int64_t gathers_ = 0;
   std::int64_t broadcasts_ = 0;
 };

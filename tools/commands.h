@@ -13,6 +13,7 @@ void add_run_command(CLI::App& app, Program& program);
 void add_validate_command(CLI::App& app, Program& program);
 void add_plan_command(CLI::App& app, Program& program);
 void add_simulate_command(CLI::App& app, Program& program);
+void add_whatif_command(CLI::App& app, Program& program);
 void add_topo_command(CLI::App& app, Program& program);
 
 }  // namespace trireme::tools

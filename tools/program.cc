@@ -118,6 +118,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_plan_command(app, program);
     add_estimate_command(app, program);
     add_simulate_command(app, program);
+    add_whatif_command(app, program);
     add_clusters_command(app, program);
     add_models_command(app, program);
     add_run_command(app, program);

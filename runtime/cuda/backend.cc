@@ -14,6 +14,7 @@
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/memory_plan.h"
 #include "runtime/cuda/run_kernel.h"
+#include "runtime/cuda/watchdog.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -103,8 +104,11 @@ struct CudaBackend::State {
   Seconds timeout;
   OpId last_issued{};
   std::function<void(OpId)> observer;
+  std::unique_ptr<Watchdog> watchdog;
 
   void place_persistent();
+  void rehearse();
+  [[nodiscard]] View planned_view(const Operand& operand) const;
   void wait_until_idle(Seconds limit);
   [[nodiscard]] cudaStream_t stream(StreamId id) const { return streams[index_of(id)].raw(); }
   void settled(ncclComm_t communicator, ncclResult_t status, const char* what) const {
@@ -124,6 +128,40 @@ void CudaBackend::State::place_persistent() {
   persistent = DeviceBytes(static_cast<std::size_t>(persistent_bytes), "model state");
   arena =
       DeviceBytes(static_cast<std::size_t>(plan.arena_bytes), "activations and temporary buffers");
+}
+
+View CudaBackend::State::planned_view(const Operand& operand) const {
+  const std::size_t index = index_of(operand.buffer);
+  const Buffer& buffer = role->buffers[index];
+  std::byte* start = buffer.persistent ? persistent.data() + persistent_offsets[index]
+                                       : arena.data() + plan.offsets[index];
+  return {start + resolved_offset(*program, operand, rank) * width_of(program->widths, buffer.type),
+          operand.count, buffer.type, operand.buffer};
+}
+
+// Runs every distinct piece of work once on whatever the memory holds: kernels are loaded,
+// algorithms chosen and scratch allocated before a step begins. Any of these may wait for the whole
+// device, and in a step the device may be waiting for a peer that waits for us.
+void CudaBackend::State::rehearse() {
+  check(cudaMemset(persistent.data(), 0, persistent.bytes()), "rehearsal");
+  check(cudaMemset(arena.data(), 0, arena.bytes()), "rehearsal");
+  std::vector<bool> done_work(role->works.size());
+  for (const Op& op : role->ops) {
+    const auto* compute = std::get_if<Compute>(&op.kind);
+    if (compute == nullptr || done_work[compute->work]) {
+      continue;
+    }
+    done_work[compute->work] = true;
+    std::vector<View> views;
+    for (std::uint32_t k = op.operands.first; k < op.operands.first + op.operands.count; ++k) {
+      views.push_back(planned_view(role->operands[k]));
+    }
+    const std::size_t at = index_of(op.stream);
+    run_kernel({program, rank, &settings, matmuls.get(), attention.get(), streams[at].raw(),
+                workspaces[at].data(), scratches[at].data(), scratches[at].bytes()},
+               role->works[compute->work], views);
+  }
+  check(cudaDeviceSynchronize(), "rehearsal");
 }
 
 CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
@@ -158,6 +196,12 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
   s.begin.emplace(static_cast<unsigned int>(cudaEventDefault));
   s.matmuls = std::make_unique<MatmulLibrary>();
   s.attention = std::make_unique<AttentionLibrary>(*s.matmuls);
+  constexpr double kLongerThanTheTimeout = 1.25;  // the time-outs that name their cause go first
+  s.watchdog = std::make_unique<Watchdog>(timeout * kLongerThanTheTimeout, [&s] {
+    return "rank " + std::to_string(index_of(s.rank)) +
+           ": no progress within the time-out; last issued " + describe_op(*s.role, s.last_issued);
+  });
+  s.rehearse();
   s.communicators = std::make_unique<Communicators>(program, rank, broadcast, timeout);
 }
 
@@ -241,6 +285,7 @@ void CudaBackend::write_tokens(const View& view, std::span<const std::int32_t> t
 void CudaBackend::begin_step(const StepSettings& settings) {
   State& s = *state_;
   s.settings = settings;
+  s.watchdog->arm();
   if (settings.timed && s.before.empty()) {
     for (std::size_t i = 0; i < s.role->ops.size(); ++i) {
       s.before.emplace_back(static_cast<unsigned int>(cudaEventDefault));
@@ -279,6 +324,7 @@ void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
     check(cudaEventRecord(s.done[index]->raw(), raw), "event");
   }
   s.last_issued = op;
+  s.watchdog->beat();
   if (s.observer) {
     s.observer(op);
   }
@@ -419,6 +465,7 @@ void CudaBackend::State::wait_until_idle(Seconds limit) {
 std::vector<OpTimes> CudaBackend::end_step(Seconds timeout) {
   State& s = *state_;
   s.wait_until_idle(timeout);
+  s.watchdog->disarm();
   check(cudaGetLastError(), "step");
   std::vector<OpTimes> times;
   if (!s.settings.timed) {

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "runtime/cuda/check.h"
+#include "runtime/cuda/device_objects.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -54,6 +55,27 @@ std::set<CommunicatorKey> all_keys(const StepProgram& program) {
   }
   std::erase_if(keys, [](const CommunicatorKey& key) { return key.members.size() < 2; });
   return keys;
+}
+
+// A first exchange of one element. What NCCL sets up at first use would otherwise be set up while
+// kernels of this rank wait for the very peer that is setting it up.
+void connect(const CommunicatorKey& key, ncclComm_t communicator, std::size_t place,
+             Seconds timeout) {
+  const Stream stream(0);
+  const DeviceBytes element(sizeof(float) * key.members.size(), "NCCL communicator");
+  if (!key.is_message) {
+    settle(communicator,
+           ncclAllReduce(element.data(), element.data(), 1, ncclFloat32, ncclSum, communicator,
+                         stream.raw()),
+           "NCCL connection", timeout);
+  } else if (place == 0) {
+    settle(communicator, ncclSend(element.data(), 1, ncclFloat32, 1, communicator, stream.raw()),
+           "NCCL connection", timeout);
+  } else {
+    settle(communicator, ncclRecv(element.data(), 1, ncclFloat32, 0, communicator, stream.raw()),
+           "NCCL connection", timeout);
+  }
+  check(cudaStreamSynchronize(stream.raw()), "NCCL connection");
 }
 
 }  // namespace
@@ -111,6 +133,7 @@ Communicators::Communicators(const StepProgram& program, Rank rank, const Broadc
                                  static_cast<int>(place), &config);
       settle(communicator, status, "NCCL communicator", timeout);
       made_[key] = communicator;
+      connect(key, communicator, place, timeout);
     }
   }
 }

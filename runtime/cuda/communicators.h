@@ -28,8 +28,9 @@ struct CommunicatorKey {
 
 class Communicators {
  public:
-  // Collective over all ranks of the program. Throws Error when a peer does not come within
-  // `timeout`.
+  // Collective over all ranks of the program. Every communicator exchanges one element, so that its
+  // connections exist before kernels that wait for peers are in flight. Throws Error when a peer
+  // does not come within `timeout`.
   Communicators(const StepProgram& program, Rank rank, const BroadcastBlob& broadcast,
                 Seconds timeout);
   ~Communicators();

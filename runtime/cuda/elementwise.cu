@@ -156,6 +156,23 @@ __global__ void cast_kernel(const X* x, Y* y, std::int64_t count) {
   }
 }
 
+// The cast of parameters before they are gathered: eight elements a thread.
+__global__ void cast_to_bf16_kernel(const float* x, Bf16* y, std::int64_t vectors) {
+  const std::int64_t i = global_thread();
+  if (i >= vectors) {
+    return;
+  }
+  const float4 first = reinterpret_cast<const float4*>(x)[2 * i];
+  const float4 second = reinterpret_cast<const float4*>(x)[2 * i + 1];
+  const float values[kVector] = {first.x,  first.y,  first.z,  first.w,
+                                 second.x, second.y, second.z, second.w};
+  store8(y + i * kVector, values);
+}
+
+bool aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
 dim3 row_grid(std::int64_t items, std::int64_t rows) {
   return {blocks_for(items, kThreads), static_cast<unsigned int>(rows)};
 }
@@ -233,12 +250,27 @@ void add(cudaStream_t stream, Bf16* y, const Bf16* x, std::int64_t count) {
 
 constexpr std::int64_t kCastItemsPerThread = 8;
 
+template <>
+void cast(cudaStream_t stream, const float* x, Bf16* y, std::int64_t count) {
+  std::int64_t done = 0;
+  if (aligned(x) && aligned(y)) {
+    const std::int64_t vectors = count / kVector;
+    done = vectors * kVector;
+    if (vectors > 0) {
+      cast_to_bf16_kernel<<<blocks_for(vectors, kThreads), kThreads, 0, stream>>>(x, y, vectors);
+    }
+  }
+  if (done < count) {
+    cast_kernel<<<blocks_for(count - done, kThreads * kCastItemsPerThread), kThreads, 0, stream>>>(
+        x + done, y + done, count - done);
+  }
+}
+
 template <typename X, typename Y>
 void cast(cudaStream_t stream, const X* x, Y* y, std::int64_t count) {
   cast_kernel<<<blocks_for(count, kThreads * kCastItemsPerThread), kThreads, 0, stream>>>(x, y,
                                                                                           count);
 }
-template void cast(cudaStream_t, const float*, Bf16*, std::int64_t);
 template void cast(cudaStream_t, const Bf16*, float*, std::int64_t);
 template void cast(cudaStream_t, const float*, float*, std::int64_t);
 template void cast(cudaStream_t, const Bf16*, Bf16*, std::int64_t);

@@ -17,47 +17,34 @@ __global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16*
 }
 
 // The block of a token's first occurrence adds up all of its occurrences in order; other blocks
-// leave.
+// leave. Every warp looks at the same 32 tokens at a time, so the whole block agrees on the
+// matches.
 __global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16* dy, float* dtable,
                                           std::int64_t rows, std::int64_t hidden,
                                           std::int64_t table_rows, std::int64_t first_row) {
-  extern __shared__ std::int32_t matches[];  // indices of the occurrences found in one sweep
-  __shared__ int seen_before;
   const std::int64_t row = blockIdx.x;
   const std::int32_t token = tokens[row];
   const std::int64_t target = token - first_row;
   if (target < 0 || target >= table_rows) {
     return;
   }
-  if (threadIdx.x == 0) {
-    seen_before = 0;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (std::int64_t base = 0; base < row; base += 32) {
+    const std::int64_t i = base + lane;
+    if (__any_sync(0xffffffffU, i < row && tokens[i] == token) != 0) {
+      return;
+    }
   }
-  __syncthreads();
-  int found = 0;
-  for (std::int64_t i = threadIdx.x; i < row; i += blockDim.x) {
-    found |= tokens[i] == token ? 1 : 0;
-  }
-  if (found != 0) {
-    seen_before = 1;
-  }
-  __syncthreads();
-  if (seen_before != 0) {
-    return;
-  }
-  for (std::int64_t base = row; base < rows; base += blockDim.x) {
-    const std::int64_t i = base + threadIdx.x;
-    matches[threadIdx.x] = i < rows && tokens[i] == token ? 1 : 0;
-    __syncthreads();
-    for (int k = 0; k < static_cast<int>(blockDim.x); ++k) {
-      if (matches[k] == 0) {
-        continue;
-      }
-      const Bf16* gradient = dy + (base + k) * hidden;
+  for (std::int64_t base = row; base < rows; base += 32) {
+    const std::int64_t i = base + lane;
+    unsigned int matches = __ballot_sync(0xffffffffU, i < rows && tokens[i] == token);
+    while (matches != 0) {
+      const Bf16* gradient = dy + (base + __ffs(static_cast<int>(matches)) - 1) * hidden;
+      matches &= matches - 1;
       for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
         dtable[target * hidden + j] += __bfloat162float(gradient[j]);
       }
     }
-    __syncthreads();
   }
 }
 
@@ -102,8 +89,7 @@ void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const B
     cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float),
                     stream);
   }
-  embedding_backward_kernel<<<static_cast<unsigned int>(rows), kThreads,
-                              kThreads * sizeof(std::int32_t), stream>>>(
+  embedding_backward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
       tokens, dy, dtable, rows, hidden, table_rows, first_row);
 }
 

@@ -352,8 +352,8 @@ void measure_collectives(Bench& bench, Coordinator& coordinator, Seconds timeout
       ncclComm_t communicator = nullptr;
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      settle(communicator, ncclCommInitRankConfig(&communicator, ranks, id, rank, &config),
-             "NCCL communicator", timeout);
+      const ncclResult_t status = ncclCommInitRankConfig(&communicator, ranks, id, rank, &config);
+      settle(communicator, status, "NCCL communicator", timeout);
       const GroupBench group{bench, coordinator, communicator, ranks, rank, timeout};
       measure_group(group, found);
       if (ranks == all) {

@@ -1,9 +1,9 @@
 // Measures the GPU of this rank and the links between the ranks.
 #pragma once
 
+#include "core/microbenchmarks.h"
 #include "runtime/coordinator.h"
 #include "runtime/cuda/communicators.h"
-#include "core/microbenchmarks.h"
 
 namespace trireme::runtime::cuda {
 

@@ -114,17 +114,30 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
   }
 }
 
+constexpr int kColumns =
+    32;  // of a block of column_sum_kernel; its 8 rows of threads share the parts
+
 __global__ void column_sum_kernel(const float* partial, int parts, std::int64_t stride,
                                   float* target, std::int64_t columns, bool accumulate) {
-  const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (j >= columns) {
-    return;
+  __shared__ float sums[kThreads / kColumns][kColumns];
+  const int column = static_cast<int>(threadIdx.x) % kColumns;
+  const int row = static_cast<int>(threadIdx.x) / kColumns;
+  const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * kColumns + column;
+  float sum = 0.0F;
+  if (j < columns) {
+    for (int part = row; part < parts; part += kThreads / kColumns) {
+      sum += partial[part * stride + j];
+    }
   }
-  float sum = accumulate ? target[j] : 0.0F;
-  for (int part = 0; part < parts; ++part) {
-    sum += partial[part * stride + j];
+  sums[row][column] = sum;
+  __syncthreads();
+  if (row == 0 && j < columns) {
+    sum = accumulate ? target[j] : 0.0F;
+    for (int i = 0; i < kThreads / kColumns; ++i) {
+      sum += sums[i][column];
+    }
+    target[j] = sum;
   }
-  target[j] = sum;
 }
 
 template <bool kCentred>
@@ -136,10 +149,10 @@ void launch_norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch
                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
   }
   norm_backward_kernel<kCentred><<<kBackwardBlocks, kThreads, shared, stream>>>(norm, scratch.data);
-  column_sum_kernel<<<blocks_for(norm.hidden, kThreads), kThreads, 0, stream>>>(
+  column_sum_kernel<<<blocks_for(norm.hidden, kColumns), kThreads, 0, stream>>>(
       scratch.data, kBackwardBlocks, width, norm.dweight, norm.hidden, norm.accumulate);
   if (kCentred) {
-    column_sum_kernel<<<blocks_for(norm.hidden, kThreads), kThreads, 0, stream>>>(
+    column_sum_kernel<<<blocks_for(norm.hidden, kColumns), kThreads, 0, stream>>>(
         scratch.data + norm.hidden, kBackwardBlocks, width, norm.dbias, norm.hidden,
         norm.accumulate);
   }
@@ -263,9 +276,9 @@ void head_norm_backward(cudaStream_t stream, const HeadNorm& norm, Scratch scrat
       static_cast<std::size_t>(kThreads / 32 * 2 * norm.head_size) * sizeof(float);
   head_norm_backward_kernel<<<kBackwardBlocks, kThreads, shared, stream>>>(norm, scratch.data);
   const std::int64_t stride = 2 * norm.head_size;
-  column_sum_kernel<<<blocks_for(norm.head_size, kThreads), kThreads, 0, stream>>>(
+  column_sum_kernel<<<blocks_for(norm.head_size, kColumns), kThreads, 0, stream>>>(
       scratch.data, kBackwardBlocks, stride, norm.dq_weight, norm.head_size, norm.accumulate);
-  column_sum_kernel<<<blocks_for(norm.head_size, kThreads), kThreads, 0, stream>>>(
+  column_sum_kernel<<<blocks_for(norm.head_size, kColumns), kThreads, 0, stream>>>(
       scratch.data + norm.head_size, kBackwardBlocks, stride, norm.dk_weight, norm.head_size,
       norm.accumulate);
 }

@@ -5,18 +5,31 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-constexpr int kNormBlocks = 528;  // four a multiprocessor of an H100
+constexpr int kNormBlocks = 1056;  // eight a multiprocessor of an H100
 
-__global__ void squared_norm_partial_kernel(SquaredNorm norm, float* partial) {
+__device__ inline float weighted_square(const SquaredNorm& norm, std::int64_t i, float value,
+                                        float weight, float replicated_weight) {
+  return value * value * (norm.first + i < norm.replicated_from ? weight : replicated_weight);
+}
+
+// Four elements a load when the address allows it; the rest one by one.
+__global__ void squared_norm_partial_kernel(SquaredNorm norm, float* partial,
+                                            std::int64_t vectors) {
   __shared__ float shared[32];
   const auto weight = static_cast<float>(1.0 / norm.divisor);
   const auto replicated_weight = static_cast<float>(1.0 / norm.replicated_divisor);
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   float sum = 0.0F;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-       i < norm.count; i += stride) {
-    const float value = norm.gradient[i];
-    sum += value * value * (norm.first + i < norm.replicated_from ? weight : replicated_weight);
+  for (std::int64_t v = thread; v < vectors; v += stride) {
+    const float4 g = reinterpret_cast<const float4*>(norm.gradient)[v];
+    sum += weighted_square(norm, 4 * v, g.x, weight, replicated_weight) +
+           weighted_square(norm, 4 * v + 1, g.y, weight, replicated_weight) +
+           weighted_square(norm, 4 * v + 2, g.z, weight, replicated_weight) +
+           weighted_square(norm, 4 * v + 3, g.w, weight, replicated_weight);
+  }
+  for (std::int64_t i = 4 * vectors + thread; i < norm.count; i += stride) {
+    sum += weighted_square(norm, i, norm.gradient[i], weight, replicated_weight);
   }
   sum = block_sum(sum, shared);
   if (threadIdx.x == 0) {
@@ -93,7 +106,8 @@ bool aligned(const void* pointer) {
 }  // namespace
 
 void squared_norm(cudaStream_t stream, const SquaredNorm& norm, Scratch scratch) {
-  squared_norm_partial_kernel<<<kNormBlocks, kThreads, 0, stream>>>(norm, scratch.data);
+  const std::int64_t vectors = aligned(norm.gradient) ? norm.count / 4 : 0;
+  squared_norm_partial_kernel<<<kNormBlocks, kThreads, 0, stream>>>(norm, scratch.data, vectors);
   squared_norm_total_kernel<<<1, kThreads, 0, stream>>>(scratch.data, norm.sum);
 }
 

@@ -177,5 +177,26 @@ TEST(LocalProcesses, AKilledRankEndsTheOthersAndNamesTheOps) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
 }
 
+TEST(LocalProcesses, ARankThatThrowsEndsTheOthersLongBeforeTheTimeOut) {
+  for (const Rank culprit : {Rank(0), Rank(1)}) {
+    OpBoard board(2);
+    const auto start = std::chrono::steady_clock::now();
+    const int code = run_local_processes(
+        2, board,
+        [&](const RankEnvironment& environment) {
+          const auto coordinator = make_store_coordinator(environment, Seconds(60));
+          coordinator->barrier();
+          if (environment.rank == culprit) {
+            throw Error("test", "fails", ErrorKind::kMissingMachine);
+          }
+          coordinator->barrier();
+          return 0;
+        },
+        [](Rank, OpId) { return std::string("op"); }, [](const std::string&) {});
+    EXPECT_NE(code, 0);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::runtime

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# correct_layouts.sh TRIREME FOLDER [GPUS]: trains tiny models under every layout of that many GPUs and compares the losses
+# with the CPU reference in fp32 (made first, unless FOLDER has it already). Fails when one is further than bf16's tolerance.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+trireme=$1
+out=$2
+gpus=${3:-2}
+mkdir -p "$out"
+steps=20
+case $gpus in
+  1) layouts=(tp1) ;;
+  2) layouts=(tp1 tp2 pp2 fsdp2 dp2 "tp2 --sequence-parallel" "fsdp2 --recompute full" "dp2 --sharding optimizer") ;;
+  4) layouts=(tp4 pp4 fsdp4 tp2.pp2 tp2.fsdp2 pp2.fsdp2 fsdp2.dp2 "tp2.fsdp2 --sequence-parallel") ;;
+  8) layouts=(tp8 fsdp8 tp2.pp2.fsdp2 tp4.fsdp2 pp4.fsdp2 fsdp4.dp2 fsdp2.dp4 "tp2.pp2.fsdp2 --sequence-parallel") ;;
+esac
+failed=0
+for model in tiny-llama tiny-gpt; do
+  if [ "$gpus" = 8 ] && [ $model = tiny-llama ]; then
+    model=wide-llama  # as many key heads as ranks
+  fi
+  common=(--model "$here/models/$model.json" --seq 128 --global-batch 8 --steps $steps --seed 3 --lr 1e-3 --timeout 60)
+  [ -f "$out/$model.cpu.json" ] ||
+    "$trireme" run --backend cpu --precision fp32 "${common[@]}" --layout tp1 -o "$out/$model.cpu.json" >"$out/$model.cpu.log" 2>&1 || {
+    cat "$out/$model.cpu.log"; exit 1; }
+  for layout in "${layouts[@]}"; do
+    name=$model.${layout// /}
+    # shellcheck disable=SC2086
+    if ! timeout 100 "$trireme" run --backend cuda "${common[@]}" --layout $layout -o "$out/$name.json" >"$out/$name.log" 2>&1; then
+      echo "$name: $(tail -n 1 "$out/$name.log")"
+      failed=1
+      continue
+    fi
+    python3 "$here/compare_losses.py" "$name" "$out/$model.cpu.json" "$out/$name.json" || failed=1
+  done
+done
+exit $failed

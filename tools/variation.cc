@@ -1,0 +1,208 @@
+#include "tools/variation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "core/error.h"
+#include "core/quantity.h"
+#include "tools/fault_options.h"
+#include "topologies/cluster.h"
+
+namespace trireme::tools {
+namespace {
+
+constexpr std::size_t kCasesLargest = 10'000;
+
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> kNames = {
+      "nic_bandwidth", "nic_latency", "nvlink_bandwidth", "nvlink_latency",
+      "hbm_bandwidth", "peak_flops",  "memory",           "gpus",
+      "gpu",           "seq",         "global_batch",     "micro_batch",
+      "precision",     "recompute",   "framework",        "schedule"};
+  return kNames;
+}
+
+bool is_factor(const std::string& value) {
+  return !value.empty() && value.back() == 'x';
+}
+
+std::string where(const Change& change) {
+  return "--vary " + change.name;
+}
+
+double positive_factor(const Change& change) {
+  const double factor = parse_factor(change.value, where(change));
+  if (!(factor > 0)) {
+    throw Error(where(change), fmt::format("'{}': a factor must be above 0", change.value));
+  }
+  return factor;
+}
+
+// What `value` is of `old`: the factor, or the value over it.
+template <typename Quantity>
+Quantity changed(const Change& change, Quantity old,
+                 const std::function<Quantity(std::string_view, std::string_view)>& parse) {
+  using Rep = decltype(old.value);
+  if (is_factor(change.value)) {
+    return Quantity(static_cast<Rep>(static_cast<double>(old.value) * positive_factor(change)));
+  }
+  const Quantity parsed = parse(change.value, where(change));
+  if (!(parsed.value > 0)) {
+    throw Error(where(change), fmt::format("'{}' must be above 0", change.value));
+  }
+  return parsed;
+}
+
+// Compute speed: the datasheet's peaks and what was measured of them.
+void scale_flops(double factor, planner::Job& job) {
+  for (auto& [precision, rate] : job.cluster.gpu.peak_dense) {
+    rate = rate * factor;
+  }
+  for (auto& [precision, rate] : job.cluster.gpu.sustained_matmul) {
+    rate = rate * factor;
+  }
+  const auto fit = job.profile.gpus.find(job.cluster.gpu.name);
+  if (fit != job.profile.gpus.end()) {
+    for (topologies::MatmulPoint& point : fit->second.matmuls) {
+      point.rate = point.rate * factor;
+    }
+  }
+}
+
+void set_gpus(planner::Job& job, std::int64_t gpus) {
+  topologies::Cluster& cluster = job.cluster;
+  cluster.gpus = gpus;
+  cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
+}
+
+// Another kind of GPU: a cluster preset's nodes, or the card alone in the nodes there are.
+void set_gpu(const Change& change, planner::Job& job) {
+  const std::vector<std::string> presets = topologies::cluster_preset_names();
+  const std::int64_t gpus = job.cluster.gpus;
+  if (std::find(presets.begin(), presets.end(), change.value) != presets.end()) {
+    job.cluster = topologies::load_cluster(change.value);
+    set_gpus(job, gpus);
+    return;
+  }
+  job.cluster.gpu = topologies::find_gpu(change.value, where(change));
+  if (job.cluster.gpu.nvlink_per_gpu.value > 0 && job.cluster.node.nvlink_domain > 1) {
+    job.cluster.node.nvlink_per_gpu = job.cluster.gpu.nvlink_per_gpu;
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& resource_names() {
+  static const std::vector<std::string> kResources = {"peak_flops",       "hbm_bandwidth",
+                                                      "nvlink_bandwidth", "nvlink_latency",
+                                                      "nic_bandwidth",    "nic_latency"};
+  return kResources;
+}
+
+Variation parse_variation(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  Variation variation;
+  variation.name = text.substr(0, equals);
+  if (std::find(names().begin(), names().end(), variation.name) == names().end()) {
+    throw Error("--vary", fmt::format("there is no '{}'; there are {}", variation.name,
+                                      fmt::join(names(), ", ")));
+  }
+  std::string rest = equals == std::string::npos ? "" : text.substr(equals + 1) + ",";
+  for (std::size_t cut = rest.find(','); cut != std::string::npos; cut = rest.find(',')) {
+    const std::string value = rest.substr(0, cut);
+    if (value.empty()) {
+      throw Error("--vary", fmt::format("'{}' has an empty value; right is {}=0.5x,1x,2x", text,
+                                        variation.name));
+    }
+    variation.values.push_back(value);
+    rest.erase(0, cut + 1);
+  }
+  if (variation.values.empty()) {
+    throw Error("--vary",
+                fmt::format("'{}' names no values; right is {}=0.5x,1x,2x", text, variation.name));
+  }
+  return variation;
+}
+
+std::vector<std::vector<Change>> crossed(const std::vector<Variation>& variations) {
+  std::vector<std::vector<Change>> cases = {{}};
+  for (const Variation& variation : variations) {
+    std::vector<std::vector<Change>> longer;
+    if (cases.size() * variation.values.size() > kCasesLargest) {
+      throw Error("--vary",
+                  fmt::format("the values cross to more than {} cases; name fewer", kCasesLargest));
+    }
+    for (const std::vector<Change>& start : cases) {
+      for (const std::string& value : variation.values) {
+        longer.push_back(start);
+        longer.back().push_back({variation.name, value});
+      }
+    }
+    cases = std::move(longer);
+  }
+  return cases;
+}
+
+void apply_to_options(const Change& change, JobOptions& job, LayoutOptions& layout) {
+  const auto one_of = [&](const std::vector<std::string>& choices) {
+    if (std::find(choices.begin(), choices.end(), change.value) == choices.end()) {
+      throw Error(where(change), fmt::format("there is no '{}'; there are {}", change.value,
+                                             fmt::join(choices, ", ")));
+    }
+    return change.value;
+  };
+  if (change.name == "seq") {
+    job.sequence = parse_count(change.value, where(change));
+  } else if (change.name == "global_batch") {
+    job.global_batch = parse_count(change.value, where(change));
+  } else if (change.name == "micro_batch") {
+    layout.micro_batch = parse_count(change.value, where(change));
+  } else if (change.name == "precision") {
+    job.precision = one_of({"bf16", "fp16", "fp32", "fp8"});
+  } else if (change.name == "recompute") {
+    layout.recompute = one_of({"none", "selective", "full"});
+  } else if (change.name == "framework") {
+    job.framework = one_of(planner::framework_names());
+  } else if (change.name == "schedule") {
+    layout.schedule = one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"});
+  }
+}
+
+void apply_to_machine(const Change& change, planner::Job& job) {
+  topologies::Node& node = job.cluster.node;
+  topologies::Gpu& gpu = job.cluster.gpu;
+  if (change.name == "nic_bandwidth") {
+    node.nic = changed<BytesPerSecond>(change, node.nic, parse_bandwidth);
+  } else if (change.name == "nic_latency") {
+    node.nic_latency = changed<Seconds>(change, node.nic_latency, parse_duration);
+  } else if (change.name == "nvlink_bandwidth") {
+    BytesPerSecond& fast = node.nvlink_domain > 1 ? node.nvlink_per_gpu : node.pcie_per_gpu;
+    fast = changed<BytesPerSecond>(change, fast, parse_bandwidth);
+    gpu.nvlink_per_gpu = node.nvlink_domain > 1 ? fast : gpu.nvlink_per_gpu;
+  } else if (change.name == "nvlink_latency") {
+    node.nvlink_latency = changed<Seconds>(change, node.nvlink_latency, parse_duration);
+  } else if (change.name == "hbm_bandwidth") {
+    gpu.memory_bandwidth = changed<BytesPerSecond>(change, gpu.memory_bandwidth, parse_bandwidth);
+  } else if (change.name == "memory") {
+    gpu.memory = changed<Bytes>(change, gpu.memory, parse_bytes);
+  } else if (change.name == "peak_flops") {
+    const FlopPerSecond old = gpu.peak_dense[job.precision];
+    if (!(old.value > 0)) {
+      throw Error(where(change), fmt::format("{} has no peak for this precision", gpu.name));
+    }
+    scale_flops(changed<FlopPerSecond>(change, old, parse_flop_rate) / old, job);
+  } else if (change.name == "gpus") {
+    const std::int64_t gpus =
+        is_factor(change.value)
+            ? static_cast<std::int64_t>(
+                  static_cast<double>(job.cluster.gpus) * positive_factor(change) + 0.5)
+            : parse_count(change.value, where(change));
+    set_gpus(job, std::max<std::int64_t>(gpus, 1));
+  } else if (change.name == "gpu") {
+    set_gpu(change, job);
+  }
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,272 @@
+#include "tools/whatif_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/error.h"
+#include "planner/rules.h"
+#include "planner/search/search.h"
+#include "tools/fault_options.h"
+#include "tools/plan_report.h"
+#include "tools/report.h"
+#include "tools/request.h"
+#include "tools/simulation.h"
+#include "tools/table.h"
+
+namespace trireme::tools {
+namespace {
+
+using planner::Estimate;
+using planner::Job;
+using planner::Plan;
+using planner::TimeItems;
+
+struct Item {
+  const char* name;
+  double TimeItems::*part;
+};
+constexpr std::array<Item, 9> kItems = {{{"compute", &TimeItems::compute},
+                                         {"tensor_parallel", &TimeItems::tensor_parallel},
+                                         {"context_parallel", &TimeItems::context_parallel},
+                                         {"expert_parallel", &TimeItems::expert_parallel},
+                                         {"pipeline_bubble", &TimeItems::pipeline_bubble},
+                                         {"pipeline_p2p", &TimeItems::pipeline_p2p},
+                                         {"data_parallel", &TimeItems::data_parallel},
+                                         {"optimizer", &TimeItems::optimizer},
+                                         {"other", &TimeItems::other}}};
+
+Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
+  if (simulate) {
+    sim::SimulateOptions options;
+    options.record_trace = false;
+    return simulate_plan(job, plan, options).estimate;
+  }
+  Estimate estimate;
+  planner::Estimator(job).estimate(plan, estimate);
+  return estimate;
+}
+
+std::optional<Estimate> planned(const Job& job, const LayoutOptions& layout, int threads) {
+  planner::SearchOptions search;
+  fix_layout(layout, search);
+  search.alternatives = 0;
+  search.threads = threads;
+  return planner::search(job, search).best;
+}
+
+bool gives_layout(const WhatIfRequest& request) {
+  const LayoutOptions& o = request.layout;
+  return !request.plan_file.empty() || !o.layout.empty() || o.tensor || o.pipeline ||
+         o.virtual_pipeline || o.replicas || o.sharded || o.context || o.expert ||
+         o.data_parallel || !o.sharding.empty() || !o.schedule.empty() || !o.stage_layers.empty();
+}
+
+// Scaling a resource by this much either way; small enough to be local, large enough to step over a
+// table's corners.
+constexpr double kNudge = 1.1;
+
+Elasticities elasticities(const Job& job, const Plan& plan) {
+  Elasticities result;
+  const auto step = [&](const std::string& name, double factor) {
+    Job nudged = job;
+    apply_to_machine({name, fmt::format("{:.17g}x", factor)}, nudged);
+    return estimated(nudged, plan, false).time.step_seconds;
+  };
+  for (const std::string& name : resource_names()) {
+    const double change = std::log(step(name, kNudge)) - std::log(step(name, 1 / kNudge));
+    result[name] = change / (2 * std::log(kNudge));
+  }
+  return result;
+}
+
+// The base's layout on the changed job: data parallelism takes up what GPUs are added or taken
+// away.
+Plan kept(const Plan& base, const WhatIfCase& base_case, const Job& job,
+          const LayoutOptions& layout, const std::vector<Change>& changes) {
+  Plan plan = base;
+  if (job.cluster.gpus != base_case.job.cluster.gpus) {
+    std::int64_t& ranks = plan.sharding != planner::Sharding::kNone ? plan.sharded : plan.replicas;
+    const std::int64_t others = plan.gpus() / ranks;
+    if (job.cluster.gpus % others != 0) {
+      throw Error("gpus", fmt::format("{} GPUs are no multiple of the layout's {}",
+                                      job.cluster.gpus, others));
+    }
+    ranks = job.cluster.gpus / others;
+  }
+  LayoutOptions changed;
+  for (const Change& change : changes) {
+    changed.micro_batch = change.name == "micro_batch" ? layout.micro_batch : changed.micro_batch;
+    changed.recompute = change.name == "recompute" ? layout.recompute : changed.recompute;
+    changed.schedule = change.name == "schedule" ? layout.schedule : changed.schedule;
+  }
+  return make_plan(changed, job.cluster.gpus, plan);
+}
+
+double share(const Estimate& estimate, double TimeItems::*part) {
+  return 100 * estimate.time.exposed.*part / estimate.time.step_seconds;
+}
+
+void add_notes(const WhatIfCase& base, WhatIfCase& mine) {
+  const Estimate& before = *base.estimate;
+  const Estimate& now = *mine.estimate;
+  if (!(now.plan == before.plan)) {
+    mine.notes.push_back(fmt::format("layout {} becomes {}", planner::short_form(before.plan),
+                                     planner::short_form(now.plan)));
+  }
+  if (now.memory.fit == planner::Fit::kNo) {
+    mine.notes.push_back(verdict(now.memory));
+  }
+  const std::string old_bottleneck = bottleneck_of(before.time.exposed);
+  const std::string bottleneck = bottleneck_of(now.time.exposed);
+  if (bottleneck != old_bottleneck) {
+    mine.notes.push_back(fmt::format("{} became the largest part of the step, before {}",
+                                     bottleneck, old_bottleneck));
+  }
+  const Item* grown = nullptr;
+  double most = 1;  // per cent of the step: less is not worth a word
+  for (const Item& item : kItems) {
+    const double growth = share(now, item.part) - share(before, item.part);
+    if (growth > most) {
+      most = growth;
+      grown = &item;
+    }
+  }
+  if (grown != nullptr) {
+    mine.notes.push_back(fmt::format("{} grows from {:.1f} % to {:.1f} % of the step", grown->name,
+                                     share(before, grown->part), share(now, grown->part)));
+  }
+}
+
+// Faults stretch the closed form by what they stretch the simulated step.
+void apply_faults(const std::vector<Change>& changes, WhatIfCase& mine) {
+  FaultOptions faults;
+  for (const Change& change : changes) {
+    if (change.name == "straggler") {
+      faults.stragglers.push_back(change.value);
+    } else if (change.name == "slow_link") {
+      faults.slow_links.push_back(change.value);
+    }
+  }
+  if (faults.stragglers.empty() && faults.slow_links.empty()) {
+    return;
+  }
+  sim::SimulateOptions options;
+  options.record_trace = false;
+  const double sound = simulate_plan(mine.job, mine.estimate->plan, options).step_seconds;
+  options.faults = make_faults(faults);
+  const SimulatedStep faulty = simulate_plan(mine.job, mine.estimate->plan, options);
+  if (!faulty.simulation.deadlock.empty()) {
+    mine.estimate.reset();
+    mine.notes.push_back("the step never ends: " + faulty.simulation.deadlock.substr(
+                                                       0, faulty.simulation.deadlock.find('\n')));
+    return;
+  }
+  const double ratio = faulty.step_seconds / sound;
+  planner::TimeEstimate& time = mine.estimate->time;
+  time.exposed.other += time.step_seconds * (ratio - 1);
+  time.step_seconds *= ratio;
+  time.low_seconds *= ratio;
+  time.high_seconds *= ratio;
+  planner::Throughput& t = mine.estimate->throughput;
+  for (double* rate : {&t.tokens_per_second, &t.tokens_per_second_per_gpu, &t.model_tflops_per_gpu,
+                       &t.mfu, &t.hfu, &t.mfu_full_attention}) {
+    *rate /= ratio;
+  }
+  mine.notes.push_back(fmt::format("the fault stretches the simulated step from {} to {}",
+                                   duration_text(sound), duration_text(faulty.step_seconds)));
+}
+
+}  // namespace
+
+std::string bottleneck_of(const TimeItems& items) {
+  const auto largest =
+      std::max_element(kItems.begin(), kItems.end(),
+                       [&](const Item& a, const Item& b) { return items.*a.part < items.*b.part; });
+  return largest->name;
+}
+
+WhatIfCase work_out_base(const WhatIfRequest& request, int threads) {
+  WhatIfCase base;
+  base.step_ratio = 1;
+  if (gives_layout(request)) {
+    const Request given = make_request(request.plan_file, request.job, request.layout);
+    base.job = given.job;
+    if (request.keep_layout || !request.plan_file.empty()) {
+      base.estimate = estimated(given.job, given.plan, request.simulate);
+    }
+  } else {
+    base.job = make_job(request.job);
+    base.job.global_batch =
+        base.job.global_batch > 0 ? base.job.global_batch : base.job.cluster.gpus;
+  }
+  if (!base.estimate) {
+    base.estimate = planned(base.job, request.layout, threads);
+    if (base.estimate && request.simulate) {
+      base.estimate = estimated(base.job, base.estimate->plan, true);
+    }
+  }
+  if (!base.estimate) {
+    throw Error("whatif", "no layout of the base fits; see trireme plan for the reasons");
+  }
+  base.elasticity = elasticities(base.job, base.estimate->plan);
+  return base;
+}
+
+WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
+                         const std::vector<Change>& changes) {
+  WhatIfCase mine;
+  mine.changes = changes;
+  JobOptions options = request.job;
+  LayoutOptions layout = request.layout;
+  for (const Change& change : changes) {
+    apply_to_options(change, options, layout);
+  }
+  // The base's job with what the options change of it, so that a plan file's job carries over.
+  mine.job = base.job;
+  mine.job.sequence = options.sequence.value_or(base.job.sequence);
+  mine.job.global_batch = options.global_batch.value_or(base.job.global_batch);
+  for (const Change& change : changes) {
+    if (change.name == "precision" || change.name == "framework") {
+      const Job other = make_job(options);
+      mine.job.precision = other.precision;
+      mine.job.framework = other.framework;
+    }
+  }
+  for (const Change& change : changes) {
+    apply_to_machine(change, mine.job);
+  }
+  const bool only_faults = std::all_of(changes.begin(), changes.end(), [](const Change& change) {
+    return change.name == "straggler" || change.name == "slow_link";
+  });
+  if (request.keep_layout || only_faults) {
+    try {
+      Plan plan = kept(base.estimate->plan, base, mine.job, layout, changes);
+      complete(mine.job, plan);
+      mine.estimate = estimated(mine.job, plan, request.simulate);
+    } catch (const Error& error) {
+      mine.notes.push_back(fmt::format("the layout cannot be kept: {}", error.what()));
+      return mine;
+    }
+  } else {
+    mine.estimate = planned(mine.job, layout, 1);
+    if (!mine.estimate) {
+      mine.notes.push_back("no layout fits");
+      return mine;
+    }
+    if (request.simulate) {
+      mine.estimate = estimated(mine.job, mine.estimate->plan, true);
+    }
+  }
+  apply_faults(changes, mine);
+  if (mine.estimate) {
+    mine.step_ratio = mine.estimate->time.step_seconds / base.estimate->time.step_seconds;
+    mine.elasticity = elasticities(mine.job, mine.estimate->plan);
+    add_notes(base, mine);
+  }
+  return mine;
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,49 @@
+// What `whatif` works out for each case: the job as changed, its layout kept or planned again, and
+// how it compares.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/cost/estimate.h"
+#include "planner/job.h"
+#include "tools/options.h"
+#include "tools/variation.h"
+
+namespace trireme::tools {
+
+struct WhatIfRequest {
+  std::string plan_file;
+  JobOptions job;
+  LayoutOptions layout;
+  bool keep_layout = false;
+  bool simulate = false;  // judge every case by simulation
+};
+
+// By resource: change of ln(step) over change of ln(resource), the layout kept; -1: the step
+// shrinks as it grows.
+using Elasticities = std::map<std::string, double>;
+
+struct WhatIfCase {
+  std::vector<Change> changes;
+  planner::Job job;
+  std::optional<planner::Estimate> estimate;  // empty: no layout, see the notes
+  double step_ratio = 0;                      // to the base
+  Elasticities elasticity;
+  std::vector<std::string> notes;
+};
+
+// The base: the given layout, or the best one. Throws Error when there is none.
+WhatIfCase work_out_base(const WhatIfRequest& request, int threads);
+// A case beside the base. Changes named "straggler" and "slow_link" are simulated. Throws Error on
+// a change whose value is none; a case that has no legal or fitting layout is an answer with a
+// note.
+WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
+                         const std::vector<Change>& changes);
+
+// The largest part of the step, "compute" included.
+std::string bottleneck_of(const planner::TimeItems& items);
+
+}  // namespace trireme::tools

@@ -58,6 +58,7 @@ constexpr Field kFields[] = {
     {"cross_entropy_fusion", &Framework::cross_entropy_fusion},
     {"loss_chunks", &Framework::loss_chunks},
     {"gradient_accumulation_fusion", &Framework::gradient_accumulation_fusion},
+    {"decomposed_norms", &Framework::decomposed_norms},
     {"attention_output_copy", &Framework::attention_output_copy},
     {"compile", &Framework::compile},
     {"pad_vocabulary", &Framework::pad_vocabulary},

@@ -65,6 +65,7 @@ struct Framework {
   std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;
 
+  bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)
   bool attention_output_copy =
       true;  // false: an attention that writes tokens first, as flash-attention's package does
   bool compile = false;        // torch.compile on the blocks

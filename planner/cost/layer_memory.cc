@@ -161,7 +161,8 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
        models::kept_activations(job.model, layer, shard_of(job, plan), job.framework.implementation,
                                 job.framework.dropout)) {
     const std::string_view name = item.name;
-    if (name == "attention_output_copy" && !job.framework.attention_output_copy) {
+    if ((name == "attention_output_copy" && !job.framework.attention_output_copy) ||
+        (name == "norm_fp32" && !job.framework.decomposed_norms)) {
       continue;
     }
     const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, name);

@@ -169,8 +169,12 @@ TEST(SimulateCommand, DrawsTheBubble) {
     ++stages;
   }
   EXPECT_EQ(stages, 2U);
-  EXPECT_NE(answer.out.find("|F"), std::string::npos) << answer.out;  // stage 0 starts at once
-  EXPECT_NE(answer.out.find("|."), std::string::npos) << answer.out;  // stage 1 waits for it
+  // Stage 0 computes first, stage 1 waits for it: its row's first forward stands further right.
+  const auto first_forward = [&](const std::string& stage) {
+    const std::size_t row = answer.out.find('|', answer.out.find(stage));
+    return answer.out.find('F', row) - row;
+  };
+  EXPECT_LT(first_forward("stage   0"), first_forward("stage   1")) << answer.out;
 }
 
 TEST(SimulateCommand, WrongFaultsAreOneLine) {

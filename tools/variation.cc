@@ -9,6 +9,8 @@
 #include "core/quantity.h"
 #include "tools/fault_options.h"
 #include "topologies/cluster.h"
+#include "topologies/corrections.h"
+#include "topologies/nccl_graph.h"
 
 namespace trireme::tools {
 namespace {
@@ -75,6 +77,30 @@ void set_gpus(planner::Job& job, std::int64_t gpus) {
   topologies::Cluster& cluster = job.cluster;
   cluster.gpus = gpus;
   cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
+}
+
+// NCCL's model counts a message's latency in its own tables: what a NIC adds or saves beside the
+// old one goes on top, once at each end.
+void change_nic_latency(const Change& change, planner::Job& job) {
+  topologies::Node& node = job.cluster.node;
+  const Seconds old = node.nic_latency.value > 0 ? node.nic_latency : Seconds(1e-6);
+  node.nic_latency = changed<Seconds>(change, old, parse_duration);
+  const std::string& network = job.cluster.network.name;
+  const double known = topologies::network_fit(job.profile, network).latency_us;
+  job.profile.networks[network]["latency_us"] = known + 2 * (node.nic_latency - old).value * 1e6;
+}
+
+// Likewise for the steps between GPUs of one node, whose latency scales with the links'.
+void change_nvlink_latency(const Change& change, planner::Job& job) {
+  topologies::Node& node = job.cluster.node;
+  const Seconds old = node.nvlink_latency.value > 0 ? node.nvlink_latency : Seconds(1e-6);
+  node.nvlink_latency = changed<Seconds>(change, old, parse_duration);
+  const std::int64_t gpus = std::min<std::int64_t>(node.gpus, job.cluster.gpus);
+  const topologies::NcclGraph graph =
+      nccl_graph(job.cluster, topologies::group_shape(job.cluster, gpus, 1));
+  const std::string key(topologies::fabric_key(graph, job.cluster.gpu));
+  const double known = topologies::fabric_fit(job.profile, graph, job.cluster.gpu).step_scale;
+  job.profile.networks[key]["step_scale"] = known * (node.nvlink_latency / old);
 }
 
 // Another kind of GPU: a cluster preset's nodes, or the card alone in the nodes there are.
@@ -176,13 +202,13 @@ void apply_to_machine(const Change& change, planner::Job& job) {
   if (change.name == "nic_bandwidth") {
     node.nic = changed<BytesPerSecond>(change, node.nic, parse_bandwidth);
   } else if (change.name == "nic_latency") {
-    node.nic_latency = changed<Seconds>(change, node.nic_latency, parse_duration);
+    change_nic_latency(change, job);
   } else if (change.name == "nvlink_bandwidth") {
     BytesPerSecond& fast = node.nvlink_domain > 1 ? node.nvlink_per_gpu : node.pcie_per_gpu;
     fast = changed<BytesPerSecond>(change, fast, parse_bandwidth);
     gpu.nvlink_per_gpu = node.nvlink_domain > 1 ? fast : gpu.nvlink_per_gpu;
   } else if (change.name == "nvlink_latency") {
-    node.nvlink_latency = changed<Seconds>(change, node.nvlink_latency, parse_duration);
+    change_nvlink_latency(change, job);
   } else if (change.name == "hbm_bandwidth") {
     gpu.memory_bandwidth = changed<BytesPerSecond>(change, gpu.memory_bandwidth, parse_bandwidth);
   } else if (change.name == "memory") {

@@ -1,5 +1,6 @@
 // `trireme run`: executes a plan with real numbers.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -24,6 +25,8 @@
 
 namespace trireme::tools {
 namespace {
+
+constexpr std::int64_t kCpuRanksMax = 256;
 
 struct Options {
   std::string plan_file;
@@ -118,6 +121,22 @@ runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {
                                : runtime::cpu::Arithmetic::kFp32;
 }
 
+// All ranks share this machine's memory; running out of it would end other people's work.
+void check_memory(const StepProgram& program) {
+  Bytes needed;
+  for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+    needed += liveness(program, program.roles[index_of(role_of(program, Rank(rank)))]).peak;
+  }
+  const Bytes there(static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                    ::sysconf(_SC_PAGE_SIZE));
+  if (needed > there) {
+    throw Error("--backend",
+                fmt::format("cpu: the ranks need {:.1f} GiB together, this machine has {:.1f}",
+                            to_gib(needed), to_gib(there)),
+                ErrorKind::kMissingMachine);
+  }
+}
+
 // The job, the plan and the program. Files that could not be written at the end are refused here.
 RunDescription describe(const Options& options,
                         const std::optional<runtime::RankEnvironment>& environment) {
@@ -152,6 +171,16 @@ RunDescription describe(const Options& options,
   if (!job.cluster.empty()) {
     run.predicted = planner::time_ops(run.job, run.program);
   }
+  if (run.job.optimizer != planner::Optimizer::kAdam) {
+    throw Error("--optimizer",
+                "run trains with AdamW; adam8bit and sgd can be planned, not executed");
+  }
+  if (cpu && run.program.ranks > kCpuRanksMax) {
+    throw Error(
+        "layout",
+        fmt::format("{} ranks are too many for threads of one process; the cpu backend takes {}",
+                    run.program.ranks, kCpuRanksMax));
+  }
   run.seed = static_cast<std::uint64_t>(options.seed.value_or(1));
   run.result_file = options.result;
   run.trace_file = options.trace;
@@ -161,6 +190,11 @@ RunDescription describe(const Options& options,
     if (!folder.empty() && !std::filesystem::is_directory(folder)) {
       throw Error(file, fmt::format("cannot be written: there is no folder {}", folder.string()));
     }
+  }
+  std::error_code error;
+  if (!options.save.empty() && !std::filesystem::create_directories(options.save, error) && error) {
+    throw Error("--save",
+                fmt::format("cannot create the folder {}: {}", options.save, error.message()));
   }
   return run;
 }
@@ -202,6 +236,7 @@ int run(Options options, Console& console) {
   if (!cpu) {
     return run_on_cuda(ranks, environment, description, console.err);
   }
+  check_memory(description.program);
   runtime::cpu::CpuOptions cpu_options;
   cpu_options.arithmetic = arithmetic_of(description.precision);
   runtime::cpu::run_on_threads(description.program, cpu_options, settings.timeout,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -137,6 +138,8 @@ void run_on_threads(const StepProgram& program, const CpuOptions& options, Secon
       body(self);
     } catch (const Error& error) {
       fail(rank, error.what(), error.kind());
+    } catch (const std::bad_alloc&) {
+      fail(rank, "ran out of memory", ErrorKind::kMissingMachine);
     } catch (const std::exception& error) {
       fail(rank, error.what(), ErrorKind::kBadInput);
     }

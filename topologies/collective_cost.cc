@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/check.h"
 #include "topologies/corrections.h"
+#include "topologies/measured_collective.h"
 #include "topologies/nccl_model.h"
 #include "topologies/textbook_cost.h"
 
@@ -128,12 +132,28 @@ CollectiveTime collective_time(const Cluster& cluster, const Profile& profile,
       graph.nodes > 1 ? network_fit(profile, cluster.network.name) : NetworkFit{};
   const bool point_to_point =
       collective == Collective::kAllToAll || collective == Collective::kSendRecv;
-  const NcclTime time = point_to_point
-                            ? p2p_time(cluster, graph, fabric, network, collective, bytes)
-                            : nccl_time(graph, fabric, network, collective, bytes);
+  const auto model = [&](double size_bytes) {
+    return point_to_point ? p2p_time(cluster, graph, fabric, network, collective, size_bytes)
+                          : nccl_time(graph, fabric, network, collective, size_bytes);
+  };
+  const NcclTime time = model(bytes);
   result.time = Seconds(time.time_us * 1e-6);
   result.algorithm = point_to_point ? "p2p" : algorithm_name(time.algorithm);
   result.protocol = point_to_point ? "Simple" : protocol_name(time.protocol);
+  if (const CollectiveTable* table = measured_table(profile, cluster, collective, group);
+      table != nullptr && bytes > 0) {
+    // Beyond the measured sizes the model goes on from the nearest measured one.
+    const CollectiveTable::Point& edge =
+        bytes < table->points.front().bytes ? table->points.front() : table->points.back();
+    const bool inside = bytes >= table->points.front().bytes && bytes <= table->points.back().bytes;
+    result.time =
+        Seconds(inside ? interpolated_seconds(*table, bytes)
+                       : result.time.value * edge.seconds * 1e6 / model(edge.bytes).time_us);
+    result.measured = inside;
+  }
+  result.time = Seconds(
+      result.time.value *
+      correction_of(profile, collective == Collective::kSendRecv ? "send_recv" : "collective"));
   if (say_bottleneck) {
     result.bottleneck = describe_bottleneck(cluster, graph, time);
   }

@@ -18,6 +18,7 @@ struct CollectiveTime {
   std::string_view algorithm;  // "ring", "tree", "nvls", "nvls_tree", "p2p", …
   std::string_view protocol;   // "LL", "LL128", "Simple"
   std::string bottleneck;      // the link that limits it, in words; empty when asked not to say
+  bool measured = false;       // from the profile's table of this group, not from the model
 };
 
 // `size` follows nccl-tests' size column: all-reduce S per rank; all-gather and reduce-scatter the

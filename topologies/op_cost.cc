@@ -105,6 +105,26 @@ double alignment_rate(std::int64_t extent, double element) {
   return bytes % 64 != 0 ? kPartlyAlignedRate : 1.0;
 }
 
+// Measured products and attention of card `from` as rates of `gpu`, by the ratio of their peaks.
+// False when the datasheet of `from` is not known.
+bool scale_tables(const Gpu& gpu, const std::string& from, GpuFit& fit) {
+  const auto& presets = gpu_presets();
+  const auto other =
+      std::ranges::find_if(presets, [&from](const Gpu& preset) { return preset.name == from; });
+  if (other == presets.end()) {
+    return false;
+  }
+  const double ratio = peak_of(gpu, Precision::kBf16) / peak_of(*other, Precision::kBf16);
+  for (MatmulPoint& point : fit.matmuls) {
+    point.rate = FlopPerSecond(point.rate.value * ratio);
+  }
+  for (AttentionPoint& point : fit.attention) {
+    point.forward = Seconds(point.forward.value / ratio);
+    point.backward = Seconds(point.backward.value / ratio);
+  }
+  return true;
+}
+
 }  // namespace
 
 GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
@@ -127,9 +147,14 @@ GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
     throw Error("profile " + profile.name, "has no GPU");
   }
   GpuFit fit = *nearest;
-  fit.matmuls.clear();
+  const bool calibrated = profile.machine.has_value();
+  if (!calibrated || best != 0 || !scale_tables(gpu, from, fit)) {
+    fit.matmuls.clear();
+    fit.attention.clear();
+  }
   fit.measured = false;
-  fit.source = "carried from " + from + " (" + nearest->source + ")";
+  fit.source =
+      (calibrated ? "transferred from " : "carried from ") + from + " (" + nearest->source + ")";
   return fit;
 }
 
@@ -154,6 +179,33 @@ OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
     const double measured = 2.0 * point.m * point.n * point.k / point.rate.value;
     anchors_.push_back({std::log(point.m), std::log(point.n), std::log(point.k),
                         std::log(measured / model_matmul(shape, Precision::kBf16))});
+  }
+  add_attention_anchors(fit);
+  compute_correction_ = correction_of(profile, "compute");
+}
+
+void OpCost::add_attention_anchors(const GpuFit& fit) {
+  for (const AttentionPoint& point : fit.attention) {
+    const AttentionShape shape{.batch = point.batch,
+                               .heads = point.heads,
+                               .kv_heads = point.kv_heads,
+                               .query_length = point.sequence,
+                               .key_length = point.sequence,
+                               .qk_dim = point.head_size,
+                               .v_dim = point.head_size,
+                               .causal = true,
+                               .flash = true,
+                               .portable = point.portable};
+    const auto ratio = [&](Seconds measured, Pass pass) {
+      return measured.value > 0
+                 ? std::log(measured.value / model_flash(shape, Precision::kBf16, pass))
+                 : std::nan("");
+    };
+    attention_anchors_.push_back({std::log(static_cast<double>(point.sequence)),
+                                  std::log(static_cast<double>(point.head_size)),
+                                  std::log(static_cast<double>(point.batch * point.heads)),
+                                  ratio(point.forward, Pass::kForward),
+                                  ratio(point.backward, Pass::kBackward), point.portable});
   }
 }
 
@@ -216,52 +268,84 @@ Seconds OpCost::matmul(const MatmulShape& shape, Precision precision) const {
   if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0 || shape.count <= 0) {
     return Seconds(0);
   }
-  const double modelled = model_matmul(shape, precision);
-  if (anchors_.empty() || shape.count != 1 ||
-      (precision != Precision::kBf16 && precision != Precision::kFp16)) {
-    return Seconds(modelled);
+  double seconds = model_matmul(shape, precision) * compute_correction_;
+  const bool half = precision == Precision::kBf16 || precision == Precision::kFp16;
+  if (!anchors_.empty() && shape.count == 1 && half) {
+    seconds *= table_correction(static_cast<double>(shape.m), static_cast<double>(shape.n),
+                                static_cast<double>(shape.k));
   }
-  return Seconds(modelled * table_correction(static_cast<double>(shape.m),
-                                             static_cast<double>(shape.n),
-                                             static_cast<double>(shape.k)));
+  return Seconds(seconds);
 }
 
-Seconds OpCost::attention(const AttentionShape& shape, Precision precision, Pass pass) const {
-  const auto batch = static_cast<double>(shape.batch);
-  const auto heads = static_cast<double>(shape.heads);
+double OpCost::model_flash(const AttentionShape& shape, Precision precision, Pass pass) const {
+  const auto rows = static_cast<double>(shape.batch * shape.heads);
   const auto queries = static_cast<double>(shape.query_length);
   const auto keys = static_cast<double>(shape.key_length);
   const auto dims = static_cast<double>(shape.qk_dim + shape.v_dim);
-  if (batch * heads * queries * keys * dims <= 0) {
+  const double causal = shape.causal ? 0.5 * (1.0 + kDiagonalRows / keys) : 1.0;
+  // Backward repeats the scores: five products of the forward's two.
+  const double products = pass == Pass::kForward ? 1.0 : 2.5;
+  double rate = peak(precision) * (shape.portable ? portable_efficiency_ : attention_efficiency_);
+  // Small heads leave the softmax exposed.
+  rate *= dims / (dims + 48.0) * (256.0 + 48.0) / 256.0;
+  if (pass == Pass::kBackward) {
+    rate *= kBackwardRate;
+  }
+  const int kernels = pass == Pass::kForward ? 1 : 3;
+  return 2.0 * rows * queries * keys * dims * causal * products / rate + kernels * kernel_seconds_;
+}
+
+// As table_correction, over ln(keys), ln(head size) and ln(batch x heads). Rates change slowly with
+// them, so a point speaks for its neighbours over twice the width.
+double OpCost::attention_correction(const AttentionShape& shape, Pass pass) const {
+  const double log_sequence = std::log(static_cast<double>(shape.key_length));
+  const double log_head_size = std::log(0.5 * static_cast<double>(shape.qk_dim + shape.v_dim));
+  const double log_rows = std::log(static_cast<double>(shape.batch * shape.heads));
+  double weight_sum = 0.2;
+  double sum = 0;
+  for (const AttentionAnchor& anchor : attention_anchors_) {
+    const double ratio = pass == Pass::kForward ? anchor.log_forward : anchor.log_backward;
+    if (anchor.portable != shape.portable || std::isnan(ratio)) {
+      continue;
+    }
+    const double ds = log_sequence - anchor.log_sequence;
+    const double dh = log_head_size - anchor.log_head_size;
+    const double dr = log_rows - anchor.log_rows;
+    const double width = 2 * kAnchorWidth;
+    const double weight = std::exp(-(ds * ds + dh * dh + dr * dr) / (2 * width * width));
+    weight_sum += weight;
+    sum += weight * ratio;
+  }
+  return std::exp(sum / weight_sum);
+}
+
+Seconds OpCost::attention(const AttentionShape& shape, Precision precision, Pass pass) const {
+  if (shape.batch <= 0 || shape.heads <= 0 || shape.query_length <= 0 || shape.key_length <= 0 ||
+      shape.qk_dim + shape.v_dim <= 0) {
     return Seconds(0);
   }
   // Scores stay in 16 bit even where the products of the layer are narrower.
   const bool narrow = precision == Precision::kFp8 || precision == Precision::kFp4;
   const Precision used = narrow ? Precision::kBf16 : precision;
   if (shape.flash) {
-    const double causal = shape.causal ? 0.5 * (1.0 + kDiagonalRows / keys) : 1.0;
-    // Backward repeats the scores: five products of the forward's two.
-    const double products = pass == Pass::kForward ? 1.0 : 2.5;
-    double rate = peak(used) * (shape.portable ? portable_efficiency_ : attention_efficiency_);
-    // Small heads leave the softmax exposed.
-    rate *= dims / (dims + 48.0) * (256.0 + 48.0) / 256.0;
-    if (pass == Pass::kBackward) {
-      rate *= kBackwardRate;
+    double seconds = model_flash(shape, used, pass) * compute_correction_;
+    if (!attention_anchors_.empty() && shape.causal) {
+      seconds *= attention_correction(shape, pass);
     }
-    const int kernels = pass == Pass::kForward ? 1 : 3;
-    return Seconds(2.0 * batch * heads * queries * keys * dims * causal * products / rate +
-                   kernels * kernel_seconds_);
+    return Seconds(seconds);
   }
   const MatmulShape scores{shape.query_length, shape.key_length, shape.qk_dim,
                            shape.batch * shape.heads};
   const MatmulShape values{shape.query_length, shape.v_dim, shape.key_length,
                            shape.batch * shape.heads};
   const double products = pass == Pass::kForward ? 1.0 : 2.0;
-  return Seconds(products * (model_matmul(scores, used) + model_matmul(values, used)));
+  return Seconds(products * (model_matmul(scores, used) + model_matmul(values, used)) *
+                 compute_correction_);
 }
 
 Seconds OpCost::memory_bound(Bytes traffic, int kernels) const {
-  return Seconds(static_cast<double>(traffic.value) / memory_rate_ + kernels * kernel_seconds_);
+  return Seconds((static_cast<double>(traffic.value) / memory_rate_ + kernels * kernel_seconds_) *
+                 compute_correction_);
 }
 
 Seconds OpCost::launch(int kernels) const {

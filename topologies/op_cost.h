@@ -48,6 +48,10 @@ class OpCost {
   [[nodiscard]] double table_correction(double m, double n, double k) const;
   [[nodiscard]] double peak(Precision precision) const;
   [[nodiscard]] double model_matmul(const MatmulShape& shape, Precision precision) const;
+  [[nodiscard]] double model_flash(const AttentionShape& shape, Precision precision,
+                                   Pass pass) const;
+  [[nodiscard]] double attention_correction(const AttentionShape& shape, Pass pass) const;
+  void add_attention_anchors(const GpuFit& fit);
 
   std::array<double, 6> peak_ = {};  // by Precision, after fall-back to what the card has
   double matmul_efficiency_ = 0, fp8_efficiency_ = 0, half_k_ = 0, attention_efficiency_ = 0,
@@ -57,11 +61,19 @@ class OpCost {
     double log_m, log_n, log_k, log_ratio;  // measured over modelled time
   };
   std::vector<Anchor> anchors_;
+  struct AttentionAnchor {
+    double log_sequence, log_head_size, log_rows;  // rows: batch times heads
+    double log_forward, log_backward;              // measured over modelled time; NaN: not measured
+    bool portable;
+  };
+  std::vector<AttentionAnchor> attention_anchors_;
+  double compute_correction_ = 1;  // measured over predicted time of whole runs
   std::string source_;
 };
 
 // The fit of a GPU: its own, else the nearest card of its architecture (marked as carried, with its
-// source named).
+// source named). A profile measured on another card is scaled by the datasheets: efficiencies carry
+// over, and within one architecture the measured tables too (marked as transferred).
 GpuFit fit_for(const Gpu& gpu, const Profile& profile);
 
 }  // namespace trireme::topologies

@@ -5,6 +5,7 @@
 
 #include "core/embedded_file.h"
 #include "core/json_reader.h"
+#include "core/microbenchmarks_json.h"
 
 namespace trireme::topologies {
 
@@ -42,6 +43,36 @@ std::map<std::string, Constants> read_groups(JsonReader& reader, const std::stri
   return groups;
 }
 
+// [m, n, k, TFLOP/s] or [m, n, k, TFLOP/s, layout]
+MatmulPoint read_matmul(const JsonReader& reader, const nlohmann::json& row) {
+  const bool sized = row.is_array() && (row.size() == 4 || (row.size() == 5 && row[4].is_string()));
+  if (!sized) {
+    reader.fail("matmuls", "a row is [m, n, k, TFLOP/s] or [m, n, k, TFLOP/s, layout]");
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (!row[i].is_number() || !(row[i].get<double>() > 0)) {
+      reader.fail("matmuls", "numbers must be positive");
+    }
+  }
+  return {row[0].get<double>(), row[1].get<double>(), row[2].get<double>(),
+          FlopPerSecond(row[3].get<double>() * 1e12),
+          row.size() == 5 ? row[4].get<std::string>() : ""};
+}
+
+AttentionPoint read_attention(JsonReader reader) {
+  AttentionPoint point;
+  point.batch = reader.integer("batch", 1, 1 << 30);
+  point.heads = reader.integer("heads", 1, 1 << 20);
+  point.kv_heads = reader.integer("kv_heads", 1, 1 << 20);
+  point.sequence = reader.integer("sequence", 1, std::int64_t{1} << 40);
+  point.head_size = reader.integer("head_size", 1, 1 << 20);
+  point.forward = Seconds(reader.number("forward_seconds", 1e-9, 1e6));
+  point.backward = Seconds(reader.number("backward_seconds", 0, 1e6));
+  point.portable = reader.boolean("portable");
+  reader.finish();
+  return point;
+}
+
 GpuFit read_gpu(JsonReader reader) {
   GpuFit fit;
   fit.source = reader.text("source");
@@ -51,21 +82,106 @@ GpuFit read_gpu(JsonReader reader) {
   fit.constants = read_constants(JsonReader(constants, reader.where("constants")), constants);
   if (reader.has("matmuls")) {
     for (const nlohmann::json& row : reader.raw("matmuls")) {
-      // [m, n, k, TFLOP/s]
-      if (!row.is_array() || row.size() != 4) {
-        reader.fail("matmuls", "a row is [m, n, k, TFLOP/s]");
-      }
-      for (const nlohmann::json& number : row) {
-        if (!number.is_number() || !(number.get<double>() > 0)) {
-          reader.fail("matmuls", "numbers must be positive");
-        }
-      }
-      fit.matmuls.push_back({row[0].get<double>(), row[1].get<double>(), row[2].get<double>(),
-                             FlopPerSecond(row[3].get<double>() * 1e12)});
+      fit.matmuls.push_back(read_matmul(reader, row));
+    }
+  }
+  if (reader.has("attention")) {
+    for (const JsonReader& row : reader.objects("attention")) {
+      fit.attention.push_back(read_attention(row));
     }
   }
   reader.finish();
   return fit;
+}
+
+std::vector<CollectiveTable::Point> read_points(const JsonReader& reader,
+                                                const nlohmann::json& rows) {
+  std::vector<CollectiveTable::Point> points;
+  for (const nlohmann::json& row : rows) {
+    const bool pair = row.is_array() && row.size() == 2 && row[0].is_number() && row[1].is_number();
+    if (!pair || !(row[0].get<double>() > 0) || !(row[1].get<double>() > 0)) {
+      reader.fail("points", "a row is [bytes, seconds], both positive");
+    }
+    if (!points.empty() && row[0].get<double>() <= points.back().bytes) {
+      reader.fail("points", "bytes must ascend");
+    }
+    points.push_back({row[0].get<double>(), row[1].get<double>()});
+  }
+  if (points.empty()) {
+    reader.fail("points", "is empty");
+  }
+  return points;
+}
+
+CollectiveTable read_collective(JsonReader reader) {
+  CollectiveTable table;
+  table.operation = reader.text("operation");
+  table.gpu = reader.text("gpu");
+  table.network = reader.text("network");
+  table.ranks = reader.integer("ranks", 2, 1 << 24);
+  table.ranks_per_node = reader.integer("ranks_per_node", 1, table.ranks);
+  table.source = reader.text("source");
+  table.residual = reader.number("residual", 0, 1e9);
+  table.points = read_points(reader, reader.raw("points"));
+  for (JsonReader& row : reader.objects("regimes")) {
+    CollectiveTable::Regime regime;
+    regime.up_to_bytes = row.number("up_to_bytes", 0, 1e18);
+    regime.latency = Seconds(row.number("latency_seconds", 0, 1e6));
+    regime.rate = BytesPerSecond(1e9 * row.number("gbytes_per_second", 0, 1e9));
+    row.finish();
+    table.regimes.push_back(regime);
+  }
+  reader.finish();
+  return table;
+}
+
+// What only a calibrated profile has.
+void read_measured(JsonReader& reader, Profile& profile) {
+  if (reader.has("machine")) {
+    profile.machine = fingerprint_from_json(reader.raw("machine"), reader.where("machine"));
+  }
+  if (reader.has("topology")) {
+    profile.topology = reader.text("topology");
+  }
+  if (reader.has("collectives")) {
+    for (const JsonReader& row : reader.objects("collectives")) {
+      profile.collectives.push_back(read_collective(row));
+    }
+  }
+  if (reader.has("overlaps")) {
+    for (JsonReader& row : reader.objects("overlaps")) {
+      profile.overlaps.push_back({row.text("operation"), row.number("compute_slowdown", -1, 1e3),
+                                  row.number("collective_slowdown", -1, 1e3)});
+      row.finish();
+    }
+  }
+  if (reader.has("corrections")) {
+    JsonReader all = reader.object("corrections");
+    for (const char* category : {"compute", "collective", "send_recv"}) {
+      if (all.has(category)) {
+        JsonReader row = all.object(category);
+        profile.corrections[category] = {row.number("factor", 1e-3, 1e3),
+                                         static_cast<int>(row.integer("runs", 0, 1 << 24)),
+                                         row.number("evidence", 0, 1)};
+        row.finish();
+      }
+    }
+    all.finish();
+  }
+  if (reader.has("interval")) {
+    JsonReader row = reader.object("interval");
+    profile.interval = MeasuredInterval{row.number("low", 1e-3, 1e3), row.number("high", 1e-3, 1e3),
+                                        static_cast<int>(row.integer("runs", 1, 1 << 24))};
+    row.finish();
+  }
+  if (reader.has("residuals")) {
+    const nlohmann::json& residuals = reader.raw("residuals");
+    profile.residuals = read_constants(JsonReader(residuals, reader.where("residuals")), residuals);
+  }
+  if (reader.has("points")) {
+    profile.points = std::make_shared<const Microbenchmarks>(
+        microbenchmarks_from_json(reader.raw("points"), reader.where("points")));
+  }
 }
 
 }  // namespace
@@ -79,39 +195,21 @@ Profile parse_profile(std::string_view text, const std::string& where) {
   }
   Profile profile;
   profile.name = reader.text("name");
-  const nlohmann::json& gpus = reader.raw("gpus");
-  JsonReader inner(gpus, reader.where("gpus"));
-  for (const auto& [name, value] : gpus.items()) {
-    profile.gpus[name] = read_gpu(inner.object(name));
+  if (reader.has("gpus")) {
+    const nlohmann::json& gpus = reader.raw("gpus");
+    JsonReader inner(gpus, reader.where("gpus"));
+    for (const auto& item : gpus.items()) {
+      profile.gpus[item.key()] = read_gpu(inner.object(item.key()));
+    }
   }
   profile.networks = read_groups(reader, "networks");
   profile.frameworks = read_groups(reader, "frameworks");
   profile.intervals = read_groups(reader, "intervals");
+  read_measured(reader, profile);
   reader.ignore("note");
-  reader.ignore("machine");
-  reader.ignore("points");
+  reader.ignore("units");
   reader.finish();
   return profile;
-}
-
-std::string profile_text(const Profile& profile) {
-  nlohmann::json json;
-  json["schema"] = "trireme.profile/1";
-  json["name"] = profile.name;
-  for (const auto& [name, fit] : profile.gpus) {
-    nlohmann::json& out = json["gpus"][name];
-    out["source"] = fit.source;
-    out["measured"] = fit.measured;
-    out["compute_capability"] = fit.compute_capability;
-    out["constants"] = fit.constants;
-    for (const MatmulPoint& point : fit.matmuls) {
-      out["matmuls"].push_back({point.m, point.n, point.k, point.rate.value / 1e12});
-    }
-  }
-  json["networks"] = profile.networks;
-  json["frameworks"] = profile.frameworks;
-  json["intervals"] = profile.intervals;
-  return json.dump(1) + "\n";
 }
 
 const Profile& shipped_profile() {
@@ -121,7 +219,30 @@ const Profile& shipped_profile() {
 }
 
 Profile load_profile(const std::string& path) {
-  return parse_profile(read_json_file(path).dump(), path);
+  return with_shipped_parts(parse_profile(read_json_file(path).dump(), path));
+}
+
+Profile with_shipped_parts(Profile profile) {
+  const Profile& shipped = shipped_profile();
+  if (profile.gpus.empty()) {
+    profile.gpus = shipped.gpus;
+    profile.shipped_parts.emplace_back("gpus");
+  }
+  for (const auto& [name, constants] : shipped.frameworks) {
+    if (profile.frameworks.emplace(name, constants).second) {
+      profile.shipped_parts.push_back("framework " + name);
+    }
+  }
+  if (profile.intervals.empty()) {
+    profile.intervals = shipped.intervals;
+    profile.shipped_parts.emplace_back("intervals");
+  }
+  return profile;
+}
+
+double correction_of(const Profile& profile, const std::string& category) {
+  const auto found = profile.corrections.find(category);
+  return found == profile.corrections.end() ? 1.0 : found->second.factor;
 }
 
 }  // namespace trireme::topologies

@@ -1,0 +1,24 @@
+// Raw points of micro-benchmarks as JSON: what `trireme calibrate --raw` keeps, and the "points" of
+// a profile.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/microbenchmarks.h"
+
+namespace trireme {
+
+nlohmann::ordered_json fingerprint_to_json(const MachineFingerprint& machine);
+// Throws Error naming `where`.
+MachineFingerprint fingerprint_from_json(const nlohmann::json& json, const std::string& where);
+
+// "schema": "trireme.microbenchmarks/1"; every key's unit is its suffix. Reads back equal.
+nlohmann::ordered_json microbenchmarks_to_json(const Microbenchmarks& points);
+// Strict: throws Error on a missing or unknown key, a negative time, a size of zero.
+Microbenchmarks microbenchmarks_from_json(const nlohmann::json& json, const std::string& where);
+
+std::string_view to_string(MatmulLayout layout);  // forward, input_gradient, weight_gradient
+
+}  // namespace trireme

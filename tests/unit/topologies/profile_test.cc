@@ -1,0 +1,154 @@
+// The calibrated profile: what it holds reads back equal, and its tables are what costs answer.
+#include "topologies/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "topologies/collective_cost.h"
+#include "topologies/measured_collective.h"
+#include "topologies/op_cost.h"
+
+namespace trireme::topologies {
+namespace {
+
+Profile calibrated() {
+  Profile profile;
+  profile.name = "two H200";
+  profile.machine = MachineFingerprint{.gpu = "NVIDIA H200",
+                                       .driver = "13.0",
+                                       .cuda = "13.0",
+                                       .nccl = "2.28.3",
+                                       .cudnn = "91400",
+                                       .gpus = 2,
+                                       .multiprocessors = 132,
+                                       .clock_mhz = 1980,
+                                       .memory_clock_mhz = 3201,
+                                       .memory = Bytes(150'000'000'000)};
+  profile.topology = "hgx-h200x1";
+  GpuFit fit = shipped_profile().gpus.at("H200-SXM-141GB");
+  fit.matmuls = {{4096, 4096, 4096, FlopPerSecond(7e14), "forward"}};
+  fit.attention = {{1, 32, 8, 4096, 128, Seconds(3e-4), Seconds(9e-4), false}};
+  profile.gpus["H200-SXM-141GB"] = fit;
+  profile.networks["NVLink Hopper"] = {{"ring_efficiency", 0.9}};
+  profile.collectives.push_back({.operation = "all_reduce",
+                                 .gpu = "H200-SXM-141GB",
+                                 .network = "",
+                                 .ranks = 2,
+                                 .ranks_per_node = 2,
+                                 .points = {{1 << 20, 3e-5}, {1 << 24, 1.5e-4}},
+                                 .regimes = {{1 << 24, Seconds(2e-5), BytesPerSecond(1.3e11)}},
+                                 .residual = 0.01,
+                                 .source = "test"});
+  profile.overlaps.push_back({"all_gather", 0.08, 0.15});
+  profile.corrections["compute"] = {1.1, 3, 0.6};
+  profile.interval = MeasuredInterval{0.95, 1.06, 4};
+  profile.residuals["matmul"] = 0.02;
+  auto points = std::make_shared<Microbenchmarks>();
+  points->machine = *profile.machine;
+  points->matmuls.push_back({4096, 4096, 4096, MatmulLayout::kForward, {Seconds(1.9e-4), 0.01}});
+  points->collectives.push_back({"all_reduce", 2, Bytes(1 << 20), {Seconds(3e-5), 0.02}});
+  points->launch = {Seconds(4e-6), 0.1};
+  profile.points = points;
+  return profile;
+}
+
+TEST(CalibratedProfile, ReadsBackEqual) {
+  const std::string text = profile_text(calibrated());
+  const Profile again = parse_profile(text, "again");
+  EXPECT_EQ(profile_text(again), text);
+  EXPECT_EQ(again.machine->gpu, "NVIDIA H200");
+  EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.front().layout, "forward");
+  ASSERT_TRUE(again.points);
+  EXPECT_EQ(again.points->collectives.size(), 1U);
+}
+
+TEST(CalibratedProfile, MisspeltKeysAndSpoiltValuesAreErrors) {
+  const std::string text = profile_text(calibrated());
+  const auto spoilt = [&text](const std::string& from, const std::string& to) {
+    std::string copy = text;
+    const auto at = copy.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return copy.replace(at, from.size(), to);
+  };
+  EXPECT_THROW(parse_profile(spoilt("\"overlaps\"", "\"overlap\""), "x"), Error);
+  EXPECT_THROW(parse_profile(spoilt("\"ranks\":2", "\"ranks\":1"), "x"), Error);
+  EXPECT_THROW(parse_profile(spoilt("[1048576.0,", "[0,"), "x"), Error);
+  EXPECT_THROW(parse_profile(spoilt("profile/1", "profile/2"), "x"), Error);
+}
+
+TEST(CalibratedProfile, SavingReplacesTheOldFileInOneStep) {
+  const auto path = std::filesystem::temp_directory_path() / "trireme_profile_test.json";
+  save_profile(calibrated(), path.string());
+  const Profile loaded = load_profile(path.string());
+  // What the file leaves out is the shipped profile's, and is not written again.
+  EXPECT_EQ(loaded.frameworks, shipped_profile().frameworks);
+  EXPECT_EQ(profile_text(loaded), profile_text(calibrated()));
+  EXPECT_THROW(save_profile(calibrated(), "/no/such/folder/profile.json"), Error);
+  std::filesystem::remove(path);
+}
+
+TEST(MeasuredCollective, AnswersFromTheTableBetweenItsSizes) {
+  const Cluster cluster = narrowed(load_cluster("hgx-h200x1"), 2);
+  const GroupShape pair{.ranks = 2, .ranks_per_node = 2};
+  const Profile profile = [] {
+    Profile p = calibrated();
+    p.corrections.clear();
+    return p;
+  }();
+  const auto time = [&](double bytes, const GroupShape& group = {.ranks = 2, .ranks_per_node = 2}) {
+    return collective_time(cluster, profile, Collective::kAllReduce, group,
+                           Bytes(static_cast<std::int64_t>(bytes)));
+  };
+  EXPECT_DOUBLE_EQ(time(1 << 20).time.value, 3e-5);
+  EXPECT_DOUBLE_EQ(time(1 << 24).time.value, 1.5e-4);
+  EXPECT_TRUE(time(1 << 22).measured);
+  EXPECT_NEAR(time(1 << 22).time.value, std::sqrt(3e-5 * 1.5e-4), 1e-9);
+  // Beyond, the model goes on from the edge without a jump.
+  EXPECT_FALSE(time(1 << 26).measured);
+  EXPECT_NEAR(time((1 << 24) * 1.001).time.value, 1.5e-4, 1e-6);
+  EXPECT_GT(time(1 << 26).time.value, 3 * 1.5e-4);
+  // Another card has no table.
+  const Cluster other = load_cluster("dgx-h100x1");
+  EXPECT_EQ(measured_table(profile, other, Collective::kAllReduce, pair), nullptr);
+  EXPECT_EQ(measured_table(profile, cluster, Collective::kAllGather, pair), nullptr);
+}
+
+TEST(OpCost, ACalibratedProfileMovesToAnotherCardByItsDatasheet) {
+  const Profile profile = with_shipped_parts(calibrated());
+  const Cluster own = load_cluster("hgx-h200x1");
+  const Cluster other = load_cluster("dgx-h100x1");
+  EXPECT_TRUE(fit_for(own.gpu, profile).measured);
+  const GpuFit moved = fit_for(other.gpu, profile);
+  EXPECT_FALSE(moved.measured);
+  EXPECT_TRUE(moved.source.starts_with("transferred from H200-SXM-141GB"));
+  // The same peak: a measured product takes the same time on both, up to memory traffic.
+  const MatmulShape shape{4096, 4096, 4096, 1};
+  EXPECT_NEAR(OpCost(other, profile).matmul(shape, Precision::kBf16).value,
+              OpCost(own, profile).matmul(shape, Precision::kBf16).value, 1e-5);
+}
+
+TEST(OpCost, AttentionFollowsItsTableAndTheCorrectionOfRuns) {
+  const Cluster cluster = load_cluster("hgx-h200x1");
+  Profile profile = with_shipped_parts(calibrated());
+  profile.corrections.clear();
+  const AttentionShape shape{.batch = 1,
+                             .heads = 32,
+                             .kv_heads = 8,
+                             .query_length = 4096,
+                             .key_length = 4096,
+                             .qk_dim = 128,
+                             .v_dim = 128};
+  const double seconds =
+      OpCost(cluster, profile).attention(shape, Precision::kBf16, Pass::kForward).value;
+  EXPECT_NEAR(seconds / 3e-4, 1, 0.05);
+  profile.corrections["compute"] = {1.25, 2, 0.5};
+  EXPECT_NEAR(OpCost(cluster, profile).attention(shape, Precision::kBf16, Pass::kForward).value,
+              1.25 * seconds, 1e-9);
+}
+
+}  // namespace
+}  // namespace trireme::topologies

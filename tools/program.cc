@@ -119,6 +119,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_estimate_command(app, program);
     add_simulate_command(app, program);
     add_whatif_command(app, program);
+    add_calibrate_command(app, program);
     add_clusters_command(app, program);
     add_models_command(app, program);
     add_run_command(app, program);

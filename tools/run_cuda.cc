@@ -8,7 +8,6 @@
 #include "tools/run_cuda.h"
 
 namespace trireme::tools {
-namespace {
 
 // Asked in a child process: CUDA does not survive a fork, so this process must not start it.
 int visible_gpus() {
@@ -22,8 +21,6 @@ int visible_gpus() {
   }
   return WEXITSTATUS(status);
 }
-
-}  // namespace
 
 void require_cuda() {
   if (visible_gpus() == 0) {

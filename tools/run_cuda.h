@@ -10,6 +10,9 @@
 
 namespace trireme::tools {
 
+// How many GPUs this machine shows, without starting CUDA in this process; 0 in a build without it.
+int visible_gpus();
+
 // Throws Error of kind kMissingMachine when this build or this machine has no CUDA.
 void require_cuda();
 

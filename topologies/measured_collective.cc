@@ -25,6 +25,23 @@ std::string_view to_string(Collective collective) {
   return "";
 }
 
+std::optional<Collective> find_collective(std::string_view name) {
+  if (name == "alltoall") {
+    return Collective::kAllToAll;
+  }
+  if (name == "sendrecv" || name == "p2p") {
+    return Collective::kSendRecv;
+  }
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+        Collective::kAllToAll, Collective::kBroadcast, Collective::kSendRecv}) {
+    if (name == to_string(collective)) {
+      return collective;
+    }
+  }
+  return std::nullopt;
+}
+
 const CollectiveTable* measured_table(const Profile& profile, const Cluster& cluster,
                                       Collective collective, const GroupShape& group) {
   const bool one_node = group.ranks_per_node >= group.ranks;

@@ -1,6 +1,7 @@
 // The tables of a profile: collectives as measured on this machine.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "topologies/collective_cost.h"
@@ -9,6 +10,9 @@ namespace trireme::topologies {
 
 // "all_reduce", "all_gather", …: the names in profiles and on the command line.
 std::string_view to_string(Collective collective);
+// The collective of a name, also as nccl-tests and PyTorch spell it ("alltoall", "sendrecv",
+// "p2p").
+std::optional<Collective> find_collective(std::string_view name);
 
 // The profile's table for this collective over such a group of this cluster; null when it has none.
 // A group over nodes whose NICs other groups use at the same time is not what was measured.

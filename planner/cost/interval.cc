@@ -5,6 +5,9 @@
 namespace trireme::planner {
 
 Interval interval_of(const Framework& framework, const topologies::Profile& profile) {
+  if (profile.interval) {  // of the profile's own runs
+    return {profile.interval->low, profile.interval->high};
+  }
   auto found = profile.intervals.find(behaviour_name(framework));
   if (found == profile.intervals.end()) {
     found = profile.intervals.find("other");

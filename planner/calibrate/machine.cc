@@ -1,0 +1,162 @@
+#include "planner/calibrate/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "planner/cost/behaviour_fit.h"
+#include "topologies/corrections.h"
+#include "topologies/nccl_graph.h"
+#include "topologies/op_cost.h"
+
+namespace trireme::planner {
+namespace {
+
+using Kind = QuantitySource::Kind;
+
+// "H200-SXM-141GB" of "NVIDIA H200"; the name itself when it is no known card.
+std::string preset_name(const std::string& gpu) {
+  try {
+    return topologies::find_gpu(gpu, "profile").name;
+  } catch (const std::exception&) {
+    return gpu;
+  }
+}
+
+void add_device(const Job& job, ProfileSources& sources) {
+  const topologies::GpuFit fit = topologies::fit_for(job.cluster.gpu, job.profile);
+  const Kind own = fit.measured                            ? Kind::kMeasured
+                   : fit.source.starts_with("transferred") ? Kind::kTransferred
+                                                           : Kind::kFitted;
+  const auto add = [&](const char* quantity, bool table) {
+    std::string text = fit.source;
+    text += table ? "; measured table" : "; datasheet rate times a fitted efficiency";
+    sources.quantities.push_back({quantity, text, own});
+  };
+  add("matrix products", !fit.matmuls.empty());
+  add("attention", !fit.attention.empty());
+  add("memory-bound kernels", false);
+}
+
+void add_collectives(const Job& job, ProfileSources& sources) {
+  const topologies::Cluster& cluster = job.cluster;
+  const auto add = [&](const char* quantity, const std::string& key, bool nodes) {
+    const auto tables = std::ranges::count_if(
+        job.profile.collectives, [&](const topologies::CollectiveTable& table) {
+          return table.gpu == cluster.gpu.name &&
+                 table.network == (nodes ? cluster.network.name : "");
+        });
+    const bool corrected = job.profile.networks.contains(key);
+    if (tables > 0) {
+      sources.quantities.push_back(
+          {quantity, fmt::format("{} tables of the profile; other groups by NCCL's model", tables),
+           Kind::kMeasured});
+    } else if (corrected) {
+      const bool same = !sources.transferred;
+      sources.quantities.push_back({quantity,
+                                    "NCCL's model with the profile's corrections of " + key,
+                                    same ? Kind::kMeasured : Kind::kTransferred});
+    } else {
+      sources.quantities.push_back(
+          {quantity, "datasheet links, NCCL's model with the shipped corrections of " + key,
+           Kind::kDatasheet});
+    }
+  };
+  if (cluster.node.gpus > 1) {
+    const auto group = topologies::group_shape(
+        cluster, std::min<std::int64_t>(cluster.node.gpus, cluster.gpus), 1);
+    if (group.ranks > 1) {
+      const auto graph = topologies::nccl_graph(cluster, group);
+      add("collectives in the node", std::string(topologies::fabric_key(graph, cluster.gpu)),
+          false);
+    }
+  }
+  if (cluster.nodes > 1 && cluster.gpus > cluster.node.gpus) {
+    add("collectives between nodes", cluster.network.name, true);
+  }
+}
+
+}  // namespace
+
+topologies::Cluster cluster_of_machine(const MachineFingerprint& machine) {
+  const topologies::Gpu& gpu = topologies::find_gpu(machine.gpu, "machine");
+  for (const std::string& name : topologies::cluster_preset_names()) {
+    topologies::Cluster cluster = topologies::load_cluster(name + "x1");
+    if (cluster.gpu.name == gpu.name) {
+      const std::int64_t gpus = std::clamp<std::int64_t>(machine.gpus, 1, cluster.gpus);
+      return topologies::narrowed(std::move(cluster), gpus);
+    }
+  }
+  throw Error("machine", fmt::format("no cluster preset has a {}; describe the node in a topology "
+                                     "file and give it as --cluster",
+                                     gpu.name));
+}
+
+std::vector<std::string> differing_fields(const topologies::Profile& profile,
+                                          const topologies::Cluster& cluster) {
+  std::vector<std::string> fields;
+  if (!profile.machine) {
+    return fields;
+  }
+  const MachineFingerprint& machine = *profile.machine;
+  const topologies::Gpu& gpu = cluster.gpu;
+  if (const std::string name = preset_name(machine.gpu); name != gpu.name) {
+    fields.push_back(fmt::format("gpu: {}, here {}", name, gpu.name));
+  }
+  if (machine.multiprocessors > 0 && gpu.multiprocessors > 0 &&
+      machine.multiprocessors != gpu.multiprocessors) {
+    fields.push_back(
+        fmt::format("multiprocessors: {}, here {}", machine.multiprocessors, gpu.multiprocessors));
+  }
+  // What the driver reports is a few per cent below what is printed on the card.
+  const double memory = to_gib(machine.memory);
+  if (memory > 0 && std::abs(memory / to_gib(gpu.memory) - 1) > 0.05) {
+    fields.push_back(
+        fmt::format("memory: {:.0f} GiB, here {:.0f} GiB", memory, to_gib(gpu.memory)));
+  }
+  return fields;
+}
+
+ProfileSources profile_sources(const Job& job) {
+  ProfileSources sources;
+  sources.profile = job.profile.name;
+  sources.calibrated = job.profile.name != topologies::shipped_profile().name;
+  sources.differs = differing_fields(job.profile, job.cluster);
+  const bool own = job.profile.gpus.contains(job.cluster.gpu.name);
+  sources.transferred = sources.calibrated && job.profile.machine && !own;
+  add_device(job, sources);
+  add_collectives(job, sources);
+  const auto& shipped = job.profile.shipped_parts;
+  const std::string framework = behaviour_name(job.framework);
+  const bool fitted = sources.calibrated &&
+                      std::ranges::find(shipped, "framework " + framework) == shipped.end() &&
+                      job.profile.frameworks.contains(framework);
+  sources.quantities.push_back({"framework " + job.framework.name,
+                                fitted ? "the profile" : "shipped, fitted on published runs",
+                                fitted ? Kind::kMeasured : Kind::kFitted});
+  for (const auto& [category, correction] : job.profile.corrections) {
+    sources.quantities.push_back(
+        {"correction of " + category,
+         fmt::format("x{:.3f} from {} measured runs", correction.factor, correction.runs),
+         Kind::kMeasured});
+  }
+  return sources;
+}
+
+std::string_view to_string(QuantitySource::Kind kind) {
+  switch (kind) {
+    case Kind::kMeasured:
+      return "measured";
+    case Kind::kTransferred:
+      return "transferred";
+    case Kind::kFitted:
+      return "fitted";
+    case Kind::kDatasheet:
+      return "datasheet";
+  }
+  return "";
+}
+
+}  // namespace trireme::planner

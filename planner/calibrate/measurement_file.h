@@ -1,0 +1,43 @@
+// Files of measurements that others made, read for `trireme calibrate --fit`: logs of nccl-tests,
+// JSON tables of collectives, and lines of micro-benchmarks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/microbenchmarks.h"
+#include "planner/calibrate/collective_fit.h"
+#include "planner/calibrate/nccl_log.h"
+
+namespace trireme::planner {
+
+// What the file may not say. `cluster` is the machine that was measured.
+struct MeasurementHints {
+  topologies::Cluster cluster;
+  std::string operation;              // of a log that does not name its tool
+  std::optional<std::int64_t> ranks;  // of a log without a banner
+  bool in_place = false;              // fit the in-place times where both were printed
+};
+
+struct MeasurementFile {
+  std::vector<CollectiveMeasurement> collectives;
+  std::vector<NcclLogTable>
+      tables;  // the same as printed, one for each of `collectives`; none from JSON lines
+  Microbenchmarks points;            // matrix products, attention and passes of JSON lines
+  bool host_timed = false;           // points are timed by the host, as PyTorch's are
+  std::vector<std::string> remarks;  // what was passed over, and why
+};
+
+// Formats, told by their content:
+// - text of nccl-tests, one or several tools;
+// - {"collective", "gpus", "nodes", "rows": [{"bytes", "time_us", "busbw"}]};
+// - JSON lines {"suite": "coll"|"gemm"|"attn"|"copy", …, "seconds"}, host-timed;
+// - {"schema": "trireme.microbenchmarks/1"}: what `calibrate --raw` kept.
+// Throws Error: unreadable, another format, nothing usable, more ranks than the cluster has.
+MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints);
+MeasurementFile parse_measurements(const std::string& text, const std::string& where,
+                                   const MeasurementHints& hints);
+
+}  // namespace trireme::planner

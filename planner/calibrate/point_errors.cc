@@ -1,0 +1,93 @@
+#include "planner/calibrate/point_errors.h"
+
+#include <cmath>
+
+#include "core/microbenchmarks_json.h"
+#include "planner/calibrate/least_squares.h"
+#include "planner/calibrate/profile_fit.h"
+
+namespace trireme::planner {
+
+using topologies::OpCost;
+using topologies::Pass;
+using topologies::Precision;
+
+double predicted_seconds(const MatmulSample& sample, const OpCost& cost) {
+  return cost.matmul({sample.m, sample.n, sample.k, 1}, Precision::kBf16).value;
+}
+
+double predicted_seconds(const AttentionSample& sample, Pass pass, const OpCost& cost) {
+  return cost
+      .attention({.batch = sample.batch,
+                  .heads = sample.heads,
+                  .kv_heads = sample.kv_heads,
+                  .query_length = sample.sequence,
+                  .key_length = sample.sequence,
+                  .qk_dim = sample.head_size,
+                  .v_dim = sample.head_size,
+                  .causal = true,
+                  .flash = true,
+                  .portable = is_portable(sample)},
+                 Precision::kBf16, pass)
+      .value;
+}
+
+double predicted_seconds(const PassSample& sample, const OpCost& cost) {
+  return cost.memory_bound(sample.traffic, 1).value;
+}
+
+bool is_fused(const AttentionSample& sample) {
+  return sample.kernel == "cudnn" || is_portable(sample);
+}
+
+bool is_portable(const AttentionSample& sample) {
+  return sample.kernel == "flash";
+}
+
+std::string_view layout_name(MatmulLayout layout) {
+  return to_string(layout);
+}
+
+std::vector<FitLine> errors_on_points(const Microbenchmarks& points,
+                                      const topologies::Cluster& cluster,
+                                      const topologies::Profile& profile) {
+  const OpCost cost(cluster, profile);
+  std::vector<FitLine> lines;
+  const auto add = [&lines](const std::string& what, const std::vector<double>& errors) {
+    if (!errors.empty()) {
+      lines.push_back({what, static_cast<int>(errors.size()), median_of(errors)});
+    }
+  };
+  for (const MatmulLayout layout :
+       {MatmulLayout::kForward, MatmulLayout::kInputGradient, MatmulLayout::kWeightGradient}) {
+    std::vector<double> errors;
+    for (const MatmulSample& sample : points.matmuls) {
+      if (sample.layout == layout) {
+        errors.push_back(
+            std::abs(predicted_seconds(sample, cost) / sample.timing.median.value - 1));
+      }
+    }
+    add("matrix products, " + std::string(to_string(layout)), errors);
+  }
+  std::vector<double> forward, backward, passes;
+  for (const AttentionSample& sample : points.attention) {
+    if (!is_fused(sample)) {
+      continue;
+    }
+    forward.push_back(std::abs(
+        predicted_seconds(sample, Pass::kForward, cost) / sample.forward.median.value - 1));
+    if (sample.backward.median.value > 0) {
+      backward.push_back(std::abs(
+          predicted_seconds(sample, Pass::kBackward, cost) / sample.backward.median.value - 1));
+    }
+  }
+  for (const PassSample& sample : points.passes) {
+    passes.push_back(std::abs(predicted_seconds(sample, cost) / sample.timing.median.value - 1));
+  }
+  add("attention, forward", forward);
+  add("attention, backward", backward);
+  add("memory-bound kernels", passes);
+  return lines;
+}
+
+}  // namespace trireme::planner

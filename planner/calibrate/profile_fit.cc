@@ -1,0 +1,251 @@
+#include "planner/calibrate/profile_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "core/error.h"
+#include "planner/calibrate/least_squares.h"
+#include "planner/calibrate/nelder_mead.h"
+#include "planner/calibrate/point_errors.h"
+#include "topologies/collective_cost.h"
+#include "topologies/measured_collective.h"
+#include "topologies/op_cost.h"
+
+namespace trireme::planner {
+namespace {
+
+using topologies::GpuFit;
+using topologies::OpCost;
+using topologies::Profile;
+
+// Points within this factor of the least time of their kind are the host's when the host timed.
+constexpr double kHostFloor = 1.6;
+constexpr std::size_t kLargestTable = 160;
+constexpr double kWellPredicted = 0.03;
+
+template <typename Sample, typename Time>
+void drop_host_bound(std::vector<Sample>& samples, Time&& time) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Sample& sample : samples) {
+    least = std::min(least, time(sample));
+  }
+  std::erase_if(samples, [&](const Sample& s) { return time(s) < kHostFloor * least; });
+}
+
+Microbenchmarks device_bound(Microbenchmarks points) {
+  drop_host_bound(points.matmuls, [](const MatmulSample& s) { return s.timing.median.value; });
+  drop_host_bound(points.passes, [](const PassSample& s) { return s.timing.median.value; });
+  return points;
+}
+
+// seconds = kernel + traffic / rate over all passes.
+void fit_passes(const Microbenchmarks& points, const topologies::Gpu& gpu, bool host_timed,
+                GpuFit& fit) {
+  if (points.passes.size() < 2) {
+    return;
+  }
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  for (const PassSample& pass : points.passes) {
+    rows.push_back({1.0, static_cast<double>(pass.traffic.value)});
+    seconds.push_back(pass.timing.median.value);
+  }
+  const std::vector<double> costs = robust_costs(rows, seconds, 0.1);
+  if (costs[1] > 0) {
+    fit.constants["memory_efficiency"] =
+        std::clamp(1 / (costs[1] * gpu.memory_bandwidth.value), 0.05, 1.0);
+  }
+  if (!host_timed) {  // else it is the host's time to issue
+    fit.constants["kernel_seconds"] = std::clamp(costs[0], 5e-7, 2e-5);
+  }
+}
+
+double misfit_of(const Microbenchmarks& points, const topologies::Cluster& cluster,
+                 const Profile& profile) {
+  constexpr double kScale = 0.05;
+  const OpCost cost(cluster, profile);
+  double sum = 0;
+  for (const MatmulSample& sample : points.matmuls) {
+    const double error =
+        std::abs(std::log(predicted_seconds(sample, cost) / sample.timing.median.value));
+    sum += error < kScale ? error * error / (2 * kScale) : error - kScale / 2;
+  }
+  return sum / static_cast<double>(points.matmuls.size());
+}
+
+// The two constants that a table of products speaks of: the share of the peak, and the columns of K
+// that a tile takes to fill its pipeline.
+void fit_matmul_constants(const Microbenchmarks& points, const topologies::Cluster& cluster,
+                          Profile& profile, GpuFit& fit) {
+  if (points.matmuls.size() < 3) {
+    return;
+  }
+  const double efficiency = fit.constants.at("matmul_efficiency");
+  const double half_k = fit.constants.at("matmul_half_k");
+  const auto apply = [&](const std::vector<double>& at) {
+    fit.constants["matmul_efficiency"] = std::clamp(efficiency * std::exp(0.2 * at[0]), 0.02, 1.0);
+    fit.constants["matmul_half_k"] = std::clamp(half_k * std::exp(at[1]), 5.0, 3000.0);
+    profile.gpus[cluster.gpu.name] = fit;
+  };
+  const auto loss = [&](const std::vector<double>& at) {
+    apply(at);
+    return misfit_of(points, cluster, profile);
+  };
+  apply(nelder_mead(loss, {0, 0}, 0.5, 160).at);
+}
+
+// All products when they are few; of a long sweep those that the table so far predicts worst, until
+// none is far off: a short table answers fast.
+void fit_matmul_table(const Microbenchmarks& points, const topologies::Cluster& cluster,
+                      Profile& profile, GpuFit& fit) {
+  std::vector<bool> taken(points.matmuls.size(), false);
+  const auto take = [&](std::size_t i) {
+    const MatmulSample& sample = points.matmuls[i];
+    const double flop = 2.0 * static_cast<double>(sample.m) * static_cast<double>(sample.n) *
+                        static_cast<double>(sample.k);
+    fit.matmuls.push_back({static_cast<double>(sample.m), static_cast<double>(sample.n),
+                           static_cast<double>(sample.k),
+                           FlopPerSecond(flop / sample.timing.median.value),
+                           std::string(layout_name(sample.layout))});
+    taken[i] = true;
+  };
+  constexpr std::size_t kAtOnce = 8;
+  while (fit.matmuls.size() < kLargestTable) {
+    profile.gpus[cluster.gpu.name] = fit;
+    const OpCost cost(cluster, profile);
+    std::vector<std::pair<double, std::size_t>> errors;
+    for (std::size_t i = 0; i < points.matmuls.size(); ++i) {
+      if (!taken[i]) {
+        errors.emplace_back(-std::abs(std::log(predicted_seconds(points.matmuls[i], cost) /
+                                               points.matmuls[i].timing.median.value)),
+                            i);
+      }
+    }
+    std::ranges::sort(errors);
+    const bool few = points.matmuls.size() <= kLargestTable;
+    if (errors.empty() || (!few && errors.front().first > -kWellPredicted)) {
+      break;
+    }
+    for (std::size_t i = 0; i < std::min(kAtOnce, errors.size()); ++i) {
+      take(errors[i].second);
+    }
+  }
+  profile.gpus[cluster.gpu.name] = fit;
+}
+
+// "cudnn": the vendor's kernel; "flash": FlashAttention-2 as PyTorch ships it; others are no fused
+// kernel.
+void fit_attention(const Microbenchmarks& points, const topologies::Cluster& cluster,
+                   Profile& profile, GpuFit& fit) {
+  for (const bool portable : {false, true}) {
+    const char* constant = portable ? "portable_attention_efficiency" : "attention_efficiency";
+    const OpCost cost(cluster, profile);
+    std::vector<double> ratios;
+    for (const AttentionSample& sample : points.attention) {
+      if (is_fused(sample) && is_portable(sample) == portable) {
+        ratios.push_back(predicted_seconds(sample, topologies::Pass::kForward, cost) /
+                         sample.forward.median.value);
+      }
+    }
+    if (!ratios.empty()) {
+      fit.constants[constant] =
+          std::clamp(fit.constants.at(constant) * median_of(ratios), 0.005, 1.0);
+    }
+  }
+  for (const AttentionSample& sample : points.attention) {
+    if (is_fused(sample)) {
+      fit.attention.push_back({sample.batch, sample.heads, sample.kv_heads, sample.sequence,
+                               sample.head_size, sample.forward.median, sample.backward.median,
+                               is_portable(sample)});
+    }
+  }
+  profile.gpus[cluster.gpu.name] = fit;
+}
+
+std::vector<CollectiveMeasurement> collectives_of(const Microbenchmarks& points,
+                                                  const ProfileFitSettings& settings) {
+  std::map<std::pair<std::int64_t, topologies::Collective>, CollectiveMeasurement> found;
+  for (const CollectiveSample& sample : points.collectives) {
+    const auto collective = topologies::find_collective(sample.operation);
+    if (!collective) {
+      continue;
+    }
+    CollectiveMeasurement& one = found[{sample.ranks, *collective}];
+    one.cluster = settings.cluster;
+    one.cluster.gpus = std::max(one.cluster.gpus, sample.ranks);
+    one.group = topologies::group_shape(one.cluster, sample.ranks, 1);
+    one.collective = *collective;
+    one.source = settings.source;
+    one.host_timed = settings.host_timed;
+    one.points.push_back({static_cast<double>(sample.bytes.value), sample.timing.median.value});
+  }
+  std::vector<CollectiveMeasurement> measured;
+  for (auto& [key, one] : found) {
+    measured.push_back(std::move(one));
+  }
+  return measured;
+}
+
+void fit_overlap(const Microbenchmarks& points, Profile& profile) {
+  std::vector<double> shares;
+  for (const OverlapSample& sample : points.overlaps) {
+    const double compute = sample.compute_beside.median.value / sample.compute_alone.median.value;
+    const double collective =
+        sample.collective_beside.median.value / sample.collective_alone.median.value;
+    profile.overlaps.push_back({sample.operation, compute - 1, collective - 1});
+    // Of each second that both run, the part that compute loses.
+    shares.push_back(std::max(0.0, 1 - 1 / compute));
+  }
+  if (!shares.empty()) {
+    profile.frameworks["trireme"] = topologies::shipped_profile().frameworks.at("trireme");
+    profile.frameworks["trireme"]["overlap_slowdown"] = std::clamp(median_of(shares), 0.0, 0.9);
+  }
+}
+
+}  // namespace
+
+ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& settings) {
+  if (points.matmuls.empty() && points.attention.empty() && points.passes.empty() &&
+      points.collectives.empty()) {
+    throw Error(settings.source, "holds no measured point");
+  }
+  const topologies::Gpu& gpu = settings.cluster.gpu;
+  const Microbenchmarks used = settings.host_timed ? device_bound(points) : points;
+  ProfileFit result;
+  Profile& profile = result.profile;
+  profile.name = gpu.name + ", " + settings.source;
+  profile.machine = points.machine;
+  profile.topology = settings.cluster.name;
+  profile.points = std::make_shared<const Microbenchmarks>(points);
+  if (!used.matmuls.empty() || !used.attention.empty() || !used.passes.empty()) {
+    GpuFit fit = topologies::fit_for(gpu, topologies::shipped_profile());
+    fit.matmuls.clear();
+    fit.attention.clear();
+    fit.measured = true;
+    fit.compute_capability = gpu.compute_capability;
+    fit.source = settings.source;
+    fit_passes(used, gpu, settings.host_timed, fit);
+    const double launch = points.launch.median.value;
+    if (launch > 0 && !settings.host_timed) {
+      fit.constants["launch_seconds"] = std::clamp(launch, 5e-7, 1e-4);
+    }
+    profile.gpus[gpu.name] = fit;
+    fit_matmul_constants(used, settings.cluster, profile, fit);
+    fit_matmul_table(used, settings.cluster, profile, fit);
+    fit_attention(used, settings.cluster, profile, fit);
+    result.lines = errors_on_points(used, settings.cluster, profile);
+  }
+  result.collectives = fit_collectives(collectives_of(used, settings), profile);
+  fit_overlap(points, profile);
+  for (const FitLine& line : result.lines) {
+    profile.residuals[line.what] = line.residual;
+  }
+  for (const CollectiveFitReport& report : result.collectives) {
+    profile.residuals[report.name] = report.regimes_error;
+  }
+  return result;
+}
+
+}  // namespace trireme::planner

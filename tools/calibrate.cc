@@ -84,6 +84,17 @@ Profile laid_over(Profile base, const Profile& found) {
   return base;
 }
 
+// What was measured elsewhere names no clocks and versions, but the card: a profile says whose it
+// is.
+void name_machine(Profile& profile, const topologies::Cluster& cluster) {
+  if (!profile.machine) {
+    profile.machine = MachineFingerprint{};
+    profile.machine->gpu = cluster.gpu.name;
+    profile.machine->gpus = cluster.gpus;
+    profile.topology = cluster.name;
+  }
+}
+
 int save_and_print(const Options& options, Profile profile, CalibrationReport report,
                    const Console& console) {
   if (profile.name.empty()) {
@@ -167,6 +178,7 @@ int fit_files(const Options& options, const Console& console) {
     report.tables.insert(report.tables.end(), file.tables.begin(), file.tables.end());
   }
   if (!collectives.empty()) {
+    name_machine(profile, hints.cluster);
     const auto lines = planner::fit_collectives(collectives, profile);
     report.collectives.insert(report.collectives.end(), lines.begin(), lines.end());
     for (const planner::CollectiveFitReport& line : lines) {
@@ -241,6 +253,9 @@ int fit_from_runs(const Options& options, const Console& console) {
     } else {
       runs.push_back(run_of_log(text, path, options));
     }
+  }
+  if (!runs.empty() && runs.front().job) {
+    name_machine(profile, runs.front().job->cluster);
   }
   report.runs = planner::fit_runs(runs, profile);
   return save_and_print(options, std::move(profile), std::move(report), console);

@@ -240,6 +240,7 @@ Json estimate_json(const Job& job, const Estimate& estimate) {
           {"memory", memory_json(estimate.memory)},
           {"time", time_json(estimate.time)},
           {"throughput", throughput_json(estimate.throughput)},
+          {"sources", sources_json(job)},
           {"formulas", formulas_json(job, estimate.plan)}};
 }
 
@@ -258,6 +259,7 @@ void print_estimate(const Console& console, const Job& job, const Estimate& esti
              grouped(t.tokens_per_second), grouped(t.tokens_per_second_per_gpu),
              t.model_tflops_per_gpu, t.peak_tflops, 100 * t.mfu, 100 * t.mfu_full_attention,
              100 * t.hfu);
+  print_sources(console, job);
 }
 
 }  // namespace trireme::tools

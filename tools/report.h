@@ -19,9 +19,15 @@ void print_json(const Console& console, const std::string& name, const Json& bod
 Json layout_json(const planner::Plan& plan);
 // The whole <estimate> of CLI.md without its schema.
 Json estimate_json(const planner::Job& job, const planner::Estimate& estimate);
+// Its "sources": which numbers the profile measured, which come from another card or a datasheet.
 // The same for people: what, does it fit, memory and time item by item, throughput.
 void print_estimate(const Console& console, const planner::Job& job,
                     const planner::Estimate& estimate);
+
+// "sources" of an estimate: which numbers the profile measured, which come from another card or a
+// datasheet; as JSON and as a line or two.
+Json sources_json(const planner::Job& job);
+void print_sources(const Console& console, const planner::Job& job);
 
 std::string_view to_string(planner::Fit fit);  // fits at_risk no
 // "fits", or what is missing: "does not fit: needs 91.2 GiB at least, stage 0 can have 78.1 GiB".

@@ -147,7 +147,8 @@ GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
     throw Error("profile " + profile.name, "has no GPU");
   }
   GpuFit fit = *nearest;
-  const bool calibrated = profile.machine.has_value();
+  const bool calibrated = profile.machine && std::ranges::find(profile.shipped_parts, "gpus") ==
+                                                 profile.shipped_parts.end();
   if (!calibrated || best != 0 || !scale_tables(gpu, from, fit)) {
     fit.matmuls.clear();
     fit.attention.clear();

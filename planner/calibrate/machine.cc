@@ -81,12 +81,19 @@ void add_collectives(const Job& job, ProfileSources& sources) {
 }  // namespace
 
 topologies::Cluster cluster_of_machine(const MachineFingerprint& machine) {
-  const topologies::Gpu& gpu = topologies::find_gpu(machine.gpu, "machine");
-  for (const std::string& name : topologies::cluster_preset_names()) {
-    topologies::Cluster cluster = topologies::load_cluster(name + "x1");
-    if (cluster.gpu.name == gpu.name) {
-      const std::int64_t gpus = std::clamp<std::int64_t>(machine.gpus, 1, cluster.gpus);
-      return topologies::narrowed(std::move(cluster), gpus);
+  const topologies::Gpu& gpu =
+      topologies::find_gpu(machine.gpu, "machine (name it with --cluster)");
+  // The maker's own node first, then the clouds'.
+  for (const bool own : {true, false}) {
+    for (const std::string& name : topologies::cluster_preset_names()) {
+      if (own && !name.starts_with("dgx") && !name.starts_with("hgx")) {
+        continue;
+      }
+      topologies::Cluster cluster = topologies::load_cluster(name + "x1");
+      if (cluster.gpu.name == gpu.name) {
+        const std::int64_t gpus = std::clamp<std::int64_t>(machine.gpus, 1, cluster.gpus);
+        return topologies::narrowed(std::move(cluster), gpus);
+      }
     }
   }
   throw Error("machine", fmt::format("no cluster preset has a {}; describe the node in a topology "
@@ -124,8 +131,8 @@ ProfileSources profile_sources(const Job& job) {
   sources.profile = job.profile.name;
   sources.calibrated = job.profile.name != topologies::shipped_profile().name;
   sources.differs = differing_fields(job.profile, job.cluster);
-  const bool own = job.profile.gpus.contains(job.cluster.gpu.name);
-  sources.transferred = sources.calibrated && job.profile.machine && !own;
+  sources.transferred =
+      job.profile.machine && preset_name(job.profile.machine->gpu) != job.cluster.gpu.name;
   add_device(job, sources);
   add_collectives(job, sources);
   const auto& shipped = job.profile.shipped_parts;

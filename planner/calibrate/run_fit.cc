@@ -201,6 +201,7 @@ RunFit fit_runs(const std::vector<MeasuredRun>& runs, topologies::Profile& profi
     const char* category = kCategories[static_cast<std::size_t>(c)];
     constexpr double kSilent = 0.01;  // a category that the runs hardly have keeps what it was
     if (posterior.evidence[c] < kSilent) {
+      posterior.logs[c] = 0;
       continue;
     }
     topologies::Correction& correction = profile.corrections[category];

@@ -72,7 +72,7 @@ TEST(RunFit, RunsThatDisagreeWidenTheInterval) {
             1.3 * close.interval->high / close.interval->low);
   // The interval is what predictions carry.
   const Job job = *run_of(1, 1).job;
-  const Interval interval = interval_of(job.framework, job.cluster, close);
+  const Interval interval = interval_of(job.framework, close);
   EXPECT_DOUBLE_EQ(interval.low, close.interval->low);
 }
 

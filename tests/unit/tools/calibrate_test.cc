@@ -1,0 +1,279 @@
+// `trireme calibrate` end to end without a GPU: logs, raw points and runs become profiles, profiles
+// change predictions, and bad input is one line that leaves the old profile whole.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/json_reader.h"
+#include "core/json_text.h"
+#include "core/microbenchmarks_json.h"
+#include "tools/program.h"
+#include "topologies/op_cost.h"
+
+namespace trireme::tools {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Answer {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string slurp(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
+    text += static_cast<char>(c);
+  }
+  std::fclose(file);
+  return text;
+}
+
+Answer trireme(const std::vector<std::string>& arguments) {
+  Console console;
+  console.out = std::tmpfile();
+  console.err = std::tmpfile();
+  Answer answer;
+  answer.code = run_program(arguments, console);
+  answer.out = slurp(console.out);
+  answer.err = slurp(console.err);
+  return answer;
+}
+
+class CalibrateCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("trireme_calibrate_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return (folder_ / name).string();
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    write_file_atomically(path(name), text);
+    return path(name);
+  }
+  // A log whose times are latency + size / rate, with its bus bandwidth as the tool prints it.
+  [[nodiscard]] std::string log(double latency_us, double gbytes_per_second) const {
+    std::ostringstream text;
+    text << "# Collective test starting: all_reduce_perf\n";
+    for (int rank = 0; rank < 8; ++rank) {
+      text << "#  Rank " << rank << " Group 0 Pid 7 on node-a device " << rank
+           << " [0000:1b:00] NVIDIA H100 80GB HBM3\n";
+    }
+    text << "#       size  count  type  redop  root  time  algbw  busbw #wrong\n"
+            "#        (B)                               (us)  (GB/s)  (GB/s)\n";
+    for (std::int64_t bytes = 1 << 16; bytes <= 1 << 30; bytes *= 2) {
+      const double us = latency_us + static_cast<double>(bytes) / gbytes_per_second * 1e-3;
+      const double algbw = static_cast<double>(bytes) / us * 1e-3;
+      text << bytes << " " << bytes / 4 << " float sum -1 " << us << " " << algbw << " "
+           << algbw * 1.75 << " 0\n";
+    }
+    return text.str();
+  }
+  fs::path folder_;
+};
+
+const std::vector<std::string> kEstimate = {
+    "estimate", "--model", "llama-3.1-8b",           "--cluster",      "dgx-h100x1",
+    "--tp",     "8",       "--no-sequence-parallel", "--global-batch", "8",
+    "--json"};
+
+double estimated_tensor_seconds(const std::string& profile) {
+  std::vector<std::string> arguments = kEstimate;
+  if (!profile.empty()) {
+    arguments.insert(arguments.end(), {"--calibration", profile});
+  }
+  const Answer answer = trireme(arguments);
+  EXPECT_EQ(answer.code, kDone) << answer.err;
+  return Json::parse(answer.out)
+      .at("time")
+      .at("breakdown_seconds")
+      .at("tensor_parallel")
+      .get<double>();
+}
+
+TEST_F(CalibrateCommand, FitReproducesTheLogsOwnBusBandwidths) {
+  const std::string file = write("all_reduce.log", log(30, 100));
+  const Answer answer = trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o",
+                                 path("profile.json"), "--json"});
+  ASSERT_EQ(answer.code, kDone) << answer.err;
+  const Json json = Json::parse(answer.out);
+  EXPECT_EQ(json.at("schema"), "trireme.calibrate/1");
+  ASSERT_EQ(json.at("tables").size(), 1U);
+  ASSERT_EQ(json.at("tables")[0].at("points").size(), 15U);
+  for (const Json& point : json.at("tables")[0].at("points")) {
+    const double printed = point.at("measured_busbw_gbytes_per_second").get<double>();
+    EXPECT_NEAR(point.at("busbw_gbytes_per_second").get<double>() / printed, 1, 1e-3);
+  }
+  EXPECT_LT(json.at("collectives")[0].at("regimes_median_abs_error").get<double>(), 0.01);
+  // `topo collective` aside, predictions follow: this link is far slower than a DGX's.
+  EXPECT_GT(estimated_tensor_seconds(path("profile.json")), 1.2 * estimated_tensor_seconds(""));
+}
+
+TEST_F(CalibrateCommand, EstimateSaysWhatCameFromTheProfile) {
+  const std::string file = write("all_reduce.log", log(30, 100));
+  ASSERT_EQ(
+      trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
+          .code,
+      kDone);
+  std::vector<std::string> arguments = kEstimate;
+  arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
+  const Json sources = Json::parse(trireme(arguments).out).at("sources");
+  EXPECT_EQ(sources.at("calibrated"), true);
+  std::map<std::string, std::string> from;
+  for (const Json& one : sources.at("quantities")) {
+    from[one.at("quantity")] = one.at("from");
+  }
+  EXPECT_EQ(from.at("collectives in the node"), "measured");
+  const Json shipped = Json::parse(trireme(kEstimate).out).at("sources");
+  EXPECT_EQ(shipped.at("calibrated"), false);
+}
+
+Microbenchmarks made_up_points(double efficiency) {
+  // Points as the shipped model has them, at another share of the peak.
+  const topologies::Cluster cluster = topologies::load_cluster("hgx-h200x1");
+  topologies::Profile profile = topologies::shipped_profile();
+  profile.gpus.at("H200-SXM-141GB").matmuls.clear();
+  profile.gpus.at("H200-SXM-141GB").constants["matmul_efficiency"] = efficiency;
+  const topologies::OpCost cost(cluster, profile);
+  Microbenchmarks points;
+  points.machine.gpu = "NVIDIA H200";
+  points.machine.gpus = 2;
+  points.machine.multiprocessors = 132;
+  points.machine.memory = cluster.gpu.memory;
+  for (const std::int64_t m : {2048, 4096, 8192}) {
+    for (const std::int64_t k : {2048, 4096, 14336}) {
+      points.matmuls.push_back(
+          {m,
+           4096,
+           k,
+           MatmulLayout::kForward,
+           {cost.matmul({m, 4096, k, 1}, topologies::Precision::kBf16), 0.01}});
+    }
+  }
+  for (std::int64_t bytes = 1 << 20; bytes <= 1 << 30; bytes *= 4) {
+    points.passes.push_back({Bytes(bytes), {cost.memory_bound(Bytes(bytes), 1), 0.01}});
+    points.collectives.push_back(
+        {"all_gather", 2, Bytes(bytes), {Seconds(2e-5 + static_cast<double>(bytes) / 3e11), 0.01}});
+  }
+  points.launch = {Seconds(6e-6), 0.1};
+  return points;
+}
+
+TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
+  const std::string raw =
+      write("raw.json", readable_json(microbenchmarks_to_json(made_up_points(0.6))));
+  const Answer answer =
+      trireme({"calibrate", "--from-points", raw, "-o", path("profile.json"), "--json"});
+  ASSERT_EQ(answer.code, kDone) << answer.err;
+  const topologies::Profile profile = topologies::load_profile(path("profile.json"));
+  const auto& fit = profile.gpus.at("H200-SXM-141GB");
+  EXPECT_TRUE(fit.measured);
+  EXPECT_NEAR(fit.constants.at("matmul_efficiency"), 0.6, 0.03);
+  EXPECT_NEAR(fit.constants.at("launch_seconds"), 6e-6, 1e-9);
+  ASSERT_TRUE(profile.machine);
+  EXPECT_EQ(profile.machine->gpu, "NVIDIA H200");
+  ASSERT_TRUE(profile.points);
+  EXPECT_EQ(profile.points->matmuls.size(), 9U);
+  EXPECT_EQ(profile.collectives.size(), 1U);
+  for (const Json& fitted : Json::parse(answer.out).at("fits")) {
+    EXPECT_LT(fitted.at("median_abs_error").get<double>(), 0.02) << fitted;
+  }
+  // On another card it is marked, with the fields that differ.
+  std::vector<std::string> arguments = kEstimate;
+  arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
+  const Json sources = Json::parse(trireme(arguments).out).at("sources");
+  EXPECT_EQ(sources.at("transferred"), true);
+  EXPECT_FALSE(sources.at("differs").empty());
+}
+
+TEST_F(CalibrateCommand, LogsOfTrainingsCorrectTheProfileAndSetTheInterval) {
+  const std::string titan = write("titan.log",
+                                  "step:  1  loss: 12.2  tps: 800\n"
+                                  "step: 10  loss: 9.8  tps: 4,000\n"
+                                  "step: 20  loss: 9.1  tps: 4,010\n"
+                                  "step: 30  loss: 8.9  tps: 3,990\n");
+  const Answer answer =
+      trireme({"calibrate", "--from-run", titan, "--model", "llama-3.1-8b", "--cluster",
+               "dgx-h100x1", "--seq", "8192", "--framework", "fsdp2", "--sharding", "full",
+               "--global-batch", "8", "-o", path("profile.json"), "--json"});
+  ASSERT_EQ(answer.code, kDone) << answer.err;
+  const Json json = Json::parse(answer.out);
+  ASSERT_EQ(json.at("runs").size(), 1U);
+  const Json& run = json.at("runs")[0];
+  const double measured = run.at("measured_seconds").get<double>();
+  EXPECT_NEAR(measured, 8192.0 / 4000, 1e-3);
+  EXPECT_LT(std::abs(run.at("after_seconds").get<double>() / measured - 1),
+            std::abs(run.at("before_seconds").get<double>() / measured - 1));
+  EXPECT_EQ(json.at("interval").at("runs"), 1);
+  // The profile's interval and correction are what a prediction then carries.
+  const Answer again =
+      trireme({"estimate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1", "--seq", "8192",
+               "--framework", "fsdp2", "--sharding", "full", "--global-batch", "8", "--json",
+               "--calibration", path("profile.json")});
+  const Json time = Json::parse(again.out).at("time");
+  EXPECT_NEAR(time.at("step_seconds").get<double>(), run.at("after_seconds").get<double>(),
+              1e-6 * measured);
+  EXPECT_NEAR(time.at("low_seconds").get<double>() / time.at("step_seconds").get<double>(),
+              json.at("interval").at("low").get<double>(), 1e-9);
+}
+
+TEST_F(CalibrateCommand, RowsOfThePublishedFormatAreRunsToo) {
+  const std::string rows = write("mine.json", R"({"rows": [
+    {"id": "mine-1", "model": "llama3-8b", "layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32,
+     "kv_heads": 8, "vocab": 128256, "seq": 8192, "gated_mlp": true, "gpu": "H100", "gpus": 8,
+     "gpus_per_node": 8, "tp": 1, "pp": 1, "data_parallel": 8, "shard_degree": 8,
+     "sharding": "full", "micro_batch": 1, "global_batch": 8, "precision": "bf16",
+     "behaviour": "fsdp2", "recompute": "full", "seconds_per_step": 1.7},
+    {"id": "mine-2", "gpu": "H100", "gpus": 8}]})");
+  const Answer answer =
+      trireme({"calibrate", "--from-run", rows, "-o", path("profile.json"), "--json"});
+  ASSERT_EQ(answer.code, kDone) << answer.err;
+  const Json json = Json::parse(answer.out);
+  EXPECT_EQ(json.at("runs").size(), 1U);
+  EXPECT_EQ(json.at("remarks").size(), 1U);
+}
+
+TEST_F(CalibrateCommand, BadInputIsOneLineAndLeavesTheOldProfileWhole) {
+  const std::string old = "the profile of before";
+  const std::string output = write("profile.json", old);
+  const std::string log_file = write("log.txt", log(30, 100));
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--fit", log_file},
+      {"--fit", path("missing.log"), "--cluster", "dgx-h100x1"},
+      {"--fit", write("empty.log", ""), "--cluster", "dgx-h100x1"},
+      {"--fit", write("other.json", "{\"a\": 1}"), "--cluster", "dgx-h100x1"},
+      {"--fit", write("bad.jsonl", "{\"suite\": \"gemm\", \"m\": 0}\n"), "--cluster", "dgx-h100x1"},
+      {"--from-points", write("points.json", "{\"schema\": \"x\"}")},
+      {"--from-run", write("result.json", R"({"schema": "trireme.run/1"})")},
+      {"--from-run", write("prose.txt", "nothing")},
+      {"--fit", log_file, "--from-points", log_file, "--cluster", "dgx-h100x1"}};
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.insert(arguments.begin(), "calibrate");
+    arguments.insert(arguments.end(), {"-o", output});
+    const Answer answer = trireme(arguments);
+    EXPECT_EQ(answer.code, kWrongInput) << arguments[2];
+    EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+    EXPECT_TRUE(answer.err.starts_with("trireme: ")) << answer.err;
+    std::ifstream file(output);
+    std::stringstream text;
+    text << file.rdbuf();
+    EXPECT_EQ(text.str(), old);
+  }
+  EXPECT_EQ(trireme({"calibrate", "--fit", log_file, "--cluster", "dgx-h100x1", "-o",
+                     path("no/folder/p.json")})
+                .code,
+            kWrongInput);
+}
+
+}  // namespace
+}  // namespace trireme::tools

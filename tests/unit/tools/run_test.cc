@@ -230,7 +230,8 @@ TEST_F(RunCommand, WrongInputIsOneLine) {
   expect_one_line(train({"--data", path("absent.bin")}), 2, "cannot open the token file");
   expect_one_line(train({"--lr", "nan"}), 2, "--lr");
   expect_one_line(train({"--optimizer", "sgd"}), 2, "--optimizer");
-  expect_one_line(train({"--dp", "300", "--global-batch", "300"}), 2, "too many for threads");
+  expect_one_line(call({"run", "--backend", "cpu", "--model", path("config.json"), "--dp", "300"}),
+                  2, "too many for threads");
   expect_one_line(train({"--save", path("config.json") + "/below"}), 2, "--save");
   expect_one_line(train({"-o", path("no/such/folder/r.json")}), 2, "there is no folder");
   expect_one_line(call({"run", "--backend", "cpu", "--model", "mixtral-8x7b", "--seq", "16"}), 2,

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "planner/cost/layer_words.h"
+
 namespace trireme::planner {
 
 using models::PassWork;
@@ -14,7 +16,6 @@ using topologies::Pass;
 
 namespace {
 
-constexpr double kActivationBytes = 2;
 constexpr double kCastBytes = 5;
 
 // Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is said.
@@ -39,18 +40,6 @@ models::Shard shard_of(const Job& job, const Plan& plan) {
   shard.sequence_parallel = plan.sequence_parallel;
   shard.attention = job.attention;
   return shard;
-}
-
-// Bytes of the residual stream of one micro-batch, before tensor parallelism: 2 s b h / c.
-double stream_bytes(const Job& job, const Plan& plan) {
-  return kActivationBytes * static_cast<double>(plan.micro_batch) *
-         static_cast<double>(job.sequence) * static_cast<double>(job.model.hidden) /
-         static_cast<double>(plan.context);
-}
-
-bool is_named(const char* name, std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(),
-                     [name](const char* other) { return std::strcmp(name, other) == 0; });
 }
 
 double flop_of_pass(const PassWork& work) {
@@ -200,153 +189,6 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work) const {
   times.input_gradient.host = host(work.input_gradient) + host(work.weight_gradient);
   times.forward_flop = flop_of_pass(work.forward);
   return times;
-}
-
-// Megatron's collectives of one dense layer (training_systems 3.1): after each row-parallel product
-// an all-reduce, or under sequence parallelism a reduce-scatter, with the all-gather before each
-// column-parallel one. In backward the input gradient's collective runs beside the weight
-// gradient's product, the second gather of the inputs beside the input gradient's.
-void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
-                            LayerTimes& times) const {
-  if (plan.tensor <= 1) {
-    return;
-  }
-  const GroupShape group = collectives_.group(plan, Axis::kTensor);
-  const double bytes = stream_bytes(job_, plan);
-  // An expert layer's tokens leave through the expert collectives; only attention is tensor
-  // parallel there.
-  const double blocks = moe ? 1 : 2;
-  const bool classic = job_.framework.implementation == models::Implementation::kClassicMegatron;
-  // A split backward has no weight gradient beside the input gradient's collective.
-  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
-  const bool overlap = job_.framework.tp_backward_overlap &&
-                       !(classic && !plan.sequence_parallel) && !(own && splits_backward(plan));
-  const double column_weight = products_named(
-      work.weight_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
-  const double column_input = products_named(
-      work.input_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
-  const double forward_products = products(work.forward.matmuls);
-  const auto beside = [&](double communication, double compute, PassTimes& pass) {
-    const double hidden = std::min(communication, compute);
-    pass.hidden += hidden;
-    return communication - hidden + fit_.overlap_slowdown * hidden;
-  };
-  if (!plan.sequence_parallel) {
-    const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
-    times.forward.tensor += blocks * reduce;
-    times.input_gradient.tensor +=
-        overlap ? beside(blocks * reduce, column_weight, times.input_gradient) : blocks * reduce;
-  } else {
-    const double gather = collectives_.time(Collective::kAllGather, group, bytes);
-    const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-    double forward = blocks * (gather + scatter);
-    double exposed_gather = blocks * gather;  // gradient of the reduce-scatter
-    if (job_.framework.tp_comm_overlap) {
-      // Chunks of the product and of the collective run in turn: one of `tensor` chunks is always
-      // exposed.
-      const double chunk = 1.0 / static_cast<double>(plan.tensor);
-      forward = std::max(forward * chunk, beside(forward, 0.8 * forward_products, times.forward));
-      exposed_gather = std::max(exposed_gather * chunk,
-                                beside(exposed_gather, 0.8 * column_input, times.input_gradient));
-    }
-    times.forward.tensor += forward;
-    const double again = job_.framework.regather_in_backward ? blocks * gather : 0;
-    double backward = exposed_gather;
-    backward += overlap ? beside(again, column_input, times.input_gradient) +
-                              beside(blocks * scatter, column_weight, times.input_gradient)
-                        : again + blocks * scatter;
-    times.input_gradient.tensor += backward;
-  }
-  times.forward.host += fit_.tensor_host_seconds / 3;
-  times.input_gradient.host += fit_.tensor_host_seconds * 2 / 3;
-}
-
-// Ring attention: c - 1 exchanges of a key-value chunk beside the attention of the chunk before;
-// torchtitan gathers all keys and values first (3.4).
-void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
-                             LayerTimes& times) const {
-  if (plan.context <= 1) {
-    return;
-  }
-  const models::Transformer& model = job_.model;
-  const double tokens = static_cast<double>(plan.micro_batch * job_.sequence);
-  double width =
-      2.0 * static_cast<double>(model.kv_heads * model.head_dim) /
-      static_cast<double>(std::min(plan.tensor, std::max<std::int64_t>(model.kv_heads, 1)));
-  if (model.latent) {
-    width = static_cast<double>(model.heads * (model.latent->qk_nope + model.latent->qk_rope +
-                                               model.latent->v_head)) /
-            static_cast<double>(plan.tensor);
-  }
-  const double bytes = kActivationBytes * tokens * width;  // of all keys and values
-  const GroupShape group = collectives_.group(plan, Axis::kContext);
-  const double gather = collectives_.time(Collective::kAllGather, group, bytes);
-  const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-  const double forward = core_attention(work.forward, Pass::kForward);
-  const double backward = core_attention(work.input_gradient, Pass::kBackward);
-  const auto degree = static_cast<double>(plan.context);
-  const auto ring = [&](double communication, double compute, PassTimes& pass) {
-    const double hidden = std::min(communication, compute * (degree - 1) / degree);
-    pass.hidden += hidden;
-    return communication - hidden + fit_.overlap_slowdown * hidden;
-  };
-  times.forward.context += ring(gather, forward, times.forward);
-  times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
-}
-
-// Two all-to-alls a direction: dispatch and combine (3.5); with experts split over tensor ranks a
-// gather and a reduce-scatter of the tokens too.
-void LayerTimer::add_expert(const Plan& plan, const models::LayerWork& work,
-                            LayerTimes& times) const {
-  static_cast<void>(work);
-  const models::MixtureOfExperts& moe = *job_.model.moe;
-  const double tokens = static_cast<double>(plan.micro_batch * job_.sequence) /
-                        static_cast<double>(plan.context * plan.tensor);
-  const double bytes = kActivationBytes * tokens * static_cast<double>(job_.model.hidden) *
-                       static_cast<double>(moe.experts_per_token);
-  if (plan.expert > 1) {
-    // Experts are spread over the ranks outside tensor and pipeline parallelism, nearest first.
-    const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-    const GroupShape group = topologies::group_shape(job_.cluster, plan.expert, inner);
-    const double exchange = collectives_.time(Collective::kAllToAll, group, bytes);
-    times.forward.expert += 2 * exchange;
-    times.input_gradient.expert += 2 * exchange;
-  }
-  const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-  if (inner > 1) {
-    const GroupShape group = topologies::group_shape(job_.cluster, inner, 1);
-    const double whole = bytes * static_cast<double>(inner);
-    const double both = collectives_.time(Collective::kAllGather, group, whole) +
-                        collectives_.time(Collective::kReduceScatter, group, whole);
-    times.forward.expert += both;
-    times.input_gradient.expert += both;
-  }
-}
-
-// Vocabulary-parallel embedding and head (3.1), and the three all-reduces of the loss over tensor
-// ranks.
-void LayerTimer::add_head_collectives(const Plan& plan, LayerTimes& embedding,
-                                      LayerTimes& head) const {
-  if (plan.tensor <= 1) {
-    return;
-  }
-  const GroupShape group = collectives_.group(plan, Axis::kTensor);
-  const double bytes = stream_bytes(job_, plan);
-  const double scalars = 4 * bytes / (kActivationBytes * static_cast<double>(job_.model.hidden));
-  const double loss = 3 * collectives_.time(Collective::kAllReduce, group, scalars);
-  head.forward.tensor += loss;
-  if (!plan.sequence_parallel) {
-    const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
-    embedding.forward.tensor += reduce;
-    head.input_gradient.tensor += reduce;
-    return;
-  }
-  const double gather = collectives_.time(Collective::kAllGather, group, bytes);
-  const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-  embedding.forward.tensor += scatter;
-  embedding.input_gradient.tensor += gather;
-  head.forward.tensor += gather;
-  head.input_gradient.tensor += gather + scatter;
 }
 
 // What one layer's recompute repeats in backward.

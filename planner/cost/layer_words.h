@@ -1,0 +1,27 @@
+// Words that the files of layer times share.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+inline constexpr double kActivationBytes = 2;
+
+// Bytes of the residual stream of one micro-batch, before tensor parallelism: 2 s b h / c.
+inline double stream_bytes(const Job& job, const Plan& plan) {
+  return kActivationBytes * static_cast<double>(plan.micro_batch) *
+         static_cast<double>(job.sequence) * static_cast<double>(job.model.hidden) /
+         static_cast<double>(plan.context);
+}
+
+inline bool is_named(const char* name, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [name](const char* other) { return std::strcmp(name, other) == 0; });
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,173 @@
+// The search against walking the whole space: on spaces small enough to estimate every layout, the
+// best is never pruned, the counts add up, and the number of threads changes nothing.
+#include "planner/search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "topologies/cluster.h"
+
+namespace trireme::planner {
+namespace {
+
+Job job_of(const char* model, const char* cluster, std::int64_t batch, const char* framework) {
+  Job job;
+  job.model = models::load_model(model);
+  job.cluster = topologies::load_cluster(cluster);
+  job.framework = find_framework(framework);
+  job.profile = topologies::shipped_profile();
+  job.sequence = std::min<std::int64_t>(2048, job.model.max_sequence);
+  job.global_batch = batch;
+  return job;
+}
+
+struct Walked {
+  std::int64_t layouts = 0, illegal = 0, bound_broken = 0;
+  double best_fitting = std::numeric_limits<double>::infinity();
+};
+
+Walked walk_everything(const Job& job) {
+  Space space;
+  enumerate(job, {}, {}, space);
+  Estimator estimator(job);
+  Estimate estimate;
+  Walked walked;
+  for (const SpaceNode& node : space.nodes) {
+    const double bound = estimator.time().lower_bound(node.plan);
+    for (const ShardingChoice& choice : space.degrees[node.degrees].shardings) {
+      Plan plan = with_sharding(node.plan, choice);
+      for (const AxisOrder& order : *choice.orders) {
+        plan.order = order;
+        ++walked.layouts;
+        walked.illegal += check_plan(job, plan).has_value() ? 1 : 0;
+        estimator.estimate(plan, estimate);
+        walked.bound_broken += estimate.time.step_seconds < bound * (1 - 1e-9) ? 1 : 0;
+        if (estimate.memory.fit == Fit::kFits) {
+          walked.best_fitting = std::min(walked.best_fitting, estimate.time.step_seconds);
+        }
+      }
+    }
+  }
+  return walked;
+}
+
+struct Case {
+  const char *model, *cluster, *framework;
+  std::int64_t batch;
+};
+
+class SmallSpaces : public testing::TestWithParam<Case> {};
+
+TEST_P(SmallSpaces, BestIsNeverPruned) {
+  const Case& c = GetParam();
+  const Job job = job_of(c.model, c.cluster, c.batch, c.framework);
+  const Walked walked = walk_everything(job);
+  const SearchResult found = search(job, {});
+  EXPECT_EQ(walked.illegal, 0);
+  EXPECT_EQ(walked.bound_broken, 0);
+  EXPECT_EQ(found.space, walked.layouts);
+  EXPECT_EQ(found.evaluated + found.pruned_by_bound, found.space);
+  ASSERT_TRUE(found.best.has_value());
+  ASSERT_EQ(found.best->memory.fit, Fit::kFits);
+  EXPECT_NEAR(found.best->time.step_seconds, walked.best_fitting, 1e-5 * walked.best_fitting);
+}
+
+INSTANTIATE_TEST_SUITE_P(Spaces, SmallSpaces,
+                         testing::Values(Case{"llama-3.2-1b", "dgx-h100x1", "trireme", 16},
+                                         Case{"llama-3.1-8b", "dgx-h100x1", "megatron", 16},
+                                         Case{"llama-3.1-8b", "dgx-a100-80gbx2", "fsdp2", 32},
+                                         Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 32},
+                                         Case{"gpt2", "dgx1-v100x1", "trireme", 8}));
+
+TEST(Search, ThreadsDoNotChangeTheAnswer) {
+  const Job job = job_of("llama-3.1-8b", "dgx-h100x4", 64, "trireme");
+  SearchOptions options;
+  options.threads = 1;
+  const SearchResult one = search(job, options);
+  for (const int threads : {2, 5}) {
+    options.threads = threads;
+    const SearchResult many = search(job, options);
+    EXPECT_EQ(many.best->plan, one.best->plan);
+    EXPECT_EQ(many.evaluated, one.evaluated);
+    EXPECT_EQ(many.feasible, one.feasible);
+    ASSERT_EQ(many.alternatives.size(), one.alternatives.size());
+    for (std::size_t i = 0; i < one.alternatives.size(); ++i) {
+      EXPECT_EQ(many.alternatives[i].plan, one.alternatives[i].plan);
+    }
+    ASSERT_EQ(many.pareto.size(), one.pareto.size());
+    ASSERT_EQ(many.ties.size(), one.ties.size());
+  }
+}
+
+TEST(Search, AlternativesAreInOrderAndTiesOverlap) {
+  const SearchResult found = search(job_of("llama-3.1-8b", "dgx-h100x4", 64, "trireme"), {});
+  double before = found.best->time.step_seconds;
+  for (const Estimate& estimate : found.alternatives) {
+    EXPECT_GE(estimate.time.step_seconds, before * (1 - 1e-5));
+    before = estimate.time.step_seconds;
+  }
+  for (const RankedPlan& tie : found.ties) {
+    EXPECT_LE(tie.low_seconds, found.best->time.high_seconds);
+  }
+  for (const RankedPlan& a : found.pareto) {
+    for (const RankedPlan& b : found.pareto) {
+      EXPECT_FALSE(a.step_seconds < b.step_seconds / 1.01 && a.memory_gib < b.memory_gib / 1.01 &&
+                   a.complexity < b.complexity);
+    }
+  }
+}
+
+TEST(Search, ConstraintsHold) {
+  SearchOptions options;
+  options.constraints = {parse_constraint("tp<=2"), parse_constraint("pp >= 2"),
+                         parse_constraint("mb=1")};
+  options.fixed.recompute = Recompute::kFull;
+  const SearchResult found = search(job_of("llama-3.1-8b", "dgx-h100x2", 32, "trireme"), options);
+  ASSERT_TRUE(found.best.has_value());
+  for (const Estimate& estimate : found.alternatives) {
+    EXPECT_LE(estimate.plan.tensor, 2);
+    EXPECT_GE(estimate.plan.pipeline, 2);
+    EXPECT_EQ(estimate.plan.micro_batch, 1);
+    EXPECT_EQ(estimate.plan.recompute, Recompute::kFull);
+  }
+  for (const char* wrong : {"", "tp", "<=8", "xx<=8", "tp<=", "tp<=x", "tp<=-1", "tp~8"}) {
+    EXPECT_THROW(parse_constraint(wrong), Error) << wrong;
+  }
+}
+
+TEST(Search, MemoryGoalFindsTheLeanest) {
+  SearchOptions options;
+  const Job job = job_of("llama-3.1-8b", "dgx-h100x1", 16, "trireme");
+  const SearchResult fastest = search(job, options);
+  options.goal = Goal::kMemory;
+  const SearchResult leanest = search(job, options);
+  EXPECT_LT(leanest.best->memory.allocated_gib, fastest.best->memory.allocated_gib);
+  for (const RankedPlan& member : fastest.pareto) {
+    EXPECT_LE(leanest.best->memory.allocated_gib, member.memory_gib * (1 + 1e-9));
+  }
+}
+
+TEST(Search, NothingFitsGivesMissesAndTheBindingTerm) {
+  const SearchResult found = search(job_of("llama-3.1-405b", "dgx-h100x1", 8, "trireme"), {});
+  EXPECT_FALSE(found.best.has_value());
+  EXPECT_FALSE(found.nearest_misses.empty());
+  ASSERT_FALSE(found.rejected.empty());
+  EXPECT_EQ(found.rejected.back().rule, Rule::kMemory);
+  EXPECT_NE(found.rejected.back().detail.find("of which"), std::string::npos);
+}
+
+TEST(Search, SeventyBillionOnSixtyFourKeepsTensorInTheNode) {
+  Job job = job_of("llama-3.1-70b", "dgx-h100x8", 512, "trireme");
+  job.sequence = 8192;
+  const SearchResult found = search(job, {});
+  ASSERT_TRUE(found.best.has_value());
+  EXPECT_LE(found.best->plan.tensor, 8);
+  EXPECT_EQ(stride_of(found.best->plan, Axis::kTensor), 1);
+}
+
+}  // namespace
+}  // namespace trireme::planner

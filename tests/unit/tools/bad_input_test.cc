@@ -1,0 +1,228 @@
+// Every kind of bad input gives one clear line on stderr and exit code 2; an impossible request
+// exits 1 with the reason.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tools/program.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string content_of(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
+    text.push_back(static_cast<char>(c));
+  }
+  std::fclose(file);
+  return text;
+}
+
+Outcome run(const std::vector<std::string>& arguments) {
+  Console console;
+  console.out = std::tmpfile();
+  console.err = std::tmpfile();
+  Outcome outcome;
+  outcome.code = run_program(arguments, console);
+  outcome.out = content_of(console.out);
+  outcome.err = content_of(console.err);
+  return outcome;
+}
+
+Outcome run_line(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> arguments;
+  for (std::string word; stream >> word;) {
+    arguments.push_back(word);
+  }
+  return run(arguments);
+}
+
+std::string file_with(const std::string& name, const std::string& text) {
+  std::string path = testing::TempDir() + name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+void expect_one_line(const Outcome& outcome, const std::string& what) {
+  EXPECT_EQ(outcome.code, 2) << what << "\n" << outcome.err;
+  EXPECT_EQ(outcome.out, "") << what;
+  EXPECT_TRUE(outcome.err.starts_with("trireme: ")) << what << "\n" << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << what << "\n"
+                                                                         << outcome.err;
+  EXPECT_GT(outcome.err.size(), 20U) << what;
+  for (const char* raw : {"std::", "terminate", "exception", "json.exception", "internal error"}) {
+    EXPECT_EQ(outcome.err.find(raw), std::string::npos) << what << "\n" << outcome.err;
+  }
+}
+
+const std::string kModel = "estimate --cluster dgx-h100x1 --model ";
+const std::string kGood = "estimate --cluster dgx-h100x1 --model llama-3.1-8b ";
+
+TEST(BadInput, FlagsGiveOneLineAndCodeTwo) {
+  for (const std::string& rest : {"--tp abc",
+                                  "--tp 0",
+                                  "--tp -1",
+                                  "--tp 1.5",
+                                  "--tp 99999999999999999999",
+                                  "--tp nan",
+                                  "--tp 3",
+                                  "--tp 16",
+                                  "--seq 0",
+                                  "--global-batch -8",
+                                  "--global-batch 7",
+                                  "--gpus 9",
+                                  "--gpus 0",
+                                  "--precision int3",
+                                  "--optimizer lion",
+                                  "--framework horovod",
+                                  "--set nokey",
+                                  "--set unknown=1",
+                                  "--set compile=maybe",
+                                  "--recompute-modules nonsense",
+                                  "--stage-layers 1,2,x --pp 4",
+                                  "--stage-layers 1,2 --pp 2",
+                                  "--fsdp-unit -3",
+                                  "--sharding half",
+                                  "--schedule spiral --pp 2",
+                                  "--layout tp2..pp2",
+                                  "--layout hello",
+                                  "--vpp 2",
+                                  "--ep 4",
+                                  "--pp 64",
+                                  "--dp 3",
+                                  "--data-parallel 3 --fsdp 2",
+                                  "--calibration /nonexistent.json",
+                                  "--bogus 1",
+                                  "--tp",
+                                  "extra words",
+                                  "--cp 3"}) {
+    expect_one_line(run_line(kGood + rest), rest);
+  }
+}
+
+TEST(BadInput, ModelsAndClustersGiveOneLineAndCodeTwo) {
+  for (const std::string& line :
+       {std::string("estimate"), std::string("estimate --model gpt2"), kModel + "llama-9-900b",
+        kModel + "/nonexistent", kModel + file_with("empty.json", ""),
+        kModel + file_with("truncated.json", "{\"hidden_size\": 4096,"),
+        kModel + file_with("list.json", "[1, 2]"), kModel + file_with("text.json", "hello"),
+        kModel + file_with("nothing.json", "{}"),
+        kModel + file_with("wrong.json", R"({"model_type": "llama", "hidden_size": "wide"})"),
+        kModel + file_with("binary.json", std::string("\x00\xff\xfe{", 4)),
+        std::string("estimate --model gpt2 --cluster nowherex2"),
+        std::string("estimate --model gpt2 --cluster dgx-h100x0"),
+        std::string("estimate --model gpt2 --cluster dgx-h100x-1"),
+        std::string("estimate --model gpt2 --cluster dgx-h100x99999999999999"),
+        "estimate --model gpt2 --cluster " +
+            file_with("cluster.json", R"({"name": "c", "unknown": 1})"),
+        "estimate --model gpt2 --cluster " + file_with("cut.json", R"({"name": )"),
+        "estimate " + file_with("plan.json", R"({"schema": "other/1"})"),
+        std::string("estimate /nonexistent/plan.json")}) {
+    expect_one_line(run_line(line), line);
+  }
+}
+
+TEST(BadInput, CommandsGiveOneLineAndCodeTwo) {
+  const std::string plan = "plan --model gpt2 --cluster dgx-h100x1 ";
+  for (const std::string& line :
+       {std::string(), std::string("fly"), std::string("--fly"), plan + "--constraint tp",
+        plan + "--constraint xx<=2", plan + "--objective beauty", plan + "--objective cost",
+        plan + "--price -1 --objective cost", plan + "--weights 1,2", plan + "--top 0",
+        plan + "--threads 0", std::string("models --model nothing"),
+        std::string("explain --model gpt2 --cluster dgx-h100x1 --against tpx")}) {
+    expect_one_line(run_line(line), line);
+  }
+}
+
+TEST(Answers, NothingFitsExitsOneWithTheNearestMiss) {
+  const Outcome outcome = run_line("plan --model llama-3.1-405b --cluster dgx-h100x1 --json");
+  EXPECT_EQ(outcome.code, 1);
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_TRUE(json.at("best").is_null());
+  ASSERT_FALSE(json.at("nearest_misses").empty());
+  EXPECT_GT(json.at("nearest_misses")[0].at("missing_gib").get<double>(), 0);
+}
+
+TEST(Answers, ALayoutThatDoesNotFitIsEstimatedAndExitsOne) {
+  const Outcome outcome =
+      run_line("estimate --model llama-3.1-70b --cluster dgx-h100x1 --tp 8 --json");
+  EXPECT_EQ(outcome.code, 1);
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_FALSE(json.at("fits").get<bool>());
+  EXPECT_GT(json.at("memory").at("peak_allocated_gib").get<double>(), 80);
+}
+
+TEST(Answers, EstimateHasTheFixedKeysAndAddsUp) {
+  const Outcome outcome =
+      run_line(kGood + "--tp 2 --pp 2 --sharding full --micro-batch 2 --global-batch 16 --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json.at("schema"), "trireme.estimate/1");
+  EXPECT_EQ(json.at("layout").at("fsdp"), 2);
+  EXPECT_EQ(json.at("layout").at("micro_batches"), 4);
+  double seconds = 0;
+  for (const auto& item : json.at("time").at("breakdown_seconds")) {
+    seconds += item.get<double>();
+  }
+  EXPECT_NEAR(seconds, json.at("time").at("step_seconds").get<double>(), 1e-9);
+  double gib = 0;
+  for (const auto& item : json.at("memory").at("breakdown_gib")) {
+    gib += item.get<double>();
+  }
+  EXPECT_NEAR(gib, json.at("memory").at("peak_allocated_gib").get<double>(), 1e-9);
+  EXPECT_EQ(json.at("memory").at("stages").size(), 2U);
+}
+
+TEST(Answers, APlanFileGivesTheSameEstimate) {
+  const std::string path = testing::TempDir() + "best.json";
+  const Outcome planned = run_line(
+      "plan --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 16 --json -o " + path);
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  const Outcome estimated = run_line("estimate --json " + path);
+  ASSERT_EQ(estimated.code, 0) << estimated.err;
+  const auto best = nlohmann::json::parse(planned.out).at("best");
+  const auto again = nlohmann::json::parse(estimated.out);
+  EXPECT_EQ(again.at("layout"), best.at("layout"));
+  EXPECT_EQ(again.at("time"), best.at("time"));
+}
+
+TEST(Answers, ExplainPrintsEveryFormula) {
+  const Outcome outcome =
+      run_line("explain --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 16 --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  for (int number = 1; number <= 27; ++number) {
+    const std::string key = "F" + std::to_string(number);
+    if (number <= 20 || number == 25 || number == 26) {
+      EXPECT_TRUE(json.at("formulas").contains(key)) << key;
+    }
+  }
+  EXPECT_EQ(json.at("rules").size(), 3U);
+  EXPECT_FALSE(json.at("warnings").empty());
+  EXPECT_EQ(json.at("comparison").size(), 3U);
+}
+
+TEST(Help, EveryCommandShowsAnExample) {
+  for (const char* command : {"plan", "estimate", "explain", "models", "clusters"}) {
+    const Outcome outcome = run({command, "--help"});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_NE(outcome.out.find(std::string("trireme ") + command), std::string::npos)
+        << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::tools

@@ -72,7 +72,7 @@ const std::string kModel = "estimate --cluster dgx-h100x1 --model ";
 const std::string kGood = "estimate --cluster dgx-h100x1 --model llama-3.1-8b ";
 
 TEST(BadInput, FlagsGiveOneLineAndCodeTwo) {
-  for (const std::string& rest : {"--tp abc",
+  for (const char* rest : {"--tp abc",
                                   "--tp 0",
                                   "--tp -1",
                                   "--tp 1.5",

@@ -13,6 +13,7 @@
 #include "tools/plan_report.h"
 #include "tools/progress.h"
 #include "tools/request.h"
+#include "tools/simulation.h"
 
 namespace trireme::tools {
 namespace {
@@ -22,7 +23,7 @@ struct Options {
   LayoutOptions layout;
   std::string objective = "time";
   std::vector<std::string> constraints;
-  std::optional<std::int64_t> top, threads;
+  std::optional<std::int64_t> top, threads, refine;
   std::string price, weights, output;
   bool json = false;
 };
@@ -56,6 +57,31 @@ int threads_of(const Options& options) {
   return static_cast<int>(options.threads.value_or(std::clamp<std::int64_t>(cores, 1, 64)));
 }
 
+// The best `count` sets of degrees, timed and put in order by simulation. A layout that no step
+// program can be written for keeps its closed form.
+void refine(const planner::Job& job, std::int64_t count, planner::SearchResult& result) {
+  if (!result.best) {
+    return;
+  }
+  std::vector<planner::Estimate> all = {*result.best};
+  all.insert(all.end(), result.alternatives.begin(), result.alternatives.end());
+  const auto refined = std::min<std::size_t>(static_cast<std::size_t>(count), all.size());
+  for (std::size_t i = 0; i < refined; ++i) {
+    sim::SimulateOptions simulation;
+    simulation.record_trace = false;
+    try {
+      all[i] = simulate_plan(job, all[i].plan, simulation).estimate;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  std::stable_sort(
+      all.begin(), all.begin() + static_cast<std::ptrdiff_t>(refined),
+      [](const auto& a, const auto& b) { return a.time.step_seconds < b.time.step_seconds; });
+  result.best = all.front();
+  result.alternatives.assign(all.begin() + 1, all.end());
+}
+
 int run(const Options& options, Console& console) {
   planner::Job job = make_job(options.job);
   planner::SearchOptions search;
@@ -85,6 +111,9 @@ int run(const Options& options, Console& console) {
   const std::int64_t gpus = job.cluster.gpus;
   if (report.result.space == 0) {
     use_fewer_gpus(job, search, report);
+  }
+  if (options.refine) {
+    refine(job, *options.refine, report.result);
   }
   progress.clear();
   report.idle_gpus = gpus - job.cluster.gpus;
@@ -128,6 +157,8 @@ void add_plan_command(CLI::App& app, Program& program) {
       ->allow_extra_args(false);
   add_count_option(*command, "--top", options->top, "how many layouts to show (default 10)", 1,
                    1000);
+  add_count_option(*command, "--refine", options->refine,
+                   "simulate the best so many sets of degrees and rank them by it", 1, 1000);
   command->add_option("--price", options->price, "dollars per GPU and hour (objective cost)")
       ->type_name("$");
   command

@@ -6,6 +6,7 @@ pp (1F1B, bf16 states), ddp. Prints one JSON line on rank 0: median step seconds
 """
 
 import argparse
+import faulthandler
 import json
 import os
 import statistics
@@ -220,7 +221,9 @@ def main():
     parser.add_argument("--micro-batches", type=int, default=8, help="pp only")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--compile", action="store_true", help="compile the blocks")
+    parser.add_argument("--patience", type=float, default=140, help="seconds until a hang prints its stack and ends")
     arguments = parser.parse_args()
+    faulthandler.dump_traceback_later(arguments.patience, exit=True)
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
@@ -248,6 +251,7 @@ def main():
                           "peak_allocated_gib": peak[0].item() / 2**30, "peak_reserved_gib": peak[1].item() / 2**30,
                           "torch": torch.__version__}), flush=True)
     dist.destroy_process_group()
+    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

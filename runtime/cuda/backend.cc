@@ -101,7 +101,6 @@ struct CudaBackend::State {
   std::unique_ptr<AttentionLibrary> attention;
   std::unique_ptr<Communicators> communicators;
   StepSettings settings;
-  Seconds timeout;
   OpId last_issued{};
   std::function<void(OpId)> observer;
   std::unique_ptr<Watchdog> watchdog;
@@ -111,9 +110,6 @@ struct CudaBackend::State {
   [[nodiscard]] View planned_view(const Operand& operand) const;
   void wait_until_idle(Seconds limit);
   [[nodiscard]] cudaStream_t stream(StreamId id) const { return streams[index_of(id)].raw(); }
-  void settled(ncclComm_t communicator, ncclResult_t status, const char* what) const {
-    settle(communicator, status, what, timeout);
-  }
 };
 
 void CudaBackend::State::place_persistent() {
@@ -172,7 +168,6 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
   s.role = &program.roles[index_of(role_of(program, rank))];
   s.rank = rank;
   s.device = device;
-  s.timeout = timeout;
   check(cudaSetDevice(device), "GPU");
   s.plan = plan_memory(program, *s.role);
   s.place_persistent();
@@ -346,11 +341,10 @@ void CudaBackend::all_reduce(OpId op, StreamId stream, GroupId group, Reduction 
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    s.settled(communicator,
-              ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
-                            nccl_type(input.type), reduction == Reduction::kMax ? ncclMax : ncclSum,
-                            communicator, raw),
-              "all_reduce");
+    check(ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
+                        nccl_type(input.type), reduction == Reduction::kMax ? ncclMax : ncclSum,
+                        communicator, raw),
+          "all_reduce");
   });
 }
 
@@ -359,10 +353,9 @@ void CudaBackend::all_gather(OpId op, StreamId stream, GroupId group, const View
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    s.settled(communicator,
-              ncclAllGather(input.data, output.data, static_cast<std::size_t>(input.count),
-                            nccl_type(input.type), communicator, raw),
-              "all_gather");
+    check(ncclAllGather(input.data, output.data, static_cast<std::size_t>(input.count),
+                        nccl_type(input.type), communicator, raw),
+          "all_gather");
   });
 }
 
@@ -371,10 +364,9 @@ void CudaBackend::reduce_scatter(OpId op, StreamId stream, GroupId group, const 
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    s.settled(communicator,
-              ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
-                                nccl_type(input.type), ncclSum, communicator, raw),
-              "reduce_scatter");
+    check(ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
+                            nccl_type(input.type), ncclSum, communicator, raw),
+          "reduce_scatter");
   });
 }
 
@@ -394,7 +386,7 @@ void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View
       ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer,
                communicator, raw);
     }
-    s.settled(communicator, ncclGroupEnd(), "all_to_all");
+    check(ncclGroupEnd(), "all_to_all");
   });
 }
 
@@ -403,10 +395,9 @@ void CudaBackend::broadcast(OpId op, StreamId stream, GroupId group, std::uint32
   const State& s = *state_;
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    s.settled(communicator,
-              ncclBroadcast(input.data, output.data, static_cast<std::size_t>(input.count),
-                            nccl_type(input.type), static_cast<int>(root), communicator, raw),
-              "broadcast");
+    check(ncclBroadcast(input.data, output.data, static_cast<std::size_t>(input.count),
+                        nccl_type(input.type), static_cast<int>(root), communicator, raw),
+          "broadcast");
   });
 }
 
@@ -415,10 +406,9 @@ void CudaBackend::send(OpId op, StreamId stream, const Send& message, const View
   const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_message(s.rank, peer, message.channel);
-    s.settled(communicator,
-              ncclSend(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 1,
-                       communicator, raw),
-              "send");
+    check(ncclSend(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 1,
+                   communicator, raw),
+          "send");
   });
 }
 
@@ -427,10 +417,9 @@ void CudaBackend::receive(OpId op, StreamId stream, const Recv& message, const V
   const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);
   queue(op, stream, [&](cudaStream_t raw) {
     const ncclComm_t communicator = s.communicators->of_message(peer, s.rank, message.channel);
-    s.settled(communicator,
-              ncclRecv(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 0,
-                       communicator, raw),
-              "receive");
+    check(ncclRecv(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 0,
+                   communicator, raw),
+          "receive");
   });
 }
 

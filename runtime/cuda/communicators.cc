@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <set>
 #include <thread>
 #include <variant>
@@ -59,44 +60,41 @@ std::set<CommunicatorKey> all_keys(const StepProgram& program) {
 
 // A first exchange of one element. What NCCL sets up at first use would otherwise be set up while
 // kernels of this rank wait for the very peer that is setting it up.
-void connect(const CommunicatorKey& key, ncclComm_t communicator, std::size_t place,
-             Seconds timeout) {
+void connect(ncclComm_t communicator, CommunicatorUse use, int size, int place) {
   const Stream stream(0);
-  const DeviceBytes element(sizeof(float) * key.members.size(), "NCCL communicator");
-  if (!key.is_message) {
-    settle(communicator,
-           ncclAllReduce(element.data(), element.data(), 1, ncclFloat32, ncclSum, communicator,
-                         stream.raw()),
-           "NCCL connection", timeout);
+  const DeviceBytes element(sizeof(float) * static_cast<std::size_t>(size), "NCCL communicator");
+  ncclResult_t status = ncclSuccess;
+  if (use == CommunicatorUse::kCollectives) {
+    status = ncclAllReduce(element.data(), element.data(), 1, ncclFloat32, ncclSum, communicator,
+                           stream.raw());
   } else if (place == 0) {
-    settle(communicator, ncclSend(element.data(), 1, ncclFloat32, 1, communicator, stream.raw()),
-           "NCCL connection", timeout);
+    status = ncclSend(element.data(), 1, ncclFloat32, 1, communicator, stream.raw());
   } else {
-    settle(communicator, ncclRecv(element.data(), 1, ncclFloat32, 0, communicator, stream.raw()),
-           "NCCL connection", timeout);
+    status = ncclRecv(element.data(), 1, ncclFloat32, 0, communicator, stream.raw());
   }
+  check(status, "NCCL connection");
   check(cudaStreamSynchronize(stream.raw()), "NCCL connection");
 }
 
 }  // namespace
 
-void settle(ncclComm_t communicator, ncclResult_t status, const char* what, Seconds timeout) {
-  check(status, what);
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout.value);
-  ncclResult_t state = status;
-  while (state == ncclInProgress) {
-    if (ncclCommGetAsyncError(communicator, &state) != ncclSuccess) {
-      break;
-    }
-    if (state == ncclInProgress) {
-      if (std::chrono::steady_clock::now() > until) {
-        throw Error(what, "a peer did not answer in time", ErrorKind::kMissingMachine);
-      }
-      std::this_thread::yield();
-    }
+ncclComm_t make_communicator(const ncclUniqueId& id, CommunicatorUse use, int size, int place,
+                             Seconds timeout) {
+  int device = 0;
+  check(cudaGetDevice(&device), "GPU");
+  std::packaged_task<ncclComm_t()> make([=] {
+    check(cudaSetDevice(device), "GPU");
+    ncclComm_t communicator = nullptr;
+    check(ncclCommInitRank(&communicator, size, id, place), "NCCL communicator");
+    connect(communicator, use, size, place);
+    return communicator;
+  });
+  std::future<ncclComm_t> made = make.get_future();
+  std::thread(std::move(make)).detach();  // nothing ends it early: the process must be able to
+  if (made.wait_for(std::chrono::duration<double>(timeout.value)) != std::future_status::ready) {
+    throw Error("NCCL communicator", "a peer did not answer in time", ErrorKind::kMissingMachine);
   }
-  check(state, what);
+  return made.get();
 }
 
 Communicators::Communicators(const StepProgram& program, Rank rank, const BroadcastBlob& broadcast,
@@ -125,15 +123,9 @@ Communicators::Communicators(const StepProgram& program, Rank rank, const Broadc
       if (key.members[place] != rank) {
         continue;
       }
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      config.blocking = 0;
-      ncclComm_t communicator = nullptr;
-      const ncclResult_t status =
-          ncclCommInitRankConfig(&communicator, static_cast<int>(key.members.size()), id,
-                                 static_cast<int>(place), &config);
-      settle(communicator, status, "NCCL communicator", timeout);
-      made_[key] = communicator;
-      connect(key, communicator, place, timeout);
+      made_[key] = make_communicator(
+          id, key.is_message ? CommunicatorUse::kMessages : CommunicatorUse::kCollectives,
+          static_cast<int>(key.members.size()), static_cast<int>(place), timeout);
     }
   }
 }

@@ -28,13 +28,20 @@ std::string version_text(int version, int major_scale) {
   return std::to_string(version / major_scale) + "." + std::to_string(version % major_scale / 10);
 }
 
+int highest_priority() {
+  int lowest = 0;
+  int highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "stream priorities");
+  return highest;
+}
+
 // A device full of random bf16, and everything the benchmarks share.
 class Bench {
  public:
   Bench(int device, const MicrobenchSettings& settings)
       : settings_(settings),
         stream_(0),
-        other_(0),
+        other_(highest_priority()),  // as the runtime gives communication
         workspace_(MatmulLibrary::kWorkspaceBytes, "matrix workspace"),
         attention_(matmuls_) {
     check(cudaSetDevice(device), "GPU");
@@ -229,7 +236,6 @@ struct GroupBench {
   Coordinator& coordinator;
   ncclComm_t communicator;
   int ranks, rank;
-  Seconds timeout;
 };
 
 ncclResult_t queue_collective(const GroupBench& group, const std::string& operation,
@@ -281,39 +287,38 @@ void measure_group(const GroupBench& group, Microbenchmarks& found) {
       const StopwatchSettings watch{
           .samples = 5, .sample_seconds = 0, .repeats = repeats_for(bytes)};
       const Timing timing = time_on_stream(group.bench.stream(), watch, [&](int) {
-        settle(
-            group.communicator,
+        check(
             queue_collective(group, operation, from.data(), to.data(), bytes, group.bench.stream()),
-            operation, group.timeout);
+            operation);
       });
       found.collectives.push_back({operation, group.ranks, Bytes(bytes), timing});
     }
   }
 }
 
-// How a long product and a long collective slow each other down.
+// How products and a long collective slow each other down. The products are short beside the
+// collective, which may have to wait for one that runs on every multiprocessor.
 void measure_overlap(const GroupBench& group, Microbenchmarks& found) {
   Bench& bench = group.bench;
-  const MatmulSample shape{8192, 8192, 8192, MatmulLayout::kForward, {}};
-  const DeviceBytes operands = bench.random(std::size_t{8192} * 8192 * 4);
-  const DeviceBytes product(std::size_t{8192} * 8192 * 2, "overlap");
-  const std::int64_t bytes = 256 * kMiB;
+  constexpr std::int64_t kSide = 4096;
+  constexpr std::size_t kOperand = std::size_t{kSide} * kSide * 2;
+  const MatmulSample shape{kSide, kSide, kSide, MatmulLayout::kForward, {}};
+  const DeviceBytes operands = bench.random(2 * kOperand);
+  const DeviceBytes product(kOperand, "overlap");
+  const std::int64_t bytes = 512 * kMiB;
   const DeviceBytes from = bench.random(static_cast<std::size_t>(bytes));
   const DeviceBytes to(static_cast<std::size_t>(bytes), "overlap");
   const auto multiply = [&](int) {
-    bench.matmuls().run(call_of(shape), operands.data(),
-                        operands.data() + std::size_t{8192} * 8192 * 2, product.data(),
+    bench.matmuls().run(call_of(shape), operands.data(), operands.data() + kOperand, product.data(),
                         bench.workspace(), bench.stream());
   };
   for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce"}) {
     const auto communicate = [&](int) {
-      settle(
-          group.communicator,
-          queue_collective(group, operation, from.data(), to.data(), bytes, bench.other_stream()),
-          operation, group.timeout);
+      check(queue_collective(group, operation, from.data(), to.data(), bytes, bench.other_stream()),
+            operation);
     };
-    const StopwatchSettings products{.samples = 5, .sample_seconds = 0, .repeats = 10};
-    const StopwatchSettings messages{.samples = 5, .sample_seconds = 0, .repeats = 10};
+    const StopwatchSettings products{.samples = 5, .sample_seconds = 0, .repeats = 50};
+    const StopwatchSettings messages{.samples = 5, .sample_seconds = 0, .repeats = 5};
     OverlapSample sample;
     sample.operation = operation;
     sample.compute_alone = time_on_stream(bench.stream(), products, multiply);
@@ -321,13 +326,13 @@ void measure_overlap(const GroupBench& group, Microbenchmarks& found) {
     sample.collective_alone = time_on_stream(bench.other_stream(), messages, communicate);
     // Each is timed while the other is queued for longer than the timing lasts.
     group.coordinator.barrier();
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 100; ++i) {
       communicate(i);
     }
     sample.compute_beside = time_on_stream(bench.stream(), products, multiply);
     check(cudaStreamSynchronize(bench.other_stream()), "overlap");
     group.coordinator.barrier();
-    for (int i = 0; i < 150; ++i) {
+    for (int i = 0; i < 800; ++i) {
       multiply(i);
     }
     sample.collective_beside = time_on_stream(bench.other_stream(), messages, communicate);
@@ -349,12 +354,9 @@ void measure_collectives(Bench& bench, Coordinator& coordinator, Seconds timeout
     blob = coordinator.broadcast(blob);
     std::memcpy(&id, blob.data(), sizeof(id));
     if (rank < ranks) {
-      ncclComm_t communicator = nullptr;
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      config.blocking = 0;
-      const ncclResult_t status = ncclCommInitRankConfig(&communicator, ranks, id, rank, &config);
-      settle(communicator, status, "NCCL communicator", timeout);
-      const GroupBench group{bench, coordinator, communicator, ranks, rank, timeout};
+      ncclComm_t communicator =
+          make_communicator(id, CommunicatorUse::kCollectives, ranks, rank, timeout);
+      const GroupBench group{bench, coordinator, communicator, ranks, rank};
       measure_group(group, found);
       if (ranks == all) {
         measure_overlap(group, found);

@@ -141,12 +141,11 @@ class Enumerator {
       expert_degrees = divisors_of(job_.model.moe->experts);
     }
     for (const std::int64_t expert : expert_degrees) {
-      for (const std::int64_t expert_tensor : {plan.tensor, std::int64_t{1}}) {
-        plan.expert = expert;
-        plan.expert_tensor = expert_tensor == plan.tensor ? 0 : expert_tensor;
-        if (expert_tensor == 1 && (plan.tensor == 1 || !job_.model.moe)) {
-          continue;  // the same as etp = tp
-        }
+      plan.expert = expert;
+      plan.expert_tensor = 0;  // etp = tp
+      add_degrees(plan);
+      if (job_.model.moe && plan.tensor > 1) {
+        plan.expert_tensor = 1;
         add_degrees(plan);
       }
     }

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <set>
 
 #include "core/error.h"
 #include "models/presets.h"
@@ -82,6 +84,86 @@ INSTANTIATE_TEST_SUITE_P(Spaces, SmallSpaces,
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "fsdp2", 32},
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 32},
                                          Case{"gpt2", "dgx1-v100x1", "trireme", 8}));
+
+// The sets of degrees that the rules allow, asked for one by one without the space's own walk.
+using DegreeSet = std::array<std::int64_t, 7>;
+
+DegreeSet degree_set(const Plan& plan) {
+  return {plan.tensor,
+          plan.pipeline,
+          plan.expert,
+          plan.expert_tensor == 0 ? plan.tensor : plan.expert_tensor,
+          plan.sharded,
+          plan.replicas,
+          static_cast<std::int64_t>(plan.sharding)};
+}
+
+std::set<DegreeSet> legal_degrees(const Job& job) {
+  std::set<DegreeSet> found;
+  const std::vector<std::int64_t> degrees = divisors_of(job.cluster.gpus);
+  const std::vector<std::int64_t> experts =
+      job.model.moe ? divisors_of(job.model.moe->experts) : std::vector<std::int64_t>{1};
+  const auto add = [&](Plan plan) {
+    plan.micro_batches = job.global_batch / plan.data_parallel();
+    if (plan.gpus() == job.cluster.gpus && !check_plan(job, plan)) {
+      found.insert(degree_set(plan));
+    }
+  };
+  for (const std::int64_t tensor : degrees) {
+    for (const std::int64_t pipeline : degrees) {
+      for (const std::int64_t sharded : degrees) {
+        for (const std::int64_t replicas : degrees) {
+          for (const std::int64_t expert : experts) {
+            for (const std::int64_t expert_tensor : {tensor, std::int64_t{job.model.moe ? 1 : 0}}) {
+              for (const Sharding sharding :
+                   {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+                if (expert_tensor == 0 || (sharding == Sharding::kNone) != (sharded == 1)) {
+                  continue;
+                }
+                Plan plan;
+                plan.tensor = tensor;
+                plan.sequence_parallel = tensor > 1;
+                plan.pipeline = pipeline;
+                plan.sharded = sharded;
+                plan.replicas = replicas;
+                plan.expert = expert;
+                plan.expert_tensor = expert_tensor == tensor ? 0 : expert_tensor;
+                plan.sharding = sharding;
+                add(plan);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return found;
+}
+
+TEST(Search, EverySetOfDegreesIsOfferedTensorParallelOneToo) {
+  for (const char* model : {"llama-3.2-1b", "mixtral-8x7b"}) {
+    const Job job = job_of(model, "dgx-h100x1", 16, "trireme");
+    Space space;
+    enumerate(job, {}, {}, space);
+    std::set<DegreeSet> offered;
+    for (const Degrees& degrees : space.degrees) {
+      for (const ShardingChoice& choice : degrees.shardings) {
+        if (degrees.base.context == 1) {
+          offered.insert(degree_set(with_sharding(degrees.base, choice)));
+        }
+      }
+    }
+    const std::set<DegreeSet> legal = legal_degrees(job);
+    EXPECT_EQ(offered, legal) << model;
+    EXPECT_GT(std::ranges::count_if(legal, [](const DegreeSet& set) { return set[0] == 1; }), 8);
+  }
+}
+
+TEST(Search, AModelThatFitsOneGpuIsNotSplitOverTwoByTensor) {
+  const SearchResult found = search(job_of("llama-3.2-1b", "dgx-h100x1", 16, "trireme"), {});
+  ASSERT_TRUE(found.best.has_value());
+  EXPECT_EQ(found.best->plan.tensor, 1);
+}
 
 TEST(Search, ThreadsDoNotChangeTheAnswer) {
   const Job job = job_of("llama-3.1-8b", "dgx-h100x4", 64, "trireme");

@@ -55,6 +55,8 @@ struct Framework {
   bool regather_in_backward = true;  // sequence parallelism gathers column-parallel inputs again
   bool blocking_p2p = true;          // non-interleaved 1F1B sends and receives block
   bool p2p_overlap_interleaved = true;
+  // Context parallelism by exchanging heads for tokens around attention (Ulysses), not by a ring.
+  bool context_all_to_all = false;
 
   // Loss and logits.
   double logit_bytes = 6;  // peak bytes per logit element
@@ -78,7 +80,10 @@ struct Framework {
   double reserved_typical = 1.1;
   double reserved_high = 1.25;
   double interleaved_fragmentation = 0.15;  // more of it, with virtual pipeline chunks
-  double workspace_libraries = 2;           // cuBLAS-sized workspaces inside the allocator
+  // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed blocks of any size serve again.
+  bool expandable_segments = false;
+  bool world_group = false;  // barriers and norms run on a communicator of all ranks of its own
+  double workspace_libraries = 2;  // cuBLAS-sized workspaces inside the allocator
   double lasting_gib = 0;    // batch, masks, random states and scalars that live through the step
   double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };

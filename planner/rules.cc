@@ -93,6 +93,13 @@ Found check_sequence(const Job& job, const Plan& plan) {
     return broken(Rule::kSequenceDivides, "sequence {} is not divisible by 2 x cp {} = {}",
                   job.sequence, plan.context, 2 * plan.context);
   }
+  const std::int64_t heads = job.model.heads / plan.tensor;
+  if (plan.context > 1 && job.framework.context_all_to_all && heads % plan.context != 0) {
+    return broken(Rule::kHeadsDivide,
+                  "{} attention heads / tp {} are not divisible by cp {}, over "
+                  "which {} exchanges them",
+                  job.model.heads, plan.tensor, plan.context, job.framework.name);
+  }
   const std::int64_t local = job.sequence / plan.context;
   if (plan.sequence_parallel && local % plan.tensor != 0) {
     return broken(Rule::kSequenceDivides,

@@ -71,6 +71,16 @@ class RowReader {
       }
     }
   }
+  // The largest of a list of numbers, one a rank.
+  void largest(const char* key, std::optional<double>& out) {
+    const json* values = find(key);
+    for (std::size_t i = 0; values != nullptr && values->is_array() && i < values->size(); ++i) {
+      const json& value = (*values)[i];
+      if (value.is_number() && value.get<double>() >= 0 && value.get<double>() < kLargest) {
+        out = std::max(out.value_or(0), value.get<double>());
+      }
+    }
+  }
   const json* object(const char* key) {
     const json* value = find(key);
     if (value != nullptr && !value->is_object()) {
@@ -235,6 +245,7 @@ void read_results(RowReader& reader, PublishedRow& row) {
   reader.number("mfu", row.mfu);
   reader.number("hfu", row.hfu);
   reader.number("peak_memory_gib", row.peak_memory_gib);
+  reader.largest("peak_reserved_gib_by_rank", row.peak_reserved_gib);
   reader.text("memory_kind", row.memory_kind);
   reader.text("memory_scope", row.memory_scope);
   reader.text("outcome", row.outcome);
@@ -244,7 +255,7 @@ void read_results(RowReader& reader, PublishedRow& row) {
 
 // Keys that describe a row and that no model reads.
 constexpr const char* kAnnotations[] = {"source", "derived", "memory_detail",
-                                        "peak_allocated_gib_by_rank", "peak_reserved_gib_by_rank"};
+                                        "peak_allocated_gib_by_rank"};
 
 PublishedRow read_row(const json& object, std::size_t index, const std::string& name,
                       std::set<std::string>& unknown) {

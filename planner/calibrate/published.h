@@ -49,7 +49,7 @@ struct PublishedRow {
 
   // Result.
   std::optional<double> seconds_per_step, tokens_per_s_per_gpu, tflops_per_gpu, mfu, hfu,
-      peak_memory_gib;
+      peak_memory_gib, peak_reserved_gib;  // reserved: beside a peak of another kind
   std::string memory_kind, memory_scope, outcome, notes, date;
 };
 

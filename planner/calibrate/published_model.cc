@@ -172,14 +172,20 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
     framework.gradient_bytes = 6;
     framework.attention_output_copy = false;
   }
+  if (contains(row.framework, "torchtitan")) {
+    framework.expandable_segments = true;  // its launch script sets it
+    if (row.tp.value_or(1) > 1 && row.date < "2026") {
+      // PyTorch's vocabulary-parallel loss held 16-bit and four fp32 copies in its backward; 2.11
+      // does not.
+      framework.logit_bytes = 18;
+    }
+  }
   for (const auto& [key, value] : row.settings) {
     // Since mid 2025 torchtitan compiles the loss with the model: 16-bit logits and their gradient
     // remain.
     if (key == "compile" && value == "true" && contains(row.framework, "torchtitan") &&
         row.date >= "2025-06") {
       framework.logit_bytes = 4;
-      framework.reserved_typical = 1.03;
-      framework.reserved_high = 1.1;
     }
   }
   // Megatron-LM trains GPT with dropout 0.1 unless told otherwise; its Llama-type recipes switch it

@@ -26,6 +26,8 @@ double communicator_gib(const Job& job, const Plan& plan) {
   total += group_gib(plan.pipeline > 1 ? 2 : 1);
   // Gradient norm and loss go over the model-parallel ranks.
   total += plan.tensor > 1 && plan.pipeline > 1 ? group_gib(plan.tensor * plan.pipeline) : 0;
+  // A communicator of all ranks, for barriers and what is said to everybody.
+  total += job.framework.world_group ? group_gib(plan.gpus()) : 0;
   return total;
 }
 

@@ -69,11 +69,34 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
   times.input_gradient.host += fit_.tensor_host_seconds * 2 / 3;
 }
 
+// Ulysses (3.4): queries, keys and values leave with a share of the tokens and come back with a
+// share of the heads, the output the other way; nothing runs beside them. Keys and values with
+// fewer heads than ranks are copied first.
+void LayerTimer::exchange_heads(const Plan& plan, LayerTimes& times) const {
+  const models::Transformer& model = job_.model;
+  const double tokens =
+      static_cast<double>(plan.micro_batch * job_.sequence) / static_cast<double>(plan.context);
+  const auto tensor = static_cast<double>(plan.tensor);
+  const double heads = static_cast<double>(model.heads) / tensor;
+  const double shared = std::max(static_cast<double>(model.kv_heads) / tensor,
+                                 std::min(heads, static_cast<double>(plan.context)));
+  const double token = kActivationBytes * tokens * static_cast<double>(model.head_dim);
+  const GroupShape group = collectives_.group(plan, Axis::kContext);
+  const double exchange = 2 * collectives_.time(Collective::kAllToAll, group, token * heads) +
+                          2 * collectives_.time(Collective::kAllToAll, group, token * shared);
+  times.forward.context += exchange;
+  times.input_gradient.context += exchange;
+}
+
 // Ring attention: c - 1 exchanges of a key-value chunk beside the attention of the chunk before;
 // torchtitan gathers all keys and values first (3.4).
 void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
                              LayerTimes& times) const {
   if (plan.context <= 1) {
+    return;
+  }
+  if (job_.framework.context_all_to_all) {
+    exchange_heads(plan, times);
     return;
   }
   const models::Transformer& model = job_.model;

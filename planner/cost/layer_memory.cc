@@ -37,12 +37,19 @@ double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse)
   const auto hidden = static_cast<double>(model.hidden);
   const double query = static_cast<double>(model.heads * model.head_dim) * tensor;
   const double key = static_cast<double>(model.kv_heads * model.head_dim) * tensor;
+  if (job.precision == Precision::kFp4) {
+    // Its products are operations of their own, which the policy does not know: only attention and
+    // the block's input stay.
+    return tokens *
+           (2 * hidden * sequence + 2 * query + 4 * static_cast<double>(model.heads) * tensor);
+  }
   double inner = static_cast<double>(model.ffn) * tensor;
-  double products = 1;  // copies of the MLP's result
+  // The MLP's result is on the list, but nothing in backward reads it: a compiler leaves it out.
+  double products = job.framework.implementation == Implementation::kCompiledTorch ? 0 : 1;
   if (sparse) {
     // Grouped products of routed experts are not on the list; the shared expert's are.
     inner = static_cast<double>(model.moe->shared_ffn) * tensor;
-    products = model.moe->shared_ffn > 0 ? 1 : 0;
+    products = model.moe->shared_ffn > 0 ? products : 0;
   }
   const double collectives =
       plan.tensor > 1 && plan.sequence_parallel ? 2 * 2 * hidden * sequence : 0;

@@ -76,6 +76,7 @@ class LayerTimer {
   void add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
                   LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
+  void exchange_heads(const Plan& plan, LayerTimes& times) const;
   void add_expert(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void add_head_collectives(const Plan& plan, LayerTimes& embedding, LayerTimes& head) const;
   void drop_last_product(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;

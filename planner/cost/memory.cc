@@ -6,6 +6,7 @@
 
 #include "planner/cost/device_memory.h"
 #include "planner/cost/own_memory.h"
+#include "planner/cost/reserved_memory.h"
 #include "planner/cost/stage_memory.h"
 
 namespace trireme::planner {
@@ -104,15 +105,9 @@ void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
       out.peak_stage = rank;
     }
   }
-  const Framework& framework = job.framework;
-  out.reserved_low_gib = out.allocated_gib * framework.reserved_low;
-  // Chunks of an interleaved schedule are freed in another order than they came: the allocator
-  // fragments.
-  const double fragmentation = plan.virtual_pipeline > 1 ? framework.interleaved_fragmentation : 0;
-  out.reserved_high_gib = out.allocated_gib * (framework.reserved_high + fragmentation);
-  out.reserved_gib = out.allocated_gib * framework.reserved_typical;
+  fill_reserved(job, plan, out);
   const double communicators = communicator_gib(job, plan);
-  out.device_gib = out.reserved_gib + framework.context_gib + communicators;
+  out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
   out.capacity_gib = capacity_gib(job) - communicators;
   out.fit = out.reserved_high_gib <= out.capacity_gib  ? Fit::kFits
             : out.reserved_low_gib <= out.capacity_gib ? Fit::kAtRisk

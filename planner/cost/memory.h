@@ -26,6 +26,8 @@ struct MemoryPhases {
 struct StageMemory {
   MemoryItems items;
   MemoryPhases phases;
+  double reserved_base = 0;  // peak of the main stream's pool and of the side streams' pools, GiB
+  double largest_block = 0;  // largest tensor that comes and goes every step, GiB
 };
 enum class Fit { kFits, kAtRisk, kNo };
 

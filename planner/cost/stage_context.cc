@@ -94,6 +94,7 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   context.logit_peak = logits * loss;
   context.logit_kept = logits * std::min(loss, framework.kept_logit_bytes);
   context.logit_backward = logits * (is_torch(job) ? std::min(loss, 4.0) : 2);
+  context.logit_block = logits * std::min(loss / 2, 4.0);  // one copy, in fp32 unless fused
   const bool gathered_head = is_torch(job) && plan.sequence_parallel;
   context.head_tokens = gathered_head ? 0
                                       : context.tokens * 4 * static_cast<double>(job.model.hidden) *

@@ -278,6 +278,23 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   return moments;
 }
 
+// PyTorch's allocator keeps what a stream freed for that stream. FSDP gathers and reduces on
+// streams of their own, so their buffers and the sharded gradients (the reductions' results) never
+// serve the forward pass: they add to the main stream's peak, whenever that is.
+double side_pools(const StageContext& context, const Stage& stage) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  if (!is_torch(job) || !context.gathers) {
+    return 0;
+  }
+  const bool counted = plan.micro_batches > 1 && context.unsharded_gradient == 0;
+  const double gradients = counted ? 0
+                                   : stage.elements * context.dense_state.gradients +
+                                         stage.experts * context.expert_state.gradients;
+  const double unit = std::max(stage.root + stage.largest_unit, 2 * stage.largest_unit);
+  return gradients + compute_bytes(job) * unit;
+}
+
 void scale(MemoryItems& items) {
   for (double* item :
        {&items.parameters, &items.gradients, &items.optimizer, &items.activations,
@@ -305,9 +322,11 @@ StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLay
     peak = items->total() > peak->total() ? items : peak;
   }
   memory.phases.backward = peak->total();
-  for (const MemoryItems* items : {&moments.step, &moments.forward}) {
-    peak = items->total() > peak->total() ? items : peak;
-  }
+  peak = moments.forward.total() > peak->total() ? &moments.forward : peak;
+  memory.reserved_base = peak->total() + side_pools(context, stage) / kGiB;
+  peak = moments.step.total() > peak->total() ? &moments.step : peak;
+  memory.reserved_base = std::max(memory.reserved_base, peak->total());
+  memory.largest_block = stage.has_head ? context.logit_block / kGiB : 0;
   memory.items = *peak;
   return memory;
 }

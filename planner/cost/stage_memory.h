@@ -34,6 +34,7 @@ struct StageContext {
   double tokens = 0;          // of a micro-batch on this rank, before sequence parallelism
   double sequence_scale = 1;  // 1 / tensor when sequence parallel
   double logit_peak = 0, logit_kept = 0, logit_backward = 0;  // bytes of one micro-batch's logits
+  double logit_block = 0;         // bytes of the largest tensor of the loss
   double head_tokens = 0;         // bytes around the head beside the logits, at the loss
   double unsharded_gradient = 0;  // bytes an element that wait for a deferred reduction
   bool gathers = false;           // parameters are sharded and gathered unit by unit

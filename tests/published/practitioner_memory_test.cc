@@ -84,9 +84,9 @@ TEST(PractitionerMemory, SeventyBillionOnSixteenGpusDoesNotFit) {
   plan.recompute = Recompute::kFull;
   const MemoryEstimate estimate = estimate_of(job, plan);
   EXPECT_NEAR(states(estimate, 0), 73.9, 0.02 * 73.9);
-  // States alone are 97 % of what the allocator can have.
+  // States alone are 97 % of what the allocator can have beside five communicators.
   EXPECT_GT(states(estimate, 0), 0.96 * estimate.capacity_gib);
-  EXPECT_NE(estimate.fit, Fit::kFits);
+  EXPECT_EQ(estimate.fit, Fit::kNo);
   // Twice the GPUs are enough.
   Job larger = job;
   larger.cluster = topologies::load_cluster("dgx-h100x4");
@@ -262,12 +262,40 @@ TEST(PractitionerMemory, CommunicatorsFollowFromTheGroups) {
   const Job job = job_of(models::load_model("llama-3.1-8b"), "dgx-a100-80gb", "megatron", 2048);
   const double mebi = 1e6 / kGiB;
   EXPECT_DOUBLE_EQ(communicator_gib(job, Plan{}), 0);
-  EXPECT_NEAR(communicator_gib(job, plan_of(2, 1, 1)), 544 * mebi, 1e-9);
-  EXPECT_NEAR(communicator_gib(job, plan_of(4, 1, 1)), 688 * mebi, 1e-9);
-  EXPECT_NEAR(communicator_gib(job, plan_of(4, 1, 2)), (688 + 544) * mebi, 1e-9);
+  // Each group of the plan, and Megatron's own communicator of all ranks.
+  EXPECT_NEAR(communicator_gib(job, plan_of(2, 1, 1)), (544 + 544) * mebi, 1e-9);
+  EXPECT_NEAR(communicator_gib(job, plan_of(4, 1, 1)), (688 + 688) * mebi, 1e-9);
+  EXPECT_NEAR(communicator_gib(job, plan_of(4, 1, 2)), (688 + 544 + 688) * mebi, 1e-9);
   const MemoryEstimate estimate = estimate_of(job, plan_of(4, 1, 2));
   EXPECT_NEAR(estimate.device_gib - estimate.reserved_gib,
-              job.framework.context_gib + (688 + 544) * mebi, 1e-9);
+              job.framework.context_gib + (688 + 544 + 688) * mebi, 1e-9);
+}
+
+// M01's remedy: with expandable segments the same run passes at about what it allocates.
+TEST(PractitionerMemory, ExpandableSegmentsAreTheFirstRemedy) {
+  Job job = job_of(models::load_model("llama-3.1-8b"), "dgx-h100", "megatron", 8192);
+  Plan plan = plan_of(2, 4, 1);
+  plan.virtual_pipeline = 4;
+  plan.schedule = Schedule::kInterleaved;
+  const MemoryEstimate before = estimate_of(job, plan);
+  apply_setting(job.framework, "expandable_segments", "true");
+  const MemoryEstimate after = estimate_of(job, plan);
+  EXPECT_DOUBLE_EQ(after.allocated_gib, before.allocated_gib);
+  EXPECT_LT(after.reserved_high_gib, before.reserved_high_gib);
+  EXPECT_LT(after.reserved_gib, before.reserved_gib);
+}
+
+// FSDP's bands began 2 % below what tensors themselves take.
+TEST(PractitionerMemory, ReservedIsNeverLessThanAllocated) {
+  for (const std::string& framework : framework_names()) {
+    const Job job = job_of(models::load_model("llama-3.1-8b"), "dgx-h100", framework.c_str(), 4096);
+    Plan plan = plan_of(1, 1, 8);
+    plan.sharding = framework == "megatron" ? Sharding::kOptimizer : Sharding::kFull;
+    const MemoryEstimate estimate = estimate_of(job, plan);
+    EXPECT_GE(estimate.reserved_low_gib, estimate.allocated_gib) << framework;
+    EXPECT_GE(estimate.reserved_gib, estimate.reserved_low_gib) << framework;
+    EXPECT_GE(estimate.reserved_high_gib, estimate.reserved_gib) << framework;
+  }
 }
 
 }  // namespace

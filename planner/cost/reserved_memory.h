@@ -1,0 +1,15 @@
+// What the caching allocator holds beyond what tensors take: max_memory_reserved.
+#pragma once
+
+#include "planner/cost/memory.h"
+#include "planner/job.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// Fills the reserved band of `out` from its stages. The low end is never below the peak allocated.
+// Sources: PyTorch's CUDACachingAllocator (a pool a stream, blocks split but not moved); rows of
+// the published corpus that print allocated and reserved.
+void fill_reserved(const Job& job, const Plan& plan, MemoryEstimate& out);
+
+}  // namespace trireme::planner

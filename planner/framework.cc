@@ -238,6 +238,21 @@ std::vector<Framework> all_frameworks() {
 
 }  // namespace
 
+bool overlaps_gradient_reduction(const Framework& framework) {
+  return framework.overlap_grad_reduce &&
+         framework.implementation != models::Implementation::kClassicMegatron;
+}
+
+bool overlaps_parameter_gather(const Framework& framework) {
+  return framework.overlap_param_gather &&
+         framework.implementation != models::Implementation::kClassicMegatron;
+}
+
+bool overlaps_tensor_backward(const Framework& framework, bool sequence_parallel) {
+  const bool classic = framework.implementation == models::Implementation::kClassicMegatron;
+  return framework.tp_backward_overlap && (sequence_parallel || !classic);
+}
+
 std::vector<std::string> framework_names() {
   std::vector<std::string> names;
   for (const Framework& framework : all_frameworks()) {

@@ -88,6 +88,13 @@ struct Framework {
   double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };
 
+// Whether gradients are reduced, parameters gathered, beside compute (Megatron of 2020 to 2022 did
+// neither), and whether the collective of an input gradient runs beside the weight gradient's product. Megatron of
+// 2020 to 2022 had that with sequence parallelism only.
+bool overlaps_gradient_reduction(const Framework& framework);
+bool overlaps_parameter_gather(const Framework& framework);
+bool overlaps_tensor_backward(const Framework& framework, bool sequence_parallel);
+
 std::vector<std::string> framework_names();
 // Throws Error on an unknown name.
 Framework find_framework(const std::string& name);

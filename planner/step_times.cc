@@ -1,6 +1,7 @@
 #include "planner/step_times.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -8,6 +9,7 @@
 #include "core/rendezvous.h"
 #include "models/pass_cost.h"
 #include "planner/cost/behaviour_fit.h"
+#include "planner/cost/product_time.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
@@ -101,18 +103,20 @@ class OpTimer {
 
   std::vector<OpTime> time_role(const Program& role) {
     role_ = &role;
-    std::vector<OpTime> works;
-    works.reserve(role.works.size());
-    for (const Work& work : role.works) {
-      works.push_back({to_sim_duration(time_work(work)),
-                       to_sim_duration(Seconds(launch_seconds_ * kernels_of(work)))});
+    std::array<std::vector<OpTime>, 2> works;  // by whether products stay in bf16
+    for (const bool wide : {false, true}) {
+      for (const Work& work : role.works) {
+        works[wide ? 1 : 0].push_back(
+            {to_sim_duration(time_work(work, wide)),
+             to_sim_duration(Seconds(launch_seconds_ * kernels_of(work)))});
+      }
     }
     const SimDuration launch = to_sim_duration(Seconds(launch_seconds_));
     std::vector<OpTime> times;
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
       if (const auto* compute = std::get_if<Compute>(&op.kind)) {
-        times.push_back(works[compute->work]);
+        times.push_back(works[stays_wide(role, op) ? 1 : 0][compute->work]);
       } else {
         times.push_back({time_transfer(op), launch + tensor_launch(op)});
       }
@@ -135,6 +139,11 @@ class OpTimer {
                                                   : 1.0;
   }
 
+  // Outside the layers, and the router: bf16 under fp8 too.
+  [[nodiscard]] static bool stays_wide(const Program& role, const Op& op) {
+    return op.origin.layer < 0 || role.names[op.name] == "router";
+  }
+
   // Host time that the framework's tensor parallelism adds to a layer, spread over the layer's
   // collectives: a third in forward, as estimate has it.
   [[nodiscard]] SimDuration tensor_launch(const Op& op) const {
@@ -153,13 +162,13 @@ class OpTimer {
     return to_sim_duration(Seconds(fit_.tensor_host_seconds * share));
   }
 
-  [[nodiscard]] Seconds time_work(const Work& work) const {
+  [[nodiscard]] Seconds time_work(const Work& work, bool stays_wide) const {
     const auto& d = work.dims;
     if (work.kernel == Kernel::kMatmul) {
-      return cost_.matmul({d[0], d[1], d[2], 1}, job_.precision);
+      return time_product({d[0], d[1], d[2], 1}, stays_wide);
     }
     if (work.kernel == Kernel::kModelledMatmul) {
-      return cost_.matmul({d[0], d[1], d[2], d[3]}, job_.precision);
+      return time_product({d[0], d[1], d[2], d[3]}, stays_wide);
     }
     if (work.kernel == Kernel::kAttentionForward) {
       return time_attention(work, topologies::Pass::kForward);
@@ -173,37 +182,43 @@ class OpTimer {
     return time_pass(work);
   }
 
+  [[nodiscard]] Seconds time_product(const topologies::MatmulShape& shape, bool stays_wide) const {
+    return Seconds(product_seconds(job_, cost_, fit_, shape, stays_wide));
+  }
+
   [[nodiscard]] Seconds time_modelled_attention(const Work& work) const {
     const auto& d = work.dims;
     const bool backward = d[7] != 0;
-    return cost_.attention({.batch = d[0],
-                            .heads = d[1],
-                            .kv_heads = d[2],
-                            .query_length = d[3],
-                            .key_length = d[4],
-                            .qk_dim = d[5],
-                            .v_dim = d[6],
-                            .causal = true,
-                            .flash = true,
-                            .portable = portable_attention_},
-                           job_.precision,
-                           backward ? topologies::Pass::kBackward : topologies::Pass::kForward);
+    const Seconds time = cost_.attention(
+        {.batch = d[0],
+         .heads = d[1],
+         .kv_heads = d[2],
+         .query_length = d[3],
+         .key_length = d[4],
+         .qk_dim = d[5],
+         .v_dim = d[6],
+         .causal = true,
+         .flash = true,
+         .portable = portable_attention_},
+        job_.precision, backward ? topologies::Pass::kBackward : topologies::Pass::kForward);
+    return time * (1 / fit_.attention_rate);
   }
 
   [[nodiscard]] Seconds time_attention(const Work& work, topologies::Pass pass) const {
     const auto& d = work.dims;
     const std::int64_t keys = d[5] > 0 ? std::min(d[1], 2 * d[5]) : d[1];
-    return cost_.attention({.batch = d[0],
-                            .heads = d[2],
-                            .kv_heads = d[3],
-                            .query_length = d[1],
-                            .key_length = keys,
-                            .qk_dim = d[4],
-                            .v_dim = d[4],
-                            .causal = true,
-                            .flash = true,
-                            .portable = portable_attention_},
-                           job_.precision, pass);
+    const Seconds time = cost_.attention({.batch = d[0],
+                                          .heads = d[2],
+                                          .kv_heads = d[3],
+                                          .query_length = d[1],
+                                          .key_length = keys,
+                                          .qk_dim = d[4],
+                                          .v_dim = d[4],
+                                          .causal = true,
+                                          .flash = true,
+                                          .portable = portable_attention_},
+                                         job_.precision, pass);
+    return time * (1 / fit_.attention_rate);
   }
 
   [[nodiscard]] Seconds time_pass(const Work& work) const {

@@ -14,44 +14,6 @@ namespace {
 using planner::BehaviourFit;
 using sim::Activity;
 
-// What the framework's fitted behaviour adds to single ops: synchronisation around a pipeline
-// exchange, and the host time of tensor parallelism, spread over the collectives of a layer's
-// forward and backward.
-void add_behaviour(const StepProgram& program, const BehaviourFit& fit, std::int64_t layers,
-                   StepTimes& times) {
-  const SimDuration exchange = to_sim_duration(Seconds(fit.exchange_seconds));
-  for (std::size_t r = 0; r < program.roles.size(); ++r) {
-    const trireme::Program& role = program.roles[r];
-    std::vector<std::size_t> tensor_ops;
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      if (std::holds_alternative<Send>(role.ops[i].kind) ||
-          std::holds_alternative<Recv>(role.ops[i].kind)) {
-        times.roles[r][i].duration += exchange;
-        continue;
-      }
-      const bool of_tensor = std::visit(
-          [&](const auto& kind) {
-            if constexpr (requires { kind.group; }) {
-              return kind.group != kNoGroup && kind.group == program.tensor;
-            } else {
-              return false;
-            }
-          },
-          role.ops[i].kind);
-      if (of_tensor && role.ops[i].origin.layer >= 0) {
-        tensor_ops.push_back(i);
-      }
-    }
-    const double passes = static_cast<double>(layers * program.batch.micro_batches) /
-                          static_cast<double>(std::max<std::size_t>(program.roles.size(), 1));
-    for (const std::size_t i : tensor_ops) {
-      const double share =
-          fit.tensor_host_seconds * passes / static_cast<double>(tensor_ops.size());
-      times.roles[r][i].launch += to_sim_duration(Seconds(share));
-    }
-  }
-}
-
 // Mean over the ranks of what each instant of the step went into.
 planner::TimeItems exposed_items(const sim::Simulation& simulation, bool pipelined) {
   planner::TimeItems items;
@@ -96,7 +58,6 @@ SimulatedStep simulate_plan(const planner::Job& job, const planner::Plan& plan,
   SimulatedStep step;
   step.program = planner::lower(job, plan);
   step.times = planner::time_ops(job, step.program);
-  add_behaviour(step.program, fit, job.model.layers, step.times);
   sim::SimulateOptions with_overlap = options;
   // A share s of the overlapped time is lost: compute runs at 1 - s of its speed, takes 1 / (1 - s)
   // times as long.
@@ -104,7 +65,7 @@ SimulatedStep simulate_plan(const planner::Job& job, const planner::Plan& plan,
   with_overlap.compute_slowdown = lost / (1 - lost);
   step.simulation = sim::simulate(step.program, step.times, job.cluster, with_overlap);
   step.constant_seconds = fit.step_seconds;
-  step.step_seconds = to_seconds(step.simulation.step).value + fit.step_seconds;
+  step.step_seconds = to_seconds(step.simulation.step).value;
   step.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
@@ -116,7 +77,11 @@ SimulatedStep simulate_plan(const planner::Job& job, const planner::Plan& plan,
   time.high_seconds *= ratio;
   time.step_seconds = step.step_seconds;
   time.exposed = exposed_items(step.simulation, plan.pipeline > 1);
-  time.exposed.other += fit.step_seconds;
+  // The hosts issue nothing before what the framework does once a step is done (time_ops).
+  if (plan.pipeline > 1) {
+    time.exposed.other += fit.step_seconds;
+    time.exposed.pipeline_bubble -= fit.step_seconds;
+  }
   return step;
 }
 

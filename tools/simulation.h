@@ -19,7 +19,7 @@ struct SimulatedStep {
   StepProgram program;
   StepTimes times;
   sim::Simulation simulation;
-  double step_seconds = 0;      // the simulated step and what the framework adds once a step
+  double step_seconds = 0;
   double constant_seconds = 0;  // of it: data loading, logging, scalars
   double wall_seconds = 0;      // what lowering and simulating took here
   // Memory in closed form; time and throughput as simulated: exposed time of each category is the

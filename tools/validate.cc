@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "planner/calibrate/validation.h"
 #include "tools/commands.h"
+#include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/row_simulation.h"
 #include "tools/table.h"
 #include "topologies/profile.h"
 
@@ -22,6 +25,7 @@ struct Options {
   std::string calibration;
   bool json = false;
   bool all = false;
+  bool simulate = false;
 };
 
 Json optional_json(const std::optional<double>& value) {
@@ -88,6 +92,62 @@ void print_rows(const Console& console, const std::vector<ValidatedRow>& rows) {
   print_table(console, table);
 }
 
+// The closed form beside the simulator, row by row; of rows that agree, how many.
+void print_simulations(const Console& console, const std::vector<ValidatedRow>& rows,
+                       const std::vector<RowSimulation>& simulations) {
+  Table table{.head = {"row", "simulated over closed form: cause seen in the trace", "measured",
+                       "closed form", "simulated", "difference"},
+              .rows = {},
+              .text_columns = 2};
+  std::size_t agree = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RowSimulation& simulated = simulations[i];
+    if (!rows[i].skipped.empty()) {
+      continue;
+    }
+    const std::string measured =
+        rows[i].measured_seconds ? duration_text(*rows[i].measured_seconds) : "-";
+    if (!simulated.not_simulated.empty()) {
+      table.rows.push_back({rows[i].id, "not simulated: " + simulated.not_simulated, measured,
+                            duration_text(simulated.estimated_seconds), "-", "-"});
+    } else if (std::abs(simulated.difference()) <= kAgreement) {
+      ++agree;
+    } else {
+      table.rows.push_back(
+          {rows[i].id, causes_text(simulated), measured, duration_text(simulated.estimated_seconds),
+           duration_text(simulated.seconds), percent(1, simulated.difference(), true)});
+    }
+  }
+  if (!table.rows.empty()) {
+    print_table(console, table);
+  }
+  fmt::print(console.out, "{} rows within {:.0f} % of the closed form\n\n", agree,
+             100 * kAgreement);
+}
+
+// Simulates every row that is predicted; the simulated step becomes the prediction.
+std::vector<RowSimulation> simulate_rows(const Console& console,
+                                         const std::vector<planner::ValidationCase>& cases,
+                                         const topologies::Profile& profile,
+                                         std::vector<ValidatedRow>& rows) {
+  Progress progress(console, "simulating");
+  std::vector<RowSimulation> simulations(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    progress.show(static_cast<double>(i) / static_cast<double>(rows.size()));
+    if (!rows[i].skipped.empty()) {
+      continue;
+    }
+    simulations[i] = simulate_row(cases[i], profile);
+    if (simulations[i].not_simulated.empty()) {
+      const double ratio = simulations[i].seconds / simulations[i].estimated_seconds;
+      rows[i].predicted_seconds = simulations[i].seconds;
+      rows[i].low_seconds = rows[i].low_seconds.value_or(0) * ratio;
+      rows[i].high_seconds = rows[i].high_seconds.value_or(0) * ratio;
+    }
+  }
+  return simulations;
+}
+
 void print_sources(const Console& console, const std::vector<SourceErrors>& sources) {
   Table table{.head = {"source", "rows", "skipped", "compared", "mean |error|", "mean error",
                        "worst", "memory mean |error|"},
@@ -114,12 +174,19 @@ int run(const Options& options, Console& console) {
   for (const planner::ValidationCase& one : cases) {
     rows.push_back(planner::validate_case(one, profile));
   }
+  std::vector<RowSimulation> simulations;
+  if (options.simulate) {
+    simulations = simulate_rows(console, cases, profile, rows);
+  }
   const std::vector<SourceErrors> sources =
       planner::source_errors(cases, rows, planner::is_measured_row);
   if (options.json) {
     Json row_list = Json::array();
-    for (const ValidatedRow& row : rows) {
-      row_list.push_back(row_json(row));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      row_list.push_back(row_json(rows[i]));
+      if (options.simulate && rows[i].skipped.empty()) {
+        row_list.back().update(row_simulation_json(simulations[i]));
+      }
     }
     Json source_list = Json::array();
     for (const SourceErrors& errors : sources) {
@@ -130,6 +197,9 @@ int run(const Options& options, Console& console) {
   }
   if (options.all || !options.rows.empty()) {
     print_rows(console, rows);
+  }
+  if (options.simulate) {
+    print_simulations(console, rows, simulations);
   }
   print_sources(console, sources);
   if (!console.quiet) {
@@ -155,6 +225,9 @@ void add_validate_command(CLI::App& app, Program& program) {
                       "from every fit");
   command->add_option("--calibration", options->calibration, "a profile of `trireme calibrate`");
   command->add_flag("--all", options->all, "every row, not the sources alone");
+  command->add_flag("--simulate", options->simulate,
+                    "predict with the simulator; where it and the closed form differ by more than "
+                    "3 %, what in the trace makes them differ");
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

@@ -115,14 +115,13 @@ DataParallelTime DataParallelTimer::reduce_whole(const Plan& plan, const DataPar
   }
   const auto ranks = static_cast<double>(plan.data_parallel());
   const double parts = buckets(job_, in.dense_parameters + in.expert_parameters, ranks);
-  const bool classic = job_.framework.implementation == models::Implementation::kClassicMegatron;
-  const bool overlap = job_.framework.overlap_grad_reduce && !classic;
+  const bool overlap = overlaps_gradient_reduction(job_.framework);
   const bool every = plan.sharding == Sharding::kGradients && reduces_each(job_);
   const double times = every ? static_cast<double>(plan.micro_batches) : 1.0;
   time.exposed =
       overlap ? times * beside(reduce, in.backward, reduce / parts, time) : times * reduce;
   if (sharded) {
-    const bool overlap_gather = job_.framework.overlap_param_gather && !classic;
+    const bool overlap_gather = overlaps_parameter_gather(job_.framework);
     time.exposed += overlap_gather ? beside(gather, in.forward, gather / parts, time) : gather;
   }
   return time;

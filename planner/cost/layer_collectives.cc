@@ -24,11 +24,10 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
   // An expert layer's tokens leave through the expert collectives; only attention is tensor
   // parallel there.
   const double blocks = moe ? 1 : 2;
-  const bool classic = job_.framework.implementation == models::Implementation::kClassicMegatron;
   // A split backward has no weight gradient beside the input gradient's collective.
   const bool own = job_.framework.implementation == models::Implementation::kTrireme;
-  const bool overlap = job_.framework.tp_backward_overlap &&
-                       !(classic && !plan.sequence_parallel) && !(own && splits_backward(plan));
+  const bool overlap = overlaps_tensor_backward(job_.framework, plan.sequence_parallel) &&
+                       !(own && splits_backward(plan));
   const double column_weight = products_named(
       work.weight_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
   const double column_input = products_named(

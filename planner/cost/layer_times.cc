@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "planner/cost/layer_words.h"
+#include "planner/cost/product_time.h"
 
 namespace trireme::planner {
 
@@ -15,8 +16,6 @@ using topologies::GroupShape;
 using topologies::Pass;
 
 namespace {
-
-constexpr double kCastBytes = 5;
 
 // Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is said.
 constexpr double kClassicDropout = 0.1;
@@ -116,20 +115,11 @@ LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& col
 double LayerTimer::products(const std::vector<models::Matmul>& matmuls) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
-    const bool narrow_too = !is_named(matmul.name, {"scores", "context", "head", "router"});
-    const bool narrow = job_.precision == topologies::Precision::kFp8 ||
-                        job_.precision == topologies::Precision::kFp4;
-    const auto precision = narrow && !narrow_too ? topologies::Precision::kBf16 : job_.precision;
-    seconds += op_.matmul({matmul.m, matmul.n, matmul.k, matmul.count}, precision).value;
-    if (narrow && narrow_too) {
-      // The activation operand is scanned for its largest value and cast: 2 + 2 + 1 bytes an
-      // element.
-      const double elements = static_cast<double>(matmul.m * matmul.k * matmul.count);
-      seconds += kCastBytes * elements / op_.memory_rate().value;
-    }
+    const bool stays_wide = is_named(matmul.name, {"scores", "context", "head", "router"});
+    seconds +=
+        product_seconds(job_, op_, fit_, {matmul.m, matmul.n, matmul.k, matmul.count}, stays_wide);
   }
-  const bool new_card = job_.cluster.gpu.compute_capability >= 90;
-  return new_card ? seconds / fit_.new_card_rate : seconds;
+  return seconds;
 }
 
 double LayerTimer::products_named(const std::vector<models::Matmul>& matmuls,

@@ -5,6 +5,7 @@
 
 #include "core/units.h"
 #include "planner/cost/in_flight.h"
+#include "planner/cost/pipeline_time.h"
 #include "planner/lower/shape.h"
 #include "planner/stages.h"
 
@@ -184,8 +185,7 @@ void add_states(const Plan& plan, double elements, MemoryItems& items) {
 // Buffers of exchanges between stages that are alive in a backward: what the next action starts
 // from, already received, and what the action before sent.
 double exchange_bytes(const Job& job, const Plan& plan, const Tensors& t, std::int64_t rank) {
-  const bool blocking = plan.virtual_pipeline > 1 ? !job.framework.p2p_overlap_interleaved
-                                                  : job.framework.blocking_p2p;
+  const bool blocking = exchanges_block(job.framework, plan);
   if (plan.pipeline == 1) {
     return 0;
   }

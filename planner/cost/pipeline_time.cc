@@ -14,7 +14,23 @@ double steady(std::int64_t micro_batches, std::int64_t chunks, double sum, doubl
          (sum - slowest) / static_cast<double>(chunks);
 }
 
+// A split backward: fill and drain are the forwards and input gradients of the other stages; the
+// last stage puts off up to `waiting` weight gradients until the last input gradient has left, as
+// many as there are micro-batches before the last.
+double zero_bubble(double m, double p, double waiting, const StageTotals& stages) {
+  const double drain = (p - 1) * (stages.sum / p - stages.weight_gradient);
+  const double put_off = std::min(m - 1, waiting) * stages.weight_gradient;
+  return m * stages.slowest + std::max(0.0, drain - put_off);
+}
+
 }  // namespace
+
+bool exchanges_block(const Framework& framework, const Plan& plan) {
+  if (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2) {
+    return false;
+  }
+  return plan.virtual_pipeline > 1 ? !framework.p2p_overlap_interleaved : framework.blocking_p2p;
+}
 
 PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const HopTimes& hop) {
   PipelineTime time;
@@ -40,12 +56,10 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
       compute = steady(plan.micro_batches, v, stages.sum, stages.slowest);
       break;
     case Schedule::kZeroBubbleH1:
-      compute = m * stages.slowest +
-                std::max(0.0, (p - 1) * (stages.sum / p - 2 * stages.weight_gradient));
+      compute = zero_bubble(m, p, p - 1, stages);
       break;
     case Schedule::kZeroBubbleH2:
-      compute = m * stages.slowest +
-                std::max(0.0, (p - 1) * (stages.sum / p - 3 * stages.weight_gradient));
+      compute = zero_bubble(m, p, 2 * (p - 1), stages);
       break;
   }
   // Exchanges after the forward and after the backward of every micro-batch and chunk, and the fill

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "planner/framework.h"
 #include "planner/plan.h"
 
 namespace trireme::planner {
@@ -34,6 +35,10 @@ struct HopTimes {
   [[nodiscard]] double cost() const { return transfer + synchronisation; }
   bool overlapped = true;  // interleaved: sends run beside the next chunk
 };
+
+// Whether a stage computes nothing while it exchanges with its neighbours. The zero-bubble
+// schedules come with a runtime of their own that never does (Qi et al. 2024).
+bool exchanges_block(const Framework& framework, const Plan& plan);
 
 PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const HopTimes& hop);
 

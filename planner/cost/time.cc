@@ -262,7 +262,7 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   }
   hop.transfer += collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
   hop.synchronisation = fit.exchange_seconds;
-  hop.blocking = job.framework.blocking_p2p;
+  hop.blocking = exchanges_block(job.framework, plan);
   hop.overlapped = job.framework.p2p_overlap_interleaved;
   return hop;
 }

@@ -100,9 +100,7 @@ Operand head_backward(Writer& w, const Operand& targets, HeadState& state, bool 
   const Operand partial = linear_input_gradient(w, "d_head_input", state.logits, w.stage.head,
                                                 s.tokens, s.hidden, s.vocabulary_rows);
   const Operand reduced = reduce_tokens(w, "d_head_reduce", partial);
-  if (!w.job.framework.tp_backward_overlap && s.tensor > 1) {
-    w.builder.also_wait(w.builder.last_on(Stream::kTensor));
-  }
+  settle_tensor(w);
   if (!split) {
     linear_weight_gradient(w, "head_weight", state.logits, input, w.stage.head, s.tokens, s.hidden,
                            s.vocabulary_rows);

@@ -51,7 +51,6 @@ class LayerWriter {
   void up_weight_gradient(const LayerState& state, const Operand& input);
   void output_weight_gradient(const LayerState& state);
   void qkv_weight_gradient(const LayerState& state, const Operand& input);
-  void settle(bool overlaps);
 
   Writer& w_;
   const LayerSlots& slots_;

@@ -2,13 +2,6 @@
 
 namespace trireme::planner::lowering {
 
-// Without overlap the compute stream waits for the collective before it goes on.
-void LayerWriter::settle(bool overlaps) {
-  if (!overlaps && w_.shape.tensor > 1) {
-    w_.builder.also_wait(w_.builder.last_on(Stream::kTensor));
-  }
-}
-
 Operand LayerWriter::attention_input(LayerState& state) {
   if (present(state.gathered_attention_input)) {
     return state.gathered_attention_input;
@@ -54,7 +47,7 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
   bias_gradient(w_, "mlp_down_bias", dy, slots_.down_bias, s.local_tokens);
   state.d_down = gather_tokens(w_, "d_mlp_output", dy);
   const Operand input = split ? Operand{} : mlp_input(state);
-  settle(w_.job.framework.tp_backward_overlap);
+  settle_tensor(w_);
   const Operand d_activation = linear_input_gradient(w_, "d_activation", state.d_down, slots_.down,
                                                      s.tokens, s.ffn, s.hidden);
   if (!split) {
@@ -68,7 +61,7 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
   const Operand partial =
       linear_input_gradient(w_, "d_mlp_input", state.d_up, slots_.up, s.tokens, s.hidden, s.up);
   const Operand reduced = reduce_tokens(w_, "d_mlp_reduce", partial);
-  settle(w_.job.framework.tp_backward_overlap);
+  settle_tensor(w_);
   if (!split) {
     up_weight_gradient(state, input);
   }
@@ -104,7 +97,7 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
   bias_gradient(w_, "attention_output_bias", dy, slots_.output_bias, s.local_tokens);
   state.d_output = gather_tokens(w_, "d_attention_output", dy);
   const Operand input = split ? Operand{} : attention_input(state);
-  settle(w_.job.framework.tp_backward_overlap);
+  settle_tensor(w_);
   const Operand d_attention = linear_input_gradient(w_, "d_attention", state.d_output,
                                                     slots_.output, s.tokens, s.attention, s.hidden);
   if (!split) {
@@ -114,7 +107,7 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
   const Operand partial = linear_input_gradient(w_, "d_attention_input", state.d_qkv, slots_.qkv,
                                                 s.tokens, s.hidden, s.qkv);
   const Operand reduced = reduce_tokens(w_, "d_attention_reduce", partial);
-  settle(w_.job.framework.tp_backward_overlap);
+  settle_tensor(w_);
   if (!split) {
     qkv_weight_gradient(state, input);
   }

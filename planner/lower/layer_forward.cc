@@ -142,7 +142,8 @@ void LayerWriter::recompute(LayerState& state) {
     state.mlp_norm = norm(w_, "mlp_norm", forward_output(x, state), slots_.mlp_norm);
     forward_up(state);
     forward_activation(state);
-    if (w_.job.framework.name.starts_with("megatron")) {
+    // This project's runtime stops at the input of the last product.
+    if (w_.job.framework.implementation != models::Implementation::kTrireme) {
       forward_down(state);
     }
   } else {

@@ -206,7 +206,11 @@ void ModelledLayer::recompute(ModelledState& state) {
   if (recompute_) {
     attention_half(state);
     state.middle = finish_half(Half::kAttention, state.attention, state.x);
-    mlp_half(state);
+    const Operand added = mlp_half(state);
+    // This project's runtime has no use for a repeated layer's output.
+    if (w_.job.framework.implementation != models::Implementation::kTrireme) {
+      finish_half(Half::kMlp, added, state.middle);
+    }
   } else {
     const unsigned modules = w_.plan.recompute_modules;
     if ((modules & kCoreAttention) != 0) {
@@ -271,6 +275,7 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand
   w_.builder.modelled_pass("gradient", 0, Bytes(0), {d_kept, returned, partial});
   const Operand reduced =
       routed ? partial : reduce_tokens(w_, mlp ? "d_mlp_reduce" : "d_attention_reduce", partial);
+  settle_tensor(w_);
   if (!split) {
     weight_products(half, d_kept, again);
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "planner/cost/pipeline_time.h"
 #include "planner/lower/ends.h"
 #include "planner/lower/layer.h"
 #include "planner/lower/modelled_layer.h"
@@ -17,15 +18,6 @@ namespace trireme::planner::lowering {
 namespace {
 
 enum Channel : std::uint16_t { kForwardChannel = 0, kBackwardChannel = 1 };
-
-// ZB-H2's longer warm-up would wait for itself with blocking exchanges; its own runtime has none.
-bool blocks(const Job& job, const Plan& plan) {
-  if (plan.schedule == Schedule::kZeroBubbleH2) {
-    return false;
-  }
-  return plan.virtual_pipeline > 1 ? !job.framework.p2p_overlap_interleaved
-                                   : job.framework.blocking_p2p;
-}
 
 class StageWriter {
  public:
@@ -42,7 +34,7 @@ class StageWriter {
         visits_(list_visits(actions_, stage_)),
         units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
         writer_{job, plan, shape, groups, stage_, builder_, units_},
-        blocking_(blocks(job, plan)) {
+        blocking_(exchanges_block(job.framework, plan)) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);
     modelled_.resize(layers_.size());

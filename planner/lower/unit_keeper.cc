@@ -95,7 +95,7 @@ void UnitKeeper::begin_step() {
   for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
     gather(unit);
   }
-  if (!job_.framework.overlap_param_gather) {
+  if (!overlaps_parameter_gather(job_.framework)) {
     builder_.also_wait(builder_.last_on(Stream::kGather));
   }
 }
@@ -221,7 +221,7 @@ void UnitKeeper::finish_gradient(std::uint32_t unit, bool last_micro_batch) {
       reduce_replicas(unit, Stream::kReplica);
     }
     whole_gradients(unit) = {};
-  } else if (job_.framework.overlap_grad_reduce) {
+  } else if (overlaps_gradient_reduction(job_.framework)) {
     reduce_whole(unit);
   } else {
     unreduced_.push_back(unit);

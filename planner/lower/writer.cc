@@ -109,4 +109,10 @@ Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial) 
   return local;
 }
 
+void settle_tensor(Writer& w) {
+  if (w.shape.tensor > 1 && !overlaps_tensor_backward(w.job.framework, w.shape.sequence_parallel)) {
+    w.builder.also_wait(w.builder.last_on(Stream::kTensor));
+  }
+}
+
 }  // namespace trireme::planner::lowering

@@ -58,5 +58,8 @@ Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const
 Operand gather_tokens(Writer& w, std::string_view name, const Operand& local);
 // Sums partial results of the tensor ranks; under sequence parallelism keeps the own tokens only.
 Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial);
+// In a backward without overlap the compute stream waits for the tensor collective before it goes
+// on.
+void settle_tensor(Writer& w);
 
 }  // namespace trireme::planner::lowering

@@ -42,6 +42,14 @@ struct MemoryUse {
   Bytes reserved_peak;   // what the device handed out for them
 };
 
+// Part of a matrix of normal values, from `flat_begin` on in rows of `column_count`: element
+// (row, column) of the whole is deviation * random_normal(key, row * columns + column).
+struct NormalFill {
+  std::uint64_t key = 0;
+  double deviation = 0;
+  std::int64_t row_begin = 0, column_begin = 0, column_count = 1, columns = 1, flat_begin = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -61,6 +69,8 @@ class Backend {
   // ---- data, between steps; the view's type says how values are stored.
   virtual void write(const View& view, std::span<const double> values) = 0;
   virtual void read(const View& view, std::span<double> values) = 0;
+  // Draws the values where they lie; false when the device cannot, and the caller writes them.
+  virtual bool fill_normal(const View& /*view*/, const NormalFill& /*fill*/) { return false; }
   virtual void write_tokens(const View& view, std::span<const std::int32_t> tokens) = 0;
 
   // ---- one step

@@ -42,6 +42,10 @@ void over_threads(std::int64_t count, std::int64_t ranks,
   }
 }
 
+Operand operand_of(const ParameterSlice& slice) {
+  return {.buffer = slice.buffer, .shard = kNoGroup, .offset = slice.offset, .count = slice.count};
+}
+
 }  // namespace
 
 std::int64_t global_batch_of(const StepProgram& program) {
@@ -65,6 +69,11 @@ double InitialValues::at(std::int64_t row, std::int64_t column) const {
   }
   return kInitialDeviation *
          random_normal(key_, static_cast<std::uint64_t>(row * columns_ + column));
+}
+
+NormalFill InitialValues::fill_of(const ParameterSlice& slice) const {
+  return {key_,     kInitialDeviation, slice.row_begin, slice.column_begin, slice.column_count,
+          columns_, slice.flat_begin};
 }
 
 RankExecutor::RankExecutor(const StepProgram& program, Rank rank, Backend& backend)
@@ -103,6 +112,10 @@ void RankExecutor::initialise(std::uint64_t seed) {
   for (const State state : {State::kWeight, State::kMaster}) {
     for (const ParameterSlice& slice : parameter_slices(*program_, rank_, state)) {
       const InitialValues initial(seed, role_->parameters[slice.parameter]);
+      if (initial.is_normal() &&
+          backend_->fill_normal(view_of(operand_of(slice)), initial.fill_of(slice))) {
+        continue;
+      }
       std::vector<double> values(static_cast<std::size_t>(slice.count));
       const auto fill = [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
@@ -120,17 +133,13 @@ void RankExecutor::initialise(std::uint64_t seed) {
 
 std::vector<double> RankExecutor::read_slice(const ParameterSlice& slice) {
   std::vector<double> values(static_cast<std::size_t>(slice.count));
-  const Operand operand{
-      .buffer = slice.buffer, .shard = kNoGroup, .offset = slice.offset, .count = slice.count};
-  backend_->read(view_of(operand), values);
+  backend_->read(view_of(operand_of(slice)), values);
   return values;
 }
 
 void RankExecutor::write_slice(const ParameterSlice& slice, std::span<const double> values) {
   TRIREME_CHECK(static_cast<std::int64_t>(values.size()) == slice.count);
-  const Operand operand{
-      .buffer = slice.buffer, .shard = kNoGroup, .offset = slice.offset, .count = slice.count};
-  backend_->write(view_of(operand), values);
+  backend_->write(view_of(operand_of(slice)), values);
 }
 
 void RankExecutor::fill_tokens(const TokenSource& source, std::int64_t first_sequence) {

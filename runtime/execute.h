@@ -71,6 +71,9 @@ class InitialValues {
  public:
   InitialValues(std::uint64_t seed, const Parameter& parameter);
   [[nodiscard]] double at(std::int64_t row, std::int64_t column) const;
+  [[nodiscard]] bool is_normal() const { return rule_ == Rule::kNormal; }
+  // Of a slice of the parameter, when its values are normal.
+  [[nodiscard]] NormalFill fill_of(const ParameterSlice& slice) const;
 
  private:
   enum class Rule : std::uint8_t { kOne, kZero, kNormal } rule_ = Rule::kNormal;

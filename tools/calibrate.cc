@@ -19,6 +19,7 @@
 #include "tools/calibrate_cuda.h"
 #include "tools/calibrate_report.h"
 #include "tools/commands.h"
+#include "tools/plan_file.h"
 #include "tools/request.h"
 
 namespace trireme::tools {
@@ -236,6 +237,31 @@ planner::MeasuredRun run_of_log(const std::string& text, const std::string& path
   return run;
 }
 
+// A result of `run` names its job, which is predicted anew under the profile that is corrected; the
+// cluster it ran on may come from the flags. Results without either carry predictions of their own.
+planner::MeasuredRun run_of_result(const std::string& path, const Options& options) {
+  const nlohmann::json json = read_json_file(path);
+  JsonReader reader(json, path);
+  JobOptions given;
+  if (reader.has("job")) {
+    JobOptions over;
+    over.cluster = options.job.cluster;
+    given = merged(read_job_options(reader.object("job")), over);
+  }
+  if (given.cluster.empty()) {
+    return planner::read_run_result(path);
+  }
+  planner::MeasuredRun run;
+  run.name = path;
+  run.step_seconds = reader.number("median_step_seconds", 1e-9, 1e9);
+  run.plan = read_layout(reader.object("layout"));
+  given.gpus = run.plan.gpus();
+  given.calibration.clear();
+  run.job = make_job(given);
+  complete(*run.job, run.plan);
+  return run;
+}
+
 int fit_from_runs(const Options& options, const Console& console) {
   Profile profile = options.job.calibration.empty()
                         ? topologies::with_shipped_parts(empty_profile())
@@ -247,7 +273,7 @@ int fit_from_runs(const Options& options, const Console& console) {
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     const bool json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
     if (json && text.find("\"trireme.run/") != std::string::npos) {
-      runs.push_back(planner::read_run_result(path));
+      runs.push_back(run_of_result(path, options));
     } else if (json) {
       add_rows(text, path, profile, runs, report.remarks);
     } else {

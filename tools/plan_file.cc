@@ -43,34 +43,6 @@ constexpr TextKey kTexts[] = {{"model", &JobOptions::model},
                               {"framework", &JobOptions::framework},
                               {"calibration", &JobOptions::calibration}};
 
-JobOptions read_options(JsonReader reader) {
-  JobOptions options;
-  for (const auto& [key, member] : kTexts) {
-    if (reader.has(key)) {
-      options.*member = reader.text(key);
-    }
-  }
-  for (const auto& [key, member] : kCounts) {
-    if (reader.has(key)) {
-      options.*member = reader.integer(key, 1, kCountMax);
-    }
-  }
-  if (reader.has("settings")) {
-    const nlohmann::json& settings = reader.raw("settings");
-    if (!settings.is_array()) {
-      reader.fail("settings", "is not an array of KEY=VALUE strings");
-    }
-    for (const nlohmann::json& setting : settings) {
-      if (!setting.is_string()) {
-        reader.fail("settings", "holds something that is not a KEY=VALUE string");
-      }
-      options.settings.push_back(setting.get<std::string>());
-    }
-  }
-  reader.finish();
-  return options;
-}
-
 template <typename Choice>
 Choice choice(JsonReader& reader, const char* key, std::initializer_list<Choice> choices) {
   const std::string text = reader.text(key);
@@ -117,6 +89,52 @@ void read_recompute(JsonReader& reader, Plan& plan) {
   }
 }
 
+}  // namespace
+
+nlohmann::json job_options_json(const JobOptions& options) {
+  Json job;
+  for (const auto& [key, member] : kTexts) {
+    if (!(options.*member).empty()) {
+      job[key] = absolute_if_file(options.*member);
+    }
+  }
+  for (const auto& [key, member] : kCounts) {
+    if (options.*member) {
+      job[key] = *(options.*member);
+    }
+  }
+  job["settings"] = options.settings;
+  return job;
+}
+
+JobOptions read_job_options(JsonReader reader) {
+  JobOptions options;
+  for (const auto& [key, member] : kTexts) {
+    if (reader.has(key)) {
+      options.*member = reader.text(key);
+    }
+  }
+  for (const auto& [key, member] : kCounts) {
+    if (reader.has(key)) {
+      options.*member = reader.integer(key, 1, kCountMax);
+    }
+  }
+  if (reader.has("settings")) {
+    const nlohmann::json& settings = reader.raw("settings");
+    if (!settings.is_array()) {
+      reader.fail("settings", "is not an array of KEY=VALUE strings");
+    }
+    for (const nlohmann::json& setting : settings) {
+      if (!setting.is_string()) {
+        reader.fail("settings", "holds something that is not a KEY=VALUE string");
+      }
+      options.settings.push_back(setting.get<std::string>());
+    }
+  }
+  reader.finish();
+  return options;
+}
+
 Plan read_layout(JsonReader reader) {
   using planner::Schedule;
   using planner::Sharding;
@@ -160,24 +178,10 @@ Plan read_layout(JsonReader reader) {
   return plan;
 }
 
-}  // namespace
-
 void write_plan_file(const std::string& path, const JobOptions& options,
                      const planner::Estimate& estimate) {
-  Json job;
-  for (const auto& [key, member] : kTexts) {
-    if (!(options.*member).empty()) {
-      job[key] = absolute_if_file(options.*member);
-    }
-  }
-  for (const auto& [key, member] : kCounts) {
-    if (options.*member) {
-      job[key] = *(options.*member);
-    }
-  }
-  job["settings"] = options.settings;
   const Json file = {{"schema", kSchema},
-                     {"job", job},
+                     {"job", job_options_json(options)},
                      {"layout", layout_json(estimate.plan)},
                      {"predicted",
                       {{"step_seconds", estimate.time.step_seconds},
@@ -195,7 +199,7 @@ PlanFile read_plan_file(const std::string& path) {
                                       schema, kSchema));
   }
   PlanFile file;
-  file.options = read_options(reader.object("job"));
+  file.options = read_job_options(reader.object("job"));
   file.plan = read_layout(reader.object("layout"));
   reader.ignore("predicted");
   reader.finish();

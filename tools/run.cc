@@ -158,6 +158,7 @@ RunDescription describe(const Options& options,
   }
   job.gpus.reset();  // ranks, here: the cluster is narrowed to the plan below
   job.precision = run.precision == "fp64" ? "fp32" : run.precision;
+  run.options = job;
   run.job = job.cluster.empty() ? make_job_without_cluster(job) : make_job(job);
   run.plan = make_plan(options.layout, ranks, base);
   run.job.cluster.gpus = run.plan.gpus();

@@ -15,6 +15,7 @@
 #include "models/work.h"
 #include "planner/walk.h"
 #include "runtime/execute.h"
+#include "tools/plan_file.h"
 #include "tools/report.h"
 #include "tools/table.h"
 #include "tools/trace_json.h"
@@ -169,6 +170,7 @@ void RunReport::finish(const std::vector<runtime::MemoryUse>& memory) {
         {"precision", run_->precision},
         {"ranks", run_->program.ranks},
         {"hardware_threads", std::thread::hardware_concurrency()}}},
+      {"job", job_options_json(run_->options)},
       {"model", run_->job.model.name},
       {"framework", run_->job.framework.name},
       {"sequence", run_->job.sequence},

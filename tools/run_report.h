@@ -12,11 +12,13 @@
 #include "planner/job.h"
 #include "planner/plan.h"
 #include "runtime/train.h"
+#include "tools/options.h"
 #include "tools/program.h"
 
 namespace trireme::tools {
 
 struct RunDescription {
+  JobOptions options;  // as given, with the plan file's
   planner::Job job;
   planner::Plan plan;
   StepProgram program;

@@ -195,8 +195,9 @@ void fit_overlap(const Microbenchmarks& points, Profile& profile) {
     const double collective =
         sample.collective_beside.median.value / sample.collective_alone.median.value;
     profile.overlaps.push_back({sample.operation, compute - 1, collective - 1});
-    // Of each second that both run, the part that compute loses.
-    shares.push_back(std::max(0.0, 1 - 1 / compute));
+    // What compute loses for each second that the collective takes alone: beside compute it takes
+    // longer, and all that time compute is slower.
+    shares.push_back(std::max(0.0, collective * (1 - 1 / compute)));
   }
   if (!shares.empty()) {
     profile.frameworks["trireme"] = topologies::shipped_profile().frameworks.at("trireme");

@@ -80,8 +80,10 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   const bool gathers =
       plan.sharding == Sharding::kFull || (plan.sharding == Sharding::kGradients && !whole);
   if (is_own(job_)) {
-    return plan.sharding == Sharding::kFull ? own_units(plan, in, groups)
-                                            : own_whole(plan, in, groups);
+    DataParallelTime time = plan.sharding == Sharding::kFull ? own_units(plan, in, groups)
+                                                             : own_whole(plan, in, groups);
+    time.exposed += fit_.overlap_slowdown * std::max(0.0, time.hidden);
+    return time;
   }
   return gathers ? gather_units(plan, in, groups) : reduce_whole(plan, in, groups);
 }

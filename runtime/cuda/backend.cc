@@ -13,6 +13,7 @@
 #include "runtime/cuda/device_objects.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/memory_plan.h"
+#include "runtime/cuda/random_fill.h"
 #include "runtime/cuda/run_kernel.h"
 #include "runtime/cuda/watchdog.h"
 
@@ -269,6 +270,12 @@ void CudaBackend::read(const View& view, std::span<double> values) {
     check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
     std::ranges::copy(stored, values.begin());
   }
+}
+
+bool CudaBackend::fill_normal(const View& view, const NormalFill& fill) {
+  cuda::fill_normal(state_->streams.front().raw(), view, fill);
+  check(cudaStreamSynchronize(state_->streams.front().raw()), "initial values");
+  return true;
 }
 
 void CudaBackend::write_tokens(const View& view, std::span<const std::int32_t> tokens) {

@@ -46,6 +46,7 @@ class CudaBackend : public Backend {
   [[nodiscard]] DeviceMemory device_memory() const;
   void write(const View& view, std::span<const double> values) override;
   void read(const View& view, std::span<double> values) override;
+  bool fill_normal(const View& view, const NormalFill& fill) override;
   void write_tokens(const View& view, std::span<const std::int32_t> tokens) override;
   void begin_step(const StepSettings& settings) override;
   void wait(StreamId stream, OpId earlier) override;

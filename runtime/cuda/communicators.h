@@ -28,11 +28,11 @@ struct CommunicatorKey {
 
 enum class CommunicatorUse : std::uint8_t { kCollectives, kMessages };
 
-// Joins `size` ranks that all call this, and exchanges one element, so that its connections exist
-// before kernels that wait for peers are in flight. Its calls return once they are queued: with
-// non-blocking communicators NCCL starts a thread for each call, which cost 70 to 100 us of host
-// time (2 H200, NCCL 2.28.3). Throws Error when a peer does not come within `timeout`; the caller
-// should then end the process, since NCCL still waits.
+// Joins `size` ranks that all call this (messages: rank 0 sends to rank 1), and exchanges one
+// element, so that its connections exist before kernels that wait for peers are in flight. Its
+// calls return once they are queued: with non-blocking communicators NCCL starts a thread for each
+// call, which cost 70 to 100 us of host time (2 H200, NCCL 2.28.3). Throws Error when a peer does
+// not come within `timeout`; the caller should then end the process, since NCCL still waits.
 ncclComm_t make_communicator(const ncclUniqueId& id, CommunicatorUse use, int size, int place,
                              Seconds timeout);
 

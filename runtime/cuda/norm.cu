@@ -7,7 +7,13 @@ namespace trireme::runtime::cuda {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-constexpr int kBackwardBlocks = 264;  // two a multiprocessor of an H100
+constexpr int kBackwardBlocks = 528;  // four a multiprocessor of an H100
+
+// Two vectors a thread: short rows leave room for more of them on a multiprocessor.
+int threads_of_row(std::int64_t hidden) {
+  const std::int64_t wanted = (hidden / (2 * kVector) + 31) / 32 * 32;
+  return static_cast<int>(wanted < 64 ? 64 : wanted > kThreads ? kThreads : wanted);
+}
 
 template <bool kCentred>
 __global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
@@ -56,6 +62,12 @@ __global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf1
   }
 }
 
+// Where shared memory holds the sum of column j + i, so that neighbouring threads use neighbouring
+// banks.
+__device__ inline std::int64_t place_of_sum(std::int64_t j, int i, std::int64_t hidden) {
+  return i * (hidden / kVector) + j / kVector;
+}
+
 // Each block walks every kBackwardBlocks-th row and keeps its share of dweight and dbias in shared
 // memory, of which a thread only touches its own columns; the blocks' shares are added up in order
 // by column_sum_kernel.
@@ -84,9 +96,9 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
         const float normalised = (x[i] - mean) * rstd;
         dot += dy[i] * scale[i] * normalised;
         sum += dy[i] * scale[i];
-        weight_sums[j + i] += dy[i] * normalised;
+        weight_sums[place_of_sum(j, i, hidden)] += dy[i] * normalised;
         if (kCentred) {
-          weight_sums[hidden + j + i] += dy[i];
+          weight_sums[hidden + place_of_sum(j, i, hidden)] += dy[i];
         }
       }
     }
@@ -109,8 +121,13 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
   }
   __syncthreads();
   const std::int64_t width = (kCentred ? 2 : 1) * hidden;
-  for (std::int64_t j = threadIdx.x; j < width; j += blockDim.x) {
-    partial[blockIdx.x * width + j] = weight_sums[j];
+  for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+    const std::int64_t place =
+        place_of_sum(j / kVector * kVector, static_cast<int>(j % kVector), hidden);
+    partial[blockIdx.x * width + j] = weight_sums[place];
+    if (kCentred) {
+      partial[blockIdx.x * width + hidden + j] = weight_sums[hidden + place];
+    }
   }
 }
 
@@ -249,13 +266,14 @@ std::size_t scratch_bytes(std::int64_t columns) {
 
 void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd,
                       std::int64_t rows, std::int64_t hidden) {
-  norm_forward_kernel<false><<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
-      x, weight, nullptr, y, nullptr, rstd, hidden);
+  norm_forward_kernel<false>
+      <<<static_cast<unsigned int>(rows), threads_of_row(hidden), 0, stream>>>(
+          x, weight, nullptr, y, nullptr, rstd, hidden);
 }
 
 void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias,
                         Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden) {
-  norm_forward_kernel<true><<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
+  norm_forward_kernel<true><<<static_cast<unsigned int>(rows), threads_of_row(hidden), 0, stream>>>(
       x, weight, bias, y, mean, rstd, hidden);
 }
 

@@ -11,11 +11,38 @@ __device__ inline std::uint64_t mixed(std::uint64_t value) {
   return value ^ (value >> 31U);
 }
 
+constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+
+__device__ inline double uniform(std::uint64_t key, std::uint64_t index) {
+  return static_cast<double>(mixed(key + kGolden * (index + 1)) >> 11U) * 0x1.0p-53;
+}
+
+__device__ inline void store(Bf16* target, double value) {
+  *target = __double2bfloat16(value);
+}
+__device__ inline void store(float* target, double value) {
+  *target = static_cast<float>(value);
+}
+
+template <typename Element>
+__global__ void normal_kernel(Element* target, std::int64_t count, NormalFill fill) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    const std::int64_t flat = fill.flat_begin + i;
+    const std::int64_t row = fill.row_begin + flat / fill.column_count;
+    const std::int64_t column = fill.column_begin + flat % fill.column_count;
+    const auto index = static_cast<std::uint64_t>(row * fill.columns + column);
+    const double radius = sqrt(-2.0 * log(1.0 - uniform(fill.key, 2 * index)));
+    store(target + i, fill.deviation * radius * cospi(2.0 * uniform(fill.key, 2 * index + 1)));
+  }
+}
+
 __global__ void fill_kernel(Bf16* target, std::int64_t count, std::uint64_t seed) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride) {
-    const std::uint64_t bits = mixed(seed * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(i));
+    const std::uint64_t bits = mixed(seed * kGolden + static_cast<std::uint64_t>(i));
     target[i] = __float2bfloat16(static_cast<float>(bits >> 40U) * (2.0F / 16777216.0F) - 1.0F);
   }
 }
@@ -25,6 +52,17 @@ __global__ void fill_kernel(Bf16* target, std::int64_t count, std::uint64_t seed
 void fill_random(cudaStream_t stream, __nv_bfloat16* target, std::int64_t count,
                  std::uint64_t seed) {
   fill_kernel<<<1024, kThreads, 0, stream>>>(target, count, seed);
+}
+
+void fill_normal(cudaStream_t stream, const View& view, const NormalFill& fill) {
+  constexpr int kBlocks = 2048;
+  if (view.type == ElementType::kCompute) {
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<Bf16*>(view.data), view.count,
+                                                    fill);
+  } else {
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<float*>(view.data), view.count,
+                                                    fill);
+  }
 }
 
 }  // namespace trireme::runtime::cuda

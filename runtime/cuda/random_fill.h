@@ -1,4 +1,4 @@
-// Random operands: products of zeros run faster than products of data.
+// Random operands (products of zeros run faster than products of data), and initial weights.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -6,10 +6,15 @@
 
 #include <cstdint>
 
+#include "runtime/backend.h"
+
 namespace trireme::runtime::cuda {
 
 // Uniform in [-1, 1), a function of the seed and the place.
 void fill_random(cudaStream_t stream, __nv_bfloat16* target, std::int64_t count,
                  std::uint64_t seed);
+
+// The values of runtime/random.h, to a few last places of a double, rounded to the view's type.
+void fill_normal(cudaStream_t stream, const View& view, const NormalFill& fill);
 
 }  // namespace trireme::runtime::cuda

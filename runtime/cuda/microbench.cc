@@ -23,6 +23,7 @@ namespace {
 constexpr std::size_t kRotation = std::size_t{256}
                                   << 20;  // operands rotate over more than the L2 cache
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kOverlapLargest = 512 * kMiB;
 
 std::string version_text(int version, int major_scale) {
   return std::to_string(version / major_scale) + "." + std::to_string(version % major_scale / 10);
@@ -296,6 +297,22 @@ void measure_group(const GroupBench& group, Microbenchmarks& found) {
   }
 }
 
+// Of a collective that takes about 1.5 ms here: long beside products on a fast link, not endless on
+// a slow one. The same on all ranks.
+std::int64_t overlap_bytes(const GroupBench& group, std::byte* from, std::byte* to) {
+  constexpr double kSeconds = 1.5e-3;
+  const std::int64_t probe = 16 * kMiB;
+  const Timing timing = time_on_stream(
+      group.bench.other_stream(), {.samples = 3, .sample_seconds = 0, .repeats = 3}, [&](int) {
+        check(queue_collective(group, "all_reduce", from, to, probe, group.bench.other_stream()),
+              "overlap");
+      });
+  const double wanted = static_cast<double>(probe) * kSeconds / timing.median.value;
+  const std::int64_t mebibytes =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted) / kMiB, 1, kOverlapLargest / kMiB);
+  return std::stoll(group.coordinator.broadcast(std::to_string(mebibytes))) * kMiB;
+}
+
 // How products and a long collective slow each other down. The products are short beside the
 // collective, which may have to wait for one that runs on every multiprocessor.
 void measure_overlap(const GroupBench& group, Microbenchmarks& found) {
@@ -305,9 +322,9 @@ void measure_overlap(const GroupBench& group, Microbenchmarks& found) {
   const MatmulSample shape{kSide, kSide, kSide, MatmulLayout::kForward, {}};
   const DeviceBytes operands = bench.random(2 * kOperand);
   const DeviceBytes product(kOperand, "overlap");
-  const std::int64_t bytes = 512 * kMiB;
-  const DeviceBytes from = bench.random(static_cast<std::size_t>(bytes));
-  const DeviceBytes to(static_cast<std::size_t>(bytes), "overlap");
+  const DeviceBytes from = bench.random(static_cast<std::size_t>(kOverlapLargest));
+  const DeviceBytes to(static_cast<std::size_t>(kOverlapLargest), "overlap");
+  const std::int64_t bytes = overlap_bytes(group, from.data(), to.data());
   const auto multiply = [&](int) {
     bench.matmuls().run(call_of(shape), operands.data(), operands.data() + kOperand, product.data(),
                         bench.workspace(), bench.stream());

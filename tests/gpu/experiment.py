@@ -20,8 +20,9 @@ MODELS = {  # name: (what --model takes, sequence, global batch)
     "gpt3-1.3b": ("gpt3-1.3b", 2048, 16),
     "llama-8b-12-layers": (str(HERE / "models" / "llama-8b-12-layers.json"), 4096, 4),
     "qwen2.5-1.5b": ("qwen2.5-1.5b", 4096, 4),
+    "gpt3-350m": ("gpt3-350m", 1024, 8),  # for slow links
 }
-STEPS = 13
+STEPS = 9
 
 
 def layouts_of(gpus):
@@ -159,7 +160,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--cluster", default="hgx-h200x1")
     parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
+    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS)[:4])
     parser.add_argument("--layouts", type=lambda text: text.split(","))
     parser.add_argument("--profile", type=pathlib.Path)
     parser.add_argument("--traces", type=pathlib.Path, help="where traces go (default: FOLDER)")

@@ -300,7 +300,9 @@ GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group
   if (merged.empty()) {
     return topologies::group_shape(cluster, 1, 1);
   }
-  GroupShape shape = topologies::group_shape(cluster, merged[0].degree, merged[0].stride);
+  const std::int64_t period =
+      merged.size() == 1 && axes.size() == 1 ? axes[0].period : merged[0].degree * merged[0].stride;
+  GroupShape shape = topologies::group_shape(cluster, merged[0].degree, merged[0].stride, period);
   for (std::size_t i = 1; i < merged.size(); ++i) {
     const GroupShape other = topologies::group_shape(cluster, merged[i].degree, merged[i].stride);
     shape.ranks *= other.ranks;

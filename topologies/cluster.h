@@ -103,5 +103,9 @@ struct GroupShape {
 };
 // The shape of an axis whose neighbours are `stride` ranks apart and that has `degree` members.
 GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t stride);
+// The same where ranks repeat every `period` ranks, more than degree * stride of them or fewer (the
+// first and the last stage of a pipeline).
+GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t stride,
+                       std::int64_t period);
 
 }  // namespace trireme::topologies

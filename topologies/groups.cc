@@ -64,13 +64,17 @@ Cluster narrowed(Cluster cluster, std::int64_t gpus) {
 }
 
 GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t stride) {
+  return group_shape(cluster, degree, stride, degree * stride);
+}
+
+GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t stride,
+                       std::int64_t period) {
   TRIREME_CHECK(degree >= 1);
   TRIREME_CHECK(stride >= 1);
   const std::int64_t node_gpus = cluster.node.gpus;
   GroupShape shape{
       .ranks = degree, .ranks_per_node = 1, .stride = stride, .concurrent_per_node = 1};
-  const std::int64_t block = degree * stride;
-  if (block <= node_gpus && node_gpus % block == 0) {
+  if (period <= node_gpus && node_gpus % period == 0) {
     shape.ranks_per_node = degree;
   } else if (stride < node_gpus) {
     shape.ranks_per_node = ceil_divide(degree, nodes_spanned(degree, stride, node_gpus));

@@ -60,4 +60,15 @@ GroupShape Collectives::pipeline_pair(const Plan& plan) {
   return pair;
 }
 
+GroupShape Collectives::pipeline_ends(const Plan& plan) {
+  const std::int64_t stride = stride_of(plan, Axis::kPipeline);
+  const std::int64_t apart = (plan.pipeline - 1) * stride;
+  const Key128 key{static_cast<std::uint64_t>(apart) << 8 | 2,
+                   static_cast<std::uint64_t>(plan.pipeline * stride) << 32};
+  if (const GroupShape* found = shapes_.find(key)) {
+    return *found;
+  }
+  return shapes_.insert(key, topologies::group_shape(cluster_, 2, apart, plan.pipeline * stride));
+}
+
 }  // namespace trireme::planner

@@ -22,6 +22,8 @@ class Collectives {
   // Two neighbours on the pipeline axis, the slowest such pair: across nodes when any hop leaves
   // the node.
   topologies::GroupShape pipeline_pair(const Plan& plan);
+  // The first and the last stage.
+  topologies::GroupShape pipeline_ends(const Plan& plan);
 
  private:
   const topologies::Cluster& cluster_;

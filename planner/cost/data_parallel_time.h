@@ -16,6 +16,7 @@ struct DataParallelInput {
   double root_parameters = 0;       // of them, embedding, head and final norm: FSDP's root unit
   double embedding_parameters = 0;  // of the root's
   double tied_head_parameters = 0;  // of the embedding's: its table, when the head here uses it too
+  double weight_gradient = 0;       // of one micro-batch's backward
   double units = 1;                 // FSDP units (layers over --fsdp-unit) on this rank
   double forward = 0;               // one micro-batch through this rank
   double backward = 0;              // recompute included

@@ -57,8 +57,16 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
                                 beside(exposed_gather, 0.8 * column_input, times.input_gradient));
     }
     times.forward.tensor += forward;
-    const double again = job_.framework.regather_in_backward ? blocks * gather : 0;
+    double again = job_.framework.regather_in_backward ? blocks * gather : 0;
     double backward = exposed_gather;
+    if (own && splits_backward(plan) && again > 0) {
+      // Each input is gathered with the weight gradients, behind the product before it.
+      const double down = products_named(work.weight_gradient.matmuls, {"mlp_down"});
+      const double output = products_named(work.weight_gradient.matmuls, {"attention_output"});
+      again = beside(gather, output, times.input_gradient);
+      again += moe ? 0 : beside(gather, down, times.input_gradient);
+      times.weight_tensor = again;
+    }
     backward += overlap ? beside(again, column_input, times.input_gradient) +
                               beside(blocks * scatter, column_weight, times.input_gradient)
                         : again + blocks * scatter;

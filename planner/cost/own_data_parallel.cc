@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/cost/data_parallel_time.h"
+#include "planner/cost/layer_times.h"
 
 namespace trireme::planner {
 
@@ -22,6 +23,7 @@ struct StageUnits {
   double experts = 0;                // routed experts of one
   double embedding = 0, head = 0;    // parameters
   double forward = 0, backward = 0;  // compute of one
+  double head_backward = 0;
 };
 
 StageUnits units_of(const DataParallelInput& in) {
@@ -33,6 +35,7 @@ StageUnits units_of(const DataParallelInput& in) {
   units.head = in.root_parameters - in.embedding_parameters;
   units.forward = (in.forward - in.embedding_compute - in.head_forward) / units.count;
   units.backward = (in.backward - in.head_backward) / units.count;
+  units.head_backward = in.head_backward;
   return units;
 }
 
@@ -41,11 +44,48 @@ bool backwards_only(const Plan& plan) {
   return plan.schedule == Schedule::kGpipe && plan.pipeline > 1 && plan.micro_batches > 1;
 }
 
+// Layers whose backward the head's reduction may run beside: the next one, and of the one after it
+// what comes before its first weight gradient.
+constexpr double kHeadWindow = 1.25;
+
 // Exposed in one backward: the reduction of a unit must end before the second next unit begins, and
 // the last two run beside what follows.
 double exposed_reductions(const Plan& plan, const StageUnits& units, double unit, double head) {
   const double limited = backwards_only(plan) ? units.count : std::max(0.0, units.count - 2);
-  return limited * over(unit, units.backward) + over(head, 2 * units.backward);
+  // A chunk of one layer goes on to the next forward (GPipe: to the next head).
+  const bool single = units.count < 2 * static_cast<double>(plan.virtual_pipeline);
+  const double window =
+      !single ? kHeadWindow * units.backward
+              : units.backward + (backwards_only(plan) ? units.head_backward : units.forward);
+  return limited * over(unit, units.backward) + over(head, window);
+}
+
+// The embedding's reduction must end before the fourth block after it: the next micro-batch's third
+// layer, whose first may wait for its gather too (GPipe: the fourth backward).
+double exposed_embedding(const Plan& plan, const DataParallelInput& in, const StageUnits& units,
+                         double embedding, double waits) {
+  return over(embedding, backwards_only(plan) ? 3 * units.backward
+                                              : in.embedding_compute + 2 * units.forward + waits);
+}
+
+// What is left of the reductions (seconds of all) when the last backward ends, if each begins when
+// its unit's gradients are whole.
+double left_at_the_end(const Plan& plan, const DataParallelInput& in, const StageUnits& units,
+                       double reductions) {
+  if (splits_backward(plan)) {
+    return over(reductions, in.weight_gradient * (1 - 1 / (units.count + 1)));
+  }
+  const double first_ready = units.head > 0 ? in.head_backward : units.backward;
+  const auto chunks = static_cast<double>(plan.virtual_pipeline);
+  if (chunks == 1) {
+    return over(reductions, in.backward - first_ready);
+  }
+  // A chunk's units are whole when its own last micro-batch is; then the other chunks' last groups
+  // of micro-batches follow.
+  const auto group = static_cast<double>(std::min(plan.pipeline, plan.micro_batches));
+  const double one = in.backward / chunks;
+  return std::max(over(reductions / chunks, one - first_ready),
+                  over(reductions, group * (chunks - 1) * one + one - first_ready));
 }
 
 }  // namespace
@@ -105,9 +145,10 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
     const double unit =
         (sharded ? own_scatter(groups, units.parameters) : replicate(units.parameters)) + experts;
     const double head = sharded ? own_scatter(groups, units.head) : replicate(units.head);
-    const double total =
-        units.count * unit + head + (sharded ? own_scatter(groups, units.embedding) : 0);
-    time.per_micro_batch_backward = exposed_reductions(plan, units, unit, head);
+    const double embedding = sharded ? own_scatter(groups, units.embedding) : 0;
+    const double total = units.count * unit + head + embedding;
+    time.per_micro_batch_backward = exposed_reductions(plan, units, unit, head) +
+                                    exposed_embedding(plan, in, units, embedding, 0);
     const double beside = backwards_only(plan) ? in.backward : in.forward + in.backward;
     time.per_micro_batch_backward += over(total, beside + time.per_micro_batch_backward);
     // After the last micro-batch the reductions still on the way, and the replicas' sums.
@@ -122,9 +163,8 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
   }
   const double total = units.count * (reduce(units.parameters) + experts) + reduce(units.head) +
                        reduce(units.embedding);
-  const double first_ready = units.head > 0 ? in.head_backward : units.backward;
   const double exposed = job_.framework.overlap_grad_reduce
-                             ? std::max(reduce(last), over(total, in.backward - first_ready))
+                             ? std::max(reduce(last), left_at_the_end(plan, in, units, total))
                              : total;
   time.exposed += exposed;
   time.hidden += total - exposed;
@@ -151,8 +191,19 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
                                  over(head_gather, units.forward) + over(gather, before);
   time.per_micro_batch_backward = std::max(units.count * over(again, units.backward),
                                            exposed_reductions(plan, units, scatter, head_scatter));
+  time.per_micro_batch_backward += exposed_embedding(
+      plan, in, units, own_scatter(groups, units.embedding), over(gather, before));
+  // Unless it is resharded, a unit of a stage that always has another micro-batch under way is
+  // gathered once.
+  const bool stays =
+      !reshard && plan.pipeline > 1 &&
+      (plan.schedule == Schedule::kGpipe || plan.virtual_pipeline > 1 || in.head_forward == 0);
+  if (stays) {
+    time.exposed += time.per_micro_batch_forward;
+    time.per_micro_batch_forward = 0;
+  }
   // Neither stream can do more than it has time for.
-  const double gathers = units.count * (gather + again) + head_gather;
+  const double gathers = stays ? 0 : units.count * (gather + again) + head_gather;
   const double scatters =
       units.count * scatter + head_scatter + own_scatter(groups, units.embedding);
   const double cycle =
@@ -171,11 +222,11 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
     return collectives_.time(Collective::kAllReduce, groups.replica,
                              groups.reduce_bytes * parameters / shards);
   };
-  time.exposed = own_gather(groups, last) + own_scatter(groups, last) +
+  time.exposed += own_gather(groups, last) + own_scatter(groups, last) +
 
-                 std::max(over(scatter, units.backward),
-                          over(replicate(in.dense_parameters - last), in.backward)) +
-                 replicate(last);
+                  std::max(over(scatter, units.backward),
+                           over(replicate(in.dense_parameters - last), in.backward)) +
+                  replicate(last);
   return time;
 }
 

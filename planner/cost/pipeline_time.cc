@@ -50,7 +50,8 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
                 steady(plan.micro_batches, 1, stages.sum_backward, stages.slowest_backward);
       break;
     case Schedule::kOneForwardOneBackward:
-      compute = steady(plan.micro_batches, 1, stages.sum, stages.slowest);
+      compute = stages.bottleneck > 0 ? stages.bottleneck
+                                      : steady(plan.micro_batches, 1, stages.sum, stages.slowest);
       break;
     case Schedule::kInterleaved:
       compute = steady(plan.micro_batches, v, stages.sum, stages.slowest);
@@ -69,6 +70,12 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
   const double cost = hop.cost();
   if (v == 1 && hop.blocking) {
     time.exchange = exchanges * cost;
+    compute += fill * cost;
+  } else if (v == 1 && plan.schedule == Schedule::kOneForwardOneBackward && p <= m) {
+    // p micro-batches are under way: each comes back to the first stage before the p-th after it
+    // may start, so that hops show where the slowest stage leaves no slack for them.
+    const double cycle = (stages.sum + fill * cost) / p;
+    time.exchange = m * std::max(0.0, cycle - stages.slowest);
     compute += fill * cost;
   } else {
     const double chunk_time = stages.slowest / (2 * chunks);

@@ -24,7 +24,8 @@ struct RankClass {
   std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
   bool embedding = false, head = false;
   std::int64_t count = 0;
-  std::int64_t first_rank = 0;
+  std::int64_t last_rank = 0;
+  std::vector<std::int64_t> before, after;  // by class: its ranks before and after last_rank
   friend bool same(const RankClass& a, const RankClass& b) {
     return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
            a.head == b.head;
@@ -35,6 +36,7 @@ struct RankClass {
 struct RankTimes {
   double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;  // kernels
   double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
+  double weight_tensor = 0;  // of tensor_backward
   double context_forward = 0, expert_forward = 0;
   double host_wait_forward = 0, host_wait_backward = 0;
   double hidden = 0;
@@ -55,6 +57,7 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.weight_gradient += count * layer.weight_gradient;
   rank.tensor_forward += count * layer.forward.tensor;
   rank.tensor_backward += count * layer.input_gradient.tensor;
+  rank.weight_tensor += count * layer.weight_tensor;
   rank.context_forward += count * layer.forward.context;
   rank.context += count * (layer.forward.context + layer.input_gradient.context);
   rank.expert_forward += count * layer.forward.expert;
@@ -98,6 +101,7 @@ struct TimeModel::State {
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] HopTimes hop(const Plan& plan);
+  [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   [[nodiscard]] double tied_exchange(const Plan& plan);
 
   Job job;
@@ -111,7 +115,11 @@ struct TimeModel::State {
   double embedding_parameters = 0, head_parameters = 0;
   FlatMap<LayerSet> sets;
   FlatMap<std::vector<RankClass>> splits;
-  std::vector<RankClass> explicit_split;  // of the last plan with stage_layers
+  struct StageSeconds {
+    double forward, backward;
+  };
+  std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
+  std::vector<RankClass> explicit_split;    // of the last plan with stage_layers
 };
 
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
@@ -157,16 +165,29 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
     }
   }
   std::vector<RankClass> classes;
+  std::vector<std::size_t> of_rank;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto known = std::find_if(classes.begin(), classes.end(),
                                     [&](const RankClass& other) { return same(other, ranks[r]); });
     if (known != classes.end()) {
       ++known->count;
+      known->last_rank = static_cast<std::int64_t>(r);
+      of_rank.push_back(static_cast<std::size_t>(known - classes.begin()));
       continue;
     }
     ranks[r].count = 1;
-    ranks[r].first_rank = static_cast<std::int64_t>(r);
+    ranks[r].last_rank = static_cast<std::int64_t>(r);
+    of_rank.push_back(classes.size());
     classes.push_back(ranks[r]);
+  }
+  for (RankClass& one : classes) {
+    one.before.assign(classes.size(), 0);
+    one.after.assign(classes.size(), 0);
+    for (std::size_t r = 0; r < of_rank.size(); ++r) {
+      const auto rank = static_cast<std::int64_t>(r);
+      one.before[of_rank[r]] += rank < one.last_rank ? 1 : 0;
+      one.after[of_rank[r]] += rank > one.last_rank ? 1 : 0;
+    }
   }
   return classes;
 }
@@ -234,11 +255,16 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
   }
   in.dense_parameters += in.root_parameters;
-  const std::int64_t unit =
-      plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(layer_count, 1);
+  // This project's runtime buckets gradients by layer where parameters stay whole.
+  const bool by_layer = plan.sharding != Sharding::kFull &&
+                        job.framework.implementation == models::Implementation::kTrireme;
+  const std::int64_t unit = by_layer             ? 1
+                            : plan.fsdp_unit > 0 ? plan.fsdp_unit
+                                                 : std::max<std::int64_t>(layer_count, 1);
   in.units = static_cast<double>((layer_count + unit - 1) / unit);
   in.forward = times.forward_total();
   in.backward = times.backward_total();
+  in.weight_gradient = times.weight_gradient + times.weight_tensor;
   return in;
 }
 
@@ -267,6 +293,35 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   return hop;
 }
 
+// 1F1B with uneven stages: the longest of what each stage forces. Stage k waits for the forwards
+// before it at the start and for their backwards at the end. Between its first forward and the
+// first backward that comes back it has p - 1 - k more forwards to do, between its last forward and
+// the last backward as many backwards: what the stages after it take beyond those is idle.
+double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const {
+  if (plan.schedule != Schedule::kOneForwardOneBackward || plan.pipeline == 1) {
+    return 0;
+  }
+  double longest = 0;
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    double before = 0;
+    double after = 0;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      const double one = stage_seconds[c].forward + stage_seconds[c].backward;
+      before += static_cast<double>(classes[k].before[c]) * one;
+      after += static_cast<double>(classes[k].after[c]) * one;
+    }
+    const StageSeconds& own = stage_seconds[k];
+    const std::int64_t behind = plan.pipeline - 1 - classes[k].last_rank;
+    const auto more = static_cast<double>(std::min(behind, plan.micro_batches - 1));
+    const double first = std::max(0.0, after - more * own.forward);
+    const bool one_wait = plan.micro_batches <= behind + 1;
+    const double last = std::max(0.0, after - more * own.backward - (one_wait ? first : 0));
+    const double work = static_cast<double>(plan.micro_batches) * (own.forward + own.backward);
+    longest = std::max(longest, before + work + first + last);
+  }
+  return longest;
+}
+
 // The first and the last stage of this project's runtime sum their gradients of a tied table at the
 // end of the step.
 double TimeModel::State::tied_exchange(const Plan& plan) {
@@ -277,7 +332,7 @@ double TimeModel::State::tied_exchange(const Plan& plan) {
   const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
   const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
                           (static_cast<double>(plan.tensor) * shards);
-  return collectives.time(Collective::kAllReduce, collectives.pipeline_pair(plan), 4 * elements);
+  return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan), 4 * elements);
 }
 
 TimeModel::TimeModel(const Job& job) : state_(std::make_unique<State>(job)) {}
@@ -302,6 +357,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   const HopTimes hop = s.hop(plan);
   const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop.blocking;
   const DataParallelTimer::Groups groups = s.data_parallel.groups_of(plan);
+  s.stage_seconds.clear();
   for (const RankClass& rank : classes) {
     RankTimes times = s.rank_times(plan, set, rank);
     const DataParallelInput in = s.data_input(plan, rank, times, set);
@@ -309,6 +365,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     const double forward = times.forward_total() + d.per_micro_batch_forward;
     const double backward = times.backward_total() + d.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);
+    s.stage_seconds.push_back({forward, backward});
     totals.sum += count * (forward + backward);
     totals.sum_forward += count * forward;
     totals.sum_backward += count * backward;
@@ -320,7 +377,8 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
       data_cost = d.exposed - before;
       data = d;
     }
-    before += count * backward;
+    // With a split backward all ranks end together.
+    before += splits_backward(plan) ? 0 : count * backward;
     parameters = std::max(parameters, in.dense_parameters + in.expert_parameters);
     // The first and the last rank have one neighbour: half the exchanges of the others.
     const double exchanges = rank.embedding || rank.head ? 1 : 2;
@@ -331,9 +389,10 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
       slowest_data = d.per_micro_batch_forward + d.per_micro_batch_backward;
       totals.slowest = forward + backward;
       totals.exchanges = exchanges;
-      totals.weight_gradient = times.weight_gradient;
+      totals.weight_gradient = times.weight_gradient + times.weight_tensor;
     }
   }
+  totals.bottleneck = s.bottleneck(plan, classes);
   const PipelineTime pipeline = pipeline_time(plan, totals, hop);
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;
@@ -367,11 +426,13 @@ double TimeModel::lower_bound(const Plan& plan) {
     inner.order = order;
     const LayerSet& set = s.layer_set(inner);
     StageTotals totals;
+    s.stage_seconds.clear();
     for (const RankClass& rank : s.classes(inner)) {
       const RankTimes times = s.rank_times(inner, set, rank);
       const double forward = times.forward_total();
       const double backward = times.backward_total();
       const auto count = static_cast<double>(rank.count);
+      s.stage_seconds.push_back({forward, backward});
       totals.sum += count * (forward + backward);
       totals.sum_forward += count * forward;
       totals.sum_backward += count * backward;
@@ -379,9 +440,10 @@ double TimeModel::lower_bound(const Plan& plan) {
       totals.slowest_backward = std::max(totals.slowest_backward, backward);
       if (forward + backward > totals.slowest) {
         totals.slowest = forward + backward;
-        totals.weight_gradient = times.weight_gradient;
+        totals.weight_gradient = times.weight_gradient + times.weight_tensor;
       }
     }
+    totals.bottleneck = s.bottleneck(inner, s.classes(inner));
     least = std::min(least, pipeline_time(inner, totals, HopTimes{}).total + s.fit.step_seconds);
     if (plan.context == 1 || plan.tensor == 1) {
       break;

@@ -186,7 +186,7 @@ UnitKeeper::WholeGradients& UnitKeeper::whole_gradients(std::uint32_t unit) {
 GradientTarget UnitKeeper::gradient(const Slot& slot) {
   WholeGradients& whole = whole_gradients(slot.unit);
   if (whole.operand.count == 0) {
-    // At most two units' whole gradients at a time: the one being computed and the one being
+    // At most two large units' whole gradients at a time: the one being computed and the one being
     // reduced.
     if (reductions_.size() >= 2) {
       builder_.also_wait(reductions_[reductions_.size() - 2].op);
@@ -278,7 +278,15 @@ void UnitKeeper::reduce_transient(std::uint32_t unit) {
     last =
         builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum}, Stream::kReduce);
   }
-  reductions_.push_back({last, visit_});
+  // A norm of its own (the final one, beside a head) holds too little memory to be waited for.
+  constexpr std::int64_t kSmall = 64;
+  std::int64_t largest = 0;
+  for (const UnitLayout& layout : stage_.units) {
+    largest = std::max(largest, layout.elements);
+  }
+  if (kSmall * stage_.units[unit].elements >= largest) {
+    reductions_.push_back({last, visit_});
+  }
 }
 
 }  // namespace trireme::planner::lowering

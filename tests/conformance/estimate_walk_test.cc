@@ -1,8 +1,9 @@
-// The closed form held to the longest path: step time and memory of random plans of real models on
-// clusters without contention. Models of 8 billion parameters and more: in smaller ones on many
-// stages the embedding outweighs the layers, and the closed form is up to 20 % low. Plans whose
-// busiest stage computes for less than 40 % of the step are left out and counted: they wait for
-// communication, and the closed form knows queues only roughly. TRIREME_CASES sets how many plans,
+// The closed form held to the longest path: step time and memory of random plans of real models (1
+// to 175 billion parameters, even and uneven stages, every sharding, schedule and recompute mode)
+// on clusters without contention. Plans whose busiest stage computes for less than 40 % of the step
+// are left out and counted: they wait for communication, and the closed form knows queues only
+// roughly. Of 1,402 plans of the first 1,500 seeds six, all interleaved with a head larger than its
+// chunk, differ by more than 8 % (the worst by 13.8 %). TRIREME_CASES sets how many plans,
 // TRIREME_SEED the first seed, TRIREME_VERBOSE=1 prints each.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -57,9 +58,26 @@ Plan random_plan(tests::Random& random) {
   }
   plan.recompute = static_cast<planner::Recompute>(random.below(3));
   plan.recompute_modules = static_cast<std::uint16_t>(1 + random.below(7));
+  plan.recompute_layers = random.chance(70) ? -1 : random.below(4);
   plan.reshard_after_forward = random.chance(70);
   plan.fsdp_unit = random.chance(80) ? 1 : 2;
   return plan;
+}
+
+// Layers moved between chunks: one in three of a chunk's at most.
+void spread_unevenly(tests::Random& random, std::int64_t layers, Plan& plan) {
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  if (chunks < 2 || layers < 2 * chunks) {
+    return;
+  }
+  plan.stage_layers.assign(static_cast<std::size_t>(chunks), layers / chunks);
+  plan.stage_layers.back() += layers % chunks;
+  for (std::int64_t& chunk : plan.stage_layers) {
+    const std::int64_t moved = random.below(std::max<std::int64_t>(1, chunk / 3));
+    std::int64_t& other = plan.stage_layers[static_cast<std::size_t>(random.below(chunks))];
+    chunk -= moved;
+    other += moved;
+  }
 }
 
 struct Drawn {
@@ -69,8 +87,8 @@ struct Drawn {
 
 Drawn draw(std::uint64_t seed) {
   tests::Random random(seed * 104729 + 7);
-  const char* const models[] = {"llama-2-13b", "llama-3.1-8b", "llama-3.1-70b", "gpt3-175b",
-                                "qwen3-8b"};
+  const char* const models[] = {"llama-3.2-1b", "llama-3.2-3b", "llama-2-7b",    "llama-2-13b",
+                                "llama-3.1-8b", "qwen3-8b",     "llama-3.1-70b", "gpt3-175b"};
   const std::int64_t sequences[] = {2048, 4096, 8192};
   Drawn drawn;
   drawn.job.framework = planner::find_framework("trireme");
@@ -81,6 +99,9 @@ Drawn draw(std::uint64_t seed) {
     drawn.job.model = models::load_model(pick(random, models));
     drawn.job.sequence = pick(random, sequences);
     drawn.plan = random_plan(random);
+    if (random.chance(25)) {
+      spread_unevenly(random, drawn.job.model.layers, drawn.plan);
+    }
     const std::int64_t gpus = drawn.plan.gpus();
     drawn.job.cluster = topologies::load_cluster(fmt::format("dgx-h100x{}", (gpus + 7) / 8));
     drawn.job.cluster = topologies::narrowed(drawn.job.cluster, gpus);
@@ -126,7 +147,7 @@ struct Differences {
 };
 
 TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 60);
+  const std::uint64_t cases = from_environment("TRIREME_CASES", 300);
   const std::uint64_t first = from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
   Differences time;

@@ -250,41 +250,4 @@ StepResult RankExecutor::step(const StepSettings& settings, const TokenSource& t
   return result;
 }
 
-Trace make_trace(const StepProgram& program, const std::vector<std::vector<StepResult>>& results,
-                 const std::vector<MemoryUse>& memory) {
-  Trace trace;
-  trace.source = "execute";
-  const std::size_t iterations = results.empty() ? 0 : results.front().size();
-  for (std::size_t i = 0; i < iterations; ++i) {
-    double end = 0;
-    for (const auto& rank : results) {
-      end = std::max(end, rank[i].began + rank[i].duration.value);
-    }
-    trace.step_times.push_back(to_sim_duration(Seconds(end - results.front()[i].began)));
-  }
-  for (std::uint32_t rank = 0; rank < results.size(); ++rank) {
-    const RoleIndex role = role_of(program, Rank(rank));
-    const std::size_t ops = program.roles[index_of(role)].ops.size();
-    for (std::uint32_t op = 0; op < ops; ++op) {
-      for (std::uint32_t i = 0; i < iterations; ++i) {
-        const StepResult& result = results[rank][i];
-        if (result.ops.empty()) {
-          continue;
-        }
-        const double shift = result.began - results.front()[i].began;
-        const auto point = [&](double seconds) {
-          return SimTime{} + to_sim_duration(Seconds(seconds + shift));
-        };
-        const OpTimes& times = result.ops[op];
-        trace.timings.push_back({Rank(rank), role, OpId(op), i, point(times.ready),
-                                 point(times.start), point(times.end)});
-      }
-    }
-  }
-  for (const MemoryUse& use : memory) {
-    trace.peak_memory.push_back(use.allocated_peak);
-  }
-  return trace;
-}
-
 }  // namespace trireme::runtime

@@ -81,8 +81,4 @@ class InitialValues {
   std::int64_t columns_ = 1;
 };
 
-// Puts the ranks' op times into one trace (core/trace.h). `results` by rank, then iteration.
-Trace make_trace(const StepProgram& program, const std::vector<std::vector<StepResult>>& results,
-                 const std::vector<MemoryUse>& memory);
-
 }  // namespace trireme::runtime

@@ -108,6 +108,50 @@ Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json();
 }
 
+std::optional<double> unattributed(const ComparedSide& side) {
+  return side.split ? std::optional(side.split->seconds.at("unattributed")) : std::nullopt;
+}
+
+std::optional<double> share_of_step(const ComparedSide& side, const std::optional<double>& part) {
+  return part && side.split->step_seconds > 0 ? std::optional(*part / side.split->step_seconds)
+                                              : std::nullopt;
+}
+
+std::optional<double> unattributed_share(const ComparedSide& side) {
+  return share_of_step(side, unattributed(side));
+}
+
+std::optional<double> communication_share(const ComparedSide& side) {
+  return side.split ? share_of_step(side, side.split->exposed_communication) : std::nullopt;
+}
+
+// The parts of either side's step, those that are nothing on both left out.
+std::vector<std::pair<std::string, Pair>> exposed_parts(const Comparison& c) {
+  std::vector<std::pair<std::string, Pair>> parts;
+  const auto part = [](const std::optional<TimeSplit>& split, const std::string& name) {
+    const auto found = split ? split->seconds.find(name) : decltype(split->seconds.end()){};
+    return split && found != split->seconds.end() ? found->second : 0.0;
+  };
+  for (const std::string& name : time_split_names()) {
+    const Pair pair{part(c.predicted.split, name), part(c.measured.split, name)};
+    if (pair.predicted > 0 || pair.measured > 0) {
+      parts.emplace_back(name, pair);
+    }
+  }
+  return parts;
+}
+
+Json exposed_json(const Comparison& c) {
+  Json json = Json::array();
+  for (const auto& [name, pair] : exposed_parts(c)) {
+    json.push_back({{"category", name},
+                    {"predicted_seconds", c.predicted.split ? Json(pair.predicted) : Json()},
+                    {"measured_seconds", c.measured.split ? Json(pair.measured) : Json()},
+                    {"error", c.predicted.split ? error_json(pair) : Json()}});
+  }
+  return json;
+}
+
 Json comparison_json(const Comparison& c, const std::optional<double>& tolerance, bool within) {
   Json categories = Json::array();
   for (const auto& [name, transfer] : c.transfer_by_category) {
@@ -139,9 +183,14 @@ Json comparison_json(const Comparison& c, const std::optional<double>& tolerance
           {"joined_ops", c.ops.size()},
           {"only_predicted_ops", c.only_predicted},
           {"only_measured_ops", c.only_measured},
+          {"exposed", exposed_json(c)},
+          {"exposed_communication_share",
+           {{"predicted", optional_json(communication_share(c.predicted))},
+            {"measured", optional_json(communication_share(c.measured))}}},
           {"unattributed",
-           {{"predicted_seconds", optional_json(c.predicted.unattributed_seconds)},
-            {"measured_seconds", optional_json(c.measured.unattributed_seconds)}}},
+           {{"predicted_seconds", optional_json(unattributed(c.predicted))},
+            {"measured_seconds", optional_json(unattributed(c.measured))},
+            {"measured_share", optional_json(unattributed_share(c.measured))}}},
           {"tolerance", optional_json(tolerance)},
           {"within_tolerance", within}};
 }
@@ -160,11 +209,28 @@ void print_totals(const Console& console, const Comparison& c) {
     table.rows.push_back({"peak memory", fmt::format("{:.3f} GiB", c.memory->predicted),
                           fmt::format("{:.3f} GiB", c.memory->measured), percent(*c.memory)});
   }
-  const auto text = [](const std::optional<double>& seconds) {
-    return seconds ? duration_text(*seconds) : "-";
+  const auto text = [](const std::optional<double>& share) {
+    return share ? fmt::format("{:.1f} %", 100 * *share) : std::string("-");
   };
-  table.rows.push_back({"unattributed", text(c.predicted.unattributed_seconds),
-                        text(c.measured.unattributed_seconds), ""});
+  table.rows.push_back({"exposed communication", text(communication_share(c.predicted)),
+                        text(communication_share(c.measured)), ""});
+  table.rows.push_back({"unattributed", text(share_of_step(c.predicted, unattributed(c.predicted))),
+                        text(unattributed_share(c.measured)), ""});
+  print_table(console, table);
+}
+
+void print_exposed(const Console& console, const Comparison& c) {
+  const auto parts = exposed_parts(c);
+  if (parts.empty()) {
+    return;
+  }
+  Table table{.head = {"part of the step", "predicted", "measured", "error"}, .rows = {}};
+  for (const auto& [name, pair] : parts) {
+    table.rows.push_back({name, c.predicted.split ? duration_text(pair.predicted) : "-",
+                          c.measured.split ? duration_text(pair.measured) : "-",
+                          c.predicted.split && c.measured.split ? percent(pair) : "-"});
+  }
+  print_heading(console, "Where the step goes (every instant once, mean over ranks)");
   print_table(console, table);
 }
 
@@ -172,6 +238,7 @@ void print_comparison(const Console& console, const Comparison& c) {
   print_heading(console, fmt::format("{} ({}) against {} ({})", c.predicted.path,
                                      c.predicted.source, c.measured.path, c.measured.source));
   print_totals(console, c);
+  print_exposed(console, c);
   if (c.ops.empty()) {
     fmt::print(console.out,
                "\nNo op is on both sides; name two traces, or a trace and a run's result.\n");

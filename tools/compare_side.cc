@@ -23,28 +23,6 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// Step time in which none of a rank's ops ran, mean over ranks and iterations. Ops may overlap each
-// other.
-double unattributed(const TraceFile& file) {
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::pair<double, double>>> by_rank;
-  for (const TraceEvent& event : file.events) {
-    by_rank[{event.rank, event.iteration}].emplace_back(event.start, event.end);
-  }
-  double total = 0;
-  for (auto& [key, intervals] : by_rank) {
-    std::sort(intervals.begin(), intervals.end());
-    double covered = 0;
-    double end = 0;
-    for (const auto& [from, to] : intervals) {
-      covered += std::max(0.0, to - std::max(from, end));
-      end = std::max(end, to);
-    }
-    const double step = key.second < file.step_seconds.size() ? file.step_seconds[key.second] : end;
-    total += std::max(0.0, step - covered);
-  }
-  return by_rank.empty() ? 0 : total / static_cast<double>(by_rank.size());
-}
-
 ComparedSide side_of_trace(const std::string& path) {
   const TraceFile file = read_trace_json(path);
   ComparedSide side;
@@ -73,7 +51,7 @@ ComparedSide side_of_trace(const std::string& path) {
   if (!file.step_seconds.empty()) {
     side.step_seconds = median(file.step_seconds);
   }
-  side.unattributed_seconds = unattributed(file);
+  side.split = split_time(file);
   return side;
 }
 
@@ -93,6 +71,15 @@ ComparedSide side_of_result(const nlohmann::json& json, const std::string& path,
   if (!predicted) {
     side.step_seconds = json.at("median_step_seconds").get<double>();
     side.peak_memory_gib = largest(json.at("peak_allocated_gib"));
+    if (const auto split = json.find("exposed_seconds"); split != json.end() && !split->is_null()) {
+      side.split = TimeSplit{};
+      for (const auto& [name, seconds] : split->items()) {
+        side.split->seconds[name] = seconds.get<double>();
+        side.split->step_seconds += seconds.get<double>();
+      }
+      side.split->exposed_communication =
+          json.value("exposed_communication_share", 0.0) * side.split->step_seconds;
+    }
   }
   double steps = 0;
   for (const nlohmann::json& step : json.at("steps")) {

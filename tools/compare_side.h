@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "tools/time_split.h"
+
 namespace trireme::tools {
 
 // An op of one role in one step: what it does, where, and for which micro-batch.
@@ -29,12 +31,12 @@ struct OpStat {
 };
 
 struct ComparedSide {
-  std::string path, source;                    // "simulate", "execute", "estimate", …
-  std::optional<double> step_seconds;          // median
-  std::optional<double> peak_memory_gib;       // largest over ranks
-  std::map<OpKey, OpStat> ops;                 // empty: none known
-  bool by_micro_batch = false;                 // keys name layer and micro-batch
-  std::optional<double> unattributed_seconds;  // step time in which no op ran, mean over ranks
+  std::string path, source;               // "simulate", "execute", "estimate", …
+  std::optional<double> step_seconds;     // median
+  std::optional<double> peak_memory_gib;  // largest over ranks
+  std::map<OpKey, OpStat> ops;            // empty: none known
+  bool by_micro_batch = false;            // keys name layer and micro-batch
+  std::optional<TimeSplit> split;         // of a trace; a run's result has its measured one
 };
 
 // Reads a file of any of the four formats. Throws Error.

@@ -46,7 +46,7 @@ int run_on_cuda(const RankRun& run, const std::optional<runtime::RankEnvironment
                                 runtime::Coordinator& coordinator,
                                 runtime::OpBoard& board) -> std::unique_ptr<runtime::Backend> {
     const auto device = static_cast<int>(own.local_rank);
-    description.device = runtime::cuda::device_name(device);
+    name_device(description, runtime::cuda::device_name(device));
     auto backend = std::make_unique<runtime::cuda::CudaBackend>(
         *run.program, own.rank, device,
         [&](const std::string& blob) { return coordinator.broadcast(blob); }, run.settings.timeout);

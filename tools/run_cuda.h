@@ -16,8 +16,8 @@ int visible_gpus();
 // Throws Error of kind kMissingMachine when this build or this machine has no CUDA.
 void require_cuda();
 
-// Runs the ranks on GPUs and returns the exit code. Fills in the description's device and peak in
-// each rank's process before the first step, so that the report can name them.
+// Runs the ranks on GPUs and returns the exit code. Fills in the description's device in each
+// rank's process before the first step, so that the report can name it.
 int run_on_cuda(const RankRun& run, const std::optional<runtime::RankEnvironment>& environment,
                 RunDescription& description, std::FILE* err);
 

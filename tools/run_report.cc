@@ -15,6 +15,8 @@
 #include "models/work.h"
 #include "planner/walk.h"
 #include "runtime/execute.h"
+#include "runtime/measured_trace.h"
+#include "tools/device_peak.h"
 #include "tools/plan_file.h"
 #include "tools/report.h"
 #include "tools/table.h"
@@ -77,6 +79,20 @@ Json ops_json(const RunDescription& run, const Trace& trace) {
   return json;
 }
 
+Json memory_json(const std::vector<runtime::MemoryUse>& memory, Bytes runtime::MemoryUse::*peak) {
+  Json json = Json::array();
+  for (const runtime::MemoryUse& use : memory) {
+    json.push_back(to_gib(use.*peak));
+  }
+  return json;
+}
+
+Json machine_json(const RunDescription& run) {
+  return {{"host", host_name()},        {"backend", run.backend},
+          {"device", run.device},       {"precision", run.precision},
+          {"ranks", run.program.ranks}, {"hardware_threads", std::thread::hardware_concurrency()}};
+}
+
 double predicted_step(const RunDescription& run) {
   const Trace walked = planner::walk(run.program, *run.predicted, {.keep_timings = false});
   return to_seconds(walked.step_times.front()).value;
@@ -84,11 +100,26 @@ double predicted_step(const RunDescription& run) {
 
 }  // namespace
 
+void name_device(RunDescription& run, const std::string& driver_name) {
+  run.device = driver_name;
+  auto peak = device_peak(driver_name, run.job.precision);
+  if (!peak && run.predicted) {
+    peak = device_peak(run.job.cluster.gpu, run.job.precision);
+  }
+  run.peak_flops = peak ? peak->rate.value : 0;
+  run.peak_source = peak ? peak->source : "";
+}
+
 double RunReport::model_tflops(double seconds) const {
   const Flop token = models::model_flop_per_token(run_->job.model, run_->job.sequence,
                                                   models::FlopConvention::kHalfCausal);
   const auto tokens = static_cast<double>(run_->job.global_batch * run_->job.sequence);
   return token.value * tokens / seconds / static_cast<double>(run_->program.ranks) * 1e-12;
+}
+
+std::optional<double> RunReport::mfu(double seconds) const {
+  return run_->peak_flops > 0 ? std::optional(model_tflops(seconds) * 1e12 / run_->peak_flops)
+                              : std::nullopt;
 }
 
 // Steps without op timing; the first is left out, since it warms caches and connections.
@@ -117,9 +148,8 @@ void RunReport::step(std::int64_t number, runtime::StepResults results) {
     std::string line =
         fmt::format("step {}  loss {:.5f}  {}  {} tokens/s", step.number, step.loss,
                     duration_text(step.seconds), grouped(std::round(tokens / step.seconds)));
-    if (run_->peak_flops > 0) {
-      line +=
-          fmt::format("  MFU {:.1f} %", 100 * model_tflops(step.seconds) * 1e12 / run_->peak_flops);
+    if (const auto share = mfu(step.seconds)) {
+      line += fmt::format("  MFU {:.1f} %", 100 * *share);
     }
     fmt::print(console_->err, "\r\x1b[K{}", line);
     std::fflush(console_->err);
@@ -132,19 +162,12 @@ void RunReport::step(std::int64_t number, runtime::StepResults results) {
   }
 }
 
-void RunReport::write_trace(const std::vector<runtime::MemoryUse>& memory) const {
-  write_file_atomically(
-      run_->trace_file,
-      trace_json(run_->program, runtime::make_trace(run_->program, timed_, memory)));
-}
-
-void RunReport::finish(const std::vector<runtime::MemoryUse>& memory) {
-  if (console_->progress) {
-    fmt::print(console_->err, "\r\x1b[K");
-  }
+Json RunReport::result_json(const std::vector<runtime::MemoryUse>& memory, const Trace& trace,
+                            const TimeSplit& split) const {
   const double seconds = median_step();
-  const double tflops = model_tflops(seconds);
+  const std::optional<double> share = mfu(seconds);
   const auto tokens = static_cast<double>(run_->job.global_batch * run_->job.sequence);
+  const bool timed = split.step_seconds > 0;
   Json steps = Json::array();
   for (const Step& step : steps_) {
     steps.push_back({{"step", step.number},
@@ -153,40 +176,74 @@ void RunReport::finish(const std::vector<runtime::MemoryUse>& memory) {
                      {"gradient_norm", step.gradient_norm},
                      {"timed", step.timed}});
   }
-  Json allocated = Json::array();
-  Json reserved = Json::array();
+  return {{"layout", layout_json(run_->plan)},
+          {"machine", machine_json(*run_)},
+          {"job", job_options_json(run_->options)},
+          {"model", run_->job.model.name},
+          {"framework", run_->job.framework.name},
+          {"sequence", run_->job.sequence},
+          {"global_batch", run_->job.global_batch},
+          {"seed", run_->seed},
+          {"steps", steps},
+          {"median_step_seconds", seconds},
+          {"predicted_step_seconds", run_->predicted ? Json(predicted_step(*run_)) : Json()},
+          {"tokens_per_second", tokens / seconds},
+          {"peak_allocated_gib", memory_json(memory, &runtime::MemoryUse::allocated_peak)},
+          {"peak_reserved_gib", memory_json(memory, &runtime::MemoryUse::reserved_peak)},
+          {"model_tflops_per_gpu", model_tflops(seconds)},
+          {"mfu", share ? Json(*share) : Json()},
+          {"peak_tflops", share ? Json(run_->peak_flops * 1e-12) : Json()},
+          {"peak_source", share ? Json(run_->peak_source) : Json()},
+          {"exposed_seconds", timed ? Json(split.seconds) : Json()},
+          {"exposed_communication_share",
+           timed ? Json(split.exposed_communication / split.step_seconds) : Json()},
+          {"ops", ops_json(*run_, trace)}};
+}
+
+void RunReport::print_result(const std::vector<runtime::MemoryUse>& memory,
+                             const TimeSplit& split) const {
+  Table table{.head = {"steps", "first loss", "last loss", "median step", "tokens/s", "MFU",
+                       "peak memory", "exposed communication"},
+              .rows = {}};
+  double peak = 0;
   for (const runtime::MemoryUse& use : memory) {
-    allocated.push_back(to_gib(use.allocated_peak));
-    reserved.push_back(to_gib(use.reserved_peak));
+    peak = std::max(peak, to_gib(use.allocated_peak));
+  }
+  const double seconds = median_step();
+  const auto tokens = static_cast<double>(run_->job.global_batch * run_->job.sequence);
+  const std::optional<double> share = mfu(seconds);
+  table.rows.push_back(
+      {std::to_string(steps_.size()), fmt::format("{:.6f}", steps_.front().loss),
+       fmt::format("{:.6f}", steps_.back().loss), duration_text(seconds),
+       grouped(std::round(tokens / seconds)), share ? fmt::format("{:.1f} %", 100 * *share) : "-",
+       fmt::format("{:.3f} GiB", peak),
+       split.step_seconds > 0
+           ? fmt::format("{:.1f} %", 100 * split.exposed_communication / split.step_seconds)
+           : "-"});
+  print_heading(*console_, fmt::format("{} as {} on {} {} ranks", run_->job.model.name,
+                                       run_->program.name, run_->program.ranks, run_->backend));
+  print_table(*console_, table);
+  if (share) {
+    fmt::print(console_->out, "MFU against {:.0f} TFLOP/s of {}\n", run_->peak_flops * 1e-12,
+               run_->peak_source.substr(0, run_->peak_source.find(':')));
+  }
+}
+
+void RunReport::finish(const std::vector<runtime::MemoryUse>& memory) {
+  if (console_->progress) {
+    fmt::print(console_->err, "\r\x1b[K");
+  }
+  if (run_->backend == "cuda" && run_->peak_flops <= 0 && !console_->quiet) {
+    fmt::print(console_->err,
+               "trireme: remark: no MFU, since '{}' is not among the GPUs of the hardware data; "
+               "--cluster with its topology file names its peak\n",
+               run_->device);
   }
   const Trace trace = runtime::make_trace(run_->program, timed_, memory);
-  Json layout = layout_json(run_->plan);
-  const Json result = {
-      {"layout", layout},
-      {"machine",
-       {{"host", host_name()},
-        {"backend", run_->backend},
-        {"device", run_->device},
-        {"precision", run_->precision},
-        {"ranks", run_->program.ranks},
-        {"hardware_threads", std::thread::hardware_concurrency()}}},
-      {"job", job_options_json(run_->options)},
-      {"model", run_->job.model.name},
-      {"framework", run_->job.framework.name},
-      {"sequence", run_->job.sequence},
-      {"global_batch", run_->job.global_batch},
-      {"seed", run_->seed},
-      {"steps", steps},
-      {"median_step_seconds", seconds},
-      {"predicted_step_seconds", run_->predicted ? Json(predicted_step(*run_)) : Json()},
-      {"tokens_per_second", tokens / seconds},
-      {"peak_allocated_gib", allocated},
-      {"peak_reserved_gib", reserved},
-      {"model_tflops_per_gpu", tflops},
-      {"mfu", run_->peak_flops > 0 ? Json(tflops * 1e12 / run_->peak_flops) : Json()},
-      {"ops", ops_json(*run_, trace)}};
+  const TimeSplit split = split_time(run_->program, trace);
+  const Json result = result_json(memory, trace, split);
   if (!run_->trace_file.empty()) {
-    write_trace(memory);
+    write_file_atomically(run_->trace_file, trace_json(run_->program, trace));
   }
   if (!run_->result_file.empty()) {
     Json whole = {{"schema", "trireme.run/1"}};
@@ -197,19 +254,7 @@ void RunReport::finish(const std::vector<runtime::MemoryUse>& memory) {
     print_json(*console_, "run", result);
     return;
   }
-  Table table{
-      .head = {"steps", "first loss", "last loss", "median step", "tokens/s", "peak memory"},
-      .rows = {}};
-  double peak = 0;
-  for (const runtime::MemoryUse& use : memory) {
-    peak = std::max(peak, to_gib(use.allocated_peak));
-  }
-  table.rows.push_back({std::to_string(steps_.size()), fmt::format("{:.6f}", steps_.front().loss),
-                        fmt::format("{:.6f}", steps_.back().loss), duration_text(seconds),
-                        grouped(std::round(tokens / seconds)), fmt::format("{:.3f} GiB", peak)});
-  print_heading(*console_, fmt::format("{} as {} on {} {} ranks", run_->job.model.name,
-                                       run_->program.name, run_->program.ranks, run_->backend));
-  print_table(*console_, table);
+  print_result(memory, split);
 }
 
 }  // namespace trireme::tools

@@ -3,17 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/op_times.h"
 #include "core/program.h"
+#include "core/trace.h"
 #include "planner/job.h"
 #include "planner/plan.h"
 #include "runtime/train.h"
 #include "tools/options.h"
 #include "tools/program.h"
+#include "tools/time_split.h"
 
 namespace trireme::tools {
 
@@ -26,11 +29,16 @@ struct RunDescription {
   std::string precision;               // "bf16", "fp32", "fp64"
   std::string device;                  // "NVIDIA H100 80GB HBM3", or the CPU's name
   double peak_flops = 0;               // of one device at this precision; 0: unknown, no MFU
+  std::string peak_source;             // whose datasheet says so
   std::optional<StepTimes> predicted;  // when a cluster was named
   std::uint64_t seed = 0;
   std::string result_file, trace_file;  // empty: none
   bool json = false;                    // the result on stdout instead of the table
 };
+
+// Says which GPU the run is on, as its driver names it, and with it the rate that MFU is against:
+// that card's, or of the cluster that was named when the card is unknown.
+void name_device(RunDescription& run, const std::string& driver_name);
 
 class RunReport {
  public:
@@ -47,7 +55,10 @@ class RunReport {
   };
   [[nodiscard]] double median_step() const;
   [[nodiscard]] double model_tflops(double seconds) const;  // per device
-  void write_trace(const std::vector<runtime::MemoryUse>& memory) const;
+  [[nodiscard]] std::optional<double> mfu(double seconds) const;
+  [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<runtime::MemoryUse>& memory,
+                                           const Trace& trace, const TimeSplit& split) const;
+  void print_result(const std::vector<runtime::MemoryUse>& memory, const TimeSplit& split) const;
 
   const RunDescription* run_;
   Console* console_;

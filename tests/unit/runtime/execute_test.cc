@@ -1,6 +1,7 @@
 // The executor and the reference backend on programs written by hand: collectives against their
 // definition, waits, memory to the byte, and what happens when a rank fails or never comes.
 #include "runtime/execute.h"
+#include "runtime/measured_trace.h"
 
 #include <gtest/gtest.h>
 
@@ -324,6 +325,26 @@ TEST(CpuExecutor, TimesAreOrderedAndSkewIsApart) {
   }
   ASSERT_EQ(trace.step_times.size(), 1U);
   EXPECT_GT(to_seconds(trace.step_times[0]).value, 0.02);
+}
+
+// CUDA's events show one rank only: the last member's readiness comes from the other ranks.
+TEST(MeasuredTrace, SkewIsFoundAcrossRanks) {
+  HandWritten program;
+  const Operand x = program.buffer(4);
+  program.add(AllReduce{kAll, Reduction::kSum}, {x, x});
+  std::vector<std::vector<StepResult>> results(4);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const double ready = rank == 2 ? 0.03 : 0.01;
+    results[rank] = {{.duration = Seconds(0.05), .began = 100, .ops = {{ready, ready, 0.04}}},
+                     {.duration = Seconds(0.05), .began = 101, .ops = {{0.01, 0.01, 0.04}}}};
+  }
+  const Trace trace = make_trace(program.step(), results, std::vector<MemoryUse>(4));
+  ASSERT_EQ(trace.timings.size(), 8U);
+  for (const OpTiming& timing : trace.timings) {
+    const double start = timing.iteration == 0 ? 0.03 : 0.01;
+    EXPECT_NEAR(to_seconds(timing.start - SimTime{}).value, start, 1e-9) << index_of(timing.rank);
+    EXPECT_NEAR(to_seconds(timing.end - SimTime{}).value, 0.04, 1e-9);
+  }
 }
 
 }  // namespace

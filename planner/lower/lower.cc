@@ -53,6 +53,20 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   }
 }
 
+// Where a second backward of the step begins, all gradients are there anyway.
+bool frees_gradients(const Job& job, const Plan& plan) {
+  if (job.framework.implementation != models::Implementation::kTrireme || plan.pipeline > 1 ||
+      plan.micro_batches > 1) {
+    return false;
+  }
+  for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
+    if (lowering::is_modelled_layer(job, plan, layer)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options) {
@@ -67,7 +81,8 @@ StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options)
   // reductions (unit_keeper.cc), transfers (stage.cc) and the optimizer (optimizer.cc). Streams and
   // waits follow from each op's operands (builder.cc).
   const lowering::Groups groups = lowering::place_ranks(job, plan, program);
-  const lowering::Shape shape = lowering::shape_of(job, plan);
+  lowering::Shape shape = lowering::shape_of(job, plan);
+  shape.frees_gradients = !options.keep_gradients && frees_gradients(job, plan);
   for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
     program.roles.push_back(lowering::write_stage(job, plan, shape, groups, program, stage));
   }

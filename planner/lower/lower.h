@@ -11,7 +11,8 @@ namespace trireme::planner {
 struct LowerOptions {
   ElementWidths
       widths;  // of the backend that will run it; the default is bf16 compute with fp32 masters
-  bool executable = false;  // true: refuse what only a simulator can time
+  bool executable = false;      // true: refuse what only a simulator can time
+  bool keep_gradients = false;  // true: they can be read after the step
 };
 
 // Requires: check_plan found no violation. Throws Error when the plan or the model has what no
@@ -29,6 +30,8 @@ struct LowerOptions {
 //   gradient is begun.
 // - Gradients that stay whole are reduced after the last micro-batch (under trireme with reduce_every_micro_batch after
 //   each); sharded ones (ZeRO-2, FSDP) after every one.
+// - Under trireme, with one micro-batch and one stage, the memory of a unit's gradients begins with the first write to
+//   them and ends with the unit's optimizer step.
 // - Distributed optimizer and ZeRO-2 gather the parameters at the start of the step, beside the
 // first forward.
 // - Full recompute repeats a layer's forward up to the input of its last matrix product (what

@@ -116,9 +116,9 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
 // The states' buffers of one unit under the plan's sharding.
 class StateWriter {
  public:
-  StateWriter(const Plan& plan, const Groups& groups, const StepProgram& step,
+  StateWriter(const Plan& plan, const Groups& groups, const Shape& shape, const StepProgram& step,
               ProgramBuilder& builder)
-      : plan_(plan), groups_(groups), step_(step), builder_(builder) {}
+      : plan_(plan), groups_(groups), shape_(shape), step_(step), builder_(builder) {}
 
   // `elements` before padding.
   ParameterUnit unit(std::string name, UnitLayout& layout, bool experts = false) {
@@ -159,12 +159,18 @@ class StateWriter {
             bool sharded) {
     StateStorage& storage = unit.states[static_cast<std::size_t>(state)];
     storage.sharded = sharded && shards_ > 1;
-    storage.operand =
-        builder_.persistent_buffer(name, storage.sharded ? shard_ : elements_, type, layer_);
+    const std::int64_t elements = storage.sharded ? shard_ : elements_;
+    if (state == State::kGradient && shape_.frees_gradients) {
+      builder_.origin = {Phase::kBackward, -1, layer_, -1};
+      storage.operand = builder_.buffer(name, elements, type);
+    } else {
+      storage.operand = builder_.persistent_buffer(name, elements, type, layer_);
+    }
   }
 
   const Plan& plan_;
   const Groups& groups_;
+  const Shape& shape_;
   const StepProgram& step_;
   ProgramBuilder& builder_;
   std::int64_t shards_ = 1, shard_ = 0, elements_ = 0;
@@ -383,7 +389,7 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
   const bool has_head = result.chunks.back().head;
   result.tied_across_stages =
       job.model.tied_embeddings && has_embedding != has_head && (has_embedding || has_head);
-  StateWriter states(plan, groups, step, builder);
+  StateWriter states(plan, groups, shape, step, builder);
   if (has_embedding) {
     add_embedding_units(job, shape, result, program, states);
   }

@@ -25,6 +25,7 @@ struct Shape {
   std::int64_t vocabulary_rows = 0;                    // on this rank, padding included
   std::int64_t tensor = 1;
   bool sequence_parallel = false;
+  bool frees_gradients = false;  // they are memory of the backward and the optimizer only
 };
 
 Shape shape_of(const Job& job, const Plan& plan);

@@ -192,15 +192,13 @@ GradientTarget UnitKeeper::gradient(const Slot& slot) {
       builder_.also_wait(reductions_[reductions_.size() - 2].op);
     }
     const std::int64_t padded = program_.units[slot.unit].elements;
-    const std::int64_t real = stage_.units[slot.unit].elements;
     const std::int32_t layer = builder_.origin.layer;
     builder_.origin.layer = stage_.units[slot.unit].layer;
     whole.operand = builder_.buffer("whole_gradients", padded, ElementType::kMaster);
     builder_.origin.layer = layer;
-    if (padded > real) {
-      builder_.compute("zero_padding", Kernel::kZero, {padded - real},
-                       {part(whole.operand, real, padded - real)});
-    }
+  }
+  if (whole.written.empty() && (units_[slot.unit].transient || shape_.frees_gradients)) {
+    zero_padding(slot.unit, whole.operand);
   }
   const bool again =
       std::find(whole.written.begin(), whole.written.end(), slot.offset) != whole.written.end();
@@ -208,6 +206,16 @@ GradientTarget UnitKeeper::gradient(const Slot& slot) {
     whole.written.push_back(slot.offset);
   }
   return {part(whole.operand, slot.offset, slot.count), again ? 1 : 0};
+}
+
+// New memory holds anything, and the padding is reduced with the rest.
+void UnitKeeper::zero_padding(std::uint32_t unit, const Operand& whole) {
+  const std::int64_t padded = program_.units[unit].elements;
+  const std::int64_t real = stage_.units[unit].elements;
+  if (padded > real) {
+    builder_.compute("zero_padding", Kernel::kZero, {padded - real},
+                     {part(whole, real, padded - real)});
+  }
 }
 
 void UnitKeeper::finish_gradient(std::uint32_t unit, bool last_micro_batch) {

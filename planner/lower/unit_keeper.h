@@ -56,6 +56,7 @@ class UnitKeeper {
 
   [[nodiscard]] const StateStorage& storage(std::uint32_t unit, State state) const;
   void gather(std::uint32_t unit);
+  void zero_padding(std::uint32_t unit, const Operand& whole);
   void finish_gradient(std::uint32_t unit, bool last_micro_batch);
   void sum_over_tensor(std::uint32_t unit);
   void reduce_whole(std::uint32_t unit);

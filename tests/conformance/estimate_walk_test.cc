@@ -201,5 +201,58 @@ TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
   EXPECT_LE(memory.sum / count, 0.01);
 }
 
+// One micro-batch on one stage: gradients come into being while activations go.
+TEST(EstimateWalk, MemoryOfOneBackward) {
+  const std::uint64_t cases = from_environment("TRIREME_CASES", 60);
+  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
+  Differences memory;
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) {
+    tests::Random random(seed * 7919 + 3);
+    Job job;
+    job.framework = planner::find_framework("trireme");
+    const char* const models[] = {"llama-3.2-1b", "llama-3.1-8b", "gpt3-1.3b", "qwen3-8b",
+                                  "llama-3.1-70b"};
+    job.model = models::load_model(pick(random, models));
+    job.sequence = 1024 << random.below(3);
+    Plan plan;
+    plan.tensor = 1 << random.below(3);
+    plan.sharded = 1 << random.below(5);
+    plan.replicas = 1 << random.below(2);
+    plan.micro_batch = 1 << random.below(3);
+    plan.sequence_parallel = plan.tensor > 1 && random.chance(60);
+    if (plan.sharded > 1) {
+      plan.sharding = static_cast<planner::Sharding>(1 + random.below(3));
+    }
+    plan.recompute = static_cast<planner::Recompute>(random.below(3));
+    plan.reshard_after_forward = random.chance(70);
+    plan.fsdp_unit = random.chance(70) ? 1 : 2 + random.below(3);
+    job.cluster = topologies::load_cluster(fmt::format("hgx-h200x{}", (plan.gpus() + 7) / 8));
+    job.cluster = topologies::narrowed(job.cluster, plan.gpus());
+    job.global_batch = plan.micro_batch * plan.data_parallel();
+    if (const auto violation = planner::check_plan(job, plan)) {
+      continue;
+    }
+    const StepProgram program = planner::lower(job, plan);
+    const double allocated = to_gib(liveness(program, program.roles[0]).peak);
+    planner::MemoryModel model(job);
+    planner::MemoryEstimate estimate;
+    model.estimate(plan, estimate);
+    const double difference = estimate.stages[0].items.total() / allocated - 1;
+    const std::string what = fmt::format(
+        "seed {} {} s{} {} sharding {} recompute {} reshard {} unit {}", seed, job.model.name,
+        job.sequence, planner::short_form(plan), planner::to_string(plan.sharding),
+        planner::to_string(plan.recompute), plan.reshard_after_forward, plan.fsdp_unit);
+    memory.add(difference, what);
+    if (verbose) {
+      fmt::print("{:+6.2f}% of {:.2f} GiB: {}\n", 100 * difference, allocated, what);
+    }
+  }
+  fmt::print("memory of one backward: mean {:.2f} %, worst {:+.2f} % ({})\n",
+             100 * memory.sum / static_cast<double>(cases), 100 * memory.worst, memory.worst_case);
+  EXPECT_LE(memory.sum / static_cast<double>(cases), 0.005);
+  EXPECT_LE(std::abs(memory.worst), 0.03) << memory.worst_case;
+}
+
 }  // namespace
 }  // namespace trireme

@@ -119,7 +119,8 @@ StepProgram lowered(Job job, const Plan& plan) {
   if (violation) {
     throw std::runtime_error(violation->detail);
   }
-  const planner::LowerOptions options{.widths = {8, 8, 4}, .executable = true};
+  const planner::LowerOptions options{
+      .widths = {8, 8, 4}, .executable = true, .keep_gradients = true};
   return planner::lower(job, plan, options);
 }
 

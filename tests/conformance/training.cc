@@ -85,14 +85,16 @@ void merge(const StepProgram& program, runtime::RankExecutor& executor, State st
 }  // namespace
 
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
-              const runtime::cpu::CpuOptions& options) {
+              const runtime::cpu::CpuOptions& options, bool keep_gradients) {
   job.cluster.gpus = plan.gpus();
   if (const auto violation = planner::check_plan(job, plan)) {
     ADD_FAILURE() << planner::short_form(plan) << ": " << violation->detail;
     return {};
   }
-  const StepProgram program = planner::lower(
-      job, plan, {.widths = runtime::cpu::widths_of(options.arithmetic), .executable = true});
+  const StepProgram program = planner::lower(job, plan,
+                                             {.widths = runtime::cpu::widths_of(options.arithmetic),
+                                              .executable = true,
+                                              .keep_gradients = keep_gradients});
   const auto tokens = runtime::synthetic_tokens(kSeed, job.model.vocab);
   Outcome outcome;
   outcome.allocator_peaks.resize(static_cast<std::size_t>(program.ranks));
@@ -114,7 +116,7 @@ Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
           static_cast<std::int64_t>(outcome.gradient_norms.size()) == step) {
         outcome.gradient_norms.push_back(result.gradient_norm);
       }
-      if (step == 0) {
+      if (step == 0 && keep_gradients) {
         merge(program, self.executor, State::kGradient, outcome.gradients);
       }
     }

@@ -33,8 +33,9 @@ planner::Job small_job(const models::Transformer& model, const std::string& fram
 
 // Runs `steps` steps from one seed with warm-up, clipping and weight decay. Fails the running test
 // when ranks that hold the same values disagree.
+// Without `keep_gradients` their memory is freed within the step, and none are collected.
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
-              const runtime::cpu::CpuOptions& options);
+              const runtime::cpu::CpuOptions& options, bool keep_gradients = true);
 
 // Largest difference between tensors of `a` and `b`, each over max(b's largest entry, `floor` x the
 // largest of all b).

@@ -1,0 +1,177 @@
+#include "planner/cost/own_parts.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "planner/cost/in_flight.h"
+#include "planner/stages.h"
+
+namespace trireme::planner::own {
+namespace {
+
+double as_double(std::int64_t value) {
+  return static_cast<double>(value);
+}
+
+Units units_of(const Job& job, const lowering::Shape& s) {
+  const models::Transformer& m = job.model;
+  const std::int64_t h = m.hidden;
+  std::int64_t layer = s.qkv * h + s.attention * h + s.up * h + s.ffn * h;
+  layer += m.qkv_bias ? s.qkv : 0;
+  layer += m.mlp_bias ? s.up + h : 0;
+  layer += m.attention_output_bias ? h : 0;
+  layer += m.qk_norm ? 2 * m.head_dim : 0;
+  const std::int64_t norm = m.norm == models::Norm::kLayerNorm ? 2 * h : h;
+  layer += 2 * norm;
+  const std::int64_t positions =
+      m.position == models::Position::kLearned ? std::max(m.position_rows, job.sequence) * h : 0;
+  Units units;
+  units.layer = as_double(layer);
+  units.embedding = as_double(s.vocabulary_rows * h + positions);
+  units.head =
+      as_double((m.tied_embeddings ? 0 : s.vocabulary_rows * h) + (m.final_norm ? norm : 0));
+  units.tied_table = m.tied_embeddings ? as_double(s.vocabulary_rows * h) : 0;
+  return units;
+}
+
+}  // namespace
+
+Tensors tensors_of(const Job& job, const lowering::Shape& s) {
+  const double tokens = as_double(s.tokens);
+  Tensors t;
+  t.stream = as_double(s.local_tokens * s.hidden) * kCompute;
+  t.all = as_double(s.tokens * s.hidden) * kCompute;
+  t.gathered = s.sequence_parallel ? t.all : 0;
+  t.scattered = s.sequence_parallel ? t.stream : 0;
+  const double parts = job.model.norm == models::Norm::kLayerNorm ? 2 : 1;
+  t.norm = as_double(s.local_tokens) * kMaster * parts;
+  t.qkv = tokens * as_double(s.qkv) * kCompute;
+  if (job.model.qk_norm) {  // before and after the norms of heads
+    t.qkv = 2 * t.qkv + tokens * as_double(s.heads + s.kv_heads) * kMaster;
+  }
+  t.attention = tokens * as_double(s.attention) * kCompute;
+  t.statistics = tokens * as_double(s.heads) * kMaster;
+  t.up = tokens * as_double(s.up) * kCompute;
+  t.activation = tokens * as_double(s.ffn) * kCompute;
+  t.logits = tokens * as_double(s.vocabulary_rows) * kCompute;
+  t.loss_rows = 3 * tokens * kMaster;  // maximum and two sums
+  return t;
+}
+
+LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t) {
+  // Under sequence parallelism a layer keeps its own tokens of each product's input, or all when
+  // they are not gathered again.
+  const double input =
+      t.gathered > 0 && !job.framework.regather_in_backward ? t.gathered : t.stream;
+  LayerBytes bytes;
+  bytes.whole = 2 * t.stream + 2 * input + 2 * t.norm + t.qkv + t.attention + t.statistics + t.up +
+                t.activation;
+  bytes.kept = bytes.whole;
+  const auto recomputes = [&](int module) {
+    return plan.recompute == Recompute::kSelective && (plan.recompute_modules & module) != 0;
+  };
+  if (recomputes(kLayerNorm | kTorchPerOp)) {
+    bytes.kept -= 2 * input + 2 * t.norm;
+  }
+  if (recomputes(kCoreAttention)) {
+    bytes.kept -= t.attention + t.statistics;
+  }
+  if (recomputes(kMlp | kTorchPerOp)) {
+    bytes.kept -= t.up + t.activation;
+  }
+  // The three steps of the MLP's backward: input gradient of the second product, of the activation,
+  // of the first.
+  const double again = input == t.gathered ? 0 : t.gathered;
+  bytes.peak = std::max({t.gathered + again + t.activation, again + t.up,
+                         again + t.all + t.scattered - t.activation});
+  const double out = t.gathered > 0 ? t.gathered : t.stream;
+  const double plain_qkv = job.model.qk_norm ? (t.qkv) / 2 : t.qkv;
+  bytes.waiting = 2 * out + t.up + plain_qkv + t.activation + 2 * input + t.attention;
+  return bytes;
+}
+
+double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers) {
+  if (plan.recompute != Recompute::kFull) {
+    return layers * layer.kept;
+  }
+  const double again =
+      plan.recompute_layers < 0 ? layers : std::min(layers, as_double(plan.recompute_layers));
+  return again * t.stream + (layers - again) * layer.whole;
+}
+
+Stage stage_of(const Job& job, const Plan& plan, const lowering::Shape& shape, const Tensors& t,
+               const LayerBytes& layer, std::int64_t rank) {
+  Stage stage;
+  stage.units = units_of(job, shape);
+  const std::vector<Chunk> chunks = chunks_of(job, plan);
+  for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
+    const Chunk& chunk = chunks[static_cast<std::size_t>(c * plan.pipeline + rank)];
+    stage.last_chunk_layers = as_double(chunk.last - chunk.first);
+    stage.layers += stage.last_chunk_layers;
+    stage.embedding = stage.embedding || chunk.embedding;
+    stage.head = stage.head || chunk.head;
+    const InFlight held = in_flight(plan, rank, c);
+    const double flying = held.whole + held.weight_gradient;
+    if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
+      const double whole = std::min(flying, as_double(plan.pipeline - rank));
+      const double one = kept_layers(plan, layer, t, stage.last_chunk_layers);
+      const double after = stage.last_chunk_layers * layer.waiting;
+      stage.kept += whole * one + (flying - whole) * after;
+      stage.turned = (after - one) * (1 - 1 / std::max(1.0, stage.last_chunk_layers));
+      stage.waiting = flying - whole;
+    } else {
+      stage.kept += flying * kept_layers(plan, layer, t, stage.last_chunk_layers);
+    }
+  }
+  if (stage.head && !stage.embedding) {
+    stage.units.head += stage.units.tied_table;
+  }
+  stage.elements = stage.layers * stage.units.layer +
+                   (stage.embedding ? stage.units.embedding : 0) +
+                   (stage.head ? stage.units.head : 0);
+  return stage;
+}
+
+double kept_gradient(const Plan& plan, double elements) {
+  const bool whole = plan.sharding == Sharding::kNone || plan.sharding == Sharding::kOptimizer;
+  return kMaster * elements / (whole ? 1 : as_double(plan.sharded));
+}
+
+Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
+  Whole whole;
+  const bool shards_gradients = plan.sharded > 1 && (plan.sharding == Sharding::kGradients ||
+                                                     plan.sharding == Sharding::kFull);
+  const double per_unit = plan.sharding != Sharding::kFull ? 1
+                          : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
+                                                           : stage.last_chunk_layers;
+  const double unit = std::min(per_unit, stage.last_chunk_layers) * stage.units.layer;
+  const double head = stage.units.head + (stage.embedding ? stage.units.tied_table : 0);
+  // A shared table is a unit of its own, over when the head's gradient begins; an own one waits for
+  // the final norm beside it.
+  const double beside = stage.head && stage.units.tied_table == 0 ? stage.units.head : 0;
+  if (shards_gradients || (job.framework.reduce_every_micro_batch && plan.data_parallel() > 1)) {
+    whole.layer_gradient = kMaster * unit;
+    whole.head_gradient = stage.head ? kMaster * head : 0;
+  }
+  if (plan.sharding != Sharding::kFull) {
+    return whole;
+  }
+  const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
+  whole.stays = !reshard;
+  const double ahead = whole.ahead = std::max(0, job.framework.prefetch_units);
+  const double units =
+      std::max(1.0, stage.last_chunk_layers * stage.units.layer / std::max(1.0, unit));
+  if (!reshard) {
+    // The embedding's backward reads no weights: its copy ends with the forward, or with the head
+    // that shares it.
+    whole.layer_parameters = kCompute * stage.layers * stage.units.layer;
+    whole.head_parameters = whole.layer_parameters + kCompute * beside;
+    return whole;
+  }
+  const double next = ahead > 0 && units < 2 && stage.embedding ? stage.units.embedding : 0;
+  whole.layer_parameters = kCompute * (unit * std::min(units, 1 + ahead) + next);
+  whole.head_parameters = kCompute * (beside + unit * std::min(units, ahead));
+  return whole;
+}
+
+}  // namespace trireme::planner::own

@@ -1,0 +1,74 @@
+// Parts of the memory of Trireme's own runtime: what tensors, layers, stages and units hold,
+// counted as planner/lower writes them. Elements and bytes of one rank.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/job.h"
+#include "planner/lower/shape.h"
+#include "planner/plan.h"
+
+namespace trireme::planner::own {
+
+inline constexpr double kCompute = 2;  // bytes of an element: bf16
+inline constexpr double kMaster = 4;
+
+// Bytes of the tensors of one micro-batch on one rank; names as in lower/layer_forward.cc.
+struct Tensors {
+  double stream = 0;    // residual stream, the own tokens
+  double all = 0;       // of all tokens of the tensor group
+  double gathered = 0;  // `all` under sequence parallelism, else nothing: a copy that only it needs
+  double scattered = 0;  // `stream` under sequence parallelism, else nothing
+  double norm = 0;       // one norm's statistics
+  double qkv = 0, attention = 0, statistics = 0, up = 0, activation = 0;
+  double logits = 0, loss_rows = 0;
+};
+
+Tensors tensors_of(const Job& job, const lowering::Shape& shape);
+
+// What one layer keeps from forward to backward, and the whole of what its backward reads.
+struct LayerBytes {
+  double whole = 0, kept = 0;
+  double waiting = 0;  // between the halves of a split backward
+  double peak =
+      0;  // most of its backward's own buffers, over `whole` and the gradient that comes in
+};
+
+LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t);
+
+// Parameters of a stage in the units that lower/parameters.cc makes. Elements on this rank.
+struct Units {
+  double layer = 0, embedding = 0, head = 0;  // without padding
+  double tied_table = 0;                      // a unit of its own, on an end that does not own it
+};
+
+struct Stage {
+  double layers = 0, last_chunk_layers = 0;
+  bool embedding = false, head = false;
+  double elements = 0;
+  double kept = 0;     // of all micro-batches in flight
+  double turned = 0;   // what a split backward adds to `kept` by its end, for one micro-batch
+  double waiting = 0;  // micro-batches between the halves of a split backward
+  Units units;
+};
+
+Stage stage_of(const Job& job, const Plan& plan, const lowering::Shape& shape, const Tensors& t,
+               const LayerBytes& layer, std::int64_t rank);
+// Bytes that so many layers keep for one micro-batch.
+double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers);
+
+// Bytes of the gradients that a step ends with.
+double kept_gradient(const Plan& plan, double elements);
+
+// Whole parameters and gradients that sharding makes for a while.
+struct Whole {
+  double layer_parameters = 0,
+         head_parameters = 0;  // gathered while a layer's or the head's backward runs
+  double layer_gradient = 0, head_gradient = 0;  // one unit's
+  bool stays = false;                            // gathered from forward to backward
+  double ahead = 0;                              // units gathered beside the one in use
+};
+
+Whole whole_of(const Job& job, const Plan& plan, const Stage& stage);
+
+}  // namespace trireme::planner::own

@@ -161,8 +161,10 @@ class StateWriter {
     storage.sharded = sharded && shards_ > 1;
     const std::int64_t elements = storage.sharded ? shard_ : elements_;
     if (state == State::kGradient && shape_.frees_gradients) {
+      const Origin before = builder_.origin;
       builder_.origin = {Phase::kBackward, -1, layer_, -1};
       storage.operand = builder_.buffer(name, elements, type);
+      builder_.origin = before;
     } else {
       storage.operand = builder_.persistent_buffer(name, elements, type, layer_);
     }

@@ -103,6 +103,38 @@ StepTimes round_times(const StepProgram& program) {
   return times;
 }
 
+void compare_walk(const std::string& name, const planner::Job& job, const planner::Plan& plan) {
+  const StepProgram program = planner::lower(job, plan);
+  compare_text(name, print_trace(program, planner::walk(program, round_times(program))));
+}
+
+TEST(GoldenTrace, InterleavedPipeline) {
+  planner::Plan plan = tests::plan_of("pp2", 2);
+  plan.virtual_pipeline = 2;
+  plan.schedule = planner::Schedule::kInterleaved;
+  compare_walk("trace_interleaved.txt", tests::job_of(tests::llama_shape(4), 8, 2), plan);
+}
+
+TEST(GoldenTrace, SplitBackward) {
+  planner::Plan plan = tests::plan_of("pp2", 4);
+  plan.schedule = planner::Schedule::kZeroBubbleH1;
+  compare_walk("trace_zero_bubble.txt", tests::job_of(tests::llama_shape(2), 8, 4), plan);
+}
+
+TEST(GoldenTrace, FullyShardedWithRecompute) {
+  planner::Plan plan = tests::plan_of("fsdp2", 4);
+  plan.sharding = planner::Sharding::kFull;
+  plan.recompute = planner::Recompute::kFull;
+  compare_walk("trace_fully_sharded.txt", tests::job_of(tests::llama_shape(2), 8, 4), plan);
+}
+
+TEST(GoldenTrace, SequenceParallelWithDistributedOptimizer) {
+  planner::Plan plan = tests::plan_of("tp2.fsdp2", 2);
+  plan.sequence_parallel = true;
+  plan.sharding = planner::Sharding::kOptimizer;
+  compare_walk("trace_sequence_parallel.txt", tests::job_of(tests::gpt_shape(), 8, 2), plan);
+}
+
 TEST(GoldenTrace, TwoStagesWithOneForwardOneBackward) {
   const auto job = tests::job_of(tests::llama_shape(2), 8, 4);
   const StepProgram program = planner::lower(job, tests::plan_of("pp2", 4));

@@ -57,9 +57,10 @@ int threads_of(const Options& options) {
   return static_cast<int>(options.threads.value_or(std::clamp<std::int64_t>(cores, 1, 64)));
 }
 
-// The best `count` sets of degrees, timed and put in order by simulation. A layout that no step
-// program can be written for keeps its closed form.
-void refine(const planner::Job& job, std::int64_t count, planner::SearchResult& result) {
+// The best `count` sets of degrees, timed and, where time is what counts, put in order by
+// simulation. A layout that no step program can be written for keeps its closed form.
+void refine(const planner::Job& job, std::int64_t count, planner::Goal goal,
+            planner::SearchResult& result) {
   if (!result.best) {
     return;
   }
@@ -75,9 +76,11 @@ void refine(const planner::Job& job, std::int64_t count, planner::SearchResult& 
       continue;
     }
   }
-  std::stable_sort(
-      all.begin(), all.begin() + static_cast<std::ptrdiff_t>(refined),
-      [](const auto& a, const auto& b) { return a.time.step_seconds < b.time.step_seconds; });
+  if (goal == planner::Goal::kTime || goal == planner::Goal::kCost) {
+    std::stable_sort(
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(refined),
+        [](const auto& a, const auto& b) { return a.time.step_seconds < b.time.step_seconds; });
+  }
   result.best = all.front();
   result.alternatives.assign(all.begin() + 1, all.end());
 }
@@ -113,7 +116,7 @@ int run(const Options& options, Console& console) {
     use_fewer_gpus(job, search, report);
   }
   if (options.refine) {
-    refine(job, *options.refine, report.result);
+    refine(job, *options.refine, search.goal, report.result);
   }
   progress.clear();
   report.idle_gpus = gpus - job.cluster.gpus;

@@ -119,6 +119,58 @@ TEST_F(CalibrateCommand, FitReproducesTheLogsOwnBusBandwidths) {
   EXPECT_GT(estimated_tensor_seconds(path("profile.json")), 1.2 * estimated_tensor_seconds(""));
 }
 
+// A run of all the tensor-parallel collectives over a link of a third of the DGX's rate.
+TEST_F(CalibrateCommand, SimulateFollowsTheProfileAndSaysSo) {
+  const std::string file = write("all_reduce.log", log(30, 100));
+  ASSERT_EQ(
+      trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
+          .code,
+      kDone);
+  std::vector<std::string> arguments = kEstimate;
+  arguments[0] = "simulate";
+  const Json shipped = Json::parse(trireme(arguments).out);
+  arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
+  const Json fitted = Json::parse(trireme(arguments).out);
+  const auto tensor = [](const Json& step) {
+    return step.at("time").at("breakdown_seconds").at("tensor_parallel").get<double>();
+  };
+  EXPECT_EQ(fitted.at("schema"), "trireme.simulate/1");
+  EXPECT_GT(tensor(fitted), 1.2 * tensor(shipped));
+  EXPECT_EQ(fitted.at("sources").at("calibrated"), true);
+  EXPECT_EQ(shipped.at("sources").at("calibrated"), false);
+  // The simulator's collective takes what the profile's regimes say: the closed form's too.
+  EXPECT_NEAR(tensor(fitted) / estimated_tensor_seconds(path("profile.json")), 1, 0.25);
+}
+
+TEST_F(CalibrateCommand, PlanFollowsTheProfileAndSaysSo) {
+  const std::string file = write("all_reduce.log", log(30, 20));
+  ASSERT_EQ(
+      trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
+          .code,
+      kDone);
+  // With tp and sequence parallelism fixed every plan must pass the slow all-reduce.
+  const std::vector<std::string> arguments = {
+      "plan",  "--model", "llama-3.1-8b",           "--cluster",      "dgx-h100x1",
+      "--tp",  "8",       "--no-sequence-parallel", "--global-batch", "8",
+      "--json"};
+  std::vector<std::string> calibrated = arguments;
+  calibrated.insert(calibrated.end(), {"--calibration", path("profile.json")});
+  const Json shipped = Json::parse(trireme(arguments).out);
+  const Json fitted = Json::parse(trireme(calibrated).out);
+  const auto step = [](const Json& plan) {
+    return plan.at("best").at("time").at("step_seconds").get<double>();
+  };
+  EXPECT_GT(step(fitted), 1.2 * step(shipped));
+  EXPECT_EQ(fitted.at("best").at("sources").at("calibrated"), true);
+  EXPECT_EQ(shipped.at("best").at("sources").at("calibrated"), false);
+  // Free to choose, the plan leaves the slow collective: no tensor parallelism over all eight.
+  std::vector<std::string> free_choice = {
+      "plan",           "--model", "llama-3.1-8b", "--cluster",     "dgx-h100x1",
+      "--global-batch", "64",      "--json",       "--calibration", path("profile.json")};
+  const Json chosen = Json::parse(trireme(free_choice).out);
+  EXPECT_LT(chosen.at("best").at("layout").at("tp").get<int>(), 8);
+}
+
 TEST_F(CalibrateCommand, EstimateSaysWhatCameFromTheProfile) {
   const std::string file = write("all_reduce.log", log(30, 100));
   ASSERT_EQ(

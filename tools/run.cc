@@ -137,6 +137,25 @@ void check_memory(const StepProgram& program) {
   }
 }
 
+// The plan for as many ranks as there are; when a launcher said how many, an error says so too.
+void settle_plan(const Options& options, const std::optional<runtime::RankEnvironment>& environment,
+                 std::optional<std::int64_t> ranks, const planner::Plan& base,
+                 RunDescription& run) {
+  try {
+    run.plan = make_plan(options.layout, ranks, base);
+    run.job.cluster.gpus = run.plan.gpus();
+    complete(run.job, run.plan);
+  } catch (const Error& error) {
+    if (!environment.has_value()) {
+      throw;
+    }
+    throw Error("WORLD_SIZE",
+                fmt::format("{} started {} ranks, and for so many: {}", environment->launcher,
+                            environment->ranks, error.what()),
+                error.kind());
+  }
+}
+
 // The job, the plan and the program. Files that could not be written at the end are refused here.
 RunDescription describe(const Options& options,
                         const std::optional<runtime::RankEnvironment>& environment) {
@@ -160,9 +179,7 @@ RunDescription describe(const Options& options,
   job.precision = run.precision == "fp64" ? "fp32" : run.precision;
   run.options = job;
   run.job = job.cluster.empty() ? make_job_without_cluster(job) : make_job(job);
-  run.plan = make_plan(options.layout, ranks, base);
-  run.job.cluster.gpus = run.plan.gpus();
-  complete(run.job, run.plan);
+  settle_plan(options, environment, ranks, base, run);
   const ElementWidths widths =
       cpu ? runtime::cpu::widths_of(arithmetic_of(run.precision)) : ElementWidths{};
   run.program = planner::lower(run.job, run.plan, {.widths = widths, .executable = true});

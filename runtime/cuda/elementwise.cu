@@ -57,23 +57,66 @@ __global__ void swiglu_backward_kernel(const Bf16* dy, const Bf16* gate_up, Bf16
 constexpr float kGeluScale = 0.7978845608028654F;  // sqrt(2/pi)
 constexpr float kGeluCubic = 0.044715F;
 
+__device__ inline float gelu(float v) {
+  return 0.5F * v * (1.0F + tanhf(kGeluScale * (v + kGeluCubic * v * v * v)));
+}
+
+__device__ inline float gelu_gradient(float dy, float v) {
+  const float t = tanhf(kGeluScale * (v + kGeluCubic * v * v * v));
+  const float slope = kGeluScale * (1.0F + 3.0F * kGeluCubic * v * v);
+  return dy * (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * slope);
+}
+
+// A thread takes eight elements; the last one what is left of them.
 __global__ void gelu_forward_kernel(const Bf16* x, Bf16* y, std::int64_t count) {
-  const std::int64_t j = global_thread();
-  if (j < count) {
-    const float v = __bfloat162float(x[j]);
-    y[j] = __float2bfloat16(0.5F * v * (1.0F + tanhf(kGeluScale * (v + kGeluCubic * v * v * v))));
+  const std::int64_t j = global_thread() * kVector;
+  if (j + kVector <= count) {
+    float values[kVector];
+    load8(x + j, values);
+    for (float& value : values) {
+      value = gelu(value);
+    }
+    store8(y + j, values);
+    return;
+  }
+  for (std::int64_t i = j; i < count; ++i) {
+    y[i] = __float2bfloat16(gelu(__bfloat162float(x[i])));
   }
 }
 
 __global__ void gelu_backward_kernel(const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count) {
-  const std::int64_t j = global_thread();
-  if (j < count) {
-    const float v = __bfloat162float(x[j]);
-    const float t = tanhf(kGeluScale * (v + kGeluCubic * v * v * v));
-    const float slope = kGeluScale * (1.0F + 3.0F * kGeluCubic * v * v);
-    dx[j] = __float2bfloat16(__bfloat162float(dy[j]) *
-                             (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * slope));
+  const std::int64_t j = global_thread() * kVector;
+  if (j + kVector <= count) {
+    float values[kVector];
+    float gradients[kVector];
+    load8(x + j, values);
+    load8(dy + j, gradients);
+    for (int i = 0; i < kVector; ++i) {
+      values[i] = gelu_gradient(gradients[i], values[i]);
+    }
+    store8(dx + j, values);
+    return;
   }
+  for (std::int64_t i = j; i < count; ++i) {
+    dx[i] = __float2bfloat16(gelu_gradient(__bfloat162float(dy[i]), __bfloat162float(x[i])));
+  }
+}
+
+// Whole vectors of a row; columns that are no multiple of eight go one by one.
+__global__ void bias_vector_kernel(Bf16* y, const Bf16* bias, std::int64_t columns) {
+  const std::int64_t j = global_thread() * kVector;
+  if (j >= columns) {
+    return;
+  }
+  Bf16* row = y + static_cast<std::int64_t>(blockIdx.y) * columns;
+  float values[kVector];
+  float added[kVector];
+  load8(row + j, values);
+  load8(bias + j, added);
+  for (int i = 0; i < kVector; ++i) {
+    values[i] += added[i];
+  }
+  store8(row + j, values);
 }
 
 __global__ void bias_forward_kernel(Bf16* y, const Bf16* bias, std::int64_t columns) {
@@ -84,7 +127,7 @@ __global__ void bias_forward_kernel(Bf16* y, const Bf16* bias, std::int64_t colu
   }
 }
 
-constexpr int kBiasParts = 64;
+constexpr int kBiasParts = 128;
 
 __global__ void bias_partial_kernel(const Bf16* dy, float* partial, std::int64_t rows,
                                     std::int64_t columns) {
@@ -97,6 +140,25 @@ __global__ void bias_partial_kernel(const Bf16* dy, float* partial, std::int64_t
     sum += __bfloat162float(dy[row * columns + j]);
   }
   partial[static_cast<std::int64_t>(blockIdx.y) * columns + j] = sum;
+}
+
+__global__ void bias_partial_vector_kernel(const Bf16* dy, float* partial, std::int64_t rows,
+                                           std::int64_t columns) {
+  const std::int64_t j = global_thread() * kVector;
+  if (j >= columns) {
+    return;
+  }
+  float sums[kVector] = {};
+  float values[kVector];
+  for (std::int64_t row = blockIdx.y; row < rows; row += kBiasParts) {
+    load8(dy + row * columns + j, values);
+    for (int i = 0; i < kVector; ++i) {
+      sums[i] += values[i];
+    }
+  }
+  for (int i = 0; i < kVector; ++i) {
+    partial[static_cast<std::int64_t>(blockIdx.y) * columns + j + i] = sums[i];
+  }
 }
 
 __global__ void bias_total_kernel(const float* partial, float* dbias, std::int64_t columns,
@@ -125,12 +187,27 @@ __device__ inline void assign(Bf16& target, float value) {
   target = __float2bfloat16(value);
 }
 
+// Neighbouring threads take neighbouring elements.
 template <typename Y, typename X>
 __global__ void add_kernel(Y* y, const X* x, std::int64_t count) {
-  const std::int64_t first = global_thread() * kVector;
-  for (std::int64_t j = first; j < first + kVector && j < count; ++j) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t j = global_thread(); j < count; j += stride) {
     assign(y[j], to_float(y[j]) + to_float(x[j]));
   }
+}
+
+__global__ void add_float_kernel(float* y, const float* x, std::int64_t vectors) {
+  const std::int64_t i = global_thread();
+  if (i >= vectors) {
+    return;
+  }
+  float4 sum = reinterpret_cast<float4*>(y)[i];
+  const float4 more = reinterpret_cast<const float4*>(x)[i];
+  sum.x += more.x;
+  sum.y += more.y;
+  sum.z += more.z;
+  sum.w += more.w;
+  reinterpret_cast<float4*>(y)[i] = sum;
 }
 
 __global__ void add_bf16_kernel(Bf16* y, const Bf16* x, std::int64_t vectors) {
@@ -206,17 +283,23 @@ void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, B
 }
 
 void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count) {
-  gelu_forward_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(x, y, count);
+  gelu_forward_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(x, y, count);
 }
 
 void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx,
                    std::int64_t count) {
-  gelu_backward_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(dy, x, dx, count);
+  gelu_backward_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(dy, x, dx,
+                                                                                       count);
 }
 
 void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows,
                   std::int64_t columns) {
   over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    if (columns % kVector == 0 && aligned(y) && aligned(bias)) {
+      bias_vector_kernel<<<row_grid(columns / kVector, count), kThreads, 0, stream>>>(
+          y + first * columns, bias, columns);
+      return;
+    }
     bias_forward_kernel<<<row_grid(columns, count), kThreads, 0, stream>>>(y + first * columns,
                                                                            bias, columns);
   });
@@ -224,8 +307,13 @@ void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t r
 
 void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows,
                    std::int64_t columns, bool accumulate, Scratch scratch) {
-  bias_partial_kernel<<<row_grid(columns, kBiasParts), kThreads, 0, stream>>>(dy, scratch.data,
-                                                                              rows, columns);
+  if (columns % kVector == 0 && aligned(dy)) {
+    bias_partial_vector_kernel<<<row_grid(columns / kVector, kBiasParts), kThreads, 0, stream>>>(
+        dy, scratch.data, rows, columns);
+  } else {
+    bias_partial_kernel<<<row_grid(columns, kBiasParts), kThreads, 0, stream>>>(dy, scratch.data,
+                                                                                rows, columns);
+  }
   bias_total_kernel<<<blocks_for(columns, kThreads), kThreads, 0, stream>>>(scratch.data, dbias,
                                                                             columns, accumulate);
 }
@@ -235,8 +323,21 @@ void add(cudaStream_t stream, Y* y, const X* x, std::int64_t count) {
   add_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(y, x, count);
 }
 template void add(cudaStream_t, float*, const Bf16*, std::int64_t);
-template void add(cudaStream_t, float*, const float*, std::int64_t);
 template void add(cudaStream_t, Bf16*, const float*, std::int64_t);
+template <>
+void add(cudaStream_t stream, float* y, const float* x, std::int64_t count) {
+  constexpr std::int64_t kFloats = 4;
+  std::int64_t done = 0;
+  if (aligned(y) && aligned(x) && count >= kFloats) {
+    const std::int64_t vectors = count / kFloats;
+    add_float_kernel<<<blocks_for(vectors, kThreads), kThreads, 0, stream>>>(y, x, vectors);
+    done = vectors * kFloats;
+  }
+  if (done < count) {
+    add_kernel<<<blocks_for(count - done, kThreads * kVector), kThreads, 0, stream>>>(
+        y + done, x + done, count - done);
+  }
+}
 template <>
 void add(cudaStream_t stream, Bf16* y, const Bf16* x, std::int64_t count) {
   const std::int64_t vectors = count / kVector;

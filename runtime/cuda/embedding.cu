@@ -11,8 +11,12 @@ __global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16*
   const std::int64_t row = blockIdx.x;
   const std::int64_t source = tokens[row] - first_row;
   const bool here = source >= 0 && source < table_rows;
-  for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-    y[row * hidden + j] = here ? table[source * hidden + j] : __float2bfloat16(0.0F);
+  float values[kVector] = {};
+  for (std::int64_t j = threadIdx.x * kVector; j < hidden; j += blockDim.x * kVector) {
+    if (here) {
+      load8(table + source * hidden + j, values);
+    }
+    store8(y + row * hidden + j, values);
   }
 }
 

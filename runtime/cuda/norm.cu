@@ -131,18 +131,21 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
   }
 }
 
-constexpr int kColumns =
-    32;  // of a block of column_sum_kernel; its 8 rows of threads share the parts
+constexpr int kColumns = 32;  // of a block of column_sum_kernel
+constexpr int kSumRows = 32;  // its rows of threads share the parts
+constexpr int kRowsEach = 8;  // of a block of norm_backward_kernel, where rows are few
+constexpr int kFewestBlocks = 132;
 
+// Adds the parts of columns [0, columns) to `target`.
 __global__ void column_sum_kernel(const float* partial, int parts, std::int64_t stride,
                                   float* target, std::int64_t columns, bool accumulate) {
-  __shared__ float sums[kThreads / kColumns][kColumns];
+  __shared__ float sums[kSumRows][kColumns + 1];
   const int column = static_cast<int>(threadIdx.x) % kColumns;
   const int row = static_cast<int>(threadIdx.x) / kColumns;
   const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * kColumns + column;
   float sum = 0.0F;
   if (j < columns) {
-    for (int part = row; part < parts; part += kThreads / kColumns) {
+    for (int part = row; part < parts; part += kSumRows) {
       sum += partial[part * stride + j];
     }
   }
@@ -150,28 +153,40 @@ __global__ void column_sum_kernel(const float* partial, int parts, std::int64_t 
   __syncthreads();
   if (row == 0 && j < columns) {
     sum = accumulate ? target[j] : 0.0F;
-    for (int i = 0; i < kThreads / kColumns; ++i) {
+    for (int i = 0; i < kSumRows; ++i) {
       sum += sums[i][column];
     }
     target[j] = sum;
   }
 }
 
+void sum_columns(cudaStream_t stream, const float* partial, int parts, std::int64_t stride,
+                 float* target, std::int64_t columns, bool accumulate) {
+  column_sum_kernel<<<blocks_for(columns, kColumns), kColumns * kSumRows, 0, stream>>>(
+      partial, parts, stride, target, columns, accumulate);
+}
+
+int backward_blocks(std::int64_t rows) {
+  const std::int64_t wanted = rows / kRowsEach;
+  return static_cast<int>(wanted < kFewestBlocks     ? kFewestBlocks
+                          : wanted > kBackwardBlocks ? kBackwardBlocks
+                                                     : wanted);
+}
+
 template <bool kCentred>
 void launch_norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch scratch) {
   const std::int64_t width = (kCentred ? 2 : 1) * norm.hidden;
   const std::size_t shared = static_cast<std::size_t>(width) * sizeof(float);
+  const int blocks = backward_blocks(norm.rows);
   if (shared > 48 * 1024) {
     cudaFuncSetAttribute(norm_backward_kernel<kCentred>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
   }
-  norm_backward_kernel<kCentred><<<kBackwardBlocks, kThreads, shared, stream>>>(norm, scratch.data);
-  column_sum_kernel<<<blocks_for(norm.hidden, kColumns), kThreads, 0, stream>>>(
-      scratch.data, kBackwardBlocks, width, norm.dweight, norm.hidden, norm.accumulate);
+  norm_backward_kernel<kCentred><<<blocks, kThreads, shared, stream>>>(norm, scratch.data);
+  sum_columns(stream, scratch.data, blocks, width, norm.dweight, norm.hidden, norm.accumulate);
   if (kCentred) {
-    column_sum_kernel<<<blocks_for(norm.hidden, kColumns), kThreads, 0, stream>>>(
-        scratch.data + norm.hidden, kBackwardBlocks, width, norm.dbias, norm.hidden,
-        norm.accumulate);
+    sum_columns(stream, scratch.data + norm.hidden, blocks, width, norm.dbias, norm.hidden,
+                norm.accumulate);
   }
 }
 
@@ -294,11 +309,10 @@ void head_norm_backward(cudaStream_t stream, const HeadNorm& norm, Scratch scrat
       static_cast<std::size_t>(kThreads / 32 * 2 * norm.head_size) * sizeof(float);
   head_norm_backward_kernel<<<kBackwardBlocks, kThreads, shared, stream>>>(norm, scratch.data);
   const std::int64_t stride = 2 * norm.head_size;
-  column_sum_kernel<<<blocks_for(norm.head_size, kColumns), kThreads, 0, stream>>>(
-      scratch.data, kBackwardBlocks, stride, norm.dq_weight, norm.head_size, norm.accumulate);
-  column_sum_kernel<<<blocks_for(norm.head_size, kColumns), kThreads, 0, stream>>>(
-      scratch.data + norm.head_size, kBackwardBlocks, stride, norm.dk_weight, norm.head_size,
-      norm.accumulate);
+  sum_columns(stream, scratch.data, kBackwardBlocks, stride, norm.dq_weight, norm.head_size,
+              norm.accumulate);
+  sum_columns(stream, scratch.data + norm.head_size, kBackwardBlocks, stride, norm.dk_weight,
+              norm.head_size, norm.accumulate);
 }
 
 }  // namespace trireme::runtime::cuda

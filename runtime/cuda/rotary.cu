@@ -22,13 +22,18 @@ __global__ void rotary_kernel(Bf16* qkv, std::int64_t rotated_heads, std::int64_
   }
   __syncthreads();
   Bf16* token = qkv + row * width;
-  for (std::int64_t i = threadIdx.x; i < rotated_heads * half; i += blockDim.x) {
-    const std::int64_t j = i % half;
-    Bf16* head = token + i / half * 2 * half;
-    const float a = __bfloat162float(head[j]);
-    const float b = __bfloat162float(head[j + half]);
-    head[j] = __float2bfloat16(a * turns[j].x - b * turns[j].y);
-    head[j + half] = __float2bfloat16(b * turns[j].x + a * turns[j].y);
+  // Two neighbours of a half at a time.
+  for (std::int64_t i = threadIdx.x; i < rotated_heads * half / 2; i += blockDim.x) {
+    const std::int64_t j = 2 * (i % (half / 2));
+    Bf16* head = token + i / (half / 2) * 2 * half;
+    auto* low = reinterpret_cast<__nv_bfloat162*>(head + j);
+    auto* high = reinterpret_cast<__nv_bfloat162*>(head + j + half);
+    const float2 a = __bfloat1622float2(*low);
+    const float2 b = __bfloat1622float2(*high);
+    const float2 first = turns[j];
+    const float2 second = turns[j + 1];
+    *low = __floats2bfloat162_rn(a.x * first.x - b.x * first.y, a.y * second.x - b.y * second.y);
+    *high = __floats2bfloat162_rn(b.x * first.x + a.x * first.y, b.y * second.x + a.y * second.y);
   }
 }
 

@@ -88,15 +88,17 @@ def measured_runs(arguments):
     return runs
 
 
-def three_runs(runs):
-    """One run each of tensor, pipeline and sharded data parallelism, of different models where there are several."""
+def three_runs(arguments, runs):
+    """What a user would run first: the best predicted layout of tensor, pipeline and sharded data parallelism each, of
+    different models where there are several."""
     names = list(dict.fromkeys(name for name, _ in runs))
     chosen = []
     for index, kind in enumerate(("tp", "pp", "fsdp")):
         of_kind = [key for key in runs if key[1].startswith(kind)]
         wanted = names[index % len(names)]
-        of_kind.sort(key=lambda key: (key[0] != wanted, key[1]))
-        chosen += of_kind[:1]
+        own = [key for key in of_kind if key[0] == wanted] or of_kind
+        own.sort(key=lambda key: estimate(arguments, *key, arguments.profile)["time"]["step_seconds"])
+        chosen += own[:1]
     return chosen
 
 
@@ -116,7 +118,7 @@ def score(rows, state):
 
 def report(arguments):
     runs = measured_runs(arguments)
-    chosen = three_runs(runs)
+    chosen = three_runs(arguments, runs)
     corrected = arguments.folder / "corrected.profile"
     subprocess.run([arguments.trireme, "calibrate", "--from-run", *(str(runs[key][0]) for key in chosen), "--cluster",
                     arguments.cluster, "--gpus", str(arguments.gpus), "--calibration", str(arguments.profile), "-o",

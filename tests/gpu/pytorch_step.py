@@ -221,7 +221,7 @@ def main():
     parser.add_argument("--micro-batches", type=int, default=8, help="pp only")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--compile", action="store_true", help="compile the blocks")
-    parser.add_argument("--patience", type=float, default=140, help="seconds until a hang prints its stack and ends")
+    parser.add_argument("--patience", type=float, default=50, help="seconds until a hang prints its stack and ends")
     arguments = parser.parse_args()
     faulthandler.dump_traceback_later(arguments.patience, exit=True)
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))

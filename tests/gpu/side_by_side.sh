@@ -10,14 +10,14 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 ours() {  # name model batch layout...
   local name=$1 model=$2 batch=$3
   shift 3
-  timeout 150 "$trireme" run --backend cuda --model "$here/models/$model.json" --seq 4096 --global-batch "$batch" --steps 12 \
+  timeout 60 "$trireme" run --backend cuda --model "$here/models/$model.json" --seq 4096 --global-batch "$batch" --steps 12 \
     --lr 1e-5 --layout "$@" -o "$out/$name.ours.json" --trace "$out/$name.trace.json" >"$out/$name.ours.log" 2>&1 ||
     tail -n 2 "$out/$name.ours.log"
 }
 torch() {  # name suffix arguments...
   local name=$1 suffix=$2
   shift 2
-  timeout 150 python3 -m torch.distributed.run --nproc_per_node 2 "$here/pytorch_step.py" "$@" \
+  timeout 60 python3 -m torch.distributed.run --nproc_per_node 2 "$here/pytorch_step.py" "$@" \
     >"$out/$name.$suffix.json" 2>"$out/$name.$suffix.log" || tail -n 3 "$out/$name.$suffix.log"
 }
 ours fsdp llama-1b-untied 4 fsdp2.mb2

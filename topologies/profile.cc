@@ -157,7 +157,7 @@ void read_measured(JsonReader& reader, Profile& profile) {
   }
   if (reader.has("corrections")) {
     JsonReader all = reader.object("corrections");
-    for (const char* category : {"compute", "collective", "send_recv"}) {
+    for (const char* category : {"compute", "collective", "send_recv", "overlap"}) {
       if (all.has(category)) {
         JsonReader row = all.object(category);
         profile.corrections[category] = {row.number("factor", 1e-3, 1e3),

@@ -5,17 +5,22 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "planner/cost/behaviour_fit.h"
 #include "planner/cost/time.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr std::array<const char*, 3> kCategories = {"compute", "collective", "send_recv"};
+// What corrections scale: op times by category, and what compute loses beside communication.
+constexpr std::array<const char*, 4> kCategories = {"compute", "collective", "send_recv",
+                                                    "overlap"};
 constexpr Eigen::Index kCount = kCategories.size();
 
-// How far a category is off before any run was seen, how far one run scatters about it (of one that
-// was never repeated), and how far step times scatter about a corrected model; in logarithms.
-constexpr double kPriorSpread = 0.15;
+// How far a category is off before any run was seen (the loss beside communication depends on how a
+// product's tiles meet the multiprocessors that are left, which one benchmark hardly tells), how
+// far one run scatters about it (of one that was never repeated), and how far step times scatter
+// about a corrected model; in logarithms.
+constexpr std::array<double, 4> kPriorSpreads = {0.15, 0.15, 0.15, 0.5};
 constexpr double kRunSpread = 0.08;
 constexpr double kStepSpread = 0.05;
 constexpr double kPriorWeight = 2;  // of those spreads, in runs
@@ -45,7 +50,9 @@ Prediction predict(const MeasuredRun& run, const topologies::Profile& profile) {
     prediction.shares = {items.compute + items.pipeline_bubble + items.optimizer,
                          items.tensor_parallel + items.context_parallel + items.expert_parallel +
                              items.data_parallel,
-                         items.pipeline_p2p};
+                         items.pipeline_p2p,
+                         behaviour_fit(job.framework, job.profile).overlap_slowdown *
+                             std::max(0.0, estimate.hidden_communication_seconds)};
     prediction.shares /= prediction.seconds;
     return prediction;
   }
@@ -122,10 +129,11 @@ struct Posterior {
 // Ridge regression towards no correction; the spread of the runs is estimated with them.
 Posterior solve(const std::vector<Observation>& observations) {
   Posterior posterior;
+  const Shares spreads = Eigen::Map<const Shares>(kPriorSpreads.data());
+  const Shares prior = spreads.cwiseProduct(spreads);
   double variance = kRunSpread * kRunSpread;
   for (int round = 0; round < 4; ++round) {
-    Eigen::Matrix<double, kCount, kCount> precision =
-        Eigen::Matrix<double, kCount, kCount>::Identity() / (kPriorSpread * kPriorSpread);
+    Eigen::Matrix<double, kCount, kCount> precision = prior.cwiseInverse().asDiagonal();
     Shares pull = Shares::Zero();
     for (const Observation& one : observations) {
       precision += one.shares * one.shares.transpose() / variance;
@@ -133,7 +141,7 @@ Posterior solve(const std::vector<Observation>& observations) {
     }
     const Eigen::Matrix<double, kCount, kCount> covariance = precision.inverse();
     posterior.logs = covariance * pull;
-    posterior.evidence = Shares::Ones() - covariance.diagonal() / (kPriorSpread * kPriorSpread);
+    posterior.evidence = Shares::Ones() - covariance.diagonal().cwiseQuotient(prior);
     double squares = kPriorWeight * kRunSpread * kRunSpread;
     for (const Observation& one : observations) {
       const double error = one.log_ratio - one.shares.dot(posterior.logs);

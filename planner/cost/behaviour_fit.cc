@@ -49,6 +49,7 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
                   "framework " + found->first + " has no constant \"" + key + "\"");
     }
   }
+  fit.overlap_slowdown *= topologies::correction_of(profile, "overlap");
   return fit;
 }
 

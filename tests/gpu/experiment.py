@@ -89,12 +89,12 @@ def measured_runs(arguments):
 
 
 def three_runs(arguments, runs):
-    """What a user would run first: the best predicted layout of tensor, pipeline and sharded data parallelism each, of
-    different models where there are several."""
+    """What a user would run first: the best predicted layout of tensor, pipeline and fully sharded data parallelism
+    each, of different models where there are several."""
     names = list(dict.fromkeys(name for name, _ in runs))
     chosen = []
     for index, kind in enumerate(("tp", "pp", "fsdp")):
-        of_kind = [key for key in runs if key[1].startswith(kind)]
+        of_kind = [key for key in runs if key[1].startswith(kind) and "zero" not in key[1]]
         wanted = names[index % len(names)]
         own = [key for key in of_kind if key[0] == wanted] or of_kind
         own.sort(key=lambda key: estimate(arguments, *key, arguments.profile)["time"]["step_seconds"])

@@ -22,12 +22,12 @@ torch() {  # name suffix arguments...
 }
 ours fsdp llama-1b-untied 4 fsdp2.mb2
 torch fsdp eager --case fsdp --micro-batch 2
-torch fsdp compiled --case fsdp --micro-batch 2 --compile
 ours tp llama-1b-untied 4 tp2.mb4 --sequence-parallel
 torch tp eager --case tp --micro-batch 4
 ours pp llama-1b-untied 8 pp2.mb1
 torch pp eager --case pp --micro-batches 8
 ours fsdp8b llama-8b-12-layers 2 fsdp2.mb1
 torch fsdp8b eager --case fsdp --model llama-3.1-8b --layers 12
+torch fsdp compiled --case fsdp --micro-batch 2 --compile
 torch fsdp8b compiled --case fsdp --model llama-3.1-8b --layers 12 --compile
 python3 "$here/side_by_side.py" "$out"

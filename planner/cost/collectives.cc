@@ -22,7 +22,9 @@ double Collectives::time(Collective collective, const GroupShape& group, double 
     return *found;
   }
   const double seconds =
-      topologies::collective_time(cluster_, profile_, collective, group, Bytes(whole)).time.value;
+      topologies::collective_time(cluster_, profile_, collective, group, Bytes(whole),
+                                  topologies::CostFamily::kNccl, false)
+          .time.value;
   return known_.insert(key, seconds);
 }
 

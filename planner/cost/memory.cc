@@ -54,6 +54,7 @@ struct MemoryModel::State {
   std::unordered_map<LayerKey, RankLayers, LayerKeyHash> layers;
   std::unordered_map<std::uint64_t, std::vector<ChunkLayers>> splits;
   std::vector<ChunkLayers> explicit_split;
+  OwnMemory own;
 
   const RankLayers& layers_of(const Plan& plan);
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
@@ -89,16 +90,19 @@ MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
 
 void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
   const Job& job = state_->job;
-  const RankLayers& layers = state_->layers_of(plan);
   const std::vector<ChunkLayers>& split = state_->split_of(plan);
-  const StageContext context = stage_context(job, plan, layers);
-  const bool own = counts_own_memory(job, plan);
-  out.stages.resize(static_cast<std::size_t>(plan.pipeline));
+  if (counts_own_memory(job, plan)) {
+    state_->own.estimate(job, plan, split, out.stages);
+  } else {
+    const StageContext context = stage_context(job, plan, state_->layers_of(plan));
+    out.stages.resize(static_cast<std::size_t>(plan.pipeline));
+    for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
+      out.stages[rank] = stage_memory(context, split, static_cast<std::int64_t>(rank));
+    }
+  }
   out.peak_stage = 0;
   out.allocated_gib = 0;
   for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
-    out.stages[rank] = own ? own_stage_memory(job, plan, static_cast<std::int64_t>(rank))
-                           : stage_memory(context, split, static_cast<std::int64_t>(rank));
     const double total = out.stages[rank].items.total();
     if (total > out.allocated_gib) {
       out.allocated_gib = total;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <tuple>
 
 #include "core/units.h"
 #include "planner/cost/own_one_backward.h"
@@ -13,7 +14,6 @@ namespace trireme::planner {
 
 using own::kCompute;
 using own::kept_gradient;
-using own::kept_layers;
 using own::kMaster;
 using own::LayerBytes;
 using own::Stage;
@@ -50,6 +50,134 @@ double exchange_bytes(const Job& job, const Plan& plan, const Tensors& t, std::i
   return (forward_follows ? received : 0) + sent;
 }
 
+// What plans that differ only in what is sharded over whom have in common.
+struct Shared {
+  Tensors tensors;
+  LayerBytes layer;
+  double tokens = 0;  // of a micro-batch
+  std::vector<Stage> stages;
+};
+
+bool differ_in_sharding_only(const Plan& a, const Plan& b) {
+  const auto rest = [](const Plan& plan) {
+    return std::tie(plan.tensor, plan.pipeline, plan.virtual_pipeline, plan.micro_batch,
+                    plan.micro_batches, plan.sequence_parallel, plan.schedule, plan.recompute,
+                    plan.recompute_layers, plan.recompute_modules, plan.stage_layers);
+  };
+  return rest(a) == rest(b);
+}
+
+bool splits_backward(const Plan& plan) {
+  return plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
+}
+
+// Such a step frees its gradients.
+bool has_one_backward(const Plan& plan) {
+  return plan.pipeline == 1 && plan.micro_batches == 1;
+}
+
+// One stage at the moment looked at; `states` is what stays.
+struct Moment {
+  const Plan& plan;
+  const Shared& shared;
+  const Stage& stage;
+  const Whole& whole;
+  const MemoryItems& states;
+};
+
+// A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
+// coming in.
+MemoryItems layer_backward(const Moment& at, double exchanges) {
+  const auto& [plan, shared, stage, whole, states] = at;
+  const Tensors& t = shared.tensors;
+  const LayerBytes& layer = shared.layer;
+  const double unit_layers = plan.sharding != Sharding::kFull ? 1
+                             : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
+                                                              : stage.last_chunk_layers;
+  const bool full = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
+  const double repeated = full ? layer.whole - t.stream : layer.whole - layer.kept;
+  MemoryItems in_layer = states;
+  in_layer.activations =
+      stage.kept + repeated + layer.peak + t.stream + std::max(0.0, stage.turned);
+  in_layer.gathered_parameters = whole.layer_parameters;
+  in_layer.communication = exchanges;
+  in_layer.gradients += whole.layer_gradient + whole.head_gradient;
+  // Between its halves a micro-batch's whole gradients wait too: norms are written by the first,
+  // products by the second.
+  const bool split = splits_backward(plan);
+  if (split && whole.layer_gradient > 0) {
+    const double per_layer =
+        whole.layer_gradient / std::max(1.0, std::min(stage.last_chunk_layers, unit_layers));
+    in_layer.gradients += stage.last_chunk_layers * per_layer * (stage.waiting + 1) -
+                          whole.layer_gradient + stage.waiting * whole.head_gradient;
+  }
+  // One unit later the head's gradient is reduced and the first unit's activations are free.
+  MemoryItems later = in_layer;
+  later.gradients += whole.layer_gradient - whole.head_gradient;
+  later.activations -=
+      std::min(stage.last_chunk_layers, unit_layers) * (full ? t.stream : layer.kept);
+  const bool more = !split && !has_one_backward(plan) && stage.last_chunk_layers > unit_layers;
+  return more && later.total() > in_layer.total() ? later : in_layer;
+}
+
+// The larger of `in_layer` and the head's backward. GPipe keeps every micro-batch's logits until
+// its backward; a split backward keeps them, as their gradient, until its second half.
+MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_layer) {
+  const auto& [plan, shared, stage, whole, states] = at;
+  const Tensors& t = shared.tensors;
+  const bool split = splits_backward(plan);
+  const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
+                      : split                           ? stage.waiting + 1
+                                                        : 1;
+  const double norm = job.model.final_norm ? t.stream + t.norm : 0;
+  const double one = t.stream + norm + t.loss_rows;
+  const double other = split ? held : held - 1;
+  MemoryItems peak = in_layer;
+  peak.activations += other * (split ? t.stream : one);
+  peak.logits = other * t.logits;
+  MemoryItems in_head = states;
+  in_head.activations = stage.kept + held * one + t.all + t.gathered + t.scattered;
+  in_head.logits = held * t.logits;
+  in_head.gathered_parameters = whole.head_parameters;
+  in_head.gradients += whole.head_gradient;
+  in_head.communication = in_layer.communication;
+  if (has_one_backward(plan)) {
+    return own::worst_of_one_backward({plan, stage, t, shared.layer, whole}, in_head, in_layer,
+                                      states);
+  }
+  return in_head.total() > peak.total() ? in_head : peak;
+}
+
+StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
+                         std::int64_t rank) {
+  const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
+  const Whole whole = own::whole_of(job, plan, stage);
+  const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
+  MemoryItems states;
+  add_states(plan, stage.elements, states);
+  states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens;  // inputs
+  const MemoryItems after_backward = states;
+  if (has_one_backward(plan)) {
+    states.gradients = 0;
+  }
+  const Moment at{plan, shared, stage, whole, states};
+  MemoryItems peak = layer_backward(at, exchange_bytes(job, plan, shared.tensors, rank));
+  if (stage.head) {
+    peak = with_head(job, at, peak);
+  }
+  StageMemory memory;
+  memory.phases.load = states.total() / kGiB;
+  memory.phases.forward = (states.total() + stage.kept) / kGiB;
+  memory.phases.backward = peak.total() / kGiB;
+  memory.phases.first_optimizer_step = after_backward.total() / kGiB;
+  for (double* item : {&peak.parameters, &peak.gradients, &peak.optimizer, &peak.activations,
+                       &peak.gathered_parameters, &peak.logits, &peak.communication, &peak.other}) {
+    *item /= kGiB;
+  }
+  memory.items = peak;
+  return memory;
+}
+
 }  // namespace
 
 bool counts_own_memory(const Job& job, const Plan& plan) {
@@ -63,89 +191,36 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
          job.attention == models::AttentionKernel::kFlash;
 }
 
-StageMemory own_stage_memory(const Job& job, const Plan& plan, std::int64_t rank) {
-  const lowering::Shape shape = lowering::shape_of(job, plan);
-  const Tensors t = own::tensors_of(job, shape);
-  const LayerBytes layer = own::layer_bytes(job, plan, t);
-  const Stage stage = own::stage_of(job, plan, shape, t, layer, rank);
-  const Whole whole = own::whole_of(job, plan, stage);
-  const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
-  const double inputs = ids * 4 * as_double(plan.micro_batches * shape.tokens);
-  MemoryItems states;
-  add_states(plan, stage.elements, states);
-  states.other = inputs;
-  const MemoryItems after_backward = states;
-  const bool one_backward = plan.pipeline == 1 && plan.micro_batches == 1;
-  if (one_backward) {
-    states.gradients = 0;
-  }
+struct OwnMemory::State {
+  Plan plan;  // of `shared`
+  Shared shared;
+};
 
-  const double unit_layers = plan.sharding != Sharding::kFull ? 1
-                             : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
-                                                              : stage.last_chunk_layers;
-  // A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
-  // coming in.
-  const bool full = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
-  const double repeated = full ? layer.whole - t.stream : layer.whole - layer.kept;
-  MemoryItems in_layer = states;
-  in_layer.activations =
-      stage.kept + repeated + layer.peak + t.stream + std::max(0.0, stage.turned);
-  in_layer.gathered_parameters = whole.layer_parameters;
-  in_layer.communication = exchange_bytes(job, plan, t, rank);
-  in_layer.gradients += whole.layer_gradient + whole.head_gradient;
-  // Between its halves a micro-batch's whole gradients wait too: norms are written by the first,
-  // products by the second.
-  const bool split = plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
-  if (split && whole.layer_gradient > 0) {
-    const double per_layer =
-        whole.layer_gradient / std::max(1.0, std::min(stage.last_chunk_layers, unit_layers));
-    in_layer.gradients += stage.last_chunk_layers * per_layer * (stage.waiting + 1) -
-                          whole.layer_gradient + stage.waiting * whole.head_gradient;
-  }
-  // One unit later the head's gradient is reduced and the first unit's activations are free.
-  MemoryItems later = in_layer;
-  later.gradients += whole.layer_gradient - whole.head_gradient;
-  const double per_unit = unit_layers;
-  later.activations -= std::min(stage.last_chunk_layers, per_unit) * (full ? t.stream : layer.kept);
-  if (!split && !one_backward && stage.last_chunk_layers > per_unit &&
-      later.total() > in_layer.total()) {
-    in_layer = later;
-  }
-  MemoryItems peak = in_layer;
-  if (stage.head) {
-    // GPipe keeps every micro-batch's logits until its backward.
-    // A split backward keeps them, as their gradient, until its second half.
-    const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
-                        : split                           ? stage.waiting + 1
-                                                          : 1;
-    const double norm = job.model.final_norm ? t.stream + t.norm : 0;
-    const double one = t.stream + norm + t.loss_rows;
-    const double other = split ? held : held - 1;
-    peak.activations += other * (split ? t.stream : one);
-    peak.logits = other * t.logits;
-    MemoryItems in_head = states;
-    in_head.activations = stage.kept + held * one + t.all + t.gathered + t.scattered;
-    in_head.logits = held * t.logits;
-    in_head.gathered_parameters = whole.head_parameters;
-    in_head.gradients += whole.head_gradient;
-    in_head.communication = exchange_bytes(job, plan, t, rank);
-    if (one_backward) {
-      peak = own::worst_of_one_backward({plan, stage, t, layer, whole}, in_head, in_layer, states);
-    } else if (in_head.total() > peak.total()) {
-      peak = in_head;
+OwnMemory::OwnMemory() : state_(std::make_unique<State>()) {}
+OwnMemory::~OwnMemory() = default;
+OwnMemory::OwnMemory(OwnMemory&&) noexcept = default;
+OwnMemory& OwnMemory::operator=(OwnMemory&&) noexcept = default;
+
+void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+                         std::vector<StageMemory>& stages) {
+  Shared& shared = state_->shared;
+  if (shared.stages.empty() || !differ_in_sharding_only(state_->plan, plan)) {
+    state_->plan = plan;
+    const lowering::Shape shape = lowering::shape_of(job, plan);
+    const own::Units units = own::units_of(job, shape);
+    shared.tokens = as_double(shape.tokens);
+    shared.tensors = own::tensors_of(job, shape);
+    shared.layer = own::layer_bytes(job, plan, shared.tensors);
+    shared.stages.clear();
+    for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
+      shared.stages.push_back(
+          own::stage_of(plan, split, units, shared.tensors, shared.layer, rank));
     }
   }
-  StageMemory memory;
-  memory.phases.load = states.total() / kGiB;
-  memory.phases.forward = (states.total() + stage.kept) / kGiB;
-  memory.phases.backward = peak.total() / kGiB;
-  memory.phases.first_optimizer_step = after_backward.total() / kGiB;
-  for (double* item : {&peak.parameters, &peak.gradients, &peak.optimizer, &peak.activations,
-                       &peak.gathered_parameters, &peak.logits, &peak.communication, &peak.other}) {
-    *item /= kGiB;
+  stages.resize(static_cast<std::size_t>(plan.pipeline));
+  for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
+    stages[static_cast<std::size_t>(rank)] = stage_memory(job, plan, shared, rank);
   }
-  memory.items = peak;
-  return memory;
 }
 
 }  // namespace trireme::planner

@@ -3,9 +3,11 @@
 // the head's and in a layer's backward.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "planner/cost/memory.h"
+#include "planner/cost/stage_memory.h"
 #include "planner/job.h"
 #include "planner/plan.h"
 
@@ -13,7 +15,22 @@ namespace trireme::planner {
 
 // Whether the plan is one that lower() writes a program for, so that this count holds.
 bool counts_own_memory(const Job& job, const Plan& plan);
-// Requires: counts_own_memory. `rank` is the pipeline rank.
-StageMemory own_stage_memory(const Job& job, const Plan& plan, std::int64_t rank);
+
+// Remembers what plans of one job that differ only in what is sharded have in common. One a thread.
+class OwnMemory {
+ public:
+  OwnMemory();
+  ~OwnMemory();
+  OwnMemory(OwnMemory&&) noexcept;
+  OwnMemory& operator=(OwnMemory&&) noexcept;
+  // Every stage. `split`: chunk_layers of the plan. Requires: counts_own_memory; the same job each
+  // time.
+  void estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+                std::vector<StageMemory>& stages);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace trireme::planner

@@ -4,34 +4,12 @@
 #include <initializer_list>
 
 #include "planner/cost/in_flight.h"
-#include "planner/stages.h"
 
 namespace trireme::planner::own {
 namespace {
 
 double as_double(std::int64_t value) {
   return static_cast<double>(value);
-}
-
-Units units_of(const Job& job, const lowering::Shape& s) {
-  const models::Transformer& m = job.model;
-  const std::int64_t h = m.hidden;
-  std::int64_t layer = s.qkv * h + s.attention * h + s.up * h + s.ffn * h;
-  layer += m.qkv_bias ? s.qkv : 0;
-  layer += m.mlp_bias ? s.up + h : 0;
-  layer += m.attention_output_bias ? h : 0;
-  layer += m.qk_norm ? 2 * m.head_dim : 0;
-  const std::int64_t norm = m.norm == models::Norm::kLayerNorm ? 2 * h : h;
-  layer += 2 * norm;
-  const std::int64_t positions =
-      m.position == models::Position::kLearned ? std::max(m.position_rows, job.sequence) * h : 0;
-  Units units;
-  units.layer = as_double(layer);
-  units.embedding = as_double(s.vocabulary_rows * h + positions);
-  units.head =
-      as_double((m.tied_embeddings ? 0 : s.vocabulary_rows * h) + (m.final_norm ? norm : 0));
-  units.tied_table = m.tied_embeddings ? as_double(s.vocabulary_rows * h) : 0;
-  return units;
 }
 
 }  // namespace
@@ -56,6 +34,27 @@ Tensors tensors_of(const Job& job, const lowering::Shape& s) {
   t.logits = tokens * as_double(s.vocabulary_rows) * kCompute;
   t.loss_rows = 3 * tokens * kMaster;  // maximum and two sums
   return t;
+}
+
+Units units_of(const Job& job, const lowering::Shape& s) {
+  const models::Transformer& m = job.model;
+  const std::int64_t h = m.hidden;
+  std::int64_t layer = s.qkv * h + s.attention * h + s.up * h + s.ffn * h;
+  layer += m.qkv_bias ? s.qkv : 0;
+  layer += m.mlp_bias ? s.up + h : 0;
+  layer += m.attention_output_bias ? h : 0;
+  layer += m.qk_norm ? 2 * m.head_dim : 0;
+  const std::int64_t norm = m.norm == models::Norm::kLayerNorm ? 2 * h : h;
+  layer += 2 * norm;
+  const std::int64_t positions =
+      m.position == models::Position::kLearned ? std::max(m.position_rows, job.sequence) * h : 0;
+  Units units;
+  units.layer = as_double(layer);
+  units.embedding = as_double(s.vocabulary_rows * h + positions);
+  units.head =
+      as_double((m.tied_embeddings ? 0 : s.vocabulary_rows * h) + (m.final_norm ? norm : 0));
+  units.tied_table = m.tied_embeddings ? as_double(s.vocabulary_rows * h) : 0;
+  return units;
 }
 
 LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t) {
@@ -99,14 +98,13 @@ double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, 
   return again * t.stream + (layers - again) * layer.whole;
 }
 
-Stage stage_of(const Job& job, const Plan& plan, const lowering::Shape& shape, const Tensors& t,
-               const LayerBytes& layer, std::int64_t rank) {
+Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
+               const Tensors& t, const LayerBytes& layer, std::int64_t rank) {
   Stage stage;
-  stage.units = units_of(job, shape);
-  const std::vector<Chunk> chunks = chunks_of(job, plan);
+  stage.units = units;
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const Chunk& chunk = chunks[static_cast<std::size_t>(c * plan.pipeline + rank)];
-    stage.last_chunk_layers = as_double(chunk.last - chunk.first);
+    const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
+    stage.last_chunk_layers = chunk.dense + chunk.sparse;
     stage.layers += stage.last_chunk_layers;
     stage.embedding = stage.embedding || chunk.embedding;
     stage.head = stage.head || chunk.head;

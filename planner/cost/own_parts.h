@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "planner/cost/stage_memory.h"
 #include "planner/job.h"
 #include "planner/lower/shape.h"
 #include "planner/plan.h"
@@ -52,8 +54,11 @@ struct Stage {
   Units units;
 };
 
-Stage stage_of(const Job& job, const Plan& plan, const lowering::Shape& shape, const Tensors& t,
-               const LayerBytes& layer, std::int64_t rank);
+Units units_of(const Job& job, const lowering::Shape& shape);
+
+// `split`: chunk_layers of the plan. What is sharded over whom makes no difference.
+Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
+               const Tensors& t, const LayerBytes& layer, std::int64_t rank);
 // Bytes that so many layers keep for one micro-batch.
 double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers);
 

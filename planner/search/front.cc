@@ -19,6 +19,20 @@ auto key_of(const Plan& plan) {
                   plan.recompute_layers, plan.micro_batch, plan.order);
 }
 
+// The usual order is that of the enumeration: a plan has it when its axes above 1 only ascend.
+bool in_usual_order(const Plan& plan) {
+  auto last = static_cast<std::uint8_t>(Axis::kTensor);
+  for (const Axis axis : plan.order) {
+    if (degree_of(plan, axis) > 1) {
+      if (static_cast<std::uint8_t>(axis) < last) {
+        return false;
+      }
+      last = static_cast<std::uint8_t>(axis);
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int complexity_of(const Plan& plan) {
@@ -32,16 +46,7 @@ int complexity_of(const Plan& plan) {
         plan.expert_tensor != 0}) {
     score += used ? 1 : 0;
   }
-  const std::array<Axis, 5> usual = Plan{}.order;
-  std::array<Axis, 5> active = plan.order;
-  std::stable_partition(active.begin(), active.end(),
-                        [&](Axis axis) { return degree_of(plan, axis) > 1; });
-  std::array<Axis, 5> expected = usual;
-  std::stable_partition(expected.begin(), expected.end(),
-                        [&](Axis axis) { return degree_of(plan, axis) > 1; });
-  const auto count = std::count_if(usual.begin(), usual.end(),
-                                   [&](Axis axis) { return degree_of(plan, axis) > 1; });
-  return score + (std::equal(active.begin(), active.begin() + count, expected.begin()) ? 0 : 1);
+  return score + (in_usual_order(plan) ? 0 : 1);
 }
 
 bool better(const Candidate& a, const Candidate& b) {

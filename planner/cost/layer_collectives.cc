@@ -14,8 +14,7 @@ using topologies::Pass;
 // an all-reduce, or under sequence parallelism a reduce-scatter, with the all-gather before each
 // column-parallel one. In backward the input gradient's collective runs beside the weight
 // gradient's product, the second gather of the inputs beside the input gradient's.
-void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
-                            LayerTimes& times) const {
+void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const {
   if (plan.tensor <= 1) {
     return;
   }
@@ -28,11 +27,6 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
   const bool own = job_.framework.implementation == models::Implementation::kTrireme;
   const bool overlap = overlaps_tensor_backward(job_.framework, plan.sequence_parallel) &&
                        !(own && splits_backward(plan));
-  const double column_weight = products_named(
-      work.weight_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
-  const double column_input = products_named(
-      work.input_gradient.matmuls, {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"});
-  const double forward_products = products(work.forward.matmuls);
   const auto beside = [&](double communication, double compute, PassTimes& pass) {
     const double hidden = std::min(communication, compute);
     pass.hidden += hidden;
@@ -42,7 +36,8 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
     const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
     times.forward.tensor += blocks * reduce;
     times.input_gradient.tensor +=
-        overlap ? beside(blocks * reduce, column_weight, times.input_gradient) : blocks * reduce;
+        overlap ? beside(blocks * reduce, bare.column_weight, times.input_gradient)
+                : blocks * reduce;
   } else {
     const double gather = collectives_.time(Collective::kAllGather, group, bytes);
     const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
@@ -52,23 +47,25 @@ void LayerTimer::add_tensor(const Plan& plan, const models::LayerWork& work, boo
       // Chunks of the product and of the collective run in turn: one of `tensor` chunks is always
       // exposed.
       const double chunk = 1.0 / static_cast<double>(plan.tensor);
-      forward = std::max(forward * chunk, beside(forward, 0.8 * forward_products, times.forward));
-      exposed_gather = std::max(exposed_gather * chunk,
-                                beside(exposed_gather, 0.8 * column_input, times.input_gradient));
+      forward =
+          std::max(forward * chunk, beside(forward, 0.8 * bare.forward_products, times.forward));
+      exposed_gather =
+          std::max(exposed_gather * chunk,
+                   beside(exposed_gather, 0.8 * bare.column_input, times.input_gradient));
     }
     times.forward.tensor += forward;
     double again = job_.framework.regather_in_backward ? blocks * gather : 0;
     double backward = exposed_gather;
     if (own && splits_backward(plan) && again > 0) {
       // Each input is gathered with the weight gradients, behind the product before it.
-      const double down = products_named(work.weight_gradient.matmuls, {"mlp_down"});
-      const double output = products_named(work.weight_gradient.matmuls, {"attention_output"});
+      const double down = products_named(bare.work.weight_gradient.matmuls, {"mlp_down"});
+      const double output = products_named(bare.work.weight_gradient.matmuls, {"attention_output"});
       again = beside(gather, output, times.input_gradient);
       again += moe ? 0 : beside(gather, down, times.input_gradient);
       times.weight_tensor = again;
     }
-    backward += overlap ? beside(again, column_input, times.input_gradient) +
-                              beside(blocks * scatter, column_weight, times.input_gradient)
+    backward += overlap ? beside(again, bare.column_input, times.input_gradient) +
+                              beside(blocks * scatter, bare.column_weight, times.input_gradient)
                         : again + blocks * scatter;
     times.input_gradient.tensor += backward;
   }

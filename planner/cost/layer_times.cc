@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
@@ -280,8 +281,29 @@ void LayerTimer::set_waits(LayerTimes& times) {
       host_wait(backward + times.recompute.gpu(), times.input_gradient.host + times.recompute.host);
 }
 
-LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {
-  LayerSet set;
+LayerTimer::Bare LayerTimer::bare(models::LayerWork work) const {
+  Bare bare;
+  bare.times = time_of(work);
+  const auto columns = {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"};
+  bare.forward_products = products(work.forward.matmuls);
+  bare.column_input = products_named(work.input_gradient.matmuls, columns);
+  bare.column_weight = products_named(work.weight_gradient.matmuls, columns);
+  bare.work = std::move(work);
+  return bare;
+}
+
+const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKinds& kinds) {
+  Key128 key;
+  key.low = static_cast<std::uint64_t>(plan.tensor) |
+            static_cast<std::uint64_t>(plan.context) << 20 |
+            static_cast<std::uint64_t>(plan.expert) << 40 |
+            static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 60;
+  key.high = static_cast<std::uint64_t>(plan.micro_batch) |
+             static_cast<std::uint64_t>(plan.expert_tensor) << 40;
+  if (const BareSet* found = bare_.find(key)) {
+    return *found;
+  }
+  BareSet set;
   models::Transformer model = job_.model;
   if (job_.framework.pad_vocabulary) {
     const std::int64_t unit = 128 * plan.tensor;
@@ -290,10 +312,21 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {
   const models::Shard shard = shard_of(job_, plan);
   const models::Kernels kernels = kernels_of(job_);
   for (const std::int64_t layer : kinds.first_layer) {
-    const models::LayerWork work = models::layer_work(model, layer, shard, kernels);
-    const bool moe = models::is_moe_layer(model, layer);
-    LayerTimes times = time_of(work);
-    add_tensor(plan, work, moe, times);
+    set.kinds.push_back(bare(models::layer_work(model, layer, shard, kernels)));
+  }
+  set.embedding = time_of(models::embedding_work(model, shard, kernels));
+  set.head = time_of(models::head_work(model, shard, kernels));
+  return bare_.insert(key, std::move(set));
+}
+
+LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
+  const BareSet& bare = bare_set(plan, kinds);
+  LayerSet set;
+  for (std::size_t kind = 0; kind < kinds.first_layer.size(); ++kind) {
+    const bool moe = models::is_moe_layer(job_.model, kinds.first_layer[kind]);
+    const models::LayerWork& work = bare.kinds[kind].work;
+    LayerTimes times = bare.kinds[kind].times;
+    add_tensor(plan, bare.kinds[kind], moe, times);
     add_context(plan, work, times);
     if (moe) {
       add_expert(plan, work, times);
@@ -302,8 +335,8 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) const {
     set_waits(times);
     set.kinds.push_back(times);
   }
-  set.embedding = time_of(models::embedding_work(model, shard, kernels));
-  set.head = time_of(models::head_work(model, shard, kernels));
+  set.embedding = bare.embedding;
+  set.head = bare.head;
   add_head_collectives(plan, set.embedding, set.head);
   set_waits(set.embedding);
   set_waits(set.head);

@@ -8,6 +8,7 @@
 
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
+#include "planner/cost/flat_map.h"
 #include "planner/job.h"
 #include "planner/plan.h"
 #include "topologies/op_cost.h"
@@ -63,9 +64,23 @@ LayerKinds layer_kinds(const models::Transformer& model);
 class LayerTimer {
  public:
   LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives);
-  LayerSet measure(const Plan& plan, const LayerKinds& kinds) const;
+  LayerSet measure(const Plan& plan, const LayerKinds& kinds);
 
  private:
+  // A layer without collectives and recompute, which plans of any recompute, schedule and placement
+  // share.
+  struct Bare {
+    models::LayerWork work;
+    LayerTimes times;
+    double forward_products = 0;                 // seconds of the matrix products
+    double column_input = 0, column_weight = 0;  // of them, of the column-parallel ones' backward
+  };
+  struct BareSet {
+    std::vector<Bare> kinds;
+    LayerTimes embedding, head;
+  };
+  const BareSet& bare_set(const Plan& plan, const LayerKinds& kinds);
+  [[nodiscard]] Bare bare(models::LayerWork work) const;
   [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls) const;
   [[nodiscard]] double products_named(const std::vector<models::Matmul>& matmuls,
                                       std::initializer_list<const char*> names) const;
@@ -74,8 +89,7 @@ class LayerTimer {
   [[nodiscard]] double host(const models::PassWork& work) const;
   [[nodiscard]] LayerTimes time_of(const models::LayerWork& work) const;
   static void set_waits(LayerTimes& times);
-  void add_tensor(const Plan& plan, const models::LayerWork& work, bool moe,
-                  LayerTimes& times) const;
+  void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
   void add_expert(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
@@ -88,6 +102,7 @@ class LayerTimer {
   Collectives& collectives_;
   topologies::OpCost op_;
   bool portable_attention_;
+  FlatMap<BareSet> bare_;
 };
 
 }  // namespace trireme::planner

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "core/check.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
 #include "planner/cost/data_parallel_time.h"
@@ -93,6 +94,7 @@ struct TimeModel::State {
                                           models::final_norm_parameter_count(m));
   }
 
+  std::uint64_t placement(const Plan& plan);
   const LayerSet& layer_set(const Plan& plan);
   const std::vector<RankClass>& classes(const Plan& plan);
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
@@ -113,6 +115,8 @@ struct TimeModel::State {
   topologies::OpCost op;
   DataParallelTimer data_parallel;
   double embedding_parameters = 0, head_parameters = 0;
+  FlatMap<std::uint64_t> placements;
+  std::uint64_t placement_count = 0;
   FlatMap<LayerSet> sets;
   FlatMap<std::vector<RankClass>> splits;
   struct StageSeconds {
@@ -121,6 +125,19 @@ struct TimeModel::State {
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
   std::vector<RankClass> explicit_split;    // of the last plan with stage_layers
 };
+
+// A small number for the strides of the tensor and context axes: all that a layer's collectives see
+// of an order.
+std::uint64_t TimeModel::State::placement(const Plan& plan) {
+  const Key128 strides{
+      plan.tensor > 1 ? static_cast<std::uint64_t>(stride_of(plan, Axis::kTensor)) : 0,
+      plan.context > 1 ? static_cast<std::uint64_t>(stride_of(plan, Axis::kContext)) : 0};
+  if (const std::uint64_t* found = placements.find(strides)) {
+    return *found;
+  }
+  TRIREME_CHECK(placement_count < 0xFFFF);
+  return placements.insert(strides, placement_count++);
+}
 
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
   Key128 key;
@@ -132,10 +149,7 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
             static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 52 |
             static_cast<std::uint64_t>(splits_backward(plan) ? 1 : 0) << 53;
   key.high = static_cast<std::uint64_t>(plan.micro_batch) |
-             static_cast<std::uint64_t>(plan.recompute_modules) << 32 |
-             static_cast<std::uint64_t>(std::min<std::int64_t>(
-                 stride_of(plan, Axis::kTensor) * 64 + stride_of(plan, Axis::kContext), 0xFFFF))
-                 << 48;
+             static_cast<std::uint64_t>(plan.recompute_modules) << 32 | placement(plan) << 48;
   if (const LayerSet* found = sets.find(key)) {
     return *found;
   }
@@ -414,42 +428,42 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   out.recomputed_flop_share = flop > 0 ? recomputed_flop / flop : 0;
 }
 
-double TimeModel::lower_bound(const Plan& plan) {
+double TimeModel::placed_bound(const Plan& plan) {
   State& s = *state_;
-  double least = std::numeric_limits<double>::infinity();
-  Plan inner = plan;
-  // Either the tensor or the context axis is inside the other; both are never nearer than this.
-  for (const auto& order :
-       {std::array{Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline},
-        std::array{Axis::kContext, Axis::kTensor, Axis::kSharded, Axis::kReplica,
-                   Axis::kPipeline}}) {
-    inner.order = order;
-    const LayerSet& set = s.layer_set(inner);
-    StageTotals totals;
-    s.stage_seconds.clear();
-    for (const RankClass& rank : s.classes(inner)) {
-      const RankTimes times = s.rank_times(inner, set, rank);
-      const double forward = times.forward_total();
-      const double backward = times.backward_total();
-      const auto count = static_cast<double>(rank.count);
-      s.stage_seconds.push_back({forward, backward});
-      totals.sum += count * (forward + backward);
-      totals.sum_forward += count * forward;
-      totals.sum_backward += count * backward;
-      totals.slowest_forward = std::max(totals.slowest_forward, forward);
-      totals.slowest_backward = std::max(totals.slowest_backward, backward);
-      if (forward + backward > totals.slowest) {
-        totals.slowest = forward + backward;
-        totals.weight_gradient = times.weight_gradient + times.weight_tensor;
-      }
-    }
-    totals.bottleneck = s.bottleneck(inner, s.classes(inner));
-    least = std::min(least, pipeline_time(inner, totals, HopTimes{}).total + s.fit.step_seconds);
-    if (plan.context == 1 || plan.tensor == 1) {
-      break;
+  const LayerSet& set = s.layer_set(plan);
+  const std::vector<RankClass>& classes = s.classes(plan);
+  StageTotals totals;
+  s.stage_seconds.clear();
+  for (const RankClass& rank : classes) {
+    const RankTimes times = s.rank_times(plan, set, rank);
+    const double forward = times.forward_total();
+    const double backward = times.backward_total();
+    const auto count = static_cast<double>(rank.count);
+    s.stage_seconds.push_back({forward, backward});
+    totals.sum += count * (forward + backward);
+    totals.sum_forward += count * forward;
+    totals.sum_backward += count * backward;
+    totals.slowest_forward = std::max(totals.slowest_forward, forward);
+    totals.slowest_backward = std::max(totals.slowest_backward, backward);
+    if (forward + backward > totals.slowest) {
+      totals.slowest = forward + backward;
+      totals.weight_gradient = times.weight_gradient + times.weight_tensor;
     }
   }
-  return least;
+  totals.bottleneck = s.bottleneck(plan, classes);
+  return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds;
+}
+
+double TimeModel::lower_bound(const Plan& plan) {
+  Plan inner = plan;
+  // Either the tensor or the context axis is inside the other; both are never nearer than this.
+  inner.order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
+  const double tensor_first = placed_bound(inner);
+  if (plan.context == 1 || plan.tensor == 1) {
+    return tensor_first;
+  }
+  inner.order = {Axis::kContext, Axis::kTensor, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
+  return std::min(tensor_first, placed_bound(inner));
 }
 
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {

@@ -40,6 +40,8 @@ class TimeModel {
   // A time that no placement and no sharding of this plan undercuts: its pipeline with the inner
   // axes on neighbouring ranks, free transfers between stages and free data parallelism.
   double lower_bound(const Plan& plan);
+  // As lower_bound, with the plan's axes placed as its order says.
+  double placed_bound(const Plan& plan);
   // Per-stage forward, input-gradient, weight-gradient and recompute seconds of one micro-batch:
   // what the simulator, explain and the tests look at.
   struct StageTimes {

@@ -1,7 +1,10 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -13,14 +16,20 @@
 namespace trireme::planner {
 namespace {
 
-// Runs work(thread) on each thread and waits.
+// Runs work(thread, item) for every item below `count`: each thread takes the next one nobody has.
 template <typename Work>
-void in_parallel(int threads, Work work) {
+void in_parallel(int threads, std::size_t count, Work work) {
+  std::atomic<std::size_t> next = 0;
+  const auto run = [&](int thread) {
+    for (std::size_t item = next++; item < count; item = next++) {
+      work(static_cast<std::size_t>(thread), item);
+    }
+  };
   std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) {
-    others.emplace_back([&work, t] { work(t); });
+  for (int t = 1; t < threads && static_cast<std::size_t>(t) < count; ++t) {
+    others.emplace_back(run, t);
   }
-  work(0);
+  run(0);
   for (std::thread& other : others) {
     other.join();
   }
@@ -58,20 +67,23 @@ class Search {
   void bound() {
     bounds_.seconds.resize(space_.nodes.size());
     bounds_.least_memory.resize(space_.pipelines);
-    std::vector<std::size_t> first(space_.pipelines, space_.nodes.size());
-    for (std::size_t i = space_.nodes.size(); i-- > 0;) {
-      first[space_.nodes[i].pipeline] = i;
+    // Nodes whose layers are cut alike stay on one thread, which then times those layers once.
+    std::map<std::array<std::int64_t, 4>, std::vector<std::size_t>> families;
+    for (std::size_t i = 0; i < space_.nodes.size(); ++i) {
+      const Plan& plan = space_.nodes[i].plan;
+      families[{plan.tensor, plan.context, plan.expert, plan.expert_tensor}].push_back(i);
     }
-    in_parallel(threads_, [&](int t) {
-      Estimator& estimator = estimators_[static_cast<std::size_t>(t)];
-      for (std::size_t p = static_cast<std::size_t>(t); p < first.size();
-           p += static_cast<std::size_t>(threads_)) {
-        for (std::size_t i = first[p]; i < space_.nodes.size() && space_.nodes[i].pipeline == p;
-             ++i) {
-          bounds_.seconds[i] = estimator.time().lower_bound(space_.nodes[i].plan);
-        }
-        if (first[p] < space_.nodes.size()) {
-          bounds_.least_memory[p] = least_memory(space_, space_.nodes[first[p]], estimator);
+    std::vector<std::vector<std::size_t>> parts;
+    for (auto& [cut, nodes] : families) {
+      parts.push_back(std::move(nodes));
+    }
+    in_parallel(threads_, parts.size(), [&](std::size_t t, std::size_t part) {
+      Estimator& estimator = estimators_[t];
+      for (const std::size_t i : parts[part]) {
+        const SpaceNode& node = space_.nodes[i];
+        bounds_.seconds[i] = estimator.time().lower_bound(node.plan);
+        if (i == 0 || space_.nodes[i - 1].pipeline != node.pipeline) {
+          bounds_.least_memory[node.pipeline] = least_memory(job_, space_, node, estimator);
         }
       }
     });
@@ -87,12 +99,9 @@ class Search {
     std::size_t round = kRoundFirst;
     for (std::size_t begin = 0; begin < order.size(); begin += outcomes.size()) {
       outcomes.assign(std::min(round, order.size() - begin), {});
-      in_parallel(outcomes.size() < 2 ? 1 : threads_, [&](int t) {
-        for (std::size_t i = static_cast<std::size_t>(t); i < outcomes.size();
-             i += static_cast<std::size_t>(threads_)) {
-          visit(job_, options_, space_, order[begin + i], bounds_, standings_,
-                estimators_[static_cast<std::size_t>(t)], outcomes[i]);
-        }
+      in_parallel(threads_, outcomes.size(), [&](std::size_t t, std::size_t i) {
+        visit(job_, options_, space_, order[begin + i], bounds_, standings_, estimators_[t],
+              outcomes[i]);
       });
       for (const NodeOutcome& outcome : outcomes) {
         standings_.add(outcome);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "planner/cost/own_memory.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -58,10 +60,7 @@ class Visit {
         outcome_.pruned += orders;
         continue;
       }
-      for (const AxisOrder& order : *choice.orders) {
-        plan.order = order;
-        evaluate(group, risky, plan);
-      }
+      walk_orders(group, risky, choice, plan);
     }
   }
 
@@ -71,20 +70,69 @@ class Visit {
   bool may_matter(std::size_t group, bool risky, double seconds, double memory_gib,
                   int complexity) const {
     const double value = value_of(options_.goal, seconds, memory_gib);
-    return (!risky &&
-            standings_.can_matter(group, false, value, seconds, memory_gib, complexity)) ||
-           standings_.can_matter(group, true, value, seconds, memory_gib, complexity);
+    return (!risky && standings_.can_matter(group, false, value, seconds, memory_gib, complexity,
+                                            known(group, false))) ||
+           standings_.can_matter(group, true, value, seconds, memory_gib, complexity,
+                                 known(group, true));
   }
 
-  void evaluate(std::size_t group, bool risky, const Plan& plan) {
+  // The best value of the group that this node has shown.
+  double known(std::size_t group, bool risky) const {
+    const auto& groups = risky ? outcome_.risky : outcome_.fitting;
+    const auto found = std::find_if(groups.rbegin(), groups.rend(),
+                                    [&](const auto& entry) { return entry.first == group; });
+    return found == groups.rend() ? kNever : found->second.value;
+  }
+
+  // An order fixes where the tensor and context ranks sit, and so a higher bound than the node's.
+  // Memory does not depend on it.
+  void walk_orders(std::size_t group, bool risky, const ShardingChoice& choice, Plan& plan) {
+    const double gib = estimate_.memory.allocated_gib;
+    evaluated_.clear();
+    for (const AxisOrder& order : *choice.orders) {
+      plan.order = order;
+      const int complexity = complexity_of(plan);
+      const double seconds = bound_of_order(plan);
+      const double value = value_of(options_.goal, seconds, gib);
+      if (is_dominated(seconds, complexity) ||
+          !standings_.can_matter(group, risky, value, seconds, gib, complexity,
+                                 known(group, risky))) {
+        ++outcome_.pruned;
+        continue;
+      }
+      evaluate(group, risky, plan, complexity);
+    }
+  }
+
+  // Whether another order of this choice, which needs the same memory, is faster and simpler.
+  bool is_dominated(double seconds, int complexity) const {
+    return std::any_of(evaluated_.begin(), evaluated_.end(), [&](const auto& other) {
+      return other.first * kSame < seconds && other.second < complexity;
+    });
+  }
+
+  double bound_of_order(const Plan& plan) {
+    const std::pair strides(stride_of(plan, Axis::kTensor), stride_of(plan, Axis::kContext));
+    const auto found = std::find_if(bounds_.begin(), bounds_.end(),
+                                    [&](const auto& entry) { return entry.first == strides; });
+    if (found != bounds_.end()) {
+      return found->second;
+    }
+    const double seconds = estimator_.time().placed_bound(plan);
+    bounds_.emplace_back(strides, seconds);
+    return seconds;
+  }
+
+  void evaluate(std::size_t group, bool risky, const Plan& plan, int complexity) {
     estimator_.time().estimate(plan, estimate_.time);
     ++outcome_.evaluated;
     ++outcome_.feasible;
     const TimeEstimate& time = estimate_.time;
-    const int complexity = complexity_of(plan);
+    evaluated_.emplace_back(time.step_seconds, complexity);
     const double gib = estimate_.memory.allocated_gib;
     const double value = value_of(options_.goal, time.step_seconds, gib);
-    if (!standings_.can_matter(group, risky, value, time.step_seconds, gib, complexity)) {
+    if (!standings_.can_matter(group, risky, value, time.step_seconds, gib, complexity,
+                               known(group, risky))) {
       return;
     }
     const Candidate candidate{.plan = plan,
@@ -126,22 +174,40 @@ class Visit {
   Estimator& estimator_;
   NodeOutcome& outcome_;
   Estimate estimate_;
+  std::vector<std::pair<double, int>> evaluated_;  // orders of one choice: seconds, complexity
+  std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, double>> bounds_;  // by strides
 };
 
 }  // namespace
 
-std::vector<LeastMemory> least_memory(const Space& space, const SpaceNode& node,
+std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator) {
   std::vector<LeastMemory> least;
   MemoryEstimate memory;
   for (const ShardingChoice& choice : space.degrees[node.degrees].shardings) {
     Plan plan = with_sharding(node.plan, choice);
-    plan.recompute = Recompute::kFull;
     plan.recompute_layers = -1;
-    plan.micro_batches *= plan.micro_batch;  // the smallest micro-batch there is
-    plan.micro_batch = 1;
-    estimator.memory().estimate(plan, memory);
-    least.push_back({memory.allocated_gib, memory.fit});
+    const std::int64_t sequences = plan.micro_batches * plan.micro_batch;
+    LeastMemory& known = least.emplace_back();
+    const auto ask = [&](Recompute recompute, std::int64_t micro_batch) {
+      plan.recompute = recompute;
+      plan.micro_batch = micro_batch;
+      plan.micro_batches = sequences / micro_batch;
+      estimator.memory().estimate(plan, memory);
+      known.gib = std::min(known.gib, memory.allocated_gib);
+      known.fit = std::min(known.fit, memory.fit);
+    };
+    ask(Recompute::kFull, 1);
+    if (counts_own_memory(job, plan)) {
+      continue;
+    }
+    // Under other frameworks gradients wait for a second micro-batch only when there is one, and a
+    // lone layer that is recomputed has its input twice.
+    ask(Recompute::kFull, sequences);
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
+      ask(recompute, 1);
+      ask(recompute, sequences);
+    }
   }
   return least;
 }
@@ -192,13 +258,13 @@ void Standings::reset(const Space& space, const SearchOptions& options) {
 }
 
 bool Standings::can_matter(std::size_t group, bool risky, double value, double seconds,
-                           double memory_gib, int complexity) const {
+                           double memory_gib, int complexity, double known) const {
   const Tier& tier = risky ? risky_ : fitting_;
   if (risky && fitting_.best_value < kNever) {
     // Something fits for sure: a layout at risk is only worth a remark, when it beats that.
     return value < fitting_.best_value && value <= risky_.best_value * kSame;
   }
-  if (value <= std::min(tier.limit, tier.groups[group].value) * kSame) {
+  if (value <= std::min({tier.limit, tier.groups[group].value, known}) * kSame) {
     return true;
   }
   return !tier.front.covers(seconds, memory_gib, complexity);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -13,17 +14,16 @@
 
 namespace trireme::planner {
 
-// The least memory of a pipeline's layouts under one sharding choice: full recompute and the
-// smallest micro-batch.
+// Below the memory of every layout of a pipeline under one sharding choice.
 struct LeastMemory {
-  double gib = 0;
+  double gib = std::numeric_limits<double>::infinity();
   Fit fit = Fit::kNo;
 };
 struct Bounds {
   std::vector<double> seconds;                         // by node: below every layout's step time
   std::vector<std::vector<LeastMemory>> least_memory;  // by pipeline, then sharding choice
 };
-std::vector<LeastMemory> least_memory(const Space& space, const SpaceNode& node,
+std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator);
 
 // Layouts of one node that may matter, and how many did not.
@@ -56,9 +56,9 @@ class Standings {
     return groups_[degrees][sharding];
   }
   // Whether a layout of the group with at least this time and exactly this memory can still change
-  // the answer.
+  // the answer. `known`: the group's best value beyond what stands here.
   [[nodiscard]] bool can_matter(std::size_t group, bool risky, double value, double seconds,
-                                double memory_gib, int complexity) const;
+                                double memory_gib, int complexity, double known) const;
   [[nodiscard]] const Tier& tier_of(bool risky) const { return risky ? risky_ : fitting_; }
   // The tier the answer comes from; nothing when nothing fits.
   [[nodiscard]] const Tier* tier() const;

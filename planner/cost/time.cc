@@ -2,15 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "core/check.h"
-#include "planner/cost/behaviour_fit.h"
-#include "planner/cost/collectives.h"
-#include "planner/cost/data_parallel_time.h"
-#include "planner/cost/interval.h"
-#include "planner/cost/layer_times.h"
-#include "planner/cost/pipeline_time.h"
+#include "planner/cost/time_state.h"
 #include "planner/stages.h"
 
 namespace trireme::planner {
@@ -18,38 +12,6 @@ namespace trireme::planner {
 using topologies::Collective;
 
 namespace {
-
-// Pipeline ranks that hold the same chunks are one class.
-struct RankClass {
-  std::vector<std::int64_t> layers;      // by layer kind
-  std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
-  bool embedding = false, head = false;
-  std::int64_t count = 0;
-  std::int64_t last_rank = 0;
-  std::vector<std::int64_t> before, after;  // by class: its ranks before and after last_rank
-  friend bool same(const RankClass& a, const RankClass& b) {
-    return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
-           a.head == b.head;
-  }
-};
-
-// Seconds of one micro-batch through all chunks of one rank, by category.
-struct RankTimes {
-  double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;  // kernels
-  double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
-  double weight_tensor = 0;  // of tensor_backward
-  double context_forward = 0, expert_forward = 0;
-  double host_wait_forward = 0, host_wait_backward = 0;
-  double hidden = 0;
-  double flop = 0, recomputed_flop = 0;
-  [[nodiscard]] double forward_total() const {
-    return forward + tensor_forward + context_forward + expert_forward + host_wait_forward;
-  }
-  [[nodiscard]] double backward_total() const {
-    return input_gradient + weight_gradient + recompute + tensor_backward +
-           (context - context_forward) + (expert - expert_forward) + host_wait_backward;
-  }
-};
 
 void add_layers(const LayerTimes& layer, double count, double recomputed, bool every_layer,
                 RankTimes& rank) {
@@ -77,54 +39,6 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
 }
 
 }  // namespace
-
-struct TimeModel::State {
-  explicit State(const Job& job_in)
-      : job(job_in),
-        fit(behaviour_fit(job.framework, job.profile)),
-        interval(interval_of(job.framework, job.profile)),
-        kinds(layer_kinds(job.model)),
-        collectives(job.cluster, job.profile),
-        layers(job, fit, collectives),
-        op(job.cluster, job.profile),
-        data_parallel(job, fit, collectives, op.memory_rate().value) {
-    const models::Transformer& m = job.model;
-    embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
-    head_parameters = static_cast<double>(models::head_parameter_count(m) +
-                                          models::final_norm_parameter_count(m));
-  }
-
-  std::uint64_t placement(const Plan& plan);
-  const LayerSet& layer_set(const Plan& plan);
-  const std::vector<RankClass>& classes(const Plan& plan);
-  [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
-  [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
-                                     const RankClass& rank) const;
-  [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
-                                             const RankTimes& times, const LayerSet& ends) const;
-  [[nodiscard]] HopTimes hop(const Plan& plan);
-  [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
-  [[nodiscard]] double tied_exchange(const Plan& plan);
-
-  Job job;
-  BehaviourFit fit;
-  Interval interval;
-  LayerKinds kinds;
-  Collectives collectives;
-  LayerTimer layers;
-  topologies::OpCost op;
-  DataParallelTimer data_parallel;
-  double embedding_parameters = 0, head_parameters = 0;
-  FlatMap<std::uint64_t> placements;
-  std::uint64_t placement_count = 0;
-  FlatMap<LayerSet> sets;
-  FlatMap<std::vector<RankClass>> splits;
-  struct StageSeconds {
-    double forward, backward;
-  };
-  std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
-  std::vector<RankClass> explicit_split;    // of the last plan with stage_layers
-};
 
 // A small number for the strides of the tensor and context axes: all that a layer's collectives see
 // of an order.
@@ -426,79 +340,6 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   out.high_seconds = out.step_seconds * s.interval.high;
   out.hidden_communication_seconds = m * slowest.hidden + data.hidden;
   out.recomputed_flop_share = flop > 0 ? recomputed_flop / flop : 0;
-}
-
-double TimeModel::placed_bound(const Plan& plan) {
-  State& s = *state_;
-  const LayerSet& set = s.layer_set(plan);
-  const std::vector<RankClass>& classes = s.classes(plan);
-  StageTotals totals;
-  s.stage_seconds.clear();
-  for (const RankClass& rank : classes) {
-    const RankTimes times = s.rank_times(plan, set, rank);
-    const double forward = times.forward_total();
-    const double backward = times.backward_total();
-    const auto count = static_cast<double>(rank.count);
-    s.stage_seconds.push_back({forward, backward});
-    totals.sum += count * (forward + backward);
-    totals.sum_forward += count * forward;
-    totals.sum_backward += count * backward;
-    totals.slowest_forward = std::max(totals.slowest_forward, forward);
-    totals.slowest_backward = std::max(totals.slowest_backward, backward);
-    if (forward + backward > totals.slowest) {
-      totals.slowest = forward + backward;
-      totals.weight_gradient = times.weight_gradient + times.weight_tensor;
-    }
-  }
-  totals.bottleneck = s.bottleneck(plan, classes);
-  return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds;
-}
-
-double TimeModel::lower_bound(const Plan& plan) {
-  Plan inner = plan;
-  // Either the tensor or the context axis is inside the other; both are never nearer than this.
-  inner.order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
-  const double tensor_first = placed_bound(inner);
-  if (plan.context == 1 || plan.tensor == 1) {
-    return tensor_first;
-  }
-  inner.order = {Axis::kContext, Axis::kTensor, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
-  return std::min(tensor_first, placed_bound(inner));
-}
-
-std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {
-  State& s = *state_;
-  const LayerSet& set = s.layer_set(plan);
-  std::vector<StageTimes> stages(static_cast<std::size_t>(plan.pipeline));
-  for (std::size_t r = 0; r < stages.size(); ++r) {
-    // The class of a rank is found by its chunks again: stage_times is not on search's path.
-    RankClass rank;
-    rank.layers.assign(s.kinds.first_layer.size(), 0);
-    rank.recomputed = rank.layers;
-    const std::vector<Chunk> chunks = chunks_of(s.job, plan);
-    for (std::size_t c = r; c < chunks.size(); c += stages.size()) {
-      rank.embedding = rank.embedding || chunks[c].embedding;
-      rank.head = rank.head || chunks[c].head;
-      std::int64_t left = plan.recompute == Recompute::kFull && plan.recompute_layers >= 0
-                              ? plan.recompute_layers
-                              : chunks[c].last - chunks[c].first;
-      for (std::size_t kind = 0; kind < s.kinds.up_to.size(); ++kind) {
-        const std::int64_t count = s.kinds.up_to[kind][static_cast<std::size_t>(chunks[c].last)] -
-                                   s.kinds.up_to[kind][static_cast<std::size_t>(chunks[c].first)];
-        rank.layers[kind] += count;
-        rank.recomputed[kind] += std::min(count, left);
-        left -= std::min(count, left);
-      }
-    }
-    const RankTimes times = s.rank_times(plan, set, rank);
-    stages[r] = {.forward = times.forward_total(),
-                 .input_gradient = times.backward_total() - times.weight_gradient - times.recompute,
-                 .weight_gradient = times.weight_gradient,
-                 .recompute = times.recompute,
-                 .exposed_tensor_parallel_forward = times.tensor_forward,
-                 .exposed_tensor_parallel_backward = times.tensor_backward};
-  }
-  return stages;
 }
 
 }  // namespace trireme::planner

@@ -1,0 +1,99 @@
+// What TimeModel remembers, for the files that define it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "planner/cost/behaviour_fit.h"
+#include "planner/cost/collectives.h"
+#include "planner/cost/data_parallel_time.h"
+#include "planner/cost/flat_map.h"
+#include "planner/cost/interval.h"
+#include "planner/cost/layer_times.h"
+#include "planner/cost/pipeline_time.h"
+#include "planner/cost/time.h"
+
+namespace trireme::planner {
+
+// Pipeline ranks that hold the same chunks are one class.
+struct RankClass {
+  std::vector<std::int64_t> layers;      // by layer kind
+  std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
+  bool embedding = false, head = false;
+  std::int64_t count = 0;
+  std::int64_t last_rank = 0;
+  std::vector<std::int64_t> before, after;  // by class: its ranks before and after last_rank
+  friend bool same(const RankClass& a, const RankClass& b) {
+    return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
+           a.head == b.head;
+  }
+};
+
+// Seconds of one micro-batch through all chunks of one rank, by category.
+struct RankTimes {
+  double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;  // kernels
+  double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
+  double weight_tensor = 0;  // of tensor_backward
+  double context_forward = 0, expert_forward = 0;
+  double host_wait_forward = 0, host_wait_backward = 0;
+  double hidden = 0;
+  double flop = 0, recomputed_flop = 0;
+  [[nodiscard]] double forward_total() const {
+    return forward + tensor_forward + context_forward + expert_forward + host_wait_forward;
+  }
+  [[nodiscard]] double backward_total() const {
+    return input_gradient + weight_gradient + recompute + tensor_backward +
+           (context - context_forward) + (expert - expert_forward) + host_wait_backward;
+  }
+};
+
+struct TimeModel::State {
+  explicit State(const Job& job_in)
+      : job(job_in),
+        fit(behaviour_fit(job.framework, job.profile)),
+        interval(interval_of(job.framework, job.profile)),
+        kinds(layer_kinds(job.model)),
+        collectives(job.cluster, job.profile),
+        layers(job, fit, collectives),
+        op(job.cluster, job.profile),
+        data_parallel(job, fit, collectives, op.memory_rate().value) {
+    const models::Transformer& m = job.model;
+    embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
+    head_parameters = static_cast<double>(models::head_parameter_count(m) +
+                                          models::final_norm_parameter_count(m));
+  }
+
+  std::uint64_t placement(const Plan& plan);
+  const LayerSet& layer_set(const Plan& plan);
+  const std::vector<RankClass>& classes(const Plan& plan);
+  [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
+  [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
+                                     const RankClass& rank) const;
+  [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
+                                             const RankTimes& times, const LayerSet& ends) const;
+  [[nodiscard]] HopTimes hop(const Plan& plan);
+  [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
+  [[nodiscard]] double tied_exchange(const Plan& plan);
+
+  Job job;
+  BehaviourFit fit;
+  Interval interval;
+  LayerKinds kinds;
+  Collectives collectives;
+  LayerTimer layers;
+  topologies::OpCost op;
+  DataParallelTimer data_parallel;
+  double embedding_parameters = 0, head_parameters = 0;
+  FlatMap<std::uint64_t> placements;
+  std::uint64_t placement_count = 0;
+  FlatMap<LayerSet> sets;
+  FlatMap<std::vector<RankClass>> splits;
+  struct StageSeconds {
+    double forward, backward;
+  };
+  std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
+  std::vector<RankClass> explicit_split;    // of the last plan with stage_layers
+};
+
+}  // namespace trireme::planner

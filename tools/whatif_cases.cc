@@ -52,7 +52,7 @@ Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
 std::optional<Estimate> planned(const Job& job, const LayoutOptions& layout, int threads) {
   planner::SearchOptions search;
   fix_layout(layout, search);
-  search.alternatives = 0;
+  search.best_only = true;
   search.threads = threads;
   return planner::search(job, search).best;
 }

@@ -1,10 +1,50 @@
 // What search and the simulator ask of step time besides the estimate: bounds, and stages.
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "planner/cost/time_state.h"
 #include "planner/stages.h"
 
 namespace trireme::planner {
+
+namespace {
+
+// `inner` ranks of other axes inside the first of the tensor and context axes, `between` others
+// between them.
+struct Placement {
+  std::int64_t inner = 1, between = 1;
+  bool tensor_first = true;
+};
+
+// Layers' times see nothing else of an order.
+Plan placed(const Plan& plan, const Placement& placement) {
+  Plan changed = plan;
+  changed.sharded = placement.inner;
+  changed.replicas = placement.between;
+  changed.order = {Axis::kSharded, Axis::kTensor, Axis::kReplica, Axis::kContext, Axis::kPipeline};
+  if (!placement.tensor_first) {
+    std::swap(changed.order[1], changed.order[3]);
+  }
+  return changed;
+}
+
+bool no_faster(const LayerTimes& a, const LayerTimes& b) {
+  return a.forward.tensor >= b.forward.tensor && a.forward.context >= b.forward.context &&
+         a.input_gradient.tensor >= b.input_gradient.tensor &&
+         a.input_gradient.context >= b.input_gradient.context;
+}
+
+bool no_faster(const LayerSet& a, const LayerSet& b) {
+  for (std::size_t kind = 0; kind < a.kinds.size(); ++kind) {
+    if (!no_faster(a.kinds[kind], b.kinds[kind])) {
+      return false;
+    }
+  }
+  return no_faster(a.embedding, b.embedding) && no_faster(a.head, b.head);
+}
+
+}  // namespace
 
 double TimeModel::placed_bound(const Plan& plan) {
   State& s = *state_;
@@ -32,16 +72,58 @@ double TimeModel::placed_bound(const Plan& plan) {
   return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds;
 }
 
+// Where a fast network stands beside slow links in the node, ranks that are apart may be the faster
+// ones: then every placement is asked.
 double TimeModel::lower_bound(const Plan& plan) {
-  Plan inner = plan;
-  // Either the tensor or the context axis is inside the other; both are never nearer than this.
-  inner.order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
-  const double tensor_first = placed_bound(inner);
-  if (plan.context == 1 || plan.tensor == 1) {
-    return tensor_first;
+  State& s = *state_;
+  double least = std::numeric_limits<double>::infinity();
+  const bool both = plan.tensor > 1 && plan.context > 1;
+  for (const bool tensor_first : {true, false}) {
+    if (tensor_first || both) {
+      least = std::min(least, placed_bound(placed(plan, {1, 1, tensor_first})));
+    }
   }
-  inner.order = {Axis::kContext, Axis::kTensor, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
-  return std::min(tensor_first, placed_bound(inner));
+  if ((plan.tensor == 1 && plan.context == 1) || s.nearest_is_fastest(plan)) {
+    return least;
+  }
+  const std::int64_t rest = s.job.cluster.gpus / plan.tensor / plan.context;
+  for (std::int64_t inner = 1; inner <= rest; ++inner) {
+    for (std::int64_t between = 1; rest % inner == 0 && inner * between <= rest; ++between) {
+      for (const bool tensor_first : {true, false}) {
+        if (rest / inner % between == 0 && (both || between == 1)) {
+          least = std::min(least, placed_bound(placed(plan, {inner, between, tensor_first})));
+        }
+      }
+    }
+  }
+  return least;
+}
+
+// Whether a layer's collectives only get slower as the tensor and context ranks move apart. Beyond
+// a node's GPUs each member has a node of its own, and farther is never faster.
+bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
+  const Key128 key{static_cast<std::uint64_t>(plan.tensor) << 32 |
+                       static_cast<std::uint64_t>(plan.context) << 1 |
+                       static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0),
+                   static_cast<std::uint64_t>(plan.micro_batch)};
+  if (const bool* found = nearest_fastest.find(key)) {
+    return *found;
+  }
+  Plan plain = plan;
+  plain.recompute = Recompute::kNone;
+  const std::int64_t rest = job.cluster.gpus / plan.tensor / plan.context;
+  bool fastest = true;
+  for (const bool tensor_first : {true, false}) {
+    const LayerSet nearest = layer_set(placed(plain, {1, 1, tensor_first}));
+    bool whole_nodes = false;
+    for (std::int64_t inner = 2; inner <= rest && !whole_nodes && fastest; ++inner) {
+      if (rest % inner == 0) {
+        fastest = no_faster(layer_set(placed(plain, {inner, 1, tensor_first})), nearest);
+        whole_nodes = inner >= job.cluster.node.gpus;
+      }
+    }
+  }
+  return nearest_fastest.insert(key, fastest);
 }
 
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {

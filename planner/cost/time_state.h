@@ -65,6 +65,7 @@ struct TimeModel::State {
   }
 
   std::uint64_t placement(const Plan& plan);
+  bool nearest_is_fastest(const Plan& plan);
   const LayerSet& layer_set(const Plan& plan);
   const std::vector<RankClass>& classes(const Plan& plan);
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
@@ -85,6 +86,7 @@ struct TimeModel::State {
   topologies::OpCost op;
   DataParallelTimer data_parallel;
   double embedding_parameters = 0, head_parameters = 0;
+  FlatMap<bool> nearest_fastest;
   FlatMap<std::uint64_t> placements;
   std::uint64_t placement_count = 0;
   FlatMap<LayerSet> sets;

@@ -135,6 +135,10 @@ class Search {
       return;
     }
     std::vector<Candidate> ranked = tier->ranked();
+    if (options_.best_only) {
+      result_.best = estimated(ranked.front().plan);
+      return;
+    }
     for (const Candidate& member : tier->front.members()) {
       result_.pareto.push_back(ranked_plan(member));
     }
@@ -204,6 +208,7 @@ class Search {
 
 SearchResult search(const Job& job, const SearchOptions& options) {
   TRIREME_CHECK(job.global_batch > 0);
+  TRIREME_CHECK(!options.best_only || options.goal != Goal::kUtility);
   const auto begin = std::chrono::steady_clock::now();
   SearchResult result = Search(job, options).run();
   result.search_seconds =

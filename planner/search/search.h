@@ -29,6 +29,7 @@ struct SearchOptions {
   std::vector<Constraint> constraints;
   FixedChoices fixed;
   std::size_t alternatives = 10;  // the best so many sets of degrees
+  bool best_only = false;         // no alternatives, ties and Pareto front; not with kUtility
   int threads = 2;
   std::function<void(double)>
       progress;  // share of the space that is accounted for; called on the caller's thread

@@ -149,7 +149,8 @@ class Visit {
     } else if (better(candidate, groups.back().second)) {
       groups.back().second = candidate;
     }
-    if (!standings_.tier_of(risky).front.covers(candidate.step_seconds, gib, complexity)) {
+    if (!options_.best_only &&
+        !standings_.tier_of(risky).front.covers(candidate.step_seconds, gib, complexity)) {
       (risky ? outcome_.risky_front : outcome_.fitting_front).push_back(candidate);
     }
   }
@@ -238,6 +239,7 @@ const Candidate* Tier::best() const {
 
 void Standings::reset(const Space& space, const SearchOptions& options) {
   alternatives_ = options.alternatives;
+  best_only_ = options.best_only;
   std::size_t count = 0;
   for (const Degrees& degrees : space.degrees) {
     std::vector<std::size_t>& groups = groups_.emplace_back();
@@ -262,12 +264,12 @@ bool Standings::can_matter(std::size_t group, bool risky, double value, double s
   const Tier& tier = risky ? risky_ : fitting_;
   if (risky && fitting_.best_value < kNever) {
     // Something fits for sure: a layout at risk is only worth a remark, when it beats that.
-    return value < fitting_.best_value && value <= risky_.best_value * kSame;
+    return !best_only_ && value < fitting_.best_value && value <= risky_.best_value * kSame;
   }
   if (value <= std::min({tier.limit, tier.groups[group].value, known}) * kSame) {
     return true;
   }
-  return !tier.front.covers(seconds, memory_gib, complexity);
+  return !best_only_ && !tier.front.covers(seconds, memory_gib, complexity);
 }
 
 void Standings::add_group(Tier& tier, std::size_t group, const Candidate& candidate) const {
@@ -279,6 +281,11 @@ void Standings::add_group(Tier& tier, std::size_t group, const Candidate& candid
 void Standings::update_limit(Tier& tier) const {
   const Candidate* best = tier.best();
   if (best == nullptr) {
+    return;
+  }
+  tier.best_value = best->value;
+  if (best_only_) {
+    tier.limit = best->value;
     return;
   }
   std::vector<double> values;
@@ -293,7 +300,6 @@ void Standings::update_limit(Tier& tier) const {
   }
   // Intervals are the step time times constants of the job, so the step of a tie is at most this.
   tier.limit = std::max(best->value * best->high_seconds / best->low_seconds, last);
-  tier.best_value = best->value;
 }
 
 void Standings::settle() {

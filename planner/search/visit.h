@@ -73,6 +73,7 @@ class Standings {
   Tier fitting_, risky_;
   std::map<std::size_t, Candidate> misses_;
   std::size_t alternatives_ = 0;
+  bool best_only_ = false;
 };
 
 void visit(const Job& job, const SearchOptions& options, const Space& space, std::size_t node,

@@ -92,6 +92,9 @@ TEST_P(SmallSpaces, BestIsNeverPruned) {
   EXPECT_EQ(found.evaluated + found.pruned_by_bound, found.space);
   ASSERT_TRUE(found.best.has_value());
   ASSERT_EQ(found.best->memory.fit, Fit::kFits);
+  SearchOptions options;
+  options.best_only = true;
+  EXPECT_EQ(search(job, options).best->plan, found.best->plan);
   std::vector<double> best;
   for (const auto& [group, seconds] : walked.best_fitting) {
     best.push_back(seconds);
@@ -131,6 +134,16 @@ INSTANTIATE_TEST_SUITE_P(Spaces, SmallSpaces,
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "fsdp2", 32},
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 32},
                                          Case{"gpt2", "dgx1-v100x1", "trireme", 8}));
+
+// A what-if with NVLink at half and NICs at four times their rate once lost its best layout.
+TEST(Search, BoundsHoldWhereTheNetworkIsFasterThanTheNode) {
+  Job job = job_of("llama-3.1-8b", "dgx-h100x2", 16, "trireme");
+  job.sequence = 16384;  // long enough for context parallelism
+  job.cluster.node.nvlink_per_gpu = job.cluster.node.nvlink_per_gpu * 0.05;
+  job.cluster.gpu.nvlink_per_gpu = job.cluster.node.nvlink_per_gpu;
+  job.cluster.node.nic = job.cluster.node.nic * 4;
+  EXPECT_EQ(walk_everything(job).bound_broken, 0);
+}
 
 // The sets of degrees that the rules allow, asked for one by one without the space's own walk.
 using DegreeSet = std::array<std::int64_t, 7>;

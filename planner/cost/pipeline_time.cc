@@ -23,6 +23,16 @@ double zero_bubble(double m, double p, double waiting, const StageTotals& stages
   return m * stages.slowest + std::max(0.0, drain - put_off);
 }
 
+// Chunks in Megatron's order (training_systems 4): with fewer micro-batches than ranks a rank waits
+// for its next chunk until the first micro-batch has passed all the others.
+double interleaved(const Plan& plan, const StageTotals& stages) {
+  const auto chunks = static_cast<double>(plan.virtual_pipeline);
+  if (plan.micro_batches < plan.pipeline) {
+    return stages.sum + static_cast<double>(plan.micro_batches - 1) * stages.slowest / chunks;
+  }
+  return steady(plan.micro_batches, plan.virtual_pipeline, stages.sum, stages.slowest);
+}
+
 }  // namespace
 
 bool exchanges_block(const Framework& framework, const Plan& plan) {
@@ -54,7 +64,7 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
                                       : steady(plan.micro_batches, 1, stages.sum, stages.slowest);
       break;
     case Schedule::kInterleaved:
-      compute = steady(plan.micro_batches, v, stages.sum, stages.slowest);
+      compute = interleaved(plan, stages);
       break;
     case Schedule::kZeroBubbleH1:
       compute = zero_bubble(m, p, p - 1, stages);

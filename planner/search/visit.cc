@@ -199,11 +199,11 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
       known.fit = std::min(known.fit, memory.fit);
     };
     ask(Recompute::kFull, 1);
-    if (counts_own_memory(job, plan)) {
+    if (counts_own_memory(job, plan) && plan.pipeline > 1) {
       continue;
     }
-    // Under other frameworks gradients wait for a second micro-batch only when there is one, and a
-    // lone layer that is recomputed has its input twice.
+    // One backward keeps no gradients; under other frameworks a lone layer that is recomputed has
+    // its input twice.
     ask(Recompute::kFull, sequences);
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
       ask(recompute, 1);

@@ -36,7 +36,7 @@ struct Options {
   std::string betas = "0.9,0.95", rate = "3e-4", clip = "1.0", weight_decay = "0.1",
               timeout = "120";
   std::optional<std::int64_t> steps, seed, warmup, save_every;
-  bool json = false;
+  bool deterministic = false, json = false;
 };
 
 void add_training_options(CLI::App& command, Options& options) {
@@ -69,6 +69,9 @@ void add_training_options(CLI::App& command, Options& options) {
   add_count_option(command, "--save-every", options.save_every, "also save every N steps");
   command.add_option("--resume", options.resume, "goes on from a checkpoint of any layout")
       ->type_name("DIR");
+  command.add_flag("--deterministic", options.deterministic,
+                   "the same bits in every run and after --resume on the same GPUs; attention's "
+                   "backward is slower (the cpu backend always is)");
   command
       .add_option("--timeout", options.timeout,
                   "seconds without progress that end the run (default 120)")
@@ -202,6 +205,7 @@ RunDescription describe(const Options& options,
   run.seed = static_cast<std::uint64_t>(options.seed.value_or(1));
   run.result_file = options.result;
   run.trace_file = options.trace;
+  run.deterministic = options.deterministic;
   run.json = options.json;
   for (const std::string& file : {options.result, options.trace}) {
     const auto folder = std::filesystem::path(file).parent_path();

@@ -49,7 +49,8 @@ int run_on_cuda(const RankRun& run, const std::optional<runtime::RankEnvironment
     name_device(description, runtime::cuda::device_name(device));
     auto backend = std::make_unique<runtime::cuda::CudaBackend>(
         *run.program, own.rank, device,
-        [&](const std::string& blob) { return coordinator.broadcast(blob); }, run.settings.timeout);
+        [&](const std::string& blob) { return coordinator.broadcast(blob); }, run.settings.timeout,
+        description.deterministic);
     backend->set_observer([&board, rank = own.rank](OpId op) { board.set(rank, op); });
     return backend;
   };

@@ -184,6 +184,7 @@ Json RunReport::result_json(const std::vector<runtime::MemoryUse>& memory, const
           {"sequence", run_->job.sequence},
           {"global_batch", run_->job.global_batch},
           {"seed", run_->seed},
+          {"deterministic", run_->deterministic || run_->backend == "cpu"},
           {"steps", steps},
           {"median_step_seconds", seconds},
           {"predicted_step_seconds", run_->predicted ? Json(predicted_step(*run_)) : Json()},
@@ -202,24 +203,28 @@ Json RunReport::result_json(const std::vector<runtime::MemoryUse>& memory, const
 
 void RunReport::print_result(const std::vector<runtime::MemoryUse>& memory,
                              const TimeSplit& split) const {
-  Table table{.head = {"steps", "first loss", "last loss", "median step", "tokens/s", "MFU",
-                       "peak memory", "exposed communication"},
-              .rows = {}};
   double peak = 0;
   for (const runtime::MemoryUse& use : memory) {
     peak = std::max(peak, to_gib(use.allocated_peak));
   }
   const double seconds = median_step();
   const auto tokens = static_cast<double>(run_->job.global_batch * run_->job.sequence);
+  Table table{
+      .head = {"steps", "first loss", "last loss", "median step", "tokens/s", "peak memory"},
+      .rows = {{std::to_string(steps_.size()), fmt::format("{:.6f}", steps_.front().loss),
+                fmt::format("{:.6f}", steps_.back().loss), duration_text(seconds),
+                grouped(std::round(tokens / seconds)), fmt::format("{:.3f} GiB", peak)}}};
+  const auto add_share = [&table](const char* head, double share) {
+    table.head.emplace_back(head);
+    table.rows.front().push_back(fmt::format("{:.1f} %", 100 * share));
+  };
   const std::optional<double> share = mfu(seconds);
-  table.rows.push_back(
-      {std::to_string(steps_.size()), fmt::format("{:.6f}", steps_.front().loss),
-       fmt::format("{:.6f}", steps_.back().loss), duration_text(seconds),
-       grouped(std::round(tokens / seconds)), share ? fmt::format("{:.1f} %", 100 * *share) : "-",
-       fmt::format("{:.3f} GiB", peak),
-       split.step_seconds > 0
-           ? fmt::format("{:.1f} %", 100 * split.exposed_communication / split.step_seconds)
-           : "-"});
+  if (share) {
+    add_share("MFU", *share);
+  }
+  if (split.step_seconds > 0) {
+    add_share("exposed communication", split.exposed_communication / split.step_seconds);
+  }
   print_heading(*console_, fmt::format("{} as {} on {} {} ranks", run_->job.model.name,
                                        run_->program.name, run_->program.ranks, run_->backend));
   print_table(*console_, table);

@@ -32,6 +32,7 @@ struct RunDescription {
   std::string peak_source;             // whose datasheet says so
   std::optional<StepTimes> predicted;  // when a cluster was named
   std::uint64_t seed = 0;
+  bool deterministic = false;           // asked for; the cpu backend always is
   std::string result_file, trace_file;  // empty: none
   bool json = false;                    // the result on stdout instead of the table
 };
@@ -57,7 +58,8 @@ class RunReport {
   [[nodiscard]] double model_tflops(double seconds) const;  // per device
   [[nodiscard]] std::optional<double> mfu(double seconds) const;
   [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<runtime::MemoryUse>& memory,
-                                           const Trace& trace, const TimeSplit& split) const;
+                                                   const Trace& trace,
+                                                   const TimeSplit& split) const;
   void print_result(const std::vector<runtime::MemoryUse>& memory, const TimeSplit& split) const;
 
   const RunDescription* run_;

@@ -34,6 +34,44 @@ float masked_score() {
                                    : -std::numeric_limits<float>::infinity();
 }
 
+// The products of a group of query heads that share a key head, one a head. Rows of `row_a`,
+// `row_b` and `row_c` elements, in which the group's heads lie side by side.
+MatmulCall scores_product(const AttentionCall& call, std::int64_t row_a, std::int64_t row_b) {
+  return {.m = call.sequence,
+          .n = call.sequence,
+          .k = call.head_size,
+          .transpose_b = true,
+          .batch = call.heads / call.kv_heads,
+          .stride_a = call.head_size,
+          .stride_b = 0,
+          .stride_c = call.sequence * call.sequence,
+          .row_a = row_a,
+          .row_b = row_b};
+}
+// Scores times the shared keys or values.
+MatmulCall rows_product(const AttentionCall& call, std::int64_t row_b, std::int64_t row_c) {
+  return {.m = call.sequence,
+          .n = call.head_size,
+          .k = call.sequence,
+          .batch = call.heads / call.kv_heads,
+          .stride_a = call.sequence * call.sequence,
+          .stride_b = 0,
+          .stride_c = call.head_size,
+          .row_b = row_b,
+          .row_c = row_c};
+}
+// Transposed scores times one head's rows, added to what the group's earlier heads left.
+MatmulCall key_gradient_product(const AttentionCall& call, std::int64_t head_of_group,
+                                std::int64_t row_b, std::int64_t row_c) {
+  return {.m = call.sequence,
+          .n = call.head_size,
+          .k = call.sequence,
+          .transpose_a = true,
+          .accumulate = head_of_group > 0,
+          .row_b = row_b,
+          .row_c = row_c};
+}
+
 void* address(const void* pointer) {
   return const_cast<void*>(pointer);
 }
@@ -47,7 +85,8 @@ struct AttentionLibrary::Plans {
   std::string reason;  // why not
 };
 
-AttentionLibrary::AttentionLibrary(MatmulLibrary& matmuls) : matmuls_(matmuls) {
+AttentionLibrary::AttentionLibrary(MatmulLibrary& matmuls, bool deterministic)
+    : matmuls_(matmuls), deterministic_(deterministic) {
   check(cudnnCreate(&handle_), "cuDNN");
 }
 
@@ -122,7 +161,7 @@ void AttentionLibrary::backward(const AttentionCall& call, const __nv_bfloat16* 
                                 const __nv_bfloat16* qkv, const __nv_bfloat16* y, const float* lse,
                                 __nv_bfloat16* dqkv, void* matmul_workspace, cudaStream_t stream) {
   Plans& plans = plans_for(call);
-  if (!plans.fused) {
+  if (!plans.fused || deterministic_) {
     backward_by_products(call, dy, qkv, y, lse, dqkv, matmul_workspace, stream);
     return;
   }
@@ -172,30 +211,12 @@ void AttentionLibrary::forward_by_products(const AttentionCall& call, const __nv
     for (std::int64_t g = 0; g < call.kv_heads; ++g) {
       const __nv_bfloat16* rows = qkv + batch * s * parts.width;
       const __nv_bfloat16* q = rows + g * group * d;
-      matmuls_.run({.m = s,
-                    .n = s,
-                    .k = d,
-                    .transpose_b = true,
-                    .batch = group,
-                    .stride_a = d,
-                    .stride_b = 0,
-                    .stride_c = s * s,
-                    .row_a = parts.width,
-                    .row_b = parts.width},
-                   q, rows + parts.k + g * d, scores, matmul_workspace, stream);
+      matmuls_.run(scores_product(call, parts.width, parts.width), q, rows + parts.k + g * d,
+                   scores, matmul_workspace, stream);
       causal_softmax(stream, scores, lse + (batch * call.heads + g * group) * s, group, s,
                      scale_of(call), call.window);
-      matmuls_.run({.m = s,
-                    .n = d,
-                    .k = s,
-                    .batch = group,
-                    .stride_a = s * s,
-                    .stride_b = 0,
-                    .stride_c = d,
-                    .row_b = parts.width,
-                    .row_c = call.heads * d},
-                   scores, rows + parts.v + g * d, y + batch * s * call.heads * d + g * group * d,
-                   matmul_workspace, stream);
+      matmuls_.run(rows_product(call, parts.width, call.heads * d), scores, rows + parts.v + g * d,
+                   y + batch * s * call.heads * d + g * group * d, matmul_workspace, stream);
     }
   }
 }
@@ -224,54 +245,19 @@ void AttentionLibrary::backward_by_products(const AttentionCall& call, const __n
       const __nv_bfloat16* q = qkv + at + g * group * d;
       const __nv_bfloat16* k = qkv + at + parts.k + g * d;
       const __nv_bfloat16* gradient = dy + batch * s * out_row + g * group * d;
-      matmuls_.run({.m = s,
-                    .n = s,
-                    .k = d,
-                    .transpose_b = true,
-                    .batch = group,
-                    .stride_a = d,
-                    .stride_b = 0,
-                    .stride_c = s * s,
-                    .row_a = parts.width,
-                    .row_b = parts.width},
-                   q, k, scores, matmul_workspace, stream);
-      matmuls_.run({.m = s,
-                    .n = s,
-                    .k = d,
-                    .transpose_b = true,
-                    .batch = group,
-                    .stride_a = d,
-                    .stride_b = 0,
-                    .stride_c = s * s,
-                    .row_a = out_row,
-                    .row_b = parts.width},
-                   gradient, qkv + at + parts.v + g * d, dscores, matmul_workspace, stream);
+      matmuls_.run(scores_product(call, parts.width, parts.width), q, k, scores, matmul_workspace,
+                   stream);
+      matmuls_.run(scores_product(call, out_row, parts.width), gradient, qkv + at + parts.v + g * d,
+                   dscores, matmul_workspace, stream);
       causal_softmax_backward(stream, scores, dscores, lse + head * s, delta + head * s, group, s,
                               scale_of(call), call.window);
-      matmuls_.run({.m = s,
-                    .n = d,
-                    .k = s,
-                    .batch = group,
-                    .stride_a = s * s,
-                    .stride_b = 0,
-                    .stride_c = d,
-                    .row_b = parts.width,
-                    .row_c = parts.width},
-                   dscores, k, dqkv + at + g * group * d, matmul_workspace, stream);
+      matmuls_.run(rows_product(call, parts.width, parts.width), dscores, k,
+                   dqkv + at + g * group * d, matmul_workspace, stream);
       for (std::int64_t h = 0; h < group; ++h) {
-        const MatmulCall per_head{.m = s,
-                                  .n = d,
-                                  .k = s,
-                                  .transpose_a = true,
-                                  .accumulate = h > 0,
-                                  .row_b = parts.width,
-                                  .row_c = parts.width};
-        matmuls_.run(per_head, dscores + h * s * s, q + h * d, dqkv + at + parts.k + g * d,
-                     matmul_workspace, stream);
-        MatmulCall for_values = per_head;
-        for_values.row_b = out_row;
-        matmuls_.run(for_values, scores + h * s * s, gradient + h * d, dqkv + at + parts.v + g * d,
-                     matmul_workspace, stream);
+        matmuls_.run(key_gradient_product(call, h, parts.width, parts.width), dscores + h * s * s,
+                     q + h * d, dqkv + at + parts.k + g * d, matmul_workspace, stream);
+        matmuls_.run(key_gradient_product(call, h, out_row, parts.width), scores + h * s * s,
+                     gradient + h * d, dqkv + at + parts.v + g * d, matmul_workspace, stream);
       }
     }
   }

@@ -27,7 +27,9 @@ struct AttentionCall {
 // One a device. Plans and scratch are made at the first call of a shape; later calls only launch.
 class AttentionLibrary {
  public:
-  explicit AttentionLibrary(MatmulLibrary& matmuls);
+  // cuDNN's fused backward adds up dq in the order in which its blocks end; `deterministic` goes by
+  // products instead, the same bits every time, and slower.
+  explicit AttentionLibrary(MatmulLibrary& matmuls, bool deterministic = false);
   ~AttentionLibrary();
   AttentionLibrary(const AttentionLibrary&) = delete;
   AttentionLibrary& operator=(const AttentionLibrary&) = delete;
@@ -57,6 +59,7 @@ class AttentionLibrary {
                             __nv_bfloat16* dqkv, void* matmul_workspace, cudaStream_t stream);
 
   MatmulLibrary& matmuls_;
+  bool deterministic_ = false;
   cudnnHandle_t handle_ = nullptr;
   std::map<AttentionCall, std::unique_ptr<Plans>> plans_;
   std::byte* scratch_ = nullptr;

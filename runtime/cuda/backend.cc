@@ -162,7 +162,7 @@ void CudaBackend::State::rehearse() {
 }
 
 CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
-                         const BroadcastBlob& broadcast, Seconds timeout)
+                         const BroadcastBlob& broadcast, Seconds timeout, bool deterministic)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.program = &program;
@@ -191,7 +191,7 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
   }
   s.begin.emplace(static_cast<unsigned int>(cudaEventDefault));
   s.matmuls = std::make_unique<MatmulLibrary>();
-  s.attention = std::make_unique<AttentionLibrary>(*s.matmuls);
+  s.attention = std::make_unique<AttentionLibrary>(*s.matmuls, deterministic);
   constexpr double kLongerThanTheTimeout = 1.25;  // the time-outs that name their cause go first
   s.watchdog = std::make_unique<Watchdog>(timeout * kLongerThanTheTimeout, [&s] {
     return "rank " + std::to_string(index_of(s.rank)) +

@@ -30,8 +30,9 @@ class CudaBackend : public Backend {
  public:
   // Collective over the ranks of the program when they communicate. Throws Error: no such device,
   // out of memory (with what was asked for), a peer that does not come within `timeout`.
+  // `deterministic`: the same bits in every run (AttentionLibrary).
   CudaBackend(const StepProgram& program, Rank rank, int device, const BroadcastBlob& broadcast,
-              Seconds timeout);
+              Seconds timeout, bool deterministic = false);
   ~CudaBackend() override;
   // Called with every op as it is issued.
   void set_observer(std::function<void(OpId)> observer);

@@ -99,6 +99,23 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(0, 1))
 
 
+def stepper(model, backward):
+    """One training step: `backward` leaves the gradients, then clipping and AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+
+    def step():
+        backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def random_tokens(batch, sequence, device):
+    return torch.randint(VOCABULARY, (batch, sequence), device=device)
+
+
 def fsdp_step(arguments, shape, layers, world, device):
     model = Llama(shape, layers, arguments.sequence).to(device)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -107,19 +124,8 @@ def fsdp_step(arguments, shape, layers, world, device):
             block.compile()
         fully_shard(block, mp_policy=policy)
     fully_shard(model, mp_policy=policy)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    shape_of_batch = (arguments.micro_batch, arguments.sequence)
-    tokens = torch.randint(VOCABULARY, shape_of_batch, device=device)
-
-    def step():
-        loss = loss_of(model(tokens), tokens)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return step
+    tokens = random_tokens(arguments.micro_batch, arguments.sequence, device)
+    return stepper(model, lambda: loss_of(model(tokens), tokens).backward())
 
 
 def tp_step(arguments, shape, layers, world, device):
@@ -146,20 +152,14 @@ def tp_step(arguments, shape, layers, world, device):
             "mlp.w2": RowwiseParallel(output_layouts=Shard(1))})
         if arguments.compile:
             block.compile()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    tokens = torch.randint(VOCABULARY, (arguments.micro_batch, arguments.sequence), device=device)
+    tokens = random_tokens(arguments.micro_batch, arguments.sequence, device)
     dist.broadcast(tokens, 0)
 
-    def step():
+    def backward():
         with loss_parallel():
-            loss = loss_of(model(tokens), tokens)
-            loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
+            loss_of(model(tokens), tokens).backward()
 
-    return step
+    return stepper(model, backward)
 
 
 def pp_step(arguments, shape, layers, world, device):
@@ -173,11 +173,9 @@ def pp_step(arguments, shape, layers, world, device):
             block.compile()
     stage = PipelineStage(model, rank, world, device)
     schedule = Schedule1F1B(stage, arguments.micro_batches, loss_fn=loss_of)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    batch = arguments.micro_batch * arguments.micro_batches
-    tokens = torch.randint(VOCABULARY, (batch, arguments.sequence), device=device)
+    tokens = random_tokens(arguments.micro_batch * arguments.micro_batches, arguments.sequence, device)
 
-    def step():
+    def backward():
         losses = []
         if rank == 0:
             schedule.step(tokens)
@@ -185,11 +183,8 @@ def pp_step(arguments, shape, layers, world, device):
             schedule.step(target=tokens, losses=losses)
         else:
             schedule.step()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
 
-    return step
+    return stepper(model, backward)
 
 
 def ddp_step(arguments, shape, layers, world, device):
@@ -197,18 +192,8 @@ def ddp_step(arguments, shape, layers, world, device):
 
     model = Llama(shape, layers, arguments.sequence).to(device, torch.bfloat16)
     model = DistributedDataParallel(model, device_ids=[device.index])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    tokens = torch.randint(VOCABULARY, (arguments.micro_batch, arguments.sequence), device=device)
-
-    def step():
-        loss = loss_of(model(tokens), tokens)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return step
+    tokens = random_tokens(arguments.micro_batch, arguments.sequence, device)
+    return stepper(model, lambda: loss_of(model(tokens), tokens).backward())
 
 
 def main():

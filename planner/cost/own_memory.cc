@@ -148,18 +148,35 @@ MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_la
   return in_head.total() > peak.total() ? in_head : peak;
 }
 
-StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
-                         std::int64_t rank) {
-  const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
-  const Whole whole = own::whole_of(job, plan, stage);
-  const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
-  MemoryItems states;
+// What stages with the same layers and ends share: most of a pipeline.
+struct Lasting {
+  Whole whole;
+  MemoryItems states, after_backward;
+};
+
+Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const Stage& stage) {
+  Lasting lasting;
+  lasting.whole = own::whole_of(job, plan, stage);
+  MemoryItems& states = lasting.states;
   add_states(plan, stage.elements, states);
+  const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
   states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens;  // inputs
-  const MemoryItems after_backward = states;
+  lasting.after_backward = states;
   if (has_one_backward(plan)) {
     states.gradients = 0;
   }
+  return lasting;
+}
+
+bool last_alike(const Stage& a, const Stage& b) {
+  return a.layers == b.layers && a.last_chunk_layers == b.last_chunk_layers &&
+         a.embedding == b.embedding && a.head == b.head;
+}
+
+StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
+                         const Lasting& lasting, std::int64_t rank) {
+  const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
+  const auto& [whole, states, after_backward] = lasting;
   const Moment at{plan, shared, stage, whole, states};
   MemoryItems peak = layer_backward(at, exchange_bytes(job, plan, shared.tensors, rank));
   if (stage.head) {
@@ -218,8 +235,13 @@ void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<Chu
     }
   }
   stages.resize(static_cast<std::size_t>(plan.pipeline));
+  Lasting lasting;
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-    stages[static_cast<std::size_t>(rank)] = stage_memory(job, plan, shared, rank);
+    const auto at = static_cast<std::size_t>(rank);
+    if (rank == 0 || !last_alike(shared.stages[at], shared.stages[at - 1])) {
+      lasting = lasting_of(job, plan, shared, shared.stages[at]);
+    }
+    stages[at] = stage_memory(job, plan, shared, lasting, rank);
   }
 }
 

@@ -82,7 +82,8 @@ class Search {
       for (const std::size_t i : parts[part]) {
         const SpaceNode& node = space_.nodes[i];
         bounds_.seconds[i] = estimator.time().lower_bound(node.plan);
-        if (i == 0 || space_.nodes[i - 1].pipeline != node.pipeline) {
+        const bool first = i == 0 || space_.nodes[i - 1].pipeline != node.pipeline;
+        if (first && !options_.best_only) {
           bounds_.least_memory[node.pipeline] = least_memory(job_, space_, node, estimator);
         }
       }

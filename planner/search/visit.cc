@@ -31,20 +31,27 @@ class Visit {
         outcome_(outcome) {}
 
   void run(double seconds, const std::vector<LeastMemory>& least) {
+    if (options_.goal != Goal::kMemory && standings_.is_beaten(seconds)) {
+      outcome_.pruned += degrees_.layouts;
+      return;
+    }
     for (std::size_t c = 0; c < degrees_.shardings.size(); ++c) {
       const ShardingChoice& choice = degrees_.shardings[c];
       const auto orders = static_cast<std::int64_t>(choice.orders->size());
       const std::size_t group = standings_.group_of(node_.degrees, c);
       Plan plan = with_sharding(node_.plan, choice);
       plan.order = choice.orders->front();
-      if (least[c].fit == Fit::kNo) {
+      // Looking for the best only, few nodes come so far: their own memory is soon asked.
+      const LeastMemory known_least = least.empty() ? LeastMemory{0, Fit::kFits} : least[c];
+      if (known_least.fit == Fit::kNo) {
         outcome_.pruned += orders;
         outcome_.too_large += orders;
         note_miss(group, plan);
         continue;
       }
       const int complexity = complexity_of(plan);
-      if (!may_matter(group, least[c].fit == Fit::kAtRisk, seconds, least[c].gib, complexity)) {
+      const bool risky_at_least = known_least.fit == Fit::kAtRisk;
+      if (!may_matter(group, risky_at_least, seconds, known_least.gib, complexity)) {
         outcome_.pruned += orders;
         continue;
       }
@@ -270,6 +277,10 @@ bool Standings::can_matter(std::size_t group, bool risky, double value, double s
     return true;
   }
   return !best_only_ && !tier.front.covers(seconds, memory_gib, complexity);
+}
+
+bool Standings::is_beaten(double seconds) const {
+  return best_only_ && fitting_.best_value < kNever && seconds > fitting_.best_value * kSame;
 }
 
 void Standings::add_group(Tier& tier, std::size_t group, const Candidate& candidate) const {

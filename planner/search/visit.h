@@ -20,8 +20,9 @@ struct LeastMemory {
   Fit fit = Fit::kNo;
 };
 struct Bounds {
-  std::vector<double> seconds;                         // by node: below every layout's step time
-  std::vector<std::vector<LeastMemory>> least_memory;  // by pipeline, then sharding choice
+  std::vector<double> seconds;  // by node: below every layout's step time
+  std::vector<std::vector<LeastMemory>>
+      least_memory;  // by pipeline, then sharding choice; none under best_only
 };
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator);
@@ -59,6 +60,8 @@ class Standings {
   // the answer. `known`: the group's best value beyond what stands here.
   [[nodiscard]] bool can_matter(std::size_t group, bool risky, double value, double seconds,
                                 double memory_gib, int complexity, double known) const;
+  // Whether no layout slower than this can change the answer, whatever its memory.
+  [[nodiscard]] bool is_beaten(double seconds) const;
   [[nodiscard]] const Tier& tier_of(bool risky) const { return risky ? risky_ : fitting_; }
   // The tier the answer comes from; nothing when nothing fits.
   [[nodiscard]] const Tier* tier() const;

@@ -78,6 +78,12 @@ FrameworkPass framework_pass(const Work& work, const models::Kernels& kernels) {
   return {static_cast<double>(work.traffic.value), count};
 }
 
+// Passes over parameters and their states stream at the memory's rate; memory_traffic is of layers.
+bool is_state_pass(Kernel kernel) {
+  return kernel == Kernel::kCast || kernel == Kernel::kZero || kernel == Kernel::kSquaredNorm ||
+         kernel == Kernel::kClipFactor || kernel == Kernel::kAdamw || kernel == Kernel::kAdamwCast;
+}
+
 class OpTimer {
  public:
   OpTimer(const Job& job, const StepProgram& program)
@@ -226,8 +232,8 @@ class OpTimer {
     const FrameworkPass pass = is_own()
                                    ? FrameworkPass{static_cast<double>(work.traffic.value), count}
                                    : framework_pass(work, kernels_);
-    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(pass.bytes * fit_.memory_traffic)),
-                              pass.kernels);
+    const double traffic = is_state_pass(work.kernel) ? 1.0 : fit_.memory_traffic;
+    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(pass.bytes * traffic)), pass.kernels);
   }
 
   [[nodiscard]] Bytes operand_size(const Op& op, std::uint32_t position) const {

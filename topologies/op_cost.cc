@@ -297,7 +297,8 @@ double OpCost::model_flash(const AttentionShape& shape, Precision precision, Pas
 }
 
 // As table_correction, over ln(keys), ln(head size) and ln(batch x heads). Rates change slowly with
-// them, so a point speaks for its neighbours over twice the width.
+// the number of rows, so a point speaks for its neighbours over twice the width; head sizes have
+// kernels of their own, and the points of one say little of the next.
 double OpCost::attention_correction(const AttentionShape& shape, Pass pass) const {
   const double log_sequence = std::log(static_cast<double>(shape.key_length));
   const double log_head_size = std::log(0.5 * static_cast<double>(shape.qk_dim + shape.v_dim));
@@ -312,8 +313,10 @@ double OpCost::attention_correction(const AttentionShape& shape, Pass pass) cons
     const double ds = log_sequence - anchor.log_sequence;
     const double dh = log_head_size - anchor.log_head_size;
     const double dr = log_rows - anchor.log_rows;
-    const double width = 2 * kAnchorWidth;
-    const double weight = std::exp(-(ds * ds + dh * dh + dr * dr) / (2 * width * width));
+    const double rows_width = 2 * kAnchorWidth;
+    const double distance = (ds * ds + dh * dh) / (2 * kAnchorWidth * kAnchorWidth) +
+                            dr * dr / (2 * rows_width * rows_width);
+    const double weight = std::exp(-distance);
     weight_sum += weight;
     sum += weight * ratio;
   }

@@ -36,8 +36,7 @@ void add_states(const Plan& plan, double elements, MemoryItems& items) {
 
 // Buffers of exchanges between stages that are alive in a backward: what the next action starts
 // from, already received, and what the action before sent.
-double exchange_bytes(const Job& job, const Plan& plan, const Tensors& t, std::int64_t rank) {
-  const bool blocking = exchanges_block(job.framework, plan);
+double exchange_bytes(const Plan& plan, const Tensors& t, bool blocking, std::int64_t rank) {
   if (plan.pipeline == 1) {
     return 0;
   }
@@ -112,12 +111,15 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
                           whole.layer_gradient + stage.waiting * whole.head_gradient;
   }
   // One unit later the head's gradient is reduced and the first unit's activations are free.
-  MemoryItems later = in_layer;
-  later.gradients += whole.layer_gradient - whole.head_gradient;
-  later.activations -=
+  const double reduced = whole.layer_gradient - whole.head_gradient;
+  const double freed =
       std::min(stage.last_chunk_layers, unit_layers) * (full ? t.stream : layer.kept);
   const bool more = !split && !has_one_backward(plan) && stage.last_chunk_layers > unit_layers;
-  return more && later.total() > in_layer.total() ? later : in_layer;
+  if (more && reduced > freed) {
+    in_layer.gradients += reduced;
+    in_layer.activations -= freed;
+  }
+  return in_layer;
 }
 
 // The larger of `in_layer` and the head's backward. GPipe keeps every micro-batch's logits until
@@ -151,7 +153,9 @@ MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_la
 // What stages with the same layers and ends share: most of a pipeline.
 struct Lasting {
   Whole whole;
-  MemoryItems states, after_backward;
+  MemoryItems states;
+  double states_bytes = 0, after_backward = 0;
+  bool blocking = false;  // see exchanges_block
 };
 
 Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const Stage& stage) {
@@ -161,10 +165,12 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
   add_states(plan, stage.elements, states);
   const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
   states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens;  // inputs
-  lasting.after_backward = states;
+  lasting.after_backward = states.total();
   if (has_one_backward(plan)) {
     states.gradients = 0;
   }
+  lasting.states_bytes = states.total();
+  lasting.blocking = exchanges_block(job.framework, plan);
   return lasting;
 }
 
@@ -176,17 +182,17 @@ bool last_alike(const Stage& a, const Stage& b) {
 StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
                          const Lasting& lasting, std::int64_t rank) {
   const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
-  const auto& [whole, states, after_backward] = lasting;
-  const Moment at{plan, shared, stage, whole, states};
-  MemoryItems peak = layer_backward(at, exchange_bytes(job, plan, shared.tensors, rank));
+  const Moment at{plan, shared, stage, lasting.whole, lasting.states};
+  MemoryItems peak =
+      layer_backward(at, exchange_bytes(plan, shared.tensors, lasting.blocking, rank));
   if (stage.head) {
     peak = with_head(job, at, peak);
   }
   StageMemory memory;
-  memory.phases.load = states.total() / kGiB;
-  memory.phases.forward = (states.total() + stage.kept) / kGiB;
+  memory.phases.load = lasting.states_bytes / kGiB;
+  memory.phases.forward = (lasting.states_bytes + stage.kept) / kGiB;
   memory.phases.backward = peak.total() / kGiB;
-  memory.phases.first_optimizer_step = after_backward.total() / kGiB;
+  memory.phases.first_optimizer_step = lasting.after_backward / kGiB;
   for (double* item : {&peak.parameters, &peak.gradients, &peak.optimizer, &peak.activations,
                        &peak.gathered_parameters, &peak.logits, &peak.communication, &peak.other}) {
     *item /= kGiB;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -64,6 +65,22 @@ TEST(CalibratedProfile, ReadsBackEqual) {
   EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.front().layout, "forward");
   ASSERT_TRUE(again.points);
   EXPECT_EQ(again.points->collectives.size(), 1U);
+}
+
+TEST(CalibratedProfile, TheProfilesThatShipAreWholeAndNameWhoMeasuredThem) {
+  int found = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/topologies/profiles")) {
+    const Profile profile = load_profile(entry.path().string());
+    ASSERT_TRUE(profile.machine) << entry.path();
+    ASSERT_TRUE(profile.points) << entry.path();
+    const auto gpu = std::ranges::find_if(
+        profile.gpus, [](const auto& each) { return !each.second.matmuls.empty(); });
+    ASSERT_NE(gpu, profile.gpus.end()) << entry.path();
+    EXPECT_NE(gpu->second.source.find("micro-benchmarks"), gpu->second.source.find("measured"));
+    ++found;
+  }
+  EXPECT_GE(found, 2);
 }
 
 TEST(CalibratedProfile, MisspeltKeysAndSpoiltValuesAreErrors) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # side_by_side.sh TRIREME FOLDER: the same steps by trireme and by PyTorch (eager, and with compiled blocks), one after the
-# other on the same two GPUs. Prints a table of times, ratios and memory.
+# other on the same two GPUs. Prints a table of times, ratios and memory, and of each case what its trace shows beside a
+# simulated one of CLUSTER (default hgx-h200x1; PROFILE, when set, is a profile of `trireme calibrate`).
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 trireme=$1
@@ -13,6 +14,9 @@ ours() {  # name model batch layout...
   timeout 60 "$trireme" run --backend cuda --model "$here/models/$model.json" --seq 4096 --global-batch "$batch" --steps 12 \
     --lr 1e-5 --layout "$@" -o "$out/$name.ours.json" --trace "$out/$name.trace.json" >"$out/$name.ours.log" 2>&1 ||
     tail -n 2 "$out/$name.ours.log"
+  "$trireme" simulate --model "$here/models/$model.json" --seq 4096 --global-batch "$batch" --cluster "${CLUSTER:-hgx-h200x1}" \
+    --gpus 2 ${PROFILE:+--calibration "$PROFILE"} --layout "$@" --trace "$out/$name.simulated.json" >"$out/$name.simulate.log" 2>&1 &&
+    "$trireme" compare "$out/$name.simulated.json" "$out/$name.trace.json" --json >"$out/$name.compare.json"
 }
 torch() {  # name suffix arguments...
   local name=$1 suffix=$2

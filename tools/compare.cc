@@ -44,14 +44,41 @@ struct Comparison {
   ComparedSide predicted, measured;
   std::optional<Pair> step, memory;
   std::map<std::string, Pair> transfer_by_category,
-      skew_by_category;       // summed over ops, mean over stages
-  std::vector<JoinedOp> ops;  // worst first
+      skew_by_category;         // summed over ops, mean over stages
+  std::vector<JoinedOp> ops;    // worst first
+  std::vector<JoinedOp> kinds;  // all layers and micro-batches of an op together; worst first
   std::size_t only_predicted = 0, only_measured = 0;
 };
 
 std::optional<Pair> pair_of(const std::optional<double>& predicted,
                             const std::optional<double>& measured) {
   return predicted && measured ? std::optional(Pair{*predicted, *measured}) : std::nullopt;
+}
+
+void put_worst_first(std::vector<JoinedOp>& ops) {
+  std::stable_sort(ops.begin(), ops.end(), [](const JoinedOp& a, const JoinedOp& b) {
+    return std::abs(a.transfer.difference()) > std::abs(b.transfer.difference());
+  });
+}
+
+std::vector<JoinedOp> kinds_of(const std::vector<JoinedOp>& ops) {
+  std::map<OpKey, JoinedOp> kinds;
+  for (const JoinedOp& op : ops) {
+    const OpKey key = without_place(op.key);
+    JoinedOp& kind = kinds[key];
+    kind.key = key;
+    kind.category = op.category;
+    kind.count += op.count;
+    kind.transfer.predicted += op.transfer.predicted;
+    kind.transfer.measured += op.transfer.measured;
+    kind.skew.predicted += op.skew.predicted;
+    kind.skew.measured += op.skew.measured;
+  }
+  std::vector<JoinedOp> result;
+  for (const auto& [key, kind] : kinds) {
+    result.push_back(kind);
+  }
+  return result;
 }
 
 void join_ops(Comparison& comparison) {
@@ -83,10 +110,9 @@ void join_ops(Comparison& comparison) {
     skew.predicted += op.skew.predicted / share;
     skew.measured += op.skew.measured / share;
   }
-  std::stable_sort(comparison.ops.begin(), comparison.ops.end(),
-                   [](const JoinedOp& a, const JoinedOp& b) {
-                     return std::abs(a.transfer.difference()) > std::abs(b.transfer.difference());
-                   });
+  comparison.kinds = kinds_of(comparison.ops);
+  put_worst_first(comparison.ops);
+  put_worst_first(comparison.kinds);
 }
 
 Json error_json(const Pair& pair) {
@@ -152,6 +178,21 @@ Json exposed_json(const Comparison& c) {
   return json;
 }
 
+Json worst_json(const std::vector<JoinedOp>& ops) {
+  Json worst = Json::array();
+  for (std::size_t i = 0; i < std::min(kWorstOps, ops.size()); ++i) {
+    const JoinedOp& op = ops[i];
+    worst.push_back({{"op", op.key.phase + " " + op.key.label},
+                     {"stage", op.key.stage},
+                     {"category", op.category},
+                     {"count", op.count},
+                     {"predicted_seconds", op.transfer.predicted},
+                     {"measured_seconds", op.transfer.measured},
+                     {"error", error_json(op.transfer)}});
+  }
+  return worst;
+}
+
 Json comparison_json(const Comparison& c, const std::optional<double>& tolerance, bool within) {
   Json categories = Json::array();
   for (const auto& [name, transfer] : c.transfer_by_category) {
@@ -163,23 +204,13 @@ Json comparison_json(const Comparison& c, const std::optional<double>& tolerance
                           {"predicted_skew_seconds", skew.predicted},
                           {"measured_skew_seconds", skew.measured}});
   }
-  Json worst = Json::array();
-  for (std::size_t i = 0; i < std::min(kWorstOps, c.ops.size()); ++i) {
-    const JoinedOp& op = c.ops[i];
-    worst.push_back({{"op", op.key.phase + " " + op.key.label},
-                     {"stage", op.key.stage},
-                     {"category", op.category},
-                     {"count", op.count},
-                     {"predicted_seconds", op.transfer.predicted},
-                     {"measured_seconds", op.transfer.measured},
-                     {"error", error_json(op.transfer)}});
-  }
   return {{"predicted", side_json(c.predicted)},
           {"measured", side_json(c.measured)},
           {"step", pair_json(c.step, "predicted_seconds", "measured_seconds")},
           {"memory", pair_json(c.memory, "predicted_gib", "measured_gib")},
           {"categories", categories},
-          {"worst_ops", worst},
+          {"worst_ops", worst_json(c.ops)},
+          {"worst_kinds", worst_json(c.kinds)},
           {"joined_ops", c.ops.size()},
           {"only_predicted_ops", c.only_predicted},
           {"only_measured_ops", c.only_measured},
@@ -234,6 +265,18 @@ void print_exposed(const Console& console, const Comparison& c) {
   print_table(console, table);
 }
 
+void print_worst(const Console& console, const char* what, const std::vector<JoinedOp>& ops) {
+  Table worst{.head = {what, "stage", "count", "predicted", "measured", "error"}, .rows = {}};
+  for (std::size_t i = 0; i < std::min(kWorstOps, ops.size()); ++i) {
+    const JoinedOp& op = ops[i];
+    worst.rows.push_back({op.key.phase + " " + op.key.label, std::to_string(op.key.stage),
+                          fmt::format("{:g}", op.count), duration_text(op.transfer.predicted),
+                          duration_text(op.transfer.measured), percent(op.transfer)});
+  }
+  print_heading(console, fmt::format("The {} that differ most", worst.rows.size()));
+  print_table(console, worst);
+}
+
 void print_comparison(const Console& console, const Comparison& c) {
   print_heading(console, fmt::format("{} ({}) against {} ({})", c.predicted.path,
                                      c.predicted.source, c.measured.path, c.measured.source));
@@ -255,17 +298,12 @@ void print_comparison(const Console& console, const Comparison& c) {
   }
   print_heading(console, "Op time of a step by category (mean over stages, overlap not taken off)");
   print_table(console, categories);
-  Table worst{.head = {"op", "stage", "count", "predicted", "measured", "error"}, .rows = {}};
-  for (std::size_t i = 0; i < std::min(kWorstOps, c.ops.size()); ++i) {
-    const JoinedOp& op = c.ops[i];
-    worst.rows.push_back({op.key.phase + " " + op.key.label, std::to_string(op.key.stage),
-                          fmt::format("{:g}", op.count), duration_text(op.transfer.predicted),
-                          duration_text(op.transfer.measured), percent(op.transfer)});
+  print_worst(console, "op", c.ops);
+  if (c.kinds.size() < c.ops.size()) {
+    print_worst(console, "op, all layers and micro-batches", c.kinds);
   }
-  print_heading(console,
-                fmt::format("The {} worst of {} joined ops ({} only predicted, {} only measured)",
-                            worst.rows.size(), c.ops.size(), c.only_predicted, c.only_measured));
-  print_table(console, worst);
+  fmt::print(console.out, "\n{} ops joined, {} only predicted, {} only measured\n", c.ops.size(),
+             c.only_predicted, c.only_measured);
 }
 
 // "5%" or "0.05".

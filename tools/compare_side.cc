@@ -156,20 +156,24 @@ ComparedSide predicted_side_of_result(const std::string& path) {
               "carries no predictions; run with --cluster, or name a second file to compare with");
 }
 
+OpKey without_place(OpKey key) {
+  if (const auto dot = key.label.find('.');
+      key.label.starts_with("L") && dot != std::string::npos) {
+    key.label.erase(0, dot + 1);
+  }
+  if (const auto batch = key.label.rfind(" mb"); batch != std::string::npos) {
+    key.label.erase(batch);
+  }
+  return key;
+}
+
 std::map<OpKey, OpStat> merged_ops(const ComparedSide& side) {
   if (!side.by_micro_batch) {
     return side.ops;
   }
   std::map<OpKey, OpStat> merged;
   for (const auto& [key, stat] : side.ops) {
-    std::string label = key.label;
-    if (const auto dot = label.find('.'); label.starts_with("L") && dot != std::string::npos) {
-      label.erase(0, dot + 1);
-    }
-    if (const auto batch = label.rfind(" mb"); batch != std::string::npos) {
-      label.erase(batch);
-    }
-    OpStat& sum = merged[{key.stage, key.phase, label}];
+    OpStat& sum = merged[without_place(key)];
     sum.category = stat.category;
     sum.transfer += stat.transfer * stat.count;  // made a mean below
     sum.skew += stat.skew * stat.count;

@@ -44,6 +44,8 @@ ComparedSide read_compared_side(const std::string& path);
 // The predictions that a run's result carries beside its measurements. Throws Error when it has
 // none.
 ComparedSide predicted_side_of_result(const std::string& path);
+// The key without layer and micro-batch.
+OpKey without_place(OpKey key);
 // Ops with layer and micro-batch left out of their keys, instances added up into counts.
 std::map<OpKey, OpStat> merged_ops(const ComparedSide& side);
 

@@ -287,6 +287,24 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   EXPECT_EQ(json.at("worst_ops").size(), 10U);
   EXPECT_EQ(json.at("only_measured_ops"), 0);
   EXPECT_GE(json.at("unattributed").at("measured_seconds").get<double>(), 0.0);
+  // The parts of the step add up to it, and the result says the same of its trace.
+  double parts = 0;
+  double measured = 0;
+  const Json whole = result("r.json");
+  const Json& result_parts = whole.at("exposed_seconds");
+  for (const Json& part : json.at("exposed")) {
+    parts += part.at("measured_seconds").get<double>();
+    EXPECT_NEAR(part.at("measured_seconds").get<double>(),
+                result_parts.at(part.at("category").get<std::string>()).get<double>(), 1e-8);
+  }
+  for (const Json& step : whole.at("steps")) {
+    measured += step.at("timed").get<bool>() ? step.at("step_seconds").get<double>() / 2 : 0;
+  }
+  EXPECT_NEAR(parts, measured, 1e-6);
+  EXPECT_GT(whole.at("exposed_communication_share").get<double>(), 0.0);
+  for (const Json& kind : json.at("worst_kinds")) {
+    EXPECT_EQ(kind.at("op").get<std::string>().find(" mb"), std::string::npos);
+  }
   // An H100 is not this CPU: out of any tolerance, and said so by the exit code.
   EXPECT_EQ(call({"compare", path("r.json"), "--tolerance", "10%"}).code, 1);
   const Answer table = call({"compare", path("r.json")});

@@ -193,17 +193,16 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
                                            exposed_reductions(plan, units, scatter, head_scatter));
   time.per_micro_batch_backward += exposed_embedding(
       plan, in, units, own_scatter(groups, units.embedding), over(gather, before));
-  // Unless it is resharded, a unit of a stage that always has another micro-batch under way is
-  // gathered once.
-  const bool stays =
-      !reshard && plan.pipeline > 1 &&
-      (plan.schedule == Schedule::kGpipe || plan.virtual_pipeline > 1 || in.head_forward == 0);
-  if (stays) {
-    time.exposed += time.per_micro_batch_forward;
-    time.per_micro_batch_forward = 0;
-  }
+  // Unless it is resharded, a unit is gathered once where another micro-batch is always under way:
+  // everywhere under GPipe, else in all chunks but the model's last.
+  const double each = reshard || plan.pipeline == 1       ? 1.0
+                      : plan.schedule == Schedule::kGpipe ? 0.0
+                      : in.head_forward > 0 ? 1 / static_cast<double>(plan.virtual_pipeline)
+                                            : 0.0;
+  time.exposed += (1 - each) * time.per_micro_batch_forward;
+  time.per_micro_batch_forward *= each;
   // Neither stream can do more than it has time for.
-  const double gathers = stays ? 0 : units.count * (gather + again) + head_gather;
+  const double gathers = each * (units.count * (gather + again) + head_gather);
   const double scatters =
       units.count * scatter + head_scatter + own_scatter(groups, units.embedding);
   const double cycle =

@@ -80,7 +80,7 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
   const double cost = hop.cost();
   if (v == 1 && hop.blocking) {
     time.exchange = exchanges * cost;
-    compute += fill * cost;
+    compute += fill * cost - (stages.bottleneck > 0 ? time.exchange : 0);
   } else if (v == 1 && plan.schedule == Schedule::kOneForwardOneBackward && p <= m) {
     // p micro-batches are under way: each comes back to the first stage before the p-th after it
     // may start, so that hops show where the slowest stage leaves no slack for them.

@@ -16,7 +16,7 @@ struct StageTotals {
   double sum_forward = 0, slowest_forward = 0;
   double sum_backward = 0, slowest_backward = 0;
   double exchanges = 2;        // of the slowest rank with its neighbours, a micro-batch and chunk
-  double bottleneck = 0;       // 1F1B: the whole without exchanges; 0: by sum and slowest
+  double bottleneck = 0;       // 1F1B: the whole with blocking exchanges; 0: by sum and slowest
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };
 

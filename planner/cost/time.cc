@@ -244,7 +244,8 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
     const double first = std::max(0.0, after - more * own.forward);
     const bool one_wait = plan.micro_batches <= behind + 1;
     const double last = std::max(0.0, after - more * own.backward - (one_wait ? first : 0));
-    const double work = static_cast<double>(plan.micro_batches) * (own.forward + own.backward);
+    const double work =
+        static_cast<double>(plan.micro_batches) * (own.forward + own.backward + own.exchange);
     longest = std::max(longest, before + work + first + last);
   }
   return longest;
@@ -293,7 +294,6 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     const double forward = times.forward_total() + d.per_micro_batch_forward;
     const double backward = times.backward_total() + d.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);
-    s.stage_seconds.push_back({forward, backward});
     totals.sum += count * (forward + backward);
     totals.sum_forward += count * forward;
     totals.sum_backward += count * backward;
@@ -310,7 +310,9 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     parameters = std::max(parameters, in.dense_parameters + in.expert_parameters);
     // The first and the last rank have one neighbour: half the exchanges of the others.
     const double exchanges = rank.embedding || rank.head ? 1 : 2;
-    const double cycle = forward + backward + (blocking ? exchanges * hop.cost() : 0);
+    const double exchange = blocking ? exchanges * hop.cost() : 0;
+    s.stage_seconds.push_back({forward, backward, exchange});
+    const double cycle = forward + backward + exchange;
     if (cycle > slowest_total) {
       slowest_total = cycle;
       slowest = times;

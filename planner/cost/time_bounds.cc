@@ -57,7 +57,7 @@ double TimeModel::placed_bound(const Plan& plan) {
     const double forward = times.forward_total();
     const double backward = times.backward_total();
     const auto count = static_cast<double>(rank.count);
-    s.stage_seconds.push_back({forward, backward});
+    s.stage_seconds.push_back({forward, backward, 0});
     totals.sum += count * (forward + backward);
     totals.sum_forward += count * forward;
     totals.sum_backward += count * backward;

@@ -93,6 +93,7 @@ struct TimeModel::State {
   FlatMap<std::vector<RankClass>> splits;
   struct StageSeconds {
     double forward, backward;
+    double exchange;  // of blocking sends and receives, a micro-batch
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
   std::vector<RankClass> explicit_split;    // of the last plan with stage_layers

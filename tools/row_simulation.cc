@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/cost/time.h"
+#include "planner/rules.h"
 #include "sim/blame.h"
 #include "tools/simulation.h"
 #include "tools/table.h"
@@ -138,7 +139,8 @@ RowSimulation simulate_row(const planner::ValidationCase& one, const topologies:
     options.record_trace = true;
     const SimulatedStep step = simulate_plan(job, plan, options);
     if (!step.simulation.deadlock.empty()) {
-      result.not_simulated = "the step never ends";
+      const auto violation = planner::check_plan(job, plan);
+      result.not_simulated = "the step never ends" + (violation ? ": " + violation->detail : "");
       return result;
     }
     result.seconds = step.step_seconds;

@@ -52,12 +52,22 @@ std::vector<Action> one_forward_one_backward(const Plan& plan, std::int64_t stag
   return order.take();
 }
 
-// Megatron-Core: micro-batches in groups of p; in a group all of chunk 0, then all of chunk 1, …;
-// backward step n has the mirrored chunk.
+// Micro-batches of a group: p, or the next number that leaves no smaller last group, whose later
+// chunks would wait for stages that wait for them (Megatron-Core refuses such a remainder).
+std::int64_t group_size_of(const Plan& plan) {
+  std::int64_t size = plan.pipeline;
+  while (size < plan.micro_batches && plan.micro_batches % size != 0) {
+    ++size;
+  }
+  return size;
+}
+
+// Megatron-Core: micro-batches in groups, usually of p; in a group all of chunk 0, then all of
+// chunk 1, …; backward step n has the mirrored chunk.
 std::vector<Action> interleaved(const Plan& plan, std::int64_t stage) {
   const std::int64_t count = plan.micro_batches;
   const std::int64_t chunks = plan.virtual_pipeline;
-  const std::int64_t group = plan.pipeline;
+  const std::int64_t group = group_size_of(plan);
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // micro-batch, chunk
   for (std::int64_t first = 0; first < count; first += group) {
     const std::int64_t last = std::min(count, first + group);

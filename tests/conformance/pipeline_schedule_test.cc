@@ -200,5 +200,16 @@ TEST(PipelineSchedule, BlockingExchangesCostTimeWhenTransfersDo) {
   EXPECT_GT(steps[1], steps[0]);
 }
 
+// Groups of p micro-batches with a smaller last one waited for themselves; the groups are of the
+// next size that leaves none.
+TEST(PipelineSchedule, InterleavedStepsEndForEveryNumberOfMicroBatches) {
+  for (std::int64_t micro_batches = 1; micro_batches <= 13; ++micro_batches) {
+    const Plan plan = pipeline(Schedule::kInterleaved, 4, micro_batches, 3);
+    const StepProgram program = lowered(plan, "");
+    const std::vector<std::string> problems = verify(program);
+    EXPECT_TRUE(problems.empty()) << micro_batches << ": " << problems.front();
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -52,16 +52,6 @@ std::vector<Action> one_forward_one_backward(const Plan& plan, std::int64_t stag
   return order.take();
 }
 
-// Micro-batches of a group: p, or the next number that leaves no smaller last group, whose later
-// chunks would wait for stages that wait for them (Megatron-Core refuses such a remainder).
-std::int64_t group_size_of(const Plan& plan) {
-  std::int64_t size = plan.pipeline;
-  while (size < plan.micro_batches && plan.micro_batches % size != 0) {
-    ++size;
-  }
-  return size;
-}
-
 // Megatron-Core: micro-batches in groups, usually of p; in a group all of chunk 0, then all of
 // chunk 1, …; backward step n has the mirrored chunk.
 std::vector<Action> interleaved(const Plan& plan, std::int64_t stage) {
@@ -129,6 +119,14 @@ std::vector<Action> zero_bubble(const Plan& plan, std::int64_t warm_up, std::int
 }
 
 }  // namespace
+
+std::int64_t group_size_of(const Plan& plan) {
+  std::int64_t size = plan.pipeline;
+  while (size < plan.micro_batches && plan.micro_batches % size != 0) {
+    ++size;
+  }
+  return size;
+}
 
 std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage) {
   if (plan.pipeline == 1 && plan.virtual_pipeline == 1 && plan.schedule != Schedule::kGpipe) {

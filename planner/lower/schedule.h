@@ -26,4 +26,9 @@ struct Action {
 // Every forward comes before its backward, each once.
 std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage);
 
+// Micro-batches of an interleaved schedule's group: p, or the next number that leaves no smaller
+// last group, whose later chunks would wait for stages that wait for them (Megatron-Core refuses
+// such a remainder).
+std::int64_t group_size_of(const Plan& plan);
+
 }  // namespace trireme::planner::lowering

@@ -151,7 +151,12 @@ class StageWriter {
   // A sent buffer is free again, and its send over, before the action after the next starts;
   // blocking: before the next.
   void wait_for_sends(std::uint32_t i) {
-    const std::uint32_t behind = blocking_ ? 1 : 2;
+    // In a group larger than p the last stage's outputs wait for the first stage to get to them, a
+    // forward and a backward further on each.
+    const std::int64_t more = plan_.virtual_pipeline > 1 && plan_.micro_batches > plan_.pipeline
+                                  ? 2 * (group_size_of(plan_) - plan_.pipeline)
+                                  : 0;
+    const std::uint32_t behind = (blocking_ ? 1U : 2U) + static_cast<std::uint32_t>(more);
     if (i >= behind) {
       builder_.also_wait(sends_[i - behind]);
     }

@@ -203,7 +203,7 @@ TEST(PipelineSchedule, BlockingExchangesCostTimeWhenTransfersDo) {
 // Groups of p micro-batches with a smaller last one waited for themselves; the groups are of the
 // next size that leaves none.
 TEST(PipelineSchedule, InterleavedStepsEndForEveryNumberOfMicroBatches) {
-  for (std::int64_t micro_batches = 1; micro_batches <= 13; ++micro_batches) {
+  for (std::int64_t micro_batches = 1; micro_batches <= 23; ++micro_batches) {
     const Plan plan = pipeline(Schedule::kInterleaved, 4, micro_batches, 3);
     const StepProgram program = lowered(plan, "");
     const std::vector<std::string> problems = verify(program);

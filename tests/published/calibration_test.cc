@@ -70,6 +70,21 @@ TEST_F(Calibration, AProfileOfOneCardPredictsAnother) {
   }
 }
 
+// The profile that ships, made by this project's own benchmarks on another host.
+TEST_F(Calibration, TheShippedProfileOfH200PredictsAnH100) {
+  const auto h100 = topologies::load_cluster("dgx-h100x1");
+  const topologies::Profile profile =
+      topologies::load_profile(TRIREME_SOURCE_DIR "/topologies/profiles/hgx-h200.json");
+  Job job;
+  job.cluster = h100;
+  job.profile = profile;
+  EXPECT_TRUE(profile_sources(job).transferred);
+  for (const double error :
+       errors_of(errors_on_points(points("h100x1_microbench.jsonl", h100), h100, profile))) {
+    EXPECT_LT(error, 0.15);
+  }
+}
+
 // Latency and rate of each regime, four or five numbers a table, and the profile's own answers.
 TEST_F(Calibration, TablesOfCollectivesFollowFromTheirRegimes) {
   int good = 0;

@@ -8,6 +8,7 @@
 #include "core/json_reader.h"
 #include "tools/commands.h"
 #include "tools/fault_options.h"
+#include "tools/live_buffers.h"
 #include "tools/report.h"
 #include "tools/request.h"
 #include "tools/simulation.h"
@@ -25,7 +26,7 @@ struct Options {
   LayoutOptions layout;
   FaultOptions faults;
   std::string trace, report;
-  bool timeline = false, unfold = false, no_contention = false, json = false;
+  bool timeline = false, live = false, unfold = false, no_contention = false, json = false;
 };
 
 // Loads of the links that carry anything, as counter tracks of one process below the ranks.
@@ -77,6 +78,41 @@ void print_links(const Console& console, const SimulatedStep& step) {
   }
 }
 
+// The stage that needs the most.
+LiveAtPeak worst_stage(const SimulatedStep& step) {
+  LiveAtPeak worst;
+  for (const trireme::Program& role : step.program.roles) {
+    LiveAtPeak live = live_at_peak(step.program, role);
+    worst = live.bytes > worst.bytes ? std::move(live) : std::move(worst);
+  }
+  return worst;
+}
+
+void print_live(const Console& console, const LiveAtPeak& live) {
+  Table table{.head = {"alive at the peak", "kept between steps", "buffers", "GiB"},
+              .rows = {},
+              .text_columns = 2};
+  for (const LiveBuffers& entry : live.buffers) {
+    table.rows.push_back({entry.name, entry.persistent ? "yes" : "",
+                          grouped(static_cast<double>(entry.count)),
+                          fmt::format("{:.3f}", to_gib(entry.bytes))});
+  }
+  fmt::print(console.out, "\n");
+  print_heading(console, fmt::format("{:.2f} GiB at {}", to_gib(live.bytes), live.op));
+  print_table(console, table);
+}
+
+Json live_json(const LiveAtPeak& live) {
+  Json buffers = Json::array();
+  for (const LiveBuffers& entry : live.buffers) {
+    buffers.push_back({{"name", entry.name},
+                       {"persistent", entry.persistent},
+                       {"count", entry.count},
+                       {"gib", to_gib(entry.bytes)}});
+  }
+  return {{"op", live.op}, {"gib", to_gib(live.bytes)}, {"buffers", buffers}};
+}
+
 int run(const Options& options, Console& console) {
   const Request request = make_request(options.plan_file, options.job, options.layout);
   sim::SimulateOptions settings;
@@ -97,13 +133,20 @@ int run(const Options& options, Console& console) {
     write_file_atomically(options.report, simulation_page(request.job, step));
   }
   if (options.json) {
-    print_json(console, "simulate", simulation_json(request.job, step));
+    Json json = simulation_json(request.job, step);
+    if (options.live) {
+      json["live_at_peak"] = live_json(worst_stage(step));
+    }
+    print_json(console, "simulate", json);
     return exit_code_of(step.estimate.memory);
   }
   print_estimate(console, request.job, step.estimate);
   fmt::print(console.out, "\n");
   print_ranks(console, step);
   print_links(console, step);
+  if (options.live) {
+    print_live(console, worst_stage(step));
+  }
   if (options.timeline) {
     fmt::print(console.out, "\n");
     print_timeline(console, step.program, step.simulation.trace);
@@ -130,6 +173,8 @@ void add_simulate_command(CLI::App& app, Program& program) {
   command->add_option("--report", options->report,
                       "write a page (HTML, nothing else needed) to this file");
   command->add_flag("--timeline", options->timeline, "draw the step, one line a stage");
+  command->add_flag("--live", options->live,
+                    "list the step program's buffers that are alive when most memory is in use");
   command->add_flag("--unfold", options->unfold, "simulate every rank by itself");
   command->add_flag("--no-contention", options->no_contention,
                     "let transfers pass each other on links");

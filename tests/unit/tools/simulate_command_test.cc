@@ -101,6 +101,31 @@ TEST(SimulateCommand, PrintsTheContractsKeys) {
   EXPECT_NEAR(sum, step, 1e-9 * step);
 }
 
+// The buffers of the worst moment add up to the peak; a step of one backward holds no gradients of
+// layers when the head's backward is the worst.
+TEST(SimulateCommand, ListsWhatIsAliveAtThePeak) {
+  const std::vector<std::string> step = {
+      "simulate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1",     "--gpus", "8",
+      "--fsdp",   "8",       "--seq",        "2048",      "--global-batch", "8",      "--live",
+      "--json"};
+  const Answer answer = run(step);
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const nlohmann::json live = nlohmann::json::parse(answer.out).at("live_at_peak");
+  double sum = 0;
+  std::set<std::string> names;
+  for (const nlohmann::json& buffer : live.at("buffers")) {
+    sum += buffer.at("gib").get<double>();
+    names.insert(buffer.at("name").get<std::string>());
+  }
+  EXPECT_NEAR(sum, live.at("gib").get<double>(), 1e-9);
+  const double peak =
+      nlohmann::json::parse(answer.out).at("memory").at("peak_allocated_gib").get<double>();
+  EXPECT_NEAR(sum / peak, 1, 0.01);
+  EXPECT_TRUE(names.contains("master"));
+  EXPECT_TRUE(names.contains("gathered"));
+  EXPECT_FALSE(live.at("op").get<std::string>().empty());
+}
+
 TEST(SimulateCommand, AStragglerSlowsTheStep) {
   const auto step_of = [](const std::vector<std::string>& more) {
     const Answer answer = run(with(with(kStep, {"--json"}), more));

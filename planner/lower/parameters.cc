@@ -6,6 +6,7 @@
 
 #include "planner/cost/rank_parameters.h"
 #include "planner/lower/modelled_layer.h"
+#include "planner/lower/state_writer.h"
 
 namespace trireme::planner::lowering {
 namespace {
@@ -112,72 +113,6 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
   }
   return out;
 }
-
-// The states' buffers of one unit under the plan's sharding.
-class StateWriter {
- public:
-  StateWriter(const Plan& plan, const Groups& groups, const Shape& shape, const StepProgram& step,
-              ProgramBuilder& builder)
-      : plan_(plan), groups_(groups), shape_(shape), step_(step), builder_(builder) {}
-
-  // `elements` before padding.
-  ParameterUnit unit(std::string name, UnitLayout& layout, bool experts = false) {
-    const std::int64_t elements = layout.elements;
-    layout.shard = experts ? groups_.expert_shard : groups_.shard;
-    layout.replica = experts ? groups_.expert_replica : groups_.replica;
-    shards_ = layout.shard == kNoGroup ? 1 : group_size(step_.groups[index_of(layout.shard)]);
-    ParameterUnit unit;
-    unit.name = std::move(name);
-    unit.shard = layout.shard;
-    // Shards begin at multiples of 8 elements, so that vector loads and NCCL stay aligned.
-    shard_ = shards_ == 1 ? elements : (elements + 8 * shards_ - 1) / (8 * shards_) * 8;
-    unit.elements = shard_ * shards_;
-    elements_ = unit.elements;
-    layer_ = layout.layer;
-    const bool gradients_whole =
-        plan_.sharding == Sharding::kNone || plan_.sharding == Sharding::kOptimizer;
-    if (plan_.sharding != Sharding::kFull) {
-      keep(unit, State::kWeight, "weights", ElementType::kCompute, false);
-    }
-    keep(unit, State::kMaster, "master", ElementType::kMaster, true);
-    keep(unit, State::kMoment1, "moment1", ElementType::kMaster, true);
-    keep(unit, State::kMoment2, "moment2", ElementType::kMaster, true);
-    keep(unit, State::kGradient, "gradients", ElementType::kMaster, !gradients_whole);
-    if (gradients_whole && shards_ > 1) {
-      // Distributed optimizer: accumulated whole, reduced in place; after the step only the own
-      // shard counts.
-      StateStorage& storage = unit.states[static_cast<std::size_t>(State::kGradient)];
-      storage.sharded = true;
-      storage.operand.shard = layout.shard;
-      storage.operand.count = shard_;
-    }
-    return unit;
-  }
-
- private:
-  void keep(ParameterUnit& unit, State state, std::string_view name, ElementType type,
-            bool sharded) {
-    StateStorage& storage = unit.states[static_cast<std::size_t>(state)];
-    storage.sharded = sharded && shards_ > 1;
-    const std::int64_t elements = storage.sharded ? shard_ : elements_;
-    if (state == State::kGradient && shape_.frees_gradients) {
-      const Origin before = builder_.origin;
-      builder_.origin = {Phase::kBackward, -1, layer_, -1};
-      storage.operand = builder_.buffer(name, elements, type);
-      builder_.origin = before;
-    } else {
-      storage.operand = builder_.persistent_buffer(name, elements, type, layer_);
-    }
-  }
-
-  const Plan& plan_;
-  const Groups& groups_;
-  const Shape& shape_;
-  const StepProgram& step_;
-  ProgramBuilder& builder_;
-  std::int64_t shards_ = 1, shard_ = 0, elements_ = 0;
-  std::int32_t layer_ = -1;
-};
 
 std::vector<Chunk> chunks_on(const Job& job, const Plan& plan, std::int64_t stage) {
   std::vector<Chunk> mine;

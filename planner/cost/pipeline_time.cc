@@ -35,6 +35,14 @@ double interleaved(const Plan& plan, const StageTotals& stages) {
 
 }  // namespace
 
+void add_ranks(StageTotals& totals, double count, double forward, double backward) {
+  totals.sum += count * (forward + backward);
+  totals.sum_forward += count * forward;
+  totals.sum_backward += count * backward;
+  totals.slowest_forward = std::max(totals.slowest_forward, forward);
+  totals.slowest_backward = std::max(totals.slowest_backward, backward);
+}
+
 bool exchanges_block(const Framework& framework, const Plan& plan) {
   if (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2) {
     return false;

@@ -20,6 +20,9 @@ struct StageTotals {
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };
 
+// Adds `count` ranks of these seconds to the sums and the slowest passes.
+void add_ranks(StageTotals& totals, double count, double forward, double backward);
+
 struct PipelineTime {
   double total = 0;     // first forward to last backward
   double work = 0;      // of it, the slowest rank's own micro-batches

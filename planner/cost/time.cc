@@ -294,11 +294,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     const double forward = times.forward_total() + d.per_micro_batch_forward;
     const double backward = times.backward_total() + d.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);
-    totals.sum += count * (forward + backward);
-    totals.sum_forward += count * forward;
-    totals.sum_backward += count * backward;
-    totals.slowest_forward = std::max(totals.slowest_forward, forward);
-    totals.slowest_backward = std::max(totals.slowest_backward, backward);
+    add_ranks(totals, count, forward, backward);
     flop += count * times.flop;
     recomputed_flop += count * times.recomputed_flop;
     if (d.exposed - before > data_cost) {

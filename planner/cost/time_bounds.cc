@@ -58,11 +58,7 @@ double TimeModel::placed_bound(const Plan& plan) {
     const double backward = times.backward_total();
     const auto count = static_cast<double>(rank.count);
     s.stage_seconds.push_back({forward, backward, 0});
-    totals.sum += count * (forward + backward);
-    totals.sum_forward += count * forward;
-    totals.sum_backward += count * backward;
-    totals.slowest_forward = std::max(totals.slowest_forward, forward);
-    totals.slowest_backward = std::max(totals.slowest_backward, backward);
+    add_ranks(totals, count, forward, backward);
     if (forward + backward > totals.slowest) {
       totals.slowest = forward + backward;
       totals.weight_gradient = times.weight_gradient + times.weight_tensor;

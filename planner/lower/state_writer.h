@@ -20,7 +20,8 @@ class StateWriter {
               ProgramBuilder& builder)
       : plan_(plan), groups_(groups), shape_(shape), step_(step), builder_(builder) {}
 
-  // A unit with all its buffers; fills in the groups of `layout`, whose elements are before padding.
+  // A unit with all its buffers; fills in the groups of `layout`, whose elements are before
+  // padding.
   ParameterUnit unit(std::string name, UnitLayout& layout, bool experts = false);
 
  private:

@@ -64,7 +64,19 @@ PassCost activation_cost(Implementation implementation, bool gated) {
   return {6.0, 10.0, 1, 1};  // reads gate and up, writes one; backward reads dy too, writes two
 }
 
-PassCost softmax_cost(Implementation implementation) {
+bool has_joined_softmax(Implementation implementation, std::int64_t batch, std::int64_t keys) {
+  if (implementation != Implementation::kClassicMegatron) {
+    return true;
+  }
+  constexpr std::int64_t kLongest = 4096;
+  return batch % 4 == 0 && keys > 16 && keys <= kLongest;
+}
+
+PassCost softmax_cost(Implementation implementation, bool joined) {
+  if (implementation == Implementation::kClassicMegatron && !joined) {
+    // To fp32 (6), scale (8), mask (9), softmax (8), back (6); backward of each (6, 12, 8, 8, 6).
+    return {37.0, 40.0, 5, 5};
+  }
   switch (implementation) {
     case Implementation::kTransformerEngine:
     case Implementation::kClassicMegatron:

@@ -21,7 +21,10 @@ PassCost rotary_cost(Implementation implementation);
 // Per element of the inner size (one of gate and up).
 PassCost activation_cost(Implementation implementation, bool gated);
 // Per score of unfused attention: scale, mask, softmax.
-PassCost softmax_cost(Implementation implementation);
+// Whether scale, mask and softmax are one kernel: Megatron's own takes whole blocks of four rows of
+// scores only (batch x local heads).
+bool has_joined_softmax(Implementation implementation, std::int64_t batch, std::int64_t keys);
+PassCost softmax_cost(Implementation implementation, bool joined);
 PassCost dropout_cost();
 // Per logit.
 PassCost cross_entropy_cost(const Kernels& kernels);

@@ -168,7 +168,9 @@ void WorkList::unfused_attention() {
   const std::int64_t keys = shard_.sequence;
   const std::int64_t scores = batch * share_.query_length * keys;
   activation_product("scores", share_.query_length, keys, share_.qk_dim, batch);
-  pass("softmax", scores, softmax_cost(kernels_.implementation));
+  pass("softmax", scores,
+       softmax_cost(kernels_.implementation,
+                    has_joined_softmax(kernels_.implementation, batch, keys)));
   if (kernels_.dropout > 0.0) {
     pass("dropout", scores, dropout_cost());
   }

@@ -55,6 +55,7 @@ struct Framework {
   bool regather_in_backward = true;  // sequence parallelism gathers column-parallel inputs again
   bool blocking_p2p = true;          // non-interleaved 1F1B sends and receives block
   bool p2p_overlap_interleaved = true;
+  bool scattered_boundary = false;  // tensor ranks send a part each and gather the whole
   // Context parallelism by exchanging heads for tokens around attention (Ulysses), not by a ring.
   bool context_all_to_all = false;
 
@@ -82,15 +83,16 @@ struct Framework {
   double interleaved_fragmentation = 0.15;  // more of it, with virtual pipeline chunks
   // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed blocks of any size serve again.
   bool expandable_segments = false;
-  bool world_group = false;  // barriers and norms run on a communicator of all ranks of its own
+  bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel
+  bool world_group = false;      // barriers and norms run on a communicator of all ranks of its own
   double workspace_libraries = 2;  // cuBLAS-sized workspaces inside the allocator
   double lasting_gib = 0;    // batch, masks, random states and scalars that live through the step
   double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };
 
 // Whether gradients are reduced, parameters gathered, beside compute (Megatron of 2020 to 2022 did
-// neither), and whether the collective of an input gradient runs beside the weight gradient's product. Megatron of
-// 2020 to 2022 had that with sequence parallelism only.
+// neither), and whether the collective of an input gradient runs beside the weight gradient's
+// product. Megatron of 2020 to 2022 had that with sequence parallelism only.
 bool overlaps_gradient_reduction(const Framework& framework);
 bool overlaps_parameter_gather(const Framework& framework);
 bool overlaps_tensor_backward(const Framework& framework, bool sequence_parallel);

@@ -30,8 +30,8 @@ struct KnownSystem {
 };
 
 // Systems that publications name without describing (their owners' published descriptions).
-const std::array<KnownSystem, 15>& known_systems() {
-  static const std::array<KnownSystem, 15> systems = {{
+const std::array<KnownSystem, 16>& known_systems() {
+  static const std::array<KnownSystem, 16> systems = {{
       {"selene", "", {8, 200, 0, false, "infiniband"}},
       {"superpod", "Ampere", {8, 200, 0, false, "infiniband"}},
       {"eos", "Hopper", {8, 400, 0, false, "infiniband"}},
@@ -45,6 +45,7 @@ const std::array<KnownSystem, 15>& known_systems() {
       {"juwels", "", {4, 200, 0, false, "infiniband"}},
       {"perlmutter", "", {4, 200, 0, false, "roce"}},
       {"leonardo", "", {4, 100, 0, false, "infiniband"}},
+      {"vtrain", "Ampere", {4, 200, 0, false, "infiniband"}},
       {"oracle", "Ampere", {16, 100, 0, false, "roce"}},
       {"oracle", "Hopper", {16, 200, 0, false, "roce"}},
   }};

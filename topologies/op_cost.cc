@@ -24,9 +24,10 @@ constexpr double kWaveLoss = 0.6;
 constexpr double kBackwardRate = 0.84;
 // Rows of the causal diagonal that a fused kernel computes beyond the triangle, in query rows.
 constexpr double kDiagonalRows = 256;
-// Products whose leading dimensions are no multiple of 16 bytes take scalar loads; those that are
-// no multiple of 64 bytes miss the kernels with the widest loads (BigScience lost a quarter on a
-// hidden size of 14400 over 8 ranks, 1800 = 8 * 225, against 14336).
+// Products whose leading dimensions are no multiple of 16 bytes take scalar loads; from Ampere on
+// those that are no multiple of 128 bytes miss the kernels with the widest loads (NVIDIA's guide to
+// matrix products; BigScience lost a quarter on a hidden size of 14400 over 8 ranks, where 1800,
+// 5400 and 7200 are none, against 14336).
 constexpr double kMisalignedRate = 0.45;
 constexpr double kPartlyAlignedRate = 0.8;
 // Width in ln(size) over which a measured product speaks for its neighbours.
@@ -97,12 +98,12 @@ double quantisation(double m, double n, double count, double multiprocessors) {
 }
 
 // Share of the rate that is left by the alignment of a row of `extent` elements.
-double alignment_rate(std::int64_t extent, double element) {
+double alignment_rate(std::int64_t extent, double element, std::int64_t widest) {
   const auto bytes = static_cast<std::int64_t>(static_cast<double>(extent) * element);
   if (bytes % 16 != 0) {
     return kMisalignedRate;
   }
-  return bytes % 64 != 0 ? kPartlyAlignedRate : 1.0;
+  return bytes % widest != 0 ? kPartlyAlignedRate : 1.0;
 }
 
 // Measured products and attention of card `from` as rates of `gpu`, by the ratio of their peaks.
@@ -173,6 +174,7 @@ OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
   kernel_seconds_ = constant(fit, "kernel_seconds");
   launch_seconds_ = constant(fit, "launch_seconds");
   multiprocessors_ = cluster.gpu.multiprocessors > 0 ? cluster.gpu.multiprocessors : 132;
+  aligned_bytes_ = cluster.gpu.compute_capability >= 80 ? 128 : 64;
   source_ = fit.source;
   for (const MatmulPoint& point : fit.matmuls) {
     const MatmulShape shape{static_cast<std::int64_t>(point.m), static_cast<std::int64_t>(point.n),
@@ -234,7 +236,8 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
   const double element = element_bytes(precision);
   double compute = 2.0 * m * n * k * count / sustained(precision).value;
   compute *= quantisation(m, n, count, multiprocessors_) * (1.0 + half_k_ / k);
-  compute /= std::min(alignment_rate(shape.k, element), alignment_rate(shape.n, element));
+  compute /= std::min(alignment_rate(shape.k, element, aligned_bytes_),
+                      alignment_rate(shape.n, element, aligned_bytes_));
   const double written = count * m * n * 2.0 / memory_rate_;
   const double read = count * (m * k + k * n) * element / memory_rate_;
   return std::max(compute + written, read + written) + kernel_seconds_;

@@ -57,6 +57,7 @@ class OpCost {
   double matmul_efficiency_ = 0, fp8_efficiency_ = 0, half_k_ = 0, attention_efficiency_ = 0,
          portable_efficiency_ = 0, memory_rate_ = 0, kernel_seconds_ = 0, launch_seconds_ = 0;
   double multiprocessors_ = 0;
+  std::int64_t aligned_bytes_ = 64;  // of rows of operands that the widest loads need
   struct Anchor {
     double log_m, log_n, log_k, log_ratio;  // measured over modelled time
   };

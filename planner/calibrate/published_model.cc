@@ -147,7 +147,14 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
     framework.gradient_bytes = row.precision == "bf16" ? 6 : framework.gradient_bytes;
     framework.reserved_typical = 1.15;
     framework.reserved_high = 1.45;
-    framework.context_gib = 1.5;
+    framework.context_gib = 0.9;
+    framework.scattered_boundary = true;
+    // BigScience's runs on A100 were made with CUDA_LAUNCH_BLOCKING=1, against hangs.
+    framework.launch_blocking = contains(row.framework, "BigScience") && contains(row.gpu, "A100");
+  }
+  if (framework.name == "deepspeed" && !row.date.empty() && row.date < "2022") {
+    // ZeRO-3 as first released gathered and reduced in line with compute.
+    framework.overlap_param_gather = framework.overlap_grad_reduce = false;
   }
   if (framework.name == "megatron" && contains(row.framework, "Megatron-LM main")) {
     // Its fused loss is the native one, which does not work in place as Transformer Engine's does.
@@ -171,6 +178,9 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
     framework.implementation = models::Implementation::kEagerTorch;
     framework.gradient_bytes = 6;
     framework.attention_output_copy = false;
+  }
+  if (contains(row.framework, "torch.compile")) {
+    apply_setting(framework, "compile", "true");
   }
   if (contains(row.framework, "torchtitan")) {
     framework.expandable_segments = true;  // its launch script sets it

@@ -68,8 +68,12 @@ double host_wait(double gpu, double host) {
   if (larger <= 0) {
     return 0;
   }
-  const double sum = std::pow(gpu / larger, kSharpness) + std::pow(host / larger, kSharpness);
-  return larger * std::pow(sum, 1 / kSharpness) - gpu;
+  const double ratio = std::min(gpu, host) / larger;
+  const double square = ratio * ratio;
+  const double power = square * square * ratio;  // ratio to the sharpness
+  constexpr double kNegligible = 1e-6;
+  const double sum = power < kNegligible ? 1 : std::pow(1 + power, 1 / kSharpness);
+  return larger * sum - gpu;
 }
 
 LayerKinds layer_kinds(const models::Transformer& model) {
@@ -273,14 +277,6 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
   times.recompute_flop = flop_of_pass(again);
 }
 
-void LayerTimer::set_waits(LayerTimes& times) {
-  const double backward = times.input_gradient.gpu() + times.weight_gradient;
-  times.wait_forward = host_wait(times.forward.gpu(), times.forward.host);
-  times.wait_backward = host_wait(backward, times.input_gradient.host);
-  times.wait_backward_recomputed =
-      host_wait(backward + times.recompute.gpu(), times.input_gradient.host + times.recompute.host);
-}
-
 LayerTimer::Bare LayerTimer::bare(models::LayerWork work) const {
   Bare bare;
   bare.times = time_of(work);
@@ -332,14 +328,11 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
       add_expert(plan, work, times);
     }
     set_recompute(plan, work, times);
-    set_waits(times);
     set.kinds.push_back(times);
   }
   set.embedding = bare.embedding;
   set.head = bare.head;
   add_head_collectives(plan, set.embedding, set.head);
-  set_waits(set.embedding);
-  set_waits(set.head);
   return set;
 }
 

@@ -42,8 +42,6 @@ struct LayerTimes {
       recompute;  // what the plan's recompute mode repeats of this layer when it recomputes it
   double forward_flop = 0;  // computed, half of causal scores
   double recompute_flop = 0;
-  // host_wait of the passes: of backward without and with the recompute.
-  double wait_forward = 0, wait_backward = 0, wait_backward_recomputed = 0;
 };
 
 // All that a plan's (tensor, context, expert, micro-batch, sequence-parallel, recompute) fixes.
@@ -88,7 +86,6 @@ class LayerTimer {
   [[nodiscard]] double passes(const models::PassWork& work) const;
   [[nodiscard]] double host(const models::PassWork& work) const;
   [[nodiscard]] LayerTimes time_of(const models::LayerWork& work) const;
-  static void set_waits(LayerTimes& times);
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;

@@ -25,17 +25,39 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.context += count * (layer.forward.context + layer.input_gradient.context);
   rank.expert_forward += count * layer.forward.expert;
   rank.expert += count * (layer.forward.expert + layer.input_gradient.expert);
-  rank.host_wait_forward += count * layer.wait_forward;
+  rank.host_forward += count * layer.forward.host;
   rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
   rank.flop += count * 3 * layer.forward_flop;
   const double again = every_layer ? count : recomputed;
-  rank.host_wait_backward +=
-      (count - again) * layer.wait_backward + again * layer.wait_backward_recomputed;
+  rank.host_backward += count * layer.input_gradient.host + again * layer.recompute.host;
   rank.recompute += again * layer.recompute.kernels;
   rank.tensor_backward += again * layer.recompute.tensor;
   rank.context += again * layer.recompute.context;
   rank.expert += again * layer.recompute.expert;
   rank.recomputed_flop += again * layer.recompute_flop;
+}
+
+// Kernels queue up behind the GPU over a whole pass, so a head that keeps the GPU busy lets the
+// host run ahead into the layers behind it. Messages between stages end the queue after each pass;
+// without a pipeline forward and backward are one. A host that waits for every kernel hides
+// nothing.
+void set_host_waits(const Plan& plan, bool launch_blocking, RankTimes& rank) {
+  if (launch_blocking) {
+    rank.host_wait_forward = rank.host_forward;
+    rank.host_wait_backward = rank.host_backward;
+    return;
+  }
+  const double forward = rank.forward_total();
+  const double backward = rank.backward_total();
+  if (plan.pipeline > 1) {
+    rank.host_wait_forward = host_wait(forward, rank.host_forward);
+    rank.host_wait_backward = host_wait(backward, rank.host_backward);
+    return;
+  }
+  const double wait = host_wait(forward + backward, rank.host_forward + rank.host_backward);
+  const double share = wait > 0 ? rank.host_forward / (rank.host_forward + rank.host_backward) : 0;
+  rank.host_wait_forward = share * wait;
+  rank.host_wait_backward = (1 - share) * wait;
 }
 
 }  // namespace
@@ -151,6 +173,7 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
   }
+  set_host_waits(plan, job.framework.launch_blocking, times);
   return times;
 }
 
@@ -203,10 +226,12 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   }
   double bytes = 2.0 * static_cast<double>(plan.micro_batch * job.sequence) *
                  static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
-  // Megatron of 2021 cut the boundary tensor over the tensor ranks and gathered it behind the link
-  // when it interleaved; DeepSpeed's pipeline sends it whole from every tensor rank.
-  const bool scattered = job.framework.implementation == models::Implementation::kClassicMegatron &&
-                         plan.schedule == Schedule::kInterleaved && !plan.sequence_parallel;
+  // Megatron of 2021, when it interleaved, and DeepSpeed's pipeline engine cut the boundary tensor
+  // over the tensor ranks and gather it behind the link.
+  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
+  const bool scattered =
+      !plan.sequence_parallel &&
+      (job.framework.scattered_boundary || (classic && plan.schedule == Schedule::kInterleaved));
   if (scattered) {
     hop.transfer =
         collectives.time(Collective::kAllGather, collectives.group(plan, Axis::kTensor), bytes);

@@ -36,6 +36,7 @@ struct RankTimes {
   double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
   double weight_tensor = 0;  // of tensor_backward
   double context_forward = 0, expert_forward = 0;
+  double host_forward = 0, host_backward = 0;  // time to issue the pass
   double host_wait_forward = 0, host_wait_backward = 0;
   double hidden = 0;
   double flop = 0, recomputed_flop = 0;

@@ -142,7 +142,7 @@ TEST(PractitionerLayout, MemoryFlipsFromTheFirstToTheLastRank) {
            estimate.memory.stages.front().items.total();
   };
   EXPECT_GT(tilt(second), tilt(first) + 1);
-  EXPECT_LE(second.time.step_seconds, first.time.step_seconds);
+  EXPECT_NEAR(first.time.step_seconds / second.time.step_seconds, 339.0 / 304.0, 0.15);
   EXPECT_NEAR(first.time.step_seconds / third.time.step_seconds, 243.0 / 304.0, 0.08);
   EXPECT_LT(third.memory.allocated_gib, first.memory.allocated_gib);
 }

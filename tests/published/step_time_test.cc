@@ -75,7 +75,7 @@ TEST(StepTime, HeldApartRowsOfEverySource) {
                         {"simumax_b200", 0.04},
                         {"vtrain_single_node", 0.09},
                         {"vtrain_multi_node", 0.12},
-                        {"bloom_bigscience", 0.14},
+                        {"bloom_bigscience", 0.125},
                         {"torchtitan", 0.12},
                         {"llm_foundry_mpt", 0.08},
                         {"internevo", 0.13},
@@ -166,14 +166,14 @@ TEST_F(PublishedCorpus, EverySource) {
   expect_gates(errors, {{"korthikanti_2022", 0.06},
                         {"megatron_sc21", 0.06},
                         {"simumax_b200", 0.04},
-                        {"vtrain_single_node", 0.085},
-                        {"vtrain_multi_node", 0.11},
-                        {"bloom_bigscience", 0.13},
+                        {"vtrain_single_node", 0.08},
+                        {"vtrain_multi_node", 0.09},
+                        {"bloom_bigscience", 0.12},
                         {"torchtitan", 0.11},
                         {"llm_foundry_mpt", 0.07},
                         {"internevo", 0.12},
                         {"nemo_launcher_a100", 0.12},
-                        {"zero_bubble_2024", 0.07},
+                        {"zero_bubble_2024", 0.06},
                         {"torch_h200", 0.08}});
 }
 
@@ -248,6 +248,7 @@ TEST_F(Practitioners, TensorParallelismFallsOffTheNode) {
   job.framework.implementation = models::Implementation::kClassicMegatron;
   job.attention = models::AttentionKernel::kUnfused;
   job.precision = topologies::Precision::kFp16;
+  job.cluster.node.nics = 4;  // 800 Gb/s a node
   const auto at = [&](std::int64_t tensor, std::int64_t micro_batch) {
     Plan plan = degrees(tensor, 1, 1, 64 / tensor, micro_batch);
     plan.recompute = Recompute::kFull;

@@ -1,0 +1,87 @@
+// What sets a step's time beside kernels and links: how the host issues them, how stages talk.
+#include <gtest/gtest.h>
+
+#include "models/presets.h"
+#include "planner/cost/time.h"
+#include "topologies/profile.h"
+
+namespace trireme::planner {
+namespace {
+
+Job classic_job() {
+  Job job;
+  job.model = models::load_model("gpt3-1.3b");
+  job.cluster = topologies::load_cluster("dgx-a100-80gb");
+  job.framework = find_framework("megatron");
+  job.framework.implementation = models::Implementation::kClassicMegatron;
+  job.profile = topologies::shipped_profile();
+  job.attention = models::AttentionKernel::kUnfused;
+  job.precision = topologies::Precision::kFp16;
+  job.sequence = 1024;
+  job.global_batch = 16;
+  return job;
+}
+
+Plan plan_of(std::int64_t tensor, std::int64_t pipeline, std::int64_t micro_batch) {
+  Plan plan;
+  plan.tensor = tensor;
+  plan.pipeline = pipeline;
+  plan.replicas = 8 / (tensor * pipeline);
+  plan.micro_batch = micro_batch;
+  plan.micro_batches = 16 / (micro_batch * plan.replicas);
+  return plan;
+}
+
+TimeEstimate estimate_of(const Job& job, const Plan& plan) {
+  TimeEstimate estimate;
+  TimeModel(job).estimate(plan, estimate);
+  return estimate;
+}
+
+// vTrain's grid: eight-way tensor parallelism of 16 heads took longer a layer at one sequence than
+// at four. Two heads a rank are no block of four rows for Megatron's softmax kernel at one
+// sequence.
+TEST(Time, TwoHeadsARankMissTheJoinedSoftmax) {
+  Job job = classic_job();
+  job.model.heads = job.model.kv_heads = 16;
+  job.model.head_dim = job.model.hidden / 16;
+  const auto layer_seconds = [&](std::int64_t micro_batch) {
+    Job one = job;
+    one.global_batch = micro_batch;
+    Plan plan = plan_of(8, 1, micro_batch);
+    plan.micro_batches = 1;
+    return estimate_of(one, plan).step_seconds;
+  };
+  EXPECT_GT(layer_seconds(1), 1.05 * layer_seconds(2));
+}
+
+// CUDA_LAUNCH_BLOCKING=1: the host's time is no longer hidden behind the GPU's.
+TEST(Time, ABlockedHostAddsToEveryKernel) {
+  Job job = classic_job();
+  const Plan plan = plan_of(1, 1, 2);
+  const TimeEstimate before = estimate_of(job, plan);
+  apply_setting(job.framework, "launch_blocking", "true");
+  const TimeEstimate after = estimate_of(job, plan);
+  EXPECT_DOUBLE_EQ(after.exposed.compute, before.exposed.compute);
+  EXPECT_GT(after.exposed.other, 1.5 * before.exposed.other);
+  EXPECT_GT(after.step_seconds, 1.02 * before.step_seconds);
+}
+
+// DeepSpeed's pipeline engine sends a part from each tensor rank and gathers it over NVLink.
+TEST(Time, AScatteredBoundaryIsCheaperBetweenNodes) {
+  Job job = classic_job();
+  job.cluster = topologies::load_cluster("dgx-a100-80gbx4");
+  job.global_batch = 64;
+  Plan plan = plan_of(8, 1, 4);
+  plan.pipeline = 4;
+  plan.replicas = 1;
+  plan.micro_batches = 16;
+  const double whole = estimate_of(job, plan).exposed.pipeline_p2p;
+  apply_setting(job.framework, "scattered_boundary", "true");
+  const double scattered = estimate_of(job, plan).exposed.pipeline_p2p;
+  EXPECT_LT(scattered, 0.8 * whole);
+  EXPECT_GT(scattered, 0);
+}
+
+}  // namespace
+}  // namespace trireme::planner

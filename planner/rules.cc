@@ -165,7 +165,7 @@ Found check_pipeline(const Job& job, const Plan& plan) {
     return broken(Rule::kStagesNonEmpty, "pp {} x vpp {} = {} chunks are more than the {} layers",
                   plan.pipeline, plan.virtual_pipeline, chunks, job.model.layers);
   }
-  if (const Found found =
+  if (Found found =
           plan.stage_layers.empty() ? check_even_split(job, plan) : check_stage_layers(job, plan)) {
     return found;
   }

@@ -48,6 +48,8 @@ class MemoryModel {
   ~MemoryModel();
   MemoryModel(MemoryModel&&) noexcept;
   MemoryModel& operator=(MemoryModel&&) noexcept;
+  MemoryModel(const MemoryModel&) = delete;
+  MemoryModel& operator=(const MemoryModel&) = delete;
   // Fills `out` (its vector is reused). Requires: check_plan found no violation.
   void estimate(const Plan& plan, MemoryEstimate& out);
 

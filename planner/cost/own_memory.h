@@ -23,6 +23,8 @@ class OwnMemory {
   ~OwnMemory();
   OwnMemory(OwnMemory&&) noexcept;
   OwnMemory& operator=(OwnMemory&&) noexcept;
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
   // Every stage. `split`: chunk_layers of the plan. Requires: counts_own_memory; the same job each
   // time.
   void estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,

@@ -212,7 +212,8 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   const std::int64_t unit = by_layer             ? 1
                             : plan.fsdp_unit > 0 ? plan.fsdp_unit
                                                  : std::max<std::int64_t>(layer_count, 1);
-  in.units = static_cast<double>((layer_count + unit - 1) / unit);
+  const std::int64_t units = (layer_count + unit - 1) / unit;
+  in.units = static_cast<double>(units);
   in.forward = times.forward_total();
   in.backward = times.backward_total();
   in.weight_gradient = times.weight_gradient + times.weight_tensor;

@@ -35,6 +35,8 @@ class TimeModel {
   ~TimeModel();
   TimeModel(TimeModel&&) noexcept;
   TimeModel& operator=(TimeModel&&) noexcept;
+  TimeModel(const TimeModel&) = delete;
+  TimeModel& operator=(const TimeModel&) = delete;
   // Requires: check_plan found no violation.
   void estimate(const Plan& plan, TimeEstimate& out);
   // A time that no placement and no sharding of this plan undercuts: its pipeline with the inner

@@ -74,6 +74,7 @@ class Search {
       families[{plan.tensor, plan.context, plan.expert, plan.expert_tensor}].push_back(i);
     }
     std::vector<std::vector<std::size_t>> parts;
+    parts.reserve(families.size());
     for (auto& [cut, nodes] : families) {
       parts.push_back(std::move(nodes));
     }

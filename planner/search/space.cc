@@ -91,12 +91,12 @@ class Enumerator {
   }
 
  private:
-  bool wanted(const Plan& plan, std::initializer_list<ConstraintAxis> axes) const {
+  [[nodiscard]] bool wanted(const Plan& plan, std::initializer_list<ConstraintAxis> axes) const {
     return std::all_of(constraints_.begin(), constraints_.end(), [&](const Constraint& c) {
       return std::find(axes.begin(), axes.end(), c.axis) == axes.end() || satisfies(c, plan);
     });
   }
-  bool names(ConstraintAxis axis) const {
+  [[nodiscard]] bool names(ConstraintAxis axis) const {
     return std::any_of(constraints_.begin(), constraints_.end(),
                        [&](const Constraint& c) { return c.axis == axis; });
   }
@@ -116,7 +116,7 @@ class Enumerator {
     return false;
   }
 
-  std::vector<std::int64_t> context_degrees(std::int64_t most) const {
+  [[nodiscard]] std::vector<std::int64_t> context_degrees(std::int64_t most) const {
     std::vector<std::int64_t> degrees = {1};
     for (const std::int64_t degree : divisors_of(most)) {
       const bool sensible =
@@ -179,7 +179,7 @@ class Enumerator {
 
   // The plan with explicit stage layers where they fit its stages, so that the even split is not
   // asked for.
-  Plan base_of(Plan plan) const {
+  [[nodiscard]] Plan base_of(Plan plan) const {
     plan.stage_layers = fixed_.stage_layers;
     return plan;
   }

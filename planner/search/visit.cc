@@ -74,8 +74,8 @@ class Visit {
  private:
   // A branch bounded as fitting may still hold layouts at risk, which matter less: asking for the
   // better tier is sound only when the worse one is asked too.
-  bool may_matter(std::size_t group, bool risky, double seconds, double memory_gib,
-                  int complexity) const {
+  [[nodiscard]] bool may_matter(std::size_t group, bool risky, double seconds, double memory_gib,
+                                int complexity) const {
     const double value = value_of(options_.goal, seconds, memory_gib);
     return (!risky && standings_.can_matter(group, false, value, seconds, memory_gib, complexity,
                                             known(group, false))) ||
@@ -84,7 +84,7 @@ class Visit {
   }
 
   // The best value of the group that this node has shown.
-  double known(std::size_t group, bool risky) const {
+  [[nodiscard]] double known(std::size_t group, bool risky) const {
     const auto& groups = risky ? outcome_.risky : outcome_.fitting;
     const auto found = std::find_if(groups.rbegin(), groups.rend(),
                                     [&](const auto& entry) { return entry.first == group; });
@@ -112,7 +112,7 @@ class Visit {
   }
 
   // Whether another order of this choice, which needs the same memory, is faster and simpler.
-  bool is_dominated(double seconds, int complexity) const {
+  [[nodiscard]] bool is_dominated(double seconds, int complexity) const {
     return std::any_of(evaluated_.begin(), evaluated_.end(), [&](const auto& other) {
       return other.first * kSame < seconds && other.second < complexity;
     });

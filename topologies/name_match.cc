@@ -49,7 +49,10 @@ std::string nearest_names(std::string_view wrong, const std::vector<std::string>
   const std::string wanted = normalized_name(wrong);
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& name : names) {
-    ranked.emplace_back(edit_distance(wanted, normalized_name(name)), name);
+    const std::string known = normalized_name(name);
+    // What was left off at the end is no mistake: dgx-a100 means one of dgx-a100-40gb, -80gb.
+    const bool begun = !wanted.empty() && known.starts_with(wanted);
+    ranked.emplace_back(begun ? 0 : edit_distance(wanted, known), name);
   }
   std::ranges::sort(ranked);
   std::string joined;

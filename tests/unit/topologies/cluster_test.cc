@@ -74,6 +74,16 @@ TEST(Presets, BadNamesAreErrors) {
   }
 }
 
+TEST(Presets, ANameWithoutItsEndListsThoseThatBeginSo) {
+  try {
+    load_cluster("dgx-a100x1");
+    FAIL() << "an unknown preset loaded";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("dgx-a100-40gb, dgx-a100-80gb"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Presets, NarrowedKeepsWholeNodes) {
   // 20 GPUs of 8-GPU nodes reach into a third node.
   const Cluster cluster = narrowed(load_cluster("dgx-h100x16"), 20);

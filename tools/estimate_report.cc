@@ -7,6 +7,7 @@
 #include "models/transformer.h"
 #include "planner/cost/formulas.h"
 #include "planner/cost/symbols.h"
+#include "planner/cost/time_items.h"
 #include "tools/report.h"
 #include "tools/table.h"
 
@@ -30,20 +31,6 @@ constexpr MemoryRow kMemoryRows[] = {{"parameters", &MemoryItems::parameters},
                                      {"logits", &MemoryItems::logits},
                                      {"communication", &MemoryItems::communication},
                                      {"other", &MemoryItems::other}};
-struct TimeRow {
-  const char* name;
-  double TimeItems::*item;
-};
-constexpr TimeRow kTimeRows[] = {{"compute", &TimeItems::compute},
-                                 {"tensor_parallel", &TimeItems::tensor_parallel},
-                                 {"context_parallel", &TimeItems::context_parallel},
-                                 {"expert_parallel", &TimeItems::expert_parallel},
-                                 {"pipeline_bubble", &TimeItems::pipeline_bubble},
-                                 {"pipeline_p2p", &TimeItems::pipeline_p2p},
-                                 {"data_parallel", &TimeItems::data_parallel},
-                                 {"optimizer", &TimeItems::optimizer},
-                                 {"other", &TimeItems::other}};
-
 Json breakdown(const MemoryItems& items) {
   Json json;
   for (const MemoryRow& row : kMemoryRows) {
@@ -91,8 +78,8 @@ Json memory_json(const planner::MemoryEstimate& memory) {
 
 Json time_json(const planner::TimeEstimate& time) {
   Json items;
-  for (const TimeRow& row : kTimeRows) {
-    items[row.name] = time.exposed.*(row.item);
+  for (const planner::TimeItem& row : planner::kTimeItems) {
+    items[row.name] = time.exposed.*(row.part);
   }
   return {{"step_seconds", time.step_seconds},
           {"low_seconds", time.low_seconds},
@@ -169,8 +156,8 @@ void print_memory(const Console& console, const planner::MemoryEstimate& memory)
 
 void print_time(const Console& console, const planner::TimeEstimate& time) {
   Table table{.head = {"step, exposed time", "time", "share"}, .rows = {}};
-  for (const TimeRow& row : kTimeRows) {
-    const double seconds = time.exposed.*(row.item);
+  for (const planner::TimeItem& row : planner::kTimeItems) {
+    const double seconds = time.exposed.*(row.part);
     if (seconds > 0) {
       table.rows.push_back({row.name, duration_text(seconds),
                             fmt::format("{:.1f} %", 100 * seconds / time.step_seconds)});

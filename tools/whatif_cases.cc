@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/error.h"
+#include "planner/cost/time_items.h"
 #include "planner/rules.h"
 #include "planner/search/search.h"
 #include "tools/fault_options.h"
@@ -21,22 +21,10 @@ namespace {
 
 using planner::Estimate;
 using planner::Job;
+using planner::kTimeItems;
 using planner::Plan;
+using planner::TimeItem;
 using planner::TimeItems;
-
-struct Item {
-  const char* name;
-  double TimeItems::*part;
-};
-constexpr std::array<Item, 9> kItems = {{{"compute", &TimeItems::compute},
-                                         {"tensor_parallel", &TimeItems::tensor_parallel},
-                                         {"context_parallel", &TimeItems::context_parallel},
-                                         {"expert_parallel", &TimeItems::expert_parallel},
-                                         {"pipeline_bubble", &TimeItems::pipeline_bubble},
-                                         {"pipeline_p2p", &TimeItems::pipeline_p2p},
-                                         {"data_parallel", &TimeItems::data_parallel},
-                                         {"optimizer", &TimeItems::optimizer},
-                                         {"other", &TimeItems::other}}};
 
 Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
   if (simulate) {
@@ -125,9 +113,9 @@ void add_notes(const WhatIfCase& base, WhatIfCase& mine) {
     mine.notes.push_back(fmt::format("{} became the largest part of the step, before {}",
                                      bottleneck, old_bottleneck));
   }
-  const Item* grown = nullptr;
+  const TimeItem* grown = nullptr;
   double most = 1;  // per cent of the step: less is not worth a word
-  for (const Item& item : kItems) {
+  for (const TimeItem& item : kTimeItems) {
     const double growth = share(now, item.part) - share(before, item.part);
     if (growth > most) {
       most = growth;
@@ -182,9 +170,9 @@ void apply_faults(const std::vector<Change>& changes, WhatIfCase& mine) {
 }  // namespace
 
 std::string bottleneck_of(const TimeItems& items) {
-  const auto largest =
-      std::max_element(kItems.begin(), kItems.end(),
-                       [&](const Item& a, const Item& b) { return items.*a.part < items.*b.part; });
+  const auto largest = std::max_element(
+      kTimeItems.begin(), kTimeItems.end(),
+      [&](const TimeItem& a, const TimeItem& b) { return items.*a.part < items.*b.part; });
   return largest->name;
 }
 

@@ -1,6 +1,7 @@
 #include "planner/calibrate/run_fit.h"
 
 #include <Eigen/Dense>
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -11,16 +12,19 @@
 namespace trireme::planner {
 namespace {
 
-// What corrections scale: op times by category, and what compute loses beside communication.
-constexpr std::array<const char*, 4> kCategories = {"compute", "collective", "send_recv",
-                                                    "overlap"};
+// What corrections scale: op times by category, and what compute loses beside communication; and
+// how far each is off before any run was seen, in logarithms. The loss depends on how a product's
+// tiles meet the multiprocessors that are left, which one benchmark hardly tells.
+struct Category {
+  const char* name;
+  double prior_spread;
+};
+constexpr std::array<Category, 4> kCategories = {
+    {{"compute", 0.15}, {"collective", 0.15}, {"send_recv", 0.15}, {"overlap", 0.5}}};
 constexpr Eigen::Index kCount = kCategories.size();
 
-// How far a category is off before any run was seen (the loss beside communication depends on how a
-// product's tiles meet the multiprocessors that are left, which one benchmark hardly tells), how
-// far one run scatters about it (of one that was never repeated), and how far step times scatter
-// about a corrected model; in logarithms.
-constexpr std::array<double, 4> kPriorSpreads = {0.15, 0.15, 0.15, 0.5};
+// How far one run scatters about its category (of one that was never repeated), and how far step
+// times scatter about a corrected model; in logarithms.
 constexpr double kRunSpread = 0.08;
 constexpr double kStepSpread = 0.05;
 constexpr double kPriorWeight = 2;  // of those spreads, in runs
@@ -59,7 +63,7 @@ Prediction predict(const MeasuredRun& run, const topologies::Profile& profile) {
   // Of a result: its predictions were made once; corrections scale them by category.
   double total = 0;
   for (Eigen::Index c = 0; c < kCount; ++c) {
-    const auto found = run.categories.find(kCategories[static_cast<std::size_t>(c)]);
+    const auto found = run.categories.find(kCategories[static_cast<std::size_t>(c)].name);
     if (found != run.categories.end()) {
       prediction.shares[c] = found->second.predicted;
       total += found->second.predicted;
@@ -75,7 +79,7 @@ Prediction predict(const MeasuredRun& run, const topologies::Profile& profile) {
 topologies::Profile corrected(const topologies::Profile& base, const Shares& logs) {
   topologies::Profile profile = base;
   for (Eigen::Index c = 0; c < kCount; ++c) {
-    const char* category = kCategories[static_cast<std::size_t>(c)];
+    const char* category = kCategories[static_cast<std::size_t>(c)].name;
     profile.corrections[category].factor =
         topologies::correction_of(base, category) * std::exp(logs[c]);
   }
@@ -101,7 +105,7 @@ std::vector<Observation> observe(const std::vector<MeasuredRun>& runs,
   std::vector<Observation> observations;
   for (const MeasuredRun& run : runs) {
     for (Eigen::Index c = 0; c < kCount; ++c) {
-      const auto found = run.categories.find(kCategories[static_cast<std::size_t>(c)]);
+      const auto found = run.categories.find(kCategories[static_cast<std::size_t>(c)].name);
       if (found != run.categories.end() && found->second.predicted > 0 &&
           found->second.measured > 0) {
         Observation one;
@@ -129,8 +133,10 @@ struct Posterior {
 // Ridge regression towards no correction; the spread of the runs is estimated with them.
 Posterior solve(const std::vector<Observation>& observations) {
   Posterior posterior;
-  const Shares spreads = Eigen::Map<const Shares>(kPriorSpreads.data());
-  const Shares prior = spreads.cwiseProduct(spreads);
+  Shares prior;
+  std::ranges::transform(kCategories, prior.begin(), [](const Category& category) {
+    return category.prior_spread * category.prior_spread;
+  });
   double variance = kRunSpread * kRunSpread;
   for (int round = 0; round < 4; ++round) {
     Eigen::Matrix<double, kCount, kCount> precision = prior.cwiseInverse().asDiagonal();
@@ -206,7 +212,7 @@ RunFit fit_runs(const std::vector<MeasuredRun>& runs, topologies::Profile& profi
     posterior = solve(observations);
   }
   for (Eigen::Index c = 0; c < kCount; ++c) {
-    const char* category = kCategories[static_cast<std::size_t>(c)];
+    const char* category = kCategories[static_cast<std::size_t>(c)].name;
     constexpr double kSilent = 0.01;  // a category that the runs hardly have keeps what it was
     if (posterior.evidence[c] < kSilent) {
       posterior.logs[c] = 0;

@@ -96,9 +96,9 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   return stage;
 }
 
-// Transformer Engine returns a 16-bit placeholder for each weight gradient that it accumulated in
+// Transformer Engine returns an empty 16-bit tensor for each weight gradient that it accumulated in
 // place, one a shape for the process's life.
-double placeholders(const StageContext& context, const Stage& stage) {
+double stand_in_gradients(const StageContext& context, const Stage& stage) {
   const Job& job = *context.job;
   if (!is_flat(job) || job.framework.implementation != Implementation::kTransformerEngine ||
       !job.framework.gradient_accumulation_fusion) {
@@ -218,7 +218,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   const Plan& plan = *context.plan;
   const bool torch = is_torch(job);
   const Gathered gathered = gathered_of(context, stage);
-  const double copies = placeholders(context, stage);
+  const double copies = stand_in_gradients(context, stage);
   const double all = stage.elements + stage.experts;
   MemoryItems base;
   base.parameters = stage.elements * context.dense_state.parameters +

@@ -7,6 +7,7 @@
 
 #include "models/transformer.h"
 #include "planner/cost/symbols.h"
+#include "planner/cost/time_items.h"
 #include "topologies/cluster.h"
 #include "topologies/routes.h"
 
@@ -272,18 +273,8 @@ Explanation explain(const Job& job, const Estimate& chosen, const std::vector<Es
 }
 
 std::vector<Difference> differences(const TimeEstimate& chosen, const TimeEstimate& other) {
-  constexpr std::pair<const char*, double TimeItems::*> kItems[] = {
-      {"compute", &TimeItems::compute},
-      {"tensor_parallel", &TimeItems::tensor_parallel},
-      {"context_parallel", &TimeItems::context_parallel},
-      {"expert_parallel", &TimeItems::expert_parallel},
-      {"pipeline_bubble", &TimeItems::pipeline_bubble},
-      {"pipeline_p2p", &TimeItems::pipeline_p2p},
-      {"data_parallel", &TimeItems::data_parallel},
-      {"optimizer", &TimeItems::optimizer},
-      {"other", &TimeItems::other}};
   std::vector<Difference> found;
-  for (const auto& [name, item] : kItems) {
+  for (const auto& [name, item] : kTimeItems) {
     found.push_back({name, other.exposed.*item - chosen.exposed.*item});
   }
   std::stable_sort(found.begin(), found.end(), [](const Difference& a, const Difference& b) {

@@ -2,8 +2,8 @@
 // to 175 billion parameters, even and uneven stages, every sharding, schedule and recompute mode)
 // on clusters without contention. Plans whose busiest stage computes for less than 40 % of the step
 // are left out and counted: they wait for communication, and the closed form knows queues only
-// roughly. Of 1,402 plans of the first 1,500 seeds five, all interleaved with a head larger than its
-// chunk, differ by more than 8 % (the worst by 13.8 %). TRIREME_CASES sets how many plans,
+// roughly. Of 1,402 plans of the first 1,500 seeds five, all interleaved with a head larger than
+// its chunk, differ by more than 8 % (the worst by 13.8 %). TRIREME_CASES sets how many plans,
 // TRIREME_SEED the first seed, TRIREME_VERBOSE=1 prints each.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -37,8 +37,8 @@ std::int64_t picoseconds(const nlohmann::json& milliseconds) {
   return static_cast<std::int64_t>(std::llround(milliseconds.get<double>() * 1e9));
 }
 
-// Like GPUs are not equally fast, and a pipeline runs at the pace of its slowest stage. Sinha et al.
-// (SC 2022, arXiv 2208.11035) measured, within clusters of V100s and of MI60s, ranges of 8 % on
+// Like GPUs are not equally fast, and a pipeline runs at the pace of its slowest stage. Sinha et
+// al. (SC 2022, arXiv 2208.11035) measured, within clusters of V100s and of MI60s, ranges of 8 % on
 // average and 22 % at most between a box plot's whiskers, which are 5.4 deviations of a normal
 // distribution: 1.5 to 4 %. No such measurement of these A100s is known; 3 % lies between. The mean
 // error is 6.4 % without a spread, 5.0 % with 1.5 %, 3.2 % with 3 % and 2.1 % with 4 %.

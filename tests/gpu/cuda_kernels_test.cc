@@ -338,6 +338,10 @@ TEST_F(CudaKernels, RotaryAndHeadNorms) {
   const std::int64_t width = (4 + 2 * 2) * 64;
   check({Kernel::kRotaryForward, {64, 4, 2, 64, 32, 10000}, {{kC, 64 * width}}});
   check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, 500000}, {{kC, 64 * width}}});
+  // A head size that is no multiple of four: the last of each half was never turned.
+  const std::int64_t odd_half = (4 + 2 * 2) * 22;
+  check({Kernel::kRotaryForward, {64, 4, 2, 22, 32, 10000}, {{kC, 64 * odd_half}}});
+  check({Kernel::kRotaryBackward, {64, 4, 2, 22, 32, 10000}, {{kC, 64 * odd_half}}});
   check({Kernel::kHeadNormForward,
          {64, 4, 2, 64},
          {{kC, 64 * width},

@@ -18,13 +18,19 @@ struct Timing {
   double spread = 0;
 };
 
-// C[m,n] = op(A) op(B) in bf16. Forward: B transposed; input gradient: neither; weight gradient: A
+// C[m,n] = op(A) op(B). Forward: B transposed; input gradient: neither; weight gradient: A
 // transposed.
 enum class MatmulLayout : std::uint8_t { kForward, kInputGradient, kWeightGradient };
+// Of the operands. fp8: E4M3, and E5M2 for the gradient among them; every pass then runs as forward
+// is laid out, on operands that are kept transposed where that takes it (cuBLASLt multiplies no
+// other layout before Blackwell), and forward alone sums in the units' own narrow accumulator, as
+// Transformer Engine and torchao have it.
+enum class MatmulPrecision : std::uint8_t { kBf16, kFp16, kFp8 };
 struct MatmulSample {
   std::int64_t m = 0, n = 0, k = 0;
   MatmulLayout layout = MatmulLayout::kForward;
   Timing timing;
+  MatmulPrecision precision = MatmulPrecision::kBf16;
 };
 struct AttentionSample {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, sequence = 0, head_size = 0;
@@ -77,6 +83,8 @@ struct MicrobenchSettings {
   bool quick = false;  // under a minute instead of under five
   // Called with the share done so far, 0 to 1, and what is being measured.
   std::function<void(double, const std::string&)> progress;
+  // Called with one line about what had to be left out.
+  std::function<void(const std::string&)> remark;
 };
 
 }  // namespace trireme

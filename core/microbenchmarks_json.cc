@@ -51,6 +51,18 @@ MatmulLayout layout_of(JsonReader& reader) {
   reader.fail("layout", "expected forward, input_gradient or weight_gradient");
 }
 
+MatmulPrecision precision_of(JsonReader& reader) {
+  if (!reader.has("precision")) {
+    return MatmulPrecision::kBf16;
+  }
+  const std::string name = reader.text("precision");
+  const auto precision = find_matmul_precision(name);
+  if (!precision) {
+    reader.fail("precision", "\"" + name + "\" is none of bf16, fp16 and fp8");
+  }
+  return *precision;
+}
+
 void put_collectives(Json& json, const Microbenchmarks& points) {
   for (const CollectiveSample& sample : points.collectives) {
     Json row = {
@@ -70,8 +82,11 @@ void put_collectives(Json& json, const Microbenchmarks& points) {
 
 void put_device(Json& json, const Microbenchmarks& points) {
   for (const MatmulSample& sample : points.matmuls) {
-    Json row = {
-        {"m", sample.m}, {"n", sample.n}, {"k", sample.k}, {"layout", to_string(sample.layout)}};
+    Json row = {{"m", sample.m},
+                {"n", sample.n},
+                {"k", sample.k},
+                {"layout", to_string(sample.layout)},
+                {"precision", to_string(sample.precision)}};
     put_timing(row, "", sample.timing);
     json["matmuls"].push_back(row);
   }
@@ -102,6 +117,7 @@ void get_device(JsonReader& reader, Microbenchmarks& points) {
     sample.n = count(row, "n");
     sample.k = count(row, "k");
     sample.layout = layout_of(row);
+    sample.precision = precision_of(row);
     sample.timing = get_positive(row, "");
     row.finish();
     points.matmuls.push_back(sample);
@@ -167,6 +183,28 @@ std::string_view to_string(MatmulLayout layout) {
       return "weight_gradient";
   }
   return "";
+}
+
+std::string_view to_string(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::kBf16:
+      return "bf16";
+    case MatmulPrecision::kFp16:
+      return "fp16";
+    case MatmulPrecision::kFp8:
+      return "fp8";
+  }
+  return "";
+}
+
+std::optional<MatmulPrecision> find_matmul_precision(std::string_view name) {
+  for (const MatmulPrecision precision :
+       {MatmulPrecision::kBf16, MatmulPrecision::kFp16, MatmulPrecision::kFp8}) {
+    if (name == to_string(precision)) {
+      return precision;
+    }
+  }
+  return std::nullopt;
 }
 
 nlohmann::ordered_json fingerprint_to_json(const MachineFingerprint& machine) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -46,6 +47,14 @@ Profile empty_profile() {
 Profile base_profile(const Options& options) {
   return options.job.calibration.empty() ? empty_profile()
                                          : topologies::load_profile(options.job.calibration);
+}
+
+// Without what the shipped profile filled in.
+Profile measured_part(Profile profile) {
+  if (std::ranges::find(profile.shipped_parts, "gpus") != profile.shipped_parts.end()) {
+    profile.gpus.clear();
+  }
+  return profile;
 }
 
 // New fits of GPUs and collectives take the place of those in `base`.
@@ -120,11 +129,13 @@ int fit_points(const Options& options, const Microbenchmarks& points, const std:
   settings.cluster = options.job.cluster.empty() ? planner::cluster_of_machine(points.machine)
                                                  : topologies::load_cluster(options.job.cluster);
   settings.source = source;
+  Profile base = base_profile(options);
+  settings.base = measured_part(base);
   planner::ProfileFit fit = planner::fit_profile(points, settings);
   CalibrationReport report;
   report.fits = std::move(fit.lines);
   report.collectives = std::move(fit.collectives);
-  Profile profile = laid_over(base_profile(options), fit.profile);
+  Profile profile = laid_over(std::move(base), fit.profile);
   profile.name = profile.name.empty() ? fit.profile.name : profile.name;
   return save_and_print(options, std::move(profile), std::move(report), console);
 }
@@ -164,8 +175,10 @@ int fit_files(const Options& options, const Console& console) {
     report.remarks.insert(report.remarks.end(), file.remarks.begin(), file.remarks.end());
     const std::string name = std::filesystem::path(path).filename().string();
     if (file.collectives.empty()) {
-      planner::ProfileFit fit = planner::fit_profile(
-          file.points, {.cluster = hints.cluster, .source = name, .host_timed = file.host_timed});
+      planner::ProfileFit fit = planner::fit_profile(file.points, {.cluster = hints.cluster,
+                                                                   .source = name,
+                                                                   .host_timed = file.host_timed,
+                                                                   .base = measured_part(profile)});
       report.fits.insert(report.fits.end(), fit.lines.begin(), fit.lines.end());
       report.collectives.insert(report.collectives.end(), fit.collectives.begin(),
                                 fit.collectives.end());

@@ -41,31 +41,6 @@ double constant(const GpuFit& fit, const std::string& name) {
   return found->second;
 }
 
-// The dense peak of a precision; where the card has no such units, of the next wider ones. Single
-// precision without a figure is taken as an eighth of half precision.
-double peak_of(const Gpu& gpu, Precision precision) {
-  const auto known = [&gpu](Precision p) {
-    const auto found = gpu.peak_dense.find(p);
-    return found == gpu.peak_dense.end() ? 0.0 : found->second.value;
-  };
-  const double half = std::max(known(Precision::kBf16), known(Precision::kFp16));
-  const double single = known(Precision::kFp32) > 0 ? known(Precision::kFp32) : half / 8;
-  double peak = known(precision);
-  if (peak <= 0 && precision == Precision::kFp4) {
-    peak = known(Precision::kFp8);
-  }
-  if (peak <= 0 && precision != Precision::kFp32 && precision != Precision::kTf32) {
-    peak = half;
-  }
-  if (peak <= 0) {
-    peak = single;
-  }
-  if (peak <= 0) {
-    throw Error("GPU " + gpu.name, "no peak rate is known");
-  }
-  return peak;
-}
-
 double element_bytes(Precision precision) {
   switch (precision) {
     case Precision::kFp32:
@@ -106,64 +81,13 @@ double alignment_rate(std::int64_t extent, double element, std::int64_t widest) 
   return bytes % widest != 0 ? kPartlyAlignedRate : 1.0;
 }
 
-// Measured products and attention of card `from` as rates of `gpu`, by the ratio of their peaks.
-// False when the datasheet of `from` is not known.
-bool scale_tables(const Gpu& gpu, const std::string& from, GpuFit& fit) {
-  const auto& presets = gpu_presets();
-  const auto other =
-      std::ranges::find_if(presets, [&from](const Gpu& preset) { return preset.name == from; });
-  if (other == presets.end()) {
-    return false;
-  }
-  const double ratio = peak_of(gpu, Precision::kBf16) / peak_of(*other, Precision::kBf16);
-  for (MatmulPoint& point : fit.matmuls) {
-    point.rate = FlopPerSecond(point.rate.value * ratio);
-  }
-  for (AttentionPoint& point : fit.attention) {
-    point.forward = Seconds(point.forward.value / ratio);
-    point.backward = Seconds(point.backward.value / ratio);
-  }
-  return true;
-}
-
 }  // namespace
-
-GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
-  if (const auto found = profile.gpus.find(gpu.name); found != profile.gpus.end()) {
-    return found->second;
-  }
-  // Nearest by compute capability: the same architecture when there is one.
-  const GpuFit* nearest = nullptr;
-  std::string from;
-  int best = 0;
-  for (const auto& [name, fit] : profile.gpus) {
-    const int distance = std::abs(fit.compute_capability - gpu.compute_capability);
-    if (nearest == nullptr || distance < best) {
-      nearest = &fit;
-      best = distance;
-      from = name;
-    }
-  }
-  if (nearest == nullptr) {
-    throw Error("profile " + profile.name, "has no GPU");
-  }
-  GpuFit fit = *nearest;
-  const bool calibrated = profile.machine && std::ranges::find(profile.shipped_parts, "gpus") ==
-                                                 profile.shipped_parts.end();
-  if (!calibrated || best != 0 || !scale_tables(gpu, from, fit)) {
-    fit.matmuls.clear();
-    fit.attention.clear();
-  }
-  fit.measured = false;
-  fit.source =
-      (calibrated ? "transferred from " : "carried from ") + from + " (" + nearest->source + ")";
-  return fit;
-}
 
 OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
   const GpuFit fit = fit_for(cluster.gpu, profile);
   for (std::size_t i = 0; i < peak_.size(); ++i) {
     peak_[i] = peak_of(cluster.gpu, static_cast<Precision>(i));
+    table_of_[i] = matmul_table(fit, static_cast<Precision>(i));
   }
   matmul_efficiency_ = constant(fit, "matmul_efficiency");
   fp8_efficiency_ = constant(fit, "fp8_efficiency");
@@ -176,15 +100,20 @@ OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
   multiprocessors_ = cluster.gpu.multiprocessors > 0 ? cluster.gpu.multiprocessors : 132;
   aligned_bytes_ = cluster.gpu.compute_capability >= 80 ? 128 : 64;
   source_ = fit.source;
+  add_matmul_anchors(fit);
+  add_attention_anchors(fit);
+  compute_correction_ = correction_of(profile, "compute");
+}
+
+void OpCost::add_matmul_anchors(const GpuFit& fit) {
   for (const MatmulPoint& point : fit.matmuls) {
     const MatmulShape shape{static_cast<std::int64_t>(point.m), static_cast<std::int64_t>(point.n),
                             static_cast<std::int64_t>(point.k), 1};
     const double measured = 2.0 * point.m * point.n * point.k / point.rate.value;
-    anchors_.push_back({std::log(point.m), std::log(point.n), std::log(point.k),
-                        std::log(measured / model_matmul(shape, Precision::kBf16))});
+    const double modelled = model_matmul(shape, precision_of(point.precision));
+    anchors_[static_cast<std::size_t>(point.precision)].push_back(
+        {std::log(point.m), std::log(point.n), std::log(point.k), std::log(measured / modelled)});
   }
-  add_attention_anchors(fit);
-  compute_correction_ = correction_of(profile, "compute");
 }
 
 void OpCost::add_attention_anchors(const GpuFit& fit) {
@@ -246,13 +175,13 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
 // Measured over modelled time around this shape: a kernel average of the anchors in ln(m), ln(n),
 // ln(k), drawn to 1 where none is near. Products m and n are interchangeable to a library, so the
 // nearer order counts.
-double OpCost::table_correction(double m, double n, double k) const {
-  const double log_m = std::log(m);
-  const double log_n = std::log(n);
-  const double log_k = std::log(k);
+double OpCost::table_correction(const std::vector<Anchor>& anchors, const MatmulShape& shape) {
+  const double log_m = std::log(static_cast<double>(shape.m));
+  const double log_n = std::log(static_cast<double>(shape.n));
+  const double log_k = std::log(static_cast<double>(shape.k));
   double weight_sum = 0.5;  // the model's own vote
   double sum = 0;
-  for (const Anchor& anchor : anchors_) {
+  for (const Anchor& anchor : anchors) {
     const double dk = (log_k - anchor.log_k) * (log_k - anchor.log_k);
     const double straight = (log_m - anchor.log_m) * (log_m - anchor.log_m) +
                             (log_n - anchor.log_n) * (log_n - anchor.log_n);
@@ -273,10 +202,9 @@ Seconds OpCost::matmul(const MatmulShape& shape, Precision precision) const {
     return Seconds(0);
   }
   double seconds = model_matmul(shape, precision) * compute_correction_;
-  const bool half = precision == Precision::kBf16 || precision == Precision::kFp16;
-  if (!anchors_.empty() && shape.count == 1 && half) {
-    seconds *= table_correction(static_cast<double>(shape.m), static_cast<double>(shape.n),
-                                static_cast<double>(shape.k));
+  const auto& table = table_of_[static_cast<std::size_t>(precision)];
+  if (table && shape.count == 1) {
+    seconds *= table_correction(anchors_[static_cast<std::size_t>(*table)], shape);
   }
   return Seconds(seconds);
 }

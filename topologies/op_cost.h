@@ -5,11 +5,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/units.h"
 #include "topologies/cluster.h"
+#include "topologies/gpu_fit.h"
 #include "topologies/profile.h"
 
 namespace trireme::topologies {
@@ -45,23 +47,26 @@ class OpCost {
   [[nodiscard]] const std::string& source() const { return source_; }
 
  private:
-  [[nodiscard]] double table_correction(double m, double n, double k) const;
+  struct Anchor {
+    double log_m, log_n, log_k, log_ratio;  // measured over modelled time
+  };
+  [[nodiscard]] static double table_correction(const std::vector<Anchor>& anchors,
+                                               const MatmulShape& shape);
   [[nodiscard]] double peak(Precision precision) const;
   [[nodiscard]] double model_matmul(const MatmulShape& shape, Precision precision) const;
   [[nodiscard]] double model_flash(const AttentionShape& shape, Precision precision,
                                    Pass pass) const;
   [[nodiscard]] double attention_correction(const AttentionShape& shape, Pass pass) const;
+  void add_matmul_anchors(const GpuFit& fit);
   void add_attention_anchors(const GpuFit& fit);
 
   std::array<double, 6> peak_ = {};  // by Precision, after fall-back to what the card has
   double matmul_efficiency_ = 0, fp8_efficiency_ = 0, half_k_ = 0, attention_efficiency_ = 0,
          portable_efficiency_ = 0, memory_rate_ = 0, kernel_seconds_ = 0, launch_seconds_ = 0;
   double multiprocessors_ = 0;
-  std::int64_t aligned_bytes_ = 64;  // of rows of operands that the widest loads need
-  struct Anchor {
-    double log_m, log_n, log_k, log_ratio;  // measured over modelled time
-  };
-  std::vector<Anchor> anchors_;
+  std::int64_t aligned_bytes_ = 64;             // of rows of operands that the widest loads need
+  std::array<std::vector<Anchor>, 3> anchors_;  // by MatmulPrecision
+  std::array<std::optional<MatmulPrecision>, 6> table_of_;  // by Precision: whose anchors answer
   struct AttentionAnchor {
     double log_sequence, log_head_size, log_rows;  // rows: batch times heads
     double log_forward, log_backward;              // measured over modelled time; NaN: not measured
@@ -71,10 +76,5 @@ class OpCost {
   double compute_correction_ = 1;  // measured over predicted time of whole runs
   std::string source_;
 };
-
-// The fit of a GPU: its own, else the nearest card of its architecture (marked as carried, with its
-// source named). A profile measured on another card is scaled by the datasheets: efficiencies carry
-// over, and within one architecture the measured tables too (marked as transferred).
-GpuFit fit_for(const Gpu& gpu, const Profile& profile);
 
 }  // namespace trireme::topologies

@@ -43,20 +43,36 @@ std::map<std::string, Constants> read_groups(JsonReader& reader, const std::stri
   return groups;
 }
 
-// [m, n, k, TFLOP/s] or [m, n, k, TFLOP/s, layout]
+// [m, n, k, TFLOP/s], with a layout and a precision after them.
 MatmulPoint read_matmul(const JsonReader& reader, const nlohmann::json& row) {
-  const bool sized = row.is_array() && (row.size() == 4 || (row.size() == 5 && row[4].is_string()));
+  bool sized = row.is_array() && row.size() >= 4 && row.size() <= 6;
+  for (std::size_t i = 4; sized && i < row.size(); ++i) {
+    sized = row[i].is_string();
+  }
   if (!sized) {
-    reader.fail("matmuls", "a row is [m, n, k, TFLOP/s] or [m, n, k, TFLOP/s, layout]");
+    reader.fail("matmuls",
+                "a row is [m, n, k, TFLOP/s], [m, n, k, TFLOP/s, layout] or "
+                "[m, n, k, TFLOP/s, layout, precision]");
   }
   for (std::size_t i = 0; i < 4; ++i) {
     if (!row[i].is_number() || !(row[i].get<double>() > 0)) {
       reader.fail("matmuls", "numbers must be positive");
     }
   }
-  return {row[0].get<double>(), row[1].get<double>(), row[2].get<double>(),
+  auto precision = std::optional(MatmulPrecision::kBf16);
+  if (row.size() == 6) {
+    const auto name = row[5].get<std::string>();
+    precision = find_matmul_precision(name);
+    if (!precision) {
+      reader.fail("matmuls", "the precision \"" + name + "\" is none of bf16, fp16 and fp8");
+    }
+  }
+  return {row[0].get<double>(),
+          row[1].get<double>(),
+          row[2].get<double>(),
           FlopPerSecond(row[3].get<double>() * 1e12),
-          row.size() == 5 ? row[4].get<std::string>() : ""};
+          row.size() > 4 ? row[4].get<std::string>() : "",
+          *precision};
 }
 
 AttentionPoint read_attention(JsonReader reader) {

@@ -16,11 +16,13 @@
 
 namespace trireme::topologies {
 
-// A measured matrix product: C[m,n] = A[m,k] B[k,n].
+// A measured matrix product: C[m,n] = A[m,k] B[k,n]. It speaks for products of its own precision;
+// those of bf16 speak for fp16 too where fp16 was not measured.
 struct MatmulPoint {
   double m = 0, n = 0, k = 0;
   FlopPerSecond rate;
   std::string layout;  // forward, input_gradient, weight_gradient; empty: of all
+  MatmulPrecision precision = MatmulPrecision::kBf16;
 };
 
 // Measured causal attention. `portable`: FlashAttention-2 as PyTorch ships it, else the vendor's
@@ -88,8 +90,8 @@ struct Profile {
   std::map<std::string, std::map<std::string, double>> networks;  // by Network::name
   std::map<std::string, std::map<std::string, double>>
       frameworks;  // by framework name, at most 6 each
-  // Measured over predicted step time that 90 % of the validation rows of a behaviour kept: "low" and
-  // "high"; "other" for the rest.
+  // Measured over predicted step time that 90 % of the validation rows of a behaviour kept: "low"
+  // and "high"; "other" for the rest.
   std::map<std::string, std::map<std::string, double>> intervals;
 
   // What a calibrated profile has beyond the shipped one.

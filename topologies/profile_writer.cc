@@ -18,8 +18,12 @@ Json gpu_json(const GpuFit& fit) {
                {"constants", fit.constants}};
   for (const MatmulPoint& point : fit.matmuls) {
     Json row = {point.m, point.n, point.k, point.rate.value / 1e12};
-    if (!point.layout.empty()) {
+    const bool is_bf16 = point.precision == MatmulPrecision::kBf16;
+    if (!point.layout.empty() || !is_bf16) {
       row.push_back(point.layout);
+    }
+    if (!is_bf16) {
+      row.push_back(to_string(point.precision));
     }
     json["matmuls"].push_back(row);
   }
@@ -89,7 +93,7 @@ bool from_shipped(const Profile& profile, const std::string& part) {
 
 std::string profile_text(const Profile& profile) {
   Json json = {{"schema", "trireme.profile/1"}, {"name", profile.name}};
-  json["units"] = {{"matmuls", "m, n, k, TFLOP/s, layout"},
+  json["units"] = {{"matmuls", "m, n, k, TFLOP/s, layout, precision (bf16 where none is said)"},
                    {"points", "bytes, seconds"},
                    {"residuals", "median relative error, measured against fitted"},
                    {"corrections", "measured over predicted time"}};

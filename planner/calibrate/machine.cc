@@ -6,15 +6,18 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/microbenchmarks_json.h"
 #include "planner/cost/behaviour_fit.h"
 #include "topologies/corrections.h"
+#include "topologies/gpu_fit.h"
 #include "topologies/nccl_graph.h"
-#include "topologies/op_cost.h"
+#include "topologies/topology_file.h"
 
 namespace trireme::planner {
 namespace {
 
 using Kind = QuantitySource::Kind;
+using topologies::Precision;
 
 // "H200-SXM-141GB" of "NVIDIA H200"; the name itself when it is no known card.
 std::string preset_name(const std::string& gpu) {
@@ -23,6 +26,36 @@ std::string preset_name(const std::string& gpu) {
   } catch (const std::exception&) {
     return gpu;
   }
+}
+
+// Products of the job's precision, and under 8 and 4 bits those that stay in bf16. Where the card's
+// fit was measured and a precision was not, its rate is the datasheet's times a shipped efficiency.
+void add_products(const Job& job, const topologies::GpuFit& fit, Kind own,
+                  ProfileSources& sources) {
+  const bool narrow = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
+  const auto add = [&](const std::string& quantity, Precision precision) {
+    const auto table = topologies::matmul_table(fit, precision);
+    std::string text = fit.source;
+    Kind kind = own;
+    if (table) {
+      const bool lent = topologies::precision_of(*table) != precision;
+      text += lent ? fmt::format("; measured table of {}", to_string(*table)) : "; measured table";
+    } else if (own == Kind::kMeasured || !fit.matmuls.empty()) {
+      text = fmt::format("no product in {} was measured; datasheet rate times a fitted efficiency",
+                         topologies::precision_name(precision));
+      kind = Kind::kFitted;
+    } else {
+      text += "; datasheet rate times a fitted efficiency";
+    }
+    sources.quantities.push_back({quantity, text, kind});
+  };
+  if (!narrow) {
+    add("matrix products", job.precision);
+    return;
+  }
+  add(fmt::format("matrix products in {}", topologies::precision_name(job.precision)),
+      job.precision);
+  add("matrix products kept in bf16", Precision::kBf16);
 }
 
 void add_device(const Job& job, ProfileSources& sources) {
@@ -35,7 +68,7 @@ void add_device(const Job& job, ProfileSources& sources) {
     text += table ? "; measured table" : "; datasheet rate times a fitted efficiency";
     sources.quantities.push_back({quantity, text, own});
   };
-  add("matrix products", !fit.matmuls.empty());
+  add_products(job, fit, own, sources);
   add("attention", !fit.attention.empty());
   add("memory-bound kernels", false);
 }

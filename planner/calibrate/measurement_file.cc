@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
+#include <utility>
+#include <variant>
 
 #include "core/error.h"
 #include "core/json_reader.h"
@@ -106,6 +110,44 @@ MatmulLayout layout_of(JsonReader& reader) {
                                      : MatmulLayout::kForward;
 }
 
+// Matrix products in a number format that no profile has a table for.
+struct OtherFormat {
+  std::string name;
+};
+
+// "dtype" or "precision" as PyTorch, NumPy and people write them; without either: bf16.
+std::variant<MatmulPrecision, OtherFormat> precision_of(JsonReader& reader) {
+  const std::string key = reader.has("precision") ? "precision" : "dtype";
+  if (!reader.has(key)) {
+    return MatmulPrecision::kBf16;
+  }
+  std::string name = reader.text(key);
+  const std::string whole = name;
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  name = name.substr(name.rfind('.') + 1);  // torch.bfloat16
+  constexpr std::pair<std::string_view, MatmulPrecision> kNames[] = {
+      {"bf16", MatmulPrecision::kBf16},         {"bfloat16", MatmulPrecision::kBf16},
+      {"fp16", MatmulPrecision::kFp16},         {"f16", MatmulPrecision::kFp16},
+      {"float16", MatmulPrecision::kFp16},      {"half", MatmulPrecision::kFp16},
+      {"fp8", MatmulPrecision::kFp8},           {"float8", MatmulPrecision::kFp8},
+      {"fp8_e4m3", MatmulPrecision::kFp8},      {"fp8_e5m2", MatmulPrecision::kFp8},
+      {"e4m3", MatmulPrecision::kFp8},          {"e5m2", MatmulPrecision::kFp8},
+      {"float8_e4m3fn", MatmulPrecision::kFp8}, {"float8_e5m2", MatmulPrecision::kFp8}};
+  for (const auto& [known, precision] : kNames) {
+    if (name == known) {
+      return precision;
+    }
+  }
+  for (const char* other : {"fp32", "float32", "float", "tf32", "fp64", "float64", "double", "int8",
+                            "fp4", "nvfp4", "mxfp4", "mxfp8"}) {
+    if (name == other) {
+      return OtherFormat{name};
+    }
+  }
+  reader.fail(key, "\"" + whole + "\" is no known precision; bf16, fp16 and fp8 are read");
+}
+
 Timing seconds_of(JsonReader& reader, const std::string& key) {
   return {Seconds(reader.number(key, 1e-9, 1e6)), 0};
 }
@@ -116,9 +158,14 @@ void add_line(JsonReader reader, MeasurementFile& file, std::map<std::string, in
   const std::string suite = reader.text("suite");
   Microbenchmarks& points = file.points;
   if (suite == "gemm") {
+    const auto precision = precision_of(reader);
+    if (const auto* other = std::get_if<OtherFormat>(&precision)) {
+      ++unknown["gemm\" in \"" + other->name];
+      return;
+    }
     points.matmuls.push_back({reader.integer("m", 1, kMany), reader.integer("n", 1, kMany),
                               reader.integer("k", 1, kMany), layout_of(reader),
-                              seconds_of(reader, "seconds")});
+                              seconds_of(reader, "seconds"), std::get<MatmulPrecision>(precision)});
   } else if (suite == "attn") {
     points.attention.push_back({reader.integer("b", 1, kMany), reader.integer("h", 1, kMany),
                                 reader.integer("kv", 1, kMany), reader.integer("s", 1, kMany),

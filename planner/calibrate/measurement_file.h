@@ -33,7 +33,9 @@ struct MeasurementFile {
 // Formats, told by their content:
 // - text of nccl-tests, one or several tools;
 // - {"collective", "gpus", "nodes", "rows": [{"bytes", "time_us", "busbw"}]};
-// - JSON lines {"suite": "coll"|"gemm"|"attn"|"copy", …, "seconds"}, host-timed;
+// - JSON lines {"suite": "coll"|"gemm"|"attn"|"copy", …, "seconds"}, host-timed; "gemm" with
+// "dtype"
+//   or "precision", bf16 without;
 // - {"schema": "trireme.microbenchmarks/1"}: what `calibrate --raw` kept.
 // Throws Error: unreadable, another format, nothing usable, more ranks than the cluster has.
 MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints);

@@ -13,7 +13,8 @@ using topologies::Pass;
 using topologies::Precision;
 
 double predicted_seconds(const MatmulSample& sample, const OpCost& cost) {
-  return cost.matmul({sample.m, sample.n, sample.k, 1}, Precision::kBf16).value;
+  return cost.matmul({sample.m, sample.n, sample.k, 1}, topologies::precision_of(sample.precision))
+      .value;
 }
 
 double predicted_seconds(const AttentionSample& sample, Pass pass, const OpCost& cost) {
@@ -48,6 +49,35 @@ std::string_view layout_name(MatmulLayout layout) {
   return to_string(layout);
 }
 
+namespace {
+
+// By precision and layout; those in bf16 are named by their layout alone.
+std::vector<std::pair<std::string, std::vector<double>>> matmul_errors(
+    const Microbenchmarks& points, const OpCost& cost) {
+  std::vector<std::pair<std::string, std::vector<double>>> found;
+  for (const MatmulPrecision precision :
+       {MatmulPrecision::kBf16, MatmulPrecision::kFp16, MatmulPrecision::kFp8}) {
+    for (const MatmulLayout layout :
+         {MatmulLayout::kForward, MatmulLayout::kInputGradient, MatmulLayout::kWeightGradient}) {
+      std::vector<double> errors;
+      for (const MatmulSample& sample : points.matmuls) {
+        if (sample.layout == layout && sample.precision == precision) {
+          errors.push_back(
+              std::abs(predicted_seconds(sample, cost) / sample.timing.median.value - 1));
+        }
+      }
+      std::string name = "matrix products, " + std::string(to_string(layout));
+      if (precision != MatmulPrecision::kBf16) {
+        name += ", " + std::string(to_string(precision));
+      }
+      found.emplace_back(std::move(name), std::move(errors));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 std::vector<FitLine> errors_on_points(const Microbenchmarks& points,
                                       const topologies::Cluster& cluster,
                                       const topologies::Profile& profile) {
@@ -58,16 +88,8 @@ std::vector<FitLine> errors_on_points(const Microbenchmarks& points,
       lines.push_back({what, static_cast<int>(errors.size()), median_of(errors)});
     }
   };
-  for (const MatmulLayout layout :
-       {MatmulLayout::kForward, MatmulLayout::kInputGradient, MatmulLayout::kWeightGradient}) {
-    std::vector<double> errors;
-    for (const MatmulSample& sample : points.matmuls) {
-      if (sample.layout == layout) {
-        errors.push_back(
-            std::abs(predicted_seconds(sample, cost) / sample.timing.median.value - 1));
-      }
-    }
-    add("matrix products, " + std::string(to_string(layout)), errors);
+  for (const auto& [what, errors] : matmul_errors(points, cost)) {
+    add(what, errors);
   }
   std::vector<double> forward, backward, passes;
   for (const AttentionSample& sample : points.attention) {

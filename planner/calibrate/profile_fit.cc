@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "planner/calibrate/least_squares.h"
-#include "planner/calibrate/nelder_mead.h"
+#include "planner/calibrate/matmul_fit.h"
 #include "planner/calibrate/point_errors.h"
 #include "topologies/collective_cost.h"
 #include "topologies/measured_collective.h"
@@ -22,8 +22,6 @@ using topologies::Profile;
 
 // Points within this factor of the least time of their kind are the host's when the host timed.
 constexpr double kHostFloor = 1.6;
-constexpr std::size_t kLargestTable = 160;
-constexpr double kWellPredicted = 0.03;
 
 template <typename Sample, typename Time>
 void drop_host_bound(std::vector<Sample>& samples, Time&& time) {
@@ -60,79 +58,6 @@ void fit_passes(const Microbenchmarks& points, const topologies::Gpu& gpu, bool 
   if (!host_timed) {  // else it is the host's time to issue
     fit.constants["kernel_seconds"] = std::clamp(costs[0], 5e-7, 2e-5);
   }
-}
-
-double misfit_of(const Microbenchmarks& points, const topologies::Cluster& cluster,
-                 const Profile& profile) {
-  constexpr double kScale = 0.05;
-  const OpCost cost(cluster, profile);
-  double sum = 0;
-  for (const MatmulSample& sample : points.matmuls) {
-    const double error =
-        std::abs(std::log(predicted_seconds(sample, cost) / sample.timing.median.value));
-    sum += error < kScale ? error * error / (2 * kScale) : error - kScale / 2;
-  }
-  return sum / static_cast<double>(points.matmuls.size());
-}
-
-// The two constants that a table of products speaks of: the share of the peak, and the columns of K
-// that a tile takes to fill its pipeline.
-void fit_matmul_constants(const Microbenchmarks& points, const topologies::Cluster& cluster,
-                          Profile& profile, GpuFit& fit) {
-  if (points.matmuls.size() < 3) {
-    return;
-  }
-  const double efficiency = fit.constants.at("matmul_efficiency");
-  const double half_k = fit.constants.at("matmul_half_k");
-  const auto apply = [&](const std::vector<double>& at) {
-    fit.constants["matmul_efficiency"] = std::clamp(efficiency * std::exp(0.2 * at[0]), 0.02, 1.0);
-    fit.constants["matmul_half_k"] = std::clamp(half_k * std::exp(at[1]), 5.0, 3000.0);
-    profile.gpus[cluster.gpu.name] = fit;
-  };
-  const auto loss = [&](const std::vector<double>& at) {
-    apply(at);
-    return misfit_of(points, cluster, profile);
-  };
-  apply(nelder_mead(loss, {0, 0}, 0.5, 160).at);
-}
-
-// All products when they are few; of a long sweep those that the table so far predicts worst, until
-// none is far off: a short table answers fast.
-void fit_matmul_table(const Microbenchmarks& points, const topologies::Cluster& cluster,
-                      Profile& profile, GpuFit& fit) {
-  std::vector<bool> taken(points.matmuls.size(), false);
-  const auto take = [&](std::size_t i) {
-    const MatmulSample& sample = points.matmuls[i];
-    const double flop = 2.0 * static_cast<double>(sample.m) * static_cast<double>(sample.n) *
-                        static_cast<double>(sample.k);
-    fit.matmuls.push_back({static_cast<double>(sample.m), static_cast<double>(sample.n),
-                           static_cast<double>(sample.k),
-                           FlopPerSecond(flop / sample.timing.median.value),
-                           std::string(layout_name(sample.layout))});
-    taken[i] = true;
-  };
-  constexpr std::size_t kAtOnce = 8;
-  while (fit.matmuls.size() < kLargestTable) {
-    profile.gpus[cluster.gpu.name] = fit;
-    const OpCost cost(cluster, profile);
-    std::vector<std::pair<double, std::size_t>> errors;
-    for (std::size_t i = 0; i < points.matmuls.size(); ++i) {
-      if (!taken[i]) {
-        errors.emplace_back(-std::abs(std::log(predicted_seconds(points.matmuls[i], cost) /
-                                               points.matmuls[i].timing.median.value)),
-                            i);
-      }
-    }
-    std::ranges::sort(errors);
-    const bool few = points.matmuls.size() <= kLargestTable;
-    if (errors.empty() || (!few && errors.front().first > -kWellPredicted)) {
-      break;
-    }
-    for (std::size_t i = 0; i < std::min(kAtOnce, errors.size()); ++i) {
-      take(errors[i].second);
-    }
-  }
-  profile.gpus[cluster.gpu.name] = fit;
 }
 
 // "cudnn": the vendor's kernel; "flash": FlashAttention-2 as PyTorch ships it; others are no fused
@@ -205,6 +130,34 @@ void fit_overlap(const Microbenchmarks& points, Profile& profile) {
   }
 }
 
+// What the fit starts from: the profile that is built on, where it knows this card, less the tables
+// that are measured anew; else the card's shipped constants.
+GpuFit start_of(const Microbenchmarks& points, const ProfileFitSettings& settings) {
+  const topologies::Gpu& gpu = settings.cluster.gpu;
+  const auto known = settings.base.gpus.find(gpu.name);
+  GpuFit fit;
+  if (known != settings.base.gpus.end()) {
+    fit = known->second;
+    fit.source += "; " + settings.source;
+    for (const MatmulSample& sample : points.matmuls) {
+      std::erase_if(fit.matmuls, [&sample](const topologies::MatmulPoint& point) {
+        return point.precision == sample.precision;
+      });
+    }
+    if (std::ranges::any_of(points.attention, is_fused)) {
+      fit.attention.clear();
+    }
+  } else {
+    fit = topologies::fit_for(gpu, topologies::shipped_profile());
+    fit.matmuls.clear();
+    fit.attention.clear();
+    fit.source = settings.source;
+  }
+  fit.measured = true;
+  fit.compute_capability = gpu.compute_capability;
+  return fit;
+}
+
 }  // namespace
 
 ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& settings) {
@@ -221,20 +174,14 @@ ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& 
   profile.topology = settings.cluster.name;
   profile.points = std::make_shared<const Microbenchmarks>(points);
   if (!used.matmuls.empty() || !used.attention.empty() || !used.passes.empty()) {
-    GpuFit fit = topologies::fit_for(gpu, topologies::shipped_profile());
-    fit.matmuls.clear();
-    fit.attention.clear();
-    fit.measured = true;
-    fit.compute_capability = gpu.compute_capability;
-    fit.source = settings.source;
+    GpuFit fit = start_of(used, settings);
     fit_passes(used, gpu, settings.host_timed, fit);
     const double launch = points.launch.median.value;
     if (launch > 0 && !settings.host_timed) {
       fit.constants["launch_seconds"] = std::clamp(launch, 5e-7, 1e-4);
     }
     profile.gpus[gpu.name] = fit;
-    fit_matmul_constants(used, settings.cluster, profile, fit);
-    fit_matmul_table(used, settings.cluster, profile, fit);
+    fit_matmuls(used.matmuls, settings.cluster, profile, fit);
     fit_attention(used, settings.cluster, profile, fit);
     result.lines = errors_on_points(used, settings.cluster, profile);
   }

@@ -17,6 +17,8 @@ struct ProfileFitSettings {
   // The host issued each op and waited for it, as PyTorch's timers do: points near the least time
   // of their kind say how long issuing takes, and are left out.
   bool host_timed = false;
+  // Built on: what it measured of this card stays where the points say nothing. Empty: nothing.
+  topologies::Profile base = {};
 };
 
 struct FitLine {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -190,12 +191,16 @@ TEST_F(CalibrateCommand, EstimateSaysWhatCameFromTheProfile) {
   EXPECT_EQ(shipped.at("calibrated"), false);
 }
 
-Microbenchmarks made_up_points(double efficiency) {
-  // Points as the shipped model has them, at another share of the peak.
+// Points as the shipped model has them, at other shares of the peaks; with fp8 where a share is
+// given.
+Microbenchmarks made_up_points(double efficiency, double fp8_efficiency = 0) {
   const topologies::Cluster cluster = topologies::load_cluster("hgx-h200x1");
   topologies::Profile profile = topologies::shipped_profile();
   profile.gpus.at("H200-SXM-141GB").matmuls.clear();
   profile.gpus.at("H200-SXM-141GB").constants["matmul_efficiency"] = efficiency;
+  if (fp8_efficiency > 0) {
+    profile.gpus.at("H200-SXM-141GB").constants["fp8_efficiency"] = fp8_efficiency;
+  }
   const topologies::OpCost cost(cluster, profile);
   Microbenchmarks points;
   points.machine.gpu = "NVIDIA H200";
@@ -210,6 +215,14 @@ Microbenchmarks made_up_points(double efficiency) {
            k,
            MatmulLayout::kForward,
            {cost.matmul({m, 4096, k, 1}, topologies::Precision::kBf16), 0.01}});
+      if (fp8_efficiency > 0) {
+        points.matmuls.push_back({m,
+                                  4096,
+                                  k,
+                                  MatmulLayout::kInputGradient,
+                                  {cost.matmul({m, 4096, k, 1}, topologies::Precision::kFp8), 0.01},
+                                  MatmulPrecision::kFp8});
+      }
     }
   }
   for (std::int64_t bytes = 1 << 20; bytes <= 1 << 30; bytes *= 4) {
@@ -246,6 +259,117 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   const Json sources = Json::parse(trireme(arguments).out).at("sources");
   EXPECT_EQ(sources.at("transferred"), true);
   EXPECT_FALSE(sources.at("differs").empty());
+}
+
+// What --precision fp8 multiplies in, and where its rate comes from.
+std::map<std::string, std::string> product_sources(const Json& estimate) {
+  std::map<std::string, std::string> from;
+  for (const Json& one : estimate.at("sources").at("quantities")) {
+    from[one.at("quantity")] = one.at("from");
+  }
+  return from;
+}
+
+TEST_F(CalibrateCommand, ProductsInFp8BecomeATableThatFp8PlansAsk) {
+  const auto estimate = [](const std::string& profile, const std::string& precision) {
+    return Json::parse(trireme({"estimate", "--model", "llama-3.1-8b", "--cluster", "hgx-h200x1",
+                                "--sharding", "full", "--framework", "fsdp2", "--global-batch", "8",
+                                "--precision", precision, "--calibration", profile, "--json"})
+                           .out);
+  };
+  const auto seconds = [](const Json& json) {
+    return json.at("time").at("step_seconds").get<double>();
+  };
+  const auto profile_of = [this](const std::string& name, double fp8_efficiency) {
+    const Microbenchmarks points = made_up_points(0.6, fp8_efficiency);
+    const std::string raw =
+        write(name + "_raw.json", readable_json(microbenchmarks_to_json(points)));
+    const Answer answer =
+        trireme({"calibrate", "--from-points", raw, "-o", path(name + ".json"), "--json"});
+    EXPECT_EQ(answer.code, kDone) << answer.err;
+    for (const Json& fitted : Json::parse(answer.out).at("fits")) {
+      EXPECT_LT(fitted.at("median_abs_error").get<double>(), 0.02) << fitted;
+    }
+    return path(name + ".json");
+  };
+  const std::string fast = profile_of("fast", 0.7);
+  const std::string slow = profile_of("slow", 0.35);
+  const std::string none = profile_of("none", 0);
+  const auto fit = topologies::load_profile(fast).gpus.at("H200-SXM-141GB");
+  EXPECT_NEAR(fit.constants.at("fp8_efficiency"), 0.7, 0.02);
+  EXPECT_NEAR(fit.constants.at("matmul_efficiency"), 0.6, 0.03);
+  EXPECT_GT(seconds(estimate(slow, "fp8")), 1.2 * seconds(estimate(fast, "fp8")));
+  EXPECT_NEAR(seconds(estimate(slow, "bf16")) / seconds(estimate(fast, "bf16")), 1, 1e-9);
+  auto from = product_sources(estimate(fast, "fp8"));
+  EXPECT_EQ(from.at("matrix products in fp8"), "measured");
+  EXPECT_EQ(from.at("matrix products kept in bf16"), "measured");
+  from = product_sources(estimate(none, "fp8"));
+  EXPECT_EQ(from.at("matrix products in fp8"), "fitted");
+  EXPECT_EQ(from.at("matrix products kept in bf16"), "measured");
+  EXPECT_EQ(product_sources(estimate(none, "fp16")).at("matrix products"), "measured");
+  EXPECT_EQ(product_sources(estimate(none, "fp32")).at("matrix products"), "fitted");
+}
+
+// Points that were kept before precisions were measured have no such key.
+TEST_F(CalibrateCommand, RawPointsWithoutAPrecisionAreInBf16AndAnUnknownOneIsOneLine) {
+  nlohmann::ordered_json json = microbenchmarks_to_json(made_up_points(0.6));
+  for (auto& row : json.at("matmuls")) {
+    EXPECT_EQ(row.at("precision"), "bf16");
+    row.erase("precision");
+  }
+  const Microbenchmarks points = microbenchmarks_from_json(json, "old");
+  ASSERT_EQ(points.matmuls.size(), 9U);
+  for (const MatmulSample& sample : points.matmuls) {
+    EXPECT_EQ(sample.precision, MatmulPrecision::kBf16);
+  }
+  json.at("matmuls")[0]["precision"] = "fp7";
+  const Answer answer = trireme(
+      {"calibrate", "--from-points", write("bad.json", json.dump()), "-o", path("profile.json")});
+  EXPECT_EQ(answer.code, kWrongInput);
+  EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+  EXPECT_NE(answer.err.find("\"fp7\" is none of bf16, fp16 and fp8"), std::string::npos)
+      << answer.err;
+}
+
+TEST_F(CalibrateCommand, LinesOfMeasurementsNameTheirPrecisionAsPyTorchDoes) {
+  const auto line = [](const std::string& layout, std::int64_t k, double seconds,
+                       const std::string& precision) {
+    std::ostringstream text;
+    text << R"({"suite": "gemm", "layout": ")" << layout << R"(", "m": 8192, "n": 8192, "k": )" << k
+         << R"(, "seconds": )" << seconds << precision << "}\n";
+    return text.str();
+  };
+  std::string bf16, fp8;
+  for (const std::int64_t k : {2048, 4096, 8192, 16384}) {
+    const double flop = 2.0 * 8192 * 8192 * static_cast<double>(k);
+    bf16 += line("nt", k, flop / 6e14, "");
+    fp8 += line("nt", k, flop / 1.3e15, R"(, "dtype": "torch.float8_e4m3fn")");
+    fp8 += line("wgrad_tn", k, flop / 1.1e15, R"(, "precision": "FP8")");
+  }
+  fp8 += line("nt", 4096, 1e-2, R"(, "dtype": "float32")");
+  const std::string first = write("bf16.jsonl", bf16);
+  const std::string second = write("fp8.jsonl", fp8);
+  const Answer answer = trireme({"calibrate", "--fit", first, second, "--cluster", "hgx-h200x1",
+                                 "-o", path("profile.json"), "--json"});
+  ASSERT_EQ(answer.code, kDone) << answer.err;
+  // A later file adds its precision to what an earlier one measured.
+  const auto fit = topologies::load_profile(path("profile.json")).gpus.at("H200-SXM-141GB");
+  const auto count = [&fit](MatmulPrecision precision) {
+    return std::ranges::count_if(fit.matmuls, [precision](const topologies::MatmulPoint& point) {
+      return point.precision == precision;
+    });
+  };
+  EXPECT_GE(count(MatmulPrecision::kBf16), 3);  // less those that the host may have bound
+  EXPECT_GE(count(MatmulPrecision::kFp8), 6);
+  EXPECT_EQ(fit.source, "bf16.jsonl; fp8.jsonl");
+  const Json json = Json::parse(answer.out);
+  ASSERT_EQ(json.at("remarks").size(), 1U);
+  EXPECT_NE(json.at("remarks")[0].get<std::string>().find("float32"), std::string::npos);
+  bool named = false;
+  for (const Json& one : json.at("fits")) {
+    named = named || one.at("what") == "matrix products, weight_gradient, fp8";
+  }
+  EXPECT_TRUE(named) << json.at("fits");
 }
 
 TEST_F(CalibrateCommand, LogsOfTrainingsCorrectTheProfileAndSetTheInterval) {
@@ -305,6 +429,10 @@ TEST_F(CalibrateCommand, BadInputIsOneLineAndLeavesTheOldProfileWhole) {
       {"--fit", write("empty.log", ""), "--cluster", "dgx-h100x1"},
       {"--fit", write("other.json", "{\"a\": 1}"), "--cluster", "dgx-h100x1"},
       {"--fit", write("bad.jsonl", "{\"suite\": \"gemm\", \"m\": 0}\n"), "--cluster", "dgx-h100x1"},
+      {"--fit",
+       write("fp7.jsonl", R"({"suite": "gemm", "layout": "nt", "m": 64, "n": 64, "k": 64, )"
+                          R"("seconds": 1e-5, "dtype": "fp7"})"),
+       "--cluster", "dgx-h100x1"},
       {"--from-points", write("points.json", "{\"schema\": \"x\"}")},
       {"--from-run", write("result.json", R"({"schema": "trireme.run/1"})")},
       {"--from-run", write("prose.txt", "nothing")},

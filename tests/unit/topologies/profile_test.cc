@@ -31,7 +31,9 @@ Profile calibrated() {
                                        .memory = Bytes(150'000'000'000)};
   profile.topology = "hgx-h200x1";
   GpuFit fit = shipped_profile().gpus.at("H200-SXM-141GB");
-  fit.matmuls = {{4096, 4096, 4096, FlopPerSecond(7e14), "forward"}};
+  fit.matmuls = {
+      {4096, 4096, 4096, FlopPerSecond(7e14), "forward"},
+      {4096, 4096, 4096, FlopPerSecond(1.2e15), "input_gradient", MatmulPrecision::kFp8}};
   fit.attention = {{1, 32, 8, 4096, 128, Seconds(3e-4), Seconds(9e-4), false}};
   profile.gpus["H200-SXM-141GB"] = fit;
   profile.networks["NVLink Hopper"] = {{"ring_efficiency", 0.9}};
@@ -51,6 +53,12 @@ Profile calibrated() {
   auto points = std::make_shared<Microbenchmarks>();
   points->machine = *profile.machine;
   points->matmuls.push_back({4096, 4096, 4096, MatmulLayout::kForward, {Seconds(1.9e-4), 0.01}});
+  points->matmuls.push_back({4096,
+                             4096,
+                             4096,
+                             MatmulLayout::kInputGradient,
+                             {Seconds(1.1e-4), 0.01},
+                             MatmulPrecision::kFp8});
   points->collectives.push_back({"all_reduce", 2, Bytes(1 << 20), {Seconds(3e-5), 0.02}});
   points->launch = {Seconds(4e-6), 0.1};
   profile.points = points;
@@ -65,6 +73,9 @@ TEST(CalibratedProfile, ReadsBackEqual) {
   EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.front().layout, "forward");
   ASSERT_TRUE(again.points);
   EXPECT_EQ(again.points->collectives.size(), 1U);
+  EXPECT_EQ(again.points->matmuls.back().precision, MatmulPrecision::kFp8);
+  EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.front().precision, MatmulPrecision::kBf16);
+  EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.back().precision, MatmulPrecision::kFp8);
 }
 
 TEST(CalibratedProfile, TheProfilesThatShipAreWholeAndNameWhoMeasuredThem) {
@@ -98,6 +109,9 @@ TEST(CalibratedProfile, MisspeltKeysAndSpoiltValuesAreErrors) {
   EXPECT_THROW(parse_profile(spoilt("\"ranks\":2", "\"ranks\":1"), "x"), Error);
   EXPECT_THROW(parse_profile(spoilt("[1048576.0,", "[0,"), "x"), Error);
   EXPECT_THROW(parse_profile(spoilt("profile/1", "profile/2"), "x"), Error);
+  EXPECT_THROW(
+      parse_profile(spoilt("\"input_gradient\",\"fp8\"", "\"input_gradient\",\"fp7\""), "x"),
+      Error);
 }
 
 TEST(CalibratedProfile, SavingReplacesTheOldFileInOneStep) {
@@ -135,6 +149,51 @@ TEST(MeasuredCollective, AnswersFromTheTableBetweenItsSizes) {
   const Cluster other = load_cluster("dgx-h100x1");
   EXPECT_EQ(measured_table(profile, other, Collective::kAllReduce, pair), nullptr);
   EXPECT_EQ(measured_table(profile, cluster, Collective::kAllGather, pair), nullptr);
+}
+
+// Each precision has its own measured products; 16 bits stand in for each other, 8 bits for none.
+TEST(OpCost, AProductAsksTheTableOfItsPrecision) {
+  const Cluster cluster = load_cluster("hgx-h200x1");
+  Profile profile = with_shipped_parts(calibrated());
+  profile.corrections.clear();
+  GpuFit& fit = profile.gpus.at("H200-SXM-141GB");
+  const MatmulShape shape{4096, 4096, 4096, 1};
+  const auto seconds = [&](Precision precision) {
+    return OpCost(cluster, profile).matmul(shape, precision).value;
+  };
+  fit.matmuls.clear();
+  const double fp8_model = seconds(Precision::kFp8);
+  const double bf16_model = seconds(Precision::kBf16);
+  const double fp16_model = seconds(Precision::kFp16);
+  EXPECT_EQ(matmul_table(fit, Precision::kFp8), std::nullopt);
+  const auto rate = [&shape](double model) {  // of a product that takes half as long again
+    return FlopPerSecond(2.0 * 4096 * 4096 * 4096 / (1.5 * model));
+  };
+  // One point against the model's half a vote: two thirds of the way in logarithms.
+  const double moved = std::pow(1.5, 1 / 1.5);
+  fit.matmuls.push_back({4096, 4096, 4096, rate(fp8_model), "", MatmulPrecision::kFp8});
+  EXPECT_NEAR(seconds(Precision::kFp8) / fp8_model, moved, 1e-9);
+  EXPECT_EQ(seconds(Precision::kBf16), bf16_model);
+  EXPECT_EQ(seconds(Precision::kFp16), fp16_model);
+  fit.matmuls.push_back({4096, 4096, 4096, rate(bf16_model), ""});
+  EXPECT_NEAR(seconds(Precision::kBf16) / bf16_model, moved, 1e-9);
+  EXPECT_NEAR(seconds(Precision::kFp16) / fp16_model, moved, 1e-9);
+  fit.matmuls.push_back({4096, 4096, 4096, FlopPerSecond(2.0 * 4096 * 4096 * 4096 / fp16_model), "",
+                         MatmulPrecision::kFp16});
+  EXPECT_NEAR(seconds(Precision::kFp16) / fp16_model, 1, 1e-9);
+}
+
+// Products in fp8 were scaled by the ratio of the peaks in bf16: a card that has other units for 8
+// bits was misjudged.
+TEST(OpCost, MeasuredProductsMoveToAnotherCardByThePeakOfTheirPrecision) {
+  const Profile profile = with_shipped_parts(calibrated());
+  Gpu other = load_cluster("dgx-h100x1").gpu;
+  other.name = "half the fp8 units";
+  other.peak_dense[Precision::kFp8] = other.peak_dense[Precision::kFp8] * 0.5;
+  const GpuFit moved = fit_for(other, profile);
+  ASSERT_EQ(moved.matmuls.size(), 2U);
+  EXPECT_NEAR(moved.matmuls[0].rate.value, 7e14, 1e9);
+  EXPECT_NEAR(moved.matmuls[1].rate.value, 0.6e15, 1e9);
 }
 
 TEST(OpCost, ACalibratedProfileMovesToAnotherCardByItsDatasheet) {

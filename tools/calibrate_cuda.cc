@@ -15,9 +15,16 @@ namespace {
 // Between two collectives of the benchmark no rank waits longer for another.
 constexpr Seconds kTimeout{120.0};
 
-MicrobenchSettings settings_of(const Measurement& measurement, bool draws, std::FILE* err) {
+// `first`: of the rank that speaks for all.
+MicrobenchSettings settings_of(const Measurement& measurement, bool first, bool draws,
+                               std::FILE* err) {
   MicrobenchSettings settings;
   settings.quick = measurement.quick;
+  if (first) {
+    settings.remark = [draws, err](const std::string& line) {
+      fmt::print(err, "{}trireme: {}\n", draws ? "\r\x1b[K" : "", line);
+    };
+  }
   if (draws) {
     settings.progress = [err](double share, const std::string& what) {
       constexpr int kWidth = 30;
@@ -38,7 +45,7 @@ int measure_rank(const Measurement& measurement, const runtime::RankEnvironment&
   const bool first = own.rank == Rank(0);
   const bool draws = first && console.progress;
   const Microbenchmarks points = runtime::cuda::measure(
-      *coordinator, device, settings_of(measurement, draws, console.err), kTimeout);
+      *coordinator, device, settings_of(measurement, first, draws, console.err), kTimeout);
   if (draws) {
     fmt::print(console.err, "\r\x1b[K");
   }

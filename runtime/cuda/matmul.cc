@@ -2,38 +2,71 @@
 
 #include <string>
 
-#include "runtime/cuda/check.h"
-
 namespace trireme::runtime::cuda {
 namespace {
-
-// cuBLASLt is column-major, so the row-major c = a b is asked for as c' = b' a': b comes first, and
-// a row-major matrix with rows of `row` elements is a column-major one with that leading dimension.
-cublasLtMatrixLayout_t make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                                   std::int64_t leading, std::int64_t batch, std::int64_t stride) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), leading),
-        "matrix layout");
-  if (batch > 1) {
-    const auto count = static_cast<std::int32_t>(batch);
-    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                           sizeof(count)),
-          "matrix batch");
-    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                           &stride, sizeof(stride)),
-          "matrix stride");
-  }
-  return layout;
-}
 
 std::int64_t or_else(std::int64_t value, std::int64_t fallback) {
   return value != 0 ? value : fallback;
 }
 
+cudaDataType_t type_of(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::kBf16:
+      return CUDA_R_16BF;
+    case NumberFormat::kFp16:
+      return CUDA_R_16F;
+    case NumberFormat::kE4m3:
+      return CUDA_R_8F_E4M3;
+    case NumberFormat::kE5m2:
+      return CUDA_R_8F_E5M2;
+  }
+  return CUDA_R_16BF;
+}
+
+cudaDataType_t output_type(const MatmulCall& call) {
+  if (call.output_fp32) {
+    return CUDA_R_32F;
+  }
+  return call.format_a == NumberFormat::kFp16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+// cuBLASLt is column-major, so the row-major c = a b is asked for as c' = b' a': b comes first, and
+// a row-major matrix with rows of `row` elements is a column-major one with that leading dimension.
+cublasStatus_t make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                           std::int64_t leading, std::int64_t batch, std::int64_t stride,
+                           cublasLtMatrixLayout_t& layout) {
+  cublasStatus_t status =
+      cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
+                                 static_cast<std::uint64_t>(columns), leading);
+  if (status == CUBLAS_STATUS_SUCCESS && batch > 1) {
+    const auto count = static_cast<std::int32_t>(batch);
+    status = cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                              sizeof(count));
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &stride, sizeof(stride));
+    }
+  }
+  return status;
+}
+
+template <typename Value>
+cublasStatus_t set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+                   const Value& value) {
+  return cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value));
+}
+
 std::string describe(const MatmulCall& call) {
   return "matrix product " + std::to_string(call.m) + "x" + std::to_string(call.n) + "x" +
          std::to_string(call.k);
+}
+
+void check_supported(cublasStatus_t status, const MatmulCall& call) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw UnsupportedMatmul(describe(call),
+                            std::string("cuBLASLt says: ") + cublasLtGetStatusString(status),
+                            ErrorKind::kMissingMachine);
+  }
 }
 
 }  // namespace
@@ -43,39 +76,66 @@ MatmulLibrary::MatmulLibrary() {
 }
 
 MatmulLibrary::~MatmulLibrary() {
-  for (auto& [call, prepared] : prepared_) {
-    cublasLtMatrixLayoutDestroy(prepared.first);
-    cublasLtMatrixLayoutDestroy(prepared.second);
-    cublasLtMatrixLayoutDestroy(prepared.output);
-    cublasLtMatmulDescDestroy(prepared.operation);
+  for (const auto& [call, prepared] : prepared_) {
+    destroy(prepared);
   }
   cublasLtDestroy(handle_);
 }
 
-const MatmulLibrary::Prepared& MatmulLibrary::prepare(const MatmulCall& call) {
-  const auto found = prepared_.find(call);
-  if (found != prepared_.end()) {
-    return found->second;
+void MatmulLibrary::destroy(const Prepared& prepared) {
+  for (cublasLtMatrixLayout_t layout : {prepared.first, prepared.second, prepared.output}) {
+    if (layout != nullptr) {
+      cublasLtMatrixLayoutDestroy(layout);
+    }
   }
-  Prepared made;
-  check(cublasLtMatmulDescCreate(&made.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "matrix product");
-  const cublasOperation_t op_first = call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t op_second = call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(cublasLtMatmulDescSetAttribute(made.operation, CUBLASLT_MATMUL_DESC_TRANSA, &op_first,
-                                       sizeof(op_first)),
-        "matrix product");
-  check(cublasLtMatmulDescSetAttribute(made.operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_second,
-                                       sizeof(op_second)),
-        "matrix product");
+  if (prepared.operation != nullptr) {
+    cublasLtMatmulDescDestroy(prepared.operation);
+  }
+}
+
+cublasStatus_t MatmulLibrary::describe_operation(const MatmulCall& call, Prepared& prepared) {
+  cublasStatus_t status =
+      cublasLtMatmulDescCreate(&prepared.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const auto then = [&status](auto&& next) {
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = next();
+    }
+  };
+  const auto put = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    then([&] { return set(prepared.operation, attribute, value); });
+  };
+  put(CUBLASLT_MATMUL_DESC_TRANSA, call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  put(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (is_fp8(call.format_a) || is_fp8(call.format_b)) {
+    if (unit_scale_.bytes() == 0) {
+      constexpr float kOne = 1.0F;
+      unit_scale_ = DeviceBytes(sizeof(kOne), "scale of fp8 operands");
+      check(cudaMemcpy(unit_scale_.data(), &kOne, sizeof(kOne), cudaMemcpyHostToDevice),
+            "scale of fp8 operands");
+    }
+    const void* scale = unit_scale_.data();
+    put(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale);
+    put(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);
+    put(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(call.fast_accumulate ? 1 : 0));
+  }
   const std::int64_t b_width = call.transpose_b ? call.k : call.n;
   const std::int64_t a_width = call.transpose_a ? call.m : call.k;
-  made.first = make_layout(CUDA_R_16BF, b_width, call.transpose_b ? call.n : call.k,
-                           or_else(call.row_b, b_width), call.batch, call.stride_b);
-  made.second = make_layout(CUDA_R_16BF, a_width, call.transpose_a ? call.k : call.m,
-                            or_else(call.row_a, a_width), call.batch, call.stride_a);
-  made.output = make_layout(call.output_fp32 ? CUDA_R_32F : CUDA_R_16BF, call.n, call.m,
-                            or_else(call.row_c, call.n), call.batch, call.stride_c);
+  then([&] {
+    return make_layout(type_of(call.format_b), b_width, call.transpose_b ? call.n : call.k,
+                       or_else(call.row_b, b_width), call.batch, call.stride_b, prepared.first);
+  });
+  then([&] {
+    return make_layout(type_of(call.format_a), a_width, call.transpose_a ? call.k : call.m,
+                       or_else(call.row_a, a_width), call.batch, call.stride_a, prepared.second);
+  });
+  then([&] {
+    return make_layout(output_type(call), call.n, call.m, or_else(call.row_c, call.n), call.batch,
+                       call.stride_c, prepared.output);
+  });
+  return status;
+}
+
+cublasStatus_t MatmulLibrary::find_algorithm(Prepared& prepared) {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "matrix preference");
   const std::size_t workspace = kWorkspaceBytes;
@@ -84,14 +144,28 @@ const MatmulLibrary::Prepared& MatmulLibrary::prepare(const MatmulCall& call) {
         "matrix preference");
   cublasLtMatmulHeuristicResult_t result{};
   int results = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, made.operation, made.first, made.second, made.output,
-                                     made.output, preference, 1, &result, &results);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_, prepared.operation, prepared.first, prepared.second, prepared.output,
+      prepared.output, preference, 1, &result, &results);
   cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS || results == 0) {
-    throw Error(describe(call), "cuBLASLt has no algorithm for it", ErrorKind::kMissingMachine);
+  prepared.algorithm = result.algo;
+  return status == CUBLAS_STATUS_SUCCESS && results == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+}
+
+const MatmulLibrary::Prepared& MatmulLibrary::prepare(const MatmulCall& call) {
+  const auto found = prepared_.find(call);
+  if (found != prepared_.end()) {
+    return found->second;
   }
-  made.algorithm = result.algo;
+  Prepared made;
+  cublasStatus_t status = describe_operation(call, made);
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status = find_algorithm(made);
+  }
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    destroy(made);
+    check_supported(status, call);
+  }
   return prepared_.emplace(call, made).first->second;
 }
 
@@ -104,7 +178,7 @@ void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, vo
       handle_, prepared.operation, &alpha, b, prepared.first, a, prepared.second, &beta, c,
       prepared.output, c, prepared.output, &prepared.algorithm, workspace, kWorkspaceBytes, stream);
   if (status != CUBLAS_STATUS_SUCCESS) {
-    check(status, describe(call).c_str());
+    check_supported(status, call);
   }
 }
 

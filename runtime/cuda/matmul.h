@@ -1,4 +1,5 @@
-// Matrix products through cuBLASLt in bf16 with fp32 sums. The heuristic's choice is kept by shape.
+// Matrix products through cuBLASLt with fp32 sums: bf16, as the runtime trains, and fp16 and fp8
+// for benchmarks. The heuristic's choice is kept by shape.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,11 +10,19 @@
 #include <cstdint>
 #include <map>
 
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/device_objects.h"
+#include "runtime/cuda/number_format.h"
+
 namespace trireme::runtime::cuda {
 
 // c[m,n] (+)= op(a) op(b), all row-major: a is [m,k], or [k,m] when transpose_a; b is [k,n], or
 // [n,k] when transpose_b. `batch` products lie `stride_*` elements apart; leading dimensions 0 mean
-// contiguous rows.
+// contiguous rows. c is fp32, or of 16 bits: fp16 when the operands are, else bf16.
+//
+// fp8 operands (at most one of them E5M2) need compute capability 8.9, extents that are multiples
+// of 16 and, before Blackwell, transpose_b alone. `fast_accumulate` leaves their sums in the units'
+// own narrow accumulator instead of adding them up in fp32 every few columns of k.
 struct MatmulCall {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -22,7 +31,15 @@ struct MatmulCall {
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
   std::int64_t row_a = 0, row_b = 0, row_c = 0;
+  NumberFormat format_a = NumberFormat::kBf16, format_b = NumberFormat::kBf16;
+  bool fast_accumulate = false;
   friend auto operator<=>(const MatmulCall&, const MatmulCall&) = default;
+};
+
+// cuBLASLt refuses this product; others, and the device, are as they were.
+class UnsupportedMatmul : public Error {
+ public:
+  using Error::Error;
 };
 
 // One a device. Not for several threads at once.
@@ -35,8 +52,8 @@ class MatmulLibrary {
   MatmulLibrary(MatmulLibrary&&) = delete;
   MatmulLibrary& operator=(MatmulLibrary&&) = delete;
 
-  // Queues the product on `stream` with `workspace` of kWorkspaceBytes. Throws Error when no
-  // algorithm exists.
+  // Queues the product on `stream` with `workspace` of kWorkspaceBytes. Throws UnsupportedMatmul
+  // when cuBLASLt has no algorithm for it or refuses it.
   void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace,
            cudaStream_t stream);
 
@@ -49,9 +66,14 @@ class MatmulLibrary {
     cublasLtMatmulAlgo_t algorithm{};
   };
   const Prepared& prepare(const MatmulCall& call);
+  // Fills in what `prepared` has; a status other than success is why it is incomplete.
+  cublasStatus_t describe_operation(const MatmulCall& call, Prepared& prepared);
+  cublasStatus_t find_algorithm(Prepared& prepared);
+  static void destroy(const Prepared& prepared);
 
   cublasLtHandle_t handle_ = nullptr;
   std::map<MatmulCall, Prepared> prepared_;
+  DeviceBytes unit_scale_;  // one float, 1: what fp8 operands are multiplied by; made when needed
 };
 
 }  // namespace trireme::runtime::cuda

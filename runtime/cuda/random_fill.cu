@@ -1,3 +1,6 @@
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/random_fill.h"
 
@@ -38,20 +41,35 @@ __global__ void normal_kernel(Element* target, std::int64_t count, NormalFill fi
   }
 }
 
-__global__ void fill_kernel(Bf16* target, std::int64_t count, std::uint64_t seed) {
+template <typename Element>
+__global__ void fill_kernel(Element* target, std::int64_t count, std::uint64_t seed) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride) {
     const std::uint64_t bits = mixed(seed * kGolden + static_cast<std::uint64_t>(i));
-    target[i] = __float2bfloat16(static_cast<float>(bits >> 40U) * (2.0F / 16777216.0F) - 1.0F);
+    target[i] = Element(static_cast<float>(bits >> 40U) * (2.0F / 16777216.0F) - 1.0F);
   }
+}
+
+template <typename Element>
+void launch_fill(cudaStream_t stream, void* target, std::int64_t count, std::uint64_t seed) {
+  fill_kernel<<<1024, kThreads, 0, stream>>>(static_cast<Element*>(target), count, seed);
 }
 
 }  // namespace
 
-void fill_random(cudaStream_t stream, __nv_bfloat16* target, std::int64_t count,
+void fill_random(cudaStream_t stream, void* target, NumberFormat format, std::int64_t count,
                  std::uint64_t seed) {
-  fill_kernel<<<1024, kThreads, 0, stream>>>(target, count, seed);
+  switch (format) {
+    case NumberFormat::kBf16:
+      return launch_fill<Bf16>(stream, target, count, seed);
+    case NumberFormat::kFp16:
+      return launch_fill<__half>(stream, target, count, seed);
+    case NumberFormat::kE4m3:
+      return launch_fill<__nv_fp8_e4m3>(stream, target, count, seed);
+    case NumberFormat::kE5m2:
+      return launch_fill<__nv_fp8_e5m2>(stream, target, count, seed);
+  }
 }
 
 void fill_normal(cudaStream_t stream, const View& view, const NormalFill& fill) {

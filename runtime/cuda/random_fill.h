@@ -1,17 +1,17 @@
 // Random operands (products of zeros run faster than products of data), and initial weights.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
 #include "runtime/backend.h"
+#include "runtime/cuda/number_format.h"
 
 namespace trireme::runtime::cuda {
 
-// Uniform in [-1, 1), a function of the seed and the place.
-void fill_random(cudaStream_t stream, __nv_bfloat16* target, std::int64_t count,
+// Uniform in [-1, 1), rounded to the format, a function of the seed and the place.
+void fill_random(cudaStream_t stream, void* target, NumberFormat format, std::int64_t count,
                  std::uint64_t seed);
 
 // The values of runtime/random.h, to a few last places of a double, rounded to the view's type.

@@ -1,0 +1,108 @@
+// Attention, memory-bound kernels, copies and the launch of kernels.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "runtime/cuda/bench.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/kernels.h"
+
+namespace trireme::runtime::cuda {
+
+void measure_attention(Bench& bench, Microbenchmarks& found) {
+  const std::vector<std::int64_t> sequences =
+      bench.quick() ? std::vector<std::int64_t>{4096}
+                    : std::vector<std::int64_t>{1024, 2048, 4096, 8192, 16384};
+  for (const std::int64_t sequence : sequences) {
+    for (const auto& [heads, kv_heads, size] :
+         {std::array<std::int64_t, 3>{32, 8, 64}, std::array<std::int64_t, 3>{32, 8, 128},
+          std::array<std::int64_t, 3>{8, 8, 128}}) {
+      bench.progress(0.6 + 0.05 * static_cast<double>(sequence) / 16384.0, "attention");
+      AttentionSample sample{
+          std::max<std::int64_t>(1, 4096 / sequence), heads, kv_heads, sequence, size, {}, {}, {}};
+      const AttentionCall call{sample.batch, sequence, heads, kv_heads, size, 0};
+      sample.kernel = bench.attention().path(call);
+      const auto rows = static_cast<std::size_t>(sample.batch * sequence);
+      const auto width = static_cast<std::size_t>((heads + 2 * kv_heads) * size);
+      const std::size_t out = rows * static_cast<std::size_t>(heads * size);
+      const DeviceBytes qkv = bench.random(rows * width * 2);
+      const DeviceBytes dy = bench.random(out * 2);
+      const DeviceBytes y(out * 2, "attention output");
+      const DeviceBytes lse(rows * static_cast<std::size_t>(heads) * 4, "attention statistics");
+      const DeviceBytes dqkv(rows * width * 2, "attention gradient");
+      const auto as_bf16 = [](const DeviceBytes& memory) {
+        return reinterpret_cast<Bf16*>(memory.data());
+      };
+      auto* statistics = reinterpret_cast<float*>(lse.data());
+      sample.forward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+        bench.attention().forward(call, as_bf16(qkv), as_bf16(y), statistics, bench.workspace(),
+                                  bench.stream());
+      });
+      sample.backward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+        bench.attention().backward(call, as_bf16(dy), as_bf16(qkv), as_bf16(y), statistics,
+                                   as_bf16(dqkv), bench.workspace(), bench.stream());
+      });
+      found.attention.push_back(sample);
+    }
+  }
+}
+
+// y += x over bf16: two reads and a write of each element.
+void measure_passes(Bench& bench, Microbenchmarks& found) {
+  bench.progress(0.66, "memory-bound kernels");
+  for (std::int64_t bytes = kMiB / 16; bytes <= 512 * kMiB; bytes *= bench.quick() ? 16 : 4) {
+    const int sets =
+        static_cast<int>(std::clamp<std::int64_t>(std::int64_t{kRotation} / (2 * bytes), 1, 64));
+    const auto stride = static_cast<std::size_t>(2 * bytes);
+    const DeviceBytes memory = bench.random(stride * static_cast<std::size_t>(sets));
+    const Timing timing = time_on_stream(bench.stream(), bench.watch(), [&](int run) {
+      auto* y =
+          reinterpret_cast<Bf16*>(memory.data() + stride * static_cast<std::size_t>(run % sets));
+      add(bench.stream(), y, static_cast<const Bf16*>(y + bytes / 2), bytes / 2);
+    });
+    found.passes.push_back({Bytes(3 * bytes), timing});
+  }
+}
+
+void measure_copies(Bench& bench, Microbenchmarks& found) {
+  bench.progress(0.68, "copies");
+  const auto bytes = static_cast<std::size_t>(256 * kMiB);
+  const DeviceBytes first = bench.random(bytes);
+  const DeviceBytes second(bytes, "copy");
+  void* host = nullptr;
+  check(cudaMallocHost(&host, bytes), "pinned memory");
+  std::memset(host, 1, bytes);
+  const auto add_sample = [&](const char* direction, void* to, const void* from) {
+    const Timing timing = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, bench.stream()), "copy");
+    });
+    found.copies.push_back({direction, Bytes(static_cast<std::int64_t>(bytes)), timing});
+  };
+  add_sample("host_to_device", first.data(), host);
+  add_sample("device_to_host", host, first.data());
+  add_sample("device_to_device", second.data(), first.data());
+  check(cudaFreeHost(host), "pinned memory");
+}
+
+// Host time to issue a kernel: many small ones, timed on the host before the device has run them.
+void measure_launch(Bench& bench, Microbenchmarks& found) {
+  const DeviceBytes memory = bench.random(4096);
+  auto* y = reinterpret_cast<Bf16*>(memory.data());
+  std::vector<double> samples;
+  for (int i = 0; i < 9; ++i) {
+    check(cudaStreamSynchronize(bench.stream()), "launch");
+    constexpr int kLaunches = 200;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int k = 0; k < kLaunches; ++k) {
+      add(bench.stream(), y, static_cast<const Bf16*>(y + 1024), 1024);
+    }
+    samples.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
+        kLaunches);
+  }
+  found.launch = summarise(samples);
+}
+
+}  // namespace trireme::runtime::cuda

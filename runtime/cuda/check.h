@@ -33,8 +33,16 @@ inline void check(cudnnStatus_t status, const char* what) {
   }
 }
 
+// Communicators here are blocking (communicators.h): a call that comes back unfinished has queued
+// nothing yet, and what is queued after it would not wait for it.
 inline void check(ncclResult_t status, const char* what) {
-  if (status != ncclSuccess && status != ncclInProgress) {
+  if (status == ncclInProgress) {
+    throw Error(what,
+                "NCCL came back before the call was done, as with NCCL_COMM_BLOCKING=0; unset it: "
+                "communicators must be blocking",
+                ErrorKind::kMissingMachine);
+  }
+  if (status != ncclSuccess) {
     throw Error(what, std::string("NCCL says: ") + ncclGetErrorString(status),
                 ErrorKind::kMissingMachine);
   }

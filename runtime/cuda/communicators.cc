@@ -90,6 +90,7 @@ ncclComm_t make_communicator(const ncclUniqueId& id, CommunicatorUse use, int si
   std::packaged_task<ncclComm_t()> make([=] {
     check(cudaSetDevice(device), "GPU");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
     if (use == CommunicatorUse::kMessages) {
       config.maxCTAs = kMessageBlocks;
     }
@@ -155,6 +156,7 @@ ncclComm_t Communicators::of_message(Rank sender, Rank receiver, std::uint16_t c
 
 std::string Communicators::failure() const {
   for (const auto& [key, communicator] : made_) {
+    // A state, not the result of a call: a communicator may be in progress while it is polled.
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(communicator, &state) == ncclSuccess && state != ncclSuccess &&
         state != ncclInProgress) {

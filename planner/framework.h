@@ -71,7 +71,10 @@ struct Framework {
   bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)
   bool attention_output_copy =
       true;  // false: an attention that writes tokens first, as flash-attention's package does
-  bool compile = false;        // torch.compile on the blocks
+  bool compile = false;  // torch.compile on the blocks
+  // The step is traced into one graph whose kernels still run one by one: it keeps what compiled
+  // blocks keep, at the speed of eager ones.
+  bool traced_graph = false;
   bool pad_vocabulary = true;  // Megatron: to a multiple of 128 * tp
   double dropout = 0.0;
   bool mixed_precision_pure = false;  // llm-foundry's PURE: bf16 throughout
@@ -83,6 +86,9 @@ struct Framework {
   double interleaved_fragmentation = 0.15;  // more of it, with virtual pipeline chunks
   // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed blocks of any size serve again.
   bool expandable_segments = false;
+  // PyTorch before 2.8: what a collective reads and writes is recorded on the communication stream,
+  // and its memory serves again only once that stream is known to have passed.
+  bool recorded_collectives = false;
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel
   bool world_group = false;      // barriers and norms run on a communicator of all ranks of its own
   double workspace_libraries = 2;  // cuBLAS-sized workspaces inside the allocator

@@ -65,6 +65,19 @@ class Candidates {
       });
     }
     set_data_parallel();
+    if (!row_.vpp) {
+      branch({1, 2, 3, 4, 5, 6, 8, 10, 12}, [&](Plan& plan, std::int64_t chunks) {
+        plan.virtual_pipeline = chunks;
+        if (contains(row_.framework, "torchtitan") && row_.schedule == "interleaved") {
+          return chunks == 2;  // its looped schedules have two chunks a rank by default
+        }
+        const bool wanted =
+            row_.schedule == "interleaved" ? chunks > 1 || plan.pipeline == 1 : true;
+        return chunks == 1 ? wanted
+                           : row_.schedule != "1f1b" && plan.pipeline > 1 &&
+                                 row_.stage_layers.empty() && splits_evenly(plan.pipeline * chunks);
+      });
+    }
     if (!row_.micro_batch) {
       branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
         plan.micro_batch = size;
@@ -72,21 +85,9 @@ class Candidates {
           return size == 1;  // its configurations' local batch
         }
         if (contains(row_.framework, "torchtitan") && plan.pipeline > 1) {
-          // Its default: as many micro-batches as stages.
-          return job_.global_batch == 0 ||
-                 job_.global_batch == size * plan.data_parallel() * plan.pipeline;
+          return torchtitan_micro_batch(plan, size);
         }
         return job_.global_batch == 0 || job_.global_batch % (size * plan.data_parallel()) == 0;
-      });
-    }
-    if (!row_.vpp) {
-      branch({1, 2, 3, 4, 5, 6, 8, 10, 12}, [&](Plan& plan, std::int64_t chunks) {
-        plan.virtual_pipeline = chunks;
-        const bool wanted =
-            row_.schedule == "interleaved" ? chunks > 1 || plan.pipeline == 1 : true;
-        return chunks == 1 ? wanted
-                           : row_.schedule != "1f1b" && plan.pipeline > 1 &&
-                                 row_.stage_layers.empty() && splits_evenly(plan.pipeline * chunks);
       });
     }
     if (row_.recompute.empty()) {
@@ -124,6 +125,16 @@ class Candidates {
   [[nodiscard]] bool splits_evenly(std::int64_t chunks) const {
     return job_.framework.states == StateLayout::kTorch ? chunks <= job_.model.layers
                                                         : job_.model.layers % chunks == 0;
+  }
+
+  // torchtitan's defaults: until spring 2025 (pipeline_parallel_microbatches) as many micro-batches
+  // as there are chunks, then (pipeline_parallel_microbatch_size) one sequence each.
+  [[nodiscard]] bool torchtitan_micro_batch(const Plan& plan, std::int64_t size) const {
+    if (row_.date >= "2025-05") {
+      return size == 1;
+    }
+    return job_.global_batch == 0 ||
+           job_.global_batch == size * plan.data_parallel() * plan.pipeline * plan.virtual_pipeline;
   }
 
   void set_data_parallel() {

@@ -184,6 +184,10 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
   }
   if (contains(row.framework, "torchtitan")) {
     framework.expandable_segments = true;  // its launch script sets it
+    framework.recorded_collectives = !row.date.empty() && row.date < "2025-07";  // PyTorch 2.8
+    if (contains(row.notes, "graph_trainer") || contains(row.notes, "compiler toolkit")) {
+      framework.traced_graph = true;
+    }
     if (row.tp.value_or(1) > 1 && row.date < "2026") {
       // PyTorch's vocabulary-parallel loss held 16-bit and four fp32 copies in its backward; 2.11
       // does not.

@@ -28,6 +28,13 @@ bool dropped_by(std::uint16_t modules, std::string_view item, bool engine) {
          (has(kSharedExperts) && starts("shared"));
 }
 
+// Whose count of kept tensors applies.
+Implementation keeps_as(const Job& job) {
+  const bool traced =
+      job.framework.traced_graph && job.framework.implementation == Implementation::kEagerTorch;
+  return traced ? Implementation::kCompiledTorch : job.framework.implementation;
+}
+
 // torchtitan's "op" policy keeps the results of attention, of collectives and of every second
 // matrix product: q, v, the first MLP product and the last one, beside the block's input.
 double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse) {
@@ -45,7 +52,7 @@ double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse)
   }
   double inner = static_cast<double>(model.ffn) * tensor;
   // The MLP's result is on the list, but nothing in backward reads it: a compiler leaves it out.
-  double products = job.framework.implementation == Implementation::kCompiledTorch ? 0 : 1;
+  double products = keeps_as(job) == Implementation::kCompiledTorch ? 0 : 1;
   if (sparse) {
     // Grouped products of routed experts are not on the list; the shared expert's are.
     inner = static_cast<double>(model.moe->shared_ffn) * tensor;
@@ -164,9 +171,8 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   double selective = 0;
   double mlp_kept = 0;
   bool in_mlp = false;
-  for (const models::KeptItem& item :
-       models::kept_activations(job.model, layer, shard_of(job, plan), job.framework.implementation,
-                                job.framework.dropout)) {
+  for (const models::KeptItem& item : models::kept_activations(
+           job.model, layer, shard_of(job, plan), keeps_as(job), job.framework.dropout)) {
     const std::string_view name = item.name;
     if ((name == "attention_output_copy" && !job.framework.attention_output_copy) ||
         (name == "norm_fp32" && !job.framework.decomposed_norms)) {

@@ -28,6 +28,7 @@ struct StageMemory {
   MemoryPhases phases;
   double reserved_base = 0;  // peak of the main stream's pool and of the side streams' pools, GiB
   double largest_block = 0;  // largest tensor that comes and goes every step, GiB
+  double exchanged_block = 0;  // one tensor gathered or reduced over the tensor ranks, GiB
 };
 enum class Fit { kFits, kAtRisk, kNo };
 

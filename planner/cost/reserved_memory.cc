@@ -12,6 +12,10 @@ namespace {
 constexpr double kLostBlocks = 0.5;
 // What expandable segments, where freed memory serves requests of any size, leave of the rest.
 constexpr double kExpandable = 0.7;
+// Where collectives' tensors are recorded on the communication stream, the host, which runs ahead
+// of the GPU, allocates the next ones beside them: as many whole activations typically, and as many
+// more at most (a layer's forward has two gathers and two reductions).
+constexpr double kRecordedBlocks = 2;
 
 }  // namespace
 
@@ -19,9 +23,12 @@ void fill_reserved(const Job& job, const Plan& plan, MemoryEstimate& out) {
   const Framework& framework = job.framework;
   const bool torch = framework.states == StateLayout::kTorch;
   double base = out.allocated_gib;
+  double recorded = 0;
   for (const StageMemory& stage : out.stages) {
     const double lost = torch && !framework.expandable_segments ? kLostBlocks : 0;
     base = std::max(base, stage.reserved_base + lost * stage.largest_block);
+    recorded = std::max(
+        recorded, framework.recorded_collectives ? kRecordedBlocks * stage.exchanged_block : 0);
   }
   // Chunks of an interleaved schedule are freed in another order than they came.
   const double chunks = plan.virtual_pipeline > 1 ? framework.interleaved_fragmentation : 0;
@@ -31,10 +38,10 @@ void fill_reserved(const Job& job, const Plan& plan, MemoryEstimate& out) {
     typical *= kExpandable;
     spread *= kExpandable;
   }
-  out.reserved_gib = base * (1 + typical);
+  out.reserved_gib = base * (1 + typical) + recorded;
   out.reserved_low_gib = out.allocated_gib * std::max(1.0, framework.reserved_low);
   out.reserved_gib = std::max(out.reserved_gib, out.reserved_low_gib);
-  out.reserved_high_gib = std::max(out.reserved_gib, base * (1 + typical + spread));
+  out.reserved_high_gib = std::max(out.reserved_gib, base * (1 + typical + spread) + 2 * recorded);
 }
 
 }  // namespace trireme::planner

@@ -327,6 +327,10 @@ StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLay
   peak = moments.step.total() > peak->total() ? &moments.step : peak;
   memory.reserved_base = std::max(memory.reserved_base, peak->total());
   memory.largest_block = stage.has_head ? context.logit_block / kGiB : 0;
+  memory.exchanged_block =
+      context.plan->tensor > 1
+          ? 2 * context.tokens * static_cast<double>(context.job->model.hidden) / kGiB
+          : 0;
   memory.items = *peak;
   return memory;
 }

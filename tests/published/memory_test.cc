@@ -63,13 +63,14 @@ void print_row(const Measured& measured, const MemoryEstimate& estimate) {
       "{:.2f} "
       "gradients {:.2f} optimizer {:.2f} activations {:.2f} gathered {:.2f} logits {:.2f} "
       "communication {:.2f} "
-      "other {:.2f} | {}\n",
+      "other {:.2f} | band {:.2f} {:.2f} {:.2f}{} | {}\n",
       measured.row.id, 100 * measured.relative, measured.predicted, *measured.row.peak_memory_gib,
       measured.row.memory_kind, estimate.peak_stage, plan.tensor, plan.pipeline,
       plan.virtual_pipeline, plan.context, plan.expert, plan.sharded, plan.replicas,
       plan.micro_batch, plan.micro_batches, items.parameters, items.gradients, items.optimizer,
       items.activations, items.gathered_parameters, items.logits, items.communication, items.other,
-      measured.row.model);
+      estimate.reserved_low_gib, estimate.reserved_gib, estimate.reserved_high_gib,
+      measured.in_band ? "" : " OUTSIDE", measured.row.model);
 }
 
 // Every row predicted once, for all the tests of this file.
@@ -174,12 +175,12 @@ TEST_F(PublishedMemory, PyTorchFsdpTensorAndPipeline) {
 }
 
 TEST_F(PublishedMemory, TorchtitanReserved) {
-  EXPECT_LE(dense("torchtitan").mean, 0.065);
+  EXPECT_LE(dense("torchtitan").mean, 0.06);
   const std::vector<Measured>& all = rows("torchtitan");
   const auto inside = std::count_if(all.begin(), all.end(),
                                     [](const Measured& measured) { return measured.in_band; });
   fmt::print("torchtitan: {} of {} rows inside the reserved band\n", inside, all.size());
-  EXPECT_GE(static_cast<double>(inside), 0.75 * static_cast<double>(all.size()));
+  EXPECT_GE(static_cast<double>(inside), 0.9 * static_cast<double>(all.size()));
 }
 
 // Streams that gather and reduce keep pools of their own: rows that print allocated and reserved.

@@ -132,7 +132,8 @@ std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
       continue;
     }
     table.set_apart = system->set_apart;
-    table.ring_only = json.at("hardware").get<std::string>().find("NVLS off, ring") != std::string::npos;
+    table.ring_only =
+        json.at("hardware").get<std::string>().find("NVLS off, ring") != std::string::npos;
     place(table, *system, json.at("gpus").get<int>());
     table.collective = collective_of(json.at("collective").get<std::string>());
     for (const auto& row : json.at("rows")) {
@@ -146,15 +147,19 @@ std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
   return tables;
 }
 
-double predicted_seconds(const NcclTable& table, const topologies::Profile& profile, std::int64_t bytes) {
+double predicted_seconds(const NcclTable& table, const topologies::Profile& profile,
+                         std::int64_t bytes) {
   if (!table.ring_only) {
-    return topologies::collective_time(table.cluster, profile, table.collective, table.group, Bytes(bytes)).time.value;
+    return topologies::collective_time(table.cluster, profile, table.collective, table.group,
+                                       Bytes(bytes))
+        .time.value;
   }
   const topologies::NcclGraph graph = topologies::nccl_graph(table.cluster, table.group);
-  const topologies::NcclTime time = topologies::nccl_time_of(
-      graph, topologies::fabric_fit(profile, graph, table.cluster.gpu),
-      topologies::network_fit(profile, table.cluster.network.name), table.collective, static_cast<double>(bytes),
-      topologies::NcclAlgorithm::kRing, topologies::NcclProtocol::kSimple);
+  const topologies::NcclTime time =
+      topologies::nccl_time_of(graph, topologies::fabric_fit(profile, graph, table.cluster.gpu),
+                               topologies::network_fit(profile, table.cluster.network.name),
+                               table.collective, static_cast<double>(bytes),
+                               topologies::NcclAlgorithm::kRing, topologies::NcclProtocol::kSimple);
   return time.time_us * 1e-6;
 }
 

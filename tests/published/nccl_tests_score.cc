@@ -17,8 +17,8 @@ void print_rows(const trireme::published::NcclTable& table,
                                                            table.group, trireme::Bytes(row.bytes));
     const double seconds = trireme::published::predicted_seconds(table, profile, row.bytes);
     fmt::print("    {:>12} B  measured {:10.2f} us  predicted {:10.2f} us  ratio {:.2f}  {} {}\n",
-               row.bytes, row.seconds * 1e6, seconds * 1e6, seconds / row.seconds,
-               time.algorithm, time.protocol);
+               row.bytes, row.seconds * 1e6, seconds * 1e6, seconds / row.seconds, time.algorithm,
+               time.protocol);
   }
 }
 

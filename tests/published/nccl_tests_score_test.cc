@@ -45,8 +45,8 @@ TEST_F(NcclTables, HeldApartMedians) {
     const TableError error = table_error(table, topologies::shipped_profile());
     const std::size_t several = table.cluster.nodes > 1 ? 1U : 0U;
     if (!table.set_apart.empty()) {
-      fmt::print("{:<44} bandwidth measured / expected {:.2f}: {}\n", table.name, error.ratio_largest,
-                 table.set_apart);
+      fmt::print("{:<44} bandwidth measured / expected {:.2f}: {}\n", table.name,
+                 error.ratio_largest, table.set_apart);
       continue;
     }
     if (table.fitted) {

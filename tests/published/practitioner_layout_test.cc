@@ -87,8 +87,10 @@ TEST(PractitionerLayout, UlyssesNeedsHeads) {
   EXPECT_EQ(found->rule, Rule::kHeadsDivide);
 }
 
-// S04: 405B on 512 H100 under FSDP8 TP8 PP8: interleaving is a quarter faster than 1F1B; the
-// zero-bubble schedule holds far more memory and cannot run on compiled blocks.
+// S04: 405B on 512 H100 under FSDP8 TP8 PP8, 32 sequences a rank: interleaving is a quarter faster
+// than 1F1B and takes less memory, since torchtitan of that day cuts the batch into as many
+// micro-batches as there are chunks: half the size each, with two chunks a rank. The zero-bubble
+// schedule holds far more memory and cannot run on compiled blocks.
 TEST(PractitionerLayout, SchedulesOf405B) {
   Job job = job_of("llama-3.1-405b", "hgx-h100-96gbx64", "fsdp2", 8192, 256);
   Plan plan;
@@ -98,23 +100,32 @@ TEST(PractitionerLayout, SchedulesOf405B) {
   plan.reshard_after_forward = false;
   plan.micro_batch = 4;
   plan.recompute = Recompute::kFull;
+  apply_setting(job.framework, "expandable_segments", "true");
+  apply_setting(job.framework, "recorded_collectives", "true");
   Plan interleaved = plan;
   interleaved.virtual_pipeline = 2;
   interleaved.schedule = Schedule::kInterleaved;
+  interleaved.micro_batch = 2;
   Plan zero_bubble = plan;
   zero_bubble.schedule = Schedule::kZeroBubbleH1;
+  const Estimate three = estimate_of(job, zero_bubble);
+  job.precision = topologies::Precision::kFp8;
+  apply_setting(job.framework, "compile", "true");
+  apply_setting(job.framework, "tp_comm_overlap", "true");
   const Estimate one = estimate_of(job, plan);
   const Estimate two = estimate_of(job, interleaved);
-  const Estimate three = estimate_of(job, zero_bubble);
   fmt::print(
       "S04: {:.0f} tokens/s {:.1f} GiB (100, 82.5), {:.0f} {:.1f} (128, 72.7), {:.1f} (89.7)\n",
       tokens_per_gpu(job, one), one.memory.reserved_gib, tokens_per_gpu(job, two),
       two.memory.reserved_gib, three.memory.reserved_gib);
-  EXPECT_NEAR(one.time.step_seconds / two.time.step_seconds, 1.28, 0.08);
-  EXPECT_NEAR(one.memory.reserved_gib, 82.5, 0.12 * 82.5);
-  EXPECT_NEAR(two.memory.reserved_gib, 72.7, 0.15 * 72.7);
+  // 1.28 measured: PyTorch's interleaved schedule waits for both neighbours after every op.
+  EXPECT_GT(one.time.step_seconds, 1.2 * two.time.step_seconds);
+  EXPECT_NEAR(tokens_per_gpu(job, one), 100, 10);
+  EXPECT_NEAR(tokens_per_gpu(job, two), 128, 0.15 * 128);
+  EXPECT_NEAR(one.memory.reserved_gib, 82.5, 0.06 * 82.5);
+  EXPECT_NEAR(two.memory.reserved_gib, 72.7, 0.06 * 72.7);
+  EXPECT_LT(two.memory.reserved_gib, 0.95 * one.memory.reserved_gib);
   EXPECT_GT(three.memory.reserved_gib, 1.08 * one.memory.reserved_gib);
-  apply_setting(job.framework, "compile", "true");
   zero_bubble.micro_batches = 8;
   const auto found = check_plan(job, zero_bubble);
   ASSERT_TRUE(found);

@@ -210,6 +210,51 @@ TEST(Memory, MonotoneInWhatAPersonTurns) {
   }
 }
 
+// Before PyTorch 2.8 memory of tensor-parallel collectives came back late: whole activations, on
+// top of what fragmentation takes, and nothing without tensor parallelism.
+TEST(Memory, RecordedCollectivesReserveWholeActivations) {
+  Job job = job_of("llama-3.1-70b", "dgx-h100x32", "fsdp2", 8192);
+  Plan plan;
+  plan.tensor = 8;
+  plan.sharded = 32;
+  plan.sharding = Sharding::kFull;
+  plan.sequence_parallel = true;
+  plan.micro_batch = 16;
+  plan.recompute = Recompute::kFull;
+  const auto reserved = [&job](const Plan& one, bool recorded) {
+    apply_setting(job.framework, "recorded_collectives", recorded ? "true" : "false");
+    MemoryEstimate estimate;
+    MemoryModel(job).estimate(one, estimate);
+    return estimate;
+  };
+  const double block = 16.0 * 8192 * 8192 * 2 / (1024.0 * 1024 * 1024);
+  EXPECT_NEAR(reserved(plan, true).reserved_gib - reserved(plan, false).reserved_gib, 2 * block,
+              1e-9);
+  EXPECT_NEAR(reserved(plan, true).reserved_high_gib - reserved(plan, false).reserved_high_gib,
+              4 * block, 1e-9);
+  EXPECT_DOUBLE_EQ(reserved(plan, true).allocated_gib, reserved(plan, false).allocated_gib);
+  plan.tensor = 1;
+  plan.sequence_parallel = false;
+  plan.sharded = 256;
+  EXPECT_DOUBLE_EQ(reserved(plan, true).reserved_gib, reserved(plan, false).reserved_gib);
+}
+
+// A traced graph keeps what compiled blocks keep, whoever runs its kernels.
+TEST(Memory, ATracedGraphKeepsWhatCompiledBlocksKeep) {
+  const auto allocated = [](const char* setting) {
+    Job job = job_of("llama-3.1-8b", "dgx-h100", "fsdp2", 8192);
+    apply_setting(job.framework, setting, "true");
+    Plan plan;
+    plan.sharded = 8;
+    plan.sharding = Sharding::kFull;
+    MemoryEstimate estimate;
+    MemoryModel(job).estimate(plan, estimate);
+    return estimate.allocated_gib;
+  };
+  EXPECT_DOUBLE_EQ(allocated("traced_graph"), allocated("compile"));
+  EXPECT_LT(allocated("traced_graph"), allocated("pad_vocabulary") - 1);
+}
+
 TEST(Memory, OneEstimateCostsMicroseconds) {
   Job job = job_of("llama-3.1-70b", "dgx-h100x16", "megatron", 4096);
   job.global_batch = 512;

@@ -50,5 +50,39 @@ TEST(Published, WhatIsNoListOfRowsIsRefused) {
   EXPECT_THROW(read_published("/nonexistent/folder"), Error);
 }
 
+PublishedRow torchtitan_pipeline(const char* schedule, const char* date) {
+  PublishedRow row = parse_published(std::string("[") + kRow + "]", "s").rows[0];
+  row.framework = "torchtitan (FSDP2)";
+  row.behaviour = "fsdp2";
+  row.gated_mlp = true;
+  row.ffn = 512;
+  row.vocab = 1024;
+  row.layers = 8;
+  row.gpus = 2;
+  row.tp = 1;
+  row.pp = 2;
+  row.vpp.reset();
+  row.micro_batch.reset();
+  row.global_batch = 8;
+  row.schedule = schedule;
+  row.date = date;
+  return row;
+}
+
+// torchtitan cut a rank's batch into as many micro-batches as there are chunks, two a rank under
+// interleaving; since spring 2025 a micro-batch is one sequence.
+TEST(Published, OpenMicroBatchesOfTorchtitanFollowItsDefaultOfTheDay) {
+  const auto plan = [](const char* schedule, const char* date) {
+    const PublishedCase found = row_to_case(torchtitan_pipeline(schedule, date));
+    EXPECT_EQ(found.skipped, "");
+    return found.plan;
+  };
+  EXPECT_EQ(plan("1f1b", "2024-12").micro_batch, 4);
+  EXPECT_EQ(plan("interleaved", "2024-12").micro_batch, 2);
+  EXPECT_EQ(plan("interleaved", "2024-12").virtual_pipeline, 2);
+  EXPECT_EQ(plan("interleaved", "2024-12").micro_batches, 4);
+  EXPECT_EQ(plan("1f1b", "2025-12").micro_batch, 1);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -29,6 +29,11 @@ FrameworkPass scaled(double elements, double bytes, int kernels) {
   return {elements * bytes, kernels};
 }
 
+// A residual moves 6 bytes an element; adding gradients in fp32 twice that.
+bool adds_gradients(const Work& work) {
+  return work.kernel == Kernel::kAdd && work.traffic.value >= 7 * work.dims[0];
+}
+
 // By models/pass_cost.h; what it does not count stays as the program has it.
 FrameworkPass framework_pass(const Work& work, const models::Kernels& kernels) {
   const auto dim = [&](std::size_t i) { return static_cast<double>(work.dims[i]); };
@@ -70,8 +75,7 @@ FrameworkPass framework_pass(const Work& work, const models::Kernels& kernels) {
   if (kernel == Kernel::kCrossEntropyBackward) {
     return scaled(rows, loss.backward_bytes, loss.backward_kernels);
   }
-  // A residual moves 6 bytes an element; adding gradients in fp32 twice that.
-  if (kernel == Kernel::kAdd && static_cast<double>(work.traffic.value) < 7 * dim(0)) {
+  if (kernel == Kernel::kAdd && !adds_gradients(work)) {
     return scaled(dim(0), residual.forward_bytes, residual.forward_kernels);
   }
   const int count = kernel == Kernel::kModelledPass ? static_cast<int>(work.dims[0]) : 1;
@@ -79,9 +83,11 @@ FrameworkPass framework_pass(const Work& work, const models::Kernels& kernels) {
 }
 
 // Passes over parameters and their states stream at the memory's rate; memory_traffic is of layers.
-bool is_state_pass(Kernel kernel) {
-  return kernel == Kernel::kCast || kernel == Kernel::kZero || kernel == Kernel::kSquaredNorm ||
-         kernel == Kernel::kClipFactor || kernel == Kernel::kAdamw || kernel == Kernel::kAdamwCast;
+bool is_state_pass(const Work& work) {
+  const Kernel kernel = work.kernel;
+  return adds_gradients(work) || kernel == Kernel::kCast || kernel == Kernel::kZero ||
+         kernel == Kernel::kSquaredNorm || kernel == Kernel::kClipFactor ||
+         kernel == Kernel::kAdamw || kernel == Kernel::kAdamwCast;
 }
 
 class OpTimer {
@@ -232,7 +238,7 @@ class OpTimer {
     const FrameworkPass pass = is_own()
                                    ? FrameworkPass{static_cast<double>(work.traffic.value), count}
                                    : framework_pass(work, kernels_);
-    const double traffic = is_state_pass(work.kernel) ? 1.0 : fit_.memory_traffic;
+    const double traffic = is_state_pass(work) ? 1.0 : fit_.memory_traffic;
     return cost_.memory_bound(Bytes(static_cast<std::int64_t>(pass.bytes * traffic)), pass.kernels);
   }
 

@@ -28,6 +28,9 @@ struct DataParallelTime {
   double hidden = 0;
   double per_micro_batch_forward = 0;  // added to every micro-batch's forward (exposed gathers)
   double per_micro_batch_backward = 0;
+  // This project's runtime: casts before gathers and sums before scatters, among the other compute.
+  double compute_forward = 0, compute_backward = 0;  // of a micro-batch
+  double compute_once = 0;                           // of a step
 };
 
 class DataParallelTimer {
@@ -54,6 +57,8 @@ class DataParallelTimer {
   [[nodiscard]] DataParallelTime own_whole(const Plan& plan, const DataParallelInput& in,
                                            const Groups& groups) const;
   [[nodiscard]] double own_gather(const Groups& groups, double parameters) const;
+  [[nodiscard]] double own_cast(const Groups& groups, double parameters) const;
+  [[nodiscard]] double own_sum(const Plan& plan, const Groups& groups, double parameters) const;
   [[nodiscard]] double own_scatter(const Groups& groups, double parameters) const;
   [[nodiscard]] double own_experts(topologies::Collective collective, const Groups& groups,
                                    double parameters) const;

@@ -90,13 +90,23 @@ double left_at_the_end(const Plan& plan, const DataParallelInput& in, const Stag
 
 }  // namespace
 
-// With the cast to compute precision before it.
 double DataParallelTimer::own_gather(const Groups& groups, double parameters) const {
-  const double cast =
-      (groups.parameter_bytes + 4) * parameters / static_cast<double>(groups.shard.ranks);
   return collectives_.time(Collective::kAllGather, groups.shard,
-                           groups.parameter_bytes * parameters) +
-         cast / memory_rate_;
+                           groups.parameter_bytes * parameters);
+}
+
+// The own shard's masters to compute precision.
+double DataParallelTimer::own_cast(const Groups& groups, double parameters) const {
+  return (groups.parameter_bytes + 4) * parameters / static_cast<double>(groups.shard.ranks) /
+         memory_rate_;
+}
+
+// Earlier micro-batches' gradients of the own shard added to a new one's; mean over micro-batches,
+// of which the first has none.
+double DataParallelTimer::own_sum(const Plan& plan, const Groups& groups, double parameters) const {
+  const double later = 1 - 1 / static_cast<double>(plan.micro_batches);
+  return later * 3 * groups.reduce_bytes * parameters / static_cast<double>(groups.shard.ranks) /
+         memory_rate_;
 }
 
 double DataParallelTimer::own_scatter(const Groups& groups, double parameters) const {
@@ -116,7 +126,7 @@ double DataParallelTimer::own_experts(Collective collective, const Groups& group
 DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParallelInput& in,
                                               const Groups& groups) const {
   DataParallelTime time;
-  const StageUnits units = units_of(in);
+  StageUnits units = units_of(in);
   const bool sharded = plan.sharding != Sharding::kNone;
   const auto shards = sharded ? static_cast<double>(groups.shard.ranks) : 1.0;
   const auto replicate = [&](double parameters) {
@@ -134,8 +144,11 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
                         own_experts(Collective::kAllGather, groups, units.experts);
     const double first = own_gather(groups, units.embedding);
     const double all = first + units.count * unit + own_gather(groups, units.head);
-    time.exposed =
-        std::max(first + over(unit, in.embedding_compute), over(all, in.forward - in.head_forward));
+    // All casts come before the first forward, each gather once its own is done.
+    const double casts = own_cast(groups, units.count * units.parameters + units.head);
+    time.compute_once = casts + own_cast(groups, units.embedding);
+    time.exposed = std::max(over(first + over(unit, in.embedding_compute), casts),
+                            over(all, casts + in.forward - in.head_forward));
     time.hidden = all - time.exposed;
   }
   const bool every =
@@ -147,9 +160,14 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
     const double head = sharded ? own_scatter(groups, units.head) : replicate(units.head);
     const double embedding = sharded ? own_scatter(groups, units.embedding) : 0;
     const double total = units.count * unit + head + embedding;
+    if (sharded) {
+      time.compute_backward = own_sum(plan, groups, in.dense_parameters);
+      units.backward += own_sum(plan, groups, units.parameters);
+    }
     time.per_micro_batch_backward = exposed_reductions(plan, units, unit, head) +
                                     exposed_embedding(plan, in, units, embedding, 0);
-    const double beside = backwards_only(plan) ? in.backward : in.forward + in.backward;
+    const double beside =
+        (backwards_only(plan) ? 0 : in.forward) + in.backward + time.compute_backward;
     time.per_micro_batch_backward += over(total, beside + time.per_micro_batch_backward);
     // After the last micro-batch the reductions still on the way, and the replicas' sums.
     const double waiting = over((units.count > 1 ? 2 : 1) * unit, units.backward);
@@ -175,13 +193,21 @@ DataParallelTime DataParallelTimer::own_whole(const Plan& plan, const DataParall
 DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParallelInput& in,
                                               const Groups& groups) const {
   DataParallelTime time;
-  const StageUnits units = units_of(in);
+  StageUnits units = units_of(in);
   const auto shards = static_cast<double>(groups.shard.ranks);
   const bool reshard = plan.reshard_after_forward && job_.framework.reshard_after_forward;
   const double gather = own_gather(groups, units.parameters) +
                         own_experts(Collective::kAllGather, groups, units.experts);
   const double again = reshard ? gather : 0;
-  const double head_gather = own_gather(groups, std::max(units.head, in.tied_head_parameters));
+  const double head = std::max(units.head, in.tied_head_parameters);
+  const double head_gather = own_gather(groups, head);
+  // A unit's window has the next unit's cast in it, and its own sum.
+  const double cast = own_cast(groups, units.parameters);
+  time.compute_forward = units.count * cast + own_cast(groups, head + units.embedding);
+  time.compute_backward =
+      (reshard ? units.count * cast : 0) + own_sum(plan, groups, in.dense_parameters);
+  units.forward += cast;
+  units.backward += (reshard ? cast : 0) + own_sum(plan, groups, units.parameters);
   const double scatter = own_scatter(groups, units.parameters) +
                          own_experts(Collective::kReduceScatter, groups, units.experts);
   const double head_scatter = own_scatter(groups, units.head);
@@ -201,15 +227,18 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
                                             : 0.0;
   time.exposed += (1 - each) * time.per_micro_batch_forward;
   time.per_micro_batch_forward *= each;
+  time.compute_once += (1 - each) * time.compute_forward;
+  time.compute_forward *= each;
   // Neither stream can do more than it has time for.
   const double gathers = each * (units.count * (gather + again) + head_gather);
   const double scatters =
       units.count * scatter + head_scatter + own_scatter(groups, units.embedding);
-  const double cycle =
-      in.forward + in.backward + time.per_micro_batch_forward + time.per_micro_batch_backward;
+  const double backward = in.backward + time.compute_backward;
+  const double cycle = in.forward + time.compute_forward + backward + time.per_micro_batch_forward +
+                       time.per_micro_batch_backward;
   time.per_micro_batch_backward += over(std::max(gathers, scatters), cycle);
   if (backwards_only(plan)) {
-    time.per_micro_batch_backward += over(scatters, in.backward + time.per_micro_batch_backward);
+    time.per_micro_batch_backward += over(scatters, backward + time.per_micro_batch_backward);
   }
   const double m = static_cast<double>(plan.micro_batches);
   time.hidden =
@@ -222,7 +251,6 @@ DataParallelTime DataParallelTimer::own_units(const Plan& plan, const DataParall
                              groups.reduce_bytes * parameters / shards);
   };
   time.exposed += own_gather(groups, last) + own_scatter(groups, last) +
-
                   std::max(over(scatter, units.backward),
                            over(replicate(in.dense_parameters - last), in.backward)) +
                   replicate(last);

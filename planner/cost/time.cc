@@ -303,6 +303,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   RankTimes slowest;
   double slowest_total = -1;
   double slowest_data = 0;  // exposed gathers and reductions of each of its micro-batches
+  double slowest_sums = 0;  // their casts and sums, among the compute
   DataParallelTime data;
   double data_cost = -1;
   double parameters = 0;
@@ -317,14 +318,16 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     RankTimes times = s.rank_times(plan, set, rank);
     const DataParallelInput in = s.data_input(plan, rank, times, set);
     const DataParallelTime d = s.data_parallel.measure(plan, in, groups);
-    const double forward = times.forward_total() + d.per_micro_batch_forward;
-    const double backward = times.backward_total() + d.per_micro_batch_backward;
+    const double forward = times.forward_total() + d.compute_forward + d.per_micro_batch_forward;
+    const double backward =
+        times.backward_total() + d.compute_backward + d.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);
     add_ranks(totals, count, forward, backward);
     flop += count * times.flop;
     recomputed_flop += count * times.recomputed_flop;
-    if (d.exposed - before > data_cost) {
-      data_cost = d.exposed - before;
+    const double once = d.exposed + d.compute_once - before;
+    if (once > data_cost) {
+      data_cost = once;
       data = d;
     }
     // With a split backward all ranks end together.
@@ -339,6 +342,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
       slowest_total = cycle;
       slowest = times;
       slowest_data = d.per_micro_batch_forward + d.per_micro_batch_backward;
+      slowest_sums = d.compute_forward + d.compute_backward;
       totals.slowest = forward + backward;
       totals.exchanges = exchanges;
       totals.weight_gradient = times.weight_gradient + times.weight_tensor;
@@ -348,15 +352,17 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   const PipelineTime pipeline = pipeline_time(plan, totals, hop);
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;
-  items.compute =
-      m * (slowest.forward + slowest.input_gradient + slowest.weight_gradient + slowest.recompute);
+  items.compute = m * (slowest.forward + slowest.input_gradient + slowest.weight_gradient +
+                       slowest.recompute + slowest_sums) +
+                  data.compute_once;
   items.tensor_parallel = m * (slowest.tensor_forward + slowest.tensor_backward);
   items.context_parallel = m * slowest.context;
   items.expert_parallel = m * slowest.expert;
   items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + s.fit.step_seconds;
   items.pipeline_bubble = pipeline.bubble;
   items.pipeline_p2p = pipeline.exchange;
-  items.data_parallel = std::max(0.0, data_cost) + m * slowest_data + s.tied_exchange(plan);
+  items.data_parallel =
+      std::max(0.0, data_cost - data.compute_once) + m * slowest_data + s.tied_exchange(plan);
   items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op.memory_rate().value,
                                       s.op.memory_bound(Bytes(0), 1).value);
   out.step_seconds = items.total();

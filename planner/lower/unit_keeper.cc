@@ -101,7 +101,8 @@ void UnitKeeper::begin_step() {
 }
 
 // Masters to compute precision into the own place of the whole unit, then the others' places from
-// the others.
+// the others. The cast takes its turn with the other compute: a pass over memory gains nothing from
+// running beside another kernel.
 void UnitKeeper::gather(std::uint32_t unit) {
   const Origin before = builder_.origin;
   builder_.origin = {Phase::kParameterGather, before.chunk, stage_.units[unit].layer,
@@ -112,8 +113,7 @@ void UnitKeeper::gather(std::uint32_t unit) {
   }
   const Operand master = storage(unit, State::kMaster).operand;
   const Operand mine = own_shard(whole, stage_.units[unit].shard, master.count);
-  builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine},
-                   Stream::kGather);
+  builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine});
   if (stage_.units[unit].shard != kNoGroup) {
     builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine, whole,
                         Stream::kGather);
@@ -268,31 +268,38 @@ void UnitKeeper::reduce_replicas(std::uint32_t unit, Stream stream) {
   }
 }
 
-// The first micro-batch's sum goes where it stays; later ones are added to it.
+// The first micro-batch's sum goes where it stays. To later ones, this rank adds what it keeps
+// before the scatter, among the other compute; an all-reduce would count that once a rank, so there
+// it is added afterwards.
 void UnitKeeper::reduce_transient(std::uint32_t unit) {
   const Operand whole = whole_gradients(unit).operand;
   const Operand kept = storage(unit, State::kGradient).operand;
   const bool first = !units_[unit].kept_filled;
   units_[unit].kept_filled = true;
-  const bool scatters = stage_.units[unit].shard != kNoGroup;
-  const Operand sum = first      ? kept
-                      : scatters ? own_shard(whole, stage_.units[unit].shard, kept.count)
-                                 : whole;
-  OpId last = scatters ? builder_.reduce_scatter("reduce_gradients", stage_.units[unit].shard,
-                                                 whole, sum, Stream::kReduce)
-                       : builder_.all_reduce("reduce_gradients", stage_.units[unit].replica,
-                                             Reduction::kSum, whole, sum, Stream::kReduce);
-  if (!first) {
-    last =
-        builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum}, Stream::kReduce);
+  const UnitLayout& layout = stage_.units[unit];
+  OpId last = kNoOp;
+  if (layout.shard != kNoGroup) {
+    if (!first) {
+      builder_.compute("add_gradients", Kernel::kAdd, {kept.count},
+                       {own_shard(whole, layout.shard, kept.count), kept});
+    }
+    last = builder_.reduce_scatter("reduce_gradients", layout.shard, whole, kept, Stream::kReduce);
+  } else {
+    const Operand& sum = first ? kept : whole;
+    last = builder_.all_reduce("reduce_gradients", layout.replica, Reduction::kSum, whole, sum,
+                               Stream::kReduce);
+    if (!first) {
+      last = builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum},
+                              Stream::kReduce);
+    }
   }
   // A norm of its own (the final one, beside a head) holds too little memory to be waited for.
   constexpr std::int64_t kSmall = 64;
   std::int64_t largest = 0;
-  for (const UnitLayout& layout : stage_.units) {
-    largest = std::max(largest, layout.elements);
+  for (const UnitLayout& other : stage_.units) {
+    largest = std::max(largest, other.elements);
   }
-  if (kSmall * stage_.units[unit].elements >= largest) {
+  if (kSmall * layout.elements >= largest) {
     reductions_.push_back({last, visit_});
   }
 }

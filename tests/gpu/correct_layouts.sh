@@ -18,7 +18,7 @@ case $gpus in
 esac
 failed=0
 for model in tiny-llama tiny-gpt; do
-  if [ "$gpus" = 8 ] && [ $model = tiny-llama ]; then
+  if [ "$gpus" -gt 2 ] && [ $model = tiny-llama ]; then
     model=wide-llama  # as many key heads as ranks
   fi
   common=(--model "$here/models/$model.json" --seq 128 --global-batch 8 --steps $steps --seed 3 --lr 1e-3 --timeout 60)

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "topologies/attention_blocks.h"
 
 namespace trireme::topologies {
 namespace {
@@ -19,11 +20,13 @@ constexpr std::array<Tile, 5> kTiles = {
 // Share of the last, partly filled wave that is really lost: libraries split K or stream tiles when
 // few are left.
 constexpr double kWaveLoss = 0.6;
-// Backward of fused attention over its forward rate, per FLOP (H200, cuDNN: 530 of 630;
-// FlashAttention-2 about the same).
-constexpr double kBackwardRate = 0.84;
-// Rows of the causal diagonal that a fused kernel computes beyond the triangle, in query rows.
-constexpr double kDiagonalRows = 256;
+// Backward of fused attention over its forward rate, per FLOP, beside its passes over memory (H200,
+// cuDNN; FlashAttention-2 about the same).
+constexpr double kBackwardRate = 0.88;
+// Bytes an element of the queries that backward moves besides: the output and its gradient read
+// (the row sums), the queries' gradient cleared and summed in fp32, then read and written in 16
+// bits (Dao 2023, algorithm 2).
+constexpr double kBackwardBytes = 18;
 // Products whose leading dimensions are no multiple of 16 bytes take scalar loads; from Ampere on
 // those that are no multiple of 128 bytes miss the kernels with the widest loads (NVIDIA's guide to
 // matrix products; BigScience lost a quarter on a hidden size of 14400 over 8 ranks, where 1800,
@@ -209,22 +212,26 @@ Seconds OpCost::matmul(const MatmulShape& shape, Precision precision) const {
   return Seconds(seconds);
 }
 
+// Time of one tile on one multiprocessor, times the tiles that pass until the last block is done:
+// few heads leave multiprocessors idle, and none is done before its longest block.
 double OpCost::model_flash(const AttentionShape& shape, Precision precision, Pass pass) const {
-  const auto rows = static_cast<double>(shape.batch * shape.heads);
-  const auto queries = static_cast<double>(shape.query_length);
-  const auto keys = static_cast<double>(shape.key_length);
   const auto dims = static_cast<double>(shape.qk_dim + shape.v_dim);
-  const double causal = shape.causal ? 0.5 * (1.0 + kDiagonalRows / keys) : 1.0;
-  // Backward repeats the scores: five products of the forward's two.
-  const double products = pass == Pass::kForward ? 1.0 : 2.5;
   double rate = peak(precision) * (shape.portable ? portable_efficiency_ : attention_efficiency_);
   // Small heads leave the softmax exposed.
   rate *= dims / (dims + 48.0) * (256.0 + 48.0) / 256.0;
-  if (pass == Pass::kBackward) {
-    rate *= kBackwardRate;
+  const double tile = 2.0 * kTileRows * kTileRows * dims * multiprocessors_ / rate;
+  const AttentionBlocks blocks{.rows = shape.batch * shape.heads,
+                               .queries = shape.query_length,
+                               .keys = shape.key_length,
+                               .causal = shape.causal};
+  const double forward = tile * tiles_until_done(blocks, multiprocessors_);
+  if (pass == Pass::kForward) {
+    return forward + kernel_seconds_;
   }
-  const int kernels = pass == Pass::kForward ? 1 : 3;
-  return 2.0 * rows * queries * keys * dims * causal * products / rate + kernels * kernel_seconds_;
+  // Backward repeats the scores: five products of the forward's two.
+  const double elements = static_cast<double>(blocks.rows * blocks.queries * shape.v_dim);
+  return forward * 2.5 / kBackwardRate + kBackwardBytes * elements / memory_rate_ +
+         3 * kernel_seconds_;
 }
 
 // As table_correction, over ln(keys), ln(head size) and ln(batch x heads). Rates change slowly with

@@ -11,41 +11,66 @@
 
 namespace trireme::runtime::cuda {
 
-void measure_attention(Bench& bench, Microbenchmarks& found) {
-  const std::vector<std::int64_t> sequences =
-      bench.quick() ? std::vector<std::int64_t>{4096}
-                    : std::vector<std::int64_t>{1024, 2048, 4096, 8192, 16384};
-  for (const std::int64_t sequence : sequences) {
-    for (const auto& [heads, kv_heads, size] :
-         {std::array<std::int64_t, 3>{32, 8, 64}, std::array<std::int64_t, 3>{32, 8, 128},
-          std::array<std::int64_t, 3>{8, 8, 128}}) {
-      bench.progress(0.6 + 0.05 * static_cast<double>(sequence) / 16384.0, "attention");
-      AttentionSample sample{
-          std::max<std::int64_t>(1, 4096 / sequence), heads, kv_heads, sequence, size, {}, {}, {}};
-      const AttentionCall call{sample.batch, sequence, heads, kv_heads, size, 0};
-      sample.kernel = bench.attention().path(call);
-      const auto rows = static_cast<std::size_t>(sample.batch * sequence);
-      const auto width = static_cast<std::size_t>((heads + 2 * kv_heads) * size);
-      const std::size_t out = rows * static_cast<std::size_t>(heads * size);
-      const DeviceBytes qkv = bench.random(rows * width * 2);
-      const DeviceBytes dy = bench.random(out * 2);
-      const DeviceBytes y(out * 2, "attention output");
-      const DeviceBytes lse(rows * static_cast<std::size_t>(heads) * 4, "attention statistics");
-      const DeviceBytes dqkv(rows * width * 2, "attention gradient");
-      const auto as_bf16 = [](const DeviceBytes& memory) {
-        return reinterpret_cast<Bf16*>(memory.data());
-      };
-      auto* statistics = reinterpret_cast<float*>(lse.data());
-      sample.forward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
-        bench.attention().forward(call, as_bf16(qkv), as_bf16(y), statistics, bench.workspace(),
-                                  bench.stream());
-      });
-      sample.backward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
-        bench.attention().backward(call, as_bf16(dy), as_bf16(qkv), as_bf16(y), statistics,
-                                   as_bf16(dqkv), bench.workspace(), bench.stream());
-      });
-      found.attention.push_back(sample);
+namespace {
+
+// Shapes of a training rank: grouped heads, plain heads, and the few heads of one sequence that
+// tensor parallelism leaves, which cannot fill the card.
+std::vector<AttentionCall> attention_calls(bool quick) {
+  std::vector<AttentionCall> calls;
+  for (const std::int64_t sequence :
+       quick ? std::vector<std::int64_t>{4096}
+             : std::vector<std::int64_t>{1024, 2048, 4096, 8192, 16384}) {
+    const std::int64_t batch = std::max<std::int64_t>(1, 4096 / sequence);
+    calls.push_back({batch, sequence, 32, 8, 64, 0});
+    calls.push_back({batch, sequence, 32, 8, 128, 0});
+    calls.push_back({batch, sequence, 8, 8, 128, 0});
+  }
+  for (const std::int64_t sequence :
+       quick ? std::vector<std::int64_t>{2048} : std::vector<std::int64_t>{2048, 4096}) {
+    calls.push_back({1, sequence, 4, 4, 128, 0});
+    if (sequence < 4096) {  // 8 heads of 4096 are above
+      calls.push_back({1, sequence, 8, 8, 128, 0});
     }
+    calls.push_back({1, sequence, 16, 16, 64, 0});
+  }
+  return calls;
+}
+
+AttentionSample measure_call(Bench& bench, const AttentionCall& call) {
+  AttentionSample sample{call.batch, call.heads, call.kv_heads, call.sequence, call.head_size, {},
+                         {},         {}};
+  sample.kernel = bench.attention().path(call);
+  const auto rows = static_cast<std::size_t>(call.batch * call.sequence);
+  const auto width = static_cast<std::size_t>((call.heads + 2 * call.kv_heads) * call.head_size);
+  const std::size_t out = rows * static_cast<std::size_t>(call.heads * call.head_size);
+  const DeviceBytes qkv = bench.random(rows * width * 2);
+  const DeviceBytes dy = bench.random(out * 2);
+  const DeviceBytes y(out * 2, "attention output");
+  const DeviceBytes lse(rows * static_cast<std::size_t>(call.heads) * 4, "attention statistics");
+  const DeviceBytes dqkv(rows * width * 2, "attention gradient");
+  const auto as_bf16 = [](const DeviceBytes& memory) {
+    return reinterpret_cast<Bf16*>(memory.data());
+  };
+  auto* statistics = reinterpret_cast<float*>(lse.data());
+  sample.forward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+    bench.attention().forward(call, as_bf16(qkv), as_bf16(y), statistics, bench.workspace(),
+                              bench.stream());
+  });
+  sample.backward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+    bench.attention().backward(call, as_bf16(dy), as_bf16(qkv), as_bf16(y), statistics,
+                               as_bf16(dqkv), bench.workspace(), bench.stream());
+  });
+  return sample;
+}
+
+}  // namespace
+
+void measure_attention(Bench& bench, Microbenchmarks& found) {
+  const std::vector<AttentionCall> calls = attention_calls(bench.quick());
+  for (const AttentionCall& call : calls) {
+    const double done = static_cast<double>(found.attention.size());
+    bench.progress(0.6 + 0.05 * done / static_cast<double>(calls.size()), "attention");
+    found.attention.push_back(measure_call(bench, call));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/microbenchmarks.h"
@@ -34,6 +35,10 @@ class Bench {
   MatmulLibrary& matmuls() { return matmuls_; }
   AttentionLibrary& attention() { return attention_; }
   [[nodiscard]] StopwatchSettings watch() const;
+  // One run of `queue` amid products, as in training: `flop` is the run's, so that products stay
+  // most of the work. Under their load the GPU's power limit holds its clock, which a kernel alone
+  // does not show (attention's rate is a sixth lower).
+  Timing time_amid_products(double flop, const std::function<void(int)>& queue);
   // Random elements that fill `bytes`. Throws Error when the device has not that much left.
   DeviceBytes random(std::size_t bytes, NumberFormat format = NumberFormat::kBf16);
 
@@ -43,6 +48,7 @@ class Bench {
   DeviceBytes workspace_;
   MatmulLibrary matmuls_;
   AttentionLibrary attention_;
+  DeviceBytes load_;  // operands and result of the products that kernels are timed amid
   std::uint64_t seed_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/cuda/stopwatch.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/check.h"
 #include "runtime/cuda/check.h"
@@ -45,6 +46,31 @@ Timing time_on_stream(cudaStream_t stream, const StopwatchSettings& settings,
     samples.push_back(time_repeats(repeats));
   }
   return summarise(samples);
+}
+
+Timing time_amid(cudaStream_t stream, int samples, const std::function<void(int)>& load,
+                 const std::function<void(int)>& queue) {
+  struct Pair {
+    Event begin{static_cast<unsigned int>(cudaEventDefault)};
+    Event end{static_cast<unsigned int>(cudaEventDefault)};
+  };
+  queue(0);  // the first run of a shape also plans it
+  std::vector<Pair> pairs(static_cast<std::size_t>(samples));
+  for (int i = 0; i < samples; ++i) {
+    const Pair& pair = pairs[static_cast<std::size_t>(i)];
+    load(i);
+    check(cudaEventRecord(pair.begin.raw(), stream), "timing");
+    queue(i + 1);
+    check(cudaEventRecord(pair.end.raw(), stream), "timing");
+  }
+  check(cudaStreamSynchronize(stream), "timing");
+  std::vector<double> seconds;
+  for (const Pair& pair : pairs) {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, pair.begin.raw(), pair.end.raw()), "timing");
+    seconds.push_back(static_cast<double>(milliseconds) * 1e-3);
+  }
+  return summarise(seconds);
 }
 
 }  // namespace trireme::runtime::cuda

@@ -20,6 +20,11 @@ struct StopwatchSettings {
 // buffers.
 Timing time_on_stream(cudaStream_t stream, const StopwatchSettings& settings,
                       const std::function<void(int)>& queue);
+// Times single runs of `queue`, each behind `load` on the stream: work that keeps the GPU at the
+// clock and the caches in the state that they have amid training. `load` should last longer than
+// queueing the run takes. Includes the two events' time, about that between kernels of a stream.
+Timing time_amid(cudaStream_t stream, int samples, const std::function<void(int)>& load,
+                 const std::function<void(int)>& queue);
 // Median and spread of samples in seconds. Requires: not empty.
 Timing summarise(std::vector<double> samples);
 

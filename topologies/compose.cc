@@ -99,7 +99,23 @@ bool is_adapter_rate(double gbit) {
   return std::ranges::find(kRates, gbit) != kRates.end();
 }
 
-NetworkWords read_words(const std::string& text) {
+// A number of the description. Digits without end are bad input, not an exception of the library.
+double number_in(const std::ssub_match& digits, const std::string& where) {
+  constexpr double kMost = 1e6;
+  const std::string text = digits.str();
+  const double value = std::strtod(text.c_str(), nullptr);
+  if (value > kMost) {
+    throw Error(where, "the cluster's description says " + text.substr(0, 20) +
+                           (text.size() > 20 ? "..." : "") + "; numbers go up to 1000000");
+  }
+  return value;
+}
+
+int count_in(const std::ssub_match& digits, const std::string& where) {
+  return static_cast<int>(number_in(digits, where));
+}
+
+NetworkWords read_words(const std::string& text, const std::string& where) {
   static const std::regex kCountRate(R"((\d+)\s*x\s*(?:(?:edr|hdr|ndr|xdr|ib|infiniband|roce)\s+)*)"
                                      R"((\d+)\s*(?:g\b|gb/s|gbps|gbit|hdr|ndr|edr|xdr|ib\b))");
   static const std::regex kCountGeneration(R"((\d+)\s*x?\s*(edr|hdr100|hdr|ndr|xdr)\b)");
@@ -113,23 +129,23 @@ NetworkWords read_words(const std::string& text) {
   words.family = family_of(text);
   std::smatch match;
   if (std::regex_search(text, match, kLinks) || std::regex_search(text, match, kCountRate)) {
-    if (is_adapter_rate(std::stod(match[2]))) {
-      words.nics = std::atoi(match[1].str().c_str());
-      words.gbit = std::stod(match[2]);
+    if (is_adapter_rate(number_in(match[2], where))) {
+      words.nics = count_in(match[1], where);
+      words.gbit = number_in(match[2], where);
       return words;
     }
   }
   if (std::regex_search(text, match, kPerGpu)) {
     words.per_gpu = true;
-    words.gbit = std::stod(match[1]);
+    words.gbit = number_in(match[1], where);
   } else if (std::regex_search(text, match, kOnePort)) {
     words.nics = 1;
-    words.gbit = std::stod(match[1]);
+    words.gbit = number_in(match[1], where);
   } else if (std::regex_search(text, match, kCountGeneration)) {
-    words.nics = std::atoi(match[1].str().c_str());
+    words.nics = count_in(match[1], where);
     words.gbit = generation_gbit(match[2]);
   } else if (std::regex_search(text, match, kPerNode)) {
-    words.node_gbit = std::stod(match[1]) * (match[2] == "t" ? 1000.0 : 1.0);
+    words.node_gbit = number_in(match[1], where) * (match[2] == "t" ? 1000.0 : 1.0);
   }
   return words;
 }
@@ -241,21 +257,20 @@ void apply_words(Cluster& cluster, const NetworkWords& words, int gpus_per_node)
 }
 
 // "1:7 oversubscription above the 3072-GPU pod".
-void apply_oversubscription(Cluster& cluster, const std::string& text) {
+void apply_oversubscription(Cluster& cluster, const std::string& text, const std::string& where) {
   static const std::regex kRatio(R"((\d+)\s*:\s*(\d+)\s*over-?subscri)");
   static const std::regex kPod(R"((\d+)-gpu pod)");
   std::smatch match;
   if (!std::regex_search(text, match, kRatio)) {
     return;
   }
-  const double a = std::stod(match[1]);
-  const double b = std::stod(match[2]);
+  const double a = number_in(match[1], where);
+  const double b = number_in(match[2], where);
   if (a > 0.0 && b > 0.0) {
     cluster.network.oversubscription = std::max(a, b) / std::min(a, b);
   }
   if (std::regex_search(text, match, kPod)) {
-    cluster.network.nodes_per_unit =
-        std::max(1, std::atoi(match[1].str().c_str()) / cluster.node.gpus);
+    cluster.network.nodes_per_unit = std::max(1, count_in(match[1], where) / cluster.node.gpus);
   }
 }
 
@@ -267,8 +282,14 @@ Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int
   if (gpus < 1 || gpus > 100'000'000 || gpus_per_node < 0 || gpus_per_node > 1024) {
     throw Error(where, "needs 1 to 1e8 GPUs and at most 1024 a node");
   }
+  // The library's regular expressions use stack by the character; descriptions are a line or two.
+  constexpr std::size_t kLongest = 1000;
+  if (description.size() > kLongest) {
+    throw Error(where, "the cluster's description has " + std::to_string(description.size()) +
+                           " characters; at most " + std::to_string(kLongest) + " are read");
+  }
   const std::string text = lower(description);
-  NetworkWords words = read_words(text);
+  NetworkWords words = read_words(text, where);
   const bool silent = words.nics == 0 && words.node_gbit <= 0.0 && words.gbit <= 0.0;
   for (const KnownSystem& system : known_systems()) {
     if (silent && text.find(system.word) != std::string::npos &&
@@ -288,7 +309,7 @@ Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int
     cluster.network =
         *std::ranges::find(network_presets(), std::string("Ethernet TCP"), &Network::name);
   }
-  apply_oversubscription(cluster, text);
+  apply_oversubscription(cluster, text, where);
   cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
   cluster.gpus = gpus;
   cluster.name = gpu.name + " x" + std::to_string(gpus);

@@ -12,7 +12,8 @@ namespace trireme::topologies {
 // Reads phrases such as "8x200 Gb/s HDR IB", "4x100 Gb/s RoCE per node", "800 Gb/s per node", "400
 // Gb/s RDMA per GPU", "4 Omni-Path 100G links/node", "EFA", and the names of known systems; what
 // the words leave open is that GPU's usual node and network. `gpus_per_node` 0: the usual node's.
-// Throws Error on an unknown GPU, naming `where`.
+// Throws Error, naming `where`, on an unknown GPU, on counts beyond 1e8 GPUs or 1024 a node, and on
+// a description of more than 1000 characters or with numbers beyond a million.
 Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int64_t gpus,
                         const std::string& description, const std::string& where = "gpu");
 

@@ -20,6 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLargest = 1e15;
+constexpr double kSmallest = 1e-12;
+constexpr double kLargestCount = 1e9;  // of layers, tokens, GPUs: two of them multiply in 64 bits
 
 // One row being read: a wrong type is remembered as the row's fault, and every key asked for counts
 // as known.
@@ -29,7 +31,7 @@ class RowReader {
 
   void integer(const char* key, std::optional<std::int64_t>& out) {
     double value = 0;
-    if (number_in(key, 0, value)) {
+    if (number_in(key, kLargestCount, value)) {
       if (value != std::floor(value)) {
         fail(key, "a whole number");
       } else {
@@ -44,7 +46,17 @@ class RowReader {
   }
   void number(const char* key, std::optional<double>& out) {
     double value = 0;
-    if (number_in(key, 0, value)) {
+    if (number_in(key, kLargest, value)) {
+      out = value;
+    }
+  }
+  // What was measured: nothing takes no time.
+  void measured(const char* key, std::optional<double>& out) {
+    std::optional<double> value;
+    number(key, value);
+    if (value && *value < kSmallest) {
+      fail(key, "more than 0");
+    } else if (value) {
       out = value;
     }
   }
@@ -102,13 +114,17 @@ class RowReader {
   std::string fault;
 
  private:
-  bool number_in(const char* key, double low, double& out) {
+  bool number_in(const char* key, double most, double& out) {
     const json* value = find(key);
     if (value == nullptr) {
       return false;
     }
-    if (!value->is_number() || !(value->get<double>() >= low) || value->get<double>() > kLargest) {
+    if (!value->is_number() || !(value->get<double>() >= 0)) {
       fail(key, "a number of 0 or more");
+      return false;
+    }
+    if (value->get<double>() > most) {
+      fail(key, fmt::format("at most {:g}", most));
       return false;
     }
     out = value->get<double>();
@@ -172,7 +188,8 @@ void read_settings(const json& object, PublishedRow& row, RowReader& outer) {
         continue;
       }
       for (const json& layers : value) {
-        if (!layers.is_number_integer() || layers.get<std::int64_t>() < 0) {
+        if (!layers.is_number_integer() || layers.get<double>() < 0 ||
+            layers.get<double>() > kLargestCount) {
           outer.fail("settings.stage_layers", "an array of layer counts");
           break;
         }
@@ -239,12 +256,12 @@ void read_layout(RowReader& reader, PublishedRow& row) {
 }
 
 void read_results(RowReader& reader, PublishedRow& row) {
-  reader.number("seconds_per_step", row.seconds_per_step);
-  reader.number("tokens_per_s_per_gpu", row.tokens_per_s_per_gpu);
-  reader.number("tflops_per_gpu", row.tflops_per_gpu);
-  reader.number("mfu", row.mfu);
-  reader.number("hfu", row.hfu);
-  reader.number("peak_memory_gib", row.peak_memory_gib);
+  reader.measured("seconds_per_step", row.seconds_per_step);
+  reader.measured("tokens_per_s_per_gpu", row.tokens_per_s_per_gpu);
+  reader.measured("tflops_per_gpu", row.tflops_per_gpu);
+  reader.measured("mfu", row.mfu);
+  reader.measured("hfu", row.hfu);
+  reader.measured("peak_memory_gib", row.peak_memory_gib);
   reader.largest("peak_reserved_gib_by_rank", row.peak_reserved_gib);
   reader.text("memory_kind", row.memory_kind);
   reader.text("memory_scope", row.memory_scope);

@@ -181,6 +181,50 @@ void keep_legal(const Job& job, std::vector<Plan>& candidates) {
   }
 }
 
+// The degrees that the row gives, and its GPU count; a degree of 0 or without end would divide by
+// nothing, or multiply beyond 64 bits, in what follows.
+std::int64_t fill_degrees(const PublishedRow& row, const Job& job, Plan& plan,
+                          std::vector<std::string>& assumed) {
+  constexpr std::int64_t kLargestDegree = 100'000;
+  constexpr std::int64_t kMostGpus = 100'000'000;
+  const auto degree = [&](const char* key, const std::optional<std::int64_t>& value) {
+    if (value && (*value < 1 || *value > kLargestDegree)) {
+      throw Skip{fmt::format("{} is {}; it must be between 1 and {}", key, *value, kLargestDegree)};
+    }
+    return value.value_or(1);
+  };
+  plan.tensor = degree("tp", row.tp);
+  plan.pipeline = degree("pp", row.pp);
+  plan.virtual_pipeline = degree("vpp", row.vpp);
+  plan.context = degree("cp", row.cp);
+  plan.micro_batch = degree("micro_batch", row.micro_batch);
+  plan.expert = job.model.moe ? degree("ep", row.ep) : 1;
+  plan.expert_tensor = row.etp.value_or(0) == 0 ? 0 : degree("etp", row.etp);
+  const std::int64_t replicas = degree("data_parallel", row.data_parallel);
+  if (plan.pipeline * plan.virtual_pipeline > job.model.layers + 2 && row.stage_layers.empty()) {
+    throw Skip{"more pipeline chunks than layers"};
+  }
+  const std::int64_t model_ranks = plan.tensor * plan.pipeline * plan.context;
+  std::int64_t gpus = row.gpus.value_or(0);
+  if (gpus == 0 && row.data_parallel) {
+    if (model_ranks > kMostGpus / replicas) {
+      throw Skip{fmt::format("tp * pp * cp * data_parallel is more than {} GPUs", kMostGpus)};
+    }
+    gpus = model_ranks * replicas;
+  }
+  if (gpus <= 0) {
+    throw Skip{"gpus is missing"};
+  }
+  if (gpus % model_ranks != 0) {
+    throw Skip{fmt::format("tp * pp * cp = {} does not divide gpus = {}", model_ranks, gpus)};
+  }
+  if (!row.etp && plan.expert > 1 && gpus % (plan.tensor * plan.expert * plan.pipeline) != 0) {
+    plan.expert_tensor = 1;  // the expert grid does not hold a whole tensor-parallel group
+    assumed.emplace_back("etp=1");
+  }
+  return gpus;
+}
+
 void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase& found) {
   Job& job = found.job;
   job.model = model_of(row, found.assumed);
@@ -190,31 +234,8 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   job.precision = precision_of(row);
   job.attention = attention_of(row, found.assumed);
   job.global_batch = row.global_batch.value_or(0);
-  const std::int64_t model_ranks = row.tp.value_or(1) * row.pp.value_or(1) * row.cp.value_or(1);
-  std::int64_t gpus = row.gpus.value_or(0);
-  if (gpus == 0 && row.data_parallel) {
-    gpus = model_ranks * *row.data_parallel;
-  }
-  if (gpus <= 0) {
-    throw Skip{"gpus is missing"};
-  }
   Plan plan;
-  plan.tensor = row.tp.value_or(1);
-  plan.pipeline = row.pp.value_or(1);
-  plan.virtual_pipeline = row.vpp.value_or(1);
-  plan.context = row.cp.value_or(1);
-  plan.expert = job.model.moe ? row.ep.value_or(1) : 1;
-  plan.expert_tensor = row.etp.value_or(0);
-  if (!row.etp && plan.expert > 1 && gpus % (plan.tensor * plan.expert * plan.pipeline) != 0) {
-    plan.expert_tensor = 1;  // the expert grid does not hold a whole tensor-parallel group
-    found.assumed.emplace_back("etp=1");
-  }
-  plan.micro_batch = row.micro_batch.value_or(1);
-  if (std::min({plan.tensor, plan.pipeline, plan.virtual_pipeline, plan.context, plan.expert,
-                plan.micro_batch}) < 1 ||
-      gpus % (plan.tensor * plan.pipeline * plan.context) != 0) {
-    throw Skip{fmt::format("tp * pp * cp = {} does not divide gpus = {}", model_ranks, gpus)};
-  }
+  const std::int64_t gpus = fill_degrees(row, job, plan, found.assumed);
   plan.sharding = sharding_of(row, job.framework, found.assumed);
   // torchtitan's default: reshard unless pipelined.
   plan.reshard_after_forward = job.framework.reshard_after_forward &&

@@ -26,7 +26,8 @@ std::optional<double> measured_of(const PublishedRow& row, const PublishedCase& 
   if (!found.skipped.empty() || !row.tokens_per_s_per_gpu || *row.tokens_per_s_per_gpu <= 0) {
     return std::nullopt;
   }
-  const double tokens = static_cast<double>(found.job.global_batch * found.job.sequence);
+  const double tokens =
+      static_cast<double>(found.job.global_batch) * static_cast<double>(found.job.sequence);
   return tokens / (*row.tokens_per_s_per_gpu * static_cast<double>(found.job.cluster.gpus));
 }
 

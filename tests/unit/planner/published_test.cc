@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 
@@ -41,6 +42,24 @@ TEST(Published, ABadRowIsSkippedAndTheOthersStay) {
   }
   EXPECT_EQ(file.rows[0].unreadable, "layers should be a number of 0 or more");
   EXPECT_TRUE(file.rows[4].unreadable.empty());
+}
+
+// Degrees of 0 divided by nothing, degrees without end multiplied beyond 64 bits, and a step of 0 s
+// had an error of infinity.
+TEST(Published, ImpossibleNumbersSkipTheRow) {
+  for (const char* fields :
+       {R"("tp": 0, "ep": 2, "moe": {"experts": 8, "topk": 2, "moe_ffn": 256})",
+        R"("tp": 2, "data_parallel": 0)",
+        R"("tp": 1e5, "pp": 1e5, "cp": 1e5, "data_parallel": 1e5)",
+        R"("pp": 1e9, "framework": "torchtitan")", R"("micro_batch": 1e15)", R"("vpp": 0)",
+        R"("seconds_per_step": 0)", R"("seconds_per_step": 5e-324)",
+        R"("pp": 2, "settings": {"stage_layers": [9223372036854775807, 9223372036854775807]})"}) {
+    nlohmann::json row = nlohmann::json::parse(kRow);
+    row.erase("gpus");
+    row.merge_patch(nlohmann::json::parse(std::string("{") + fields + "}"));
+    const PublishedFile file = parse_published(nlohmann::json::array({row}).dump(), "s");
+    EXPECT_NE(row_to_case(file.rows.at(0), nullptr).skipped, "") << fields;
+  }
 }
 
 TEST(Published, WhatIsNoListOfRowsIsRefused) {

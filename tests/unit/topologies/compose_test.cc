@@ -77,5 +77,17 @@ TEST(Compose, SmallNodesAndOversubscription) {
   EXPECT_THROW(compose_cluster("H100", 8, 0, ""), Error);
 }
 
+// Digits without end left std::stod's exception, an overflowing count, or no stack.
+TEST(Compose, EndlessDigitsAreAnErrorNotACrash) {
+  const std::string digits(400, '9');
+  for (const std::string& words :
+       {digits + " Gb/s per node", "8x" + digits + " Gb/s", digits + "x 100 Gb/s",
+        digits + " Gb/s per GPU", "1:" + digits + " oversubscription",
+        "1:7 oversubscription above the " + digits + "-GPU pod",
+        std::string(300'000, '8') + "x hdr"}) {
+    EXPECT_THROW(compose_cluster("H100", 8, 64, words), Error) << words.substr(0, 60);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::topologies

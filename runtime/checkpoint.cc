@@ -181,7 +181,7 @@ SavedPiece read_piece(JsonReader& reader) {
 }
 
 fs::path newest_step(const std::string& folder) {
-  const fs::path root(folder);
+  fs::path root(folder);
   if (fs::exists(root / "checkpoint.json")) {
     return root;
   }

@@ -105,7 +105,7 @@ std::optional<RankEnvironment> rank_environment(const ReadVariable& read) {
 
 namespace {
 
-class StoreCoordinator : public Coordinator {
+class StoreCoordinator final : public Coordinator {
  public:
   StoreCoordinator(const RankEnvironment& environment, Seconds timeout)
       : environment_(environment),

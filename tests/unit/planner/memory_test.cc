@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "models/presets.h"
@@ -269,17 +269,20 @@ TEST(Memory, OneEstimateCostsMicroseconds) {
     }
   };
   run();
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process alone: the machine may be loaded
   constexpr int kRounds = 20;
   for (int round = 0; round < kRounds; ++round) {
     run();
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   const double each = seconds / (kRounds * static_cast<double>(plans.size()));
   fmt::print("memory estimate: {:.0f} ns a plan ({:.1f} GiB on average)\n", each * 1e9,
              sum / (static_cast<double>((kRounds + 1) * static_cast<int>(plans.size()))));
-  EXPECT_LT(each, 20e-6);  // far above what it takes, for a loaded machine
+#ifdef NDEBUG
+  EXPECT_LT(each, 20e-6);  // far above what it takes
+#else
+  EXPECT_LT(each, 200e-6);  // sanitizers take five to ten times as long
+#endif
 }
 
 }  // namespace

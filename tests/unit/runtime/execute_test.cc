@@ -309,7 +309,8 @@ TEST(CpuExecutor, TimesAreOrderedAndSkewIsApart) {
       [&](cpu::ThreadRank& self) {
         const std::uint32_t rank = index_of(self.executor.rank());
         if (rank == 1) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(40));  // the late one
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(400));  // the late one, by more than a loaded machine
         }
         results[rank] = {self.executor.step({.timed = true}, *tokens, 0, Seconds(5))};
         memory[rank] = self.backend.memory();
@@ -320,11 +321,11 @@ TEST(CpuExecutor, TimesAreOrderedAndSkewIsApart) {
     EXPECT_LE(timing.ready, timing.start);
     EXPECT_LE(timing.start, timing.end);
     const double skew = to_seconds(timing.start - timing.ready).value;
-    EXPECT_EQ(skew > 0.02, timing.rank != Rank(1)) << index_of(timing.rank) << " " << skew;
-    EXPECT_LT(to_seconds(timing.end - timing.start).value, 0.03);
+    EXPECT_EQ(skew > 0.2, timing.rank != Rank(1)) << index_of(timing.rank) << " " << skew;
+    EXPECT_LT(to_seconds(timing.end - timing.start).value, 0.3);
   }
   ASSERT_EQ(trace.step_times.size(), 1U);
-  EXPECT_GT(to_seconds(trace.step_times[0]).value, 0.02);
+  EXPECT_GT(to_seconds(trace.step_times[0]).value, 0.2);
 }
 
 // CUDA's events show one rank only: the last member's readiness comes from the other ranks.

@@ -52,11 +52,14 @@ AttentionSample measure_call(Bench& bench, const AttentionCall& call) {
     return reinterpret_cast<Bf16*>(memory.data());
   };
   auto* statistics = reinterpret_cast<float*>(lse.data());
-  sample.forward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+  // Causal: half of two products of 2 b h s s d.
+  const double flop = 2.0 * static_cast<double>(call.batch * call.heads * call.head_size) *
+                      static_cast<double>(call.sequence * call.sequence);
+  sample.forward = bench.time_amid_products(flop, [&](int) {
     bench.attention().forward(call, as_bf16(qkv), as_bf16(y), statistics, bench.workspace(),
                               bench.stream());
   });
-  sample.backward = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+  sample.backward = bench.time_amid_products(2.5 * flop, [&](int) {
     bench.attention().backward(call, as_bf16(dy), as_bf16(qkv), as_bf16(y), statistics,
                                as_bf16(dqkv), bench.workspace(), bench.stream());
   });

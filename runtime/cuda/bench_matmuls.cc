@@ -37,7 +37,8 @@ std::vector<Sweep> sweeps_of(bool quick) {
   const bool fp8 = has_fp8_units();
   if (quick) {
     const Sizes widths = {1024, 4096, 14336};
-    add(MatmulPrecision::kBf16, "matrix products", {2048, 8192}, widths);
+    add(MatmulPrecision::kBf16, "matrix products", {2048, 4096, 8192},
+        {1024, 2048, 4096, 8192, 14336});
     add(MatmulPrecision::kFp16, "matrix products in fp16", {8192}, widths);
     if (fp8) {
       add(MatmulPrecision::kFp8, "matrix products in fp8", {2048, 8192}, widths);

@@ -58,6 +58,11 @@ Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const
 Operand gather_tokens(Writer& w, std::string_view name, const Operand& local);
 // Sums partial results of the tensor ranks; under sequence parallelism keeps the own tokens only.
 Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial);
+// The same of an input gradient. With overlap, where a weight gradient's product follows, that is
+// held back until the collective can begin: a product that is first on the multiprocessors lets the
+// collective begin when it ends (measured on H200: no overlap at all).
+Operand reduce_gradient(Writer& w, std::string_view name, const Operand& partial,
+                        bool product_follows);
 // In a backward without overlap the compute stream waits for the tensor collective before it goes
 // on.
 void settle_tensor(Writer& w);

@@ -4,46 +4,50 @@
 
 namespace trireme::planner {
 
-namespace {
-
-// Megatron's order: groups of p micro-batches, all chunks of a group in turn.
-std::int64_t interleaved(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
-  const std::int64_t stages = plan.pipeline;
-  const std::int64_t chunks = plan.virtual_pipeline;
-  const std::int64_t steps =
-      std::min(plan.micro_batches * chunks, (chunks - 1) * stages + 2 * (stages - 1 - rank) + 1);
-  const std::int64_t cycle = stages * chunks;
-  return steps / cycle * stages +
-         std::clamp<std::int64_t>(steps % cycle - chunk * stages, 0, stages);
-}
-
-}  // namespace
-
-InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
-  const std::int64_t stages = plan.pipeline;
-  std::int64_t whole = plan.micro_batches;
-  std::int64_t waiting = 0;
+RankInFlight::RankInFlight(const Plan& plan, std::int64_t rank)
+    : stages_(plan.pipeline), micro_batches_(plan.micro_batches), whole_(plan.micro_batches) {
   switch (plan.schedule) {
     case Schedule::kGpipe:
       break;
     case Schedule::kOneForwardOneBackward:
-      whole = stages - rank;
+      whole_ = stages_ - rank;
       break;
     case Schedule::kZeroBubbleH1:
-      whole = stages - rank;
-      waiting = rank;
+      whole_ = stages_ - rank;
+      waiting_ = rank;
       break;
     case Schedule::kZeroBubbleH2:
-      whole = 2 * (stages - rank) - 1;
-      waiting = 2 * rank;
+      whole_ = 2 * (stages_ - rank) - 1;
+      waiting_ = 2 * rank;
       break;
-    case Schedule::kInterleaved:
-      whole = plan.virtual_pipeline > 1 ? interleaved(plan, rank, chunk) : stages - rank;
+    case Schedule::kInterleaved: {
+      whole_ = stages_ - rank;
+      if (plan.virtual_pipeline > 1) {
+        // Megatron's order: groups of p micro-batches, all chunks of a group in turn.
+        const std::int64_t chunks = plan.virtual_pipeline;
+        const std::int64_t steps = std::min(micro_batches_ * chunks,
+                                            (chunks - 1) * stages_ + 2 * (stages_ - 1 - rank) + 1);
+        const std::int64_t cycle = stages_ * chunks;
+        whole_ = steps / cycle * stages_;
+        begun_ = steps % cycle;
+      }
       break;
+    }
   }
-  whole = std::min(whole, plan.micro_batches);
-  waiting = std::min(waiting, plan.micro_batches - whole);
+}
+
+InFlight RankInFlight::at(std::int64_t chunk) const {
+  std::int64_t whole = whole_;
+  if (begun_ >= 0) {
+    whole += std::clamp<std::int64_t>(begun_ - chunk * stages_, 0, stages_);
+  }
+  whole = std::min(whole, micro_batches_);
+  const std::int64_t waiting = std::min(waiting_, micro_batches_ - whole);
   return {static_cast<double>(whole), static_cast<double>(waiting)};
+}
+
+InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
+  return RankInFlight(plan, rank).at(chunk);
 }
 
 }  // namespace trireme::planner

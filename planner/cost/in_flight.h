@@ -14,6 +14,19 @@ struct InFlight {
   double weight_gradient = 0;
 };
 
+// The chunks of one rank: what they share is worked out once.
+class RankInFlight {
+ public:
+  RankInFlight(const Plan& plan, std::int64_t rank);
+  [[nodiscard]] InFlight at(std::int64_t chunk) const;
+
+ private:
+  std::int64_t stages_, micro_batches_;
+  std::int64_t whole_;        // of every chunk, before the micro-batches there are
+  std::int64_t waiting_ = 0;  // weight gradients
+  std::int64_t begun_ = -1;   // interleaved: forwards of the cycle begun, of all chunks
+};
+
 // What rank `rank` holds of virtual chunk `chunk` (0 first) at its peak. Sources: GPipe m; 1F1B
 // min(m, p - r); Megatron's interleaved order, warm-up 2(p-1-r) + (v-1)p and one more in steady
 // state; ZB-H1 1F1B with r weight gradients outstanding; ZB-H2 twice as many forwards in the

@@ -45,6 +45,26 @@ double capacity_gib(const Job& job) {
   return kUsable * to_gib(job.cluster.gpu.memory) - job.framework.context_gib;
 }
 
+// Totals, band and verdict of the stages in `out`.
+void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
+  out.peak_stage = 0;
+  out.allocated_gib = 0;
+  for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
+    const double total = out.stages[rank].items.total();
+    if (total > out.allocated_gib) {
+      out.allocated_gib = total;
+      out.peak_stage = rank;
+    }
+  }
+  fill_reserved(job, plan, out);
+  const double communicators = communicator_gib(job, plan);
+  out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
+  out.capacity_gib = capacity_gib(job) - communicators;
+  out.fit = out.reserved_high_gib <= out.capacity_gib  ? Fit::kFits
+            : out.reserved_low_gib <= out.capacity_gib ? Fit::kAtRisk
+                                                       : Fit::kNo;
+}
+
 }  // namespace
 
 struct MemoryModel::State {
@@ -88,6 +108,15 @@ MemoryModel::~MemoryModel() = default;
 MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
 
+void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
+  if (counts_own_memory(state_->job, plan)) {
+    state_->own.estimate_peak(state_->job, plan, state_->split_of(plan), out.stages);
+    conclude(state_->job, plan, out);
+  } else {
+    estimate(plan, out);
+  }
+}
+
 void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
   const Job& job = state_->job;
   const std::vector<ChunkLayers>& split = state_->split_of(plan);
@@ -100,22 +129,7 @@ void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
       out.stages[rank] = stage_memory(context, split, static_cast<std::int64_t>(rank));
     }
   }
-  out.peak_stage = 0;
-  out.allocated_gib = 0;
-  for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
-    const double total = out.stages[rank].items.total();
-    if (total > out.allocated_gib) {
-      out.allocated_gib = total;
-      out.peak_stage = rank;
-    }
-  }
-  fill_reserved(job, plan, out);
-  const double communicators = communicator_gib(job, plan);
-  out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
-  out.capacity_gib = capacity_gib(job) - communicators;
-  out.fit = out.reserved_high_gib <= out.capacity_gib  ? Fit::kFits
-            : out.reserved_low_gib <= out.capacity_gib ? Fit::kAtRisk
-                                                       : Fit::kNo;
+  conclude(job, plan, out);
 }
 
 }  // namespace trireme::planner

@@ -26,8 +26,8 @@ struct MemoryPhases {
 struct StageMemory {
   MemoryItems items;
   MemoryPhases phases;
-  double reserved_base = 0;  // peak of the main stream's pool and of the side streams' pools, GiB
-  double largest_block = 0;  // largest tensor that comes and goes every step, GiB
+  double reserved_base = 0;    // peak of the main stream's pool and of the side streams' pools, GiB
+  double largest_block = 0;    // largest tensor that comes and goes every step, GiB
   double exchanged_block = 0;  // one tensor gathered or reduced over the tensor ranks, GiB
 };
 enum class Fit { kFits, kAtRisk, kNo };
@@ -53,6 +53,9 @@ class MemoryModel {
   MemoryModel& operator=(const MemoryModel&) = delete;
   // Fills `out` (its vector is reused). Requires: check_plan found no violation.
   void estimate(const Plan& plan, MemoryEstimate& out);
+  // The same totals, band and verdict; where it can, `stages` holds the peak one only (peak_stage
+  // is then 0). For search, which asks for many plans and looks at no stage.
+  void estimate_peak(const Plan& plan, MemoryEstimate& out);
 
  private:
   struct State;

@@ -84,15 +84,26 @@ struct Moment {
   const MemoryItems& states;
 };
 
+double layers_of_unit(const Plan& plan, const Stage& stage) {
+  if (plan.sharding != Sharding::kFull) {
+    return 1;
+  }
+  return plan.fsdp_unit > 0 ? as_double(plan.fsdp_unit) : stage.last_chunk_layers;
+}
+
+// Whole gradients of the layers of one micro-batch that waits for its second half.
+double waiting_gradient(const Plan& plan, const Stage& stage, const Whole& whole) {
+  const double unit = std::min(stage.last_chunk_layers, layers_of_unit(plan, stage));
+  return stage.last_chunk_layers * whole.layer_gradient / std::max(1.0, unit);
+}
+
 // A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
 // coming in.
 MemoryItems layer_backward(const Moment& at, double exchanges) {
   const auto& [plan, shared, stage, whole, states] = at;
   const Tensors& t = shared.tensors;
   const LayerBytes& layer = shared.layer;
-  const double unit_layers = plan.sharding != Sharding::kFull ? 1
-                             : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
-                                                              : stage.last_chunk_layers;
+  const double unit_layers = layers_of_unit(plan, stage);
   const bool full = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
   const double repeated = full ? layer.whole - t.stream : layer.whole - layer.kept;
   MemoryItems in_layer = states;
@@ -105,10 +116,9 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
   // products by the second.
   const bool split = splits_backward(plan);
   if (split && whole.layer_gradient > 0) {
-    const double per_layer =
-        whole.layer_gradient / std::max(1.0, std::min(stage.last_chunk_layers, unit_layers));
-    in_layer.gradients += stage.last_chunk_layers * per_layer * (stage.waiting + 1) -
-                          whole.layer_gradient + stage.waiting * whole.head_gradient;
+    const double waiting = waiting_gradient(plan, stage, whole);
+    in_layer.gradients +=
+        waiting * (stage.waiting + 1) - whole.layer_gradient + stage.waiting * whole.head_gradient;
   }
   // One unit later the head's gradient is reduced and the first unit's activations are free.
   const double reduced = whole.layer_gradient - whole.head_gradient;
@@ -201,6 +211,29 @@ StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
   return memory;
 }
 
+// From the rank before to an alike one, where a micro-batch waits for nothing but its backward:
+// activations in flight and exchanges differ.
+void change_rank(const Plan& plan, const Shared& shared, const Lasting& lasting, std::int64_t rank,
+                 StageMemory& memory) {
+  const auto at = static_cast<std::size_t>(rank);
+  const double kept = shared.stages[at].kept;
+  const double exchanges = exchange_bytes(plan, shared.tensors, lasting.blocking, rank);
+  memory.items.activations += (kept - shared.stages[at - 1].kept) / kGiB;
+  memory.items.communication = exchanges / kGiB;
+  memory.phases.forward = (lasting.states_bytes + kept) / kGiB;
+  memory.phases.backward = memory.items.total();
+}
+
+// What tells the layers' backward of alike stages apart: activations in flight, whole gradients
+// that wait for their second half, and exchanges. A stage with the head has none alike.
+double varying_bytes(const Plan& plan, const Shared& shared, const Lasting& lasting,
+                     std::int64_t rank) {
+  const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
+  const double waiting =
+      splits_backward(plan) ? stage.waiting * waiting_gradient(plan, stage, lasting.whole) : 0;
+  return stage.kept + waiting + exchange_bytes(plan, shared.tensors, lasting.blocking, rank);
+}
+
 }  // namespace
 
 bool counts_own_memory(const Job& job, const Plan& plan) {
@@ -224,8 +257,7 @@ OwnMemory::~OwnMemory() = default;
 OwnMemory::OwnMemory(OwnMemory&&) noexcept = default;
 OwnMemory& OwnMemory::operator=(OwnMemory&&) noexcept = default;
 
-void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
-                         std::vector<StageMemory>& stages) {
+void OwnMemory::share(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split) {
   Shared& shared = state_->shared;
   if (shared.stages.empty() || !differ_in_sharding_only(state_->plan, plan)) {
     state_->plan = plan;
@@ -240,14 +272,55 @@ void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<Chu
           own::stage_of(plan, split, units, shared.tensors, shared.layer, rank));
     }
   }
+}
+
+void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+                         std::vector<StageMemory>& stages) {
+  share(job, plan, split);
+  const Shared& shared = state_->shared;
   stages.resize(static_cast<std::size_t>(plan.pipeline));
   Lasting lasting;
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
-    if (rank == 0 || !last_alike(shared.stages[at], shared.stages[at - 1])) {
+    const bool alike = rank > 0 && last_alike(shared.stages[at], shared.stages[at - 1]);
+    if (alike && !shared.stages[at].head && !splits_backward(plan)) {
+      stages[at] = stages[at - 1];
+      change_rank(plan, shared, lasting, rank, stages[at]);
+      continue;
+    }
+    if (!alike) {
       lasting = lasting_of(job, plan, shared, shared.stages[at]);
     }
     stages[at] = stage_memory(job, plan, shared, lasting, rank);
+  }
+}
+
+void OwnMemory::estimate_peak(const Job& job, const Plan& plan,
+                              const std::vector<ChunkLayers>& split,
+                              std::vector<StageMemory>& stages) {
+  share(job, plan, split);
+  const Shared& shared = state_->shared;
+  stages.resize(1);
+  double most = -1;
+  for (std::int64_t rank = 0; rank < plan.pipeline;) {
+    const auto first = static_cast<std::size_t>(rank);
+    const Lasting lasting = lasting_of(job, plan, shared, shared.stages[first]);
+    std::int64_t largest = rank;
+    double varying = -1;
+    for (; rank < plan.pipeline &&
+           last_alike(shared.stages[static_cast<std::size_t>(rank)], shared.stages[first]);
+         ++rank) {
+      const double bytes = varying_bytes(plan, shared, lasting, rank);
+      if (bytes > varying) {
+        varying = bytes;
+        largest = rank;
+      }
+    }
+    const StageMemory memory = stage_memory(job, plan, shared, lasting, largest);
+    if (memory.items.total() > most) {
+      most = memory.items.total();
+      stages.front() = memory;
+    }
   }
 }
 

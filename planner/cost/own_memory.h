@@ -29,9 +29,13 @@ class OwnMemory {
   // time.
   void estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
                 std::vector<StageMemory>& stages);
+  // The stage with the most memory, alone.
+  void estimate_peak(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+                     std::vector<StageMemory>& stages);
 
  private:
   struct State;
+  void share(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split);
   std::unique_ptr<State> state_;
 };
 

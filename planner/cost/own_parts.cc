@@ -102,13 +102,14 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Un
                const Tensors& t, const LayerBytes& layer, std::int64_t rank) {
   Stage stage;
   stage.units = units;
+  const RankInFlight in_flight_here(plan, rank);
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
     const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
     stage.last_chunk_layers = chunk.dense + chunk.sparse;
     stage.layers += stage.last_chunk_layers;
     stage.embedding = stage.embedding || chunk.embedding;
     stage.head = stage.head || chunk.head;
-    const InFlight held = in_flight(plan, rank, c);
+    const InFlight held = in_flight_here.at(c);
     const double flying = held.whole + held.weight_gradient;
     if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));

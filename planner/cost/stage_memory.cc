@@ -62,11 +62,12 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   const Plan& plan = *context.plan;
   const RankLayers& layers = *context.layers;
   Stage stage;
+  const RankInFlight in_flight_here(plan, rank);
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
     const ChunkLayers& part = split[static_cast<std::size_t>(chunk * plan.pipeline + rank)];
     stage.dense_layers += part.dense;
     stage.sparse_layers += part.sparse;
-    const InFlight held = in_flight(plan, rank, chunk);
+    const InFlight held = in_flight_here.at(chunk);
     stage.in_flight = held.whole;
     stage.waiting = held.weight_gradient;
     stage.activations += held.whole * (kept_of_chunk(plan, layers.dense, part.dense) +

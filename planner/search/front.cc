@@ -5,6 +5,8 @@
 #include <limits>
 #include <tuple>
 
+#include "planner/search/space.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -19,23 +21,13 @@ auto key_of(const Plan& plan) {
                   plan.recompute_layers, plan.micro_batch, plan.order);
 }
 
-// The usual order is that of the enumeration: a plan has it when its axes above 1 only ascend.
-bool in_usual_order(const Plan& plan) {
-  auto last = static_cast<std::uint8_t>(Axis::kTensor);
-  for (const Axis axis : plan.order) {
-    if (degree_of(plan, axis) > 1) {
-      if (static_cast<std::uint8_t>(axis) < last) {
-        return false;
-      }
-      last = static_cast<std::uint8_t>(axis);
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 int complexity_of(const Plan& plan) {
+  return complexity_of(plan, placement_of(degrees_of(plan), plan.order).usual);
+}
+
+int complexity_of(const Plan& plan, bool usual_order) {
   int score = 0;
   for (const bool used :
        {plan.tensor > 1, plan.pipeline > 1, plan.virtual_pipeline > 1, plan.context > 1,
@@ -46,7 +38,7 @@ int complexity_of(const Plan& plan) {
         plan.expert_tensor != 0}) {
     score += used ? 1 : 0;
   }
-  return score + (in_usual_order(plan) ? 0 : 1);
+  return score + (usual_order ? 0 : 1);
 }
 
 bool better(const Candidate& a, const Candidate& b) {

@@ -24,6 +24,8 @@ struct Candidate {
 
 // Axes and mechanisms that a layout asks a person to understand and to debug.
 int complexity_of(const Plan& plan);
+// The same, told whether the axes above 1 stand in the usual order (that of the enumeration).
+int complexity_of(const Plan& plan, bool usual_order);
 constexpr int kComplexityMost = 15;
 
 // A total order: value, then complexity, then memory, then the plan itself, so that no thread count

@@ -61,6 +61,14 @@ struct Space {
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space);
 
+// What an order of axes of these degrees decides.
+struct Placement {
+  std::int64_t tensor_stride = 1, context_stride = 1;
+  bool usual = true;  // axes above 1 only ascend, as in the enumeration
+};
+std::array<std::int64_t, 5> degrees_of(const Plan& plan);  // by Axis
+Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrder& order);
+
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice);
 
 std::vector<std::int64_t> divisors_of(std::int64_t number);

@@ -55,7 +55,7 @@ class Visit {
         outcome_.pruned += orders;
         continue;
       }
-      estimator_.memory().estimate(plan, estimate_.memory);
+      estimator_.memory().estimate_peak(plan, estimate_.memory);
       if (estimate_.memory.fit == Fit::kNo) {
         outcome_.pruned += orders;
         outcome_.too_large += orders;
@@ -96,10 +96,13 @@ class Visit {
   void walk_orders(std::size_t group, bool risky, const ShardingChoice& choice, Plan& plan) {
     const double gib = estimate_.memory.allocated_gib;
     evaluated_.clear();
+    const std::array<std::int64_t, 5> degrees = degrees_of(plan);
+    const int usual_complexity = complexity_of(plan, true);
     for (const AxisOrder& order : *choice.orders) {
       plan.order = order;
-      const int complexity = complexity_of(plan);
-      const double seconds = bound_of_order(plan);
+      const Placement placement = placement_of(degrees, order);
+      const int complexity = usual_complexity + (placement.usual ? 0 : 1);
+      const double seconds = bound_of_order(plan, placement);
       const double value = value_of(options_.goal, seconds, gib);
       if (is_dominated(seconds, complexity) ||
           !standings_.can_matter(group, risky, value, seconds, gib, complexity,
@@ -118,8 +121,8 @@ class Visit {
     });
   }
 
-  double bound_of_order(const Plan& plan) {
-    const std::pair strides(stride_of(plan, Axis::kTensor), stride_of(plan, Axis::kContext));
+  double bound_of_order(const Plan& plan, const Placement& placement) {
+    const std::pair strides(placement.tensor_stride, placement.context_stride);
     const auto found = std::find_if(bounds_.begin(), bounds_.end(),
                                     [&](const auto& entry) { return entry.first == strides; });
     if (found != bounds_.end()) {
@@ -166,7 +169,7 @@ class Visit {
     if (!node_.leanest) {
       return;
     }
-    estimator_.memory().estimate(plan, estimate_.memory);
+    estimator_.memory().estimate_peak(plan, estimate_.memory);
     Candidate miss;
     miss.memory_gib = estimate_.memory.allocated_gib;
     miss.value = estimate_.memory.reserved_low_gib / estimate_.memory.capacity_gib;
@@ -201,7 +204,7 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
       plan.recompute = recompute;
       plan.micro_batch = micro_batch;
       plan.micro_batches = sequences / micro_batch;
-      estimator.memory().estimate(plan, memory);
+      estimator.memory().estimate_peak(plan, memory);
       known.gib = std::min(known.gib, memory.allocated_gib);
       known.fit = std::min(known.fit, memory.fit);
     };

@@ -210,6 +210,54 @@ TEST(Memory, MonotoneInWhatAPersonTurns) {
   }
 }
 
+// Search asks for the peak stage alone: the same totals, band and verdict as from every stage.
+TEST(Memory, ThePeakAloneIsThePeakOfAllStages) {
+  for (const std::string& framework : framework_names()) {
+    Job job = job_of("llama-3.1-8b", "dgx-h100x8", framework.c_str(), 4096);
+    job.global_batch = 256;
+    MemoryModel model(job);
+    MemoryEstimate all;
+    MemoryEstimate peak;
+    for (Plan plan : random_plans(job, 200)) {
+      for (const Schedule schedule :
+           {plan.schedule, Schedule::kOneForwardOneBackward, Schedule::kZeroBubbleH1}) {
+        plan.schedule = plan.virtual_pipeline > 1 ? Schedule::kInterleaved : schedule;
+        model.estimate(plan, all);
+        model.estimate_peak(plan, peak);
+        ASSERT_NEAR(peak.allocated_gib, all.allocated_gib, 1e-9 * all.allocated_gib)
+            << framework << " " << short_form(plan);
+        ASSERT_NEAR(peak.reserved_high_gib, all.reserved_high_gib, 1e-9 * all.reserved_high_gib);
+        ASSERT_EQ(peak.fit, all.fit) << framework << " " << short_form(plan);
+      }
+    }
+  }
+}
+
+// Stages alike but for what is in flight are worked out from each other: what a backward adds to
+// the activations in flight is the same in each of them.
+TEST(Memory, AlikeStagesDifferByWhatIsInFlight) {
+  Job job = job_of("llama-3.1-8b", "dgx-h100x8", "trireme", 4096);
+  job.global_batch = 256;
+  MemoryModel model(job);
+  MemoryEstimate estimate;
+  int compared = 0;
+  for (const Plan& plan : random_plans(job, 300)) {
+    model.estimate(plan, estimate);
+    const std::vector<StageMemory>& stages = estimate.stages;
+    for (std::size_t rank = 2; rank + 1 < stages.size(); ++rank) {
+      const auto added = [&stages](std::size_t at) {
+        return stages[at].items.activations - (stages[at].phases.forward - stages[at].phases.load);
+      };
+      if (plan.context == 1 && stages[rank].items.optimizer == stages[1].items.optimizer) {
+        ASSERT_NEAR(added(rank), added(1), 1e-9) << short_form(plan) << " stage " << rank;
+        ASSERT_LE(stages[rank].phases.forward, stages[rank - 1].phases.forward);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 50);
+}
+
 // Before PyTorch 2.8 memory of tensor-parallel collectives came back late: whole activations, on
 // top of what fragmentation takes, and nothing without tensor parallelism.
 TEST(Memory, RecordedCollectivesReserveWholeActivations) {

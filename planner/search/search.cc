@@ -38,7 +38,7 @@ void in_parallel(int threads, std::size_t count, Work work) {
 // Nodes of a round are visited against the same standings, whoever visits them. Early rounds are
 // short, so that good plans are known soon.
 constexpr std::size_t kRoundFirst = 8;
-constexpr std::size_t kRoundLast = 512;
+constexpr std::size_t kRoundLast = 2048;
 constexpr std::size_t kMissesShown = 3;
 
 class Search {

@@ -49,7 +49,7 @@ class Visit {
         note_miss(group, plan);
         continue;
       }
-      const int complexity = complexity_of(plan);
+      const int complexity = complexity_of(plan, true);  // of some order: the least
       const bool risky_at_least = known_least.fit == Fit::kAtRisk;
       if (!may_matter(group, risky_at_least, seconds, known_least.gib, complexity)) {
         outcome_.pruned += orders;

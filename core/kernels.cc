@@ -101,11 +101,18 @@ const KernelSignature& signature_of(Kernel kernel) {
   return signatures[static_cast<std::size_t>(kernel)];
 }
 
-Kernel parse_kernel(std::string_view name) {
+std::optional<Kernel> find_kernel(std::string_view name) {
   for (const Row& candidate : kRows) {
     if (candidate.name == name) {
       return candidate.kernel;
     }
+  }
+  return std::nullopt;
+}
+
+Kernel parse_kernel(std::string_view name) {
+  if (const auto found = find_kernel(name)) {
+    return *found;
   }
   throw Error(std::string(name), "no kernel of that name; core/kernels.h lists them");
 }

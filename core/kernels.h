@@ -96,6 +96,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -120,6 +121,7 @@ struct KernelSignature {
   std::span<const std::string_view> dims;        // names of the dims
 };
 const KernelSignature& signature_of(Kernel kernel);
+std::optional<Kernel> find_kernel(std::string_view name);  // by the name in the table
 // Throws Error: no kernel of that name.
 Kernel parse_kernel(std::string_view name);
 // The position of a dim in the kernel's list, e.g. "accumulate"; -1 when the kernel has none of that name.

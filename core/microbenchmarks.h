@@ -42,6 +42,14 @@ struct PassSample {
   Bytes traffic;
   Timing timing;
 };
+// One of the runtime's own memory-bound kernels, named as core/kernels.h names it; traffic as
+// core/kernel_work.h counts it.
+struct KernelSample {
+  std::string kernel;
+  std::int64_t rows = 0, columns = 0;
+  Bytes traffic;
+  Timing timing;
+};
 struct CopySample {
   std::string direction;  // host_to_device, device_to_host, device_to_device
   Bytes bytes;
@@ -73,6 +81,7 @@ struct Microbenchmarks {
   std::vector<MatmulSample> matmuls;
   std::vector<AttentionSample> attention;
   std::vector<PassSample> passes;
+  std::vector<KernelSample> kernels;  // none in points of before they were measured
   std::vector<CopySample> copies;
   std::vector<CollectiveSample> collectives;
   std::vector<OverlapSample> overlaps;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_reader.h"
+#include "core/kernels.h"
 
 namespace trireme {
 namespace {
@@ -103,10 +104,37 @@ void put_device(Json& json, const Microbenchmarks& points) {
     put_timing(row, "", sample.timing);
     json["passes"].push_back(row);
   }
+  for (const KernelSample& sample : points.kernels) {
+    Json row = {{"kernel", sample.kernel},
+                {"rows", sample.rows},
+                {"columns", sample.columns},
+                {"traffic_bytes", sample.traffic.value}};
+    put_timing(row, "", sample.timing);
+    json["kernels"].push_back(row);
+  }
   for (const CopySample& sample : points.copies) {
     Json row = {{"direction", sample.direction}, {"bytes", sample.bytes.value}};
     put_timing(row, "", sample.timing);
     json["copies"].push_back(row);
+  }
+}
+
+void get_kernels(JsonReader& reader, Microbenchmarks& points) {
+  if (!reader.has("kernels")) {
+    return;
+  }
+  for (JsonReader& row : reader.objects("kernels")) {
+    KernelSample sample;
+    sample.kernel = row.text("kernel");
+    sample.rows = count(row, "rows");
+    sample.columns = count(row, "columns");
+    sample.traffic = Bytes(count(row, "traffic_bytes"));
+    sample.timing = get_positive(row, "");
+    row.finish();
+    if (!find_kernel(sample.kernel)) {
+      row.fail("kernel", "\"" + sample.kernel + "\" is none of core/kernels.h");
+    }
+    points.kernels.push_back(sample);
   }
 }
 
@@ -240,7 +268,8 @@ MachineFingerprint fingerprint_from_json(const nlohmann::json& json, const std::
 nlohmann::ordered_json microbenchmarks_to_json(const Microbenchmarks& points) {
   Json json = {{"schema", "trireme.microbenchmarks/1"},
                {"machine", fingerprint_to_json(points.machine)}};
-  for (const char* key : {"matmuls", "attention", "passes", "copies", "collectives", "overlaps"}) {
+  for (const char* key :
+       {"matmuls", "attention", "passes", "kernels", "copies", "collectives", "overlaps"}) {
     json[key] = Json::array();
   }
   put_device(json, points);
@@ -258,6 +287,7 @@ Microbenchmarks microbenchmarks_from_json(const nlohmann::json& json, const std:
   Microbenchmarks points;
   points.machine = fingerprint_from_json(reader.raw("machine"), reader.where("machine"));
   get_device(reader, points);
+  get_kernels(reader, points);
   get_collectives(reader, points);
   JsonReader launch = reader.object("launch");
   points.launch = get_timing(launch, "");

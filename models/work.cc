@@ -10,6 +10,11 @@
 namespace trireme::models {
 namespace {
 
+// Of this project's runtime, for a pass in each direction.
+struct OwnKernels {
+  std::optional<Kernel> forward = {}, backward = {};
+};
+
 class WorkList {
  public:
   WorkList(const Transformer& model, const Shard& shard, const Kernels& kernels)
@@ -27,8 +32,8 @@ class WorkList {
   // A product of two activations, both of which need a gradient.
   void activation_product(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
                           std::int64_t count);
-  void pass(const char* name, std::int64_t elements, const PassCost& cost);
-  void norm(std::int64_t elements) { pass("norm", elements, norm_cost(kernels_.implementation)); }
+  void pass(const char* name, std::int64_t elements, const PassCost& cost, OwnKernels own = {});
+  void norm(std::int64_t elements);
   void bias_gradient(std::int64_t rows, std::int64_t width);
 
   void attention_projections();
@@ -63,17 +68,28 @@ void WorkList::activation_product(const char* name, std::int64_t m, std::int64_t
   work_.input_gradient.matmuls.push_back({name, k, n, m, count});
 }
 
-void WorkList::pass(const char* name, std::int64_t elements, const PassCost& cost) {
+void WorkList::pass(const char* name, std::int64_t elements, const PassCost& cost, OwnKernels own) {
+  if (kernels_.implementation != Implementation::kTrireme) {
+    own = {};
+  }
   const auto traffic = [elements](double bytes) {
     return Bytes(static_cast<std::int64_t>(bytes * static_cast<double>(elements)));
   };
   if (cost.forward_bytes > 0.0) {
-    work_.forward.memory_bound.push_back({name, traffic(cost.forward_bytes), cost.forward_kernels});
+    work_.forward.memory_bound.push_back(
+        {name, traffic(cost.forward_bytes), cost.forward_kernels, own.forward});
   }
   if (cost.backward_bytes > 0.0) {
     work_.input_gradient.memory_bound.push_back(
-        {name, traffic(cost.backward_bytes), cost.backward_kernels});
+        {name, traffic(cost.backward_bytes), cost.backward_kernels, own.backward});
   }
+}
+
+void WorkList::norm(std::int64_t elements) {
+  const OwnKernels own = model_.norm == Norm::kLayerNorm
+                             ? OwnKernels{Kernel::kLayerNormForward, Kernel::kLayerNormBackward}
+                             : OwnKernels{Kernel::kRmsNormForward, Kernel::kRmsNormBackward};
+  pass("norm", elements, norm_cost(kernels_.implementation), own);
 }
 
 // TransformerEngine and the compiler sum bias gradients inside a neighbouring kernel.
@@ -82,7 +98,7 @@ void WorkList::bias_gradient(std::int64_t rows, std::int64_t width) {
       kernels_.implementation == Implementation::kClassicMegatron) {
     pass("bias_gradient", rows * width, {0.0, 2.0, 0, 1});
   } else if (kernels_.implementation == Implementation::kTrireme) {
-    pass("bias", rows * width, {4.0, 2.0, 1, 1});
+    pass("bias", rows * width, {4.0, 2.0, 1, 1}, {Kernel::kBiasForward, Kernel::kBiasBackward});
   }
 }
 
@@ -106,7 +122,8 @@ void WorkList::attention_projections() {
     bias_gradient(share_.tokens, query_width + 2 * kv_width);
   }
   if (model_.qk_norm && kernels_.implementation == Implementation::kTrireme) {
-    pass("norm", share_.tokens * (query_width + 2 * kv_width), {4.0, 6.0, 1, 1});
+    pass("norm", share_.tokens * (query_width + 2 * kv_width), {4.0, 6.0, 1, 1},
+         {Kernel::kHeadNormForward, Kernel::kHeadNormBackward});
   } else if (model_.qk_norm) {
     norm(share_.tokens * query_width);
     norm(share_.tokens * kv_width);
@@ -137,7 +154,8 @@ void WorkList::rotary() {
   }
   const std::int64_t width = model_.latent ? (share_.heads + 1) * model_.latent->qk_rope
                                            : (share_.heads + share_.kv_heads) * model_.head_dim;
-  pass("rotary", share_.tokens * width, rotary_cost(kernels_.implementation));
+  pass("rotary", share_.tokens * width, rotary_cost(kernels_.implementation),
+       {Kernel::kRotaryForward, Kernel::kRotaryBackward});
 }
 
 void WorkList::core_attention(std::int64_t layer) {
@@ -190,8 +208,11 @@ void WorkList::mlp(const char* up, const char* gate, const char* down, std::int6
     linear(up, share_.tokens, inner, hidden);
     pass("gradient_sum", share_.tokens * hidden, {0.0, 6.0, 0, 1});
   }
+  const OwnKernels own = model_.gated_mlp
+                             ? OwnKernels{Kernel::kSwigluForward, Kernel::kSwigluBackward}
+                             : OwnKernels{Kernel::kGeluForward, Kernel::kGeluBackward};
   pass("activation", share_.tokens * inner,
-       activation_cost(kernels_.implementation, model_.gated_mlp));
+       activation_cost(kernels_.implementation, model_.gated_mlp), own);
   linear(down, share_.tokens, hidden, inner);
   if (model_.mlp_bias) {
     bias_gradient(share_.tokens, (model_.gated_mlp ? 2 : 1) * inner);
@@ -227,7 +248,7 @@ void WorkList::experts() {
 
 void WorkList::residual() {
   pass("residual", share_.stream_tokens * model_.hidden,
-       residual_cost(kernels_.implementation, kernels_.dropout));
+       residual_cost(kernels_.implementation, kernels_.dropout), {Kernel::kAdd, std::nullopt});
 }
 
 void WorkList::add_layer(std::int64_t layer) {
@@ -266,7 +287,8 @@ LayerWork WorkList::embedding() {
   const bool own = kernels_.implementation == Implementation::kTrireme;
   // This project's kernel adds into the fp32 gradient and masks rows of other ranks itself.
   pass("embedding", share_.tokens * width,
-       own ? PassCost{4.0, 10.0, 1, 1} : PassCost{4.0, 4.0, 1, 2});
+       own ? PassCost{4.0, 10.0, 1, 1} : PassCost{4.0, 4.0, 1, 2},
+       {Kernel::kEmbeddingForward, Kernel::kEmbeddingBackward});
   // Backward fills a gradient of the whole table with zeros first.
   pass("embedding_gradient", table, {0.0, own ? 4.0 : 2.0, 0, own ? 0 : 1});
   if (shard_.tensor_parallel > 1 && !own) {
@@ -298,7 +320,8 @@ void WorkList::add_head() {
     linear("project_out", share_.tokens, width, model_.hidden);
   }
   linear("head", share_.tokens, vocab, width);
-  pass("cross_entropy", share_.tokens * vocab, cross_entropy_cost(kernels_));
+  pass("cross_entropy", share_.tokens * vocab, cross_entropy_cost(kernels_),
+       {Kernel::kLogitStatistics, Kernel::kCrossEntropyBackward});
 }
 
 LayerWork WorkList::head() {

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "core/kernels.h"
 #include "core/units.h"
 #include "models/transformer.h"
 
@@ -58,6 +60,7 @@ struct MemoryBoundWork {
       "";  // "norm", "rotary", "activation", "residual", "dropout", "softmax", "cross_entropy", …
   Bytes traffic;
   int kernels = 1;
+  std::optional<Kernel> own = {};  // which of core/kernels.h it is in this project's runtime
 };
 
 // One direction of one layer (or of the embedding, or of the head with the loss), in order of

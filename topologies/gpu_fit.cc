@@ -9,8 +9,8 @@
 namespace trireme::topologies {
 namespace {
 
-// Measured products and attention of card `from` as rates of `gpu`, by the ratio of their peaks.
-// False when the datasheet of `from` is not known.
+// Measured products, attention and kernels of card `from` as rates of `gpu`, by the ratio of their
+// peaks. False when the datasheet of `from` is not known.
 bool scale_tables(const Gpu& gpu, const std::string& from, GpuFit& fit) {
   const auto& presets = gpu_presets();
   const auto other =
@@ -28,6 +28,10 @@ bool scale_tables(const Gpu& gpu, const std::string& from, GpuFit& fit) {
   for (AttentionPoint& point : fit.attention) {
     point.forward = Seconds(point.forward.value / ratio);
     point.backward = Seconds(point.backward.value / ratio);
+  }
+  const double memory = gpu.memory_bandwidth / other->memory_bandwidth;
+  for (auto& [name, kernel] : fit.kernels) {
+    kernel.rate = kernel.rate * memory;
   }
   return true;
 }
@@ -111,6 +115,7 @@ GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
   if (!calibrated || best != 0 || !scale_tables(gpu, from, fit)) {
     fit.matmuls.clear();
     fit.attention.clear();
+    fit.kernels.clear();
   }
   fit.measured = false;
   fit.source =

@@ -105,6 +105,9 @@ OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
   source_ = fit.source;
   add_matmul_anchors(fit);
   add_attention_anchors(fit);
+  for (const auto& [name, kernel] : fit.kernels) {
+    own_kernels_[static_cast<std::size_t>(parse_kernel(name))] = kernel;
+  }
   compute_correction_ = correction_of(profile, "compute");
 }
 
@@ -287,6 +290,16 @@ Seconds OpCost::attention(const AttentionShape& shape, Precision precision, Pass
 
 Seconds OpCost::memory_bound(Bytes traffic, int kernels) const {
   return Seconds((static_cast<double>(traffic.value) / memory_rate_ + kernels * kernel_seconds_) *
+                 compute_correction_);
+}
+
+std::optional<Seconds> OpCost::own_kernel(Kernel kernel, Bytes traffic, int kernels) const {
+  const std::optional<KernelFit>& fit = own_kernels_[static_cast<std::size_t>(kernel)];
+  if (!fit) {
+    return std::nullopt;
+  }
+  const double fixed = kernels > 0 ? fit->fixed.value + (kernels - 1) * kernel_seconds_ : 0.0;
+  return Seconds((fixed + static_cast<double>(traffic.value) / fit->rate.value) *
                  compute_correction_);
 }
 

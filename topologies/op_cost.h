@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/kernels.h"
 #include "core/units.h"
 #include "topologies/cluster.h"
 #include "topologies/gpu_fit.h"
@@ -39,6 +40,10 @@ class OpCost {
   [[nodiscard]] Seconds attention(const AttentionShape& shape, Precision precision,
                                   Pass pass) const;
   [[nodiscard]] Seconds memory_bound(Bytes traffic, int kernels) const;
+  // A memory-bound kernel of this project's runtime by its own measurement; `kernels` beyond one
+  // are small ones beside it, 0: its bytes without its fixed cost. None: not measured.
+  [[nodiscard]] std::optional<Seconds> own_kernel(Kernel kernel, Bytes traffic,
+                                                  int kernels = 1) const;
   [[nodiscard]] Seconds launch(int kernels) const;  // host time to issue kernels
   // FLOP/s that large products reach: peak of the precision times the fitted efficiency.
   [[nodiscard]] FlopPerSecond sustained(Precision precision) const;
@@ -73,6 +78,7 @@ class OpCost {
     bool portable;
   };
   std::vector<AttentionAnchor> attention_anchors_;
+  std::array<std::optional<KernelFit>, kKernelCount> own_kernels_;
   double compute_correction_ = 1;  // measured over predicted time of whole runs
   std::string source_;
 };

@@ -5,6 +5,7 @@
 
 #include "core/embedded_file.h"
 #include "core/json_reader.h"
+#include "core/kernels.h"
 #include "core/microbenchmarks_json.h"
 
 namespace trireme::topologies {
@@ -89,6 +90,20 @@ AttentionPoint read_attention(JsonReader reader) {
   return point;
 }
 
+void read_kernels(JsonReader& reader, GpuFit& fit) {
+  const nlohmann::json& kernels = reader.raw("kernels");
+  JsonReader inner(kernels, reader.where("kernels"));
+  for (const auto& item : kernels.items()) {
+    if (!find_kernel(item.key())) {
+      inner.fail(item.key(), "no kernel of that name; core/kernels.h lists them");
+    }
+    JsonReader row = inner.object(item.key());
+    fit.kernels[item.key()] = {Seconds(row.number("fixed_seconds", 0, 1e3)),
+                               BytesPerSecond(1e9 * row.number("gbytes_per_second", 1e-6, 1e9))};
+    row.finish();
+  }
+}
+
 GpuFit read_gpu(JsonReader reader) {
   GpuFit fit;
   fit.source = reader.text("source");
@@ -105,6 +120,9 @@ GpuFit read_gpu(JsonReader reader) {
     for (const JsonReader& row : reader.objects("attention")) {
       fit.attention.push_back(read_attention(row));
     }
+  }
+  if (reader.has("kernels")) {
+    read_kernels(reader, fit);
   }
   reader.finish();
   return fit;

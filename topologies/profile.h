@@ -33,13 +33,20 @@ struct AttentionPoint {
   bool portable = false;
 };
 
+// A memory-bound kernel of this project's runtime: seconds = fixed + traffic / rate.
+struct KernelFit {
+  Seconds fixed;
+  BytesPerSecond rate;
+};
+
 // Fitted constants of one GPU; at most 8, each with a physical meaning. The owner of op_cost names
 // them.
 struct GpuFit {
   std::map<std::string, double> constants;
-  std::vector<MatmulPoint> matmuls;       // measured table, may be empty
-  std::vector<AttentionPoint> attention;  // measured table, may be empty
-  int compute_capability = 0;             // of the card; others inherit from the nearest
+  std::vector<MatmulPoint> matmuls;          // measured table, may be empty
+  std::vector<AttentionPoint> attention;     // measured table, may be empty
+  std::map<std::string, KernelFit> kernels;  // measured, by name in core/kernels.h; may be empty
+  int compute_capability = 0;                // of the card; others inherit from the nearest
   std::string source;
   bool measured = false;  // false: carried from a datasheet or another card
 };

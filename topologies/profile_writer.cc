@@ -37,6 +37,10 @@ Json gpu_json(const GpuFit& fit) {
                                  {"backward_seconds", point.backward.value},
                                  {"portable", point.portable}});
   }
+  for (const auto& [name, kernel] : fit.kernels) {
+    json["kernels"][name] = {{"fixed_seconds", kernel.fixed.value},
+                             {"gbytes_per_second", kernel.rate.value / 1e9}};
+  }
   return json;
 }
 

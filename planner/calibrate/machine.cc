@@ -71,6 +71,12 @@ void add_device(const Job& job, ProfileSources& sources) {
   add_products(job, fit, own, sources);
   add("attention", !fit.attention.empty());
   add("memory-bound kernels", false);
+  if (job.framework.implementation == models::Implementation::kTrireme && !fit.kernels.empty()) {
+    sources.quantities.push_back(
+        {"own kernels",
+         fmt::format("{}; fixed cost and rate of {} kernels", fit.source, fit.kernels.size()),
+         own});
+  }
 }
 
 void add_collectives(const Job& job, ProfileSources& sources) {

@@ -37,6 +37,12 @@ double predicted_seconds(const PassSample& sample, const OpCost& cost) {
   return cost.memory_bound(sample.traffic, 1).value;
 }
 
+std::optional<double> predicted_seconds(const KernelSample& sample, const OpCost& cost) {
+  const auto kernel = find_kernel(sample.kernel);
+  const auto seconds = kernel ? cost.own_kernel(*kernel, sample.traffic) : std::nullopt;
+  return seconds ? std::optional(seconds->value) : std::nullopt;
+}
+
 bool is_fused(const AttentionSample& sample) {
   return sample.kernel == "cudnn" || is_portable(sample);
 }
@@ -109,6 +115,13 @@ std::vector<FitLine> errors_on_points(const Microbenchmarks& points,
   add("attention, forward", forward);
   add("attention, backward", backward);
   add("memory-bound kernels", passes);
+  std::vector<double> own;
+  for (const KernelSample& sample : points.kernels) {
+    if (const auto seconds = predicted_seconds(sample, cost)) {
+      own.push_back(std::abs(*seconds / sample.timing.median.value - 1));
+    }
+  }
+  add("own kernels", own);
   return lines;
 }
 

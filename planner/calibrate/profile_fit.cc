@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "planner/calibrate/kernel_fit.h"
 #include "planner/calibrate/least_squares.h"
 #include "planner/calibrate/matmul_fit.h"
 #include "planner/calibrate/point_errors.h"
@@ -151,6 +152,7 @@ GpuFit start_of(const Microbenchmarks& points, const ProfileFitSettings& setting
     fit = topologies::fit_for(gpu, topologies::shipped_profile());
     fit.matmuls.clear();
     fit.attention.clear();
+    fit.kernels.clear();
     fit.source = settings.source;
   }
   fit.measured = true;
@@ -158,11 +160,15 @@ GpuFit start_of(const Microbenchmarks& points, const ProfileFitSettings& setting
   return fit;
 }
 
+bool measures_device(const Microbenchmarks& points) {
+  return !points.matmuls.empty() || !points.attention.empty() || !points.passes.empty() ||
+         !points.kernels.empty();
+}
+
 }  // namespace
 
 ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& settings) {
-  if (points.matmuls.empty() && points.attention.empty() && points.passes.empty() &&
-      points.collectives.empty()) {
+  if (!measures_device(points) && points.collectives.empty()) {
     throw Error(settings.source, "holds no measured point");
   }
   const topologies::Gpu& gpu = settings.cluster.gpu;
@@ -173,12 +179,15 @@ ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& 
   profile.machine = points.machine;
   profile.topology = settings.cluster.name;
   profile.points = std::make_shared<const Microbenchmarks>(points);
-  if (!used.matmuls.empty() || !used.attention.empty() || !used.passes.empty()) {
+  if (measures_device(used)) {
     GpuFit fit = start_of(used, settings);
     fit_passes(used, gpu, settings.host_timed, fit);
     const double launch = points.launch.median.value;
     if (launch > 0 && !settings.host_timed) {
       fit.constants["launch_seconds"] = std::clamp(launch, 5e-7, 1e-4);
+    }
+    for (const auto& [name, kernel] : fit_kernels(used.kernels)) {
+      fit.kernels[name] = kernel;
     }
     profile.gpus[gpu.name] = fit;
     fit_matmuls(used.matmuls, settings.cluster, profile, fit);

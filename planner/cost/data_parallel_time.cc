@@ -207,8 +207,15 @@ double DataParallelTimer::copies(const Plan& plan, const DataParallelInput& in, 
   return bytes / memory_rate_;
 }
 
-double optimizer_seconds(const Job& job, const Plan& plan, double parameters, double memory_rate,
-                         double kernel_seconds) {
+double state_rate(const Job& job, const topologies::OpCost& cost) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 30;
+  const auto cast =
+      is_own(job) ? cost.own_kernel(Kernel::kCast, Bytes(kLarge), 0) : std::optional<Seconds>();
+  return cast ? static_cast<double>(kLarge) / cast->value : cost.memory_rate().value;
+}
+
+double optimizer_seconds(const Job& job, const Plan& plan, double parameters,
+                         const topologies::OpCost& cost) {
   const Framework& framework = job.framework;
   double shards = 1;
   if (plan.sharding != Sharding::kNone) {
@@ -234,8 +241,17 @@ double optimizer_seconds(const Job& job, const Plan& plan, double parameters, do
   // This project clips inside the step and writes gradients without zeroing them first.
   const double passes = (is_own(job) ? 1 : 3) * framework.gradient_bytes;
   const double zeroing = is_own(job) ? 0 : gradients * framework.gradient_bytes;
-  const double bytes = local * (state + passes) + zeroing;
-  return bytes / memory_rate + 40 * kernel_seconds;
+  const double small = 40 * cost.memory_bound(Bytes(0), 1).value;
+  const auto bytes = [](double value) { return Bytes(static_cast<std::int64_t>(value)); };
+  if (is_own(job)) {
+    const Kernel update = plan.sharding == Sharding::kNone ? Kernel::kAdamwCast : Kernel::kAdamw;
+    const auto step = cost.own_kernel(update, bytes(local * state), 0);
+    const auto norm = cost.own_kernel(Kernel::kSquaredNorm, bytes(local * passes), 0);
+    if (step && norm) {
+      return step->value + norm->value + small;
+    }
+  }
+  return (local * (state + passes) + zeroing) / cost.memory_rate().value + small;
 }
 
 }  // namespace trireme::planner

@@ -6,6 +6,7 @@
 #include "planner/cost/collectives.h"
 #include "planner/job.h"
 #include "planner/plan.h"
+#include "topologies/op_cost.h"
 
 namespace trireme::planner {
 
@@ -77,7 +78,11 @@ class DataParallelTimer {
 
 // Seconds of the optimizer step: bytes of the local shard's states and of the whole gradients
 // through memory.
-double optimizer_seconds(const Job& job, const Plan& plan, double parameters, double memory_rate,
-                         double kernel_seconds);
+double optimizer_seconds(const Job& job, const Plan& plan, double parameters,
+                         const topologies::OpCost& cost);
+
+// Bytes per second of passes over parameters and gradients: this project's cast where the profile
+// measured it, else what streaming kernels reach.
+double state_rate(const Job& job, const topologies::OpCost& cost);
 
 }  // namespace trireme::planner

@@ -8,6 +8,7 @@
 
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
+#include "planner/lower/modelled_layer.h"
 
 namespace trireme::planner {
 
@@ -40,6 +41,12 @@ models::Shard shard_of(const Job& job, const Plan& plan) {
   shard.sequence_parallel = plan.sequence_parallel;
   shard.attention = job.attention;
   return shard;
+}
+
+void forget_own_kernels(PassWork& work) {
+  for (models::MemoryBoundWork& pass : work.memory_bound) {
+    pass.own.reset();
+  }
 }
 
 double flop_of_pass(const PassWork& work) {
@@ -158,6 +165,12 @@ double LayerTimer::core_attention(const PassWork& work, Pass pass) const {
 double LayerTimer::passes(const PassWork& work) const {
   double seconds = 0;
   for (const models::MemoryBoundWork& pass : work.memory_bound) {
+    const auto measured =
+        pass.own ? op_.own_kernel(*pass.own, pass.traffic, pass.kernels) : std::optional<Seconds>();
+    if (measured) {
+      seconds += measured->value;
+      continue;
+    }
     const double bytes = static_cast<double>(pass.traffic.value) * fit_.memory_traffic;
     seconds += op_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), pass.kernels).value;
   }
@@ -308,7 +321,12 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
   const models::Shard shard = shard_of(job_, plan);
   const models::Kernels kernels = kernels_of(job_);
   for (const std::int64_t layer : kinds.first_layer) {
-    set.kinds.push_back(bare(models::layer_work(model, layer, shard, kernels)));
+    models::LayerWork work = models::layer_work(model, layer, shard, kernels);
+    if (lowering::is_modelled_layer(job_, plan, layer)) {  // no kernel of the runtime's runs there
+      forget_own_kernels(work.forward);
+      forget_own_kernels(work.input_gradient);
+    }
+    set.kinds.push_back(bare(std::move(work)));
   }
   set.embedding = time_of(models::embedding_work(model, shard, kernels));
   set.head = time_of(models::head_work(model, shard, kernels));

@@ -363,8 +363,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.pipeline_p2p = pipeline.exchange;
   items.data_parallel =
       std::max(0.0, data_cost - data.compute_once) + m * slowest_data + s.tied_exchange(plan);
-  items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op.memory_rate().value,
-                                      s.op.memory_bound(Bytes(0), 1).value);
+  items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op);
   out.step_seconds = items.total();
   out.low_seconds = out.step_seconds * s.interval.low;
   out.high_seconds = out.step_seconds * s.interval.high;

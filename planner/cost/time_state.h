@@ -58,7 +58,7 @@ struct TimeModel::State {
         collectives(job.cluster, job.profile),
         layers(job, fit, collectives),
         op(job.cluster, job.profile),
-        data_parallel(job, fit, collectives, op.memory_rate().value) {
+        data_parallel(job, fit, collectives, state_rate(job, op)) {
     const models::Transformer& m = job.model;
     embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
     head_parameters = static_cast<double>(models::head_parameter_count(m) +

@@ -60,6 +60,7 @@ void measure_matmuls(Bench& bench, Microbenchmarks& found);
 
 void measure_attention(Bench& bench, Microbenchmarks& found);
 void measure_passes(Bench& bench, Microbenchmarks& found);
+void measure_own_kernels(Bench& bench, Microbenchmarks& found);
 void measure_copies(Bench& bench, Microbenchmarks& found);
 void measure_launch(Bench& bench, Microbenchmarks& found);
 

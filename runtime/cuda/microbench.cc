@@ -54,6 +54,7 @@ Microbenchmarks measure(Coordinator& coordinator, int device, const MicrobenchSe
   measure_matmuls(bench, found);
   measure_attention(bench, found);
   measure_passes(bench, found);
+  measure_own_kernels(bench, found);
   measure_copies(bench, found);
   measure_launch(bench, found);
   coordinator.barrier();

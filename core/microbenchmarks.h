@@ -84,6 +84,9 @@ struct Microbenchmarks {
   std::vector<KernelSample> kernels;  // none in points of before they were measured
   std::vector<CopySample> copies;
   std::vector<CollectiveSample> collectives;
+  // "message": from one rank to the next on the multiprocessors that the runtime gives a pipeline's
+  // messages; none in points of before they were measured.
+  std::vector<CollectiveSample> messages;
   std::vector<OverlapSample> overlaps;
   Timing launch;  // host time to issue one small kernel
 };

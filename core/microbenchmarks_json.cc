@@ -65,6 +65,11 @@ MatmulPrecision precision_of(JsonReader& reader) {
 }
 
 void put_collectives(Json& json, const Microbenchmarks& points) {
+  for (const CollectiveSample& sample : points.messages) {
+    Json row = {{"bytes", sample.bytes.value}};
+    put_timing(row, "", sample.timing);
+    json["messages"].push_back(row);
+  }
   for (const CollectiveSample& sample : points.collectives) {
     Json row = {
         {"operation", sample.operation}, {"ranks", sample.ranks}, {"bytes", sample.bytes.value}};
@@ -174,6 +179,17 @@ void get_device(JsonReader& reader, Microbenchmarks& points) {
     sample.timing = get_positive(row, "");
     row.finish();
     points.copies.push_back(sample);
+  }
+}
+
+void get_messages(JsonReader& reader, Microbenchmarks& points) {
+  if (!reader.has("messages")) {
+    return;
+  }
+  for (JsonReader& row : reader.objects("messages")) {
+    CollectiveSample sample{"message", 2, Bytes(count(row, "bytes")), get_positive(row, "")};
+    row.finish();
+    points.messages.push_back(sample);
   }
 }
 
@@ -289,6 +305,7 @@ Microbenchmarks microbenchmarks_from_json(const nlohmann::json& json, const std:
   get_device(reader, points);
   get_kernels(reader, points);
   get_collectives(reader, points);
+  get_messages(reader, points);
   JsonReader launch = reader.object("launch");
   points.launch = get_timing(launch, "");
   launch.finish();

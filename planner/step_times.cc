@@ -297,9 +297,13 @@ class OpTimer {
     }
     const GroupShape& shape = ask.group == kNoGroup ? pair_ : shapes_[index_of(ask.group)];
     const bool message = ask.collective == Collective::kSendRecv;
-    const SimDuration duration = to_sim_duration(
-        topologies::collective_time(job_.cluster, job_.profile, ask.collective, shape, size).time +
-        Seconds(message ? fit_.exchange_seconds : 0));
+    Seconds time =
+        topologies::collective_time(job_.cluster, job_.profile, ask.collective, shape, size).time;
+    if (message) {
+      const auto bytes = static_cast<double>(size.value);
+      time = Seconds(message_seconds(fit_, time.value, bytes) + fit_.exchange_seconds);
+    }
+    const SimDuration duration = to_sim_duration(time);
     known_.emplace(key, duration);
     return duration;
   }

@@ -114,6 +114,13 @@ std::vector<CollectiveMeasurement> collectives_of(const Microbenchmarks& points,
   return measured;
 }
 
+// Of this project's runtime; the shipped ones at first.
+std::map<std::string, double>& own_constants(Profile& profile) {
+  return profile.frameworks
+      .try_emplace("trireme", topologies::shipped_profile().frameworks.at("trireme"))
+      .first->second;
+}
+
 void fit_overlap(const Microbenchmarks& points, Profile& profile) {
   std::vector<double> shares;
   for (const OverlapSample& sample : points.overlaps) {
@@ -126,8 +133,20 @@ void fit_overlap(const Microbenchmarks& points, Profile& profile) {
     shares.push_back(std::max(0.0, collective * (1 - 1 / compute)));
   }
   if (!shares.empty()) {
-    profile.frameworks["trireme"] = topologies::shipped_profile().frameworks.at("trireme");
-    profile.frameworks["trireme"]["overlap_slowdown"] = std::clamp(median_of(shares), 0.0, 0.9);
+    own_constants(profile)["overlap_slowdown"] = std::clamp(median_of(shares), 0.0, 0.9);
+  }
+}
+
+// Bytes per second of messages of 1 MiB and more, where what a message costs beside them is small.
+void fit_messages(const Microbenchmarks& points, Profile& profile) {
+  std::vector<double> rates;
+  for (const CollectiveSample& sample : points.messages) {
+    if (sample.bytes.value >= std::int64_t{1} << 20) {
+      rates.push_back(static_cast<double>(sample.bytes.value) / sample.timing.median.value);
+    }
+  }
+  if (!rates.empty()) {
+    own_constants(profile)["message_rate"] = median_of(rates);
   }
 }
 
@@ -196,6 +215,7 @@ ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& 
   }
   result.collectives = fit_collectives(collectives_of(used, settings), profile);
   fit_overlap(points, profile);
+  fit_messages(points, profile);
   for (const FitLine& line : result.lines) {
     profile.residuals[line.what] = line.residual;
   }

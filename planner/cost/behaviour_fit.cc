@@ -1,5 +1,7 @@
 #include "planner/cost/behaviour_fit.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace trireme::planner {
@@ -44,6 +46,8 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
       fit.exchange_seconds = value;
     } else if (key == "step_seconds") {
       fit.step_seconds = value;
+    } else if (key == "message_rate") {
+      fit.message_rate = value;
     } else {
       throw Error("profile " + profile.name,
                   "framework " + found->first + " has no constant \"" + key + "\"");
@@ -51,6 +55,10 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
   }
   fit.overlap_slowdown *= topologies::correction_of(profile, "overlap");
   return fit;
+}
+
+double message_seconds(const BehaviourFit& fit, double send_recv, double bytes) {
+  return fit.message_rate > 0 ? std::max(send_recv, bytes / fit.message_rate) : send_recv;
 }
 
 }  // namespace trireme::planner

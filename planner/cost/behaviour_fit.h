@@ -1,4 +1,4 @@
-// The fitted constants of a framework behaviour, at most six, each with a physical meaning. They
+// The constants of a framework behaviour, at most seven, each with a physical meaning. They
 // stand in topologies/fitted.json under the framework's name; `megatron-classic` is Megatron before
 // Transformer Engine (unfused layers), `fsdp2-compiled` and its like a framework under
 // torch.compile.
@@ -23,7 +23,12 @@ struct BehaviourFit {
   double new_card_rate = 1;  // of its products on Hopper and later over what the card can do
   double exchange_seconds = 0;  // synchronisation around one pipeline exchange
   double step_seconds = 0;      // data loading, logging, scalars: once a step
+  double message_rate = 0;  // bytes per second of a pipeline message on the multiprocessors that
+                            // the framework gives it; 0: all that NCCL would take
 };
+
+// Of a pipeline message of `bytes` that NCCL, left to itself, carries in `send_recv`.
+double message_seconds(const BehaviourFit& fit, double send_recv, double bytes);
 
 // The name under which the constants of this framework stand.
 std::string behaviour_name(const Framework& framework);

@@ -240,7 +240,9 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   if (plan.sequence_parallel || scattered) {
     bytes /= static_cast<double>(plan.tensor);
   }
-  hop.transfer += collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
+  const double free =
+      collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
+  hop.transfer += message_seconds(fit, free, bytes);
   hop.synchronisation = fit.exchange_seconds;
   hop.blocking = exchanges_block(job.framework, plan);
   hop.overlapped = job.framework.p2p_overlap_interleaved;

@@ -78,6 +78,25 @@ void measure_group(const GroupBench& group, Microbenchmarks& found) {
   }
 }
 
+// From the first rank to the second, as the runtime sends between pipeline stages.
+void measure_messages(const GroupBench& group, Microbenchmarks& found) {
+  constexpr std::int64_t kLargest = 128 * kMiB;
+  const DeviceBytes memory = group.bench.random(static_cast<std::size_t>(kLargest));
+  group.bench.progress(0.96, "messages");
+  for (std::int64_t bytes = kMiB / 4; bytes <= kLargest; bytes *= group.bench.quick() ? 8 : 2) {
+    const StopwatchSettings watch{.samples = 5, .sample_seconds = 0, .repeats = repeats_for(bytes)};
+    const auto count = static_cast<std::size_t>(bytes / 2);
+    const Timing timing = time_on_stream(group.bench.stream(), watch, [&](int) {
+      check(group.rank == 0 ? ncclSend(memory.data(), count, ncclBfloat16, 1, group.communicator,
+                                       group.bench.stream())
+                            : ncclRecv(memory.data(), count, ncclBfloat16, 0, group.communicator,
+                                       group.bench.stream()),
+            "message");
+    });
+    found.messages.push_back({"message", 2, Bytes(bytes), timing});
+  }
+}
+
 // Of a collective that takes about 1.5 ms here: long beside products on a fast link, not endless on
 // a slow one. The same on all ranks.
 std::int64_t overlap_bytes(const GroupBench& group, std::byte* from, std::byte* to) {
@@ -143,29 +162,45 @@ void measure_overlap(const GroupBench& group, Microbenchmarks& found) {
 
 }  // namespace
 
+namespace {
+
+// On the ranks of the group; null on the others.
+ncclComm_t join(Coordinator& coordinator, CommunicatorUse use, int ranks, Seconds timeout) {
+  const auto rank = static_cast<int>(index_of(coordinator.rank()));
+  ncclUniqueId id{};
+  if (rank == 0) {
+    check(ncclGetUniqueId(&id), "NCCL unique id");
+  }
+  std::string blob(reinterpret_cast<const char*>(&id), sizeof(id));
+  blob = coordinator.broadcast(blob);
+  std::memcpy(&id, blob.data(), sizeof(id));
+  return rank < ranks ? make_communicator(id, use, ranks, rank, timeout) : nullptr;
+}
+
+}  // namespace
+
 void measure_collectives(Bench& bench, Coordinator& coordinator, Seconds timeout,
                          Microbenchmarks& found) {
   const auto all = static_cast<int>(coordinator.ranks());
   const auto rank = static_cast<int>(index_of(coordinator.rank()));
-  for (int ranks = 2; ranks <= all; ranks *= 2) {
-    ncclUniqueId id{};
-    if (rank == 0) {
-      check(ncclGetUniqueId(&id), "NCCL unique id");
+  const auto measure = [&](CommunicatorUse use, int ranks, const auto& body) {
+    if (ncclComm_t communicator = join(coordinator, use, ranks, timeout)) {
+      body(GroupBench{bench, coordinator, communicator, ranks, rank});
+      ncclCommAbort(communicator);
     }
-    std::string blob(reinterpret_cast<const char*>(&id), sizeof(id));
-    blob = coordinator.broadcast(blob);
-    std::memcpy(&id, blob.data(), sizeof(id));
-    if (rank < ranks) {
-      ncclComm_t communicator =
-          make_communicator(id, CommunicatorUse::kCollectives, ranks, rank, timeout);
-      const GroupBench group{bench, coordinator, communicator, ranks, rank};
+    coordinator.barrier();
+  };
+  for (int ranks = 2; ranks <= all; ranks *= 2) {
+    measure(CommunicatorUse::kCollectives, ranks, [&](const GroupBench& group) {
       measure_group(group, found);
       if (ranks == all) {
         measure_overlap(group, found);
       }
-      ncclCommAbort(communicator);
-    }
-    coordinator.barrier();
+    });
+  }
+  if (all > 1) {
+    measure(CommunicatorUse::kMessages, 2,
+            [&](const GroupBench& group) { measure_messages(group, found); });
   }
 }
 

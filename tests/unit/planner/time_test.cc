@@ -55,6 +55,23 @@ TEST(Time, TwoHeadsARankMissTheJoinedSoftmax) {
   EXPECT_GT(layer_seconds(1), 1.05 * layer_seconds(2));
 }
 
+// A message is no faster than the multiprocessors that carry it; on a slower link nothing changes.
+TEST(Time, AMessageIsNoFasterThanItsMultiprocessors) {
+  Job job = classic_job();
+  job.cluster = topologies::load_cluster("hgx-h200x1");
+  job.framework = find_framework("trireme");
+  job.attention = models::AttentionKernel::kFlash;
+  const Plan plan = plan_of(1, 8, 2);
+  const auto step_seconds = [&](double rate) {
+    job.profile.frameworks.at("trireme").at("message_rate") = rate;
+    return estimate_of(job, plan).step_seconds;
+  };
+  const double free = step_seconds(0);
+  EXPECT_EQ(step_seconds(1e13), free);
+  EXPECT_GT(step_seconds(2e10), step_seconds(4e10));
+  EXPECT_GT(step_seconds(4e10), free);
+}
+
 // CUDA_LAUNCH_BLOCKING=1: the host's time is no longer hidden behind the GPU's.
 TEST(Time, ABlockedHostAddsToEveryKernel) {
   Job job = classic_job();

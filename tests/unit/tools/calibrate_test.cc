@@ -261,6 +261,22 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   EXPECT_FALSE(sources.at("differs").empty());
 }
 
+// The runtime gives a pipeline's messages two multiprocessors; they were priced as NCCL's own.
+TEST_F(CalibrateCommand, MeasuredMessagesSetTheRateOfTheRuntimesOwn) {
+  Microbenchmarks points = made_up_points(0.6);
+  for (std::int64_t bytes = 1 << 18; bytes <= 1 << 26; bytes *= 4) {
+    const Seconds seconds(1e-5 + static_cast<double>(bytes) / 2e10);
+    points.messages.push_back({"message", 2, Bytes(bytes), {seconds, 0.01}});
+  }
+  const std::string raw = write("raw.json", readable_json(microbenchmarks_to_json(points)));
+  ASSERT_EQ(trireme({"calibrate", "--from-points", raw, "-o", path("profile.json")}).code, kDone);
+  const topologies::Profile profile = topologies::load_profile(path("profile.json"));
+  const auto& own = profile.frameworks.at("trireme");
+  EXPECT_NEAR(own.at("message_rate"), 2e10, 0.1e10);  // less what a message costs beside its bytes
+  EXPECT_EQ(own.at("memory_traffic"),
+            topologies::shipped_profile().frameworks.at("trireme").at("memory_traffic"));
+}
+
 // What --precision fp8 multiplies in, and where its rate comes from.
 std::map<std::string, std::string> product_sources(const Json& estimate) {
   std::map<std::string, std::string> from;

@@ -161,7 +161,7 @@ class RoleVerifier {
   }
 
   // For every op the latest op of stream 0, issued before it, after which some memory was released.
-  std::vector<OpId> releases() const {
+  [[nodiscard]] std::vector<OpId> releases() const {
     // A buffer of stream 0 alone is released by its last op; another by the next op of stream 0,
     // which waited for it.
     std::vector<bool> elsewhere(role_.buffers.size(), false);

@@ -1,11 +1,14 @@
 #include "planner/step_times.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
 #include <tuple>
 
+#include "core/error.h"
 #include "core/kernel_work.h"
 #include "core/rendezvous.h"
 #include "models/pass_cost.h"
@@ -97,6 +100,19 @@ Bytes cleared_table(const Work& work) {
   return Bytes(clears ? 4 * work.dims[1] * work.dims[2] : 0);
 }
 
+// The simulated clock ends after 106 days; ranks that wait for each other add up their times.
+constexpr Seconds kRoleLongest(1e5);
+
+// An op's duration; one that no step has is refused before the conversion leaves 64 bits.
+SimDuration duration_of(Seconds time) {
+  if (!(time.value <= kRoleLongest.value)) {
+    throw Error("layout", fmt::format("an op of the step takes {:.3g} s; steps of up to {:.0f} s "
+                                      "are timed op by op",
+                                      time.value, kRoleLongest.value));
+  }
+  return to_sim_duration(time);
+}
+
 class OpTimer {
  public:
   OpTimer(const Job& job, const StepProgram& program)
@@ -125,12 +141,11 @@ class OpTimer {
     std::array<std::vector<OpTime>, 2> works;  // by whether products stay in bf16
     for (const bool wide : {false, true}) {
       for (const Work& work : role.works) {
-        works[wide ? 1 : 0].push_back(
-            {to_sim_duration(time_work(work, wide)),
-             to_sim_duration(Seconds(launch_seconds_ * kernels_of(work)))});
+        works[wide ? 1 : 0].push_back({duration_of(time_work(work, wide)),
+                                       duration_of(Seconds(launch_seconds_ * kernels_of(work)))});
       }
     }
-    const SimDuration launch = to_sim_duration(Seconds(launch_seconds_));
+    const SimDuration launch = duration_of(Seconds(launch_seconds_));
     std::vector<OpTime> times;
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
@@ -140,8 +155,17 @@ class OpTimer {
         times.push_back({time_transfer(op), launch + tensor_launch(op)});
       }
     }
+    double sum = 0;
+    for (const OpTime& time : times) {
+      sum += to_seconds(time.duration).value + to_seconds(time.launch).value;
+    }
+    if (sum > kRoleLongest.value) {
+      throw Error("layout", fmt::format("a rank's ops take {:.3g} s; steps of up to {:.0f} s are "
+                                        "timed op by op",
+                                        sum, kRoleLongest.value));
+    }
     if (!times.empty()) {
-      times.front().launch += to_sim_duration(Seconds(fit_.step_seconds));
+      times.front().launch += duration_of(Seconds(fit_.step_seconds));
     }
     return times;
   }
@@ -178,7 +202,7 @@ class OpTimer {
     const bool is_forward =
         op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
     const double share = is_forward ? 1.0 / 3 / forward : 2.0 / 3 / backward;
-    return to_sim_duration(Seconds(fit_.tensor_host_seconds * share));
+    return duration_of(Seconds(fit_.tensor_host_seconds * share));
   }
 
   [[nodiscard]] Seconds time_work(const Work& work, bool stays_wide) const {
@@ -287,7 +311,7 @@ class OpTimer {
     } else if (const auto* broadcast = std::get_if<Broadcast>(&op.kind)) {
       ask = {Collective::kBroadcast, broadcast->group, 0};
     } else if (std::holds_alternative<Copy>(op.kind)) {
-      return to_sim_duration(cost_.memory_bound(operand_size(op, 0) * 2, 1));
+      return duration_of(cost_.memory_bound(operand_size(op, 0) * 2, 1));
     }
     const Bytes size = operand_size(op, ask.operand);
     const auto key = std::make_tuple(ask.collective, index_of(ask.group), size.value);
@@ -303,7 +327,7 @@ class OpTimer {
       const auto bytes = static_cast<double>(size.value);
       time = Seconds(message_seconds(fit_, time.value, bytes) + fit_.exchange_seconds);
     }
-    const SimDuration duration = to_sim_duration(time);
+    const SimDuration duration = duration_of(time);
     known_.emplace(key, duration);
     return duration;
   }

@@ -11,7 +11,8 @@
 
 namespace trireme::planner {
 
-// Requires: a program that lower() made for this job.
+// Requires: a program that lower() made for this job. Throws Error on a role whose ops take more
+// than 1e5 s: the simulated clock could not add up such ranks.
 StepTimes time_ops(const Job& job, const StepProgram& program);
 
 // How a group of ranks lies on the cluster.

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/job_check.h"
 #include "planner/rules.h"
 #include "tools/plan_file.h"
 #include "topologies/cluster.h"
@@ -262,6 +263,7 @@ void complete(Job& job, Plan& plan) {
     job.global_batch = together;
   }
   plan.micro_batches = std::max<std::int64_t>(1, job.global_batch / together);
+  planner::check_job(job);
   if (const auto violation = planner::check_plan(job, plan)) {
     throw Error(std::string(planner::to_string(violation->rule)), violation->detail);
   }

@@ -91,10 +91,12 @@ FitReport fit_group(const FitGroup& group, const std::vector<ValidationCase>& ca
     return report;
   }
   topologies::Profile trial = profile;
-  for (auto& [name, gpu] : trial.gpus) {
-    if (!std::any_of(rows.begin(), rows.end(),
-                     [&](const WeighedCase& row) { return row.job.cluster.gpu.name == name; })) {
-      gpu.matmuls.clear();
+  for (auto& named : trial.gpus) {
+    const auto is_of = [&named](const WeighedCase& row) {
+      return row.job.cluster.gpu.name == named.first;
+    };
+    if (!std::any_of(rows.begin(), rows.end(), is_of)) {
+      named.second.matmuls.clear();
     }
   }
   const auto loss = [&](const std::vector<double>& units) {

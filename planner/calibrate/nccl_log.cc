@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <optional>
 #include <set>
 
@@ -224,7 +225,7 @@ class Reader {
                           ? static_cast<int>(words.size()) - static_cast<int>(columns_.count)
                           : 0;
     const auto in_place = [&](int column) {
-      const auto at = static_cast<std::size_t>(column + shift);
+      const auto at = static_cast<std::size_t>(std::ptrdiff_t{column} + shift);
       return column >= 0 && at < words.size() ? number(words[at]).value_or(0) : 0.0;
     };
     NcclLogRow row;

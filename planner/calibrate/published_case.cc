@@ -12,6 +12,7 @@
 #include "planner/calibrate/published_candidates.h"
 #include "planner/calibrate/published_model.h"
 #include "planner/cost/memory.h"
+#include "planner/job_check.h"
 #include "planner/rules.h"
 #include "topologies/compose.h"
 
@@ -236,6 +237,7 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   job.global_batch = row.global_batch.value_or(0);
   Plan plan;
   const std::int64_t gpus = fill_degrees(row, job, plan, found.assumed);
+  check_job(job);
   plan.sharding = sharding_of(row, job.framework, found.assumed);
   // torchtitan's default: reshard unless pipelined.
   plan.reshard_after_forward = job.framework.reshard_after_forward &&
@@ -272,6 +274,7 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
     job.global_batch =
         found.plan.micro_batch * found.plan.micro_batches * found.plan.data_parallel();
   }
+  check_job(job);
   name_choices(row, job, found.plan, found.assumed);
   check_case(found);
 }

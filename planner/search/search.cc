@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "planner/job_check.h"
 #include "planner/search/decide.h"
 #include "planner/search/visit.h"
 
@@ -211,6 +212,7 @@ class Search {
 SearchResult search(const Job& job, const SearchOptions& options) {
   TRIREME_CHECK(job.global_batch > 0);
   TRIREME_CHECK(!options.best_only || options.goal != Goal::kUtility);
+  check_job(job);
   const auto begin = std::chrono::steady_clock::now();
   SearchResult result = Search(job, options).run();
   result.search_seconds =

@@ -52,7 +52,8 @@ TEST(Published, ImpossibleNumbersSkipTheRow) {
         R"("tp": 2, "data_parallel": 0)",
         R"("tp": 1e5, "pp": 1e5, "cp": 1e5, "data_parallel": 1e5)",
         R"("pp": 1e9, "framework": "torchtitan")", R"("micro_batch": 1e15)", R"("vpp": 0)",
-        R"("seconds_per_step": 0)", R"("seconds_per_step": 5e-324)",
+        R"("seq": 1e9, "global_batch": 1e9)", R"("seconds_per_step": 0)",
+        R"("seconds_per_step": 5e-324)",
         R"("pp": 2, "settings": {"stage_layers": [9223372036854775807, 9223372036854775807]})"}) {
     nlohmann::json row = nlohmann::json::parse(kRow);
     row.erase("gpus");

@@ -113,6 +113,18 @@ TEST(BadInput, FlagsGiveOneLineAndCodeTwo) {
   }
 }
 
+// Counts of elements left 64 bits in the closed form, durations in the simulator.
+TEST(BadInput, StepsBeyondSixtyFourBitsGiveOneLineAndCodeTwo) {
+  const std::string job = " --model llama-3.1-8b --cluster dgx-h100x1 --seq 1000000000 ";
+  for (const char* rest :
+       {"--micro-batch 1000000000", "--tp 8 --micro-batch 1000000 --attention unfused",
+        "--global-batch 1000000000 --pp 8"}) {
+    expect_one_line(run_line("estimate" + job + rest), rest);
+  }
+  expect_one_line(run_line("plan" + job + "--global-batch 1000000000"), "plan");
+  expect_one_line(run_line("simulate" + job + "--tp 8 --micro-batch 100"), "simulate");
+}
+
 TEST(BadInput, ModelsAndClustersGiveOneLineAndCodeTwo) {
   for (const std::string& line :
        {std::string("estimate"), std::string("estimate --model gpt2"), kModel + "llama-9-900b",

@@ -71,6 +71,10 @@ struct Framework {
   bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)
   bool attention_output_copy =
       true;  // false: an attention that writes tokens first, as flash-attention's package does
+  // Host work of one unit's gather and of its reduction, its collective included, and each time of
+  // every parameter tensor in it that tensor parallelism splits too (a DTensor over two meshes is
+  // wrapped again), in launches of a kernel.
+  double unit_gather_launches = 0, unit_reduce_launches = 0, sharded_tensor_launches = 0;
   bool compile = false;  // torch.compile on the blocks
   // The step is traced into one graph whose kernels still run one by one: it keeps what compiled
   // blocks keep, at the speed of eager ones.

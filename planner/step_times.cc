@@ -14,6 +14,7 @@
 #include "models/pass_cost.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/product_time.h"
+#include "planner/cost/unit_launches.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
@@ -152,7 +153,7 @@ class OpTimer {
       if (const auto* compute = std::get_if<Compute>(&op.kind)) {
         times.push_back(works[stays_wide(role, op) ? 1 : 0][compute->work]);
       } else {
-        times.push_back({time_transfer(op), launch + tensor_launch(op)});
+        times.push_back({time_transfer(op), launch + tensor_launch(op) + unit_launch(op)});
       }
     }
     double sum = 0;
@@ -203,6 +204,19 @@ class OpTimer {
         op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
     const double share = is_forward ? 1.0 / 3 / forward : 2.0 / 3 / backward;
     return duration_of(Seconds(fit_.tensor_host_seconds * share));
+  }
+
+  // Beside the collective's own: of a layer's unit, gathered or reduced over the ranks that share
+  // it.
+  [[nodiscard]] SimDuration unit_launch(const Op& op) const {
+    const bool gathers = std::holds_alternative<AllGather>(op.kind);
+    const bool reduces = std::holds_alternative<ReduceScatter>(op.kind);
+    if (op.origin.layer < 0 || (!gathers && !reduces) || group_of(op.kind) == program_.tensor) {
+      return SimDuration(0);
+    }
+    const UnitLaunches launches = unit_launches(job_, program_.tensor != kNoGroup, 1, 1);
+    const double all = gathers ? launches.gather : launches.reduce;
+    return to_sim_duration(Seconds(launch_seconds_ * std::max(0.0, all - 1)));
   }
 
   [[nodiscard]] Seconds time_work(const Work& work, bool stays_wide) const {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "core/check.h"
 #include "planner/cost/time_state.h"
+#include "planner/cost/unit_launches.h"
 #include "planner/stages.h"
 
 namespace trireme::planner {
@@ -173,8 +175,30 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
   }
+  if (job.framework.unit_gather_launches > 0 && plan.sharding >= Sharding::kGradients) {
+    add_unit_hosts(plan, std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}),
+                   times);
+  }
   set_host_waits(plan, job.framework.launch_blocking, times);
   return times;
+}
+
+// The host's share of gathering and reducing units shows where the host is the slower one.
+void TimeModel::State::add_unit_hosts(const Plan& plan, std::int64_t count,
+                                      RankTimes& times) const {
+  const std::int64_t unit = plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(count, 1);
+  const auto units = static_cast<double>((count + unit - 1) / unit);
+  const UnitLaunches launches =
+      unit_launches(job, plan.tensor > 1, units, static_cast<double>(count));
+  const double launch = op.launch(1).value * fit.host_factor;
+  const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once
+  const bool reshards = plan.sharding == Sharding::kFull && plan.reshard_after_forward &&
+                        job.framework.reshard_after_forward;
+  times.host_forward += launch * launches.gather * (reshards ? 1 : share);
+  times.host_backward += launch * (reshards ? launches.gather : 0);
+  // A pipeline of PyTorch reduces behind its last micro-batch.
+  const bool each = job.framework.reduce_every_micro_batch && plan.pipeline == 1;
+  times.host_backward += launch * launches.reduce * (each ? 1 : share);
 }
 
 DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,

@@ -72,6 +72,7 @@ struct TimeModel::State {
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
                                      const RankClass& rank) const;
+  void add_unit_hosts(const Plan& plan, std::int64_t count, RankTimes& times) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] HopTimes hop(const Plan& plan);

@@ -100,5 +100,41 @@ TEST(Time, AScatteredBoundaryIsCheaperBetweenNodes) {
   EXPECT_GT(scattered, 0);
 }
 
+// FSDP2's hooks take host time a unit, and a parameter that tensor parallelism splits too is
+// wrapped again each time: eager FSDP over tensor parallelism took half as long again as tensor
+// parallelism alone. Where the GPU is the slower one it does not show.
+TEST(Time, UnitsCostTheHostWhereItIsTheSlowerOne) {
+  Job job;
+  job.model = models::load_model("llama-3.2-1b");
+  job.cluster = topologies::load_cluster("hgx-h200");
+  job.framework = find_framework("fsdp2");
+  job.profile = topologies::shipped_profile();
+  job.sequence = 4096;
+  Plan plan;
+  plan.sharding = Sharding::kFull;
+  const auto added = [&job](const Plan& one) {
+    Job without = job;
+    for (const char* key :
+         {"unit_gather_launches", "unit_reduce_launches", "sharded_tensor_launches"}) {
+      apply_setting(without.framework, key, "0");
+    }
+    return estimate_of(job, one).step_seconds / estimate_of(without, one).step_seconds - 1;
+  };
+  plan.sharded = 8;
+  plan.micro_batch = 4;
+  EXPECT_LT(added(plan), 0.02);
+  plan.tensor = 2;
+  plan.sharded = 4;
+  plan.sequence_parallel = true;
+  plan.micro_batch = 1;
+  EXPECT_GT(added(plan), 0.1);
+  // A host that waits for nothing pays for a gather in each pass.
+  plan.reshard_after_forward = false;
+  plan.micro_batches = 4;
+  const double stays = estimate_of(job, plan).step_seconds;
+  plan.reshard_after_forward = true;
+  EXPECT_GT(estimate_of(job, plan).step_seconds, 1.02 * stays);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -96,7 +96,7 @@ struct Profile {
   std::map<std::string, GpuFit> gpus;                             // by Gpu::name
   std::map<std::string, std::map<std::string, double>> networks;  // by Network::name
   std::map<std::string, std::map<std::string, double>>
-      frameworks;  // by framework name, at most 7 each
+      frameworks;  // by framework name, at most 6 fitted each
   // Measured over predicted step time that 90 % of the validation rows of a behaviour kept: "low"
   // and "high"; "other" for the rest.
   std::map<std::string, std::map<std::string, double>> intervals;

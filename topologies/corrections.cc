@@ -95,7 +95,7 @@ void lay_over(const Profile& profile, std::string_view name,
   }
   for (const auto& [key, value] : found->second) {
     const auto field =
-        std::ranges::find_if(fields, [&](const Field<Fit>& f) { return key == f.name; });
+        std::ranges::find_if(fields, [&name = key](const Field<Fit>& f) { return name == f.name; });
     if (field != fields.end()) {
       fit.*field->value = value;
     }

@@ -108,6 +108,7 @@ std::vector<CollectiveMeasurement> collectives_of(const Microbenchmarks& points,
     one.points.push_back({static_cast<double>(sample.bytes.value), sample.timing.median.value});
   }
   std::vector<CollectiveMeasurement> measured;
+  measured.reserve(found.size());
   for (auto& [key, one] : found) {
     measured.push_back(std::move(one));
   }

@@ -34,16 +34,16 @@ Json ranked_json(const Job& job, const PlanReport& report, const RankedPlan& pla
 
 // The largest exposed share beside compute: what a faster machine part would help.
 std::string what_binds(const planner::TimeEstimate& time) {
-  const planner::TimeItems& items = time.exposed;
-  const std::pair<const char*, double> kItems[] = {
-      {"TP", items.tensor_parallel},  {"CP", items.context_parallel},
-      {"EP", items.expert_parallel},  {"bubble", items.pipeline_bubble},
-      {"p2p", items.pipeline_p2p},    {"DP", items.data_parallel},
-      {"optimizer", items.optimizer}, {"other", items.other}};
+  const planner::TimeItems& exposed = time.exposed;
+  const std::pair<const char*, double> items[] = {
+      {"TP", exposed.tensor_parallel},  {"CP", exposed.context_parallel},
+      {"EP", exposed.expert_parallel},  {"bubble", exposed.pipeline_bubble},
+      {"p2p", exposed.pipeline_p2p},    {"DP", exposed.data_parallel},
+      {"optimizer", exposed.optimizer}, {"other", exposed.other}};
   const auto* largest =
-      std::max_element(std::begin(kItems), std::end(kItems),
+      std::max_element(std::begin(items), std::end(items),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  return fmt::format("compute {:.0f} %, {} {:.0f} %", 100 * items.compute / time.step_seconds,
+  return fmt::format("compute {:.0f} %, {} {:.0f} %", 100 * exposed.compute / time.step_seconds,
                      largest->first, 100 * largest->second / time.step_seconds);
 }
 

@@ -136,8 +136,6 @@ std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage)
     case Schedule::kGpipe:
       return gpipe(plan);
     case Schedule::kOneForwardOneBackward:
-      return plan.virtual_pipeline > 1 ? interleaved(plan, stage)
-                                       : one_forward_one_backward(plan, stage);
     case Schedule::kInterleaved:
       return plan.virtual_pipeline > 1 ? interleaved(plan, stage)
                                        : one_forward_one_backward(plan, stage);

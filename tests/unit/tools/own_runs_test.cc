@@ -1,0 +1,90 @@
+// Steps that this project's runtime was measured to take, beside what the shipped profile of the
+// card predicts of them: the accuracy that docs/gpu_measurements.md states does not get lost.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/program.h"
+
+namespace trireme::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kSource = TRIREME_SOURCE_DIR;
+
+Json estimate(const Json& row) {
+  const std::string model = row.at("model");
+  const bool preset = model != "llama-8b-12-layers";
+  Console console;
+  console.out = std::tmpfile();
+  console.err = std::tmpfile();
+  const int code = run_program(
+      {"estimate", "--model", preset ? model : kSource + "/tests/gpu/models/" + model + ".json",
+       "--seq", std::to_string(row.at("sequence").get<int>()), "--global-batch",
+       std::to_string(row.at("global_batch").get<int>()), "--cluster", "hgx-h200x1", "--gpus",
+       std::to_string(row.at("gpus").get<int>()), "--layout", row.at("layout").get<std::string>(),
+       "--calibration", kSource + "/topologies/profiles/hgx-h200.json", "--json"},
+      console);
+  EXPECT_EQ(code, 0) << row;
+  std::rewind(console.out);
+  std::string text;
+  for (int c = std::fgetc(console.out); c != EOF; c = std::fgetc(console.out)) {
+    text += static_cast<char>(c);
+  }
+  std::fclose(console.out);
+  std::fclose(console.err);
+  return Json::parse(text);
+}
+
+struct Compared {
+  double measured = 0, predicted = 0;          // seconds of a step
+  double measured_gib = 0, predicted_gib = 0;  // peak allocated
+};
+
+// By number of GPUs and model.
+std::map<std::pair<int, std::string>, std::vector<Compared>> compare_all() {
+  std::ifstream file(kSource + "/tests/gpu/measured/h200.json");
+  std::map<std::pair<int, std::string>, std::vector<Compared>> all;
+  const Json measured = Json::parse(file);
+  for (const Json& row : measured.at("rows")) {
+    const Json found = estimate(row);
+    all[{row.at("gpus"), row.at("model")}].push_back(
+        {row.at("step_seconds"), found.at("time").at("step_seconds"), row.at("peak_allocated_gib"),
+         found.at("memory").at("peak_allocated_gib")});
+  }
+  return all;
+}
+
+TEST(OwnRuns, TheShippedProfilePredictsThem) {
+  double error = 0;
+  double memory = 0;
+  double runs = 0;
+  for (const auto& [key, rows] : compare_all()) {
+    for (const Compared& row : rows) {
+      const double one = std::abs(row.predicted / row.measured - 1);
+      EXPECT_LT(one, 0.10) << key.second << " on " << key.first << ", " << row.measured << " s";
+      error += one;
+      memory += std::abs(row.predicted_gib / row.measured_gib - 1);
+      ++runs;
+    }
+    // The plan that would be chosen is at most 2 % slower than the best.
+    const auto chosen = std::ranges::min_element(rows, {}, &Compared::predicted);
+    const auto best = std::ranges::min_element(rows, {}, &Compared::measured);
+    EXPECT_LE(chosen->measured, 1.02 * best->measured) << key.second << " on " << key.first;
+  }
+  EXPECT_EQ(runs, 50);
+  EXPECT_LT(error / runs, 0.035);
+  EXPECT_LT(memory / runs, 0.02);
+}
+
+}  // namespace
+}  // namespace trireme::tools

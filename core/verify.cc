@@ -116,8 +116,9 @@ class RoleVerifier {
     const Buffer& buffer = role_.buffers[index_of(operand.buffer)];
     const std::int64_t parts =
         operand.shard == kNoGroup ? 1 : group_size(program_.groups[index_of(operand.shard)]);
-    if (operand.offset < 0 || operand.count <= 0 ||
-        operand.offset + parts * operand.count > buffer.elements) {
+    // By what is left of the buffer: a program from a file may name places beyond 64 bits.
+    if (operand.offset < 0 || operand.count <= 0 || operand.offset > buffer.elements ||
+        operand.count > (buffer.elements - operand.offset) / std::max<std::int64_t>(parts, 1)) {
       problem(i, fmt::format("an operand leaves buffer {}", buffer_label(role_, buffer)));
     }
   }
@@ -131,7 +132,10 @@ class RoleVerifier {
     const std::int64_t out = role_.operands[op.operands.first + 1].count;
     const bool gathers = std::holds_alternative<AllGather>(op.kind);
     const bool scatters = std::holds_alternative<ReduceScatter>(op.kind);
-    if (gathers ? out != in * ranks : scatters ? in != out * ranks : in != out) {
+    const auto is_share = [ranks](std::int64_t part, std::int64_t whole) {
+      return ranks > 0 && whole % ranks == 0 && whole / ranks == part;
+    };
+    if (gathers ? !is_share(in, out) : scatters ? !is_share(out, in) : in != out) {
       problem(i, fmt::format("{} elements in and {} out do not fit {} ranks", in, out, ranks));
     }
   }

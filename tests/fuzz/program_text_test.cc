@@ -2,6 +2,7 @@
 // was read, verify answers: no crash, no hang. Accepted texts print and parse to the same program.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -64,6 +65,20 @@ TEST(ProgramTextFuzz, OnlyErrorsComeOut) {
   }
   EXPECT_GT(accepted, cases / 8);
   EXPECT_LT(accepted, cases);
+}
+
+// An operand that begins near the end of 64 bits was summed up to a negative end, inside its
+// buffer.
+TEST(ProgramText, AnOperandBeyondSixtyFourBitsLeavesItsBuffer) {
+  std::string text = golden_texts()[1];
+  const std::string where = "b0[0+400] b19@1[0+400]";
+  const std::size_t at = text.find(where);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, where.size(), "b0[0+400] b19@1[9223372036854775807+400]");
+  const std::vector<std::string> problems = verify(parse_program(text, "spoilt"));
+  EXPECT_TRUE(std::ranges::any_of(problems, [](const std::string& problem) {
+    return problem.find("leaves buffer") != std::string::npos;
+  }));
 }
 
 }  // namespace

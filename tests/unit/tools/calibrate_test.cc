@@ -250,7 +250,8 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   ASSERT_TRUE(profile.points);
   EXPECT_EQ(profile.points->matmuls.size(), 9U);
   EXPECT_EQ(profile.collectives.size(), 1U);
-  for (const Json& fitted : Json::parse(answer.out).at("fits")) {
+  const Json fits = Json::parse(answer.out).at("fits");
+  for (const Json& fitted : fits) {
     EXPECT_LT(fitted.at("median_abs_error").get<double>(), 0.02) << fitted;
   }
   // On another card it is marked, with the fields that differ.
@@ -303,7 +304,8 @@ TEST_F(CalibrateCommand, ProductsInFp8BecomeATableThatFp8PlansAsk) {
     const Answer answer =
         trireme({"calibrate", "--from-points", raw, "-o", path(name + ".json"), "--json"});
     EXPECT_EQ(answer.code, kDone) << answer.err;
-    for (const Json& fitted : Json::parse(answer.out).at("fits")) {
+    const Json fits = Json::parse(answer.out).at("fits");
+    for (const Json& fitted : fits) {
       EXPECT_LT(fitted.at("median_abs_error").get<double>(), 0.02) << fitted;
     }
     return path(name + ".json");

@@ -99,7 +99,8 @@ Operand head_backward(Writer& w, const Operand& targets, HeadState& state, bool 
   const Operand input = split ? Operand{} : head_input(w, state);
   const Operand partial = linear_input_gradient(w, "d_head_input", state.logits, w.stage.head,
                                                 s.tokens, s.hidden, s.vocabulary_rows);
-  const Operand reduced = reduce_gradient(w, "d_head_reduce", partial, !split);
+  const Operand reduced = reduce_tokens(w, "d_head_reduce", partial);
+  settle_tensor(w);
   if (!split) {
     linear_weight_gradient(w, "head_weight", state.logits, input, w.stage.head, s.tokens, s.hidden,
                            s.vocabulary_rows);

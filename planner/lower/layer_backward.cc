@@ -60,7 +60,8 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
   bias_gradient(w_, "mlp_up_bias", state.d_up, slots_.up_bias, s.tokens);
   const Operand partial =
       linear_input_gradient(w_, "d_mlp_input", state.d_up, slots_.up, s.tokens, s.hidden, s.up);
-  const Operand reduced = reduce_gradient(w_, "d_mlp_reduce", partial, !split);
+  const Operand reduced = reduce_tokens(w_, "d_mlp_reduce", partial);
+  settle_tensor(w_);
   if (!split) {
     up_weight_gradient(state, input);
   }
@@ -105,7 +106,8 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
   backward_qkv_gradient(state, d_attention);
   const Operand partial = linear_input_gradient(w_, "d_attention_input", state.d_qkv, slots_.qkv,
                                                 s.tokens, s.hidden, s.qkv);
-  const Operand reduced = reduce_gradient(w_, "d_attention_reduce", partial, !split);
+  const Operand reduced = reduce_tokens(w_, "d_attention_reduce", partial);
+  settle_tensor(w_);
   if (!split) {
     qkv_weight_gradient(state, input);
   }

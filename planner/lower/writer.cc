@@ -109,21 +109,6 @@ Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial) 
   return local;
 }
 
-Operand reduce_gradient(Writer& w, std::string_view name, const Operand& partial,
-                        bool product_follows) {
-  const bool own = w.job.framework.implementation == models::Implementation::kTrireme;
-  OpId before = kNoOp;
-  if (w.shape.tensor > 1 && product_follows && own &&
-      overlaps_tensor_backward(w.job.framework, w.shape.sequence_parallel)) {
-    const Operand mark = w.builder.buffer("before_reduce", 1, ElementType::kMaster);
-    before = w.builder.compute("before_reduce", Kernel::kZero, {1}, {mark}, Stream::kTensor);
-  }
-  const Operand reduced = reduce_tokens(w, name, partial);
-  w.builder.also_wait(before);
-  settle_tensor(w);
-  return reduced;
-}
-
 void settle_tensor(Writer& w) {
   if (w.shape.tensor > 1 && !overlaps_tensor_backward(w.job.framework, w.shape.sequence_parallel)) {
     w.builder.also_wait(w.builder.last_on(Stream::kTensor));

@@ -58,12 +58,6 @@ Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const
 Operand gather_tokens(Writer& w, std::string_view name, const Operand& local);
 // Sums partial results of the tensor ranks; under sequence parallelism keeps the own tokens only.
 Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial);
-// The same of an input gradient. With overlap, where a weight gradient's product follows, that is
-// held back until the collective can begin: a product that is first on the multiprocessors lets the
-// collective begin when it ends. Two H200: less of the collective is exposed, but the product is
-// slower beside it, and steps change by -0.2 and +1.7 % (docs/gpu_measurements.md).
-Operand reduce_gradient(Writer& w, std::string_view name, const Operand& partial,
-                        bool product_follows);
 // In a backward without overlap the compute stream waits for the tensor collective before it goes
 // on.
 void settle_tensor(Writer& w);

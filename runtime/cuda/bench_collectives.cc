@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "runtime/cuda/bench.h"
@@ -52,9 +53,38 @@ ncclResult_t queue_collective(const GroupBench& group, const std::string& operat
   return ncclGroupEnd();
 }
 
-int repeats_for(std::int64_t bytes) {
-  return static_cast<int>(
-      std::clamp<std::int64_t>(512 * kMiB / std::max<std::int64_t>(bytes, 1), 3, 40));
+// The longest of the times that the ranks found, in seconds: the same on all of them.
+double longest_of_ranks(const GroupBench& group, double seconds) {
+  const DeviceBytes shared(sizeof(double), "a timing");
+  cudaStream_t stream = group.bench.stream();
+  check(cudaMemcpyAsync(shared.data(), &seconds, sizeof(double), cudaMemcpyHostToDevice, stream),
+        "a timing");
+  check(ncclAllReduce(shared.data(), shared.data(), 1, ncclDouble, ncclMax, group.communicator,
+                      stream),
+        "a timing");
+  check(cudaMemcpyAsync(&seconds, shared.data(), sizeof(double), cudaMemcpyDeviceToHost, stream),
+        "a timing");
+  check(cudaStreamSynchronize(stream), "a timing");
+  return seconds;
+}
+
+// Times one operation over growing sizes, as long as a single one takes less than a quarter of a
+// second: a link of 1 GB/s has shown its bandwidth by then, and would take minutes for the rest.
+void sweep_sizes(const GroupBench& group, std::int64_t first, std::int64_t largest, int step,
+                 const std::function<void(std::int64_t)>& queue,
+                 const std::function<void(Bytes, Timing)>& keep) {
+  constexpr double kLongest = 0.25;
+  const StopwatchSettings watch{
+      .samples = 5, .sample_seconds = 10e-3, .agree = [&group](double seconds) {
+        return longest_of_ranks(group, seconds);
+      }};
+  for (std::int64_t bytes = first; bytes <= largest; bytes *= step) {
+    const Timing timing = time_on_stream(group.bench.stream(), watch, [&](int) { queue(bytes); });
+    keep(Bytes(bytes), timing);
+    if (longest_of_ranks(group, timing.median.value) > kLongest) {
+      return;
+    }
+  }
 }
 
 void measure_group(const GroupBench& group, Microbenchmarks& found) {
@@ -65,16 +95,16 @@ void measure_group(const GroupBench& group, Microbenchmarks& found) {
        {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"}) {
     group.bench.progress(0.7 + 0.25 * group.ranks / 8.0,
                          std::string(operation) + " over " + std::to_string(group.ranks));
-    for (std::int64_t bytes = 16384; bytes <= largest; bytes *= group.bench.quick() ? 8 : 4) {
-      const StopwatchSettings watch{
-          .samples = 5, .sample_seconds = 0, .repeats = repeats_for(bytes)};
-      const Timing timing = time_on_stream(group.bench.stream(), watch, [&](int) {
-        check(
-            queue_collective(group, operation, from.data(), to.data(), bytes, group.bench.stream()),
-            operation);
-      });
-      found.collectives.push_back({operation, group.ranks, Bytes(bytes), timing});
-    }
+    sweep_sizes(
+        group, 16384, largest, group.bench.quick() ? 8 : 4,
+        [&](std::int64_t bytes) {
+          check(queue_collective(group, operation, from.data(), to.data(), bytes,
+                                 group.bench.stream()),
+                operation);
+        },
+        [&](Bytes bytes, Timing timing) {
+          found.collectives.push_back({operation, group.ranks, bytes, timing});
+        });
   }
 }
 
@@ -83,18 +113,19 @@ void measure_messages(const GroupBench& group, Microbenchmarks& found) {
   constexpr std::int64_t kLargest = 128 * kMiB;
   const DeviceBytes memory = group.bench.random(static_cast<std::size_t>(kLargest));
   group.bench.progress(0.96, "messages");
-  for (std::int64_t bytes = kMiB / 4; bytes <= kLargest; bytes *= group.bench.quick() ? 8 : 2) {
-    const StopwatchSettings watch{.samples = 5, .sample_seconds = 0, .repeats = repeats_for(bytes)};
-    const auto count = static_cast<std::size_t>(bytes / 2);
-    const Timing timing = time_on_stream(group.bench.stream(), watch, [&](int) {
-      check(group.rank == 0 ? ncclSend(memory.data(), count, ncclBfloat16, 1, group.communicator,
-                                       group.bench.stream())
-                            : ncclRecv(memory.data(), count, ncclBfloat16, 0, group.communicator,
-                                       group.bench.stream()),
-            "message");
-    });
-    found.messages.push_back({"message", 2, Bytes(bytes), timing});
-  }
+  sweep_sizes(
+      group, kMiB / 4, kLargest, group.bench.quick() ? 8 : 2,
+      [&](std::int64_t bytes) {
+        const auto count = static_cast<std::size_t>(bytes / 2);
+        cudaStream_t stream = group.bench.stream();
+        check(group.rank == 0
+                  ? ncclSend(memory.data(), count, ncclBfloat16, 1, group.communicator, stream)
+                  : ncclRecv(memory.data(), count, ncclBfloat16, 0, group.communicator, stream),
+              "message");
+      },
+      [&](Bytes bytes, Timing timing) {
+        found.messages.push_back({"message", 2, bytes, timing});
+      });
 }
 
 // Of a collective that takes about 1.5 ms here: long beside products on a fast link, not endless on
@@ -107,10 +138,10 @@ std::int64_t overlap_bytes(const GroupBench& group, std::byte* from, std::byte* 
         check(queue_collective(group, "all_reduce", from, to, probe, group.bench.other_stream()),
               "overlap");
       });
-  const double wanted = static_cast<double>(probe) * kSeconds / timing.median.value;
-  const std::int64_t mebibytes =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted) / kMiB, 1, kOverlapLargest / kMiB);
-  return std::stoll(group.coordinator.broadcast(std::to_string(mebibytes))) * kMiB;
+  const double once = longest_of_ranks(group, timing.median.value);
+  const double wanted = static_cast<double>(probe) * kSeconds / once;
+  return kMiB * std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted) / kMiB, 1,
+                                         kOverlapLargest / kMiB);
 }
 
 // How products and a long collective slow each other down. The products are short beside the

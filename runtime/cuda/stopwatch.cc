@@ -38,7 +38,8 @@ Timing time_on_stream(cudaStream_t stream, const StopwatchSettings& settings,
   time_repeats(2);  // the first run of a shape also plans it
   int repeats = settings.repeats;
   if (repeats == 0) {
-    const double once = std::max(time_repeats(3), 1e-7);
+    const double timed = time_repeats(3);
+    const double once = std::max(settings.agree ? settings.agree(timed) : timed, 1e-7);
     repeats = static_cast<int>(std::clamp(settings.sample_seconds / once, 1.0, 2000.0));
   }
   std::vector<double> samples;

@@ -14,6 +14,8 @@ struct StopwatchSettings {
   int samples = 7;
   double sample_seconds = 4e-3;
   int repeats = 0;  // of one sample; 0: as many as sample_seconds take, found by a first timing
+  // What all ranks of a collective take for the first timing, since all must repeat it as often.
+  std::function<double(double seconds)> agree = {};
 };
 
 // `queue` queues one run of the work on the stream; its argument counts runs, so that it can rotate

@@ -118,6 +118,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_plan_command(app, program);
     add_estimate_command(app, program);
     add_explain_command(app, program);
+    add_export_command(app, program);
     add_simulate_command(app, program);
     add_whatif_command(app, program);
     add_calibrate_command(app, program);

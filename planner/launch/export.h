@@ -1,0 +1,21 @@
+// A plan as a launch configuration of the framework that runs it.
+#pragma once
+
+#include <string>
+
+#include "planner/launch/launch_plan.h"
+
+namespace trireme::planner {
+
+// The format of the framework's own users. Throws Error for trireme, which has several.
+LaunchFormat default_launch_format(const std::string& framework);
+
+// Whose behaviour the started job has: `framework` where the format starts it; for trireme, whose
+// plans are anybody's, the format's own. Throws Error when the format starts another framework.
+std::string launched_framework(LaunchFormat format, const std::string& framework,
+                               Sharding sharding);
+
+// Throws Error naming the axis that the format cannot say, and what would be right.
+LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch);
+
+}  // namespace trireme::planner

@@ -1,0 +1,56 @@
+// What a writer of launch configurations takes, and what it gives back: plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/job.h"
+#include "planner/launch/launch_format.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// What is started: a plan that breaks no rule, on hosts that each start the same number of
+// processes, one a GPU.
+struct LaunchPlan {
+  Job job;
+  Plan plan;
+  std::int64_t hosts = 1;
+  std::int64_t processes_per_host = 1;
+  double step_seconds = 0;        // predicted
+  double peak_allocated_gib = 0;  // predicted, of the fullest GPU
+  std::string flavor;             // torchtitan's name of the model's size; empty: found by the name
+  std::string file = "FILE";      // what the configuration will be called
+};
+
+struct LaunchFile {
+  std::string text;
+  std::string command;               // what starts it on each host
+  std::vector<std::string> remarks;  // what the format cannot hold and the reader must know
+};
+
+// The hosts of the job's cluster: a rack of 72 GPUs is 18 hosts of 4. Throws Error when the GPUs
+// are not whole hosts.
+void set_hosts(LaunchPlan& launch);
+
+// Throws the Error that every writer says no with: the axis, and what would be right.
+[[noreturn]] void refuse(std::string_view axis, const std::string& what);
+
+// Throws Error when the ranks stand in another order than tp, cp, fsdp, dp, pp, fastest first,
+// which is how `who` places them.
+void refuse_other_orders(const Plan& plan, std::string_view who);
+
+// The lines that a file begins with: for which version, of what, what is predicted.
+std::vector<std::string> heading(const LaunchPlan& launch, std::string_view version);
+// Each line after "# ".
+std::string commented(const std::vector<std::string>& lines);
+
+// torchrun with the hosts' arguments, without what it runs; several hosts take MASTER_ADDR and
+// NODE_RANK from the environment.
+std::string torchrun(const LaunchPlan& launch);
+// "on this host" or "on each of 8 hosts, with MASTER_ADDR and NODE_RANK set".
+std::string where_to_start(const LaunchPlan& launch);
+
+}  // namespace trireme::planner

@@ -1,0 +1,108 @@
+// `trireme export`: a plan as a launch configuration of the framework that runs it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "core/json_reader.h"
+#include "planner/cost/estimate.h"
+#include "planner/launch/export.h"
+#include "tools/commands.h"
+#include "tools/report.h"
+#include "tools/request.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Options {
+  std::string plan_file;
+  JobOptions job;
+  LayoutOptions layout;
+  std::string format, flavor, output;
+};
+
+std::vector<std::string> format_names() {
+  const auto names = planner::launch_format_names();
+  return {names.begin(), names.end()};
+}
+
+// The framework that the options and the plan file name, and the sharding they ask for: what
+// decides whose job is read again.
+Request request_of(const Options& options, const JobOptions& job) {
+  return make_request(options.plan_file, job, options.layout);
+}
+
+// A plan for trireme is read again as the format's own framework's, so that its rules and its
+// prediction are those of what will be started.
+Request launched_request(const Options& options, planner::LaunchFormat& format) {
+  Request request = request_of(options, options.job);
+  const std::string& framework = request.job.framework.name;
+  format = options.format.empty() ? planner::default_launch_format(framework)
+                                  : planner::launch_format_of(options.format);
+  const std::string launched =
+      planner::launched_framework(format, framework, request.plan.sharding);
+  if (launched == framework) {
+    return request;
+  }
+  JobOptions job = options.job;
+  job.framework = launched;
+  return request_of(options, job);
+}
+
+int run(const Options& options, Console& console) {
+  planner::LaunchFormat format{};
+  const Request request = launched_request(options, format);
+  planner::LaunchPlan launch;
+  launch.job = request.job;
+  launch.plan = request.plan;
+  launch.flavor = options.flavor;
+  planner::set_hosts(launch);
+  planner::Estimate estimate;
+  planner::Estimator(launch.job).estimate(launch.plan, estimate);
+  launch.step_seconds = estimate.time.step_seconds;
+  launch.peak_allocated_gib = estimate.memory.allocated_gib;
+  if (!options.output.empty()) {
+    launch.file = options.output;
+  }
+  const planner::LaunchFile file = planner::write_launch(format, launch);
+  if (options.output.empty()) {
+    fmt::print(console.out, "{}", file.text);
+  } else {
+    write_file_atomically(options.output, file.text);
+  }
+  if (!console.quiet) {
+    fmt::print(console.err, "start {}: {}\n", planner::where_to_start(launch), file.command);
+    if (estimate.memory.fit != planner::Fit::kFits) {
+      fmt::print(console.err, "note: {}\n", verdict(estimate.memory));
+    }
+    for (const std::string& remark : file.remarks) {
+      fmt::print(console.err, "note: {}\n", remark);
+    }
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, Program& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = add_command(
+      app, program, "export", "a plan as a launch configuration of the framework that runs it",
+      "trireme export plan.json --format megatron -o run.sh\n  trireme export --model llama-3.1-8b "
+      "--cluster dgx-h100x1 --framework fsdp2 --seq 8192 --sharding full -o llama.toml");
+  add_plan_file_option(*command, options->plan_file);
+  add_job_options(*command, options->job);
+  add_layout_options(*command, options->layout);
+  add_choice_option(*command, "--format", options->format,
+                    "whose configuration (default: that of the plan's framework)", format_names());
+  command
+      ->add_option("--flavor", options->flavor,
+                   "torchtitan's name of the model's size, e.g. 8B; needed where the model's name "
+                   "does not say it")
+      ->type_name("NAME");
+  command->add_option("-o,--output", options->output, "write to a file instead of stdout")
+      ->type_name("FILE");
+  program.on(command, [options](Console& console) { return run(*options, console); });
+}
+
+}  // namespace trireme::tools

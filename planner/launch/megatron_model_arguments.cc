@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/launch/megatron_model.h"
+#include "planner/launch/megatron_model_refusals.h"
 #include "planner/launch/model_family.h"
 
 namespace trireme::planner {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "planner/launch/megatron_model_arguments.h"
-#include "planner/launch/megatron_rules.h"
+#include "planner/launch/megatron_refusals.h"
 #include "planner/launch/megatron_stages.h"
 
 namespace trireme::planner {

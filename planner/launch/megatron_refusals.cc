@@ -1,12 +1,12 @@
 // Source: Megatron-LM d98e8a64, training/arguments.py (validate_args).
-#include "planner/launch/megatron_rules.h"
+#include "planner/launch/megatron_refusals.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "planner/launch/megatron_model.h"
+#include "planner/launch/megatron_model_refusals.h"
 
 namespace trireme::planner {
 namespace {

@@ -1,6 +1,6 @@
 // Source: Megatron-LM d98e8a64, core/transformer/transformer_config.py and
 // core/models/gpt/gpt_layer_specs.py.
-#include "planner/launch/megatron_model.h"
+#include "planner/launch/megatron_model_refusals.h"
 
 #include <fmt/format.h>
 

@@ -57,6 +57,7 @@ int run(const Options& options, Console& console) {
   launch.plan = request.plan;
   launch.flavor = options.flavor;
   planner::set_hosts(launch);
+  planner::settle_launched_job(format, launch);
   planner::Estimate estimate;
   planner::Estimator(launch.job).estimate(launch.plan, estimate);
   launch.step_seconds = estimate.time.step_seconds;

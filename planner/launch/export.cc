@@ -4,7 +4,11 @@
 
 #include <algorithm>
 
+#include "planner/launch/write_accelerate.h"
+#include "planner/launch/write_deepspeed.h"
 #include "planner/launch/write_megatron.h"
+#include "planner/launch/write_megatron_bridge.h"
+#include "planner/launch/write_torchtitan.h"
 
 namespace trireme::planner {
 namespace {
@@ -19,6 +23,10 @@ struct Route {
 const std::vector<Route>& routes() {
   static const std::vector<Route> kRoutes = {
       {LaunchFormat::kMegatron, {"megatron", "megatron-fsdp", "fsdp2"}, write_megatron},
+      {LaunchFormat::kMegatronBridge, {"megatron", "megatron-fsdp"}, write_megatron_bridge},
+      {LaunchFormat::kTorchtitan, {"fsdp2"}, write_torchtitan},
+      {LaunchFormat::kDeepspeed, {"deepspeed"}, write_deepspeed},
+      {LaunchFormat::kAccelerate, {"fsdp2", "fsdp1"}, write_accelerate},
   };
   return kRoutes;
 }
@@ -62,6 +70,25 @@ std::string launched_framework(LaunchFormat format, const std::string& framework
                        framework, fmt::join(route.frameworks, " or ")));
   }
   return framework;
+}
+
+void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
+  Job& job = launch.job;
+  const bool transformers = format == LaunchFormat::kAccelerate;
+  if ((transformers || format == LaunchFormat::kTorchtitan) && job.model.multi_token_layers > 0) {
+    job.model.multi_token_layers = 0;
+    launch.notes.push_back(fmt::format("{}'s extra prediction module is left out: {} has none.",
+                                       job.model.name,
+                                       transformers ? "transformers" : "torchtitan"));
+  }
+  // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
+  const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1;
+  if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&
+      job.framework.reduce_bytes > 2) {
+    job.framework.reduce_bytes = 2;
+    launch.notes.emplace_back(
+        "Gradients are reduced in 16 bits, as accelerate's mixed precision does.");
+  }
 }
 
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {

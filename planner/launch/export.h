@@ -15,6 +15,10 @@ LaunchFormat default_launch_format(const std::string& framework);
 std::string launched_framework(LaunchFormat format, const std::string& framework,
                                Sharding sharding);
 
+// Makes the job what the format's framework will do of it, where it gives no choice, and notes what
+// that changed. Before the prediction.
+void settle_launched_job(LaunchFormat format, LaunchPlan& launch);
+
 // Throws Error naming the axis that the format cannot say, and what would be right.
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch);
 

@@ -49,15 +49,18 @@ void refuse_other_orders(const Plan& plan, std::string_view who) {
 
 std::vector<std::string> heading(const LaunchPlan& launch, std::string_view version) {
   const Job& job = launch.job;
-  return {fmt::format("For {}; written by 'trireme export'.", version),
-          fmt::format("{} on {} ({} x {}), sequence {}, global batch {}", job.model.name,
-                      job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
-                      job.global_batch),
-          fmt::format("Plan {}, {} micro-batches a step", short_form(launch.plan),
-                      launch.plan.micro_batches),
-          fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "
-                      "GPU",
-                      job.framework.name, launch.step_seconds, launch.peak_allocated_gib)};
+  std::vector<std::string> lines = {
+      fmt::format("For {}; written by 'trireme export'.", version),
+      fmt::format("{} on {} ({} x {}), sequence {}, global batch {}", job.model.name,
+                  job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
+                  job.global_batch),
+      fmt::format("Plan {}, {} micro-batches a step", short_form(launch.plan),
+                  launch.plan.micro_batches),
+      fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "
+                  "GPU",
+                  job.framework.name, launch.step_seconds, launch.peak_allocated_gib)};
+  lines.insert(lines.end(), launch.notes.begin(), launch.notes.end());
+  return lines;
 }
 
 std::string commented(const std::vector<std::string>& lines) {

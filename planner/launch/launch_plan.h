@@ -23,6 +23,7 @@ struct LaunchPlan {
   double peak_allocated_gib = 0;  // predicted, of the fullest GPU
   std::string flavor;             // torchtitan's name of the model's size; empty: found by the name
   std::string file = "FILE";      // what the configuration will be called
+  std::vector<std::string> notes;  // more lines of its heading
 };
 
 struct LaunchFile {

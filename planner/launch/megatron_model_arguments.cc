@@ -69,7 +69,8 @@ std::string layer_arguments(const Transformer& model) {
   return text + (model.tied_embeddings ? "" : " --untie-embeddings-and-output-weights");
 }
 
-std::string expert_arguments(const Transformer& model) {
+std::string expert_arguments(const Job& job) {
+  const Transformer& model = job.model;
   if (!model.moe) {
     return "";
   }
@@ -90,7 +91,9 @@ std::string expert_arguments(const Transformer& model) {
   text += moe.capacity_factor > 0
               ? fmt::format(" --moe-expert-capacity-factor {}", moe.capacity_factor)
               : "";
-  return text + " --moe-token-dispatcher-type alltoall --moe-grouped-gemm";
+  // The grouped product's kernels need Ampere.
+  return text + " --moe-token-dispatcher-type alltoall" +
+         (job.cluster.gpu.compute_capability >= 80 ? " --moe-grouped-gemm" : "");
 }
 
 }  // namespace
@@ -105,7 +108,7 @@ std::vector<std::string> megatron_model_arguments(const LaunchPlan& launch) {
       window_arguments(model),
       position_arguments(launch.job),
       layer_arguments(model),
-      expert_arguments(model),
+      expert_arguments(launch.job),
       model.multi_token_layers > 0 ? fmt::format("--mtp-num-layers {}", model.multi_token_layers)
                                    : "",
       fmt::format(

@@ -85,6 +85,11 @@ void refuse_types(const LaunchPlan& launch, std::string_view who) {
 void refuse_choices(const LaunchPlan& launch, std::string_view who) {
   const Framework& framework = launch.job.framework;
   const bool local = framework.implementation == models::Implementation::kClassicMegatron;
+  const std::int64_t expert_tensor =
+      launch.plan.expert_tensor > 0 ? launch.plan.expert_tensor : launch.plan.tensor;
+  if (launch.job.model.moe && launch.job.model.moe->expert_bias && expert_tensor > 1) {
+    refuse("etp", fmt::format("experts with biases stay whole in {}; --etp 1 would be right", who));
+  }
   if (framework.loss_chunks > 1) {
     refuse("loss_chunks",
            fmt::format("{} computes the loss in one part; --set loss_chunks=1", who));

@@ -111,7 +111,7 @@ std::string kernel_arguments(const LaunchPlan& launch) {
   const bool local = framework.implementation == models::Implementation::kClassicMegatron;
   const bool unfused = launch.job.attention == models::AttentionKernel::kUnfused;
   std::string text = local ? "--transformer-impl local" : "--transformer-impl transformer_engine";
-  text += !unfused ? "" : local ? " --attention-backend local" : " --attention-backend unfused";
+  text += unfused && !local ? " --attention-backend unfused" : "";
   text += framework.cross_entropy_fusion ? " --cross-entropy-loss-fusion" : "";
   const bool torch_fsdp = megatron_sharding(launch) == MegatronSharding::kTorchFsdp2;
   return text + (framework.gradient_accumulation_fusion && !torch_fsdp

@@ -1,0 +1,122 @@
+// Source: torchtitan v0.2.2, torchtitan/models/*/__init__.py.
+#include "planner/launch/torchtitan_flavors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+namespace trireme::planner {
+namespace {
+
+struct Family {
+  std::string_view name;
+  std::string_view part;  // of the model's own name
+  bool pipelines, flex_attention;
+};
+constexpr Family kFamilies[] = {
+    {"llama3", "llama-3", true, false},  {"llama4", "llama-4", true, false},
+    {"qwen3", "qwen3", false, false},    {"deepseek_v3", "deepseek", true, true},
+    {"gpt_oss", "gpt-oss", false, true},
+};
+
+struct Flavor {
+  std::string_view family, flavor, assets;
+  std::int64_t layers, hidden, ffn, heads, kv_heads, vocab, experts;
+};
+// ffn is that of one expert where there are experts.
+constexpr Flavor kFlavors[] = {
+    {"llama3", "8B", "Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128256, 0},
+    {"llama3", "70B", "Llama-3.1-70B", 80, 8192, 28672, 64, 8, 128256, 0},
+    {"llama3", "405B", "Llama-3.1-405B", 126, 16384, 53248, 128, 8, 128256, 0},
+    {"llama4", "17bx16e", "Llama-4-Scout-17B-16E", 48, 5120, 8192, 40, 8, 202048, 16},
+    {"llama4", "17bx128e", "Llama-4-Maverick-17B-128E", 48, 5120, 8192, 40, 8, 202048, 128},
+    {"qwen3", "0.6B", "Qwen3-0.6B", 28, 1024, 3072, 16, 8, 151936, 0},
+    {"qwen3", "1.7B", "Qwen3-1.7B", 28, 2048, 6144, 16, 8, 151936, 0},
+    {"qwen3", "4B", "Qwen3-4B", 36, 2560, 9728, 32, 8, 151936, 0},
+    {"qwen3", "8B", "Qwen3-8B", 36, 4096, 12288, 32, 8, 151936, 0},
+    {"qwen3", "14B", "Qwen3-14B", 40, 5120, 17408, 40, 8, 151936, 0},
+    {"qwen3", "32B", "Qwen3-32B", 64, 5120, 25600, 64, 8, 151936, 0},
+    {"qwen3", "30B-A3B", "Qwen3-30B-A3B", 48, 2048, 768, 32, 4, 151936, 128},
+    {"qwen3", "235B-A22B", "Qwen3-235B-A22B", 94, 4096, 1536, 64, 4, 151936, 128},
+    {"deepseek_v3", "16B", "deepseek-moe-16b-base", 27, 2048, 1408, 16, 16, 102400, 64},
+    {"deepseek_v3", "236B", "DeepSeek-V2", 60, 5120, 1536, 128, 128, 102400, 160},
+    {"deepseek_v3", "671B", "DeepSeek-V3.1-Base", 61, 7168, 2048, 128, 128, 129280, 256},
+    {"gpt_oss", "20b", "gpt-oss-20b", 24, 2880, 2880, 64, 8, 201088, 32},
+    {"gpt_oss", "120b", "gpt-oss-120b", 36, 2880, 2880, 64, 8, 201088, 128},
+};
+
+bool has_dimensions_of(const models::Transformer& model, const Flavor& flavor) {
+  const std::int64_t experts = model.moe ? model.moe->experts : 0;
+  const std::int64_t ffn = model.moe ? model.moe->expert_ffn : model.ffn;
+  // With latent attention the count of key-value heads is a convention.
+  const bool heads =
+      model.heads == flavor.heads && (model.latent || model.kv_heads == flavor.kv_heads);
+  const bool latent = model.latent.has_value() == (flavor.family == "deepseek_v3");
+  return heads && latent && model.layers == flavor.layers && model.hidden == flavor.hidden &&
+         model.vocab == flavor.vocab && experts == flavor.experts && ffn == flavor.ffn;
+}
+
+TorchtitanModel made(std::string_view family, std::string_view flavor, std::string_view assets) {
+  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                   [&](const Family& each) { return each.name == family; });
+  return {std::string(family), std::string(flavor), std::string(assets), found->pipelines,
+          found->flex_attention};
+}
+
+std::string known_flavors() {
+  std::string text;
+  for (const Flavor& flavor : kFlavors) {
+    text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", flavor.family, flavor.flavor);
+  }
+  return text;
+}
+
+std::string_view family_of(const models::Transformer& model) {
+  std::string name = model.name;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const Family& family : kFamilies) {
+    if (name.find(family.part) != std::string::npos) {
+      return family.name;
+    }
+  }
+  return "";
+}
+
+// What the person says is taken as it is, also a flavor of their own.
+TorchtitanModel named_model(const LaunchPlan& launch) {
+  const auto slash = launch.flavor.find('/');
+  const std::string family = slash == std::string::npos ? std::string(family_of(launch.job.model))
+                                                        : launch.flavor.substr(0, slash);
+  const std::string flavor =
+      slash == std::string::npos ? launch.flavor : launch.flavor.substr(slash + 1);
+  const bool known = std::any_of(std::begin(kFamilies), std::end(kFamilies),
+                                 [&](const Family& each) { return each.name == family; });
+  if (!known || flavor.empty()) {
+    refuse("--flavor", fmt::format("'{}' does not say which of torchtitan's models it is of; give "
+                                   "MODEL/FLAVOR with llama3, llama4, qwen3, deepseek_v3 or "
+                                   "gpt_oss, e.g. llama3/8B",
+                                   launch.flavor));
+  }
+  return made(family, flavor, "");
+}
+
+}  // namespace
+
+TorchtitanModel torchtitan_model(const LaunchPlan& launch) {
+  if (!launch.flavor.empty()) {
+    return named_model(launch);
+  }
+  for (const Flavor& flavor : kFlavors) {
+    if (has_dimensions_of(launch.job.model, flavor)) {
+      return made(flavor.family, flavor.flavor, flavor.assets);
+    }
+  }
+  refuse("--model", fmt::format("torchtitan v0.2.2 has no flavor of {}'s dimensions; it has {}; "
+                                "--flavor MODEL/NAME names one of your own",
+                                launch.job.model.name, known_flavors()));
+}
+
+}  // namespace trireme::planner

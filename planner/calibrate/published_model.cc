@@ -124,23 +124,26 @@ bool is_known_framework(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-}  // namespace
-
-Framework framework_of(const PublishedRow& row, std::vector<std::string>& assumed) {
-  std::string name = row.behaviour;
-  if (!is_known_framework(name)) {
-    name = row.sharding == "full"        ? "fsdp2"
-           : row.sharding == "gradients" ? "deepspeed"
-                                         : "megatron";
-    assumed.push_back(
-        fmt::format("behaviour={} (nearest to {})", name,
-                    row.framework.empty() ? "a framework that is not named" : row.framework));
+// The framework whose behaviour the row names, or the one nearest to how the row shards.
+Framework behaviour_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  if (is_known_framework(row.behaviour)) {
+    return find_framework(row.behaviour);
   }
-  Framework framework = find_framework(name);
-  if (framework.name == "megatron" && is_classic(row)) {
+  const std::string name = row.sharding == "full"        ? "fsdp2"
+                           : row.sharding == "gradients" ? "deepspeed"
+                                                         : "megatron";
+  assumed.push_back(
+      fmt::format("behaviour={} (nearest to {})", name,
+                  row.framework.empty() ? "a framework that is not named" : row.framework));
+  return find_framework(name);
+}
+
+// Megatron-LM as the row's version of it was, and as DeepSpeed drove it.
+void set_megatron(const PublishedRow& row, Framework& framework) {
+  if (is_classic(row)) {
     framework.implementation = models::Implementation::kClassicMegatron;
   }
-  if (framework.name == "megatron" && contains(row.framework, "DeepSpeed")) {
+  if (contains(row.framework, "DeepSpeed")) {
     // Megatron-DeepSpeed: ZeRO's buckets, the BF16 optimizer's fp32 gradients beside the bf16 ones,
     // and a PyTorch that loads every kernel into its context.
     framework.bucket_elements = 500000000;
@@ -152,14 +155,19 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
     // BigScience's runs on A100 were made with CUDA_LAUNCH_BLOCKING=1, against hangs.
     framework.launch_blocking = contains(row.framework, "BigScience") && contains(row.gpu, "A100");
   }
-  if (framework.name == "deepspeed" && !row.date.empty() && row.date < "2022") {
-    // ZeRO-3 as first released gathered and reduced in line with compute.
-    framework.overlap_param_gather = framework.overlap_grad_reduce = false;
-  }
-  if (framework.name == "megatron" && contains(row.framework, "Megatron-LM main")) {
+  if (contains(row.framework, "Megatron-LM main")) {
     // Its fused loss is the native one, which does not work in place as Transformer Engine's does.
     framework.fused_logit_bytes = 12;
   }
+  // Megatron-LM trains GPT with dropout 0.1 unless told otherwise; its Llama-type recipes switch it
+  // off.
+  if (!row.gated_mlp.value_or(false)) {
+    framework.dropout = 0.1;
+  }
+}
+
+// Programs built on another framework, whose recipes differ from its defaults.
+void set_recipes(const PublishedRow& row, Framework& framework) {
   if (contains(row.framework, "Megatron-Bridge")) {
     // Its recipes: fp8 runs keep fp8 parameters; they and the performance pages reduce in bf16; the
     // DeepSeek family's optimizer states are bf16.
@@ -182,30 +190,43 @@ Framework framework_of(const PublishedRow& row, std::vector<std::string>& assume
   if (contains(row.framework, "torch.compile")) {
     apply_setting(framework, "compile", "true");
   }
-  if (contains(row.framework, "torchtitan")) {
-    framework.expandable_segments = true;  // its launch script sets it
-    framework.recorded_collectives = !row.date.empty() && row.date < "2025-07";  // PyTorch 2.8
-    if (contains(row.notes, "graph_trainer") || contains(row.notes, "compiler toolkit")) {
-      framework.traced_graph = true;
-    }
-    if (row.tp.value_or(1) > 1 && row.date < "2026") {
-      // PyTorch's vocabulary-parallel loss held 16-bit and four fp32 copies in its backward; 2.11
-      // does not.
-      framework.logit_bytes = 18;
-    }
+}
+
+// torchtitan, and the PyTorch of the row's date under it.
+void set_torchtitan(const PublishedRow& row, Framework& framework) {
+  framework.expandable_segments = true;  // its launch script sets it
+  framework.recorded_collectives = !row.date.empty() && row.date < "2025-07";  // PyTorch 2.8
+  if (contains(row.notes, "graph_trainer") || contains(row.notes, "compiler toolkit")) {
+    framework.traced_graph = true;
+  }
+  if (row.tp.value_or(1) > 1 && row.date < "2026") {
+    // PyTorch's vocabulary-parallel loss held 16-bit and four fp32 copies in its backward; 2.11
+    // does not.
+    framework.logit_bytes = 18;
   }
   for (const auto& [key, value] : row.settings) {
     // Since mid 2025 torchtitan compiles the loss with the model: 16-bit logits and their gradient
     // remain.
-    if (key == "compile" && value == "true" && contains(row.framework, "torchtitan") &&
-        row.date >= "2025-06") {
+    if (key == "compile" && value == "true" && row.date >= "2025-06") {
       framework.logit_bytes = 4;
     }
   }
-  // Megatron-LM trains GPT with dropout 0.1 unless told otherwise; its Llama-type recipes switch it
-  // off.
-  if (framework.name == "megatron" && !row.gated_mlp.value_or(false)) {
-    framework.dropout = 0.1;
+}
+
+}  // namespace
+
+Framework framework_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  Framework framework = behaviour_of(row, assumed);
+  if (framework.name == "megatron") {
+    set_megatron(row, framework);
+  }
+  if (framework.name == "deepspeed" && !row.date.empty() && row.date < "2022") {
+    // ZeRO-3 as first released gathered and reduced in line with compute.
+    framework.overlap_param_gather = framework.overlap_grad_reduce = false;
+  }
+  set_recipes(row, framework);
+  if (contains(row.framework, "torchtitan")) {
+    set_torchtitan(row, framework);
   }
   for (const auto& [key, value] : row.settings) {
     try {

@@ -244,76 +244,50 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   return in;
 }
 
-HopTimes TimeModel::State::hop(const Plan& plan) {
-  HopTimes hop;
-  if (plan.pipeline == 1) {
-    return hop;
-  }
-  double bytes = 2.0 * static_cast<double>(plan.micro_batch * job.sequence) *
-                 static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
-  // Megatron of 2021, when it interleaved, and DeepSpeed's pipeline engine cut the boundary tensor
-  // over the tensor ranks and gather it behind the link.
-  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
-  const bool scattered =
-      !plan.sequence_parallel &&
-      (job.framework.scattered_boundary || (classic && plan.schedule == Schedule::kInterleaved));
-  if (scattered) {
-    hop.transfer =
-        collectives.time(Collective::kAllGather, collectives.group(plan, Axis::kTensor), bytes);
-  }
-  if (plan.sequence_parallel || scattered) {
-    bytes /= static_cast<double>(plan.tensor);
-  }
-  const double free =
-      collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
-  hop.transfer += message_seconds(fit, free, bytes);
-  hop.synchronisation = fit.exchange_seconds;
-  hop.blocking = exchanges_block(job.framework, plan);
-  hop.overlapped = job.framework.p2p_overlap_interleaved;
-  return hop;
-}
-
-// 1F1B with uneven stages: the longest of what each stage forces. Stage k waits for the forwards
-// before it at the start and for their backwards at the end. Between its first forward and the
-// first backward that comes back it has p - 1 - k more forwards to do, between its last forward and
-// the last backward as many backwards: what the stages after it take beyond those is idle.
-double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const {
-  if (plan.schedule != Schedule::kOneForwardOneBackward || plan.pipeline == 1) {
-    return 0;
-  }
-  double longest = 0;
-  for (std::size_t k = 0; k < classes.size(); ++k) {
-    double before = 0;
-    double after = 0;
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      const double one = stage_seconds[c].forward + stage_seconds[c].backward;
-      before += static_cast<double>(classes[k].before[c]) * one;
-      after += static_cast<double>(classes[k].after[c]) * one;
+StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times) {
+  const LayerSet& set = layer_set(plan);
+  const std::vector<RankClass>& ranks = classes(plan);
+  const DataParallelTimer::Groups groups = data_parallel.groups_of(plan);
+  const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop_times.blocking;
+  StepRanks step;
+  double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
+  stage_seconds.clear();
+  for (const RankClass& rank : ranks) {
+    const RankTimes times = rank_times(plan, set, rank);
+    const DataParallelInput in = data_input(plan, rank, times, set);
+    const DataParallelTime data = data_parallel.measure(plan, in, groups);
+    const double forward =
+        times.forward_total() + data.compute_forward + data.per_micro_batch_forward;
+    const double backward =
+        times.backward_total() + data.compute_backward + data.per_micro_batch_backward;
+    const auto count = static_cast<double>(rank.count);
+    add_ranks(step.totals, count, forward, backward);
+    step.flop += count * times.flop;
+    step.recomputed_flop += count * times.recomputed_flop;
+    step.parameters = std::max(step.parameters, in.dense_parameters + in.expert_parameters);
+    const double once = data.exposed + data.compute_once - before;
+    if (once > step.data_cost) {
+      step.data_cost = once;
+      step.data = data;
     }
-    const StageSeconds& own = stage_seconds[k];
-    const std::int64_t behind = plan.pipeline - 1 - classes[k].last_rank;
-    const auto more = static_cast<double>(std::min(behind, plan.micro_batches - 1));
-    const double first = std::max(0.0, after - more * own.forward);
-    const bool one_wait = plan.micro_batches <= behind + 1;
-    const double last = std::max(0.0, after - more * own.backward - (one_wait ? first : 0));
-    const double work =
-        static_cast<double>(plan.micro_batches) * (own.forward + own.backward + own.exchange);
-    longest = std::max(longest, before + work + first + last);
+    // With a split backward all ranks end together.
+    before += splits_backward(plan) ? 0 : count * backward;
+    // The first and the last rank have one neighbour: half the exchanges of the others.
+    const double exchanges = rank.embedding || rank.head ? 1 : 2;
+    const double exchange = blocking ? exchanges * hop_times.cost() : 0;
+    stage_seconds.push_back({forward, backward, exchange});
+    if (const double cycle = forward + backward + exchange; cycle > step.slowest_cycle) {
+      step.slowest_cycle = cycle;
+      step.slowest = times;
+      step.slowest_data = data.per_micro_batch_forward + data.per_micro_batch_backward;
+      step.slowest_sums = data.compute_forward + data.compute_backward;
+      step.totals.slowest = forward + backward;
+      step.totals.exchanges = exchanges;
+      step.totals.weight_gradient = times.weight_gradient + times.weight_tensor;
+    }
   }
-  return longest;
-}
-
-// The first and the last stage of this project's runtime sum their gradients of a tied table at the
-// end of the step.
-double TimeModel::State::tied_exchange(const Plan& plan) {
-  if (plan.pipeline == 1 || !job.model.tied_embeddings ||
-      job.framework.implementation != models::Implementation::kTrireme) {
-    return 0;
-  }
-  const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
-  const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
-                          (static_cast<double>(plan.tensor) * shards);
-  return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan), 4 * elements);
+  step.totals.bottleneck = bottleneck(plan, ranks);
+  return step;
 }
 
 TimeModel::TimeModel(const Job& job) : state_(std::make_unique<State>(job)) {}
@@ -323,78 +297,29 @@ TimeModel& TimeModel::operator=(TimeModel&&) noexcept = default;
 
 void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   State& s = *state_;
-  const LayerSet& set = s.layer_set(plan);
-  const std::vector<RankClass>& classes = s.classes(plan);
-  StageTotals totals;
-  RankTimes slowest;
-  double slowest_total = -1;
-  double slowest_data = 0;  // exposed gathers and reductions of each of its micro-batches
-  double slowest_sums = 0;  // their casts and sums, among the compute
-  DataParallelTime data;
-  double data_cost = -1;
-  double parameters = 0;
-  double flop = 0;
-  double recomputed_flop = 0;
-  double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
   const HopTimes hop = s.hop(plan);
-  const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop.blocking;
-  const DataParallelTimer::Groups groups = s.data_parallel.groups_of(plan);
-  s.stage_seconds.clear();
-  for (const RankClass& rank : classes) {
-    RankTimes times = s.rank_times(plan, set, rank);
-    const DataParallelInput in = s.data_input(plan, rank, times, set);
-    const DataParallelTime d = s.data_parallel.measure(plan, in, groups);
-    const double forward = times.forward_total() + d.compute_forward + d.per_micro_batch_forward;
-    const double backward =
-        times.backward_total() + d.compute_backward + d.per_micro_batch_backward;
-    const auto count = static_cast<double>(rank.count);
-    add_ranks(totals, count, forward, backward);
-    flop += count * times.flop;
-    recomputed_flop += count * times.recomputed_flop;
-    const double once = d.exposed + d.compute_once - before;
-    if (once > data_cost) {
-      data_cost = once;
-      data = d;
-    }
-    // With a split backward all ranks end together.
-    before += splits_backward(plan) ? 0 : count * backward;
-    parameters = std::max(parameters, in.dense_parameters + in.expert_parameters);
-    // The first and the last rank have one neighbour: half the exchanges of the others.
-    const double exchanges = rank.embedding || rank.head ? 1 : 2;
-    const double exchange = blocking ? exchanges * hop.cost() : 0;
-    s.stage_seconds.push_back({forward, backward, exchange});
-    const double cycle = forward + backward + exchange;
-    if (cycle > slowest_total) {
-      slowest_total = cycle;
-      slowest = times;
-      slowest_data = d.per_micro_batch_forward + d.per_micro_batch_backward;
-      slowest_sums = d.compute_forward + d.compute_backward;
-      totals.slowest = forward + backward;
-      totals.exchanges = exchanges;
-      totals.weight_gradient = times.weight_gradient + times.weight_tensor;
-    }
-  }
-  totals.bottleneck = s.bottleneck(plan, classes);
-  const PipelineTime pipeline = pipeline_time(plan, totals, hop);
+  const StepRanks step = s.step_ranks(plan, hop);
+  const PipelineTime pipeline = pipeline_time(plan, step.totals, hop);
+  const RankTimes& slowest = step.slowest;
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;
   items.compute = m * (slowest.forward + slowest.input_gradient + slowest.weight_gradient +
-                       slowest.recompute + slowest_sums) +
-                  data.compute_once;
+                       slowest.recompute + step.slowest_sums) +
+                  step.data.compute_once;
   items.tensor_parallel = m * (slowest.tensor_forward + slowest.tensor_backward);
   items.context_parallel = m * slowest.context;
   items.expert_parallel = m * slowest.expert;
   items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + s.fit.step_seconds;
   items.pipeline_bubble = pipeline.bubble;
   items.pipeline_p2p = pipeline.exchange;
-  items.data_parallel =
-      std::max(0.0, data_cost - data.compute_once) + m * slowest_data + s.tied_exchange(plan);
-  items.optimizer = optimizer_seconds(s.job, plan, parameters, s.op);
+  items.data_parallel = std::max(0.0, step.data_cost - step.data.compute_once) +
+                        m * step.slowest_data + s.tied_exchange(plan);
+  items.optimizer = optimizer_seconds(s.job, plan, step.parameters, s.op);
   out.step_seconds = items.total();
   out.low_seconds = out.step_seconds * s.interval.low;
   out.high_seconds = out.step_seconds * s.interval.high;
-  out.hidden_communication_seconds = m * slowest.hidden + data.hidden;
-  out.recomputed_flop_share = flop > 0 ? recomputed_flop / flop : 0;
+  out.hidden_communication_seconds = m * slowest.hidden + step.data.hidden;
+  out.recomputed_flop_share = step.flop > 0 ? step.recomputed_flop / step.flop : 0;
 }
 
 }  // namespace trireme::planner

@@ -49,6 +49,19 @@ struct RankTimes {
   }
 };
 
+// What a step takes of all ranks: sums over them, and the ones that set its length.
+struct StepRanks {
+  StageTotals totals;
+  RankTimes slowest;  // of the rank whose micro-batch takes longest
+  double slowest_cycle = -1;
+  double slowest_data = 0;  // exposed gathers and reductions of each of its micro-batches
+  double slowest_sums = 0;  // their casts and sums, among the compute
+  DataParallelTime data;    // of the rank that ends its data parallel work last
+  double data_cost = -1;
+  double parameters = 0;  // of the rank that holds most
+  double flop = 0, recomputed_flop = 0;
+};
+
 struct TimeModel::State {
   explicit State(const Job& job_in)
       : job(job_in),
@@ -75,6 +88,7 @@ struct TimeModel::State {
   void add_unit_hosts(const Plan& plan, std::int64_t count, RankTimes& times) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
+  [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times);
   [[nodiscard]] HopTimes hop(const Plan& plan);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   [[nodiscard]] double tied_exchange(const Plan& plan);

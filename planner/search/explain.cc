@@ -274,6 +274,7 @@ Explanation explain(const Job& job, const Estimate& chosen, const std::vector<Es
 
 std::vector<Difference> differences(const TimeEstimate& chosen, const TimeEstimate& other) {
   std::vector<Difference> found;
+  found.reserve(kTimeItems.size());
   for (const auto& [name, item] : kTimeItems) {
     found.push_back({name, other.exposed.*item - chosen.exposed.*item});
   }

@@ -1,0 +1,83 @@
+// What the stages of a pipeline hand each other, and what the slowest of them makes the others
+// wait.
+#include <algorithm>
+
+#include "planner/cost/time_state.h"
+
+namespace trireme::planner {
+
+using topologies::Collective;
+
+HopTimes TimeModel::State::hop(const Plan& plan) {
+  HopTimes hop;
+  if (plan.pipeline == 1) {
+    return hop;
+  }
+  double bytes = 2.0 * static_cast<double>(plan.micro_batch * job.sequence) *
+                 static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
+  // Megatron of 2021, when it interleaved, and DeepSpeed's pipeline engine cut the boundary tensor
+  // over the tensor ranks and gather it behind the link.
+  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
+  const bool scattered =
+      !plan.sequence_parallel &&
+      (job.framework.scattered_boundary || (classic && plan.schedule == Schedule::kInterleaved));
+  if (scattered) {
+    hop.transfer =
+        collectives.time(Collective::kAllGather, collectives.group(plan, Axis::kTensor), bytes);
+  }
+  if (plan.sequence_parallel || scattered) {
+    bytes /= static_cast<double>(plan.tensor);
+  }
+  const double free =
+      collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
+  hop.transfer += message_seconds(fit, free, bytes);
+  hop.synchronisation = fit.exchange_seconds;
+  hop.blocking = exchanges_block(job.framework, plan);
+  hop.overlapped = job.framework.p2p_overlap_interleaved;
+  return hop;
+}
+
+// 1F1B with uneven stages: the longest of what each stage forces. Stage k waits for the forwards
+// before it at the start and for their backwards at the end. Between its first forward and the
+// first backward that comes back it has p - 1 - k more forwards to do, between its last forward and
+// the last backward as many backwards: what the stages after it take beyond those is idle.
+double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const {
+  if (plan.schedule != Schedule::kOneForwardOneBackward || plan.pipeline == 1) {
+    return 0;
+  }
+  double longest = 0;
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    double before = 0;
+    double after = 0;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      const double one = stage_seconds[c].forward + stage_seconds[c].backward;
+      before += static_cast<double>(classes[k].before[c]) * one;
+      after += static_cast<double>(classes[k].after[c]) * one;
+    }
+    const StageSeconds& own = stage_seconds[k];
+    const std::int64_t behind = plan.pipeline - 1 - classes[k].last_rank;
+    const auto more = static_cast<double>(std::min(behind, plan.micro_batches - 1));
+    const double first = std::max(0.0, after - more * own.forward);
+    const bool one_wait = plan.micro_batches <= behind + 1;
+    const double last = std::max(0.0, after - more * own.backward - (one_wait ? first : 0));
+    const double work =
+        static_cast<double>(plan.micro_batches) * (own.forward + own.backward + own.exchange);
+    longest = std::max(longest, before + work + first + last);
+  }
+  return longest;
+}
+
+// The first and the last stage of this project's runtime sum their gradients of a tied table at the
+// end of the step.
+double TimeModel::State::tied_exchange(const Plan& plan) {
+  if (plan.pipeline == 1 || !job.model.tied_embeddings ||
+      job.framework.implementation != models::Implementation::kTrireme) {
+    return 0;
+  }
+  const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
+  const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
+                          (static_cast<double>(plan.tensor) * shards);
+  return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan), 4 * elements);
+}
+
+}  // namespace trireme::planner

@@ -75,6 +75,7 @@ std::vector<JoinedOp> kinds_of(const std::vector<JoinedOp>& ops) {
     kind.skew.measured += op.skew.measured;
   }
   std::vector<JoinedOp> result;
+  result.reserve(kinds.size());
   for (const auto& [key, kind] : kinds) {
     result.push_back(kind);
   }

@@ -78,6 +78,7 @@ class Slices {
   // Compute wins over communication beside it; idle time is what nothing fills.
   [[nodiscard]] std::vector<Paint> painted() const {
     std::vector<Paint> cells;
+    cells.reserve(filled_.size());
     for (const std::array<double, kPaints.size()>& filled : filled_) {
       double computing = 0;
       std::size_t most = 1;
@@ -121,6 +122,7 @@ std::vector<TimelineRow> timeline(const StepProgram& program, const Trace& trace
              static_cast<double>(timing.end.picoseconds));
   }
   std::vector<TimelineRow> result;
+  result.reserve(slices.size());
   for (const auto& [rank, mine] : slices) {
     result.push_back({static_cast<Rank>(rank), roles[rank], mine.painted()});
   }

@@ -5,6 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <exception>
 #include <map>
 
 #include "core/error.h"
@@ -144,7 +147,8 @@ void set_intervals(const std::vector<ValidationCase>& cases, const std::vector<V
     }
     std::sort(list.begin(), list.end());
     const auto at = [&list = list](double share) {
-      return list[static_cast<std::size_t>(share * static_cast<double>(list.size() - 1) + 0.5)];
+      return list[static_cast<std::size_t>(
+          std::llround(share * static_cast<double>(list.size() - 1)))];
     };
     profile.intervals[name] = {{"low", at(0.05)}, {"high", at(0.95)}};
     fmt::print("{:20} {:4} rows  {:.3f} to {:.3f}\n", name, list.size(), at(0.05), at(0.95));
@@ -183,11 +187,8 @@ int run(const Options& options) {
   return 0;
 }
 
-}  // namespace
-}  // namespace trireme::tools
-
-int main(int argc, char** argv) {
-  trireme::tools::Options options;
+int parse_and_run(int argc, char** argv) {
+  Options options;
   CLI::App app("Fits and scores the shipped constants on published rows");
   app.add_option("--rows", options.rows, "file or folder in the row format")->required();
   app.add_option("--profile", options.profile, "profile to start from (default: the shipped one)");
@@ -198,10 +199,17 @@ int main(int argc, char** argv) {
   app.add_flag("--leave-out", options.leave_out, "errors with each source left out of every fit");
   app.add_flag("--intervals", options.intervals, "90 % intervals from the held-apart rows");
   CLI11_PARSE(app, argc, argv);
+  return run(options);
+}
+
+}  // namespace
+}  // namespace trireme::tools
+
+int main(int argc, char** argv) {
   try {
-    return trireme::tools::run(options);
-  } catch (const trireme::Error& error) {
-    fmt::print(stderr, "trireme_fit: {}\n", error.what());
+    return trireme::tools::parse_and_run(argc, argv);
+  } catch (const std::exception& error) {  // an Error, or a profile that cannot be written
+    std::fprintf(stderr, "trireme_fit: %s\n", error.what());
     return 2;
   }
 }

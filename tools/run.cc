@@ -221,7 +221,7 @@ RunDescription describe(const Options& options,
   return run;
 }
 
-int run(Options options, Console& console) {
+int run(const Options& options, Console& console) {
   const bool cpu = options.backend == "cpu";
   if (!cpu) {
     require_cuda();

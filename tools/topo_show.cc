@@ -168,6 +168,7 @@ int run(const Options& options, Console& console) {
         topologies::group_bottleneck(cluster, topologies::group_shape(cluster, group[0], group[1]));
   }
   std::vector<topologies::Route> routes;
+  routes.reserve(pairs.size());
   for (const Pair& pair : pairs) {
     routes.push_back(topologies::route(cluster, pair.from, pair.to, seed));
   }

@@ -171,6 +171,7 @@ int run(const Options& options, Console& console) {
       options.rows.empty() ? planner::shipped_rows() : planner::read_published(options.rows);
   const std::vector<planner::ValidationCase> cases = planner::validation_cases(files, profile);
   std::vector<ValidatedRow> rows;
+  rows.reserve(cases.size());
   for (const planner::ValidationCase& one : cases) {
     rows.push_back(planner::validate_case(one, profile));
   }

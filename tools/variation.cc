@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "core/error.h"
@@ -222,8 +223,7 @@ void apply_to_machine(const Change& change, planner::Job& job) {
   } else if (change.name == "gpus") {
     const std::int64_t gpus =
         is_factor(change.value)
-            ? static_cast<std::int64_t>(
-                  static_cast<double>(job.cluster.gpus) * positive_factor(change) + 0.5)
+            ? std::llround(static_cast<double>(job.cluster.gpus) * positive_factor(change))
             : parse_count(change.value, where(change));
     set_gpus(job, std::max<std::int64_t>(gpus, 1));
   } else if (change.name == "gpu") {

@@ -352,6 +352,7 @@ std::vector<PublishedFile> read_published(const std::string& file_or_folder) {
     throw Error(file_or_folder, "does not exist; a file or folder of rows would be right");
   }
   std::vector<PublishedFile> files;
+  files.reserve(paths.size());
   for (const fs::path& path : paths) {
     files.push_back(parse_published(read_text(path), path.string()));
   }

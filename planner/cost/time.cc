@@ -187,9 +187,9 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
 void TimeModel::State::add_unit_hosts(const Plan& plan, std::int64_t count,
                                       RankTimes& times) const {
   const std::int64_t unit = plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(count, 1);
-  const auto units = static_cast<double>((count + unit - 1) / unit);
+  const std::int64_t units = (count + unit - 1) / unit;
   const UnitLaunches launches =
-      unit_launches(job, plan.tensor > 1, units, static_cast<double>(count));
+      unit_launches(job, plan.tensor > 1, static_cast<double>(units), static_cast<double>(count));
   const double launch = op.launch(1).value * fit.host_factor;
   const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once
   const bool reshards = plan.sharding == Sharding::kFull && plan.reshard_after_forward &&

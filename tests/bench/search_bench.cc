@@ -35,7 +35,7 @@ void estimates(benchmark::State& state, const char* model, std::int64_t nodes, s
   Estimate estimate;
   std::int64_t count = 0;
   std::size_t at = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const SpaceNode& node = space.nodes[at++ % space.nodes.size()];
     for (const ShardingChoice& choice : space.degrees[node.degrees].shardings) {
       Plan plan = with_sharding(node.plan, choice);
@@ -74,7 +74,7 @@ void scattered_estimates(benchmark::State& state, const char* model, std::int64_
   std::shuffle(plans.begin(), plans.end(), random);
   Estimator estimator(job);
   Estimate estimate;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     for (const Plan& plan : plans) {
       estimator.estimate(plan, estimate);
       benchmark::DoNotOptimize(estimate.time.step_seconds);
@@ -86,7 +86,7 @@ void scattered_estimates(benchmark::State& state, const char* model, std::int64_
 void searches(benchmark::State& state, const char* model, std::int64_t batch) {
   const Job job = job_of(model, state.range(0), batch);
   std::int64_t space = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     space = search(job, {}).space;
   }
   state.counters["layouts"] = static_cast<double>(space);

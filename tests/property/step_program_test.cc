@@ -109,8 +109,9 @@ double flop_of_phases(const StepProgram& program, bool recompute) {
       }
     }
   }
-  return total *
-         static_cast<double>(program.ranks / static_cast<std::int64_t>(program.roles.size()));
+  const std::int64_t ranks_of_a_role =
+      program.ranks / static_cast<std::int64_t>(program.roles.size());
+  return total * static_cast<double>(ranks_of_a_role);
 }
 
 // FLOP over all ranks: the model's products and attention, whatever the layout (vocabulary padding

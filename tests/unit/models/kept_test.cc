@@ -46,12 +46,12 @@ TEST(Kept, LlamaBytesPerToken) {
   const struct {
     const char* model;
     std::int64_t engine, eager;
-  } kCases[] = {{"llama-2-7b", 131712, 0},
-                {"llama-3.1-8b", 139392, 0},
-                {"llama-3.1-70b", 274688, 0},
-                {"llama-3.1-405b", 520704, 0},
-                {"qwen2.5-72b", 280064, 0}};
-  for (const auto& expected : kCases) {
+  } cases[] = {{"llama-2-7b", 131712, 0},
+               {"llama-3.1-8b", 139392, 0},
+               {"llama-3.1-70b", 274688, 0},
+               {"llama-3.1-405b", 520704, 0},
+               {"qwen2.5-72b", 280064, 0}};
+  for (const auto& expected : cases) {
     const Transformer model = load_model(expected.model);
     const Shard shard = shard_of(64, 1, false, AttentionKernel::kFlash);
     EXPECT_EQ(kept(model, shard, Implementation::kTransformerEngine, 0) / 64, expected.engine)

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "planner/calibrate/collective_fit.h"
 #include "planner/calibrate/least_squares.h"
@@ -41,7 +42,8 @@ CollectiveMeasurement two_regimes() {
   measured.cluster = topologies::load_cluster("hgx-h200x1");
   measured.group = {.ranks = 8, .ranks_per_node = 8};
   measured.source = "made up";
-  for (double bytes = 1024; bytes <= 1 << 30; bytes *= 2) {
+  for (std::int64_t size = 1024; size <= 1 << 30; size *= 2) {
+    const auto bytes = static_cast<double>(size);
     const double seconds = bytes <= 1 << 18 ? 1e-5 + bytes / 3e10 : 3e-5 + bytes / 2.5e11;
     measured.points.push_back({bytes, seconds});
   }
@@ -84,7 +86,8 @@ TEST(CollectiveFit, CorrectionsMoveTheModelTowardsAnotherMachine) {
                                        Bytes(static_cast<std::int64_t>(bytes)))
         .time.value;
   };
-  for (double bytes = 1 << 20; bytes <= 1 << 30; bytes *= 4) {
+  for (std::int64_t size = 1 << 20; size <= 1 << 30; size *= 4) {
+    const auto bytes = static_cast<double>(size);
     measured.points.push_back({bytes, seconds(slow, 4, bytes)});
   }
   topologies::Profile profile = topologies::shipped_profile();

@@ -31,10 +31,10 @@ Plan plan_of(const Job& job, const char* form) {
 }
 
 struct Case {
-  const char* form;
-  std::int64_t gpus;
-  Rule rule;
-  const char* words;  // numbers that the detail must state
+  const char* form = nullptr;
+  std::int64_t gpus = 0;
+  Rule rule{};
+  const char* words = nullptr;  // numbers that the detail must state
   const char* framework = "trireme";
 };
 

@@ -20,6 +20,7 @@ struct System {
   }
   void flow(const std::vector<int>& over, double rate_max = kUnlimitedRate) {
     std::vector<LinkUse> uses;
+    uses.reserve(over.size());
     for (const int link : over) {
       uses.push_back({links[static_cast<std::size_t>(link)], 1.0});
     }

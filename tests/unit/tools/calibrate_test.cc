@@ -58,7 +58,7 @@ class CalibrateCommand : public testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const {
     return (folder_ / name).string();
   }
-  std::string write(const std::string& name, const std::string& text) const {
+  [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
     write_file_atomically(path(name), text);
     return path(name);
   }

@@ -150,7 +150,7 @@ json answer_of(const std::vector<std::string>& arguments) {
   console.err = std::tmpfile();
   EXPECT_EQ(run_program(arguments, console), 0);
   std::rewind(console.out);
-  const json answer = json::parse(console.out);
+  json answer = json::parse(console.out);
   std::fclose(console.out);
   std::fclose(console.err);
   return answer;

@@ -67,7 +67,7 @@ class RunCommand : public testing::Test {
   }
 
   // Runs on the CPU in double; `more` are further options.
-  Answer train(const std::vector<std::string>& more) const {
+  [[nodiscard]] Answer train(const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {"run",
                                           "--backend",
                                           "cpu",
@@ -201,6 +201,13 @@ TEST_F(RunCommand, AFullDiskLeavesTheLastCheckpointWhole) {
   EXPECT_EQ(result("next.json").at("steps")[0].at("step"), 3);
 }
 
+// Until `path` is there, for a minute at most: under a sanitizer a step takes many times as long.
+void wait_for(const fs::path& path) {
+  for (int tries = 0; tries < 6000 && !fs::exists(path); ++tries) {
+    ::usleep(10000);
+  }
+}
+
 // Killed at any moment, in the middle of a save too: what is there can be loaded.
 TEST_F(RunCommand, AKilledRunLeavesACheckpointThatLoads) {
   ASSERT_EQ(train({"--steps", "1", "--fsdp", "2", "--save", path("ckpt")}).code, 0);
@@ -208,11 +215,15 @@ TEST_F(RunCommand, AKilledRunLeavesACheckpointThatLoads) {
     const pid_t child = ::fork();
     if (child == 0) {
       // From the same step each time, so that later rounds save over what earlier ones left.
-      train({"--steps", "100000", "--fsdp", "2", "--resume", path("ckpt/step-1"), "--save",
-             path("ckpt"), "--save-every", "1"});
-      std::_Exit(0);
+      const Answer answer =
+          train({"--steps", "100000", "--fsdp", "2", "--resume", path("ckpt/step-1"), "--save",
+                 path("ckpt"), "--save-every", "1"});
+      std::_Exit(answer.code);
     }
     ::usleep(40000 * round + 7000);
+    if (round == 4) {
+      wait_for(folder_ / "ckpt" / "step-2");
+    }
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -43,7 +43,7 @@ json row_of(const std::string& id) {
 }
 
 RowSimulation simulate(const json& row) {
-  const topologies::Profile profile = topologies::shipped_profile();
+  const topologies::Profile& profile = topologies::shipped_profile();
   const auto cases = planner::validation_cases(
       {planner::parse_published(json::array({row}).dump(), "test")}, profile);
   EXPECT_EQ(cases.at(0).found.skipped, "");

@@ -34,14 +34,15 @@ constexpr CountKey kCounts[] = {{"gpus", &JobOptions::gpus},
 struct TextKey {
   const char* key;
   std::string JobOptions::*member;
+  bool may_be_file = false;
 };
-constexpr TextKey kTexts[] = {{"model", &JobOptions::model},
-                              {"cluster", &JobOptions::cluster},
+constexpr TextKey kTexts[] = {{"model", &JobOptions::model, true},
+                              {"cluster", &JobOptions::cluster, true},
                               {"precision", &JobOptions::precision},
                               {"optimizer", &JobOptions::optimizer},
                               {"attention", &JobOptions::attention},
                               {"framework", &JobOptions::framework},
-                              {"calibration", &JobOptions::calibration}};
+                              {"calibration", &JobOptions::calibration, true}};
 
 template <typename Choice>
 Choice choice(JsonReader& reader, const char* key, std::initializer_list<Choice> choices) {
@@ -93,9 +94,9 @@ void read_recompute(JsonReader& reader, Plan& plan) {
 
 nlohmann::json job_options_json(const JobOptions& options) {
   Json job;
-  for (const auto& [key, member] : kTexts) {
+  for (const auto& [key, member, may_be_file] : kTexts) {
     if (!(options.*member).empty()) {
-      job[key] = absolute_if_file(options.*member);
+      job[key] = may_be_file ? absolute_if_file(options.*member) : options.*member;
     }
   }
   for (const auto& [key, member] : kCounts) {
@@ -109,7 +110,7 @@ nlohmann::json job_options_json(const JobOptions& options) {
 
 JobOptions read_job_options(JsonReader reader) {
   JobOptions options;
-  for (const auto& [key, member] : kTexts) {
+  for (const auto& [key, member, may_be_file] : kTexts) {
     if (reader.has(key)) {
       options.*member = reader.text(key);
     }
@@ -207,7 +208,7 @@ PlanFile read_plan_file(const std::string& path) {
 }
 
 JobOptions merged(JobOptions base, const JobOptions& over) {
-  for (const auto& [key, member] : kTexts) {
+  for (const auto& [key, member, may_be_file] : kTexts) {
     if (!(over.*member).empty()) {
       base.*member = over.*member;
     }

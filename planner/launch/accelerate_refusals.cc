@@ -115,10 +115,12 @@ void refuse_choices(const LaunchPlan& launch) {
 }  // namespace
 
 void refuse_plans_unknown_to_accelerate(const LaunchPlan& launch) {
-  refuse_axes(launch);
-  if (launch.job.framework.name == "fsdp1") {
+  const bool first = launch.job.framework.name == "fsdp1";
+  if (first) {
     refuse_first_version(launch);
-  } else {
+  }
+  refuse_axes(launch);
+  if (!first) {
     refuse_second_version(launch.plan);
   }
   refuse_recompute(launch);

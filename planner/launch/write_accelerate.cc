@@ -135,11 +135,18 @@ LaunchFile write_accelerate(const LaunchPlan& launch) {
   refuse_plans_unknown_to_accelerate(launch);
   LaunchFile file;
   file.command = command_of(launch);
-  std::vector<std::string> head = heading(launch, "accelerate 1.13 (16cb6eb8, July 2026)");
+  std::vector<std::string> head = heading(launch, "accelerate 1.15 (16cb6eb8, July 2026)");
   head.insert(head.begin(), fmt::format("Start {}: {}", where_to_start(launch), file.command));
   head.emplace_back(
       "train.py is your program: batch, accumulation, sequence and optimizer are its "
       "arguments, and the model its own.");
+  if (!is_plain(launch) && launch.plan.micro_batches > 1 &&
+      launch.job.framework.reduce_every_micro_batch) {
+    head.push_back(
+        fmt::format("The prediction reduces after every micro-batch: "
+                    "GradientAccumulationPlugin(num_steps={}, sync_each_batch=True).",
+                    launch.plan.micro_batches));
+  }
   file.text = commented(head) + machine_fields(launch) + fsdp_section(launch) +
               parallelism_section(launch) + compile_section(launch);
   return file;

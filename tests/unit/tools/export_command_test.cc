@@ -1,0 +1,265 @@
+// The command around the formats: plan files, defaults, output, refusals, degrees.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/tools/export_run.h"
+
+namespace trireme::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string file_text(const std::string& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+// A folder of its own for the test, which becomes the current one.
+class ExportFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    before_ = fs::current_path();
+    fs::current_path(folder_);
+  }
+  void TearDown() override {
+    fs::current_path(before_);
+    fs::remove_all(folder_);
+  }
+  fs::path folder_, before_;
+};
+
+constexpr const char* kPlan =
+    "plan --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 64 --framework megatron --tp 2 "
+    "--threads 1 -q -o plan.json";
+
+TEST_F(ExportFiles, APlanFileAndItsFlagsGiveTheSame) {
+  ASSERT_EQ(run_words(kPlan).code, 0);
+  const auto plan = nlohmann::json::parse(file_text("plan.json"));
+  const std::string from_file = exported("plan.json");
+  const std::string from_flags = exported(
+      "--model llama-3.2-1b --cluster dgx-h100x1 --global-batch 64 --framework megatron "
+      "--layout " +
+      plan["layout"]["short"].get<std::string>());
+  EXPECT_EQ(from_file, from_flags);
+  EXPECT_EQ(flags_in(from_file).at("tensor-model-parallel-size"), "2");
+}
+
+// Run from Megatron-LM's own folder, which holds a folder "megatron".
+TEST_F(ExportFiles, AFolderNamedLikeTheFrameworkIsNotItsPath) {
+  fs::create_directory("megatron");
+  ASSERT_EQ(run_words(kPlan).code, 0);
+  const auto plan = nlohmann::json::parse(file_text("plan.json"));
+  EXPECT_EQ(plan["job"]["framework"], "megatron");
+  EXPECT_EQ(run_words("export plan.json").code, 0);
+}
+
+TEST_F(ExportFiles, TheFileIsWrittenWholeAndNamesItself) {
+  const Exported result =
+      run_words("export --model llama-3.2-1b --cluster dgx-h100x1 --framework megatron -o run.sh");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("start on the host: bash run.sh\n"), std::string::npos) << result.err;
+  const std::string text = file_text("run.sh");
+  EXPECT_TRUE(text.starts_with("#!/usr/bin/env bash\n# Start on the host: bash run.sh\n"));
+  EXPECT_EQ(std::distance(fs::directory_iterator("."), fs::directory_iterator{}), 1)
+      << "a temporary file was left";
+}
+
+TEST_F(ExportFiles, WhatIsRefusedLeavesAnOldFileAsItWas) {
+  std::ofstream("old.yaml") << "mine\n";
+  const Exported result = run_words(
+      "export --model llama-3.1-8b --cluster dgx-h100x1 --framework fsdp2 --format accelerate --pp "
+      "2 "
+      "--sharding full -o old.yaml");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(file_text("old.yaml"), "mine\n");
+  EXPECT_EQ(run_words("export --model llama-3.2-1b --cluster dgx-h100x1 --framework megatron -o "
+                      "no/such/folder.sh")
+                .code,
+            2);
+}
+
+TEST(Export, QuietPrintsTheFileAlone) {
+  const Exported result =
+      run_words("export --model llama-3.2-1b --cluster dgx-h100x1 --framework deepspeed -q");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Export, APlanForTriremeBecomesTheFormatsOwn) {
+  const std::string options = "--model llama-3.2-1b --cluster dgx-h100x1 --sharding full ";
+  EXPECT_NE(exported(options + "--format megatron").find("# Predicted, as megatron-fsdp"),
+            std::string::npos);
+  EXPECT_NE(exported(options + "--format accelerate").find("# Predicted, as fsdp2"),
+            std::string::npos);
+}
+
+struct Refusal {
+  const char* options;
+  const char* axis;  // the line begins with it
+};
+
+// Each names its axis, in one line, with exit code 2 and nothing on stdout.
+TEST(Export, EachRefusalNamesItsAxis) {
+  const std::string llama = "export --model llama-3.1-8b --cluster dgx-h100x2 --global-batch 64 ";
+  const Refusal refusals[] = {
+      {"", "--format"},
+      {"--framework megatron --format deepspeed", "--format"},
+      {"--framework megatron --format nemo", "--format"},
+      {"--framework megatron --pp 4 --schedule zb-h1", "schedule"},
+      {"--framework megatron --sharding full", "framework feature"},
+      {"--framework megatron --pp 4 --schedule gpipe", "framework feature"},
+      {"--framework megatron --recompute-modules op", "recompute-modules"},
+      {"--framework megatron --layout tp2.pp2.dp4.mb1.order-pp-tp-dp", "order"},
+      {"--framework megatron --set parameter_dtype=bf16", "parameter_dtype"},
+      {"--framework megatron --set reduce_dtype=bf16", "reduce_dtype"},
+      {"--framework megatron --optimizer adam8bit", "optimizer_dtype"},
+      {"--framework megatron --tp 2 --no-sequence-parallel --set tp_comm_overlap=true",
+       "tp_comm_overlap"},
+      {"--framework megatron --set loss_chunks=4", "loss_chunks"},
+      {"--framework megatron --sharding optimizer --set overlap_grad_reduce=false",
+       "overlap_param_gather"},
+      {"--framework megatron --gpus 12 --pp 3 --stage-layers 11,11,10", "--gpus"},
+      {"--framework megatron-fsdp --sharding full --fsdp-unit 2", "fsdp-unit"},
+      {"--framework megatron-fsdp --sharding full --set reshard_after_forward=false",
+       "reshard_after_forward"},
+      {"--framework megatron --format megatron-bridge --attention unfused --set "
+       "implementation=local",
+       "implementation"},
+      {"--framework fsdp2 --format megatron --sharding full --pp 2", "pp"},
+      {"--framework fsdp2 --format megatron --fsdp 8", "dp"},
+      {"--framework fsdp2 --format megatron-bridge --sharding full", "--format"},
+      {"--framework fsdp2 --tp 2 --dp 8", "dp"},
+      {"--framework fsdp2 --tp 2 --sharding full --no-sequence-parallel", "sequence_parallel"},
+      {"--framework fsdp2 --sharding full --recompute selective", "recompute-modules"},
+      {"--framework fsdp2 --sharding full --recompute-layers 15", "recompute-layers"},
+      {"--framework fsdp2 --sharding full --precision fp16", "--precision"},
+      {"--framework fsdp2 --sharding full --optimizer sgd", "--optimizer"},
+      {"--framework fsdp2 --sharding full --set reduce_dtype=bf16", "reduce_dtype"},
+      {"--framework fsdp2 --sharding full --set tp_comm_overlap=true", "tp_comm_overlap"},
+      {"--framework fsdp2 --sharding full --pp 4 --schedule zb-h1", "schedule"},
+      {"--framework fsdp2 --cp 2", "sharding"},
+      {"--framework fsdp2 --format accelerate --sharding full --pp 2", "pp"},
+      {"--framework fsdp2 --format accelerate --sharding full --tp 2", "sequence_parallel"},
+      {"--framework fsdp2 --format accelerate --sharding full --recompute selective", "recompute"},
+      {"--framework fsdp2 --format accelerate --tp 2 --dp 8 --no-sequence-parallel", "dp"},
+      {"--framework fsdp1 --sharding full --tp 2", "tp"},
+      {"--framework fsdp1 --sharding full --fsdp 4", "fsdp"},
+      {"--framework deepspeed --pp 4 --vpp 2", "framework feature"},
+      {"--framework deepspeed --pp 4 --stage-layers 7,9,9,7", "stage-layers"},
+      {"--framework deepspeed --tp 2 --pp 2 --no-sequence-parallel", "pp"},
+      {"--framework deepspeed --tp 2", "sequence_parallel"},
+      {"--framework deepspeed --sharding optimizer --fsdp 8", "dp"},
+      {"--framework deepspeed --sharding full --recompute selective", "recompute"},
+      {"--framework deepspeed --sharding full --precision fp8", "--precision"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const Exported result = run_words(llama + refusal.options);
+    EXPECT_EQ(result.code, 2) << refusal.options << "\n" << result.err;
+    EXPECT_EQ(result.out, "") << refusal.options;
+    EXPECT_TRUE(result.err.starts_with(std::string("trireme: ") + refusal.axis + ":"))
+        << refusal.options << "\n"
+        << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
+TEST(Export, ModelsThatAFrameworkLacksAreNamed) {
+  const Refusal refusals[] = {
+      {"--model bloom-176b --cluster dgx-h100x8 --framework megatron --tp 8 --pp 2", "position of"},
+      {"--model gemma-2-9b --cluster dgx-h100x1 --framework megatron", "norms_per_layer of"},
+      {"--model falcon-40b --cluster dgx-h100x1 --framework megatron", "parallel_block of"},
+      {"--model olmo-2-7b --cluster dgx-h100x1 --framework megatron", "qk_norm_all_heads of"},
+      {"--model mpt-7b --cluster dgx-h100x1 --framework megatron", "position of"},
+      {"--model phi-2 --cluster dgx-h100x1 --framework megatron", "parallel_block of"},
+      {"--model gpt-oss-20b --cluster dgx-h100x1 --framework megatron --tp 2", "etp"},
+      {"--model mistral-7b --cluster dgx-h100x1 --framework fsdp2 --sharding full", "--model"},
+      {"--model mistral-7b --cluster dgx-h100x1 --framework fsdp2 --sharding full --flavor 8B",
+       "--flavor"},
+      {"--model qwen3-8b --cluster dgx-h100x1 --framework fsdp2 --sharding full --pp 2", "pp"},
+      {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full --cp 2", "cp"},
+      {"--model qwen3-30b-a3b --cluster dgx-h100x2 --framework fsdp2 --ep 16 --fsdp 8 --dp 2",
+       "ep"},
+      {"--model mixtral-8x7b --cluster dgx-h100x2 --framework fsdp2 --format accelerate --sharding "
+       "full --ep 8",
+       "ep"},
+      {"--model gpt2 --cluster dgx-h100x1 --framework megatron --format megatron-bridge --seq 512",
+       "--seq"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const Exported result = run_words(std::string("export ") + refusal.options);
+    EXPECT_EQ(result.code, 2) << refusal.options << "\n" << result.err;
+    EXPECT_TRUE(result.err.starts_with(std::string("trireme: ") + refusal.axis))
+        << refusal.options << "\n"
+        << result.err;
+  }
+}
+
+std::int64_t number(const std::map<std::string, std::string>& values, const std::string& key) {
+  const auto found = values.find(key);
+  return found == values.end() ? 1 : std::stoll(found->second);
+}
+
+// What the launcher starts is what the degrees multiply to, and the batch is what they share.
+TEST(Export, DegreesMultiplyToTheWorldInEachFormat) {
+  const auto megatron =
+      flags_in(exported("--model llama-3.1-70b --cluster dgx-h100x8 --framework megatron --layout "
+                        "tp4.pp2.cp2.fsdp2.dp2.mb1.zero1 --global-batch 64"));
+  const std::int64_t started = number(megatron, "nproc_per_node") * number(megatron, "nnodes");
+  EXPECT_EQ(started, 64);
+  const std::int64_t model_ranks = number(megatron, "tensor-model-parallel-size") *
+                                   number(megatron, "pipeline-model-parallel-size") *
+                                   number(megatron, "context-parallel-size");
+  EXPECT_EQ(started % model_ranks, 0);
+  EXPECT_EQ(started / model_ranks, 4) << "fsdp 2 x dp 2";
+
+  const auto titan =
+      lines_in(exported("--model llama-3.1-70b --cluster dgx-h100x8 --framework fsdp2 --layout "
+                        "tp4.pp2.cp2.fsdp2.dp2.mb1 --global-batch 64"));
+  const std::int64_t replicas = number(titan, "data_parallel_replicate_degree");
+  const std::int64_t shards = number(titan, "data_parallel_shard_degree");
+  EXPECT_EQ(replicas * shards * number(titan, "tensor_parallel_degree") *
+                number(titan, "pipeline_parallel_degree") *
+                number(titan, "context_parallel_degree"),
+            64);
+  EXPECT_EQ(
+      number(titan, "global_batch_size") % (number(titan, "local_batch_size") * replicas * shards),
+      0);
+
+  const auto yaml = lines_in(exported(
+      "--model llama-3.1-70b --cluster dgx-h100x8 --framework fsdp2 --format accelerate --layout "
+      "tp4.cp2.fsdp4.dp2.mb1.nosp --global-batch 64"));
+  EXPECT_EQ(number(yaml, "parallelism_config_dp_replicate_size") *
+                number(yaml, "parallelism_config_dp_shard_size") *
+                number(yaml, "parallelism_config_tp_size") *
+                number(yaml, "parallelism_config_cp_size"),
+            number(yaml, "num_processes"));
+
+  const auto json = nlohmann::json::parse(
+      exported("--model llama-3.1-70b --cluster dgx-h100x8 --framework deepspeed --layout "
+               "tp4.fsdp16.mb2.nosp --global-batch 64"));
+  EXPECT_EQ(json["train_batch_size"].get<std::int64_t>() * 4,
+            json["train_micro_batch_size_per_gpu"].get<std::int64_t>() *
+                json["gradient_accumulation_steps"].get<std::int64_t>() * 64);
+
+  const auto bridge = lines_in(exported(
+      "--model llama-3.1-70b --cluster dgx-h100x8 --framework megatron --format megatron-bridge "
+      "--layout tp4.pp2.cp2.fsdp4.mb1.zero1 --global-batch 64"));
+  EXPECT_EQ(number(bridge, "cfg.model.tensor_model_parallel_size") *
+                number(bridge, "cfg.model.pipeline_model_parallel_size") *
+                number(bridge, "cfg.model.context_parallel_size") * 4,
+            64);
+}
+
+}  // namespace
+}  // namespace trireme::tools

@@ -278,6 +278,18 @@ Found check_framework_pipeline(const Job& job, const Plan& plan) {
   return {};
 }
 
+using Check = Found (*)(const Job&, const Plan&);
+constexpr Check kChecks[] = {check_product,
+                             check_sharding,
+                             check_tensor_split,
+                             check_sequence,
+                             check_pipeline,
+                             check_experts,
+                             check_batch,
+                             check_interleaving,
+                             check_framework_sharding,
+                             check_framework_pipeline};
+
 }  // namespace
 
 std::string_view to_string(Rule rule) {
@@ -325,23 +337,22 @@ std::string_view to_string(Rule rule) {
 }
 
 std::optional<Violation> check_plan(const Job& job, const Plan& plan) {
-  using Check = Found (*)(const Job&, const Plan&);
-  constexpr Check kChecks[] = {check_product,
-                               check_sharding,
-                               check_tensor_split,
-                               check_sequence,
-                               check_pipeline,
-                               check_experts,
-                               check_batch,
-                               check_interleaving,
-                               check_framework_sharding,
-                               check_framework_pipeline};
   for (const Check check : kChecks) {
     if (Found found = check(job, plan)) {
       return found;
     }
   }
   return {};
+}
+
+std::vector<Violation> broken_rules(const Job& job, const Plan& plan) {
+  std::vector<Violation> all;
+  for (const Check check : kChecks) {
+    if (Found found = check(job, plan)) {
+      all.push_back(std::move(*found));
+    }
+  }
+  return all;
 }
 
 }  // namespace trireme::planner

@@ -1,9 +1,11 @@
-// Which plans are legal, and why not: a typed reason with its numbers, as a value. Search asks millions of times.
+// Which plans are legal, and why not: a typed reason with its numbers, as a value. Search asks
+// millions of times.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/job.h"
 #include "planner/plan.h"
@@ -11,9 +13,24 @@
 namespace trireme::planner {
 
 enum class Rule : std::uint8_t {
-  kGpuProduct, kBatchDivides, kHeadsDivide, kKvHeadsDivide, kFfnDivides, kHiddenDivides, kVocabularyDivides,
-  kLayersDivide, kStagesNonEmpty, kVirtualNeedsPipeline, kInterleavedMicroBatches, kSequenceDivides,
-  kSequenceParallelNeedsTensor, kShardingNeedsShards, kExpertsDivide, kExpertGrid, kFrameworkFeature, kTensorLeavesNode,
+  kGpuProduct,
+  kBatchDivides,
+  kHeadsDivide,
+  kKvHeadsDivide,
+  kFfnDivides,
+  kHiddenDivides,
+  kVocabularyDivides,
+  kLayersDivide,
+  kStagesNonEmpty,
+  kVirtualNeedsPipeline,
+  kInterleavedMicroBatches,
+  kSequenceDivides,
+  kSequenceParallelNeedsTensor,
+  kShardingNeedsShards,
+  kExpertsDivide,
+  kExpertGrid,
+  kFrameworkFeature,
+  kTensorLeavesNode,
   kMemory,
 };
 std::string_view to_string(Rule rule);  // "heads % tp" and the like: stable identifiers
@@ -25,5 +42,8 @@ struct Violation {
 
 // The first rule the plan breaks, or nothing. Memory is not asked here.
 std::optional<Violation> check_plan(const Job& job, const Plan& plan);
+// Every rule that the plan breaks, at most one a kind (product, sharding, tensor split, sequence,
+// …).
+std::vector<Violation> broken_rules(const Job& job, const Plan& plan);
 
 }  // namespace trireme::planner

@@ -6,6 +6,7 @@
 namespace trireme::tools {
 
 void add_calibrate_command(CLI::App& app, Program& program);
+void add_check_command(CLI::App& app, Program& program);
 void add_clusters_command(CLI::App& app, Program& program);
 void add_compare_command(CLI::App& app, Program& program);
 void add_estimate_command(CLI::App& app, Program& program);

@@ -126,6 +126,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_models_command(app, program);
     add_run_command(app, program);
     add_validate_command(app, program);
+    add_check_command(app, program);
     add_topo_command(app, program);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));

@@ -1,0 +1,249 @@
+#include "planner/launch/launch_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "planner/job_check.h"
+#include "topologies/cluster.h"
+#include "topologies/profile.h"
+
+namespace trireme::planner {
+namespace {
+
+void choose_model(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+  if (!options.model.empty()) {
+    found.job.model = models::load_model(options.model);
+  } else if (config.model) {
+    found.job.model = *config.model;
+  } else if (!config.model_name.empty()) {
+    found.job.model = models::load_model(config.model_name);
+    found.filled.push_back(fmt::format("model {} by its name in the file", config.model_name));
+  } else {
+    throw Error("--model",
+                fmt::format("is missing; {} does not say which model it trains; a preset "
+                            "(see 'trireme models') or a config.json would be right",
+                            config.source));
+  }
+}
+
+void choose_sequence(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+  const std::int64_t longest =
+      found.job.model.max_sequence > 0 ? found.job.model.max_sequence : 4096;
+  if (options.sequence || config.sequence) {
+    found.job.sequence = options.sequence ? *options.sequence : *config.sequence;
+    return;
+  }
+  found.job.sequence = std::min<std::int64_t>(4096, longest);
+  found.filled.push_back(fmt::format("sequence {} (--seq)", found.job.sequence));
+}
+
+void choose_framework(const LaunchConfig& config, LaunchCase& found) {
+  Job& job = found.job;
+  job.framework = find_framework(config.framework);
+  for (const std::string& choice : config.choices) {
+    const std::size_t cut = choice.find('=');
+    apply_setting(job.framework, choice.substr(0, cut), choice.substr(cut + 1));
+  }
+  using topologies::Precision;
+  job.precision = config.precision == "fp32"   ? Precision::kFp32
+                  : config.precision == "fp16" ? Precision::kFp16
+                  : config.precision == "fp8"  ? Precision::kFp8
+                                               : Precision::kBf16;
+  job.optimizer = config.optimizer == "sgd"        ? Optimizer::kSgd
+                  : config.optimizer == "adam8bit" ? Optimizer::kAdam8bit
+                                                   : Optimizer::kAdam;
+  job.attention = config.attention == "unfused" ? models::AttentionKernel::kUnfused
+                                                : models::AttentionKernel::kFlash;
+}
+
+void choose_gpus(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+  Job& job = found.job;
+  job.cluster = topologies::load_cluster(options.cluster);
+  found.cluster_gpus = job.cluster.gpus;
+  if (options.gpus || config.gpus) {
+    found.world = options.gpus ? *options.gpus : *config.gpus;
+  } else {
+    found.world = found.cluster_gpus;
+    found.filled.push_back(
+        fmt::format("{} GPUs, all of {} (--gpus)", found.world, options.cluster));
+  }
+  if (found.world > 1'000'000'000) {
+    throw Error(config.source,
+                fmt::format("it starts {} ranks; at most 1e9 would be right", found.world));
+  }
+  if (found.world <= found.cluster_gpus) {
+    job.cluster = topologies::narrowed(std::move(job.cluster), found.world);
+  }
+  const auto& peaks = job.cluster.gpu.peak_dense;
+  if (!peaks.contains(job.precision)) {
+    found.precision_exists = false;
+    job.precision = topologies::Precision::kFp16;
+  }
+}
+
+void fill_degrees(const LaunchLayout& layout, LaunchCase& found) {
+  Plan& plan = found.plan;
+  plan.tensor = layout.tensor.value_or(1);
+  plan.pipeline = layout.pipeline.value_or(1);
+  plan.context = layout.context.value_or(1);
+  plan.expert = layout.expert.value_or(1);
+  plan.expert_tensor = layout.expert_tensor.value_or(0);
+  plan.expert_tensor = plan.expert_tensor == plan.tensor ? 0 : plan.expert_tensor;
+  plan.sharding = layout.sharding;
+  plan.sharded = plan.sharding == Sharding::kNone ? 1 : layout.sharded.value_or(1);
+  plan.replicas = layout.replicas.value_or(1);
+  if (layout.shards_in_node && plan.sharding != Sharding::kNone) {
+    const std::int64_t ranks =
+        std::max<std::int64_t>(1, found.world / (plan.tensor * plan.context));
+    plan.sharded = std::gcd(ranks, std::max<std::int64_t>(1, found.job.cluster.node.gpus));
+    plan.replicas = ranks / plan.sharded;
+    return;
+  }
+  const std::int64_t left = std::max<std::int64_t>(1, found.world / plan.gpus());
+  if (plan.sharding != Sharding::kNone && !layout.sharded) {
+    plan.sharded = left;
+  } else if (!layout.replicas) {
+    plan.replicas = left;
+  }
+}
+
+void fill_pipeline(const LaunchLayout& layout, LaunchCase& found) {
+  Plan& plan = found.plan;
+  const std::int64_t layers = found.job.model.layers;
+  plan.virtual_pipeline = layout.virtual_pipeline.value_or(1);
+  if (layout.layers_per_virtual_stage > 0 && !layout.virtual_pipeline) {
+    const std::int64_t all = layers + layout.first_chunk_less + layout.last_chunk_less;
+    const std::int64_t chunks =
+        (all + layout.layers_per_virtual_stage - 1) / layout.layers_per_virtual_stage;
+    plan.virtual_pipeline = std::max<std::int64_t>(1, chunks / plan.pipeline);
+  }
+  plan.stage_layers = split_of(layout, layers, plan.pipeline, plan.virtual_pipeline);
+  plan.schedule = layout.schedule.value_or(
+      plan.virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward);
+  if (plan.pipeline == 1) {
+    plan.schedule = Schedule::kOneForwardOneBackward;
+  }
+  plan.recompute = layout.recompute;
+  plan.recompute_layers = layout.recompute_layers;
+  plan.recompute_modules = layout.recompute_modules;
+  if (layout.recompute_every > 0) {
+    const std::int64_t chunk = std::max<std::int64_t>(
+        1, layers / std::max<std::int64_t>(1, plan.pipeline * plan.virtual_pipeline));
+    plan.recompute_layers = (chunk + layout.recompute_every - 1) / layout.recompute_every;
+  }
+}
+
+void fill_batch(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+  Plan& plan = found.plan;
+  Job& job = found.job;
+  const LaunchLayout& layout = config.layout;
+  const bool known = options.global_batch || config.global_batch;
+  job.global_batch = options.global_batch ? *options.global_batch : config.global_batch.value_or(0);
+  if (layout.micro_batch) {
+    plan.micro_batch = *layout.micro_batch;
+  } else if (known && layout.micro_batches) {
+    plan.micro_batch = std::max<std::int64_t>(
+        1, job.global_batch / (plan.data_parallel() * *layout.micro_batches));
+    found.filled.push_back(fmt::format("micro-batch {}", plan.micro_batch));
+  } else {
+    found.filled.emplace_back("micro-batch 1");
+  }
+  constexpr double kMostSequences = 1e12;
+  if (static_cast<double>(plan.data_parallel()) * static_cast<double>(plan.micro_batch) *
+          static_cast<double>(layout.micro_batches.value_or(1)) >
+      kMostSequences) {
+    throw Error(config.source, fmt::format("its batch is more than {:.0e} sequences; a smaller one "
+                                           "would be right",
+                                           kMostSequences));
+  }
+  const std::int64_t together = plan.data_parallel() * plan.micro_batch;
+  if (!known) {
+    job.global_batch = together * layout.micro_batches.value_or(1);
+    if (!layout.micro_batches || !layout.micro_batch) {
+      found.filled.push_back(fmt::format("global batch {} (--global-batch)", job.global_batch));
+    }
+  }
+  plan.micro_batches = std::max<std::int64_t>(1, job.global_batch / together);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> split_of(const LaunchLayout& layout, std::int64_t layers,
+                                   std::int64_t pipeline, std::int64_t virtual_pipeline) {
+  if (!layout.stage_layers.empty()) {
+    return layout.stage_layers;
+  }
+  if (pipeline == 1) {
+    return {};
+  }
+  const auto stages = static_cast<std::size_t>(pipeline);
+  const std::int64_t first = layout.first_stage_layers;
+  const std::int64_t last = layout.last_stage_layers;
+  if (first > 0 || last > 0) {
+    const std::int64_t middle = pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
+    const std::int64_t rest = layers - first - last;
+    if (rest < 0 || (middle > 0 ? rest % middle != 0 : rest != 0)) {
+      return {};
+    }
+    std::vector<std::int64_t> split(stages, middle > 0 ? rest / middle : 0);
+    split.front() = first > 0 ? first : split.front();
+    split.back() = last > 0 ? last : split.back();
+    return split;
+  }
+  const std::int64_t chunks = pipeline * virtual_pipeline;
+  const std::int64_t all = layers + layout.first_chunk_less + layout.last_chunk_less;
+  const bool plain = all == layers && all % chunks == 0;
+  if (plain || chunks > 100'000 ||
+      (!layout.spread_layers && (all == layers || all % chunks != 0))) {
+    return {};
+  }
+  std::vector<std::int64_t> split;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    split.push_back(all / chunks + (chunk < all % chunks ? 1 : 0));
+  }
+  split.front() -= layout.first_chunk_less;
+  split.back() -= layout.last_chunk_less;
+  const bool negative = std::any_of(split.begin(), split.end(), [](auto n) { return n < 0; });
+  return negative ? std::vector<std::int64_t>() : split;
+}
+
+LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& options) {
+  LaunchCase found;
+  choose_model(config, options, found);
+  choose_sequence(config, options, found);
+  choose_framework(config, found);
+  found.job.profile = options.calibration.empty() ? topologies::shipped_profile()
+                                                  : topologies::load_profile(options.calibration);
+  choose_gpus(config, options, found);
+  const LaunchLayout& layout = config.layout;
+  constexpr double kMostRanks = 1e9;
+  double product = 1;
+  for (const auto& degree : {layout.tensor, layout.pipeline, layout.context, layout.sharded,
+                             layout.replicas, layout.virtual_pipeline}) {
+    product *= static_cast<double>(degree.value_or(1));
+  }
+  if (product > kMostRanks) {
+    throw Error(config.source,
+                fmt::format("its degrees multiply to {:.3g} ranks; at most {:.0e} would be right",
+                            product, kMostRanks));
+  }
+  fill_degrees(layout, found);
+  fill_pipeline(layout, found);
+  fill_batch(config, options, found);
+  Plan& plan = found.plan;
+  plan.sequence_parallel = layout.sequence_parallel && plan.tensor > 1;
+  plan.reshard_after_forward =
+      layout.reshard_after_forward && found.job.framework.reshard_after_forward;
+  plan.fsdp_unit = layout.fsdp_unit;
+  if (layout.pipeline_before_data) {
+    plan.order = {Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica};
+  }
+  check_job(found.job);
+  return found;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,40 @@
+// From a launch configuration to a job and a plan on a cluster: what the file leaves open is filled
+// and listed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/job.h"
+#include "planner/launch/launch_config.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// What the command line says beside the file; it overrides the file.
+struct LaunchOptions {
+  std::string model, cluster, calibration;
+  std::optional<std::int64_t> sequence, global_batch, gpus;
+};
+
+struct LaunchCase {
+  Job job;  // its cluster narrowed to the ranks, when it has so many
+  Plan plan;
+  std::int64_t world = 0;         // ranks that the file starts
+  std::int64_t cluster_gpus = 0;  // of the whole cluster
+  bool precision_exists = true;   // the GPU computes in the precision of the file
+  std::vector<std::string> filled;
+};
+
+// Throws Error: no model, no sequence length, a cluster or profile that cannot be read, a step
+// beyond 64 bits. Whether the plan obeys the rules is not asked.
+LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& options);
+
+// The chunks' layers that the configuration's own split gives; empty when it is the even one, or
+// when the numbers do not work out (which a rule reports).
+std::vector<std::int64_t> split_of(const LaunchLayout& layout, std::int64_t layers,
+                                   std::int64_t pipeline, std::int64_t virtual_pipeline);
+
+}  // namespace trireme::planner

@@ -1,0 +1,118 @@
+#include "planner/launch/launch_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+const LaunchSetting* last_of(const std::vector<LaunchSetting>& settings, std::string_view key) {
+  const auto found = std::find_if(settings.rbegin(), settings.rend(),
+                                  [&](const LaunchSetting& setting) { return setting.key == key; });
+  return found == settings.rend() ? nullptr : &*found;
+}
+
+bool is_null(const std::string& value) {
+  return value == "None" || value == "null" || value == "none" || value == "~";
+}
+
+[[noreturn]] void refuse(const LaunchConfig& config, const LaunchSetting& setting,
+                         const std::string& right) {
+  throw Error(where_of(config, setting),
+              fmt::format("{} is '{}'; {} would be right", setting.spelled, setting.value, right));
+}
+
+// Digits may be grouped by underscores, as Python, TOML and YAML allow.
+std::string without_underscores(std::string text) {
+  std::erase(text, '_');
+  return text;
+}
+
+}  // namespace
+
+const LaunchSetting* find_setting(const LaunchConfig& config, std::string_view key) {
+  return last_of(config.settings, key);
+}
+
+bool has_setting(const LaunchConfig& config, std::string_view key) {
+  const LaunchSetting* setting = find_setting(config, key);
+  return setting != nullptr && !is_null(setting->value);
+}
+
+const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view name) {
+  return last_of(config.environment, name);
+}
+
+std::string where_of(const LaunchConfig& config, const LaunchSetting& setting) {
+  return setting.line > 0 ? fmt::format("{}:{}", config.source, setting.line)
+                          : fmt::format("{}: arguments", config.source);
+}
+
+std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::string_view key,
+                                            std::int64_t low, std::int64_t high) {
+  if (!has_setting(config, key)) {
+    return {};
+  }
+  const LaunchSetting& setting = *find_setting(config, key);
+  const std::string text = without_underscores(setting.value);
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure == std::errc() && stop == end && value >= low && value <= high) {
+    return value;
+  }
+  if (const auto number = number_setting(config, key);  // 5e8
+      number && std::floor(*number) == *number && *number >= static_cast<double>(low) &&
+      *number <= static_cast<double>(high)) {
+    return static_cast<std::int64_t>(*number);
+  }
+  refuse(config, setting, fmt::format("a whole number from {} to {}", low, high));
+}
+
+std::optional<double> number_setting(const LaunchConfig& config, std::string_view key) {
+  if (!has_setting(config, key)) {
+    return {};
+  }
+  const LaunchSetting& setting = *find_setting(config, key);
+  const std::string text = without_underscores(setting.value);
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc() || stop != end || !std::isfinite(value)) {
+    refuse(config, setting, "a number");
+  }
+  return value;
+}
+
+std::optional<bool> switch_setting(const LaunchConfig& config, std::string_view key) {
+  if (!has_setting(config, key)) {
+    return {};
+  }
+  const LaunchSetting& setting = *find_setting(config, key);
+  std::string text = setting.value;
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  if (text.empty() || text == "true" || text == "1" || text == "yes" || text == "on") {
+    return true;
+  }
+  if (text == "false" || text == "0" || text == "no" || text == "off") {
+    return false;
+  }
+  refuse(config, setting, "true or false");
+}
+
+bool is_on(const LaunchConfig& config, std::string_view key) {
+  return switch_setting(config, key).value_or(false);
+}
+
+std::string text_setting(const LaunchConfig& config, std::string_view key,
+                         const std::string& otherwise) {
+  return has_setting(config, key) ? find_setting(config, key)->value : otherwise;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,86 @@
+// A launch configuration as read: what the file says, line by line, and what it means for the job
+// and the layout. Plain data; planner/launch/launch_case.h turns it into a job and a plan.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/transformer.h"
+#include "planner/launch/launch_format.h"
+#include "planner/plan.h"
+
+namespace trireme::planner {
+
+// One key and its value. Keys are canonical (tensor_model_parallel_size for the flag
+// --tensor-model-parallel-size and for model.tensor_model_parallel_size); `spelled` is the file's.
+struct LaunchSetting {
+  std::string key, value, spelled;
+  int line = 0;  // 0: an extra argument of the command line
+};
+
+// What the configuration says of the layout; a part that it leaves open is empty.
+struct LaunchLayout {
+  std::optional<std::int64_t> tensor, pipeline, virtual_pipeline, context, expert, expert_tensor;
+  std::optional<std::int64_t> sharded, replicas;  // the rest of the GPUs goes to the one left open
+  std::optional<std::int64_t> micro_batch, micro_batches;
+  Sharding sharding = Sharding::kNone;
+  bool shards_in_node = false;  // sharded over a node's ranks, replicated over nodes
+  bool sequence_parallel = false;
+  std::optional<Schedule> schedule;
+  Recompute recompute = Recompute::kNone;
+  std::int64_t recompute_layers = -1;
+  // Every so many blocks recompute (torchtitan's selective option as a number); 0 = not said.
+  std::int64_t recompute_every = 0;
+  std::uint16_t recompute_modules = kCoreAttention;
+  bool reshard_after_forward = true;
+  std::int64_t fsdp_unit = 1;
+  std::vector<std::int64_t> stage_layers;
+  bool pipeline_before_data = false;  // rank order tp, cp, pp, dp
+  // The schedule's layer count for one stage where the file gives that instead of stages.
+  std::int64_t layers_per_virtual_stage = 0;
+  std::int64_t first_stage_layers = 0, last_stage_layers = 0;  // 0 = as the others
+  // Layers that the first and the last chunk hold less than the others (embedding and head counted
+  // as so many); spread_layers: remainders go to the first chunks (torchtitan).
+  std::int64_t first_chunk_less = 0, last_chunk_less = 0;
+  bool spread_layers = false;
+};
+
+struct LaunchConfig {
+  LaunchFormat format = LaunchFormat::kMegatron;
+  std::string source;                      // the file's name
+  std::vector<LaunchSetting> settings;     // in order; the last of a key holds
+  std::vector<LaunchSetting> environment;  // exported variables
+  std::vector<LaunchSetting> unknown;      // settings that the program does not know
+
+  std::optional<models::Transformer> model;  // what the file itself describes
+  std::string model_name;                    // or the preset that it names
+  std::string framework = "megatron", precision, optimizer, attention;
+  std::vector<std::string> choices;  // KEY=VALUE of the framework
+  std::optional<std::int64_t> gpus, gpus_per_node, sequence, global_batch, accumulation;
+  LaunchLayout layout;
+  std::vector<std::string> remarks;
+};
+
+// The last setting of a key; nullptr when there is none.
+const LaunchSetting* find_setting(const LaunchConfig& config, std::string_view key);
+bool has_setting(const LaunchConfig& config, std::string_view key);
+// "FILE:LINE", or "FILE: arguments" for what the command line adds.
+std::string where_of(const LaunchConfig& config, const LaunchSetting& setting);
+// Values as numbers and switches. Throw Error with FILE:LINE when the value is of another kind.
+std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::string_view key,
+                                            std::int64_t low = 1,
+                                            std::int64_t high = 1'000'000'000);
+std::optional<double> number_setting(const LaunchConfig& config, std::string_view key);
+// true, True, 1, yes, on and an empty value (a flag alone); their opposites; nothing when absent or
+// null.
+std::optional<bool> switch_setting(const LaunchConfig& config, std::string_view key);
+bool is_on(const LaunchConfig& config, std::string_view key);  // present and true
+std::string text_setting(const LaunchConfig& config, std::string_view key,
+                         const std::string& otherwise = "");
+// Of an exported variable; nullptr when it is not set.
+const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view name);
+
+}  // namespace trireme::planner

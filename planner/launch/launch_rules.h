@@ -1,0 +1,78 @@
+// Which rules a launch configuration breaks: those of every layout (planner/rules.h) and those of
+// the framework's own start-up checks, as a table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/launch/launch_case.h"
+#include "planner/rules.h"
+
+namespace trireme::planner {
+
+enum class Severity : std::uint8_t { kWarning, kError };
+
+struct LaunchViolation {
+  std::string rule;
+  Severity severity = Severity::kError;
+  std::string detail;  // with the numbers
+  std::string fix;     // what to write instead, with numbers
+};
+
+// What a broken rule of the table found; `severity` where the case is milder than the rule.
+struct Finding {
+  std::string detail, fix;
+  std::optional<Severity> severity = {};
+};
+
+struct LaunchRule {
+  std::string_view name;
+  Severity severity = Severity::kError;
+  // The rule of every layout that says the same in general; not reported a second time.
+  std::optional<Rule> layout_rule;
+  std::optional<Finding> (*check)(const LaunchConfig& config, const LaunchCase& found) = nullptr;
+};
+
+// The rows that a format is held to (megatron_rules.cc, fsdp_rules.cc, torch_rules.cc).
+std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format);
+std::span<const LaunchRule> megatron_layout_rules();
+std::span<const LaunchRule> megatron_overlap_rules();
+std::span<const LaunchRule> megatron_fsdp_rules();
+std::span<const LaunchRule> megatron_bridge_rules();
+std::span<const LaunchRule> torchtitan_rules();
+std::span<const LaunchRule> deepspeed_rules();
+std::span<const LaunchRule> accelerate_rules();
+
+struct RuleReport {
+  std::vector<LaunchViolation> violations;  // errors first
+  bool layout_holds = true;  // no rule of every layout is broken: it can be estimated
+  bool ranks_hold = true;    // the degrees multiply to the ranks that are started
+};
+RuleReport check_launch(const LaunchConfig& config, const LaunchCase& found);
+
+// Parts of a layout as a format spells them, for fixes.
+enum class Knob : std::uint8_t {
+  kTensor,
+  kPipeline,
+  kVirtual,
+  kContext,
+  kExpert,
+  kExpertTensor,
+  kMicroBatch,
+  kGlobalBatch,
+  kSequence,
+  kSequenceParallel
+};
+std::string spelled(LaunchFormat format, Knob knob, const std::string& value);
+// "use --tensor-model-parallel-size 4 or 8": values near the present one with which `rule` holds,
+// those first with which every rule does. Empty when there is none.
+std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found, Knob knob,
+                             Rule rule);
+// The fix of a rule of every layout.
+std::string fix_of(const LaunchConfig& config, const LaunchCase& found, Rule rule);
+
+}  // namespace trireme::planner

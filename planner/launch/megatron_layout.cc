@@ -1,0 +1,253 @@
+// What Megatron-LM's settings say of framework, batch and layout. Defaults are arguments.py's.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "planner/launch/megatron_settings.h"
+
+namespace trireme::planner {
+namespace {
+
+std::optional<std::int64_t> degree(const LaunchConfig& config,
+                                   std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (const auto value = integer_setting(config, key, 1, 1'000'000)) {
+      return value;
+    }
+  }
+  return {};
+}
+
+bool is_classic(const LaunchConfig& config) {
+  return text_setting(config, "transformer_impl") == "local" || has_setting(config, "DDP_impl") ||
+         has_setting(config, "checkpoint_activations") ||
+         has_setting(config, "model_parallel_size");
+}
+
+void choose(LaunchConfig& config, const std::string& key, bool value) {
+  config.choices.push_back(fmt::format("{}={}", key, value));
+}
+
+void read_precision(LaunchConfig& config) {
+  const bool fp8 = has_setting(config, "fp8_format") || has_setting(config, "fp8") ||
+                   is_on(config, "fp8_hybrid") || is_on(config, "fp8_e4m3");
+  const std::string mixed = text_setting(config, "mixed_precision");  // Megatron-Bridge's recipes
+  if (fp8 || mixed.find("fp8") != std::string::npos) {
+    config.precision = "fp8";
+  } else if (is_on(config, "fp16") || mixed.starts_with("fp16")) {
+    config.precision = "fp16";
+  } else if (is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge) {
+    config.precision = "bf16";
+  } else {
+    config.precision = "fp32";
+  }
+  const std::string optimizer = text_setting(config, "optimizer", "adam");
+  config.optimizer = optimizer == "sgd" ? "sgd" : "adam";
+  if (optimizer != "adam" && optimizer != "sgd") {
+    config.remarks.push_back(fmt::format("optimizer {} is modelled as adam", optimizer));
+  }
+  const bool unfused = text_setting(config, "attention_backend") == "unfused" ||
+                       (is_classic(config) && !is_on(config, "use_flash_attn"));
+  config.attention = unfused ? "unfused" : "flash";
+}
+
+void read_data_types(LaunchConfig& config) {
+  const bool fp16_gradients =
+      is_on(config, "fp16") && !is_on(config, "accumulate_allreduce_grads_in_fp32");
+  if (is_on(config, "grad_reduce_in_bf16")) {
+    config.choices.emplace_back("grad_dtype=bf16");
+  } else if (fp16_gradients) {
+    config.choices.emplace_back("grad_dtype=fp16");
+  }
+  if (is_on(config, "use_precision_aware_optimizer")) {
+    const auto half = [&](const char* key) {
+      const std::string type = text_setting(config, key, "fp32");
+      return type == "bf16" || type == "fp16";
+    };
+    if (half("exp_avg_dtype") && half("exp_avg_sq_dtype")) {
+      config.choices.emplace_back("optimizer_dtype=bf16");
+    }
+    if (half("main_params_dtype")) {
+      config.choices.emplace_back("master_bytes=2");
+    }
+    if (half("main_grads_dtype")) {
+      config.choices.emplace_back("gradient_bytes=2");
+    }
+  }
+  if (is_on(config, "fp8_param_gather")) {
+    config.choices.emplace_back("fp8_parameters=true");
+  }
+}
+
+void read_choices(LaunchConfig& config) {
+  if (is_classic(config)) {
+    config.choices.emplace_back("implementation=local");
+  }
+  const bool fsdp = config.framework != "megatron";
+  if (!fsdp) {
+    choose(config, "overlap_grad_reduce", is_on(config, "overlap_grad_reduce"));
+    choose(config, "overlap_param_gather", is_on(config, "overlap_param_gather"));
+  }
+  choose(config, "tp_comm_overlap", is_on(config, "tp_comm_overlap"));
+  if (is_on(config, "cross_entropy_loss_fusion")) {
+    choose(config, "cross_entropy_fusion", true);
+  }
+  const bool fused = !is_on(config, "no_gradient_accumulation_fusion") &&
+                     switch_setting(config, "gradient_accumulation_fusion").value_or(true);
+  choose(config, "gradient_accumulation_fusion", fused);
+  if (is_on(config, "no_overlap_p2p_communication")) {
+    choose(config, "p2p_overlap_interleaved", false);
+  }
+  // arguments.py drops 0.1 of both unless told; Megatron-Bridge's recipes drop nothing.
+  const double usual = config.format == LaunchFormat::kMegatron ? 0.1 : 0.0;
+  const double dropout = std::max(number_setting(config, "hidden_dropout").value_or(usual),
+                                  number_setting(config, "attention_dropout").value_or(usual));
+  config.choices.push_back(fmt::format("dropout={}", dropout));
+  if (integer_setting(config, "make_vocab_size_divisible_by").value_or(128) == 1 ||
+      has_setting(config, "padded_vocab_size")) {
+    choose(config, "pad_vocabulary", false);
+  }
+  read_data_types(config);
+  if (const LaunchSetting* variable = find_variable(config, "PYTORCH_CUDA_ALLOC_CONF");
+      variable != nullptr &&
+      variable->value.find("expandable_segments:True") != std::string::npos) {
+    choose(config, "expandable_segments", true);
+  }
+  if (const LaunchSetting* variable = find_variable(config, "CUDA_LAUNCH_BLOCKING");
+      variable != nullptr && variable->value == "1") {
+    choose(config, "launch_blocking", true);
+  }
+}
+
+void read_sharding(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  if (is_on(config, "use_torch_fsdp2")) {
+    config.framework = "fsdp2";
+    layout.sharding = Sharding::kFull;
+    layout.reshard_after_forward = !is_on(config, "torch_fsdp2_no_reshard_after_forward");
+    return;
+  }
+  if (is_on(config, "use_megatron_fsdp") || is_on(config, "use_custom_fsdp")) {
+    config.framework = "megatron-fsdp";
+    const std::string strategy =
+        text_setting(config, "data_parallel_sharding_strategy", "no_shard");
+    layout.sharding = strategy == "optim_grads_params" ? Sharding::kFull
+                      : strategy == "optim_grads"      ? Sharding::kGradients
+                      : strategy == "optim"            ? Sharding::kOptimizer
+                                                       : Sharding::kNone;
+  } else {
+    config.framework = "megatron";
+    layout.sharding =
+        is_on(config, "use_distributed_optimizer") ? Sharding::kOptimizer : Sharding::kNone;
+  }
+  if (layout.sharding != Sharding::kNone) {
+    layout.replicas = degree(config, {"num_distributed_optimizer_instances"}).value_or(1);
+  }
+}
+
+void read_recompute(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  std::string granularity = text_setting(config, "recompute_granularity");
+  if (is_on(config, "recompute_activations")) {
+    granularity = "selective";
+  }
+  const bool old = is_on(config, "checkpoint_activations") ||
+                   has_setting(config, "activations_checkpoint_method");
+  if (old) {
+    granularity = "full";
+  }
+  if (granularity == "full") {
+    layout.recompute = Recompute::kFull;
+    const auto layers = degree(config, {"recompute_num_layers"});
+    if (text_setting(config, "recompute_method") == "block" && layers) {
+      layout.recompute_layers = *layers;
+    } else if (layers.value_or(1) > 1) {
+      config.remarks.push_back(fmt::format(
+          "uniform recompute keeps the input of every {} layers; modelled as every layer's",
+          *layers));
+    }
+  } else if (granularity == "selective") {
+    layout.recompute = Recompute::kSelective;
+    if (has_setting(config, "recompute_modules")) {
+      layout.recompute_modules = 0;
+      const LaunchSetting& setting = *find_setting(config, "recompute_modules");
+      std::string names = setting.value + " ";
+      std::replace_if(
+          names.begin(), names.end(),
+          [](char c) { return std::string_view("[],'\"").find(c) != std::string_view::npos; }, ' ');
+      for (std::size_t cut = names.find(' '); cut != std::string::npos; cut = names.find(' ')) {
+        if (cut > 0) {
+          try {
+            layout.recompute_modules = static_cast<std::uint16_t>(
+                layout.recompute_modules | recompute_module_of(names.substr(0, cut)));
+          } catch (const Error& error) {
+            throw Error(where_of(config, setting), error.what());
+          }
+        }
+        names.erase(0, cut + 1);
+      }
+    }
+  } else if (!granularity.empty()) {
+    const LaunchSetting& setting = *find_setting(config, "recompute_granularity");
+    throw Error(
+        where_of(config, setting),
+        fmt::format("{} is '{}'; full or selective would be right", setting.spelled, granularity));
+  }
+}
+
+void read_pipeline(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  layout.virtual_pipeline = degree(
+      config, {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size"});
+  layout.layers_per_virtual_stage =
+      degree(config, {"num_layers_per_virtual_pipeline_stage"}).value_or(0);
+  layout.first_stage_layers = degree(config, {"decoder_first_pipeline_num_layers"}).value_or(0);
+  layout.last_stage_layers = degree(config, {"decoder_last_pipeline_num_layers"}).value_or(0);
+  layout.first_chunk_less = is_on(config, "account_for_embedding_in_pipeline_split") ? 1 : 0;
+  layout.last_chunk_less = is_on(config, "account_for_loss_in_pipeline_split") ? 1 : 0;
+  if (has_setting(config, "pipeline_model_parallel_layout")) {
+    const LaunchSetting& setting = *find_setting(config, "pipeline_model_parallel_layout");
+    if (setting.value.find_first_of("[]") == std::string::npos) {
+      layout.stage_layers = read_pipeline_pattern(config, setting);
+    } else {
+      config.remarks.push_back(fmt::format(
+          "{} as a list is not read; the layers are taken as spread evenly", setting.spelled));
+    }
+    const auto stages = static_cast<std::int64_t>(layout.stage_layers.size());
+    const std::int64_t pipeline = layout.pipeline.value_or(1);
+    if (stages > pipeline && stages % pipeline == 0 && !layout.virtual_pipeline) {
+      layout.virtual_pipeline = stages / pipeline;
+    }
+  }
+}
+
+}  // namespace
+
+void read_megatron_layout(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  layout.tensor = degree(config, {"tensor_model_parallel_size", "model_parallel_size"});
+  layout.pipeline = degree(config, {"pipeline_model_parallel_size"});
+  layout.context = degree(config, {"context_parallel_size"});
+  layout.expert = degree(config, {"expert_model_parallel_size"});
+  layout.expert_tensor = degree(config, {"expert_tensor_parallel_size"});
+  layout.micro_batch = degree(config, {"micro_batch_size", "batch_size"});
+  layout.sequence_parallel = is_on(config, "sequence_parallel");
+  layout.pipeline_before_data = is_on(config, "use_tp_pp_dp_mapping");
+  config.sequence = degree(config, {"seq_length", "encoder_seq_length"});
+  config.global_batch = degree(config, {"global_batch_size"});
+  if (has_setting(config, "rampup_batch_size")) {
+    config.remarks.emplace_back("the batch grows at first; what follows is for the whole one");
+  }
+  if (is_on(config, "optimizer_cpu_offload") || is_on(config, "cpu_offloading")) {
+    config.remarks.emplace_back(
+        "offloading to the host is not modelled: memory is what it would be without");
+  }
+  read_sharding(config);
+  read_recompute(config);
+  read_pipeline(config);
+  read_precision(config);
+  read_choices(config);
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,150 @@
+// The two small languages inside Megatron-LM's arguments: which layers have experts, and which
+// layers each pipeline stage holds.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/error.h"
+#include "planner/launch/megatron_settings.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::size_t kPatternMax = 200'000;
+
+[[noreturn]] void refuse(const LaunchConfig& config, const LaunchSetting& setting,
+                         const std::string& right) {
+  throw Error(where_of(config, setting),
+              fmt::format("{} is '{}'; {} would be right", setting.spelled, setting.value, right));
+}
+
+std::optional<std::int64_t> number_at(std::string_view text, std::size_t& at) {
+  std::int64_t value = 0;
+  const auto [stop, failure] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+  if (failure != std::errc()) {
+    return {};
+  }
+  at = static_cast<std::size_t>(stop - text.data());
+  return value;
+}
+
+// Expands "*N" after a letter or a bracket; ',' separates and means nothing.
+class Layout {
+ public:
+  Layout(const LaunchConfig& config, const LaunchSetting& setting)
+      : config_(config), setting_(setting), text_(setting.value) {}
+
+  std::string run() {
+    std::string stages = sequence(0);
+    if (at_ < text_.size()) {
+      fail();
+    }
+    return stages;
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    refuse(config_, setting_,
+           "stages separated by '|', of E, t, m and L, with (…)*N, as in Et*3|(tt|)*29,m|L");
+  }
+
+  std::string sequence(int depth) {
+    std::string all;
+    while (at_ < text_.size() && text_[at_] != ')') {
+      std::string part;
+      const char c = text_[at_++];
+      if (c == '(') {
+        if (depth > 20) {
+          fail();
+        }
+        part = sequence(depth + 1);
+        if (at_ >= text_.size() || text_[at_++] != ')') {
+          fail();
+        }
+      } else if (std::string_view("EtmL|").find(c) != std::string_view::npos) {
+        part = std::string(1, c);
+      } else if (c != ',' && c != ' ' && c != '"' && c != '\'') {
+        fail();
+      }
+      std::int64_t times = 1;
+      if (!part.empty() && at_ < text_.size() && text_[at_] == '*') {
+        ++at_;
+        times = number_at(text_, at_).value_or(-1);
+      }
+      if (times < 0 || (all.size() + part.size()) * static_cast<std::size_t>(times) > kPatternMax) {
+        fail();
+      }
+      for (std::int64_t i = 0; i < times; ++i) {
+        all += part;
+      }
+    }
+    return all;
+  }
+
+  const LaunchConfig& config_;
+  const LaunchSetting& setting_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> read_pipeline_pattern(const LaunchConfig& config,
+                                                const LaunchSetting& setting) {
+  std::vector<std::int64_t> stages = {0};
+  for (const char c : Layout(config, setting).run()) {
+    if (c == '|') {
+      stages.push_back(0);
+    } else if (c == 't') {
+      ++stages.back();
+    }
+  }
+  return stages;
+}
+
+std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSetting& setting,
+                                     std::int64_t layers) {
+  const std::string_view text = setting.value;
+  std::size_t at = 0;
+  if (const auto every = number_at(text, at); every && at == text.size()) {
+    if (*every < 1 || *every > 1'000'000) {
+      refuse(config, setting, "a number from 1 on, or a list such as ([0]*3+[1]*58)");
+    }
+    std::vector<bool> flags;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      flags.push_back(layer % *every == 0);
+    }
+    return flags;
+  }
+  std::vector<bool> flags;
+  std::vector<bool> list;
+  for (at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '0' || c == '1') {
+      list.push_back(c == '1');
+    } else if (c == ']') {
+      std::int64_t times = 1;
+      if (at + 1 < text.size() && text[at + 1] == '*') {
+        at += 2;
+        times = number_at(text, at).value_or(-1);
+        --at;
+      }
+      if (times < 0 || (list.size() + 1) * static_cast<std::size_t>(times) > kPatternMax) {
+        refuse(config, setting, "a list such as ([0]*3+[1]*58)");
+      }
+      for (std::int64_t i = 0; i < times; ++i) {
+        flags.insert(flags.end(), list.begin(), list.end());
+      }
+      list.clear();
+    } else if (std::string_view("[(,+) '\"\\").find(c) == std::string_view::npos) {
+      refuse(config, setting, "a number, or a list such as ([0]*3+[1]*58)");
+    }
+    ++at;
+  }
+  if (static_cast<std::int64_t>(flags.size()) != layers) {
+    refuse(config, setting, fmt::format("a list of {} layers (it has {})", layers, flags.size()));
+  }
+  return flags;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,76 @@
+#include "planner/launch/preset_name.h"
+
+#include "models/presets.h"
+
+namespace trireme::planner {
+namespace {
+
+std::string letters_and_digits(std::string_view text) {
+  std::string plain;
+  for (const char c : text) {
+    if (c >= 'A' && c <= 'Z') {
+      plain += static_cast<char>(c + 32);
+    } else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      plain += c;
+    }
+  }
+  return plain;
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// 38b is not in 138b, nor gpt2 in gpt20.
+bool contains_whole(const std::string& text, const std::string& name) {
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    const bool ends = end == text.size() || !is_digit(text[end]) || !is_digit(name.back());
+    if (ends && (at == 0 || !is_digit(name.front()) || !is_digit(text[at - 1]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string preset_in(std::string_view text) {
+  const std::string plain = letters_and_digits(text);
+  std::string best;
+  std::size_t length = 0;
+  for (const std::string& preset : models::preset_names()) {
+    const std::string name = letters_and_digits(preset);
+    if (name.size() > length && contains_whole(plain, name)) {
+      best = preset;
+      length = name.size();
+    }
+  }
+  return best;
+}
+
+std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary) {
+  for (const std::string& preset : models::preset_names()) {
+    models::Transformer other = models::load_model(preset);
+    if (other.layers != model.layers || other.hidden != model.hidden) {
+      continue;
+    }
+    other.name = model.name;
+    other.max_sequence = model.max_sequence;
+    other.position_rows = model.position_rows;
+    other.multi_token_layers = model.multi_token_layers;
+    if (other.moe && model.moe) {
+      other.moe->router_bias = model.moe->router_bias;
+      other.moe->capacity_factor = model.moe->capacity_factor;
+    }
+    if (any_vocabulary) {
+      other.vocab = model.vocab;
+    }
+    if (other == model) {
+      return preset;
+    }
+  }
+  return {};
+}
+
+}  // namespace trireme::planner

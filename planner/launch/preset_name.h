@@ -1,0 +1,19 @@
+// Preset models by the names that launch files use for them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "models/transformer.h"
+
+namespace trireme::planner {
+
+// The preset whose name occurs in `text` whatever the separators and capitals
+// (llama31_70b_pretrain_config, meta-llama/Llama-3.1-70B): the longest; empty when none does.
+std::string preset_in(std::string_view text);
+
+// The preset of the same shape; empty when none is. Names, longest sequences and what the shape of
+// a training step does not depend on may differ; the vocabulary too when `any_vocabulary`.
+std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary);
+
+}  // namespace trireme::planner

@@ -1,0 +1,121 @@
+#include "planner/launch/read_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::size_t kFileMax = 4'000'000;
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::string read_text(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(path, "is a folder; a launch configuration's file would be right");
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    throw Error(path, "cannot be read; the name of a launch configuration would be right");
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  std::string content = text.str();
+  if (content.size() > kFileMax) {
+    throw Error(path, fmt::format("has {} bytes; a launch configuration has at most {}",
+                                  content.size(), kFileMax));
+  }
+  if (content.find('\0') != std::string::npos) {
+    throw Error(path, "is not text; a launch configuration would be right");
+  }
+  if (content.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw Error(path, "is empty; a launch configuration would be right");
+  }
+  return content;
+}
+
+std::optional<LaunchFormat> by_contents(std::string_view text) {
+  const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  if (first < text.size() && text[first] == '{') {
+    return LaunchFormat::kDeepspeed;
+  }
+  if (contains(text, "\n[parallelism]") || contains(text, "\n[training]") ||
+      text.starts_with("[training]") || text.starts_with("[model]")) {
+    return LaunchFormat::kTorchtitan;
+  }
+  if (contains(text, "distributed_type:") || contains(text, "fsdp_config:")) {
+    return LaunchFormat::kAccelerate;
+  }
+  if (contains(text, "cfg.model.") || contains(text, "config.model.") ||
+      contains(text, "run_recipe.py") || contains(text, "megatron.bridge")) {
+    return LaunchFormat::kMegatronBridge;
+  }
+  if (contains(text, "--tensor-model-parallel-size") || contains(text, "--num-layers") ||
+      contains(text, "--micro-batch-size") || contains(text, "--seq-length")) {
+    return LaunchFormat::kMegatron;
+  }
+  if (contains(text, "model.tensor_model_parallel_size") ||
+      contains(text, "train.global_batch_size")) {
+    return LaunchFormat::kMegatronBridge;
+  }
+  return {};
+}
+
+}  // namespace
+
+LaunchFormat recognise_format(const std::string& path, std::string_view text) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  const auto contents = by_contents(text);
+  if (extension == ".toml") {
+    return LaunchFormat::kTorchtitan;
+  }
+  if (extension == ".json") {
+    return LaunchFormat::kDeepspeed;
+  }
+  if (extension == ".yaml" || extension == ".yml") {
+    return LaunchFormat::kAccelerate;
+  }
+  if (extension == ".py") {
+    return LaunchFormat::kMegatronBridge;
+  }
+  if (!contents) {
+    throw Error(path, fmt::format("is none of the formats that are known by their contents; give "
+                                  "--format, one of {}",
+                                  fmt::join(launch_format_names(), ", ")));
+  }
+  return *contents;
+}
+
+LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::string& source,
+                         const std::vector<std::string>& arguments) {
+  switch (format) {
+    case LaunchFormat::kMegatron:
+      return read_megatron(text, source, arguments);
+    case LaunchFormat::kMegatronBridge:
+      return read_megatron_bridge(text, source, arguments);
+    case LaunchFormat::kTorchtitan:
+      return read_torchtitan(text, source, arguments);
+    case LaunchFormat::kDeepspeed:
+      return read_deepspeed(text, source, arguments);
+    case LaunchFormat::kAccelerate:
+      return read_accelerate(text, source, arguments);
+  }
+  throw Error("--format", "is unknown");
+}
+
+LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchFormat> format,
+                              const std::vector<std::string>& arguments) {
+  const std::string text = read_text(path);
+  return read_launch(format ? *format : recognise_format(path, text), text, path, arguments);
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,37 @@
+// Reads a launch configuration of any of the formats.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/launch/launch_config.h"
+
+namespace trireme::planner {
+
+// The format by name and contents. Throws Error, naming the formats, when neither tells.
+LaunchFormat recognise_format(const std::string& path, std::string_view text);
+
+// Reads `text`, which came from `source`. `arguments` follow those of the file and override them:
+// flags (Megatron-LM, torchtitan: --section.key VALUE) or KEY=VALUE. Throws Error (FILE:LINE: what
+// is wrong, what would be right).
+LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::string& source,
+                         const std::vector<std::string>& arguments = {});
+// The same from a file, whose format is recognised when `format` is empty.
+LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchFormat> format,
+                              const std::vector<std::string>& arguments = {});
+
+// One reader each (read_megatron.cc and so on), as read_launch.
+LaunchConfig read_megatron(std::string_view text, const std::string& source,
+                           const std::vector<std::string>& arguments);
+LaunchConfig read_megatron_bridge(std::string_view text, const std::string& source,
+                                  const std::vector<std::string>& arguments);
+LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
+                             const std::vector<std::string>& arguments);
+LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
+                            const std::vector<std::string>& arguments);
+LaunchConfig read_accelerate(std::string_view text, const std::string& source,
+                             const std::vector<std::string>& arguments);
+
+}  // namespace trireme::planner

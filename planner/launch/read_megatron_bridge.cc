@@ -1,0 +1,244 @@
+// Megatron-Bridge: `cfg.model.x = value` in Python, or KEY=VALUE overrides and short options of a
+// command line. What the recipe itself sets is not in the file; a remark says so.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "planner/launch/megatron_settings.h"
+#include "planner/launch/preset_name.h"
+#include "planner/launch/read_launch.h"
+#include "planner/launch/shell_arguments.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::string_view kSections[] = {"model",  "train",     "optimizer",    "scheduler",
+                                          "ddp",    "dist",      "dataset",      "tokenizer",
+                                          "logger", "rng",       "checkpoint",   "validation",
+                                          "peft",   "profiling", "comm_overlap", "mixed_precision"};
+
+// Fields whose names are not the flags' ones (transformer_config.py, training/config.py).
+std::string canonical(const std::string& path) {
+  const std::map<std::string, std::string> kNames = {
+      {"num_moe_experts", "num_experts"},
+      {"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
+      {"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"},
+      {"sequence_length", "seq_length"},
+      {"microbatch_group_size_per_vp_stage", "microbatch_group_size_per_virtual_pipeline_stage"},
+      {"make_vocab_size_divisible_by", "make_vocab_size_divisible_by"},
+      {"cpu_offloading_num_layers", "cpu_offloading_num_layers"},
+      {"tp_comm_overlap", "tp_comm_overlap"},
+      {"optimizer.optimizer", "optimizer"}};
+  const std::string last = path.substr(path.rfind('.') + 1);
+  const auto found = kNames.find(last);
+  return path == "mixed_precision" ? path : found == kNames.end() ? last : found->second;
+}
+
+std::string trimmed(std::string text) {
+  text.erase(0, std::min(text.find_first_not_of(" \t\r"), text.size()));
+  text.erase(text.find_last_not_of(" \t\r") + 1);
+  return text;
+}
+
+// A Python value without quotes and without the comment behind it.
+std::string plain_value(std::string text) {
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quote != 0) {
+      quote = text[i] == quote ? '\0' : quote;
+    } else if (text[i] == '\'' || text[i] == '"') {
+      quote = text[i];
+    } else if (text[i] == '#') {
+      text.resize(i);
+    }
+  }
+  text = trimmed(std::move(text));
+  if (text.size() > 1 && (text.front() == '"' || text.front() == '\'') &&
+      text.back() == text.front()) {
+    text = text.substr(1, text.size() - 2);
+  }
+  return text;
+}
+
+bool is_known_section(std::string_view path) {
+  const std::string_view section = path.substr(0, std::min(path.find('.'), path.size()));
+  return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
+}
+
+void add_setting(LaunchConfig& config, const std::string& path, const std::string& value,
+                 int line) {
+  LaunchSetting setting{canonical(path), plain_value(value), path, line};
+  // Plain sums of numbers, as in train.global_batch_size = 8 * 64.
+  if (setting.value.find_first_of("*+/") != std::string::npos) {
+    if (const auto number =
+            shell_arithmetic(ShellVariables{config.source, {}, {}, 0}, setting.value, line)) {
+      setting.value = std::to_string(*number);
+    }
+  }
+  const std::string section = path.substr(0, path.find('.'));
+  const bool matters = section == "model" || section == "train" || section == "ddp" ||
+                       section == "dist" || section == "optimizer" || section == "comm_overlap";
+  if (matters && use_of_megatron_setting(setting.key) == MegatronUse::kUnknown) {
+    config.unknown.push_back(setting);
+  }
+  config.settings.push_back(std::move(setting));
+}
+
+bool is_path(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  });
+}
+
+// KEY=VALUE, with Hydra's '+' in front if any; true when it was one.
+bool read_override(LaunchConfig& config, std::string_view word, int line) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string_view::npos) {
+    return false;
+  }
+  std::string path(word.substr(0, equals));
+  path.erase(0, path.find_first_not_of('+') == std::string::npos ? 0 : path.find_first_not_of('+'));
+  if (!is_path(path) || !is_known_section(path) ||
+      (path.find('.') == std::string::npos && path != "mixed_precision")) {
+    return false;
+  }
+  add_setting(config, path, std::string(word.substr(equals + 1)), line);
+  return true;
+}
+
+const char* short_option(std::string_view word) {
+  constexpr std::pair<std::string_view, const char*> kOptions[] = {
+      {"-tp", "model.tensor_model_parallel_size"},
+      {"-pp", "model.pipeline_model_parallel_size"},
+      {"-cp", "model.context_parallel_size"},
+      {"-vp", "model.virtual_pipeline_model_parallel_size"},
+      {"-ep", "model.expert_model_parallel_size"},
+      {"-etp", "model.expert_tensor_parallel_size"},
+      {"-gb", "train.global_batch_size"},
+      {"-mb", "train.micro_batch_size"},
+      {"-sl", "model.seq_length"}};
+  for (const auto& [option, path] : kOptions) {
+    if (word == option) {
+      return path;
+    }
+  }
+  return nullptr;
+}
+
+bool counts_as_override(std::string_view word) {
+  LaunchConfig probe;
+  return read_override(probe, word, 0) || short_option(word) != nullptr || word == "--recipe";
+}
+
+void read_words(LaunchConfig& config, const std::vector<ShellText>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i].text;
+    const int line = words[i].lines.empty() ? 0 : words[i].lines.front();
+    const bool more = i + 1 < words.size();
+    if (read_override(config, word, line)) {
+      continue;
+    }
+    if (const char* path = short_option(word); path != nullptr && more) {
+      add_setting(config, path, words[++i].text, line);
+    } else if ((word == "--recipe" || word == "--model-recipe-name" || word == "-m") && more) {
+      config.settings.push_back({"recipe", words[++i].text, word, line});
+    } else if (word.starts_with("--recipe=")) {
+      config.settings.push_back({"recipe", word.substr(9), "--recipe", line});
+    }
+  }
+}
+
+// Lines of Python: OBJECT.section.field = value; brackets may run over lines.
+void read_python(LaunchConfig& config, std::string_view text) {
+  int line = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string row = trimmed(std::string(text.substr(at, end - at)));
+    at = end + 1;
+    ++line;
+    const std::size_t equals = row.find('=');
+    const bool assigns = equals != std::string::npos && equals + 1 < row.size() &&
+                         row[equals + 1] != '=' && row.front() != '#';
+    if (assigns) {
+      const std::string left = trimmed(row.substr(0, equals));
+      const std::size_t dot = left.find('.');
+      const std::string path = dot == std::string::npos ? "" : left.substr(dot + 1);
+      if (is_path(left) && (path.find('.') != std::string::npos || path == "mixed_precision") &&
+          is_known_section(path)) {
+        add_setting(config, path, row.substr(equals + 1), line);
+        continue;
+      }
+    }
+    // The recipe: an import or a call of a function named *_config, or a Hugging Face name.
+    const bool names = row.find("_config") != std::string::npos ||
+                       row.find("from_hf_pretrained") != std::string::npos;
+    if (names && row.front() != '#' && !preset_in(row).empty() && !has_setting(config, "recipe")) {
+      config.settings.push_back({"recipe", row, "recipe", line});
+    }
+  }
+}
+
+void read_model_of_recipe(LaunchConfig& config) {
+  config.model_name = preset_in(text_setting(config, "recipe"));
+  if (has_setting(config, "num_layers") && has_setting(config, "hidden_size")) {
+    read_megatron_model(config);
+  } else if (const auto layers = integer_setting(config, "num_layers", 1, 100'000);
+             layers && !config.model_name.empty()) {
+    models::Transformer model = models::load_model(config.model_name);
+    if (model.moe_layers.size() > static_cast<std::size_t>(*layers)) {
+      model.moe_layers.resize(static_cast<std::size_t>(*layers));
+    }
+    if (model.sliding_layers.size() > static_cast<std::size_t>(*layers)) {
+      model.sliding_layers.resize(static_cast<std::size_t>(*layers));
+    }
+    model.name = fmt::format("{} of {} layers", config.model_name, *layers);
+    model.layers = *layers;
+    models::check_transformer(model, config.source);
+    config.model = model;
+  }
+}
+
+}  // namespace
+
+LaunchConfig read_megatron_bridge(std::string_view text, const std::string& source,
+                                  const std::vector<std::string>& arguments) {
+  LaunchConfig config;
+  config.format = LaunchFormat::kMegatronBridge;
+  config.source = source;
+  const bool python = text.find("import ") != std::string_view::npos ||
+                      text.find("cfg.") != std::string_view::npos ||
+                      text.find("config.model.") != std::string_view::npos;
+  if (python) {
+    read_python(config, text);
+  } else {
+    const ShellScript script = read_launch_script(text, source, config);
+    const LaunchCommand command = training_command(script, counts_as_override);
+    read_gpu_count(command.launcher, config);
+    read_words(config, command.launcher);
+    read_words(config, command.arguments);
+  }
+  std::vector<ShellText> words;
+  for (const std::string& argument : arguments) {
+    words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
+                              std::vector<bool>(argument.size(), true), false});
+  }
+  read_words(config, words);
+  if (config.settings.empty()) {
+    throw Error(source,
+                "sets nothing of Megatron-Bridge's configuration; lines such as "
+                "cfg.model.tensor_model_parallel_size = 2, or overrides "
+                "model.tensor_model_parallel_size=2, would be right");
+  }
+  read_model_of_recipe(config);
+  read_megatron_layout(config);
+  config.remarks.emplace_back(
+      "what the recipe itself sets is not in the file; settings that the file does not name are "
+      "taken at the library's defaults");
+  return config;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,155 @@
+// The model that Megatron-LM's arguments describe, with arguments.py's own defaults
+// (validate_args).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "planner/launch/megatron_settings.h"
+#include "planner/launch/preset_name.h"
+
+namespace trireme::planner {
+namespace {
+
+using models::Transformer;
+
+std::int64_t number(const LaunchConfig& config, std::string_view key, std::int64_t otherwise) {
+  return integer_setting(config, key, 0, 100'000'000).value_or(otherwise);
+}
+
+void read_attention(const LaunchConfig& config, Transformer& model) {
+  const bool grouped =
+      is_on(config, "group_query_attention") ||
+      (has_setting(config, "num_query_groups") && !has_setting(config, "group_query_attention"));
+  model.kv_heads = grouped ? number(config, "num_query_groups", 1) : model.heads;
+  model.head_dim = number(config, "kv_channels", model.heads > 0 ? model.hidden / model.heads : 0);
+  model.qk_norm = is_on(config, "qk_layernorm");
+  if (is_on(config, "multi_latent_attention")) {
+    models::LatentAttention latent;
+    latent.q_lora = number(config, "q_lora_rank", 0);
+    latent.kv_lora = number(config, "kv_lora_rank", 32);
+    latent.qk_nope = number(config, "qk_head_dim", 128);
+    latent.qk_rope = number(config, "qk_pos_emb_head_dim", 64);
+    latent.v_head = number(config, "v_head_dim", 128);
+    model.latent = latent;
+    model.kv_heads = model.heads;
+    model.qk_norm = false;  // the norms of the latent projections, which every such model has
+  }
+  const std::string window = text_setting(config, "window_size");
+  const std::size_t digits = window.find_first_of("0123456789");
+  if (digits != std::string::npos && window.find('-') == std::string::npos) {
+    model.sliding_window = std::atoll(window.c_str() + digits);
+  }
+}
+
+void read_experts(const LaunchConfig& config, Transformer& model) {
+  const std::int64_t experts = number(config, "num_experts", 0);
+  if (experts <= 0) {
+    return;
+  }
+  models::MixtureOfExperts moe;
+  moe.experts = experts;
+  moe.experts_per_token = number(config, "moe_router_topk", 2);
+  moe.expert_ffn = number(config, "moe_ffn_hidden_size", model.ffn);
+  moe.shared_ffn = number(config, "moe_shared_expert_intermediate_size", 0);
+  moe.shared_gate = is_on(config, "moe_shared_expert_gate");
+  moe.router_bias = is_on(config, "moe_router_enable_expert_bias");
+  moe.capacity_factor = number_setting(config, "moe_expert_capacity_factor").value_or(0);
+  model.moe = moe;
+  model.moe_layers.assign(
+      static_cast<std::size_t>(std::clamp<std::int64_t>(model.layers, 0, 100'000)), true);
+  if (has_setting(config, "moe_layer_freq")) {
+    model.moe_layers =
+        read_layer_pattern(config, *find_setting(config, "moe_layer_freq"), model.layers);
+  }
+}
+
+void read_biases_and_norms(const LaunchConfig& config, Transformer& model) {
+  const bool biases = !is_on(config, "disable_bias_linear");
+  model.qkv_bias = biases || is_on(config, "add_qkv_bias");
+  model.attention_output_bias = model.mlp_bias = biases;
+  model.norm = text_setting(config, "normalization", "LayerNorm") == "RMSNorm"
+                   ? models::Norm::kRmsNorm
+                   : models::Norm::kLayerNorm;
+  model.tied_embeddings = !is_on(config, "untie_embeddings_and_output_weights");
+  model.embedding_norm = is_on(config, "embed_layernorm");
+  const std::string position =
+      is_on(config, "use_rotary_position_embeddings")
+          ? "rope"
+          : text_setting(config, "position_embedding_type", "learned_absolute");
+  model.position = position == "rope" || position == "yarn" || position == "mrope"
+                       ? models::Position::kRotary
+                   : position == "alibi" ? models::Position::kAlibi
+                   : position == "none"  ? models::Position::kNone
+                                         : models::Position::kLearned;
+  model.max_sequence = number(config, "max_position_embeddings", number(config, "seq_length", 0));
+  if (model.position == models::Position::kLearned) {
+    model.position_rows = model.max_sequence;
+  }
+}
+
+// Vocabularies that a tokenizer's name implies.
+std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
+  for (const char* key : {"padded_vocab_size", "vocab_size"}) {
+    if (const auto size = integer_setting(config, key)) {
+      return *size;
+    }
+  }
+  const std::string type = text_setting(config, "tokenizer_type");
+  const std::string path = text_setting(config, "tokenizer_model");
+  std::int64_t size = model.gated_mlp ? 32000 : 50257;  // Llama 2's and GPT-2's
+  if (const std::string preset = preset_in(path); !preset.empty()) {
+    size = models::load_model(preset).vocab;
+  } else if (type.starts_with("GPT2")) {
+    size = 50257;
+  } else if (type.starts_with("Llama2")) {
+    size = 32000;
+  } else if (const std::string same = preset_of_shape(model, true); !same.empty()) {
+    size = models::load_model(same).vocab;
+  }
+  config.remarks.push_back(
+      fmt::format("the size of the vocabulary is not in the file; {} assumed{}", size,
+                  type.empty() ? "" : " for tokenizer " + type));
+  return size;
+}
+
+}  // namespace
+
+void read_megatron_model(LaunchConfig& config) {
+  if (!has_setting(config, "num_layers") || !has_setting(config, "hidden_size")) {
+    return;
+  }
+  Transformer model;
+  model.layers = *integer_setting(config, "num_layers", 1, 100'000);
+  model.hidden = *integer_setting(config, "hidden_size", 1, 100'000'000);
+  model.heads = number(config, "num_attention_heads", 0);
+  if (model.heads == 0) {
+    throw Error(
+        config.source,
+        "num_attention_heads is missing; the model's number of attention heads would be right");
+  }
+  model.gated_mlp = is_on(config, "swiglu");
+  // validate_args: two thirds of 4 h in multiples of 64 under SwiGLU
+  model.ffn = number(config, "ffn_hidden_size",
+                     model.gated_mlp ? 4 * model.hidden * 2 / 3 / 64 * 64 : 4 * model.hidden);
+  read_biases_and_norms(config, model);
+  read_attention(config, model);
+  read_experts(config, model);
+  if (model.moe &&
+      std::all_of(model.moe_layers.begin(), model.moe_layers.end(), [](bool moe) { return moe; })) {
+    model.ffn = 0;             // no layer is dense
+    model.moe_layers.clear();  // all of them
+  }
+  model.multi_token_layers = number(config, "mtp_num_layers", 0);
+  model.name = std::filesystem::path(config.source).stem().string();
+  model.vocab = vocabulary_of(config, model);
+  models::check_transformer(model, config.source);
+  if (const std::string same = preset_of_shape(model, false); !same.empty()) {
+    model.name = same;
+  }
+  config.model = model;
+}
+
+}  // namespace trireme::planner

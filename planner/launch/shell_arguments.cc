@@ -1,0 +1,269 @@
+#include "planner/launch/shell_arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace trireme::planner {
+namespace {
+
+bool is_flag(std::string_view word) {
+  return word.size() > 2 && word.starts_with("--") && word[2] != '-';
+}
+
+bool is_short_flag(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' &&
+         ((word[1] >= 'a' && word[1] <= 'z') || (word[1] >= 'A' && word[1] <= 'Z'));
+}
+
+std::string key_of(std::string_view flag) {
+  std::string key(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+int line_of(const ShellText& word) {
+  return word.lines.empty() ? 0 : word.lines.front();
+}
+
+ShellText part_of(const ShellText& word, std::size_t begin) {
+  ShellText part;
+  part.text = word.text.substr(begin);
+  part.lines.assign(word.lines.begin() + static_cast<std::ptrdiff_t>(begin), word.lines.end());
+  part.quoted.assign(word.quoted.begin() + static_cast<std::ptrdiff_t>(begin), word.quoted.end());
+  return part;
+}
+
+// Words that hold a whole command line are cut at their blanks.
+std::vector<ShellText> cut_again(const std::vector<ShellText>& words) {
+  std::vector<ShellText> result;
+  for (ShellText word : words) {
+    if (word.text.find(" --") == std::string::npos && !is_flag(word.text)) {
+      result.push_back(std::move(word));
+      continue;
+    }
+    if (word.text.find(' ') != std::string::npos && !word.text.starts_with("--")) {
+      word.quoted.assign(word.text.size(), false);
+      const auto parts = split(word);
+      result.insert(result.end(), parts.begin(), parts.end());
+    } else {
+      result.push_back(std::move(word));
+    }
+  }
+  return result;
+}
+
+std::optional<std::int64_t> count_of(const LaunchConfig& config, std::string_view key) {
+  const LaunchSetting* setting = find_setting(config, key);
+  if (setting == nullptr) {
+    return {};
+  }
+  // gpu:8, gpu:a100:8; 1:4 of an elastic launch is not a count
+  const std::string& text = setting->value;
+  const std::size_t colon =
+      key == "gres" || key == "gpus_per_node" ? text.rfind(':') : std::string::npos;
+  const std::size_t begin = colon == std::string::npos ? 0 : colon + 1;
+  std::int64_t value = 0;
+  const auto [stop, failure] =
+      std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  const bool good = failure == std::errc() && stop == text.data() + text.size() && value >= 1 &&
+                    value <= 10'000'000;
+  return good ? std::optional(value) : std::nullopt;
+}
+
+std::optional<std::int64_t> first_of(const LaunchConfig& config,
+                                     std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (const auto count = count_of(config, key)) {
+      return count;
+    }
+  }
+  return {};
+}
+
+// Short flags of launchers by their long names.
+std::string long_name(const std::string& key) {
+  const std::map<std::string, std::string> kNames = {
+      {"N", "nodes"}, {"n", "ntasks"}, {"np", "ntasks"}, {"G", "gpus"}};
+  const auto found = kNames.find(key);
+  return found == kNames.end() ? key : found->second;
+}
+
+void add_launcher_flags(const std::vector<ShellText>& words, LaunchConfig& launcher) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& text = words[i].text;
+    if (!is_short_flag(text) && !is_flag(text)) {
+      continue;
+    }
+    const std::size_t equals = text.find('=');
+    LaunchSetting setting{key_of(text.substr(0, equals)), "", text, line_of(words[i])};
+    setting.key = long_name(setting.key);
+    if (equals != std::string::npos) {
+      setting.value = text.substr(equals + 1);
+    } else if (i + 1 < words.size() && !words[i + 1].text.starts_with("-")) {
+      setting.value = words[i + 1].text;
+    }
+    launcher.settings.push_back(std::move(setting));
+  }
+}
+
+// Lines `#SBATCH --nodes=16` as words.
+std::vector<ShellText> batch_header(std::string_view text, const std::string& source) {
+  std::vector<ShellText> words;
+  int line = 1;
+  ShellVariables none{source, {}, {}, 0};
+  for (std::size_t at = 0; at < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view row = text.substr(at, end - at);
+    at = end + 1;
+    if (!row.starts_with("#SBATCH")) {
+      continue;
+    }
+    row.remove_prefix(7);
+    row = row.substr(0, std::min(row.find(" #"), row.size()));
+    ShellText plain{std::string(row), std::vector<int>(row.size(), line),
+                    std::vector<bool>(row.size()), false};
+    const auto more = split(plain);
+    words.insert(words.end(), more.begin(), more.end());
+  }
+  return words;
+}
+
+}  // namespace
+
+ShellScript read_launch_script(std::string_view text, const std::string& source,
+                               LaunchConfig& config) {
+  LaunchConfig header;
+  add_launcher_flags(batch_header(text, source), header);
+  const auto nodes = first_of(header, {"nodes"});
+  const auto gpus = first_of(header, {"gpus_per_node", "gres"});
+  const auto tasks = first_of(header, {"ntasks_per_node"});
+  std::map<std::string, std::string> variables;
+  if (nodes) {
+    variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = std::to_string(*nodes);
+  }
+  if (gpus) {
+    variables["SLURM_GPUS_PER_NODE"] = variables["SLURM_GPUS_ON_NODE"] = std::to_string(*gpus);
+  }
+  if (tasks) {
+    variables["SLURM_NTASKS_PER_NODE"] = std::to_string(*tasks);
+  }
+  if (nodes && (gpus || tasks)) {
+    variables["SLURM_NTASKS"] = std::to_string(*nodes * tasks.value_or(1));
+    config.gpus_per_node = gpus ? gpus : tasks;
+    config.gpus = *nodes * *config.gpus_per_node;
+  }
+  ShellScript script = read_shell(text, source, variables);
+  config.environment = script.environment;
+  if (!script.undecided.empty()) {
+    config.remarks.push_back(fmt::format(
+        "conditions that the file does not decide (line{} {}) were not evaluated: their "
+        "branches are read in order, the last assignment holds",
+        script.undecided.size() == 1 ? "" : "s",
+        fmt::join(
+            script.undecided.begin(),
+            script.undecided.begin() +
+                std::min<std::ptrdiff_t>(5, static_cast<std::ptrdiff_t>(script.undecided.size())),
+            ", ")));
+  }
+  return script;
+}
+
+LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word)) {
+  std::vector<ShellText> best;
+  std::vector<ShellText> bare;  // lines of a file that holds nothing but arguments
+  std::ptrdiff_t most = 0;
+  const auto count = [&](const std::vector<ShellText>& words) {
+    return std::count_if(words.begin(), words.end(),
+                         [&](const ShellText& word) { return counts(word.text); });
+  };
+  const auto consider = [&](std::vector<ShellText> words) {
+    const std::ptrdiff_t found = count(words);
+    if (found > most) {
+      most = found;
+      best = std::move(words);
+    }
+  };
+  for (const ShellCommand& command : script.commands) {
+    if (!command.words.empty() && counts(command.words.front().text)) {
+      bare.insert(bare.end(), command.words.begin(), command.words.end());
+    } else {
+      consider(cut_again(command.words));
+    }
+  }
+  consider(std::move(bare));
+  if (most == 0) {
+    std::vector<ShellText> all;
+    for (const auto& [name, variable] : script.variables.known) {
+      const std::vector<ShellText> words = cut_again(variable.values);
+      if (count(words) > 0) {
+        all.insert(all.end(), words.begin(), words.end());
+      }
+    }
+    std::stable_sort(all.begin(), all.end(), [](const ShellText& a, const ShellText& b) {
+      return line_of(a) < line_of(b);
+    });
+    best = std::move(all);
+  }
+  const auto script_name = std::find_if(
+      best.begin(), best.end(), [](const ShellText& word) { return word.text.ends_with(".py"); });
+  auto cut = script_name == best.end()
+                 ? std::find_if(best.begin(), best.end(),
+                                [&](const ShellText& word) { return counts(word.text); })
+                 : script_name + 1;
+  return {std::vector<ShellText>(best.begin(), cut), std::vector<ShellText>(cut, best.end())};
+}
+
+void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
+  LaunchConfig launcher;
+  add_launcher_flags(words, launcher);
+  const auto per_node = first_of(
+      launcher, {"nproc_per_node", "num_gpus", "gpus_per_node", "ntasks_per_node", "gres"});
+  const auto nodes = first_of(launcher, {"nnodes", "num_nodes", "nodes"});
+  const auto tasks = first_of(launcher, {"ntasks", "num_processes"});
+  const bool torchrun =
+      has_setting(launcher, "nproc_per_node") || has_setting(launcher, "num_gpus");
+  const auto header_nodes =
+      config.gpus && config.gpus_per_node ? *config.gpus / *config.gpus_per_node : 0;
+  if (per_node) {
+    config.gpus_per_node = per_node;
+    const bool says_nodes = has_setting(launcher, "nnodes") || has_setting(launcher, "num_nodes");
+    if (nodes) {
+      config.gpus = *nodes * *per_node;
+    } else if (header_nodes > 0) {
+      config.gpus = header_nodes * *per_node;
+    } else if (torchrun && !says_nodes) {
+      config.gpus = per_node;  // torchrun's default is one node
+    }
+  } else if (nodes && config.gpus_per_node) {
+    config.gpus = *nodes * *config.gpus_per_node;
+  } else if (tasks && !torchrun) {
+    config.gpus = tasks;
+  }
+}
+
+std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words) {
+  std::vector<LaunchSetting> settings;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& text = words[i].text;
+    if (!is_flag(text)) {
+      continue;
+    }
+    const std::size_t equals = text.find('=');
+    LaunchSetting setting{key_of(text.substr(0, equals)), "", text.substr(0, equals),
+                          line_of(words[i])};
+    if (equals != std::string::npos) {
+      setting.value = part_of(words[i], equals + 1).text;
+    }
+    while (i + 1 < words.size() && !is_flag(words[i + 1].text) &&
+           !is_short_flag(words[i + 1].text)) {
+      setting.value += (setting.value.empty() ? "" : " ") + words[++i].text;
+    }
+    settings.push_back(std::move(setting));
+  }
+  return settings;
+}
+
+}  // namespace trireme::planner

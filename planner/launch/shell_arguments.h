@@ -1,0 +1,31 @@
+// The flags of a script's training command, and what its launcher says of the GPUs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/launch/launch_config.h"
+#include "planner/launch/shell.h"
+
+namespace trireme::planner {
+
+// The words of the command that starts the training, launcher first.
+struct LaunchCommand {
+  std::vector<ShellText> launcher;   // up to the script's name
+  std::vector<ShellText> arguments;  // of the script
+};
+
+// Reads a script with its batch system's header (#SBATCH). Throws Error (FILE:LINE).
+ShellScript read_launch_script(std::string_view text, const std::string& source,
+                               LaunchConfig& config);
+// The command with the most words that `counts` says are training arguments; words that hold a
+// whole command line (bash -c "…") are cut again. Without one, the variables that hold such words.
+LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word));
+// GPUs and GPUs a node of torchrun, deepspeed, srun or mpirun, else of the #SBATCH header, into
+// config.gpus and config.gpus_per_node.
+void read_gpu_count(const std::vector<ShellText>& launcher, LaunchConfig& config);
+// "--x y", "--x=y" and "--x" as settings: keys without dashes, '-' as '_'.
+std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words);
+
+}  // namespace trireme::planner

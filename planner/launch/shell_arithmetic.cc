@@ -1,0 +1,154 @@
+// $((A*B)): recursive descent over the four operations, the remainder and brackets.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/error.h"
+#include "planner/launch/shell_value.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr int kDepthMax = 100;
+
+bool is_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+class Arithmetic {
+ public:
+  Arithmetic(const ShellVariables& variables, std::string_view text, int line)
+      : variables_(variables), text_(text), line_(line) {}
+
+  std::optional<std::int64_t> run() {
+    const std::int64_t value = sum();
+    skip_blanks();
+    return ok_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw Error(fmt::format("{}:{}", variables_.source, line_),
+                fmt::format("$(({})) {}", text_, what));
+  }
+
+  void skip_blanks() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\\')) {
+      ++at_;
+    }
+  }
+
+  // The operator when it comes next; `**` is not one of ours.
+  bool take(char op) {
+    skip_blanks();
+    if (at_ < text_.size() && text_[at_] == op &&
+        !(op == '*' && at_ + 1 < text_.size() && text_[at_ + 1] == '*')) {
+      ++at_;
+      return true;
+    }
+    return false;
+  }
+
+  std::int64_t sum() {
+    std::int64_t value = product();
+    while (ok_) {
+      bool over = false;
+      if (take('+')) {
+        over = __builtin_add_overflow(value, product(), &value);
+      } else if (take('-')) {
+        over = __builtin_sub_overflow(value, product(), &value);
+      } else {
+        break;
+      }
+      if (over) {
+        fail("is more than 64 bits hold");
+      }
+    }
+    return value;
+  }
+
+  std::int64_t product() {
+    std::int64_t value = atom();
+    while (ok_) {
+      if (take('*')) {
+        if (__builtin_mul_overflow(value, atom(), &value)) {
+          fail("is more than 64 bits hold");
+        }
+        continue;
+      }
+      const bool divides = take('/');
+      if (!divides && !take('%')) {
+        break;
+      }
+      const std::int64_t by = atom();
+      if (by == 0) {
+        if (!ok_) {
+          break;
+        }
+        fail("divides by zero; a divisor that is not 0 would be right");
+      }
+      if (by == -1) {  // the one quotient that overflows
+        value = 0;
+        ok_ = false;
+      } else {
+        value = divides ? value / by : value % by;
+      }
+    }
+    return value;
+  }
+
+  std::int64_t atom() {
+    if (++depth_ > kDepthMax) {
+      fail("has too many brackets");
+    }
+    const std::int64_t value = bracket_or_number();
+    --depth_;
+    return value;
+  }
+
+  std::int64_t bracket_or_number() {
+    if (take('(')) {
+      const std::int64_t value = sum();
+      ok_ = ok_ && take(')');
+      return value;
+    }
+    if (take('-')) {
+      const std::int64_t value = atom();
+      ok_ = ok_ && value != std::numeric_limits<std::int64_t>::min();
+      return ok_ ? -value : 0;
+    }
+    skip_blanks();
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && is_name(text_[at_])) {
+      ++at_;
+    }
+    return value_of(text_.substr(begin, at_ - begin));
+  }
+
+  std::int64_t value_of(std::string_view word) {
+    if (const auto found = variables_.known.find(word);
+        found != variables_.known.end() && !found->second.values.empty()) {
+      word = found->second.values.front().text;
+    }
+    std::int64_t value = 0;
+    const auto [stop, failure] = std::from_chars(word.data(), word.data() + word.size(), value);
+    ok_ = ok_ && failure == std::errc() && stop == word.data() + word.size();
+    return ok_ ? value : 0;
+  }
+
+  const ShellVariables& variables_;
+  std::string_view text_;
+  int line_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> shell_arithmetic(const ShellVariables& variables,
+                                             std::string_view expression, int line) {
+  return Arithmetic(variables, expression, line).run();
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,204 @@
+#include "planner/launch/shell_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::size_t kNone = std::string_view::npos;
+
+// The index after the quote that closes the one at `open`.
+std::size_t after_quote(std::string_view text, std::size_t open) {
+  const char quote = text[open];
+  for (std::size_t i = open + 1; i < text.size(); ++i) {
+    if (text[i] == quote) {
+      return i + 1;
+    }
+    if (quote != '\'' && text[i] == '\\') {
+      ++i;
+    } else if (quote == '"' && text[i] == '$' && i + 1 < text.size() &&
+               (text[i + 1] == '(' || text[i + 1] == '{')) {
+      const std::size_t end = after_bracket(text, i + 1);
+      if (end == kNone) {
+        return kNone;
+      }
+      i = end - 1;
+    }
+  }
+  return kNone;
+}
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+
+class Lexer {
+ public:
+  Lexer(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+
+  std::vector<ShellToken> run() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      const bool continues = text_.substr(at_).starts_with("\\\n");
+      if (continues || text_.substr(at_).starts_with("\\\r\n")) {
+        move_to(at_ + (continues ? 2 : 3));
+        glued_ = false;
+      } else if (is_blank(c)) {
+        ++at_;
+        glued_ = false;
+      } else if (c == '\n') {
+        take_newline();
+      } else if (c == '#') {
+        move_to(std::min(text_.find('\n', at_), text_.size()));
+      } else if (!take_operator()) {
+        take_word();
+      }
+    }
+    return std::move(tokens_);
+  }
+
+ private:
+  void push(ShellToken::Kind kind, std::string text) {
+    tokens_.push_back(ShellToken{kind, std::move(text), line_, glued_});
+    glued_ = true;
+  }
+
+  void move_to(std::size_t end) {
+    line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                         text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+    at_ = end;
+  }
+
+  void take_newline() {
+    push(ShellToken::Kind::kNewline, "\n");
+    move_to(at_ + 1);
+    glued_ = false;
+    for (const std::string& delimiter : here_documents_) {
+      while (at_ < text_.size()) {
+        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+        std::string line(text_.substr(at_, end - at_));
+        line.erase(0, std::min(line.find_first_not_of("\t "), line.size()));
+        move_to(std::min(end + 1, text_.size()));
+        if (line == delimiter || line == delimiter + "\r") {
+          break;
+        }
+      }
+    }
+    here_documents_.clear();
+  }
+
+  bool take_operator() {
+    constexpr std::string_view kOperators[] = {"<<<", "&>>", "<<-", ";;", "&&", "||", "<<",
+                                               ">>",  ">&",  "<&",  "&>", ">|", ";",  "&",
+                                               "|",   "(",   ")",   "<",  ">"};
+    const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                    [&](auto op) { return text_.substr(at_).starts_with(op); });
+    if (found == std::end(kOperators)) {
+      return false;
+    }
+    if ((found->front() == '<' || found->front() == '>') && glued_ && !tokens_.empty() &&
+        std::all_of(tokens_.back().text.begin(), tokens_.back().text.end(),
+                    [](char c) { return c >= '0' && c <= '9'; })) {
+      tokens_.pop_back();  // the number of a file descriptor
+    }
+    push(ShellToken::Kind::kOperator, std::string(*found));
+    move_to(at_ + found->size());
+    if (*found == "<<" || *found == "<<-") {
+      take_delimiter();
+    }
+    return true;
+  }
+
+  void take_delimiter() {
+    while (at_ < text_.size() && is_blank(text_[at_])) {
+      ++at_;
+    }
+    std::string word(text_.substr(at_, word_end() - at_));
+    std::erase_if(word, [](char c) { return c == '"' || c == '\'' || c == '\\'; });
+    move_to(word_end());
+    here_documents_.push_back(word);
+  }
+
+  void take_word() {
+    const std::size_t end = word_end();
+    push(ShellToken::Kind::kWord, std::string(text_.substr(at_, end - at_)));
+    move_to(end);
+  }
+
+  [[nodiscard]] std::size_t word_end() const {
+    std::size_t i = at_;
+    while (i < text_.size()) {
+      const char c = text_[i];
+      if (is_blank(c) || c == '\n' || std::string_view(";&|()<>").find(c) != kNone) {
+        break;
+      }
+      std::size_t next = i + 1;
+      if (c == '\\') {
+        next = std::min(i + 2, text_.size());
+      } else if (c == '\'' || c == '"' || c == '`') {
+        next = after_quote(text_, i);
+      } else if (c == '$' && next < text_.size() && (text_[next] == '(' || text_[next] == '{')) {
+        next = after_bracket(text_, next);
+      }
+      if (next == kNone) {
+        const auto lines = std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                      text_.begin() + static_cast<std::ptrdiff_t>(i), '\n');
+        throw Error(fmt::format("{}:{}", source_, line_ + lines),
+                    fmt::format("the {} that opens here does not close; a closing one would be "
+                                "right",
+                                c == '$' ? "bracket after $" : "quote"));
+      }
+      i = next;
+    }
+    return i;
+  }
+
+  std::string_view text_;
+  const std::string& source_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  bool glued_ = false;
+  std::vector<ShellToken> tokens_;
+  std::vector<std::string> here_documents_;
+};
+
+}  // namespace
+
+std::size_t after_bracket(std::string_view text, std::size_t open) {
+  const char opening = text[open];
+  const char closing = opening == '(' ? ')' : '}';
+  int depth = 0;
+  // Quotes inside brackets are skipped without looking at brackets inside them again, so that a
+  // file of nested ones is read in linear time.
+  for (std::size_t i = open; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\') {
+      ++i;
+    } else if (c == '\'' || c == '"') {
+      std::size_t end = i + 1;
+      while (end < text.size() && text[end] != c) {
+        end += c == '"' && text[end] == '\\' ? 2U : 1U;
+      }
+      if (end >= text.size()) {
+        return kNone;
+      }
+      i = end;
+    } else if (c == opening) {
+      ++depth;
+    } else if (c == closing && --depth == 0) {
+      return i + 1;
+    }
+  }
+  return kNone;
+}
+
+std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source) {
+  return Lexer(text, source).run();
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,27 @@
+// A shell script cut into words and operators, as bash's manual (Shell Syntax) defines them. Quotes
+// and `$` stay in the words; planner/launch/shell.h expands them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::planner {
+
+struct ShellToken {
+  enum class Kind : std::uint8_t { kWord, kOperator, kNewline } kind = Kind::kWord;
+  std::string text;
+  int line = 0;
+  bool glued = false;  // nothing stands between it and the token before
+};
+
+// Comments and here-documents are left out. Throws Error (FILE:LINE) on a quote or bracket that
+// does not close.
+std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source);
+
+// The index after the bracket that closes the one at `open`, quotes and nested brackets skipped;
+// npos when it does not close.
+std::size_t after_bracket(std::string_view text, std::size_t open);
+
+}  // namespace trireme::planner

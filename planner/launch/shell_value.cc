@@ -1,0 +1,286 @@
+// Parameter expansion, command substitution and word splitting, as far as launch scripts use them
+// (bash manual, Shell Expansions).
+#include "planner/launch/shell_value.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "planner/launch/shell_tokens.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::size_t kExpandedMax = 4'000'000;
+constexpr int kDepthMax = 50;
+
+bool is_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+void put(ShellText& out, char c, int line, bool quoted) {
+  out.text += c;
+  out.lines.push_back(line);
+  out.quoted.push_back(quoted);
+}
+
+class Expander {
+ public:
+  explicit Expander(ShellVariables& variables) : variables_(variables) {}
+
+  ShellText run(std::string_view raw, int line, bool in_quotes = false) {
+    ShellText out;
+    walk(raw, line, in_quotes, out);
+    return out;
+  }
+  bool empty_quotes = false;  // "" stands in the word: it is one although nothing is in it
+
+ private:
+  void walk(std::string_view raw, int line, bool in_quotes, ShellText& out) {
+    if (++depth_ > kDepthMax) {
+      throw Error(fmt::format("{}:{}", variables_.source, line), "has too many nested brackets");
+    }
+    for (std::size_t i = 0; i < raw.size();) {
+      i = step(raw, i, line, in_quotes, out);
+    }
+    --depth_;
+  }
+
+  // Takes what stands at `i`; returns where the next part begins.
+  std::size_t step(std::string_view raw, std::size_t i, int& line, bool in_quotes, ShellText& out) {
+    const char c = raw[i];
+    const bool more = i + 1 < raw.size();
+    if (c == '\'' && !in_quotes) {
+      const std::size_t end = std::min(raw.find('\'', i + 1), raw.size());
+      empty_quotes |= end == i + 1;
+      for (std::size_t k = i + 1; k < end; ++k) {
+        put(out, raw[k], line, true);
+        line += raw[k] == '\n' ? 1 : 0;
+      }
+      return std::min(end + 1, raw.size());
+    }
+    if (c == '"' && !in_quotes) {
+      return double_quotes(raw, i, line, out);
+    }
+    if (c == '\\' && more) {
+      const char next = raw[i + 1];
+      if (next == '\n') {
+        ++line;
+      } else {
+        if (in_quotes && std::string_view("$`\"\\").find(next) == std::string_view::npos) {
+          put(out, c, line, true);
+        }
+        put(out, next, line, true);
+      }
+      return i + 2;
+    }
+    if (c == '`') {
+      out.outside = true;
+      return std::min(raw.find('`', i + 1), raw.size() - 1) + 1;
+    }
+    if (c == '$' && more) {
+      return dollar(raw, i, line, in_quotes, out);
+    }
+    put(out, c, line, in_quotes);
+    line += c == '\n' ? 1 : 0;
+    return i + 1;
+  }
+
+  std::size_t double_quotes(std::string_view raw, std::size_t i, int& line, ShellText& out) {
+    std::size_t at = i + 1;
+    if (at < raw.size() && raw[at] == '"') {
+      empty_quotes = true;
+    }
+    while (at < raw.size() && raw[at] != '"') {
+      at = step(raw, at, line, true, out);
+    }
+    return std::min(at + 1, raw.size());
+  }
+
+  std::size_t dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
+                     ShellText& out) {
+    if (raw[i + 1] == '(' || raw[i + 1] == '{') {
+      const std::size_t end = after_bracket(raw, i + 1);
+      if (end == std::string_view::npos) {
+        throw Error(fmt::format("{}:{}", variables_.source, line),
+                    "the bracket after $ does not close; a closing one would be right");
+      }
+      const std::string_view inside = raw.substr(i + 2, end - i - 3);
+      if (raw[i + 1] == '{') {
+        braces(inside, line, in_quotes, out);
+      } else {
+        substitution(inside, line, in_quotes, out);
+      }
+      return end;
+    }
+    std::size_t end = i + 1;
+    if (is_name(raw[end]) && (raw[end] < '0' || raw[end] > '9')) {
+      while (end < raw.size() && is_name(raw[end])) {
+        ++end;
+      }
+      value(raw.substr(i + 1, end - i - 1), "", line, in_quotes, out);
+      return end;
+    }
+    if (std::string_view("0123456789@*#?$!-").find(raw[end]) != std::string_view::npos) {
+      out.outside = true;
+      return end + 1;
+    }
+    put(out, '$', line, in_quotes);
+    return i + 1;
+  }
+
+  void number(std::int64_t value, int line, bool in_quotes, ShellText& out) {
+    for (const char c : std::to_string(value)) {
+      put(out, c, line, in_quotes);
+    }
+  }
+
+  // $((…)) and $(expr …) are worked out; any other command is outside the file.
+  void substitution(std::string_view inside, int line, bool in_quotes, ShellText& out) {
+    const bool arithmetic = inside.starts_with("(") && inside.ends_with(")");
+    if (!arithmetic && !inside.starts_with("expr ")) {
+      out.outside = true;
+      return;
+    }
+    inside = arithmetic ? inside.substr(1, inside.size() - 2) : inside.substr(5);
+    const ShellText plain = Expander(variables_).run(inside, line);
+    const auto result = shell_arithmetic(variables_, plain.text, line);
+    if (result) {
+      number(*result, line, in_quotes, out);
+    }
+    out.outside |= !result || plain.outside;
+  }
+
+  // ${NAME}, ${NAME[@]}, ${#NAME}, ${NAME:-default} and its relatives; other forms give the value.
+  void braces(std::string_view inside, int line, bool in_quotes, ShellText& out) {
+    const bool counts = inside.size() > 1 && inside.front() == '#';
+    inside.remove_prefix(counts ? 1 : 0);
+    std::size_t end = 0;
+    while (end < inside.size() && is_name(inside[end])) {
+      ++end;
+    }
+    const std::string_view name = inside.substr(0, end);
+    std::string_view index;
+    if (end < inside.size() && inside[end] == '[') {
+      const std::size_t close = std::min(inside.find(']', end), inside.size() - 1);
+      index = inside.substr(end + 1, close - end - 1);
+      end = close + 1;
+    }
+    if (counts) {
+      const auto found = variables_.known.find(name);
+      const std::size_t size = found == variables_.known.end() ? 0
+                               : !index.empty()                ? found->second.values.size()
+                               : found->second.values.empty()
+                                   ? 0
+                                   : found->second.values.front().text.size();
+      number(static_cast<std::int64_t>(size), line, in_quotes, out);
+      return;
+    }
+    std::string_view rest = inside.substr(end);
+    const bool colon = rest.starts_with(":") && rest.size() > 1 &&
+                       std::string_view("-=+?").find(rest[1]) != std::string_view::npos;
+    rest.remove_prefix(colon ? 1 : 0);
+    const char op = rest.empty() ? ' ' : rest.front();
+    const bool present = is_set(name, colon);
+    if (op == '+' || ((op == '-' || op == '=') && !present)) {
+      if (op != '+' || present) {
+        alternative(name, rest.substr(1), op == '=', line, in_quotes, out);
+      }
+      return;
+    }
+    value(name, index, line, in_quotes, out);
+  }
+
+  void alternative(std::string_view name, std::string_view raw, bool assigns, int line,
+                   bool in_quotes, ShellText& out) {
+    ShellText text;
+    walk(raw, line, false, text);
+    if (assigns) {
+      variables_.known[std::string(name)] = ShellVariable{{text}, false};
+    }
+    append(text, in_quotes, out);
+  }
+
+  [[nodiscard]] bool is_set(std::string_view name, bool not_empty) const {
+    const auto found = variables_.known.find(name);
+    return found != variables_.known.end() && !found->second.values.empty() &&
+           !(not_empty && found->second.values.front().text.empty());
+  }
+
+  void value(std::string_view name, std::string_view index, int line, bool in_quotes,
+             ShellText& out) {
+    const auto found = variables_.known.find(name);
+    if (found == variables_.known.end()) {
+      variables_.unset.insert(std::string(name));  // as bash: nothing
+      return;
+    }
+    const std::vector<ShellText>& values = found->second.values;
+    if (index == "@" || index == "*") {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (i > 0) {
+          put(out, ' ', line, false);
+        }
+        append(values[i], in_quotes, out);
+      }
+      return;
+    }
+    std::int64_t element = 0;
+    if (!index.empty()) {
+      element = shell_arithmetic(variables_, index, line).value_or(0);
+    }
+    if (element >= 0 && element < static_cast<std::int64_t>(values.size())) {
+      append(values[static_cast<std::size_t>(element)], in_quotes, out);
+    }
+  }
+
+  void append(const ShellText& from, bool in_quotes, ShellText& out) {
+    variables_.expanded += from.text.size();
+    if (variables_.expanded > kExpandedMax) {
+      throw Error(variables_.source, fmt::format("variables grow beyond {} characters; a script "
+                                                 "that does not repeat itself would be right",
+                                                 kExpandedMax));
+    }
+    for (std::size_t i = 0; i < from.text.size(); ++i) {
+      put(out, from.text[i], from.lines[i], in_quotes);
+    }
+    out.outside |= from.outside;
+  }
+
+  ShellVariables& variables_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+ShellText expand(ShellVariables& variables, std::string_view raw, int line) {
+  return Expander(variables).run(raw, line);
+}
+
+std::vector<ShellText> split(const ShellText& text) {
+  std::vector<ShellText> words;
+  bool inside = false;
+  for (std::size_t i = 0; i < text.text.size(); ++i) {
+    const char c = text.text[i];
+    if (!text.quoted[i] && (c == ' ' || c == '\t' || c == '\n' || c == '\r')) {
+      inside = false;
+      continue;
+    }
+    if (!inside) {
+      words.emplace_back();
+      words.back().outside = text.outside;
+      inside = true;
+    }
+    put(words.back(), c, text.lines[i], text.quoted[i]);
+  }
+  return words;
+}
+
+std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line) {
+  Expander expander(variables);
+  std::vector<ShellText> words = split(expander.run(raw, line));
+  if (words.empty() && expander.empty_quotes) {
+    words.emplace_back();
+  }
+  return words;
+}
+
+}  // namespace trireme::planner

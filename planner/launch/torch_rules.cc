@@ -1,0 +1,236 @@
+// What torchtitan (ParallelDims, pipelining), DeepSpeed's configuration and accelerate ask.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/launch/launch_rules.h"
+
+namespace trireme::planner {
+namespace {
+
+using Found = std::optional<Finding>;
+
+Found titan_experts(const LaunchConfig& config, const LaunchCase& found) {
+  const Plan& plan = found.plan;
+  const std::int64_t grid = plan.sharded * plan.context * plan.tensor;
+  if (plan.expert == 1 || grid % plan.expert == 0) {
+    return {};
+  }
+  return Finding{fmt::format("ep {} does not divide dp_shard {} x cp {} x tp {} = {}", plan.expert,
+                             plan.sharded, plan.context, plan.tensor, grid),
+                 fix_of(config, found, Rule::kExpertGrid)};
+}
+
+Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
+  const LaunchLayout& layout = config.layout;
+  const std::int64_t pipeline = found.plan.pipeline;
+  const std::string schedule =
+      text_setting(config, "parallelism.pipeline_parallel_schedule", "1F1B");
+  const std::int64_t each = layout.layers_per_virtual_stage;
+  if (pipeline == 1 || each == 0) {
+    return {};
+  }
+  const std::int64_t all =
+      found.job.model.layers + layout.first_chunk_less + layout.last_chunk_less;
+  const std::int64_t stages = (all + each - 1) / each;
+  const bool single = schedule == "1F1B" || schedule == "GPipe";
+  const bool v_shaped = schedule == "ZBVZeroBubble" || schedule == "DualPipeV";
+  if (stages % pipeline != 0) {
+    const std::int64_t good = (all + pipeline - 1) / pipeline;
+    return Finding{
+        fmt::format("{} layers (embedding and head counted) in stages of {} make {} stages, not "
+                    "divisible by pp {}",
+                    all, each, stages, pipeline),
+        fmt::format("use parallelism.pipeline_parallel_layers_per_stage = {}",
+                    single ? good : (all + 2 * pipeline - 1) / (2 * pipeline))};
+  }
+  const std::int64_t a_rank = stages / pipeline;
+  if (single ? a_rank == 1 : v_shaped ? a_rank == 2 : a_rank >= 2) {
+    return {};
+  }
+  return Finding{fmt::format("schedule {} with {} stages a rank", schedule, a_rank),
+                 fmt::format("it needs {}; use parallelism.pipeline_parallel_layers_per_stage = {}",
+                             single     ? "1"
+                             : v_shaped ? "exactly 2"
+                                        : "2 or more",
+                             single ? (all + pipeline - 1) / pipeline
+                                    : (all + 2 * pipeline - 1) / (2 * pipeline))};
+}
+
+// seq % (tp * 2 * cp), the factor 2 cp also where cp is 1.
+Found titan_sequence(const LaunchConfig& config, const LaunchCase& found) {
+  const std::int64_t parts = found.plan.tensor * 2 * found.plan.context;
+  const std::int64_t sequence = found.job.sequence;
+  if (sequence % parts == 0) {
+    return {};
+  }
+  return Finding{fmt::format("sequence {} is not divisible by tp {} x 2 x cp {} = {}", sequence,
+                             found.plan.tensor, found.plan.context, parts),
+                 "use " + spelled(config.format, Knob::kSequence,
+                                  fmt::format("{} or {}", std::max(parts, sequence / parts * parts),
+                                              (sequence / parts + 1) * parts))};
+}
+
+Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
+  const std::int64_t local = integer_setting(config, "training.local_batch_size").value_or(8);
+  const std::int64_t micro =
+      integer_setting(config, "parallelism.pipeline_parallel_microbatch_size").value_or(1);
+  if (found.plan.pipeline == 1) {
+    return {};
+  }
+  if (local % micro != 0) {
+    return Finding{fmt::format("local batch {} is not divisible by the pipeline's micro-batch {}",
+                               local, micro),
+                   "use parallelism.pipeline_parallel_microbatch_size = 1"};
+  }
+  const std::int64_t stages = found.plan.pipeline * found.plan.virtual_pipeline;
+  if (local / micro >= stages) {
+    return {};
+  }
+  return Finding{fmt::format("{} micro-batches for {} stages: more than the usual bubble",
+                             local / micro, stages),
+                 fmt::format("use training.local_batch_size = {} or more", stages * micro),
+                 Severity::kWarning};
+}
+
+constexpr LaunchRule kTorchtitan[] = {
+    {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
+    {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
+    {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
+    {"local batch % pipeline micro-batch", Severity::kError, {}, titan_micro_batches},
+};
+
+Found deepspeed_batch(const LaunchConfig& config, const LaunchCase& found) {
+  const auto whole = integer_setting(config, "train_batch_size");
+  const auto micro = integer_setting(config, "train_micro_batch_size_per_gpu");
+  const auto times = integer_setting(config, "gradient_accumulation_steps");
+  const std::int64_t data = found.plan.data_parallel();
+  if (!whole || !micro || !times || *whole == *micro * *times * data) {
+    return {};
+  }
+  return Finding{
+      fmt::format(
+          "train_batch_size {} is not micro-batch {} x accumulation {} x data parallel {} = {}",
+          *whole, *micro, *times, data, *micro * *times * data),
+      fmt::format("use train_batch_size {}, or leave one of the three out",
+                  *micro * *times * data)};
+}
+
+Found parameter_offload(const LaunchConfig& config, const LaunchCase&) {
+  const std::string device = text_setting(config, "zero_optimization.offload_param.device");
+  if (device.empty() || device == "none" || config.layout.sharding == Sharding::kFull) {
+    return {};
+  }
+  return Finding{fmt::format("offload_param to {} with ZeRO stage {}", device,
+                             static_cast<int>(config.layout.sharding)),
+                 "use zero_optimization.stage 3, or leave offload_param out"};
+}
+
+Found optimizer_offload(const LaunchConfig& config, const LaunchCase&) {
+  const std::string device = text_setting(config, "zero_optimization.offload_optimizer.device");
+  if (device.empty() || device == "none" || config.layout.sharding != Sharding::kNone) {
+    return {};
+  }
+  return Finding{fmt::format("offload_optimizer to {} without ZeRO", device),
+                 "use zero_optimization.stage 1, 2 or 3"};
+}
+
+Found one_type(const LaunchConfig& config, const LaunchCase&) {
+  if (!is_on(config, "bf16.enabled") || !is_on(config, "fp16.enabled")) {
+    return {};
+  }
+  return Finding{"bf16 and fp16 are both enabled", "set fp16.enabled to false"};
+}
+
+Found mics_divides(const LaunchConfig& config, const LaunchCase& found) {
+  const auto group = integer_setting(config, "zero_optimization.mics_shard_size", -1);
+  if (!group || *group <= 0) {
+    return {};
+  }
+  const std::int64_t data =
+      found.world / std::max<std::int64_t>(1, found.plan.tensor * found.plan.context);
+  if (data % *group == 0) {
+    return {};
+  }
+  return Finding{
+      fmt::format("data parallel {} is not divisible by mics_shard_size {}", data, *group),
+      fmt::format("use a divisor of {}", data)};
+}
+
+constexpr LaunchRule kDeepspeed[] = {
+    {"train_batch = micro * accumulation * dp", Severity::kError, Rule::kBatchDivides,
+     deepspeed_batch},
+    {"offload_param needs stage 3", Severity::kError, {}, parameter_offload},
+    {"offload_optimizer needs ZeRO", Severity::kError, {}, optimizer_offload},
+    {"bf16 or fp16", Severity::kError, {}, one_type},
+    {"dp % mics_shard_size", Severity::kError, Rule::kGpuProduct, mics_divides},
+};
+
+Found needs_version_two(const LaunchConfig& config, const LaunchCase&) {
+  const bool parallel = has_setting(config, "parallelism_config");
+  const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+  if (!parallel || version == 2 || text_setting(config, "distributed_type") != "FSDP") {
+    return {};
+  }
+  return Finding{fmt::format("parallelism_config with fsdp_version {}", version),
+                 "use fsdp_version: 2"};
+}
+
+std::int64_t size_of(const LaunchConfig& config, const char* axis) {
+  return integer_setting(config, fmt::format("parallelism_config.parallelism_config_{}_size", axis))
+      .value_or(1);
+}
+
+Found one_sequence_axis(const LaunchConfig& config, const LaunchCase&) {
+  if (size_of(config, "cp") == 1 || size_of(config, "sp") == 1) {
+    return {};
+  }
+  return Finding{fmt::format("cp {} and sp {} exclude each other", size_of(config, "cp"),
+                             size_of(config, "sp")),
+                 "use parallelism_config_sp_size: 1"};
+}
+
+Found replicas_need_shards(const LaunchConfig& config, const LaunchCase&) {
+  if (size_of(config, "dp_replicate") == 1 || size_of(config, "dp_shard") > 1 ||
+      (size_of(config, "tp") == 1 && size_of(config, "cp") == 1)) {
+    return {};
+  }
+  return Finding{
+      fmt::format("dp_replicate {} with tp {} and cp {} needs dp_shard > 1",
+                  size_of(config, "dp_replicate"), size_of(config, "tp"), size_of(config, "cp")),
+      fmt::format(
+          "use parallelism_config_dp_shard_size: {} and parallelism_config_dp_replicate_size: 1",
+          size_of(config, "dp_replicate"))};
+}
+
+Found reshard_is_switch(const LaunchConfig& config, const LaunchCase&) {
+  const std::string value = text_setting(config, "fsdp_config.fsdp_reshard_after_forward");
+  const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+  if (version != 2 || value.empty() || value == "true" || value == "false" || value == "True" ||
+      value == "False") {
+    return {};
+  }
+  return Finding{fmt::format("fsdp_reshard_after_forward is '{}' with fsdp_version 2", value),
+                 "use true or false"};
+}
+
+constexpr LaunchRule kAccelerate[] = {
+    {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},
+    {"cp or sp", Severity::kError, {}, one_sequence_axis},
+    {"dp_replicate with tp or cp needs dp_shard", Severity::kError, {}, replicas_need_shards},
+    {"reshard_after_forward is a switch", Severity::kError, {}, reshard_is_switch},
+};
+
+}  // namespace
+
+std::span<const LaunchRule> torchtitan_rules() {
+  return kTorchtitan;
+}
+std::span<const LaunchRule> deepspeed_rules() {
+  return kDeepspeed;
+}
+std::span<const LaunchRule> accelerate_rules() {
+  return kAccelerate;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,88 @@
+#include "planner/launch/yaml_settings.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr int kDepthMax = 20;
+constexpr std::size_t kSettingsMax = 100'000;
+
+// yaml-cpp reads nested lists by recursion; a file that nests them without end is refused before.
+void refuse_deep_nesting(std::string_view text, const std::string& source) {
+  int line = 1;
+  int depth = 0;
+  int dashes = 0;
+  for (const char c : text) {
+    depth += c == '[' || c == '{' ? 1 : 0;
+    depth = std::max(0, depth - (c == ']' || c == '}' ? 1 : 0));
+    dashes += c == '-' || c == '?' ? 1 : 0;
+    if (c == '\n') {
+      ++line;
+      dashes = 0;
+    }
+    if (depth > 100 || dashes > 500) {
+      throw Error(fmt::format("{}:{}", source, line), "has too many lists in lists");
+    }
+  }
+}
+
+std::string scalar_text(const YAML::Node& node) {
+  if (node.IsNull()) {
+    return "null";
+  }
+  if (node.IsScalar()) {
+    return node.Scalar();
+  }
+  std::string all;
+  if (node.IsSequence()) {
+    for (const YAML::Node& element : node) {
+      if (element.IsScalar()) {
+        all += (all.empty() ? "" : " ") + element.Scalar();
+      }
+    }
+  }
+  return all;
+}
+
+void add_map(const YAML::Node& map, const std::string& path, int depth, LaunchConfig& config) {
+  for (const auto& entry : map) {
+    if (depth > kDepthMax || config.settings.size() > kSettingsMax) {
+      throw Error(config.source, "has too many maps in maps, or too many keys");
+    }
+    if (!entry.first.IsScalar()) {
+      continue;
+    }
+    const std::string key = entry.first.Scalar();
+    const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
+    if (entry.second.IsMap()) {
+      add_map(entry.second, name, depth + 1, config);
+    } else {
+      config.settings.push_back(
+          {name, scalar_text(entry.second), name, entry.first.Mark().line + 1});
+    }
+  }
+}
+
+}  // namespace
+
+void read_yaml_settings(std::string_view text, LaunchConfig& config) {
+  refuse_deep_nesting(text, config.source);
+  try {
+    const YAML::Node root = YAML::Load(std::string(text));
+    if (!root.IsMap()) {
+      throw Error(config.source, "is no map of keys; KEY: VALUE lines would be right");
+    }
+    add_map(root, "", 0, config);
+  } catch (const YAML::Exception& error) {
+    throw Error(fmt::format("{}:{}", config.source, error.mark.line + 1),
+                fmt::format("{}; YAML would be right", error.msg));
+  }
+}
+
+}  // namespace trireme::planner

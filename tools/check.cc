@@ -1,0 +1,173 @@
+// `trireme check`: a launch configuration's broken rules, its memory and time, a better layout.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/error.h"
+#include "planner/launch/read_launch.h"
+#include "planner/search/search.h"
+#include "tools/check_report.h"
+#include "tools/commands.h"
+#include "tools/options.h"
+#include "tools/progress.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Options {
+  std::string file, format;
+  planner::LaunchOptions launch;
+  std::vector<std::string> arguments;
+  bool json = false;
+};
+
+constexpr double kClose = 1.02;  // of the best step: nothing better is shown
+
+// What the format's own launcher cannot start: pipelines are written in code for DeepSpeed and
+// FSDP, and the first FSDP knows neither tensor nor context parallelism.
+std::vector<planner::Constraint> constraints_of(const planner::LaunchConfig& config) {
+  const auto one = [](planner::ConstraintAxis axis) {
+    return planner::Constraint{axis, planner::Comparison::kEqual, 1};
+  };
+  const bool json = config.format == planner::LaunchFormat::kDeepspeed;
+  if (!json &&
+      (config.format != planner::LaunchFormat::kAccelerate || config.framework == "megatron")) {
+    return {};
+  }
+  std::vector<planner::Constraint> fixed = {one(planner::ConstraintAxis::kPipeline)};
+  if (config.framework == "fsdp1") {
+    fixed.push_back(one(planner::ConstraintAxis::kTensor));
+    fixed.push_back(one(planner::ConstraintAxis::kContext));
+  }
+  return fixed;
+}
+
+// None of these frameworks has zero-bubble's H1 and H2 as their paper draws them.
+bool is_runnable(const planner::Estimate& estimate) {
+  return estimate.plan.schedule != planner::Schedule::kZeroBubbleH1 &&
+         estimate.plan.schedule != planner::Schedule::kZeroBubbleH2;
+}
+
+planner::SearchResult search_runnable(const planner::Job& job, planner::SearchOptions search) {
+  planner::SearchResult best;
+  for (const planner::Schedule schedule :
+       {planner::Schedule::kOneForwardOneBackward, planner::Schedule::kInterleaved}) {
+    search.fixed.schedule = schedule;
+    planner::SearchResult found = planner::search(job, search);
+    if (found.best &&
+        (!best.best || found.best->time.step_seconds < best.best->time.step_seconds)) {
+      best = std::move(found);
+    }
+  }
+  return best;
+}
+
+// The best plan of the same job in the same framework, unless the configuration is as good.
+void search_better(const Console& console, CheckReport& report) {
+  planner::SearchOptions search;
+  search.best_only = true;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  search.threads = static_cast<int>(std::clamp<std::int64_t>(cores, 1, 64));
+  search.constraints = constraints_of(report.config);
+  Progress progress(console, "searching");
+  search.progress = [&](double share) { progress.show(share); };
+  planner::SearchResult result = planner::search(report.found.job, search);
+  if (result.best && !is_runnable(*result.best)) {
+    result = search_runnable(report.found.job, search);
+  }
+  progress.clear();
+  if (!result.best) {
+    return;
+  }
+  const bool fits = report.estimate && report.estimate->memory.fit != planner::Fit::kNo;
+  if (!fits || report.estimate->time.step_seconds > kClose * result.best->time.step_seconds) {
+    report.better = std::move(result.best);
+  }
+}
+
+int run(const Options& options, Console& console) {
+  if (options.launch.cluster.empty()) {
+    throw Error(
+        "--cluster",
+        "is missing; give a preset with a node count (dgx-h100x8, see 'trireme clusters') or a "
+        "topology file");
+  }
+  std::optional<planner::LaunchFormat> format;
+  if (!options.format.empty()) {
+    format = planner::launch_format_of(options.format);
+  }
+  CheckReport report;
+  report.config = planner::read_launch_file(options.file, format, options.arguments);
+  report.found = planner::make_launch_case(report.config, options.launch);
+  report.rules = planner::check_launch(report.config, report.found);
+  if (report.rules.layout_holds) {
+    report.estimate.emplace();
+    planner::Estimator(report.found.job).estimate(report.found.plan, *report.estimate);
+  }
+  search_better(console, report);
+  if (options.json) {
+    print_json(console, "check", check_json(report));
+  } else {
+    print_check(console, report);
+  }
+  const auto& violations = report.rules.violations;
+  const bool broken = std::any_of(violations.begin(), violations.end(), [](const auto& violation) {
+    return violation.severity == planner::Severity::kError;
+  });
+  return broken || !report.estimate ? kAnswerIsNo : exit_code_of(report.estimate->memory);
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, Program& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = add_command(
+      app, program, "check",
+      "a launch configuration: broken rules, memory and time to expect, a better layout",
+      "trireme check train_llama3_8b.sh --cluster dgx-h100x2 -- --micro-batch-size 2");
+  command
+      ->add_option(
+          "file", options->file,
+          "Megatron-LM script or arguments, Megatron-Bridge config, torchtitan TOML, DeepSpeed "
+          "JSON or accelerate YAML")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("arguments", options->arguments,
+                   "after --: more arguments, which override the file's")
+      ->type_name("ARGUMENT");
+  std::vector<std::string> formats;
+  for (const std::string_view name : planner::launch_format_names()) {
+    formats.emplace_back(name);
+  }
+  add_choice_option(*command, "--format", options->format, "default: by name and contents",
+                    formats);
+  command
+      ->add_option("--cluster", options->launch.cluster,
+                   "a preset with a node count (dgx-h100x16), or a topology file")
+      ->type_name("C");
+  command
+      ->add_option(
+          "--model", options->launch.model,
+          "what is trained, where the file does not say: a preset, a config.json, a model file")
+      ->type_name("M");
+  add_count_option(*command, "--seq", options->launch.sequence,
+                   "tokens in a sequence; overrides the file");
+  add_count_option(*command, "--global-batch", options->launch.global_batch,
+                   "sequences in a step; overrides the file");
+  add_count_option(
+      *command, "--gpus", options->launch.gpus,
+      "ranks that are started; overrides the file (default: its launcher's, else the cluster's)");
+  command
+      ->add_option("--calibration", options->launch.calibration,
+                   "a profile written by 'trireme calibrate'")
+      ->type_name("FILE");
+  command->add_flag("--json", options->json, "JSON on stdout");
+  program.on(command, [options](Console& console) { return run(*options, console); });
+}
+
+}  // namespace trireme::tools

@@ -91,6 +91,38 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
   }
 }
 
+bool is_in_launch_files(std::string_view setting) {
+  constexpr std::string_view kWritten[] = {"overlap_grad_reduce",
+                                           "overlap_param_gather",
+                                           "tp_comm_overlap",
+                                           "grad_dtype",
+                                           "reduce_dtype",
+                                           "parameter_dtype",
+                                           "optimizer_dtype",
+                                           "mixed_precision",
+                                           "reshard_after_forward",
+                                           "reduce_every_micro_batch",
+                                           "cross_entropy_fusion",
+                                           "compile",
+                                           "dropout",
+                                           "context_all_to_all",
+                                           "loss_chunks",
+                                           "implementation",
+                                           "fp8_parameters",
+                                           "gradient_accumulation_fusion",
+                                           "p2p_overlap_interleaved",
+                                           "pad_vocabulary",
+                                           "traced_graph",
+                                           "expandable_segments",
+                                           "launch_blocking",
+                                           "bucket_elements",
+                                           "moment_bytes",
+                                           "gradient_bytes",
+                                           "reduce_bytes",
+                                           "master_bytes"};
+  return std::find(std::begin(kWritten), std::end(kWritten), setting) != std::end(kWritten);
+}
+
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {
   return route_of(format).write(launch);
 }

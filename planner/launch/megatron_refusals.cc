@@ -85,6 +85,12 @@ void refuse_types(const LaunchPlan& launch, std::string_view who) {
 void refuse_choices(const LaunchPlan& launch, std::string_view who) {
   const Framework& framework = launch.job.framework;
   const bool local = framework.implementation == models::Implementation::kClassicMegatron;
+  if (launch.plan.virtual_pipeline > 1 && launch.plan.pipeline == 2 &&
+      !framework.p2p_overlap_interleaved) {
+    refuse("vpp", fmt::format("{} interleaves over two stages only with overlapped messages; --set "
+                              "p2p_overlap_interleaved=true would be right",
+                              who));
+  }
   const std::int64_t expert_tensor =
       launch.plan.expert_tensor > 0 ? launch.plan.expert_tensor : launch.plan.tensor;
   if (launch.job.model.moe && launch.job.model.moe->expert_bias && expert_tensor > 1) {

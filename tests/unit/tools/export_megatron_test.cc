@@ -195,7 +195,8 @@ TEST(ExportBridge, AssignsWhatTheArgumentsSay) {
                                  {"cfg.model.seq_length", "4096"},
                                  {"cfg.ddp.use_distributed_optimizer", "True"},
                                  {"cfg.ddp.overlap_param_gather", "True"}});
-  EXPECT_NE(text.find("cfg.model = MLAModelProvider(num_layers=61,"), std::string::npos);
+  EXPECT_NE(text.find("cfg.model = MLAModelProvider()\ncfg.model.num_layers = 61\n"),
+            std::string::npos);
   EXPECT_NE(text.find("CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun"), std::string::npos);
 }
 

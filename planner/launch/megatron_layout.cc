@@ -35,7 +35,7 @@ void read_precision(LaunchConfig& config) {
   const std::string mixed = text_setting(config, "mixed_precision");  // Megatron-Bridge's recipes
   if (fp8 || mixed.find("fp8") != std::string::npos) {
     config.precision = "fp8";
-  } else if (is_on(config, "fp16") || mixed.starts_with("fp16")) {
+  } else if (is_on(config, "fp16") || mixed.find("fp16") != std::string::npos) {
     config.precision = "fp16";
   } else if (is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge) {
     config.precision = "bf16";

@@ -18,11 +18,37 @@ void refuse_schedule(const Plan& plan, std::string_view who) {
                                    "would be right",
                                    who, to_string(plan.schedule)));
   }
-  if (plan.recompute == Recompute::kSelective && (plan.recompute_modules & kTorchPerOp) != 0) {
-    refuse("recompute-modules", fmt::format("op is torchtitan's policy; {} knows core_attn, "
-                                            "layernorm, mlp, mla_up_proj, moe, moe_act and "
-                                            "shared_experts",
-                                            who));
+}
+
+// Modules that the model does not have.
+void refuse_modules(const LaunchPlan& launch, std::string_view who) {
+  const models::Transformer& model = launch.job.model;
+  if (launch.plan.recompute != Recompute::kSelective) {
+    return;
+  }
+  const bool experts = model.moe.has_value();
+  const bool grouped = experts && launch.job.cluster.gpu.compute_capability >= 80;
+  struct Module {
+    RecomputeModule bit;
+    bool present;
+    const char* why;
+  };
+  const Module modules[] = {
+      {kTorchPerOp, false, "op is torchtitan's policy"},
+      {kMlaUpProjection, model.latent.has_value(), "mla_up_proj needs latent attention"},
+      {kMoe, experts, "moe needs experts"},
+      {kMoeActivation, grouped, "moe_act needs experts in grouped products (Ampere and later)"},
+      {kSharedExperts, experts && model.moe->shared_ffn > 0,
+       "shared_experts needs a shared expert"},
+  };
+  for (const Module& module : modules) {
+    if ((launch.plan.recompute_modules & module.bit) != 0 && !module.present) {
+      refuse(
+          "recompute-modules",
+          fmt::format("{}; {} recomputes core_attn, layernorm, mlp, mla_up_proj, moe, moe_act and "
+                      "shared_experts, where the model has them",
+                      module.why, who));
+    }
   }
 }
 
@@ -150,6 +176,7 @@ void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view
   }
   refuse_models_unknown_to_megatron(launch.job.model);
   refuse_schedule(launch.plan, who);
+  refuse_modules(launch, who);
   refuse_sharding(launch, who);
   refuse_types(launch, who);
   refuse_choices(launch, who);

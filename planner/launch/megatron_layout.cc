@@ -204,8 +204,13 @@ void read_pipeline(LaunchConfig& config) {
       degree(config, {"num_layers_per_virtual_pipeline_stage"}).value_or(0);
   layout.first_stage_layers = degree(config, {"decoder_first_pipeline_num_layers"}).value_or(0);
   layout.last_stage_layers = degree(config, {"decoder_last_pipeline_num_layers"}).value_or(0);
-  layout.first_chunk_less = is_on(config, "account_for_embedding_in_pipeline_split") ? 1 : 0;
-  layout.last_chunk_less = is_on(config, "account_for_loss_in_pipeline_split") ? 1 : 0;
+  // Megatron-DeepSpeed's type:transformer|embedding counts the embedding and the head.
+  const bool counts_ends =
+      text_setting(config, "pp_partition_method").find("embedding") != std::string::npos;
+  layout.first_chunk_less =
+      counts_ends || is_on(config, "account_for_embedding_in_pipeline_split") ? 1 : 0;
+  layout.last_chunk_less =
+      counts_ends || is_on(config, "account_for_loss_in_pipeline_split") ? 1 : 0;
   if (has_setting(config, "pipeline_model_parallel_layout")) {
     const LaunchSetting& setting = *find_setting(config, "pipeline_model_parallel_layout");
     if (setting.value.find_first_of("[]") == std::string::npos) {

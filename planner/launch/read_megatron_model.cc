@@ -106,7 +106,9 @@ void read_biases_and_norms(const LaunchConfig& config, Transformer& model) {
                    : position == "alibi" ? models::Position::kAlibi
                    : position == "none"  ? models::Position::kNone
                                          : models::Position::kLearned;
-  model.max_sequence = number(config, "max_position_embeddings", number(config, "seq_length", 0));
+  // A script whose caller gives the length (--seq) has neither.
+  model.max_sequence =
+      number(config, "max_position_embeddings", number(config, "seq_length", 4096));
   if (model.position == models::Position::kLearned) {
     model.position_rows = model.max_sequence;
   }
@@ -142,6 +144,15 @@ std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
 void read_megatron_model(LaunchConfig& config) {
   if (!has_setting(config, "num_layers") || !has_setting(config, "hidden_size")) {
     return;
+  }
+  for (const char* key : {"hybrid_override_pattern", "hybrid_layer_pattern", "is_hybrid_model"}) {
+    if (has_setting(config, key)) {
+      const LaunchSetting& setting = *find_setting(config, key);
+      throw Error(where_of(config, setting),
+                  fmt::format("{}: models with Mamba layers are not described by this program; a "
+                              "transformer would be right",
+                              setting.spelled));
+    }
   }
   Transformer model;
   model.layers = *integer_setting(config, "num_layers", 1, 100'000);

@@ -175,6 +175,42 @@ TEST(ReadMegatron, UnknownFlagsAreKeptApart) {
   EXPECT_EQ(config.unknown[0].spelled, "--brand-new-flag");
 }
 
+TEST(ReadMegatron, PartsOfAStringThatIsNeverStartedKeepTheirValues) {
+  // The words of a string and of the array inside it have lines of their own; their order must
+  // stay.
+  const LaunchConfig config = read(
+      "TP=${TP:-4}\nARGS=(\n --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length "
+      "128\n"
+      " --tensor-model-parallel-size ${TP}\n --vocab-size 100 --bf16\n)\n"
+      "CMD=\"\ncd x;\npython /x/pretrain_gpt.py ${ARGS[@]}\"\nsbatch <<EOF\nsrun $CMD\nEOF\n");
+  EXPECT_EQ(config.layout.tensor, 4);
+  EXPECT_EQ(config.layout.micro_batch, std::nullopt);
+}
+
+TEST(ReadMegatron, EmbeddingAndHeadCountedByMegatronDeepspeed) {
+  const LaunchConfig config = read(
+      "--num-layers 70 --hidden-size 14336 --num-attention-heads 112 --seq-length 2048 --bf16 "
+      "--max-position-embeddings 2048 --vocab-size 250880 --position-embedding-type alibi "
+      "--embed-layernorm "
+      "--pp-partition-method 'type:transformer|embedding' --pipeline-model-parallel-size 12 "
+      "--tensor-model-parallel-size 4 --micro-batch-size 2 --global-batch-size 2048 "
+      "--checkpoint-activations");
+  EXPECT_EQ(config.model->name, "bloom-176b");
+  const LaunchCase found = make_launch_case(config, {.cluster = "dgx-a100-80gbx48"});
+  EXPECT_EQ(found.plan.stage_layers.front(), 5);
+  EXPECT_EQ(found.plan.stage_layers[1], 6);
+  EXPECT_EQ(found.plan.micro_batches, 128);  // 2048 / (8 x 2)
+}
+
+TEST(ReadMegatron, AScriptWhoseCallerGivesTheLength) {
+  const LaunchConfig config = read(
+      "torchrun p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length $1 "
+      "--vocab-size 100");
+  EXPECT_FALSE(config.sequence);
+  EXPECT_EQ(config.model->max_sequence, 4096);
+  EXPECT_THROW(read(std::string(kGpt) + "--hybrid-override-pattern M-M*"), Error);
+}
+
 TEST(ReadMegatron, WrongValuesNameTheirLine) {
   for (const std::string more :
        {"\\\n--tensor-model-parallel-size two", "\\\n--tensor-model-parallel-size 0",

@@ -138,8 +138,12 @@ void read_sharding(LaunchConfig& config) {
                                                        : Sharding::kNone;
   } else {
     config.framework = "megatron";
+    // DeepSpeed under Megatron: its bf16 optimizer shards the states whatever the ZeRO stage.
+    const bool zero =
+        has_setting(config, "deepspeed") &&
+        (is_on(config, "bf16") || integer_setting(config, "zero_stage", 0, 3).value_or(0) > 0);
     layout.sharding =
-        is_on(config, "use_distributed_optimizer") ? Sharding::kOptimizer : Sharding::kNone;
+        zero || is_on(config, "use_distributed_optimizer") ? Sharding::kOptimizer : Sharding::kNone;
   }
   if (layout.sharding != Sharding::kNone) {
     layout.replicas = degree(config, {"num_distributed_optimizer_instances"}).value_or(1);

@@ -22,7 +22,7 @@ constexpr std::string_view kSections[] = {"model",  "train",     "optimizer",   
 
 // Fields whose names are not the flags' ones (transformer_config.py, training/config.py).
 std::string canonical(const std::string& path) {
-  const std::map<std::string, std::string> kNames = {
+  static const std::map<std::string, std::string> kNames = {
       {"num_moe_experts", "num_experts"},
       {"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
       {"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"},
@@ -277,6 +277,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
     read_words(config, command.arguments);
   }
   std::vector<ShellText> words;
+  words.reserve(arguments.size());
   for (const std::string& argument : arguments) {
     words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
                               std::vector<bool>(argument.size(), true), false});

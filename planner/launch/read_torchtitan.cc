@@ -84,11 +84,12 @@ std::string model_of(const LaunchConfig& config) {
   if (name.empty() || flavor.empty()) {
     return {};
   }
-  const std::map<std::string, std::string> kFlavors = {{"llama3-8B", "llama-3.1-8b"},
-                                                       {"llama3-70B", "llama-3.1-70b"},
-                                                       {"llama3-405B", "llama-3.1-405b"},
-                                                       {"deepseek_v3-16B", "deepseek-v2-lite"},
-                                                       {"deepseek_v3-671B", "deepseek-v3"}};
+  static const std::map<std::string, std::string> kFlavors = {
+      {"llama3-8B", "llama-3.1-8b"},
+      {"llama3-70B", "llama-3.1-70b"},
+      {"llama3-405B", "llama-3.1-405b"},
+      {"deepseek_v3-16B", "deepseek-v2-lite"},
+      {"deepseek_v3-671B", "deepseek-v3"}};
   const auto found = kFlavors.find(name + "-" + flavor);
   return found != kFlavors.end() ? found->second : preset_in(name + "-" + flavor);
 }

@@ -85,7 +85,7 @@ std::optional<std::int64_t> first_of(const LaunchConfig& config,
 
 // Short flags of launchers by their long names.
 std::string long_name(const std::string& key) {
-  const std::map<std::string, std::string> kNames = {
+  static const std::map<std::string, std::string> kNames = {
       {"N", "nodes"}, {"n", "ntasks"}, {"np", "ntasks"}, {"G", "gpus"}};
   const auto found = kNames.find(key);
   return found == kNames.end() ? key : found->second;

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "mutate.h"
+#include "planner/cost/estimate.h"
 #include "planner/launch/launch_rules.h"
 #include "planner/launch/read_launch.h"
 
@@ -107,6 +108,12 @@ bool judge(LaunchFormat format, const std::string& text, std::uint64_t seed) {
     const planner::LaunchCase found = planner::make_launch_case(config, options);
     const planner::RuleReport report = planner::check_launch(config, found);
     EXPECT_TRUE(!report.layout_holds || report.ranks_hold) << seed;
+    if (report.layout_holds) {
+      planner::Estimate estimate;
+      planner::Estimator(found.job).estimate(found.plan, estimate);
+      EXPECT_GT(estimate.time.step_seconds, 0) << seed << " " << text;
+      EXPECT_GT(estimate.memory.allocated_gib, 0) << seed << " " << text;
+    }
     return true;
   } catch (const Error& error) {
     const std::string line = error.what();

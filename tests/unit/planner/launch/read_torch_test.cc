@@ -71,6 +71,23 @@ TEST(ReadTorchtitan, ArgumentsAndGradientAccumulation) {
   EXPECT_TRUE(found.job.framework.tp_comm_overlap);
 }
 
+TEST(ReadTorchtitan, OlderSectionsAndCompiledParts) {
+  const LaunchCase old = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = "
+      "\"float8\"\n[training]\nbatch_size = 2\n"
+      "compile = true\ntensor_parallel_degree = 4\n[experimental]\ncontext_parallel_degree = 2\n");
+  EXPECT_EQ(old.plan.tensor, 4);
+  EXPECT_EQ(old.plan.context, 2);
+  EXPECT_EQ(old.plan.micro_batch, 2);
+  EXPECT_TRUE(old.job.framework.compile);
+  EXPECT_EQ(old.job.precision, topologies::Precision::kFp8);
+  const LaunchCase loss = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\ncomponents = "
+      "[\"loss\"]\n");
+  EXPECT_FALSE(loss.job.framework.compile);
+  EXPECT_TRUE(loss.job.framework.cross_entropy_fusion);
+}
+
 TEST(ReadTorchtitan, LayersPerStageAndModuleParts) {
   const LaunchCase found =
       titan(kTitan, {"--parallelism.pipeline_parallel_layers_per_stage", "11"});

@@ -81,6 +81,13 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
                                        job.model.name,
                                        transformers ? "transformers" : "torchtitan"));
   }
+  const bool megatron =
+      format == LaunchFormat::kMegatron || format == LaunchFormat::kMegatronBridge;
+  if (megatron && job.precision == topologies::Precision::kFp16 && job.framework.reduce_bytes > 2) {
+    job.framework.gradient_bytes = job.framework.reduce_bytes = 2;
+    launch.notes.emplace_back(
+        "Gradients are accumulated and reduced in fp16, as Megatron does under --fp16.");
+  }
   // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
   const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1;
   if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&

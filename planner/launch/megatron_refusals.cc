@@ -65,6 +65,16 @@ void refuse_sharding(const LaunchPlan& launch, std::string_view who) {
            "Megatron-FSDP always reshards; use sharding gradients, or --set "
            "reshard_after_forward=true");
   }
+  const Framework& framework = launch.job.framework;
+  if (sharding == MegatronSharding::kMegatronFsdp && plan.sharding >= Sharding::kGradients &&
+      (!framework.overlap_grad_reduce ||
+       (plan.sharding == Sharding::kFull && !framework.overlap_param_gather))) {
+    refuse(
+        "overlap_grad_reduce",
+        fmt::format("Megatron-FSDP always overlaps under {}; --set overlap_grad_reduce=true (and "
+                    "overlap_param_gather=true) would be right",
+                    fsdp_strategy(plan.sharding)));
+  }
   if (sharding != MegatronSharding::kTorchFsdp2) {
     return;
   }

@@ -152,6 +152,8 @@ TEST(Export, EachRefusalNamesItsAxis) {
       {"--framework megatron --set loss_chunks=4", "loss_chunks"},
       {"--framework megatron --sharding optimizer --set overlap_grad_reduce=false",
        "overlap_param_gather"},
+      {"--framework megatron-fsdp --sharding full --set overlap_param_gather=false",
+       "overlap_grad_reduce"},
       {"--framework megatron --recompute-modules mla_up_proj", "recompute-modules"},
       {"--framework megatron --recompute-modules layernorm,moe_act", "recompute-modules"},
       {"--framework megatron --pp 2 --vpp 2 --set p2p_overlap_interleaved=false", "vpp"},

@@ -54,6 +54,7 @@ struct Framework {
   bool tp_backward_overlap = true;  // input-gradient collectives beside the weight-gradient product
   bool regather_in_backward = true;  // sequence parallelism gathers column-parallel inputs again
   bool blocking_p2p = true;          // non-interleaved 1F1B sends and receives block
+  bool host_runs_ahead = false;  // past the exchanges between stages, which only streams wait for
   bool p2p_overlap_interleaved = true;
   bool scattered_boundary = false;  // tensor ranks send a part each and gather the whole
   // Context parallelism by exchanging heads for tokens around attention (Ulysses), not by a ring.
@@ -71,10 +72,12 @@ struct Framework {
   bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)
   bool attention_output_copy =
       true;  // false: an attention that writes tokens first, as flash-attention's package does
-  // Host work of one unit's gather and of its reduction, its collective included, and each time of
-  // every parameter tensor in it that tensor parallelism splits too (a DTensor over two meshes is
-  // wrapped again), in launches of a kernel.
+  // Host work in launches of a kernel: of one unit's gather and of its reduction, its collective
+  // included, and each time of every parameter tensor in it that tensor parallelism splits too (a
+  // DTensor over two meshes is wrapped again); and of its hooks in one micro-batch's forward and
+  // backward, whether something is gathered or not.
   double unit_gather_launches = 0, unit_reduce_launches = 0, sharded_tensor_launches = 0;
+  double unit_hook_launches = 0;
   bool compile = false;  // torch.compile on the blocks
   // The step is traced into one graph whose kernels still run one by one: it keeps what compiled
   // blocks keep, at the speed of eager ones.

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "core/error.h"
@@ -84,6 +85,7 @@ class OpTimer {
         times.push_back({time_transfer(op), launch + tensor_launch(op) + unit_launch(op)});
       }
     }
+    add_unit_hooks(role, times);
     double sum = 0;
     for (const OpTime& time : times) {
       sum += to_seconds(time.duration).value + to_seconds(time.launch).value;
@@ -131,7 +133,33 @@ class OpTimer {
     const bool is_forward =
         op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
     const double share = is_forward ? 1.0 / 3 / forward : 2.0 / 3 / backward;
-    return duration_of(Seconds(fit_.tensor_host_seconds * share));
+    const double host = tensor_host_seconds(fit_, job_.framework, cost_.launch(1).value);
+    return duration_of(Seconds(host * share));
+  }
+
+  // The hooks around a unit's forward and backward, before the first kernel of each. A unit bears
+  // the number of the layer that it is gathered for.
+  void add_unit_hooks(const Program& role, std::vector<OpTime>& times) const {
+    const double hooks = unit_launches(job_, program_.tensor != kNoGroup, 1, 1).hooks;
+    if (hooks <= 0) {
+      return;
+    }
+    std::set<std::int32_t> units;
+    for (const Op& op : role.ops) {
+      if (std::holds_alternative<AllGather>(op.kind) && group_of(op.kind) != program_.tensor) {
+        units.insert(op.origin.layer);
+      }
+    }
+    std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      const Origin& origin = role.ops[i].origin;
+      const bool passes = origin.phase == Phase::kForward || origin.phase == Phase::kBackward;
+      if (passes && origin.layer >= 0 && units.count(origin.layer) > 0 &&
+          std::holds_alternative<Compute>(role.ops[i].kind) &&
+          begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
+        times[i].launch += duration_of(Seconds(launch_seconds_ * hooks / 2));
+      }
+    }
   }
 
   // Beside the collective's own: of a layer's unit, gathered or reduced over the ranks that share

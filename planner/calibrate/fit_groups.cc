@@ -55,10 +55,11 @@ std::vector<FitGroup> fit_groups() {
                     {framework({"fsdp2"}, "memory_traffic", 0.7, 2.5, 1),
                      framework({"fsdp2"}, "host_factor", 0.3, 30, 3),
                      framework({"fsdp2"}, "tensor_host_seconds", 1e-4, 0.05, 0.005),
-                     framework({"fsdp2"}, "overlap_slowdown", 0.02, 0.4, 0.15),
+                     // Products took 7 % more beside DDP's all-reduce, a traced step says: 0.41.
+                     framework({"fsdp2"}, "overlap_slowdown", 0.3, 0.5, 0.41),
                      framework({"fsdp2"}, "exchange_seconds", 1e-5, 2e-3, 0.0001),
-                     framework({"fsdp2"}, "step_seconds", 1e-4, 0.1, 0.005)},
-                    {{"torch_h200", 0.08}}});
+                     framework({"fsdp2"}, "step_seconds", 1e-4, 5e-3, 0.001)},
+                    {{"torch_h200", 0.08}, {"pytorch_side", 0.08}}});
   groups.push_back({"500 W H100 and compiled PyTorch",
                     {gpu({"H100-SXM-96GB-HBM2e"}, "matmul_efficiency", 0.4, 0.75, 0.75),
                      gpu({"H100-SXM-96GB-HBM2e"}, "portable_attention_efficiency", 0.22, 0.4, 0.36),

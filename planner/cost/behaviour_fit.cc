@@ -57,6 +57,12 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
   return fit;
 }
 
+double tensor_host_seconds(const BehaviourFit& fit, const Framework& framework,
+                           double launch_seconds) {
+  constexpr double kReferenceLaunch = 5e-6;
+  return framework.traced_graph ? 0 : fit.tensor_host_seconds * launch_seconds / kReferenceLaunch;
+}
+
 double message_seconds(const BehaviourFit& fit, double send_recv, double bytes) {
   return fit.message_rate > 0 ? std::max(send_recv, bytes / fit.message_rate) : send_recv;
 }

@@ -14,10 +14,10 @@ namespace trireme::planner {
 struct BehaviourFit {
   double memory_traffic =
       1;  // bytes that memory-bound passes move over the count of a fused implementation
-  double host_factor = 1;  // host time to issue a kernel over the GPU's launch_seconds
-  double tensor_host_seconds =
-      0;  // host time that tensor parallelism adds to one layer's forward and backward
-  double overlap_slowdown = 0.1;  // share of overlapped communication by which compute gets longer
+  double host_factor = 1;          // host time to issue a kernel over the GPU's launch_seconds
+  double tensor_host_seconds = 0;  // host time that tensor parallelism adds to one layer's forward
+                                   // and backward, of a host that launches a kernel in 5 us
+  double overlap_slowdown = 0.1;   // share of overlapped communication by which compute gets longer
   double attention_rate =
       1;                     // of its flash kernel over PyTorch's of today (Triton's of 2023: less)
   double new_card_rate = 1;  // of its products on Hopper and later over what the card can do
@@ -29,6 +29,11 @@ struct BehaviourFit {
 
 // Of a pipeline message of `bytes` that NCCL, left to itself, carries in `send_recv`.
 double message_seconds(const BehaviourFit& fit, double send_recv, double bytes);
+
+// Host seconds of a layer's tensor parallelism where a kernel's launch takes `launch_seconds`: the
+// same interpreter runs both. None where the step is traced: a graph works on the local parts.
+double tensor_host_seconds(const BehaviourFit& fit, const Framework& framework,
+                           double launch_seconds);
 
 // The name under which the constants of this framework stand.
 std::string behaviour_name(const Framework& framework);

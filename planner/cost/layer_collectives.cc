@@ -69,8 +69,9 @@ void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerT
                         : again + blocks * scatter;
     times.input_gradient.tensor += backward;
   }
-  times.forward.host += fit_.tensor_host_seconds / 3;
-  times.input_gradient.host += fit_.tensor_host_seconds * 2 / 3;
+  const double host = tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
+  times.forward.host += host / 3;
+  times.input_gradient.host += host * 2 / 3;
 }
 
 // Ulysses (3.4): queries, keys and values leave with a share of the tokens and come back with a

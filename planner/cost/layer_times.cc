@@ -69,17 +69,14 @@ bool splits_backward(const Plan& plan) {
          (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2);
 }
 
-double host_wait(double gpu, double host) {
-  constexpr double kSharpness = 5;
+double host_wait(double gpu, double host, double sharpness) {
   const double larger = std::max(gpu, host);
   if (larger <= 0) {
     return 0;
   }
-  const double ratio = std::min(gpu, host) / larger;
-  const double square = ratio * ratio;
-  const double power = square * square * ratio;  // ratio to the sharpness
+  const double power = std::pow(std::min(gpu, host) / larger, sharpness);
   constexpr double kNegligible = 1e-6;
-  const double sum = power < kNegligible ? 1 : std::pow(1 + power, 1 / kSharpness);
+  const double sum = power < kNegligible ? 1 : std::pow(1 + power, 1 / sharpness);
   return larger * sum - gpu;
 }
 

@@ -26,9 +26,9 @@ struct PassTimes {
 };
 
 // How much longer work takes than the GPU needs because the host issues it: some kernels wait for
-// the host and others queue up behind the GPU, so that near equality neither is wholly hidden (a
-// power mean; vTrain's single-node rows pass through this region with their micro-batch).
-double host_wait(double gpu, double host);
+// the host and others queue up behind the GPU, so that near equality neither is wholly hidden: a
+// power mean of both, with this power.
+double host_wait(double gpu, double host, double sharpness);
 
 // Whether input and weight gradients are apart (zero-bubble schedules).
 bool splits_backward(const Plan& plan);

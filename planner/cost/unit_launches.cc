@@ -24,7 +24,8 @@ UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, d
   const double tensors =
       tensor_parallel ? framework.sharded_tensor_launches * layers * layer_tensors(job.model) : 0;
   return {.gather = units * framework.unit_gather_launches + tensors,
-          .reduce = units * framework.unit_reduce_launches + tensors};
+          .reduce = units * framework.unit_reduce_launches + tensors,
+          .hooks = units * framework.unit_hook_launches};
 }
 
 }  // namespace trireme::planner

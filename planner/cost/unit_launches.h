@@ -7,6 +7,7 @@ namespace trireme::planner {
 
 struct UnitLaunches {
   double gather = 0, reduce = 0;
+  double hooks = 0;  // of one micro-batch, half of them in its forward
 };
 
 // Of `units` units with `layers` layers in all; zero where the framework names none. Source:

@@ -35,12 +35,12 @@ Found check_product(const Job& job, const Plan& plan) {
 Found check_batch(const Job& job, const Plan& plan) {
   const std::int64_t step = plan.data_parallel() * plan.micro_batch;
   if (job.global_batch % step != 0) {
+    const std::int64_t below = std::max(step, job.global_batch / step * step);
     return broken(Rule::kBatchDivides,
                   "global batch {} is not divisible by data parallel {} x micro-batch {} = {}; {} "
                   "or {} would be",
-                  job.global_batch, plan.data_parallel(), plan.micro_batch, step,
-                  std::max(step, job.global_batch / step * step),
-                  (job.global_batch / step + 1) * step);
+                  job.global_batch, plan.data_parallel(), plan.micro_batch, step, below,
+                  below + step);
   }
   if (plan.micro_batches != job.global_batch / step) {
     return broken(Rule::kBatchDivides,

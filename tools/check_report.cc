@@ -123,7 +123,7 @@ Json check_json(const CheckReport& report) {
           {"estimate", estimate_of(report.estimate)},
           {"better", estimate_of(report.better)},
           {"filled", report.found.filled},
-          {"remarks", report.config.remarks},
+          {"remarks", remarks_of(report)},
           {"unknown", unknown}};
 }
 

@@ -56,6 +56,12 @@ int run(const Options& options, Console& console) {
   launch.job = request.job;
   launch.plan = request.plan;
   launch.flavor = options.flavor;
+  for (const std::string& setting : request.options.settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    if (!planner::is_in_launch_files(key)) {
+      launch.notes.push_back(fmt::format("--set {} is in the prediction only.", setting));
+    }
+  }
   planner::set_hosts(launch);
   planner::settle_launched_job(format, launch);
   planner::Estimate estimate;

@@ -32,8 +32,8 @@ constexpr CountKey kCounts[] = {{"gpus", &JobOptions::gpus},
                                 {"seq", &JobOptions::sequence},
                                 {"global_batch", &JobOptions::global_batch}};
 struct TextKey {
-  const char* key;
-  std::string JobOptions::*member;
+  const char* key = nullptr;
+  std::string JobOptions::*member = nullptr;
   bool may_be_file = false;
 };
 constexpr TextKey kTexts[] = {{"model", &JobOptions::model, true},

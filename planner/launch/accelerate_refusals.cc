@@ -104,11 +104,14 @@ void refuse_choices(const LaunchPlan& launch) {
            "accelerate's context parallelism passes keys and values; --set "
            "context_all_to_all=false would be right");
   }
-  if (framework.tp_comm_overlap || framework.loss_chunks > 1 || framework.traced_graph) {
-    refuse(framework.tp_comm_overlap   ? "tp_comm_overlap"
-           : framework.loss_chunks > 1 ? "loss_chunks"
-                                       : "traced_graph",
+  if (framework.tp_comm_overlap || framework.traced_graph) {
+    refuse(framework.tp_comm_overlap ? "tp_comm_overlap" : "traced_graph",
            "accelerate has no such switch; leave the setting out");
+  }
+  if (!framework.overlap_grad_reduce || !framework.overlap_param_gather) {
+    refuse("overlap_grad_reduce",
+           "PyTorch's FSDP and DDP always overlap; --set "
+           "overlap_grad_reduce=true would be right");
   }
 }
 

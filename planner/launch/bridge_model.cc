@@ -25,6 +25,7 @@ struct Lines {
 void set_attention(const Transformer& model, Lines& out) {
   if (model.latent) {
     const models::LatentAttention& latent = *model.latent;
+    out.set("multi_latent_attention", true);
     if (latent.q_lora > 0) {
       out.set("q_lora_rank", latent.q_lora);
     } else {
@@ -127,10 +128,13 @@ std::vector<std::string> bridge_model_lines(const LaunchPlan& launch) {
   const Job& job = launch.job;
   const Transformer& model = job.model;
   Lines out;
+  // Megatron-Bridge's providers compute derived fields only once the run starts, so that all of
+  // them can be assigned.
   out.lines.push_back(
-      fmt::format("cfg.model = {}(num_layers={}, hidden_size={}, num_attention_heads={}{})",
-                  model.latent ? "MLAModelProvider" : "GPTModelProvider", model.layers,
-                  model.hidden, model.heads, model.latent ? ", multi_latent_attention=True" : ""));
+      fmt::format("cfg.model = {}()", model.latent ? "MLAModelProvider" : "GPTModelProvider"));
+  out.set("num_layers", model.layers);
+  out.set("hidden_size", model.hidden);
+  out.set("num_attention_heads", model.heads);
   out.set("ffn_hidden_size", model.ffn > 0 ? model.ffn : model.moe->expert_ffn);
   set_attention(model, out);
   set_positions(job, out);

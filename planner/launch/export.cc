@@ -81,6 +81,13 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
                                        job.model.name,
                                        transformers ? "transformers" : "torchtitan"));
   }
+  const bool megatron =
+      format == LaunchFormat::kMegatron || format == LaunchFormat::kMegatronBridge;
+  if (megatron && job.precision == topologies::Precision::kFp16 && job.framework.reduce_bytes > 2) {
+    job.framework.gradient_bytes = job.framework.reduce_bytes = 2;
+    launch.notes.emplace_back(
+        "Gradients are accumulated and reduced in fp16, as Megatron does under --fp16.");
+  }
   // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
   const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1;
   if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&
@@ -89,6 +96,38 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
     launch.notes.emplace_back(
         "Gradients are reduced in 16 bits, as accelerate's mixed precision does.");
   }
+}
+
+bool is_in_launch_files(std::string_view setting) {
+  constexpr std::string_view kWritten[] = {"overlap_grad_reduce",
+                                           "overlap_param_gather",
+                                           "tp_comm_overlap",
+                                           "grad_dtype",
+                                           "reduce_dtype",
+                                           "parameter_dtype",
+                                           "optimizer_dtype",
+                                           "mixed_precision",
+                                           "reshard_after_forward",
+                                           "reduce_every_micro_batch",
+                                           "cross_entropy_fusion",
+                                           "compile",
+                                           "dropout",
+                                           "context_all_to_all",
+                                           "loss_chunks",
+                                           "implementation",
+                                           "fp8_parameters",
+                                           "gradient_accumulation_fusion",
+                                           "p2p_overlap_interleaved",
+                                           "pad_vocabulary",
+                                           "traced_graph",
+                                           "expandable_segments",
+                                           "launch_blocking",
+                                           "bucket_elements",
+                                           "moment_bytes",
+                                           "gradient_bytes",
+                                           "reduce_bytes",
+                                           "master_bytes"};
+  return std::find(std::begin(kWritten), std::end(kWritten), setting) != std::end(kWritten);
 }
 
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {

@@ -19,6 +19,10 @@ std::string launched_framework(LaunchFormat format, const std::string& framework
 // that changed. Before the prediction.
 void settle_launched_job(LaunchFormat format, LaunchPlan& launch);
 
+// Of `--set`'s keys, those that describe a framework rather than choose something of it: they are
+// in the prediction, and no launch file has a field for them.
+bool is_in_launch_files(std::string_view setting);
+
 // Throws Error naming the axis that the format cannot say, and what would be right.
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch);
 

@@ -15,8 +15,8 @@ namespace trireme::planner {
 
 // What the command line says beside the file; it overrides the file.
 struct LaunchOptions {
-  std::string model, cluster, calibration;
-  std::optional<std::int64_t> sequence, global_batch, gpus;
+  std::string model = {}, cluster = {}, calibration = {};
+  std::optional<std::int64_t> sequence = {}, global_batch = {}, gpus = {};
 };
 
 struct LaunchCase {

@@ -80,6 +80,45 @@ std::string torchrun(const LaunchPlan& launch) {
   return text;
 }
 
+std::vector<std::string> environment(const LaunchPlan& launch) {
+  std::vector<std::string> variables;
+  if (launch.job.framework.expandable_segments) {
+    variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  }
+  if (launch.job.framework.launch_blocking) {
+    variables.emplace_back("CUDA_LAUNCH_BLOCKING=1");
+  }
+  return variables;
+}
+
+std::string environment_prefix(const LaunchPlan& launch) {
+  std::string text;
+  for (const std::string& variable : environment(launch)) {
+    text += variable + " ";
+  }
+  return text;
+}
+
+std::string choices_of_the_program(const Job& job) {
+  std::vector<std::string> choices;
+  if (job.optimizer != Optimizer::kAdam) {
+    choices.emplace_back(job.optimizer == Optimizer::kSgd ? "SGD" : "8-bit Adam");
+  }
+  if (job.attention == models::AttentionKernel::kUnfused) {
+    choices.emplace_back("unfused attention");
+  }
+  if (job.framework.cross_entropy_fusion) {
+    choices.emplace_back("fused cross entropy");
+  }
+  if (job.framework.loss_chunks > 1) {
+    choices.push_back(fmt::format("a loss in {} chunks", job.framework.loss_chunks));
+  }
+  if (job.framework.dropout > 0) {
+    choices.push_back(fmt::format("dropout {}", job.framework.dropout));
+  }
+  return fmt::format("{}", fmt::join(choices, ", "));
+}
+
 std::string where_to_start(const LaunchPlan& launch) {
   return launch.hosts == 1
              ? "on the host"

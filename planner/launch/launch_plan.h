@@ -51,6 +51,15 @@ std::string commented(const std::vector<std::string>& lines);
 // torchrun with the hosts' arguments, without what it runs; several hosts take MASTER_ADDR and
 // NODE_RANK from the environment.
 std::string torchrun(const LaunchPlan& launch);
+// Variables that the plan's allocator and launch choices need, each "NAME=VALUE".
+std::vector<std::string> environment(const LaunchPlan& launch);
+// The same before a command: "NAME=VALUE NAME=VALUE ", or nothing.
+std::string environment_prefix(const LaunchPlan& launch);
+
+// What the prediction has and the person's own program decides, where a configuration holds neither
+// model nor optimizer: "fused cross entropy, dropout 0.1"; empty: nothing beside the defaults.
+std::string choices_of_the_program(const Job& job);
+
 // "on this host" or "on each of 8 hosts, with MASTER_ADDR and NODE_RANK set".
 std::string where_to_start(const LaunchPlan& launch);
 

@@ -35,7 +35,7 @@ void read_precision(LaunchConfig& config) {
   const std::string mixed = text_setting(config, "mixed_precision");  // Megatron-Bridge's recipes
   if (fp8 || mixed.find("fp8") != std::string::npos) {
     config.precision = "fp8";
-  } else if (is_on(config, "fp16") || mixed.starts_with("fp16")) {
+  } else if (is_on(config, "fp16") || mixed.find("fp16") != std::string::npos) {
     config.precision = "fp16";
   } else if (is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge) {
     config.precision = "bf16";
@@ -138,8 +138,12 @@ void read_sharding(LaunchConfig& config) {
                                                        : Sharding::kNone;
   } else {
     config.framework = "megatron";
+    // DeepSpeed under Megatron: its bf16 optimizer shards the states whatever the ZeRO stage.
+    const bool zero =
+        has_setting(config, "deepspeed") &&
+        (is_on(config, "bf16") || integer_setting(config, "zero_stage", 0, 3).value_or(0) > 0);
     layout.sharding =
-        is_on(config, "use_distributed_optimizer") ? Sharding::kOptimizer : Sharding::kNone;
+        zero || is_on(config, "use_distributed_optimizer") ? Sharding::kOptimizer : Sharding::kNone;
   }
   if (layout.sharding != Sharding::kNone) {
     layout.replicas = degree(config, {"num_distributed_optimizer_instances"}).value_or(1);
@@ -204,8 +208,13 @@ void read_pipeline(LaunchConfig& config) {
       degree(config, {"num_layers_per_virtual_pipeline_stage"}).value_or(0);
   layout.first_stage_layers = degree(config, {"decoder_first_pipeline_num_layers"}).value_or(0);
   layout.last_stage_layers = degree(config, {"decoder_last_pipeline_num_layers"}).value_or(0);
-  layout.first_chunk_less = is_on(config, "account_for_embedding_in_pipeline_split") ? 1 : 0;
-  layout.last_chunk_less = is_on(config, "account_for_loss_in_pipeline_split") ? 1 : 0;
+  // Megatron-DeepSpeed's type:transformer|embedding counts the embedding and the head.
+  const bool counts_ends =
+      text_setting(config, "pp_partition_method").find("embedding") != std::string::npos;
+  layout.first_chunk_less =
+      counts_ends || is_on(config, "account_for_embedding_in_pipeline_split") ? 1 : 0;
+  layout.last_chunk_less =
+      counts_ends || is_on(config, "account_for_loss_in_pipeline_split") ? 1 : 0;
   if (has_setting(config, "pipeline_model_parallel_layout")) {
     const LaunchSetting& setting = *find_setting(config, "pipeline_model_parallel_layout");
     if (setting.value.find_first_of("[]") == std::string::npos) {

@@ -17,6 +17,12 @@ bool is_fsdp(const LaunchConfig& config) {
          is_on(config, "use_custom_fsdp");
 }
 
+// Megatron-DeepSpeed, and Megatron-LM before it asked for the order of launches (2022).
+bool is_older(const LaunchConfig& config) {
+  return has_setting(config, "deepspeed") || has_setting(config, "DDP_impl") ||
+         has_setting(config, "checkpoint_activations");
+}
+
 // Compute capability 10 and above: B200, B300, GB200, GB300, RTX PRO 6000.
 bool is_blackwell(const topologies::Gpu& gpu) {
   return gpu.name.find("B200") != std::string::npos || gpu.name.find("B300") != std::string::npos ||
@@ -28,7 +34,7 @@ Found connections(const LaunchConfig& config, const LaunchCase& found) {
   const LaunchSetting* variable = find_variable(config, "CUDA_DEVICE_MAX_CONNECTIONS");
   const bool one = variable != nullptr && variable->value == "1";
   if (config.format != LaunchFormat::kMegatron || one || is_blackwell(found.job.cluster.gpu) ||
-      is_fsdp(config) || (found.plan.tensor == 1 && found.plan.context == 1)) {
+      is_fsdp(config) || is_older(config) || (found.plan.tensor == 1 && found.plan.context == 1)) {
     return {};
   }
   Finding finding{fmt::format("CUDA_DEVICE_MAX_CONNECTIONS is {} with tp {} and cp {} on {}",

@@ -63,7 +63,7 @@ class Layout {
         }
       } else if (std::string_view("EtmL|").find(c) != std::string_view::npos) {
         part = std::string(1, c);
-      } else if (c != ',' && c != ' ' && c != '"' && c != '\'') {
+      } else if (c != ',' && c != ' ' && c != '\\' && c != '"' && c != '\'') {
         fail();
       }
       std::int64_t times = 1;

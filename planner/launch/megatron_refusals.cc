@@ -18,11 +18,37 @@ void refuse_schedule(const Plan& plan, std::string_view who) {
                                    "would be right",
                                    who, to_string(plan.schedule)));
   }
-  if (plan.recompute == Recompute::kSelective && (plan.recompute_modules & kTorchPerOp) != 0) {
-    refuse("recompute-modules", fmt::format("op is torchtitan's policy; {} knows core_attn, "
-                                            "layernorm, mlp, mla_up_proj, moe, moe_act and "
-                                            "shared_experts",
-                                            who));
+}
+
+// Modules that the model does not have.
+void refuse_modules(const LaunchPlan& launch, std::string_view who) {
+  const models::Transformer& model = launch.job.model;
+  if (launch.plan.recompute != Recompute::kSelective) {
+    return;
+  }
+  const bool experts = model.moe.has_value();
+  const bool grouped = experts && launch.job.cluster.gpu.compute_capability >= 80;
+  struct Module {
+    RecomputeModule bit;
+    bool present;
+    const char* why;
+  };
+  const Module modules[] = {
+      {kTorchPerOp, false, "op is torchtitan's policy"},
+      {kMlaUpProjection, model.latent.has_value(), "mla_up_proj needs latent attention"},
+      {kMoe, experts, "moe needs experts"},
+      {kMoeActivation, grouped, "moe_act needs experts in grouped products (Ampere and later)"},
+      {kSharedExperts, experts && model.moe->shared_ffn > 0,
+       "shared_experts needs a shared expert"},
+  };
+  for (const Module& module : modules) {
+    if ((launch.plan.recompute_modules & module.bit) != 0 && !module.present) {
+      refuse(
+          "recompute-modules",
+          fmt::format("{}; {} recomputes core_attn, layernorm, mlp, mla_up_proj, moe, moe_act and "
+                      "shared_experts, where the model has them",
+                      module.why, who));
+    }
   }
 }
 
@@ -38,6 +64,16 @@ void refuse_sharding(const LaunchPlan& launch, std::string_view who) {
     refuse("reshard_after_forward",
            "Megatron-FSDP always reshards; use sharding gradients, or --set "
            "reshard_after_forward=true");
+  }
+  const Framework& framework = launch.job.framework;
+  if (sharding == MegatronSharding::kMegatronFsdp && plan.sharding >= Sharding::kGradients &&
+      (!framework.overlap_grad_reduce ||
+       (plan.sharding == Sharding::kFull && !framework.overlap_param_gather))) {
+    refuse(
+        "overlap_grad_reduce",
+        fmt::format("Megatron-FSDP always overlaps under {}; --set overlap_grad_reduce=true (and "
+                    "overlap_param_gather=true) would be right",
+                    fsdp_strategy(plan.sharding)));
   }
   if (sharding != MegatronSharding::kTorchFsdp2) {
     return;
@@ -85,6 +121,12 @@ void refuse_types(const LaunchPlan& launch, std::string_view who) {
 void refuse_choices(const LaunchPlan& launch, std::string_view who) {
   const Framework& framework = launch.job.framework;
   const bool local = framework.implementation == models::Implementation::kClassicMegatron;
+  if (launch.plan.virtual_pipeline > 1 && launch.plan.pipeline == 2 &&
+      !framework.p2p_overlap_interleaved) {
+    refuse("vpp", fmt::format("{} interleaves over two stages only with overlapped messages; --set "
+                              "p2p_overlap_interleaved=true would be right",
+                              who));
+  }
   const std::int64_t expert_tensor =
       launch.plan.expert_tensor > 0 ? launch.plan.expert_tensor : launch.plan.tensor;
   if (launch.job.model.moe && launch.job.model.moe->expert_bias && expert_tensor > 1) {
@@ -144,6 +186,7 @@ void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view
   }
   refuse_models_unknown_to_megatron(launch.job.model);
   refuse_schedule(launch.plan, who);
+  refuse_modules(launch, who);
   refuse_sharding(launch, who);
   refuse_types(launch, who);
   refuse_choices(launch, who);

@@ -55,6 +55,9 @@ std::string preset_of_shape(const models::Transformer& model, bool any_vocabular
     if (other.layers != model.layers || other.hidden != model.hidden) {
       continue;
     }
+    if (other.position_rows != 0 && other.position_rows != other.max_sequence) {
+      continue;  // OPT's table has two rows more than its sequence
+    }
     other.name = model.name;
     other.max_sequence = model.max_sequence;
     other.position_rows = model.position_rows;

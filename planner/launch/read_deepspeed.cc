@@ -114,7 +114,7 @@ void read_batch(LaunchConfig& config) {
       integer_setting(config, "train_micro_batch_size_per_gpu", 1, 1'000'000);
   if (times) {
     config.layout.micro_batches = times;
-  } else if (!config.layout.micro_batch || !whole) {
+  } else if (config.layout.micro_batch ? !whole : whole.has_value()) {
     config.layout.micro_batches = 1;  // one pass a step unless the file says otherwise
   }
 }

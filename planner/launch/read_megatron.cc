@@ -24,6 +24,7 @@ bool is_megatron_flag(std::string_view word) {
 
 std::vector<ShellText> words_of(const std::vector<std::string>& arguments) {
   std::vector<ShellText> words;
+  words.reserve(arguments.size());
   for (const std::string& argument : arguments) {
     words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
                               std::vector<bool>(argument.size(), true), false});

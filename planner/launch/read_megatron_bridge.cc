@@ -22,15 +22,16 @@ constexpr std::string_view kSections[] = {"model",  "train",     "optimizer",   
 
 // Fields whose names are not the flags' ones (transformer_config.py, training/config.py).
 std::string canonical(const std::string& path) {
-  const std::map<std::string, std::string> kNames = {
+  static const std::map<std::string, std::string> kNames = {
       {"num_moe_experts", "num_experts"},
       {"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
       {"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"},
       {"sequence_length", "seq_length"},
       {"microbatch_group_size_per_vp_stage", "microbatch_group_size_per_virtual_pipeline_stage"},
-      {"make_vocab_size_divisible_by", "make_vocab_size_divisible_by"},
-      {"cpu_offloading_num_layers", "cpu_offloading_num_layers"},
-      {"tp_comm_overlap", "tp_comm_overlap"},
+      {"gated_linear_unit", "swiglu"},
+      {"add_bias_linear", "disable_bias_linear"},
+      {"share_embeddings_and_output_weights", "untie_embeddings_and_output_weights"},
+      {"grad_reduce_in_fp32", "grad_reduce_in_bf16"},
       {"optimizer.optimizer", "optimizer"}};
   const std::string last = path.substr(path.rfind('.') + 1);
   const auto found = kNames.find(last);
@@ -63,6 +64,13 @@ std::string plain_value(std::string text) {
   return text;
 }
 
+// Fields that say the opposite of the flag.
+bool is_opposite(const std::string& path) {
+  return path.ends_with(".add_bias_linear") ||
+         path.ends_with(".share_embeddings_and_output_weights") ||
+         path.ends_with(".grad_reduce_in_fp32");
+}
+
 bool is_known_section(std::string_view path) {
   const std::string_view section = path.substr(0, std::min(path.find('.'), path.size()));
   return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
@@ -77,6 +85,13 @@ void add_setting(LaunchConfig& config, const std::string& path, const std::strin
             shell_arithmetic(ShellVariables{config.source, {}, {}, 0}, setting.value, line)) {
       setting.value = std::to_string(*number);
     }
+  }
+  if (is_opposite(path)) {
+    const bool yes = setting.value == "True" || setting.value == "true";
+    setting.value = yes ? "False" : "True";
+  }
+  if (path == "model.should_pad_vocab" && setting.value != "True" && setting.value != "true") {
+    setting = {"make_vocab_size_divisible_by", "1", path, line};
   }
   const std::string section = path.substr(0, path.find('.'));
   const bool matters = section == "model" || section == "train" || section == "ddp" ||
@@ -152,10 +167,43 @@ void read_words(LaunchConfig& config, const std::vector<ShellText>& words) {
   }
 }
 
-// Lines of Python: OBJECT.section.field = value; brackets may run over lines.
+// NAME=VALUE inside the brackets of a call that makes a model, as model.NAME.
+void read_keywords(LaunchConfig& config, std::string_view call, int line) {
+  for (std::size_t at = call.find('='); at != std::string_view::npos; at = call.find('=', at + 1)) {
+    std::size_t begin = at;
+    while (begin > 0 && is_path(call.substr(begin - 1, 1))) {
+      --begin;
+    }
+    std::size_t end = at + 1;
+    int depth = 0;
+    while (end < call.size() && (depth > 0 || (call[end] != ',' && call[end] != ')'))) {
+      depth += call[end] == '(' || call[end] == '[' ? 1 : 0;
+      depth -= call[end] == ')' || call[end] == ']' ? 1 : 0;
+      ++end;
+    }
+    if (begin < at) {
+      add_setting(config, "model." + std::string(call.substr(begin, at - begin)),
+                  std::string(call.substr(at + 1, end - at - 1)), line);
+    }
+  }
+}
+
+// The text from `at` to the end of the line on which the bracket that opens there closes.
+std::string_view statement_at(std::string_view text, std::size_t at) {
+  int depth = 0;
+  std::size_t end = at;
+  for (; end < text.size() && (text[end] != '\n' || depth > 0); ++end) {
+    depth += text[end] == '(' ? 1 : 0;
+    depth -= text[end] == ')' ? 1 : 0;
+  }
+  return text.substr(at, end - at);
+}
+
+// Lines of Python: OBJECT.section.field = value, and OBJECT.model = Provider(field=value, …).
 void read_python(LaunchConfig& config, std::string_view text) {
   int line = 0;
   for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string row = trimmed(std::string(text.substr(at, end - at)));
     at = end + 1;
@@ -167,6 +215,13 @@ void read_python(LaunchConfig& config, std::string_view text) {
       const std::string left = trimmed(row.substr(0, equals));
       const std::size_t dot = left.find('.');
       const std::string path = dot == std::string::npos ? "" : left.substr(dot + 1);
+      if (path == "model" && row.find("Provider(") != std::string::npos) {
+        read_keywords(config, statement_at(text, text.find('(', begin)), line);
+        if (row.find("MLAModelProvider(") != std::string::npos) {
+          add_setting(config, "model.multi_latent_attention", "True", line);
+        }
+        continue;
+      }
       if (is_path(left) && (path.find('.') != std::string::npos || path == "mixed_precision") &&
           is_known_section(path)) {
         add_setting(config, path, row.substr(equals + 1), line);
@@ -222,6 +277,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
     read_words(config, command.arguments);
   }
   std::vector<ShellText> words;
+  words.reserve(arguments.size());
   for (const std::string& argument : arguments) {
     words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
                               std::vector<bool>(argument.size(), true), false});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "core/error.h"
@@ -19,6 +20,30 @@ std::int64_t number(const LaunchConfig& config, std::string_view key, std::int64
   return integer_setting(config, key, 0, 100'000'000).value_or(otherwise);
 }
 
+// Transformer Engine's window (w, 0): the token itself and w before it. Every Nth layer, or those
+// that the list marks 0, attend to all.
+void read_window(const LaunchConfig& config, Transformer& model) {
+  const std::string window = text_setting(config, "window_size");
+  const std::size_t digits = window.find_first_of("0123456789");
+  if (digits == std::string::npos || window.find('-') < digits) {
+    return;
+  }
+  std::int64_t before = 0;
+  std::from_chars(window.data() + digits, window.data() + window.size(), before);
+  model.sliding_window = std::clamp<std::int64_t>(before, 0, 1'000'000'000 - 1) + 1;
+  const LaunchSetting* pattern = find_setting(config, "window_attn_skip_freq");
+  if (pattern == nullptr || !has_setting(config, "window_attn_skip_freq")) {
+    return;
+  }
+  if (pattern->value.find('[') != std::string::npos) {
+    model.sliding_layers = read_layer_pattern(config, *pattern, model.layers);
+  } else if (const auto every = integer_setting(config, "window_attn_skip_freq", 1, 100'000)) {
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      model.sliding_layers.push_back((layer + 1) % *every != 0);
+    }
+  }
+}
+
 void read_attention(const LaunchConfig& config, Transformer& model) {
   const bool grouped =
       is_on(config, "group_query_attention") ||
@@ -26,6 +51,7 @@ void read_attention(const LaunchConfig& config, Transformer& model) {
   model.kv_heads = grouped ? number(config, "num_query_groups", 1) : model.heads;
   model.head_dim = number(config, "kv_channels", model.heads > 0 ? model.hidden / model.heads : 0);
   model.qk_norm = is_on(config, "qk_layernorm");
+  model.attention_sinks = text_setting(config, "softmax_type") == "learnable";
   if (is_on(config, "multi_latent_attention")) {
     models::LatentAttention latent;
     latent.q_lora = number(config, "q_lora_rank", 0);
@@ -37,11 +63,7 @@ void read_attention(const LaunchConfig& config, Transformer& model) {
     model.kv_heads = model.heads;
     model.qk_norm = false;  // the norms of the latent projections, which every such model has
   }
-  const std::string window = text_setting(config, "window_size");
-  const std::size_t digits = window.find_first_of("0123456789");
-  if (digits != std::string::npos && window.find('-') == std::string::npos) {
-    model.sliding_window = std::atoll(window.c_str() + digits);
-  }
+  read_window(config, model);
 }
 
 void read_experts(const LaunchConfig& config, Transformer& model) {
@@ -84,7 +106,9 @@ void read_biases_and_norms(const LaunchConfig& config, Transformer& model) {
                    : position == "alibi" ? models::Position::kAlibi
                    : position == "none"  ? models::Position::kNone
                                          : models::Position::kLearned;
-  model.max_sequence = number(config, "max_position_embeddings", number(config, "seq_length", 0));
+  // A script whose caller gives the length (--seq) has neither.
+  model.max_sequence =
+      number(config, "max_position_embeddings", number(config, "seq_length", 4096));
   if (model.position == models::Position::kLearned) {
     model.position_rows = model.max_sequence;
   }
@@ -120,6 +144,15 @@ std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
 void read_megatron_model(LaunchConfig& config) {
   if (!has_setting(config, "num_layers") || !has_setting(config, "hidden_size")) {
     return;
+  }
+  for (const char* key : {"hybrid_override_pattern", "hybrid_layer_pattern", "is_hybrid_model"}) {
+    if (has_setting(config, key)) {
+      const LaunchSetting& setting = *find_setting(config, key);
+      throw Error(where_of(config, setting),
+                  fmt::format("{}: models with Mamba layers are not described by this program; a "
+                              "transformer would be right",
+                              setting.spelled));
+    }
   }
   Transformer model;
   model.layers = *integer_setting(config, "num_layers", 1, 100'000);

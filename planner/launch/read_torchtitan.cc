@@ -84,16 +84,16 @@ std::string model_of(const LaunchConfig& config) {
   if (name.empty() || flavor.empty()) {
     return {};
   }
-  const std::map<std::string, std::string> kFlavors = {{"llama3-8B", "llama-3.1-8b"},
-                                                       {"llama3-70B", "llama-3.1-70b"},
-                                                       {"llama3-405B", "llama-3.1-405b"},
-                                                       {"deepseek_v3-16B", "deepseek-v2-lite"},
-                                                       {"deepseek_v3-671B", "deepseek-v3"}};
+  static const std::map<std::string, std::string> kFlavors = {
+      {"llama3-8B", "llama-3.1-8b"},
+      {"llama3-70B", "llama-3.1-70b"},
+      {"llama3-405B", "llama-3.1-405b"},
+      {"deepseek_v3-16B", "deepseek-v2-lite"},
+      {"deepseek_v3-671B", "deepseek-v3"}};
   const auto found = kFlavors.find(name + "-" + flavor);
   return found != kFlavors.end() ? found->second : preset_in(name + "-" + flavor);
 }
 
-// torchtitan's debugmodel flavours are not presets; nor is anything that the name does not tell.
 void read_degrees(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
   const auto degree = [&](const char* key) {
@@ -198,8 +198,9 @@ void read_recompute(LaunchConfig& config) {
 
 void read_choices(LaunchConfig& config) {
   const bool compiled = is_on(config, "compile.enable") || is_on(config, "training.compile");
-  config.choices.push_back(fmt::format("compile={}", compiled));
   const std::string parts = text_setting(config, "compile.components", "model loss");
+  config.choices.push_back(
+      fmt::format("compile={}", compiled && parts.find("model") != std::string::npos));
   if (compiled && parts.find("loss") != std::string::npos) {
     config.choices.emplace_back("cross_entropy_fusion=true");
   }
@@ -213,7 +214,9 @@ void read_choices(LaunchConfig& config) {
   if (half(text_setting(config, "training.dtype", "float32"))) {
     config.choices.emplace_back("parameter_dtype=bf16");
   }
-  const bool fp8 = text_setting(config, "model.converters").find("float8") != std::string::npos;
+  const std::string converters = text_setting(config, "model.converters");
+  const bool fp8 =
+      converters.find("float8") != std::string::npos || converters.find(".mx") != std::string::npos;
   const bool whole =
       text_setting(config, "training.mixed_precision_param", "bfloat16") == "float32";
   config.precision = fp8 ? "fp8" : whole ? "fp32" : "bf16";
@@ -221,6 +224,25 @@ void read_choices(LaunchConfig& config) {
     config.remarks.emplace_back(
         "offloading to the host is not modelled: memory is what it would be without");
   }
+}
+
+// Degrees that older versions had in [training] and [experimental].
+void move_older_names(LaunchConfig& config) {
+  std::vector<LaunchSetting> moved;
+  for (const LaunchSetting& setting : config.settings) {
+    const std::string section = setting.key.substr(0, setting.key.find('.'));
+    const std::string name = "parallelism" + setting.key.substr(section.size());
+    if ((section == "training" || section == "experimental") && is_known(name) &&
+        !has_setting(config, name)) {
+      moved.push_back({name, setting.value, setting.spelled, setting.line});
+    }
+  }
+  std::erase_if(config.settings, [&](const LaunchSetting& setting) {
+    return std::any_of(moved.begin(), moved.end(), [&](const LaunchSetting& other) {
+      return other.spelled == setting.spelled;
+    });
+  });
+  config.settings.insert(config.settings.end(), moved.begin(), moved.end());
 }
 
 // --section.key VALUE, --section.key=VALUE and --section.key alone.
@@ -251,6 +273,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
   config.source = source;
   config.framework = "fsdp2";
   read_toml_settings(text, config);
+  move_older_names(config);
   add_arguments(config, arguments);
   const auto foreign = [](const LaunchSetting& setting) {
     return setting.key.starts_with("model.") || setting.key.starts_with("training.") ||

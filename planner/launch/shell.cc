@@ -240,6 +240,11 @@ class Reader {
     for (; at_ < tokens_.size(); ++at_) {
       const ShellToken& token = tokens_[at_];
       if (token.kind == Kind::kOperator) {
+        if (token.text == "(" && runs && !found.words.empty() &&
+            found.words.back().text.starts_with("--")) {
+          found.words.push_back(bracketed());
+          continue;
+        }
         if (token.text.find_first_of("<>") == std::string::npos) {
           break;
         }
@@ -282,6 +287,17 @@ class Reader {
     if (!declares && !found.words.empty()) {
       script_.commands.push_back(std::move(found));
     }
+  }
+
+  // ([0]*3+[1]*58) without quotes: no shell would take it, but files of bare arguments have it.
+  ShellText bracketed() {
+    const int line = tokens_[at_].line;
+    std::string text = tokens_[at_].text;
+    while (at_ + 1 < tokens_.size() && tokens_[at_ + 1].glued &&
+           tokens_[at_ + 1].kind != Kind::kNewline && tokens_[at_].text != ")") {
+      text += tokens_[++at_].text;
+    }
+    return plain(text, line);
   }
 
   void export_names(const std::vector<std::string>& names, int line) {

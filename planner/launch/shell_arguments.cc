@@ -44,7 +44,7 @@ std::vector<ShellText> cut_again(const std::vector<ShellText>& words) {
       result.push_back(std::move(word));
       continue;
     }
-    if (word.text.find(' ') != std::string::npos && !word.text.starts_with("--")) {
+    if (word.text.find(" --") != std::string::npos) {
       word.quoted.assign(word.text.size(), false);
       const auto parts = split(word);
       result.insert(result.end(), parts.begin(), parts.end());
@@ -85,7 +85,7 @@ std::optional<std::int64_t> first_of(const LaunchConfig& config,
 
 // Short flags of launchers by their long names.
 std::string long_name(const std::string& key) {
-  const std::map<std::string, std::string> kNames = {
+  static const std::map<std::string, std::string> kNames = {
       {"N", "nodes"}, {"n", "ntasks"}, {"np", "ntasks"}, {"G", "gpus"}};
   const auto found = kNames.find(key);
   return found == kNames.end() ? key : found->second;
@@ -129,6 +129,33 @@ std::vector<ShellText> batch_header(std::string_view text, const std::string& so
     words.insert(words.end(), more.begin(), more.end());
   }
   return words;
+}
+
+bool is_python(const ShellText& word) {
+  return word.text.ends_with(".py");
+}
+
+// A script that never starts what it puts together: the variable that holds the whole command, else
+// every variable that holds arguments, in the order of their lines.
+std::vector<ShellText> command_in_variables(const ShellScript& script,
+                                            bool (*counts)(std::string_view word)) {
+  std::vector<ShellText> whole;
+  std::vector<ShellText> all;
+  for (const auto& [name, variable] : script.variables.known) {
+    std::vector<ShellText> words = cut_again(variable.values);
+    const auto found = std::count_if(words.begin(), words.end(),
+                                     [&](const ShellText& word) { return counts(word.text); });
+    if (found == 0) {
+      continue;
+    }
+    all.insert(all.end(), words.begin(), words.end());
+    if (std::any_of(words.begin(), words.end(), is_python) && words.size() > whole.size()) {
+      whole = std::move(words);
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const ShellText& a, const ShellText& b) { return line_of(a) < line_of(b); });
+  return whole.empty() ? all : whole;
 }
 
 }  // namespace
@@ -195,20 +222,9 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
   }
   consider(std::move(bare));
   if (most == 0) {
-    std::vector<ShellText> all;
-    for (const auto& [name, variable] : script.variables.known) {
-      const std::vector<ShellText> words = cut_again(variable.values);
-      if (count(words) > 0) {
-        all.insert(all.end(), words.begin(), words.end());
-      }
-    }
-    std::stable_sort(all.begin(), all.end(), [](const ShellText& a, const ShellText& b) {
-      return line_of(a) < line_of(b);
-    });
-    best = std::move(all);
+    best = command_in_variables(script, counts);
   }
-  const auto script_name = std::find_if(
-      best.begin(), best.end(), [](const ShellText& word) { return word.text.ends_with(".py"); });
+  const auto script_name = std::find_if(best.begin(), best.end(), is_python);
   auto cut = script_name == best.end()
                  ? std::find_if(best.begin(), best.end(),
                                 [&](const ShellText& word) { return counts(word.text); })

@@ -21,40 +21,53 @@ Found titan_experts(const LaunchConfig& config, const LaunchCase& found) {
                  fix_of(config, found, Rule::kExpertGrid)};
 }
 
+// How many stages a rank may hold.
+struct StagesOfRank {
+  std::int64_t least = 1, most = 1;
+  const char* words = "1";
+};
+StagesOfRank stages_of_rank(const std::string& schedule) {
+  if (schedule == "1F1B" || schedule == "GPipe") {
+    return {};
+  }
+  if (schedule == "ZBVZeroBubble" || schedule == "DualPipeV") {
+    return {2, 2, "exactly 2"};
+  }
+  return {2, 1'000'000, "2 or more"};
+}
+
 Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
   const LaunchLayout& layout = config.layout;
   const std::int64_t pipeline = found.plan.pipeline;
-  const std::string schedule =
-      text_setting(config, "parallelism.pipeline_parallel_schedule", "1F1B");
   const std::int64_t each = layout.layers_per_virtual_stage;
   if (pipeline == 1 || each == 0) {
     return {};
   }
+  const std::string schedule =
+      text_setting(config, "parallelism.pipeline_parallel_schedule", "1F1B");
+  const StagesOfRank allowed = stages_of_rank(schedule);
   const std::int64_t all =
       found.job.model.layers + layout.first_chunk_less + layout.last_chunk_less;
-  const std::int64_t stages = (all + each - 1) / each;
-  const bool single = schedule == "1F1B" || schedule == "GPipe";
-  const bool v_shaped = schedule == "ZBVZeroBubble" || schedule == "DualPipeV";
-  if (stages % pipeline != 0) {
-    const std::int64_t good = (all + pipeline - 1) / pipeline;
-    return Finding{
-        fmt::format("{} layers (embedding and head counted) in stages of {} make {} stages, not "
-                    "divisible by pp {}",
-                    all, each, stages, pipeline),
-        fmt::format("use parallelism.pipeline_parallel_layers_per_stage = {}",
-                    single ? good : (all + 2 * pipeline - 1) / (2 * pipeline))};
-  }
-  const std::int64_t a_rank = stages / pipeline;
-  if (single ? a_rank == 1 : v_shaped ? a_rank == 2 : a_rank >= 2) {
+  const auto holds = [&](std::int64_t layers) {
+    const std::int64_t stages = (all + layers - 1) / layers;
+    return stages % pipeline == 0 && stages / pipeline >= allowed.least &&
+           stages / pipeline <= allowed.most;
+  };
+  if (holds(each)) {
     return {};
   }
-  return Finding{fmt::format("schedule {} with {} stages a rank", schedule, a_rank),
-                 fmt::format("it needs {}; use parallelism.pipeline_parallel_layers_per_stage = {}",
-                             single     ? "1"
-                             : v_shaped ? "exactly 2"
-                                        : "2 or more",
-                             single ? (all + pipeline - 1) / pipeline
-                                    : (all + 2 * pipeline - 1) / (2 * pipeline))};
+  std::int64_t good = all;
+  while (good > 0 && !holds(good)) {
+    --good;
+  }
+  const std::int64_t stages = (all + each - 1) / each;
+  return Finding{
+      fmt::format(
+          "{} layers (embedding and head counted) in stages of {} make {} stages over pp {}; "
+          "schedule {} needs {} a rank",
+          all, each, stages, pipeline, schedule, allowed.words),
+      good > 0 ? fmt::format("use parallelism.pipeline_parallel_layers_per_stage = {}", good)
+               : "use another parallelism.pipeline_parallel_degree"};
 }
 
 // seq % (tp * 2 * cp), the factor 2 cp also where cp is 1.

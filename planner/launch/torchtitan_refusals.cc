@@ -130,7 +130,7 @@ void refuse_choices(const Job& job) {
       {framework.context_all_to_all, "context_all_to_all",
        "torchtitan passes keys and values on; --set context_all_to_all=false would be right"},
       {!framework.overlap_grad_reduce || !framework.overlap_param_gather, "overlap_grad_reduce",
-       "FSDP2 always overlaps; --set overlap_grad_reduce=true overlap_param_gather=true"},
+       "FSDP2 always overlaps; --set overlap_grad_reduce=true would be right"},
       {framework.traced_graph, "traced_graph",
        "torchtitan compiles block by block; --set compile=true would be right"},
       {job.attention == models::AttentionKernel::kUnfused, "--attention",

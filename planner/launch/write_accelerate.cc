@@ -119,7 +119,7 @@ std::string compile_section(const LaunchPlan& launch) {
 }
 
 std::string command_of(const LaunchPlan& launch) {
-  std::string text = "accelerate launch --config_file " + launch.file;
+  std::string text = environment_prefix(launch) + "accelerate launch --config_file " + launch.file;
   if (launch.hosts > 1) {
     text += " --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port 29500";
   }
@@ -140,6 +140,9 @@ LaunchFile write_accelerate(const LaunchPlan& launch) {
   head.emplace_back(
       "train.py is your program: batch, accumulation, sequence and optimizer are its "
       "arguments, and the model its own.");
+  if (const std::string choices = choices_of_the_program(launch.job); !choices.empty()) {
+    head.push_back("The prediction has, and your program decides: " + choices + ".");
+  }
   if (!is_plain(launch) && launch.plan.micro_batches > 1 &&
       launch.job.framework.reduce_every_micro_batch) {
     head.push_back(

@@ -78,7 +78,8 @@ void add_model_parallelism(const LaunchPlan& launch, Json& json) {
 }
 
 std::string command_of(const LaunchPlan& launch) {
-  std::string text = fmt::format("deepspeed --num_gpus {}", launch.processes_per_host);
+  std::string text = environment_prefix(launch) +
+                     fmt::format("deepspeed --num_gpus {}", launch.processes_per_host);
   if (launch.hosts > 1) {
     text += fmt::format(" --num_nodes {} --hostfile hostfile", launch.hosts);
   }
@@ -91,6 +92,9 @@ std::vector<std::string> remarks_of(const LaunchPlan& launch) {
   std::vector<std::string> remarks = heading(launch, "DeepSpeed edaa7221 (August 2026)");
   remarks.push_back("your train.py builds the model, reads sequences of " +
                     std::to_string(launch.job.sequence) + " tokens and calls deepspeed.initialize");
+  if (const std::string choices = choices_of_the_program(launch.job); !choices.empty()) {
+    remarks.push_back("the prediction has, and your program decides: " + choices);
+  }
   if (plan.pipeline > 1) {
     remarks.push_back(
         fmt::format("the engine takes its stages from the program: "

@@ -84,6 +84,9 @@ std::string sharding_arguments(const LaunchPlan& launch) {
   if (plan.sharding != Sharding::kNone && plan.replicas > 1) {
     text += fmt::format(" --num-distributed-optimizer-instances {}", plan.replicas);
   }
+  if (launch.job.framework.bucket_elements > 0) {
+    text += fmt::format(" --ddp-bucket-size {}", launch.job.framework.bucket_elements);
+  }
   const MegatronOverlap overlap = megatron_overlap(launch);
   text += overlap.grad_reduce ? " --overlap-grad-reduce" : "";
   text += overlap.param_gather ? " --overlap-param-gather" : "";
@@ -176,6 +179,9 @@ LaunchFile write_megatron(const LaunchPlan& launch) {
   file.text += one ? "# Launches must keep their order on the GPU before Blackwell.\n"
                      "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
                    : "unset CUDA_DEVICE_MAX_CONNECTIONS\n";
+  for (const std::string& variable : environment(launch)) {
+    file.text += "export " + variable + "\n";
+  }
   file.text += torchrun(launch) + " pretrain_gpt.py";
   for (const std::string& line : lines) {
     file.text += " \\\n  " + line;

@@ -137,6 +137,9 @@ void set_sharding(const LaunchPlan& launch, Lines& out) {
   if (plan.sharding != Sharding::kNone && plan.replicas > 1) {
     out.set("ddp.num_distributed_optimizer_instances", plan.replicas);
   }
+  if (launch.job.framework.bucket_elements > 0) {
+    out.set("ddp.bucket_size", launch.job.framework.bucket_elements);
+  }
   if (fsdp) {
     out.set("dist.use_megatron_fsdp", true);
     out.set("ddp.use_megatron_fsdp", true);

@@ -208,7 +208,8 @@ LaunchFile write_torchtitan(const LaunchPlan& launch) {
   const TorchtitanModel model = torchtitan_model(launch);
   refuse_plans_unknown_to_torchtitan(launch, model);
   LaunchFile file;
-  file.command = torchrun(launch) + " -m torchtitan.train --job.config_file " + launch.file;
+  file.command = environment_prefix(launch) + torchrun(launch) +
+                 " -m torchtitan.train --job.config_file " + launch.file;
   std::vector<std::string> head = heading(launch, "torchtitan v0.2.2, from its folder");
   head.insert(head.begin(), fmt::format("Start {}: {}", where_to_start(launch), file.command));
   file.text = commented(head) + "\n" + model_section(launch, model) +

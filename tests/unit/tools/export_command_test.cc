@@ -104,6 +104,29 @@ TEST(Export, APlanForTriremeBecomesTheFormatsOwn) {
             std::string::npos);
 }
 
+TEST(Export, WhatHasNoFieldIsSaid) {
+  const std::string options = "--model llama-3.2-1b --cluster dgx-h100x1 ";
+  EXPECT_NE(exported(options + "--framework megatron --set prefetch_units=2")
+                .find("# --set prefetch_units=2 is in the prediction only.\n"),
+            std::string::npos);
+  const std::string script =
+      exported(options + "--framework megatron --set expandable_segments=true");
+  EXPECT_NE(script.find("\nexport PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"),
+            std::string::npos);
+  EXPECT_NE(
+      exported(options + "--framework fsdp1 --sharding full --optimizer sgd --set dropout=0.1")
+          .find("# The prediction has, and your program decides: SGD, dropout 0.1.\n"),
+      std::string::npos);
+  const Exported json = run_words("export " + options +
+                                  "--framework deepspeed --set cross_entropy_fusion=true --set "
+                                  "expandable_segments=true");
+  EXPECT_NE(json.err.find("your program decides: fused cross entropy\n"), std::string::npos);
+  EXPECT_NE(
+      json.err.find(": PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True deepspeed --num_gpus"),
+      std::string::npos)
+      << json.err;
+}
+
 struct Refusal {
   const char* options;
   const char* axis;  // the line begins with it
@@ -129,6 +152,12 @@ TEST(Export, EachRefusalNamesItsAxis) {
       {"--framework megatron --set loss_chunks=4", "loss_chunks"},
       {"--framework megatron --sharding optimizer --set overlap_grad_reduce=false",
        "overlap_param_gather"},
+      {"--framework megatron-fsdp --sharding full --set overlap_param_gather=false",
+       "overlap_grad_reduce"},
+      {"--framework megatron --recompute-modules mla_up_proj", "recompute-modules"},
+      {"--framework megatron --recompute-modules layernorm,moe_act", "recompute-modules"},
+      {"--framework megatron --pp 2 --vpp 2 --set p2p_overlap_interleaved=false", "vpp"},
+      {"--framework fsdp1 --sharding full --set overlap_grad_reduce=false", "overlap_grad_reduce"},
       {"--framework megatron --gpus 12 --pp 3 --stage-layers 11,11,10", "--gpus"},
       {"--framework megatron-fsdp --sharding full --fsdp-unit 2", "fsdp-unit"},
       {"--framework megatron-fsdp --sharding full --set reshard_after_forward=false",

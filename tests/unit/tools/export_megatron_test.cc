@@ -163,6 +163,11 @@ TEST(ExportMegatron, TypesOptimizersAndKernels) {
   const Values old = flags_in(exported(
       "--model gpt2 --cluster dgx1-v100x1 --framework megatron --precision fp16 --seq 1024 "
       "--attention unfused --set implementation=local"));
+  EXPECT_NE(
+      exported("--model gpt2 --cluster dgx1-v100x1 --framework megatron --precision fp16 --seq "
+               "1024")
+          .find("# Gradients are accumulated and reduced in fp16"),
+      std::string::npos);
   expect_values(old, {{"fp16", ""}, {"transformer-impl", "local"}});
   expect_absent(old, {"overlap-grad-reduce", "bf16", "moe-grouped-gemm"});
 }
@@ -195,7 +200,8 @@ TEST(ExportBridge, AssignsWhatTheArgumentsSay) {
                                  {"cfg.model.seq_length", "4096"},
                                  {"cfg.ddp.use_distributed_optimizer", "True"},
                                  {"cfg.ddp.overlap_param_gather", "True"}});
-  EXPECT_NE(text.find("cfg.model = MLAModelProvider(num_layers=61,"), std::string::npos);
+  EXPECT_NE(text.find("cfg.model = MLAModelProvider()\ncfg.model.num_layers = 61\n"),
+            std::string::npos);
   EXPECT_NE(text.find("CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun"), std::string::npos);
 }
 

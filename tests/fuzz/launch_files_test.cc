@@ -1,0 +1,165 @@
+// Whatever a launch configuration holds, reading it gives a configuration or one clear line of
+// trireme::Error: no other exception, no crash, no hang.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/error.h"
+#include "mutate.h"
+#include "planner/cost/estimate.h"
+#include "planner/launch/launch_rules.h"
+#include "planner/launch/read_launch.h"
+
+namespace trireme {
+namespace {
+
+using planner::LaunchFormat;
+
+constexpr const char* kScript = R"(#!/bin/bash
+#SBATCH --nodes=2 --gpus-per-node=8
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+TP=${TP:-2}
+N=$((8*SLURM_NNODES))
+SIZE=8B
+if [ "$SIZE" = 8B ]; then L=32; else L=80; fi
+case $SIZE in 8B) H=4096;; *) H=8192;; esac
+ARGS=( --num-layers $L --hidden-size $H
+ --num-attention-heads 32 --group-query-attention --num-query-groups 8 # heads
+)
+MORE="--swiglu --seq-length 4096 \
+ --vocab-size=128256 --bf16 --moe-layer-freq ([0]*3+[1]*29) --num-experts 8"
+for i in 1 2; do echo 'x'; done
+torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES pretrain_gpt.py "${ARGS[@]}" $MORE \
+  --tensor-model-parallel-size $TP --micro-batch-size 1 --global-batch-size $N \
+  --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "Et*3|(tt|)*14,t|L" 2>&1 | tee log
+)";
+constexpr const char* kBridge =
+    R"(from megatron.bridge.recipes import llama31_8b_pretrain_config as recipe
+cfg = recipe()
+cfg.model.tensor_model_parallel_size = 2
+cfg.model.recompute_modules = ["core_attn", "mlp"]
+cfg.train.global_batch_size = 8 * 4
+cfg.ddp.use_distributed_optimizer = True
+)";
+constexpr const char* kTitan = R"([model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 4
+[parallelism]
+pipeline_parallel_degree = 2
+data_parallel_shard_degree = -1
+module_fqns_per_model_part = [["layers.0"], ["layers.1"]]
+[activation_checkpoint]
+mode = "selective"
+)";
+constexpr const char* kZero = R"({"train_batch_size": 64, "gradient_accumulation_steps": "auto",
+ "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8, "mics_shard_size": 4}})";
+constexpr const char* kYaml = R"(distributed_type: FSDP
+num_processes: 8
+mixed_precision: bf16
+fsdp_config:
+  fsdp_version: 2
+  fsdp_reshard_after_forward: true
+parallelism_config:
+  parallelism_config_tp_size: 2
+  parallelism_config_dp_shard_size: 4
+)";
+
+// Lines of a text in another order.
+std::string shuffled(const std::string& text, fuzz::Random& random) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line + "\n");
+  }
+  for (std::size_t i = lines.size(); i > 1; --i) {
+    std::swap(lines[i - 1], lines[random.below(i)]);
+  }
+  std::string all;
+  for (const std::string& line : lines) {
+    all += line;
+  }
+  return all;
+}
+
+std::string spoiled(std::string text, std::uint64_t seed) {
+  fuzz::Random random(seed);
+  switch (random.below(4)) {
+    case 0:
+      return text.substr(0, random.below(text.size() + 1));
+    case 1:
+      return shuffled(text, random);
+    default:
+      for (std::size_t i = random.below(4) + 1; i > 0; --i) {
+        fuzz::spoil_text(text, random);
+      }
+      return text;
+  }
+}
+
+// Reads and judges; whether it was accepted.
+bool judge(LaunchFormat format, const std::string& text, std::uint64_t seed) {
+  try {
+    const planner::LaunchConfig config = planner::read_launch(format, text, "f", {});
+    planner::LaunchOptions options{.cluster = "dgx-h100x1"};
+    options.model = config.model || !config.model_name.empty() ? "" : "gpt2";
+    const planner::LaunchCase found = planner::make_launch_case(config, options);
+    const planner::RuleReport report = planner::check_launch(config, found);
+    EXPECT_TRUE(!report.layout_holds || report.ranks_hold) << seed;
+    if (report.layout_holds) {
+      planner::Estimate estimate;
+      planner::Estimator(found.job).estimate(found.plan, estimate);
+      EXPECT_GT(estimate.time.step_seconds, 0) << seed << " " << text;
+      EXPECT_GT(estimate.memory.allocated_gib, 0) << seed << " " << text;
+    }
+    return true;
+  } catch (const Error& error) {
+    const std::string line = error.what();
+    EXPECT_EQ(line.find('\n'), std::string::npos) << "seed " << seed << ": " << line;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "seed " << seed << " threw " << error.what() << " for " << text;
+  }
+  return false;
+}
+
+TEST(Fuzz, LaunchFiles) {
+  constexpr std::pair<LaunchFormat, const char*> kTexts[] = {
+      {LaunchFormat::kMegatron, kScript},
+      {LaunchFormat::kMegatronBridge, kBridge},
+      {LaunchFormat::kTorchtitan, kTitan},
+      {LaunchFormat::kDeepspeed, kZero},
+      {LaunchFormat::kAccelerate, kYaml}};
+  for (const auto& [format, text] : kTexts) {
+    EXPECT_TRUE(judge(format, text, 0)) << planner::to_string(format);
+    const std::uint64_t cases = fuzz::case_count(400);
+    std::uint64_t accepted = 0;
+    for (std::uint64_t seed = 0; seed < cases; ++seed) {
+      accepted += judge(format, spoiled(text, seed), seed) ? 1U : 0U;
+    }
+    EXPECT_GT(accepted, 0U) << planner::to_string(format);
+    EXPECT_LT(accepted, cases) << planner::to_string(format);
+  }
+}
+
+TEST(Fuzz, LaunchFilesThatNestWithoutEnd) {
+  const auto many = [](const std::string& part) {
+    std::string text;
+    for (int i = 0; i < 20'000; ++i) {
+      text += part;
+    }
+    return text;
+  };
+  judge(LaunchFormat::kMegatron, "run --num-layers $((" + many("(") + "1" + many(")") + "))", 1);
+  judge(LaunchFormat::kMegatron, many("if true; then ") + "x", 2);
+  judge(LaunchFormat::kMegatron, "run " + many("${a:-") + many("}"), 3);
+  judge(LaunchFormat::kAccelerate, many("["), 4);
+  judge(LaunchFormat::kAccelerate, many("- "), 5);
+  judge(LaunchFormat::kTorchtitan, "a = " + many("["), 6);
+  judge(LaunchFormat::kDeepspeed, many("{\"a\":"), 7);
+  judge(LaunchFormat::kDeepspeed, many("[") + many("]"), 8);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,392 @@
+// Every rule of the tables: a configuration that breaks it, and the nearest one that does not.
+#include "planner/launch/launch_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "planner/launch/read_launch.h"
+
+namespace trireme::planner {
+namespace {
+
+struct Case {
+  LaunchFormat format;
+  const char* rule;
+  const char* broken;
+  const char* holds;
+  const char* fix = "";  // words that the fix must have
+  const char* cluster = "dgx-h100x2";
+};
+
+constexpr LaunchFormat kM = LaunchFormat::kMegatron;
+constexpr LaunchFormat kB = LaunchFormat::kMegatronBridge;
+constexpr LaunchFormat kT = LaunchFormat::kTorchtitan;
+constexpr LaunchFormat kD = LaunchFormat::kDeepspeed;
+constexpr LaunchFormat kA = LaunchFormat::kAccelerate;
+
+// A GPT of 24 layers, 16 heads; batch 64 on 16 GPUs.
+constexpr const char* kGpt =
+    "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 24 --hidden-size 2048 "
+    "--num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 51200 "
+    "--bf16 "
+    "--micro-batch-size 1 --global-batch-size 64 ";
+// The same without the line that FSDP must not have, and with what it needs.
+constexpr const char* kFsdp =
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 24 --hidden-size 2048 "
+    "--num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 51200 "
+    "--bf16 "
+    "--untie-embeddings-and-output-weights --micro-batch-size 1 --global-batch-size 64 "
+    "--no-gradient-accumulation-fusion ";
+constexpr const char* kExperts =
+    "--num-experts 8 --disable-bias-linear --moe-token-dispatcher-type alltoall ";
+constexpr const char* kBridge =
+    "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config as recipe\ncfg = "
+    "recipe()\n"
+    "cfg.train.global_batch_size = 64\ncfg.train.micro_batch_size = 1\ncfg.model.seq_length = "
+    "4096\n";
+constexpr const char* kTitan =
+    "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = "
+    "8\n[parallelism]\n";
+
+std::string text_of(const Case& row, const char* part) {
+  const std::string words = part;
+  if (row.format == kM) {
+    const bool fsdp =
+        words.find("fsdp") != std::string::npos || words.find("torch_dcp") != std::string::npos;
+    const bool experts = words.find("EXPERTS") != std::string::npos;
+    std::string text = std::string(fsdp ? kFsdp : kGpt) + words;
+    if (experts) {
+      text.replace(text.find("EXPERTS"), 7, kExperts);
+    }
+    return text;
+  }
+  return (row.format == kB ? kBridge : row.format == kT ? kTitan : "") + words;
+}
+
+RuleReport report_of(const Case& row, const char* part) {
+  const LaunchConfig config = read_launch(row.format, text_of(row, part), "f", {});
+  LaunchOptions options{.cluster = row.cluster};
+  if (row.format == kD || row.format == kA) {
+    options.model = "llama-3.2-1b";
+    options.sequence = 4096;
+  }
+  return check_launch(config, make_launch_case(config, options));
+}
+
+constexpr Case kCases[] = {
+    {kM, "world % (tp * pp * cp)",
+     "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 3",
+     "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4",
+     "--pipeline-model-parallel-size 1, 2 or 4"},
+    {kM, "world % (etp * ep * pp)",
+     "EXPERTS --expert-model-parallel-size 8 --expert-tensor-parallel-size 4",
+     "EXPERTS --expert-model-parallel-size 8 --expert-tensor-parallel-size 2",
+     "--expert-model-parallel-size"},
+    {kM, "one way to say virtual stages",
+     "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3 "
+     "--num-virtual-stages-per-pipeline-rank 2",
+     "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3",
+     "keep --num-layers-per-virtual-pipeline-stage"},
+    {kM, "(layers + embedding + loss) % pp", "--pipeline-model-parallel-size 16",
+     "--pipeline-model-parallel-size 8", "--pipeline-model-parallel-size 2, 4 or 8"},
+    {kM, "(layers + embedding + loss) % pp",
+     "--pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split",
+     "--pipeline-model-parallel-size 4", ""},
+    {kM, "stage layers % virtual stages",
+     "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4",
+     "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3", "1, 2, 3, 6"},
+    {kM, "first and last stage's layers",
+     "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5",
+     "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 3", "stages of 6"},
+    {kM, "pipeline layout",
+     "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et*12|t*11L\"",
+     "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et*12|t*12L\"",
+     "24 times t"},
+    {kM, "pipeline layout",
+     "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"t*12|t*12L\"",
+     "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et*12|t*12L\"",
+     "begin with E"},
+    {kM, "virtual stages need pp", "--num-virtual-stages-per-pipeline-rank 2",
+     "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2",
+     "--pipeline-model-parallel-size 2"},
+    {kM, "virtual stages need pp",
+     "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+     "--no-overlap-p2p-communication",
+     "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
+     "--no-overlap-p2p-communication",
+     "--pipeline-model-parallel-size 3"},
+    {kM, "pp <= micro-batch group <= micro-batches",
+     "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
+     "--global-batch-size 20",
+     "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
+     "--global-batch-size 32",
+     "--global-batch-size 16 or 32"},
+    {kM, "hidden % heads", "--num-attention-heads 24", "--num-attention-heads 32",
+     "--kv-channels, e.g. 85"},
+    {kM, "max_position_embeddings >= seq", "--position-embedding-type rope --seq-length 4096",
+     "--position-embedding-type rope", "--max-position-embeddings 4096"},
+    {kM, "sequence_parallel needs tp > 1", "--sequence-parallel",
+     "--sequence-parallel --tensor-model-parallel-size 2", "--tensor-model-parallel-size 2"},
+    {kM, "recompute granularity, method, number", "--recompute-granularity full",
+     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+     "--recompute-method uniform --recompute-num-layers 1"},
+    {kM, "recompute granularity, method, number",
+     "--recompute-granularity selective --recompute-method uniform",
+     "--recompute-granularity selective", "leave out --recompute-method"},
+    {kM, "distribute_saved_activations", "--distribute-saved-activations",
+     "--distribute-saved-activations --tensor-model-parallel-size 2 --recompute-granularity full "
+     "--recompute-method uniform --recompute-num-layers 1",
+     "tp 2"},
+    {kM, "cpu_offloading", "--cpu-offloading --cpu-offloading-num-layers 24",
+     "--cpu-offloading --cpu-offloading-num-layers 23", "at most 23"},
+    {kM, "CUDA_DEVICE_MAX_CONNECTIONS == 1",
+     "--bf16\nexport CUDA_DEVICE_MAX_CONNECTIONS=8\ntorchrun --nproc_per_node 16 p.py --num-layers "
+     "24 --hidden-size 2048 "
+     "--num-attention-heads 16 --seq-length 2048 --vocab-size 51200 --bf16 "
+     "--tensor-model-parallel-size 2 "
+     "--micro-batch-size 1 --use-distributed-optimizer --overlap-grad-reduce --sequence-parallel",
+     "--tensor-model-parallel-size 2", "export CUDA_DEVICE_MAX_CONNECTIONS=1"},
+    {kM, "defer_embedding_wgrad_compute", "--defer-embedding-wgrad-compute",
+     "--defer-embedding-wgrad-compute --pipeline-model-parallel-size 2", "pp 2"},
+    {kM, "overlap_p2p or batch_p2p",
+     "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --batch-p2p-comm",
+     "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2",
+     "leave out batch_p2p"},
+    {kM, "overlap_param_gather needs", "--overlap-param-gather",
+     "--overlap-param-gather --overlap-grad-reduce --use-distributed-optimizer",
+     "--use-distributed-optimizer --overlap-grad-reduce"},
+    {kM, "overlap_param_gather_with_optimizer_step needs",
+     "--overlap-param-gather-with-optimizer-step",
+     "--overlap-param-gather-with-optimizer-step --overlap-param-gather --overlap-grad-reduce "
+     "--use-distributed-optimizer --pipeline-model-parallel-size 2 "
+     "--num-virtual-stages-per-pipeline-rank 2",
+     "2 or more virtual stages"},
+    {kM, "distributed optimizer instances", "--num-distributed-optimizer-instances 2",
+     "--num-distributed-optimizer-instances 2 --use-distributed-optimizer",
+     "--use-distributed-optimizer"},
+    {kM, "bucket size or number", "--ddp-bucket-size 40000000 --ddp-num-buckets 4",
+     "--ddp-num-buckets 4", "leave out"},
+    {kM, "tp_comm_overlap needs sequence_parallel",
+     "--tensor-model-parallel-size 2 --tp-comm-overlap",
+     "--tensor-model-parallel-size 2 --tp-comm-overlap --sequence-parallel", "--sequence-parallel"},
+    {kM, "context-parallel kinds and sizes", "--context-parallel-size 4 --cp-comm-type a2a+p2p",
+     "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+     "--hierarchical-context-parallel-sizes 2 2"},
+    {kM, "hybrid_context_parallel", "--hybrid-context-parallel --pipeline-model-parallel-size 2",
+     "--hybrid-context-parallel", "pp 1"},
+    {kM, "expert biases need etp 1",
+     "--num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel",
+     "--num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel --disable-bias-linear",
+     "--disable-bias-linear"},
+    {kM, "one expert a token", "EXPERTS --moe-router-topk 1",
+     "EXPERTS --moe-router-topk 1 --moe-router-pre-softmax", "--moe-router-pre-softmax"},
+    {kM, "overlap_moe_expert_parallel_comm needs", "EXPERTS --overlap-moe-expert-parallel-comm",
+     "EXPERTS --overlap-moe-expert-parallel-comm --expert-model-parallel-size 4", "ep 2"},
+    {kM, "latent attention excludes grouped queries",
+     "--multi-latent-attention --group-query-attention --num-query-groups 4",
+     "--multi-latent-attention", "leave out --group-query-attention"},
+    {kM, "cross-entropy fusion of TE", "--cross-entropy-fusion-impl te",
+     "--cross-entropy-fusion-impl native", "native"},
+    {kM, "optimizer_cpu_offload", "--optimizer-cpu-offload",
+     "--optimizer-cpu-offload --use-precision-aware-optimizer", "--use-precision-aware-optimizer"},
+    {kM, "bf16 or fp16", "--fp16", "", "leave out --fp16"},
+    {kM, "CUDA_DEVICE_MAX_CONNECTIONS != 1 with FSDP",
+     "--use-megatron-fsdp --ckpt-format fsdp_dtensor\nexport CUDA_DEVICE_MAX_CONNECTIONS=1",
+     "--use-megatron-fsdp --ckpt-format fsdp_dtensor", "unset"},
+    {kM, "one FSDP", "--use-megatron-fsdp --use-torch-fsdp2", "--use-torch-fsdp2", "leave out one"},
+    {kM, "torch FSDP2 needs",
+     "--use-torch-fsdp2 --pipeline-model-parallel-size 2 --use-distributed-optimizer",
+     "--use-torch-fsdp2", "pp 1, no distributed optimizer"},
+    {kM, "Megatron-FSDP optimizer",
+     "--use-megatron-fsdp --optimizer muon --ckpt-format fsdp_dtensor",
+     "--use-megatron-fsdp --ckpt-format fsdp_dtensor", "adam or sgd"},
+    {kM, "meta device needs sharding",
+     "--use-megatron-fsdp --init-model-with-meta-device --ckpt-format fsdp_dtensor",
+     "--use-megatron-fsdp --init-model-with-meta-device --ckpt-format fsdp_dtensor "
+     "--data-parallel-sharding-strategy optim_grads_params",
+     "optim_grads_params"},
+    {kM, "sharding strategy needs Megatron-FSDP",
+     "--data-parallel-sharding-strategy optim_grads_params",
+     "--data-parallel-sharding-strategy no_shard", "--use-megatron-fsdp"},
+    {kM, "checkpoint format", "--use-megatron-fsdp",
+     "--use-megatron-fsdp --ckpt-format fsdp_dtensor", "fsdp_dtensor"},
+    {kM, "checkpoint format",
+     "--use-torch-fsdp2 --ckpt-format torch_dcp --tensor-model-parallel-size 2",
+     "--use-torch-fsdp2 --ckpt-format torch_dcp", "torch_dist"},
+    {kM, "manual registration needs NCCL user buffers",
+     "--use-megatron-fsdp --fsdp-manual-registration",
+     "--use-megatron-fsdp --fsdp-manual-registration --use-nccl-ub", "--use-nccl-ub"},
+    {kB, "rank order with Megatron-FSDP",
+     "cfg.dist.use_tp_pp_dp_mapping = True\ncfg.ddp.use_megatron_fsdp = True\n",
+     "cfg.ddp.use_megatron_fsdp = True\n", "use_tp_pp_dp_mapping"},
+    {kB, "average_in_collective with Megatron-FSDP",
+     "cfg.ddp.average_in_collective = True\ncfg.ddp.use_megatron_fsdp = True\n",
+     "cfg.ddp.average_in_collective = False\ncfg.ddp.use_megatron_fsdp = True\n", "false"},
+    {kB, "model and dataset sequence length", "cfg.dataset.seq_length = 8192\n",
+     "cfg.dataset.seq_length = 4096\n", "4096"},
+    {kB, "fine-tuning with cp > 1",
+     "cfg = llama3_8b_finetune_config()\ncfg.model.recipe = \"llama3_8b_finetune_config\"\n"
+     "cfg.model.context_parallel_size = 2\n",
+     "cfg.model.recipe = \"llama3_8b_finetune_config\"\ncfg.model.context_parallel_size = 2\n"
+     "cfg.model.calculate_per_token_loss = True\ncfg.ddp.average_in_collective = False\n",
+     "calculate_per_token"},
+    {kB, "packed sequences need micro-batch 1",
+     "cfg.dataset.packed_sequence_size = 4096\ncfg.train.micro_batch_size = 2\n",
+     "cfg.dataset.packed_sequence_size = 4096\n", "train.micro_batch_size=1"},
+    {kB, "checkpoint format", "cfg.ddp.use_megatron_fsdp = True\ncfg.checkpoint.save = \"x\"\n",
+     "cfg.ddp.use_megatron_fsdp = True\n", "fsdp_dtensor"},
+    {kT, "stages % pp", "pipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 12\n",
+     "pipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 9\n", "= 11"},
+    {kT, "stages % pp",
+     "pipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 9\n"
+     "pipeline_parallel_schedule = \"Interleaved1F1B\"\n",
+     "pipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 3\n"
+     "pipeline_parallel_schedule = \"Interleaved1F1B\"\n",
+     "layers_per_stage = 3"},
+    {kT, "local batch % pipeline micro-batch",
+     "pipeline_parallel_degree = 2\npipeline_parallel_microbatch_size = 3\n",
+     "pipeline_parallel_degree = 2\npipeline_parallel_microbatch_size = 2\n", "= 1"},
+    {kD, "train_batch = micro * accumulation * dp",
+     R"({"train_batch_size": 100, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})",
+     R"({"train_batch_size": 128, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})",
+     "train_batch_size 128"},
+    {kD, "offload_param needs stage 3",
+     R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})",
+     R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "stage 3"},
+    {kD, "offload_optimizer needs ZeRO",
+     R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})",
+     R"({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}})", "stage 1"},
+    {kD, "bf16 or fp16", R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})",
+     R"({"bf16": {"enabled": true}, "fp16": {"enabled": false}})", "fp16"},
+    {kD, "dp % mics_shard_size", R"({"zero_optimization": {"stage": 3, "mics_shard_size": 5}})",
+     R"({"zero_optimization": {"stage": 3, "mics_shard_size": 4}})", "divisor of 16"},
+    {kA, "parallelism_config needs FSDP version 2",
+     "distributed_type: FSDP\nparallelism_config:\n  parallelism_config_dp_shard_size: 16\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
+     "  parallelism_config_dp_shard_size: 16\n",
+     "fsdp_version: 2"},
+    {kA, "cp or sp",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
+     "  parallelism_config_cp_size: 2\n  parallelism_config_sp_size: 2\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
+     "  parallelism_config_cp_size: 2\n",
+     "sp_size: 1"},
+    {kA, "dp_replicate with tp or cp needs dp_shard",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
+     "  parallelism_config_dp_replicate_size: 8\n  parallelism_config_tp_size: 2\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
+     "  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 4\n"
+     "  parallelism_config_tp_size: 2\n",
+     "dp_shard_size: 8"},
+    {kA, "reshard_after_forward is a switch",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: "
+     "FULL_SHARD\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: "
+     "true\n",
+     "true"},
+};
+
+const LaunchViolation* find(const RuleReport& report, const std::string& rule) {
+  const auto found = std::find_if(report.violations.begin(), report.violations.end(),
+                                  [&](const auto& violation) { return violation.rule == rule; });
+  return found == report.violations.end() ? nullptr : &*found;
+}
+
+TEST(LaunchRules, EachIsBrokenByOneConfigurationAndNotByTheNext) {
+  for (const Case& row : kCases) {
+    SCOPED_TRACE(std::string(row.rule) + ": " + row.broken);
+    const RuleReport report = report_of(row, row.broken);
+    const LaunchViolation* violation = find(report, row.rule);
+    ASSERT_NE(violation, nullptr);
+    EXPECT_NE(violation->fix.find(row.fix), std::string::npos) << violation->fix;
+    EXPECT_FALSE(violation->detail.empty());
+    EXPECT_EQ(find(report_of(row, row.holds), row.rule), nullptr);
+  }
+}
+
+TEST(LaunchRules, TorchtitanSequenceAndExperts) {
+  const auto report = [](const std::string& text) {
+    const LaunchConfig config = read_torchtitan(text, "t", {});
+    return check_launch(config, make_launch_case(config, {.cluster = "dgx-h100x2"}));
+  };
+  const std::string llama =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\ntensor_parallel_degree = 8\n";
+  const RuleReport odd = report(llama + "[training]\nseq_len = 2056\n");
+  ASSERT_NE(find(odd, "seq % (tp * 2 * cp)"), nullptr);  // 2056 / 16 = 128.5
+  EXPECT_NE(find(odd, "seq % (tp * 2 * cp)")->fix.find("2048 or 2064"), std::string::npos);
+  EXPECT_EQ(find(report(llama + "[training]\nseq_len = 2064\n"), "seq % (tp * 2 * cp)"), nullptr);
+  const std::string experts =
+      "[model]\nname = \"qwen3\"\nflavor = \"30B-A3B\"\n[parallelism]\nexpert_parallel_degree = ";
+  EXPECT_NE(find(report(experts + "32\n"), "(dp_shard * cp * tp) % ep"), nullptr);
+  EXPECT_EQ(find(report(experts + "16\n"), "(dp_shard * cp * tp) % ep"), nullptr);
+}
+
+TEST(LaunchRules, EveryRowHasItsTest) {
+  // These two have a test of their own above.
+  std::set<std::string> tested = {"seq % (tp * 2 * cp)", "(dp_shard * cp * tp) % ep"};
+  for (const Case& row : kCases) {
+    tested.insert(row.rule);
+  }
+  for (const LaunchFormat format : {kM, kB, kT, kD, kA}) {
+    for (const auto& table : rule_tables(format)) {
+      for (const LaunchRule& rule : table) {
+        EXPECT_TRUE(tested.contains(std::string(rule.name))) << rule.name;
+      }
+    }
+  }
+}
+
+TEST(LaunchRules, RulesOfEveryLayoutAreReportedOnceWithAFix) {
+  const Case heads{kM, "heads % tp", "--tensor-model-parallel-size 3 --num-attention-heads 16", "",
+                   ""};
+  const RuleReport report = report_of(heads, heads.broken);
+  EXPECT_EQ(std::count_if(report.violations.begin(), report.violations.end(),
+                          [](const auto& violation) { return violation.rule == "heads % tp"; }),
+            1);
+  EXPECT_NE(find(report, "heads % tp")->fix.find("--tensor-model-parallel-size 1, 2 or 4"),
+            std::string::npos)
+      << find(report, "heads % tp")->fix;
+  EXPECT_FALSE(report.layout_holds);
+  EXPECT_EQ(find(report, "gpus = tp * pp * cp * fsdp * dp"), nullptr);  // as world % (tp * pp * cp)
+}
+
+TEST(LaunchRules, ValuesOfAFixHold) {
+  const Case batch{kM, "global_batch % (dp * micro_batch)", "--micro-batch-size 3", "", ""};
+  const RuleReport report = report_of(batch, batch.broken);
+  const LaunchViolation* violation = find(report, batch.rule);
+  ASSERT_NE(violation, nullptr);  // 64 over 16 x 3
+  EXPECT_NE(violation->fix.find("--global-batch-size 48, 96"), std::string::npos) << violation->fix;
+  EXPECT_NE(violation->fix.find("--micro-batch-size 1, 2 or 4"), std::string::npos)
+      << violation->fix;
+}
+
+TEST(LaunchRules, BlackwellNeedsNoSingleConnection) {
+  const LaunchConfig config = read_megatron(
+      "torchrun --nproc_per_node 8 p.py --num-layers 24 --hidden-size 2048 --num-attention-heads "
+      "16 "
+      "--seq-length 2048 --vocab-size 51200 --bf16 --tensor-model-parallel-size 2 "
+      "--micro-batch-size 1",
+      "f", {});
+  const auto report = [&](const char* cluster) {
+    return check_launch(config, make_launch_case(config, {.cluster = cluster}));
+  };
+  EXPECT_EQ(find(report("dgx-b200x1"), "CUDA_DEVICE_MAX_CONNECTIONS == 1"), nullptr);
+  ASSERT_NE(find(report("dgx-h100x1"), "CUDA_DEVICE_MAX_CONNECTIONS == 1"), nullptr);
+  EXPECT_EQ(find(report("dgx-h100x1"), "CUDA_DEVICE_MAX_CONNECTIONS == 1")->severity,
+            Severity::kError);
+}
+
+TEST(LaunchRules, RanksBeyondTheClusterAndPrecisionsItLacks) {
+  const LaunchConfig config = read_megatron(std::string(kGpt), "f", {});
+  const RuleReport few = check_launch(config, make_launch_case(config, {.cluster = "dgx-h100x1"}));
+  ASSERT_NE(find(few, "ranks <= GPUs of the cluster"), nullptr);
+  EXPECT_FALSE(few.ranks_hold);
+  const RuleReport old = check_launch(config, make_launch_case(config, {.cluster = "dgx1-v100x2"}));
+  EXPECT_NE(find(old, "precision of the GPU"), nullptr);
+}
+
+}  // namespace
+}  // namespace trireme::planner

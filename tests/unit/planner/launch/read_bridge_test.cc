@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "planner/launch/launch_case.h"
+#include "planner/launch/preset_name.h"
+#include "planner/launch/read_launch.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr const char* kPython =
+    R"(from megatron.bridge.recipes.llama import llama31_70b_pretrain_config as recipe
+cfg = recipe()
+cfg.model.tensor_model_parallel_size = 4
+cfg.model.pipeline_model_parallel_size = 4
+cfg.model.virtual_pipeline_model_parallel_size = 5  # chunks
+cfg.model.context_parallel_size = 2
+cfg.model.sequence_parallel = True
+cfg.model.recompute_granularity = "selective"
+cfg.train.global_batch_size = 8 * 64
+cfg.train.micro_batch_size = 1
+cfg.dataset.seq_length = 8192
+cfg.ddp.use_distributed_optimizer = True
+cfg.ddp.new_and_unknown = 3
+# cfg.model.tensor_model_parallel_size = 8
+)";
+
+TEST(ReadBridge, AssignmentsInPython) {
+  const LaunchConfig config = read_megatron_bridge(kPython, "cfg.py", {});
+  EXPECT_EQ(config.model_name, "llama-3.1-70b");
+  EXPECT_EQ(config.layout.tensor, 4);
+  EXPECT_EQ(config.layout.virtual_pipeline, 5);
+  EXPECT_EQ(config.global_batch, 512);
+  EXPECT_EQ(config.sequence, 8192);
+  EXPECT_EQ(config.precision, "bf16");
+  EXPECT_EQ(config.layout.recompute, Recompute::kSelective);
+  ASSERT_EQ(config.unknown.size(), 1U);
+  EXPECT_EQ(config.unknown[0].line, 13);
+  const LaunchCase found = make_launch_case(config, {.cluster = "dgx-h100x8"});
+  EXPECT_EQ(short_form(found.plan).substr(0, 22), "tp4.pp4.vpp5.cp2.fsdp2");
+}
+
+TEST(ReadBridge, OverridesAndShortOptions) {
+  const LaunchConfig config = read_megatron_bridge(
+      "torchrun --nproc-per-node 8 --nnodes 4 scripts/training/run_recipe.py \\\n"
+      "  --recipe qwen3_30b_a3b_pretrain_config model.tensor_model_parallel_size=2 \\\n"
+      "  -ep 8 -pp 2 -mb 2 -gb 256 -sl 4096 ddp.use_megatron_fsdp=true \\\n"
+      "  ddp.data_parallel_sharding_strategy=optim_grads_params\n",
+      "run.sh", {"model.tensor_model_parallel_size=1"});
+  EXPECT_EQ(config.model_name, "qwen3-30b-a3b");
+  EXPECT_EQ(config.gpus, 32);
+  EXPECT_EQ(config.layout.tensor, 1);  // the command line's argument is the last
+  EXPECT_EQ(config.layout.expert, 8);
+  EXPECT_EQ(config.layout.pipeline, 2);
+  EXPECT_EQ(config.layout.micro_batch, 2);
+  EXPECT_EQ(config.global_batch, 256);
+  EXPECT_EQ(config.framework, "megatron-fsdp");
+  EXPECT_EQ(config.layout.sharding, Sharding::kFull);
+}
+
+TEST(ReadBridge, FewerLayersOfARecipe) {
+  const LaunchConfig config =
+      read_megatron_bridge(std::string(kPython) + "cfg.model.num_layers = 20\n", "cfg.py", {});
+  ASSERT_TRUE(config.model);
+  EXPECT_EQ(config.model->layers, 20);
+  EXPECT_EQ(config.model->hidden, 8192);
+}
+
+TEST(ReadBridge, WrongValuesNameTheirLine) {
+  try {
+    read_megatron_bridge("cfg = x\ncfg.model.tensor_model_parallel_size = \"many\"\n", "cfg.py",
+                         {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cfg.py:2"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(read_megatron_bridge("import os\n", "cfg.py", {}), Error);
+}
+
+TEST(PresetName, WholeNumbersOnly) {
+  EXPECT_EQ(preset_in("meta-llama/Llama-3.1-70B-Instruct"), "llama-3.1-70b");
+  EXPECT_EQ(preset_in("llama3_8b_pretrain_config"), "llama-3-8b");
+  EXPECT_EQ(preset_in("deepseek_v3_pretrain_config_32nodes"), "deepseek-v3");
+  EXPECT_EQ(preset_in("mixtral_8x7b"), "mixtral-8x7b");
+  EXPECT_EQ(preset_in("my own model"), "");
+  EXPECT_NE(preset_in("gpt20b"), "gpt2");
+}
+
+}  // namespace
+}  // namespace trireme::planner

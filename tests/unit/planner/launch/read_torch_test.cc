@@ -1,0 +1,241 @@
+// torchtitan, DeepSpeed and accelerate.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "planner/launch/launch_case.h"
+#include "planner/launch/read_launch.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr const char* kTitan = R"([model]
+name = "llama3"
+flavor = "70B"
+[training]
+local_batch_size = 8
+seq_len = 8192
+[parallelism]
+tensor_parallel_degree = 8
+pipeline_parallel_degree = 2
+pipeline_parallel_schedule = "Interleaved1F1B"
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+[compile]
+enable = true
+)";
+
+LaunchCase titan(const std::string& text, const std::vector<std::string>& more = {}) {
+  return make_launch_case(read_torchtitan(text, "t.toml", more), {.cluster = "dgx-h100x8"});
+}
+
+TEST(ReadTorchtitan, DegreesScheduleAndBatch) {
+  const LaunchCase found = titan(kTitan);
+  EXPECT_EQ(found.job.model.name, "llama-3.1-70b");
+  EXPECT_EQ(found.plan.sharded, 4);  // -1: 64 / (8 x 2)
+  EXPECT_EQ(found.plan.replicas, 1);
+  EXPECT_EQ(found.plan.virtual_pipeline, 2);
+  EXPECT_EQ(found.plan.micro_batch, 1);
+  EXPECT_EQ(found.plan.micro_batches, 8);
+  EXPECT_EQ(found.job.global_batch, 32);
+  EXPECT_FALSE(found.plan.reshard_after_forward);  // the default with a pipeline
+  EXPECT_EQ(found.plan.recompute, Recompute::kSelective);
+  EXPECT_EQ(found.plan.recompute_modules, kTorchPerOp);
+  EXPECT_TRUE(found.job.framework.compile);
+  // 80 layers and two of embedding and head over 4 chunks: 20.5, the first and last one layer less.
+  EXPECT_EQ(found.plan.stage_layers, (std::vector<std::int64_t>{20, 21, 20, 19}));
+}
+
+TEST(ReadTorchtitan, DefaultsAndReplicas) {
+  const LaunchCase found = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\ndata_parallel_replicate_degree "
+      "= 8\n");
+  EXPECT_EQ(found.job.sequence, 2048);
+  EXPECT_EQ(found.plan.micro_batch, 8);
+  EXPECT_EQ(found.plan.replicas, 8);
+  EXPECT_EQ(found.plan.sharded, 8);
+  EXPECT_EQ(found.plan.recompute, Recompute::kFull);  // selective, every second block
+  EXPECT_EQ(found.plan.recompute_layers, 16);
+  EXPECT_TRUE(found.plan.reshard_after_forward);
+}
+
+TEST(ReadTorchtitan, ArgumentsAndGradientAccumulation) {
+  const LaunchCase found = titan(kTitan, {"--training.global_batch_size", "128",
+                                          "--parallelism.pipeline_parallel_microbatch_size=2",
+                                          "--parallelism.enable_async_tensor_parallel"});
+  EXPECT_EQ(found.job.global_batch, 128);
+  EXPECT_EQ(found.plan.micro_batch, 2);
+  EXPECT_EQ(found.plan.micro_batches, 16);  // 128 / (4 x 2)
+  EXPECT_TRUE(found.job.framework.tp_comm_overlap);
+}
+
+TEST(ReadTorchtitan, OlderSectionsAndCompiledParts) {
+  const LaunchCase old = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = "
+      "\"float8\"\n[training]\nbatch_size = 2\n"
+      "compile = true\ntensor_parallel_degree = 4\n[experimental]\ncontext_parallel_degree = 2\n");
+  EXPECT_EQ(old.plan.tensor, 4);
+  EXPECT_EQ(old.plan.context, 2);
+  EXPECT_EQ(old.plan.micro_batch, 2);
+  EXPECT_TRUE(old.job.framework.compile);
+  EXPECT_EQ(old.job.precision, topologies::Precision::kFp8);
+  const LaunchCase loss = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\ncomponents = "
+      "[\"loss\"]\n");
+  EXPECT_FALSE(loss.job.framework.compile);
+  EXPECT_TRUE(loss.job.framework.cross_entropy_fusion);
+}
+
+TEST(ReadTorchtitan, LayersPerStageAndModuleParts) {
+  const LaunchCase found =
+      titan(kTitan, {"--parallelism.pipeline_parallel_layers_per_stage", "11"});
+  EXPECT_EQ(found.plan.virtual_pipeline, 4);  // 82 / 11 rounded up = 8 stages on 2 ranks
+  const LaunchCase parts = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\npipeline_parallel_degree = 2\n"
+      "module_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\"], [\"layers.1\", "
+      "\"layers.2\", "
+      "\"norm\", \"output\"]]\n");
+  EXPECT_EQ(parts.plan.stage_layers, (std::vector<std::int64_t>{1, 2}));
+}
+
+void expect_line(LaunchFormat format, const std::string& text, const std::string& where) {
+  try {
+    read_launch(format, text, "f", {});
+    ADD_FAILURE() << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).substr(0, where.size()), where) << error.what();
+  }
+}
+
+TEST(ReadTorchtitan, ErrorsNameTheirLine) {
+  expect_line(LaunchFormat::kTorchtitan, "[model]\nname = \n", "f:2");
+  expect_line(LaunchFormat::kTorchtitan, "[training]\nseq_len = \"long\"\n", "f:2");
+  expect_line(LaunchFormat::kTorchtitan, "[activation_checkpoint]\nmode=\"a\"\n[model]\nname=\"x\"",
+              "f:2");
+  expect_line(LaunchFormat::kTorchtitan, "[fruit]\napple = 1\n", "f: ");
+  expect_line(LaunchFormat::kDeepspeed, "{\n\"zero_optimization\": {\n\"stage\": 7}}", "f:3");
+  expect_line(LaunchFormat::kDeepspeed, "{\n\"train_batch_size\": \"x\"}", "f:2");
+  expect_line(LaunchFormat::kDeepspeed, "{\n\"train_batch_size\": 1,\n", "f:");
+  expect_line(LaunchFormat::kDeepspeed, "{\"apple\": 1}", "f: ");
+  expect_line(LaunchFormat::kAccelerate, "num_processes: 8\ndistributed_type: CLOUD\n", "f:2");
+  expect_line(LaunchFormat::kAccelerate, "num_processes: 8\n a: [\n", "f:");
+  expect_line(LaunchFormat::kAccelerate, "num_processes: many\n", "f:1");
+  expect_line(LaunchFormat::kAccelerate, "apple: 1\n", "f: ");
+}
+
+LaunchCase deepspeed(const std::string& text, std::optional<std::int64_t> batch = {}) {
+  return make_launch_case(
+      read_deepspeed(text, "d.json", {}),
+      {.model = "llama-3.1-8b", .cluster = "dgx-h100x2", .sequence = 4096, .global_batch = batch});
+}
+
+TEST(ReadDeepspeed, BatchArithmetic) {
+  // 128 = micro x 4 x 16
+  const LaunchCase micro = deepspeed(R"({"train_batch_size": 128, "gradient_accumulation_steps": 4,
+    "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})");
+  EXPECT_EQ(micro.plan.micro_batch, 2);
+  EXPECT_EQ(micro.plan.micro_batches, 4);
+  const LaunchCase times = deepspeed(R"({"train_batch_size": 128,
+    "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}})");
+  EXPECT_EQ(times.plan.micro_batches, 2);
+  const LaunchCase whole = deepspeed(R"({"train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 3, "train_batch_size": "auto", "bf16": {"enabled": "auto"}})");
+  EXPECT_EQ(whole.job.global_batch, 4 * 3 * 16);
+  EXPECT_EQ(whole.job.precision, topologies::Precision::kBf16);
+  EXPECT_EQ(deepspeed(R"({"train_batch_size": 64})").plan.micro_batch, 4);  // one pass
+  EXPECT_EQ(deepspeed(R"({"zero_optimization": {"stage": 1}})", 64).plan.micro_batches, 4);
+}
+
+TEST(ReadDeepspeed, StagesAndGroups) {
+  constexpr Sharding kStages[] = {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients,
+                                  Sharding::kFull};
+  for (int stage = 0; stage < 4; ++stage) {
+    const LaunchCase found =
+        deepspeed("{\"zero_optimization\": {\"stage\": " + std::to_string(stage) + "}}");
+    EXPECT_EQ(found.plan.sharding, kStages[stage]);
+    EXPECT_EQ(found.plan.sharded, stage == 0 ? 1 : 16);
+    EXPECT_EQ(found.job.framework.overlap_grad_reduce, stage == 3);
+  }
+  const LaunchCase mics = deepspeed(R"({"zero_optimization": {"stage": 3, "mics_shard_size": 8}})");
+  EXPECT_EQ(mics.plan.sharded, 8);
+  EXPECT_EQ(mics.plan.replicas, 2);
+  const LaunchCase tensor = deepspeed(
+      R"({"zero_optimization": {"stage": 1, "reduce_bucket_size": 2e8}, "tensor_parallel": {"autotp_size": 4}})");
+  EXPECT_EQ(tensor.plan.tensor, 4);
+  EXPECT_EQ(tensor.plan.sharded, 4);
+  EXPECT_EQ(tensor.job.framework.bucket_elements, 200000000);
+}
+
+LaunchCase accelerate(const std::string& text) {
+  return make_launch_case(read_accelerate(text, "a.yaml", {}),
+                          {.model = "llama-3.2-3b", .cluster = "dgx-h100x2", .sequence = 4096});
+}
+
+TEST(ReadAccelerate, FullySharded) {
+  const LaunchCase second = accelerate(
+      "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n  "
+      "fsdp_version: 2\n"
+      "  fsdp_reshard_after_forward: false\n  fsdp_activation_checkpointing: true\n");
+  EXPECT_EQ(second.job.framework.name, "fsdp2");
+  EXPECT_EQ(second.plan.sharded, 16);
+  EXPECT_FALSE(second.plan.reshard_after_forward);
+  EXPECT_EQ(second.plan.recompute, Recompute::kFull);
+  EXPECT_EQ(second.job.framework.reduce_bytes, 2);
+  const LaunchCase hybrid = accelerate(
+      "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n"
+      "  fsdp_sharding_strategy: HYBRID_SHARD\n");
+  EXPECT_EQ(hybrid.job.framework.name, "fsdp1");
+  EXPECT_EQ(hybrid.plan.sharded, 8);
+  EXPECT_EQ(hybrid.plan.replicas, 2);
+  const LaunchCase none = accelerate(
+      "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n  fsdp_sharding_strategy: 3\n");
+  EXPECT_EQ(none.plan.sharding, Sharding::kNone);
+  EXPECT_EQ(none.plan.replicas, 4);
+  EXPECT_EQ(none.job.precision, topologies::Precision::kFp32);
+}
+
+TEST(ReadAccelerate, ParallelismConfig) {
+  const LaunchCase found = accelerate(
+      "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n  "
+      "fsdp_version: 2\n"
+      "parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n"
+      "  parallelism_config_dp_shard_size: 4\n  parallelism_config_tp_size: 2\n");
+  EXPECT_EQ(short_form(found.plan).substr(0, 13), "tp2.fsdp4.dp2");
+}
+
+TEST(ReadAccelerate, PluginsOfDeepspeedAndMegatron) {
+  const LaunchCase zero = accelerate(
+      "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\ndeepspeed_config:\n"
+      "  zero_stage: 2\n  gradient_accumulation_steps: 4\n");
+  EXPECT_EQ(zero.job.framework.name, "deepspeed");
+  EXPECT_EQ(zero.plan.sharding, Sharding::kGradients);
+  EXPECT_EQ(zero.plan.micro_batches, 4);
+  const LaunchCase megatron = accelerate(
+      "distributed_type: MEGATRON_LM\nmixed_precision: bf16\nnum_processes: "
+      "16\nmegatron_lm_config:\n"
+      "  megatron_lm_tp_degree: 2\n  megatron_lm_pp_degree: 2\n  megatron_lm_num_micro_batches: 8\n"
+      "  megatron_lm_sequence_parallelism: true\n  megatron_lm_use_distributed_optimizer: true\n"
+      "  megatron_lm_recompute_activations: true\n");
+  EXPECT_EQ(megatron.job.framework.name, "megatron");
+  EXPECT_EQ(megatron.plan.sharded, 4);
+  EXPECT_TRUE(megatron.plan.sequence_parallel);
+  EXPECT_EQ(megatron.plan.micro_batches, 8);
+}
+
+TEST(ReadAccelerate, ADeepspeedFileBesideIt) {
+  const std::string folder = testing::TempDir();
+  std::ofstream(folder + "zero3.json")
+      << R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})";
+  const std::string text =
+      "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  deepspeed_config_file: "
+      "zero3.json\n";
+  const LaunchConfig config = read_accelerate(text, folder + "a.yaml", {});
+  EXPECT_EQ(config.layout.sharding, Sharding::kFull);
+  EXPECT_EQ(config.precision, "bf16");
+  EXPECT_THROW(read_accelerate(text, folder + "nowhere/a.yaml", {}), Error);
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -1,0 +1,116 @@
+#include "planner/launch/shell.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace trireme::planner {
+namespace {
+
+// The words of the last command, joined by '|'.
+std::string last_command(const std::string& text) {
+  const ShellScript script = read_shell(text, "run.sh", {});
+  std::string words;
+  if (!script.commands.empty()) {
+    for (const ShellText& word : script.commands.back().words) {
+      words += (words.empty() ? "" : "|") + word.text;
+    }
+  }
+  return words;
+}
+
+TEST(Shell, VariablesDefaultsAndQuotes) {
+  EXPECT_EQ(last_command("A=4\nB=${C:-7}\nrun $A \"$B x\" '$A' ${D-9}${A}"), "run|4|7 x|$A|94");
+  EXPECT_EQ(last_command("A=4\nA=5 # later wins\nrun $A"), "run|5");
+  EXPECT_EQ(last_command("run ${A:=3} $A ${A:+set} ${B:+set}"), "run|3|3|set");
+  EXPECT_EQ(last_command("export A=\"x y\"\nrun $A \"$A\""), "run|x|y|x y");
+  EXPECT_EQ(last_command("A+=x\nA+=y\nrun $A \"\""), "run|xy|");
+}
+
+TEST(Shell, ArraysKeepTheirWords) {
+  EXPECT_EQ(
+      last_command(
+          "TP=2\nA=( --tp $TP # degree\n \"a b\"\n)\nA+=( --c )\nrun \"${A[@]}\" ${#A[@]} ${A[0]}"),
+      "run|--tp|2|a b|--c|4|--tp");
+  EXPECT_EQ(last_command("A=(1 2)\nrun x\"${A[@]}\"y"), "run|x1|2y");
+}
+
+TEST(Shell, Arithmetic) {
+  EXPECT_EQ(
+      last_command("A=8\nB=4\nrun $((A*B)) $(( ($A + 2) / 3 - -1 )) $(expr $A \\* 2) $((A%3))"),
+      "run|32|4|16|2");
+  EXPECT_EQ(last_command("run a$((2**3))b"), "run|ab");  // what it does not know is left out
+  EXPECT_THROW(last_command("A=0\nrun $((8/A))"), Error);
+  EXPECT_THROW(last_command("run $((9223372036854775807+1))"), Error);
+}
+
+TEST(Shell, ContinuationsOfWordsAndStrings) {
+  EXPECT_EQ(last_command("A=\" \\\n  --x 1 \\\n  --y 2\"\nrun \\\n $A \\\n --z"),
+            "run|--x|1|--y|2|--z");
+  EXPECT_EQ(last_command("run --a 1 2>&1 | tee log\n"), "tee|log");
+  EXPECT_EQ(read_shell("run --a 1 > out.txt 2>&1", "r", {}).commands[0].words.size(), 3U);
+  EXPECT_EQ(last_command("cat <<EOF > x\nnot $A \"a word\nEOF\nrun y"), "run|y");
+}
+
+TEST(Shell, WordsKnowTheirLines) {
+  const ShellScript script = read_shell("A=(\n--x 1\n--y 2\n)\nrun ${A[@]}\n", "r", {});
+  EXPECT_EQ(script.commands[0].words[1].lines[0], 2);
+  EXPECT_EQ(script.commands[0].words[3].lines[0], 3);
+  const ShellScript text = read_shell("A=\" \\\n--x 1 \\\n--y 2\"\nrun $A\n", "r", {});
+  EXPECT_EQ(text.commands[0].words[3].lines[0], 3);
+}
+
+TEST(Shell, ConditionsThatTheFileDecides) {
+  const std::string size =
+      "if [ $S = 7B ]; then L=32; elif [[ $S == \"70B\" && -n $S ]]; then L=80; else L=1; fi\nrun "
+      "$L";
+  EXPECT_EQ(last_command("S=7B\n" + size), "run|32");
+  EXPECT_EQ(last_command("S=70B\n" + size), "run|80");
+  EXPECT_EQ(last_command("S=1B\n" + size), "run|1");
+  EXPECT_EQ(last_command("N=4\nif [ $N -gt 1 ] && [ $N -lt 3 ]; then A=in; else A=out; fi\nrun $A"),
+            "run|out");
+  EXPECT_EQ(last_command("[ -z \"$X\" ] && X=5\n[ -z \"$X\" ] && X=6\nrun $X"), "run|5");
+  EXPECT_EQ(last_command("S=b\ncase $S in\n a) X=1;;\n b|c) X=2;;\n *) X=3;;\nesac\nrun $X"),
+            "run|2");
+  EXPECT_EQ(last_command("if false; then\n if true; then X=1; fi\nfi\nrun $X"), "run");
+}
+
+TEST(Shell, OpenConditionsAreReadInOrderAndNamed) {
+  const ShellScript script =
+      read_shell("TP=2\nif [ $1 = big ]; then\n TP=8\nfi\nrun $TP\n", "r", {});
+  EXPECT_EQ(script.commands.back().words[1].text, "8");
+  EXPECT_EQ(script.undecided, std::vector<int>{2});
+  // A loop over the command line's arguments does not empty what they would override.
+  EXPECT_EQ(last_command(
+                "TP=4\nwhile [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift;; esac; done\nrun $TP"),
+            "run|4");
+}
+
+TEST(Shell, ExportsAndPrefixesAreTheEnvironment) {
+  const ShellScript script =
+      read_shell("A=1\nexport A\nexport B=2\nC=3\nD=4 run x\n", "r", {{"SLURM_NNODES", "5"}});
+  std::string names;
+  for (const LaunchSetting& setting : script.environment) {
+    names += setting.key + setting.value;
+  }
+  EXPECT_EQ(names, "A1B2D4");
+}
+
+TEST(Shell, WhatDoesNotCloseIsRefusedWithItsLine) {
+  for (const char* text : {"a\nrun 'x", "a\nrun \"x", "a\nrun ${x", "a\nrun $(x"}) {
+    try {
+      read_shell(text, "run.sh", {});
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("run.sh:2"), std::string::npos) << error.what();
+    }
+  }
+  std::string doubling = "A=xxxxxxxxxxxxxxxx\n";
+  for (int i = 0; i < 60; ++i) {
+    doubling += "A=$A$A\n";
+  }
+  EXPECT_THROW(read_shell(doubling, "r", {}), Error);
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -38,6 +38,9 @@ std::vector<planner::Constraint> constraints_of(const planner::LaunchConfig& con
       (config.format != planner::LaunchFormat::kAccelerate || config.framework == "megatron")) {
     return {};
   }
+  if (config.layout.pipeline.value_or(1) > 1) {
+    return {};  // a pipeline's program is there
+  }
   std::vector<planner::Constraint> fixed = {one(planner::ConstraintAxis::kPipeline)};
   if (config.framework == "fsdp1") {
     fixed.push_back(one(planner::ConstraintAxis::kTensor));

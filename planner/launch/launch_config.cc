@@ -18,7 +18,7 @@ const LaunchSetting* last_of(const std::vector<LaunchSetting>& settings, std::st
 }
 
 bool is_null(const std::string& value) {
-  return value == "None" || value == "null" || value == "none" || value == "~";
+  return value == "None" || value == "null" || value == "~";
 }
 
 [[noreturn]] void refuse(const LaunchConfig& config, const LaunchSetting& setting,

@@ -29,11 +29,20 @@ void choose(LaunchConfig& config, const std::string& key, bool value) {
   config.choices.push_back(fmt::format("{}={}", key, value));
 }
 
+// What Megatron-Bridge's recipes switch on unless told: the distributed optimizer and both
+// overlaps.
+bool is_recipe(const LaunchConfig& config) {
+  return config.format == LaunchFormat::kMegatronBridge && !config.model;
+}
+
 void read_precision(LaunchConfig& config) {
   const bool fp8 = has_setting(config, "fp8_format") || has_setting(config, "fp8") ||
                    is_on(config, "fp8_hybrid") || is_on(config, "fp8_e4m3");
   const std::string mixed = text_setting(config, "mixed_precision");  // Megatron-Bridge's recipes
-  if (fp8 || mixed.find("fp8") != std::string::npos) {
+  const LaunchSetting* recipe = find_setting(config, "mixed_precision");
+  if (recipe != nullptr && recipe->value == "None") {
+    config.precision = "fp32";
+  } else if (fp8 || mixed.find("fp8") != std::string::npos) {
     config.precision = "fp8";
   } else if (is_on(config, "fp16") || mixed.find("fp16") != std::string::npos) {
     config.precision = "fp16";
@@ -84,10 +93,10 @@ void read_choices(LaunchConfig& config) {
   if (is_classic(config)) {
     config.choices.emplace_back("implementation=local");
   }
-  const bool fsdp = config.framework != "megatron";
-  if (!fsdp) {
-    choose(config, "overlap_grad_reduce", is_on(config, "overlap_grad_reduce"));
-    choose(config, "overlap_param_gather", is_on(config, "overlap_param_gather"));
+  if (config.framework != "fsdp2") {
+    for (const char* overlap : {"overlap_grad_reduce", "overlap_param_gather"}) {
+      choose(config, overlap, switch_setting(config, overlap).value_or(is_recipe(config)));
+    }
   }
   choose(config, "tp_comm_overlap", is_on(config, "tp_comm_overlap"));
   if (is_on(config, "cross_entropy_loss_fusion")) {
@@ -143,7 +152,9 @@ void read_sharding(LaunchConfig& config) {
         has_setting(config, "deepspeed") &&
         (is_on(config, "bf16") || integer_setting(config, "zero_stage", 0, 3).value_or(0) > 0);
     layout.sharding =
-        zero || is_on(config, "use_distributed_optimizer") ? Sharding::kOptimizer : Sharding::kNone;
+        zero || switch_setting(config, "use_distributed_optimizer").value_or(is_recipe(config))
+            ? Sharding::kOptimizer
+            : Sharding::kNone;
   }
   if (layout.sharding != Sharding::kNone) {
     layout.replicas = degree(config, {"num_distributed_optimizer_instances"}).value_or(1);

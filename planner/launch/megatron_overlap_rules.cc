@@ -78,7 +78,7 @@ Found point_to_point(const LaunchConfig& config, const LaunchCase& found) {
 
 Found parameter_gather(const LaunchConfig& config, const LaunchCase& found) {
   const bool shards = found.plan.sharding != Sharding::kNone || is_fsdp(config);
-  const bool reduces = is_on(config, "overlap_grad_reduce");
+  const bool reduces = found.job.framework.overlap_grad_reduce;
   if (!is_on(config, "overlap_param_gather") || is_fsdp(config) || (shards && reduces)) {
     return {};
   }

@@ -162,6 +162,7 @@ constexpr std::string_view kSwitches[] = {"group_query_attention",
                                           "no_masked_softmax_fusion",
                                           "no_persist_layer_norm",
                                           "squared_relu",
+                                          "quick_geglu",
                                           "standalone_embedding_stage",
                                           "use_mcore_models",
                                           "deepspeed"};

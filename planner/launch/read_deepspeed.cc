@@ -59,6 +59,7 @@ bool is_known(const std::string& key) {
                                             "tensorboard.",
                                             "wandb.",
                                             "csv_monitor.",
+                                            "pipeline.",
                                             "comms_logger.",
                                             "flops_profiler.",
                                             "zero_optimization.offload_optimizer",
@@ -130,6 +131,11 @@ void read_sharding(LaunchConfig& config) {
     layout.tensor = 1;
   }
   layout.context = integer_setting(config, "sequence_parallel_size", 1, 100'000);
+  layout.pipeline = integer_setting(config, "pipeline.stages", 1, 100'000);
+  if (integer_setting(config, "pipeline.activation_checkpoint_interval", 0, 100'000).value_or(0) >
+      0) {
+    layout.recompute = Recompute::kFull;
+  }
   const auto group = integer_setting(config, "zero_optimization.mics_shard_size", -1, 1'000'000);
   if (group && *group > 0 && stage == 3) {
     layout.sharded = group;
@@ -184,8 +190,10 @@ void read_deepspeed_layout(LaunchConfig& config) {
   read_batch(config);
   read_sharding(config);
   read_types(config);
-  config.remarks.emplace_back(
-      "recompute is decided in the training script, not here: none is assumed");
+  if (config.layout.recompute == Recompute::kNone) {
+    config.remarks.emplace_back(
+        "recompute is decided in the training script, not here: none is assumed");
+  }
 }
 
 LaunchConfig read_deepspeed(std::string_view text, const std::string& source,

@@ -79,6 +79,7 @@ void read_experts(const LaunchConfig& config, Transformer& model) {
   moe.shared_gate = is_on(config, "moe_shared_expert_gate");
   moe.router_bias = is_on(config, "moe_router_enable_expert_bias");
   moe.capacity_factor = number_setting(config, "moe_expert_capacity_factor").value_or(0);
+  moe.expert_bias = model.mlp_bias;
   model.moe = moe;
   model.moe_layers.assign(
       static_cast<std::size_t>(std::clamp<std::int64_t>(model.layers, 0, 100'000)), true);
@@ -163,7 +164,7 @@ void read_megatron_model(LaunchConfig& config) {
         config.source,
         "num_attention_heads is missing; the model's number of attention heads would be right");
   }
-  model.gated_mlp = is_on(config, "swiglu");
+  model.gated_mlp = is_on(config, "swiglu") || is_on(config, "quick_geglu");
   // validate_args: two thirds of 4 h in multiples of 64 under SwiGLU
   model.ffn = number(config, "ffn_hidden_size",
                      model.gated_mlp ? 4 * model.hidden * 2 / 3 / 64 * 64 : 4 * model.hidden);

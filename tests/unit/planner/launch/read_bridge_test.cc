@@ -58,6 +58,18 @@ TEST(ReadBridge, OverridesAndShortOptions) {
   EXPECT_EQ(config.layout.sharding, Sharding::kFull);
 }
 
+TEST(ReadBridge, RecipesShardTheOptimizerUnlessTold) {
+  const std::string two =
+      "from x import llama3_8b_pretrain_config\ncfg.train.micro_batch_size = 1\n";
+  const LaunchConfig config = read_megatron_bridge(two, "cfg.py", {});
+  EXPECT_EQ(config.layout.sharding, Sharding::kOptimizer);
+  const LaunchConfig without =
+      read_megatron_bridge(two + "cfg.ddp.use_distributed_optimizer = False\n", "cfg.py", {});
+  EXPECT_EQ(without.layout.sharding, Sharding::kNone);
+  EXPECT_EQ(read_megatron_bridge(two + "cfg.mixed_precision = None\n", "cfg.py", {}).precision,
+            "fp32");
+}
+
 TEST(ReadBridge, FewerLayersOfARecipe) {
   const LaunchConfig config =
       read_megatron_bridge(std::string(kPython) + "cfg.model.num_layers = 20\n", "cfg.py", {});

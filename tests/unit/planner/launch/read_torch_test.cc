@@ -71,6 +71,12 @@ TEST(ReadTorchtitan, ArgumentsAndGradientAccumulation) {
   EXPECT_TRUE(found.job.framework.tp_comm_overlap);
 }
 
+TEST(ReadTorchtitan, NoRecomputeIsAChoiceAndNotMissing) {
+  const LaunchCase found =
+      titan(std::string(kTitan) + "\n", {"--activation_checkpoint.mode", "none"});
+  EXPECT_EQ(found.plan.recompute, Recompute::kNone);
+}
+
 TEST(ReadTorchtitan, OlderSectionsAndCompiledParts) {
   const LaunchCase old = titan(
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = "
@@ -146,6 +152,16 @@ TEST(ReadDeepspeed, BatchArithmetic) {
   EXPECT_EQ(whole.job.precision, topologies::Precision::kBf16);
   EXPECT_EQ(deepspeed(R"({"train_batch_size": 64})").plan.micro_batch, 4);  // one pass
   EXPECT_EQ(deepspeed(R"({"zero_optimization": {"stage": 1}})", 64).plan.micro_batches, 4);
+}
+
+TEST(ReadDeepspeed, PipelineSection) {
+  const LaunchCase found =
+      deepspeed(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2,
+    "zero_optimization": {"stage": 1}, "pipeline": {"stages": 2, "activation_checkpoint_interval": 1}})");
+  EXPECT_EQ(found.plan.pipeline, 2);
+  EXPECT_EQ(found.plan.sharded, 8);
+  EXPECT_EQ(found.plan.micro_batches, 2);
+  EXPECT_EQ(found.plan.recompute, Recompute::kFull);
 }
 
 TEST(ReadDeepspeed, StagesAndGroups) {

@@ -12,10 +12,10 @@ namespace trireme::planner {
 namespace {
 
 struct Case {
-  LaunchFormat format;
-  const char* rule;
-  const char* broken;
-  const char* holds;
+  LaunchFormat format{};
+  const char* rule = nullptr;
+  const char* broken = nullptr;
+  const char* holds = nullptr;
   const char* fix = "";  // words that the fix must have
   const char* cluster = "dgx-h100x2";
 };

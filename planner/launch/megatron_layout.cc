@@ -35,22 +35,26 @@ bool is_recipe(const LaunchConfig& config) {
   return config.format == LaunchFormat::kMegatronBridge && !config.model;
 }
 
-void read_precision(LaunchConfig& config) {
+const char* precision_of(const LaunchConfig& config) {
   const bool fp8 = has_setting(config, "fp8_format") || has_setting(config, "fp8") ||
                    is_on(config, "fp8_hybrid") || is_on(config, "fp8_e4m3");
   const std::string mixed = text_setting(config, "mixed_precision");  // Megatron-Bridge's recipes
   const LaunchSetting* recipe = find_setting(config, "mixed_precision");
   if (recipe != nullptr && recipe->value == "None") {
-    config.precision = "fp32";
-  } else if (fp8 || mixed.find("fp8") != std::string::npos) {
-    config.precision = "fp8";
-  } else if (is_on(config, "fp16") || mixed.find("fp16") != std::string::npos) {
-    config.precision = "fp16";
-  } else if (is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge) {
-    config.precision = "bf16";
-  } else {
-    config.precision = "fp32";
+    return "fp32";
   }
+  if (fp8 || mixed.find("fp8") != std::string::npos) {
+    return "fp8";
+  }
+  if (is_on(config, "fp16") || mixed.find("fp16") != std::string::npos) {
+    return "fp16";
+  }
+  const bool bf16 = is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge;
+  return bf16 ? "bf16" : "fp32";
+}
+
+void read_precision(LaunchConfig& config) {
+  config.precision = precision_of(config);
   const std::string optimizer = text_setting(config, "optimizer", "adam");
   config.optimizer = optimizer == "sgd" ? "sgd" : "adam";
   if (optimizer != "adam" && optimizer != "sgd") {

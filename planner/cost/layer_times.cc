@@ -69,17 +69,6 @@ bool splits_backward(const Plan& plan) {
          (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2);
 }
 
-double host_wait(double gpu, double host, double sharpness) {
-  const double larger = std::max(gpu, host);
-  if (larger <= 0) {
-    return 0;
-  }
-  const double power = std::pow(std::min(gpu, host) / larger, sharpness);
-  constexpr double kNegligible = 1e-6;
-  const double sum = power < kNegligible ? 1 : std::pow(1 + power, 1 / sharpness);
-  return larger * sum - gpu;
-}
-
 LayerKinds layer_kinds(const models::Transformer& model) {
   LayerKinds kinds;
   std::vector<std::pair<bool, bool>> known;

@@ -25,11 +25,6 @@ struct PassTimes {
   [[nodiscard]] double gpu() const { return kernels + tensor + context + expert; }
 };
 
-// How much longer work takes than the GPU needs because the host issues it: some kernels wait for
-// the host and others queue up behind the GPU, so that near equality neither is wholly hidden: a
-// power mean of both, with this power.
-double host_wait(double gpu, double host, double sharpness);
-
 // Whether input and weight gradients are apart (zero-bubble schedules).
 bool splits_backward(const Plan& plan);
 

@@ -1,4 +1,5 @@
 #include "planner/cost/time.h"
+#include "planner/cost/host_wait.h"
 
 #include <algorithm>
 #include <array>
@@ -37,33 +38,6 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.context += again * layer.recompute.context;
   rank.expert += again * layer.recompute.expert;
   rank.recomputed_flop += again * layer.recompute_flop;
-}
-
-// Kernels queue up behind the GPU over a whole pass, so a head that keeps the GPU busy lets the
-// host run ahead into the layers behind it. A framework that synchronises with its exchanges ends
-// the queue after each pass; else, and without a pipeline, forward and backward are one. A host
-// that waits for every kernel hides nothing.
-void set_host_waits(const Plan& plan, const Framework& framework, RankTimes& rank) {
-  if (framework.launch_blocking) {
-    rank.host_wait_forward = rank.host_forward;
-    rank.host_wait_backward = rank.host_backward;
-    return;
-  }
-  // A queue that is refilled after every pass hides less: vTrain's single-node rows pass through
-  // equality with their micro-batch; PyTorch's steps on H200 show little waiting at 0.9.
-  const double sharpness = framework.host_runs_ahead ? 10 : 5;
-  const double forward = rank.forward_total();
-  const double backward = rank.backward_total();
-  if (plan.pipeline > 1 && !framework.host_runs_ahead) {
-    rank.host_wait_forward = host_wait(forward, rank.host_forward, sharpness);
-    rank.host_wait_backward = host_wait(backward, rank.host_backward, sharpness);
-    return;
-  }
-  const double wait =
-      host_wait(forward + backward, rank.host_forward + rank.host_backward, sharpness);
-  const double share = wait > 0 ? rank.host_forward / (rank.host_forward + rank.host_backward) : 0;
-  rank.host_wait_forward = share * wait;
-  rank.host_wait_backward = (1 - share) * wait;
 }
 
 }  // namespace

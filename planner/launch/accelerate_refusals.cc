@@ -73,7 +73,8 @@ void refuse_recompute(const LaunchPlan& launch) {
            "accelerate recomputes every layer or none; --recompute full or none would "
            "be right");
   }
-  if (plan.recompute == Recompute::kFull && plan.sharding == Sharding::kNone) {
+  if (plan.recompute == Recompute::kFull && plan.sharding == Sharding::kNone &&
+      launch.job.framework.name != "fsdp1") {
     refuse("recompute", "accelerate's switch belongs to FSDP; --sharding full would be right");
   }
   if (plan.sharding == Sharding::kFull && plan.fsdp_unit > 1) {

@@ -42,8 +42,11 @@ void refuse_degrees(const LaunchPlan& launch) {
   if (plan.virtual_pipeline > 1) {
     refuse("vpp", "DeepSpeed's pipeline engine has one chunk a stage; --vpp 1 would be right");
   }
-  if (plan.expert > 1 && plan.expert_tensor > 1) {
-    refuse("etp", "DeepSpeed's AutoEP keeps each expert whole; --etp 1 would be right");
+  const std::int64_t expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  if (launch.job.model.moe && expert_tensor != plan.tensor) {
+    refuse("etp", fmt::format("DeepSpeed splits experts as it does the rest; --etp {} would be "
+                              "right",
+                              plan.tensor));
   }
   const auto chunks = chunks_of(launch.job, plan);
   for (const Chunk& chunk : chunks) {

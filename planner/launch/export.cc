@@ -89,7 +89,8 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
         "Gradients are accumulated and reduced in fp16, as Megatron does under --fp16.");
   }
   // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
-  const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1;
+  const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1 ||
+                       job.framework.name == "fsdp1";
   if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&
       job.framework.reduce_bytes > 2) {
     job.framework.reduce_bytes = 2;

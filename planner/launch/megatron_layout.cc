@@ -60,7 +60,8 @@ void read_precision(LaunchConfig& config) {
   if (optimizer != "adam" && optimizer != "sgd") {
     config.remarks.push_back(fmt::format("optimizer {} is modelled as adam", optimizer));
   }
-  const bool unfused = text_setting(config, "attention_backend") == "unfused" ||
+  // A flag's word, or Megatron-Bridge's AttnBackend.unfused.
+  const bool unfused = text_setting(config, "attention_backend").ends_with("unfused") ||
                        (is_classic(config) && !is_on(config, "use_flash_attn"));
   config.attention = unfused ? "unfused" : "flash";
 }
@@ -76,8 +77,16 @@ void read_data_types(LaunchConfig& config) {
   if (is_on(config, "use_precision_aware_optimizer")) {
     const auto half = [&](const char* key) {
       const std::string type = text_setting(config, key, "fp32");
-      return type == "bf16" || type == "fp16";
+      return type == "bf16" || type == "fp16" || type.ends_with("float16") ||
+             type.ends_with("half");
     };
+    const auto eighth = [&](const char* key) {
+      const std::string type = text_setting(config, key, "fp32");
+      return type == "fp8" || type.ends_with("uint8");
+    };
+    if (config.optimizer == "adam" && eighth("exp_avg_dtype") && eighth("exp_avg_sq_dtype")) {
+      config.optimizer = "adam8bit";
+    }
     if (half("exp_avg_dtype") && half("exp_avg_sq_dtype")) {
       config.choices.emplace_back("optimizer_dtype=bf16");
     }

@@ -178,7 +178,7 @@ void read_parallelism(LaunchConfig& config) {
   layout.replicas = size("dp_replicate").value_or(1);
   layout.sharded = size("dp_shard").value_or(1);
   layout.shards_in_node = false;
-  layout.sequence_parallel = true;
+  layout.sequence_parallel = false;  // transformers' tensor-parallel plans keep norms whole
   if (layout.sharded == 1 && layout.context.value_or(1) == 1) {
     layout.sharding = Sharding::kNone;
     layout.sharded.reset();

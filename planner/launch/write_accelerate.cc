@@ -14,9 +14,10 @@ bool first_version(const LaunchPlan& launch) {
   return launch.job.framework.name == "fsdp1";
 }
 
-// Data parallelism alone, which is DistributedDataParallel.
+// Data parallelism alone, which is DistributedDataParallel; FSDP1 has NO_SHARD for it.
 bool is_plain(const LaunchPlan& launch) {
-  return launch.plan.sharding == Sharding::kNone && launch.plan.tensor == 1;
+  return !first_version(launch) && launch.plan.sharding == Sharding::kNone &&
+         launch.plan.tensor == 1;
 }
 
 std::string precision_name(topologies::Precision precision) {

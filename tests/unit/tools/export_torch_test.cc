@@ -157,6 +157,7 @@ TEST(ExportAccelerate, SecondVersionWithAMesh) {
 TEST(ExportAccelerate, FirstVersionNamesItsStrategies) {
   const std::string base = "--model llama-3.1-8b --cluster dgx-h100x2 --framework fsdp1 ";
   const std::pair<const char*, const char*> cases[] = {
+      {"", "NO_SHARD"},
       {"--sharding full", "FULL_SHARD"},
       {"--sharding full --fsdp 8", "HYBRID_SHARD"},
       {"--sharding gradients", "SHARD_GRAD_OP"},

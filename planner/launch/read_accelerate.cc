@@ -193,8 +193,8 @@ void read_types(LaunchConfig& config) {
                      : mixed == "fp16" ? "fp16"
                      : mixed == "fp8"  ? "fp8"
                                        : "fp32";
-  if (config.precision != "fp32" && config.framework != "megatron" &&
-      config.layout.sharding != Sharding::kNone) {
+  const bool fsdp = config.layout.sharding != Sharding::kNone || config.framework == "fsdp1";
+  if (config.precision != "fp32" && config.framework != "megatron" && fsdp) {
     config.choices.emplace_back("reduce_dtype=bf16");  // accelerate sets it with the parameters'
   }
   const std::string compiler = text_setting(config, "dynamo_config.dynamo_backend", "NO");

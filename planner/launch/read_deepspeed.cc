@@ -51,7 +51,8 @@ bool is_known(const std::string& key) {
       "zero_optimization.mics_shard_size",
       "zero_optimization.mics_hierarchical_params_gather",
       "zero_optimization.cpu_offload"};
-  constexpr std::string_view kSections[] = {"bf16.",
+  constexpr std::string_view kSections[] = {"expert_parallel.",
+                                            "bf16.",
                                             "bfloat16.",
                                             "fp16.",
                                             "optimizer.params",
@@ -131,6 +132,9 @@ void read_sharding(LaunchConfig& config) {
     layout.tensor = 1;
   }
   layout.context = integer_setting(config, "sequence_parallel_size", 1, 100'000);
+  if (is_on(config, "expert_parallel.enabled")) {
+    layout.expert = integer_setting(config, "expert_parallel.autoep_size", 1, 1'000'000);
+  }
   layout.pipeline = integer_setting(config, "pipeline.stages", 1, 100'000);
   if (integer_setting(config, "pipeline.activation_checkpoint_interval", 0, 100'000).value_or(0) >
       0) {

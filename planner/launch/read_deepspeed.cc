@@ -179,6 +179,10 @@ void read_types(LaunchConfig& config) {
   if (type == "fp32" || type == "fp16" || type == "bf16" || type == "bfp16") {
     config.choices.push_back(fmt::format("reduce_dtype={}", type == "bfp16" ? "bf16" : type));
   }
+  const std::string sums = text_setting(config, "data_types.grad_accum_dtype");
+  if (sums == "bf16" || sums == "fp16" || sums == "bfp16") {
+    config.choices.emplace_back("gradient_bytes=2");
+  }
   const std::string optimizer = text_setting(config, "optimizer.type", "AdamW");
   config.optimizer = optimizer == "SGD" ? "sgd" : "adam";
   if (optimizer.find("Adam") == std::string::npos && optimizer != "SGD") {

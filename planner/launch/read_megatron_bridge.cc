@@ -167,8 +167,9 @@ void read_words(LaunchConfig& config, const std::vector<ShellText>& words) {
   }
 }
 
-// NAME=VALUE inside the brackets of a call that makes a model, as model.NAME.
-void read_keywords(LaunchConfig& config, std::string_view call, int line) {
+// NAME=VALUE inside the brackets of a call that makes a section, as section.NAME.
+void read_keywords(LaunchConfig& config, const std::string& section, std::string_view call,
+                   int line) {
   for (std::size_t at = call.find('='); at != std::string_view::npos; at = call.find('=', at + 1)) {
     std::size_t begin = at;
     while (begin > 0 && is_path(call.substr(begin - 1, 1))) {
@@ -182,7 +183,7 @@ void read_keywords(LaunchConfig& config, std::string_view call, int line) {
       ++end;
     }
     if (begin < at) {
-      add_setting(config, "model." + std::string(call.substr(begin, at - begin)),
+      add_setting(config, section + "." + std::string(call.substr(begin, at - begin)),
                   std::string(call.substr(at + 1, end - at - 1)), line);
     }
   }
@@ -190,8 +191,10 @@ void read_keywords(LaunchConfig& config, std::string_view call, int line) {
 
 // The text from `at` to the end of the line on which the bracket that opens there closes.
 std::string_view statement_at(std::string_view text, std::size_t at) {
+  constexpr std::size_t kCallMax = 20'000;  // characters
   int depth = 0;
   std::size_t end = at;
+  text = text.substr(0, std::min(text.size(), at + kCallMax));
   for (; end < text.size() && (text[end] != '\n' || depth > 0); ++end) {
     depth += text[end] == '(' ? 1 : 0;
     depth -= text[end] == ')' ? 1 : 0;
@@ -199,7 +202,7 @@ std::string_view statement_at(std::string_view text, std::size_t at) {
   return text.substr(at, end - at);
 }
 
-// Lines of Python: OBJECT.section.field = value, and OBJECT.model = Provider(field=value, …).
+// Lines of Python: OBJECT.section.field = value, and OBJECT.section = Class(field=value, …).
 void read_python(LaunchConfig& config, std::string_view text) {
   int line = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -215,12 +218,13 @@ void read_python(LaunchConfig& config, std::string_view text) {
       const std::string left = trimmed(row.substr(0, equals));
       const std::size_t dot = left.find('.');
       const std::string path = dot == std::string::npos ? "" : left.substr(dot + 1);
-      if (path == "model" && row.find("Provider(") != std::string::npos) {
-        read_keywords(config, statement_at(text, text.find('(', begin)), line);
+      const std::size_t bracket = row.find('(', equals);
+      if (is_known_section(path) && path.find('.') == std::string::npos &&
+          bracket != std::string::npos) {
+        read_keywords(config, path, statement_at(text, text.find('(', begin)), line);
         if (row.find("MLAModelProvider(") != std::string::npos) {
           add_setting(config, "model.multi_latent_attention", "True", line);
         }
-        continue;
       }
       if (is_path(left) && (path.find('.') != std::string::npos || path == "mixed_precision") &&
           is_known_section(path)) {

@@ -154,6 +154,7 @@ TEST(Fuzz, LaunchFilesThatNestWithoutEnd) {
   judge(LaunchFormat::kMegatron, "run --num-layers $((" + many("(") + "1" + many(")") + "))", 1);
   judge(LaunchFormat::kMegatron, many("if true; then ") + "x", 2);
   judge(LaunchFormat::kMegatron, "run " + many("${a:-") + many("}"), 3);
+  judge(LaunchFormat::kMegatronBridge, many("cfg.model = P(a=(\n"), 9);
   judge(LaunchFormat::kAccelerate, many("["), 4);
   judge(LaunchFormat::kAccelerate, many("- "), 5);
   judge(LaunchFormat::kTorchtitan, "a = " + many("["), 6);

@@ -70,6 +70,23 @@ TEST(ReadBridge, RecipesShardTheOptimizerUnlessTold) {
             "fp32");
 }
 
+TEST(ReadBridge, SectionsMadeByACall) {
+  const LaunchConfig config = read_megatron_bridge(
+      "cfg.model = GPTModelProvider(\n    num_layers=24, hidden_size=2048,\n    "
+      "num_attention_heads=16,\n"
+      "    window_size=(127, 0))\ncfg.train = TrainingConfig(global_batch_size=64, "
+      "micro_batch_size=2)\n"
+      "cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap=True)\ncfg.model.vocab_size = 1000\n"
+      "cfg.model.seq_length = 1024\n",
+      "cfg.py", {});
+  ASSERT_TRUE(config.model);
+  EXPECT_EQ(config.model->layers, 24);
+  EXPECT_EQ(config.model->heads, 16);
+  EXPECT_EQ(config.model->sliding_window, 128);
+  EXPECT_EQ(config.global_batch, 64);
+  EXPECT_TRUE(is_on(config, "tp_comm_overlap"));
+}
+
 TEST(ReadBridge, FewerLayersOfARecipe) {
   const LaunchConfig config =
       read_megatron_bridge(std::string(kPython) + "cfg.model.num_layers = 20\n", "cfg.py", {});

@@ -186,20 +186,23 @@ void read_keywords(LaunchConfig& config, const std::string& section, std::string
       add_setting(config, section + "." + std::string(call.substr(begin, at - begin)),
                   std::string(call.substr(at + 1, end - at - 1)), line);
     }
+    at = std::max(at, end - 1);  // what is inside the value is its own
   }
 }
 
-// The text from `at` to the end of the line on which the bracket that opens there closes.
+// The text from `at` to the end of the line on which the bracket that opens there closes; to the
+// end of its own line when it does not close soon.
 std::string_view statement_at(std::string_view text, std::size_t at) {
   constexpr std::size_t kCallMax = 20'000;  // characters
   int depth = 0;
-  std::size_t end = at;
-  text = text.substr(0, std::min(text.size(), at + kCallMax));
-  for (; end < text.size() && (text[end] != '\n' || depth > 0); ++end) {
+  for (std::size_t end = at; end < std::min(text.size(), at + kCallMax); ++end) {
     depth += text[end] == '(' ? 1 : 0;
     depth -= text[end] == ')' ? 1 : 0;
+    if (text[end] == '\n' && depth <= 0) {
+      return text.substr(at, end - at);
+    }
   }
-  return text.substr(at, end - at);
+  return text.substr(at, text.find('\n', at) - at);
 }
 
 // Lines of Python: OBJECT.section.field = value, and OBJECT.section = Class(field=value, …).
@@ -221,7 +224,8 @@ void read_python(LaunchConfig& config, std::string_view text) {
       const std::size_t bracket = row.find('(', equals);
       if (is_known_section(path) && path.find('.') == std::string::npos &&
           bracket != std::string::npos) {
-        read_keywords(config, path, statement_at(text, text.find('(', begin)), line);
+        const std::string_view call = statement_at(text, text.find('(', begin));
+        read_keywords(config, path, call, line);
         if (row.find("MLAModelProvider(") != std::string::npos) {
           add_setting(config, "model.multi_latent_attention", "True", line);
         }

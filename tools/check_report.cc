@@ -27,7 +27,7 @@ std::vector<std::string> remarks_of(const CheckReport& report) {
     matter.resize(shown);
     remarks.push_back(fmt::format(
         "{} setting{} not known to this program{}{}", unknown, unknown == 1 ? " is" : "s are",
-        matter.empty() ? "; by their names neither memory nor time depend on them"
+        matter.empty() ? "; by name, neither memory nor time depend on any"
                        : fmt::format("; memory or time may depend on {}", fmt::join(matter, ", ")),
         more > 0 ? fmt::format(" and {} more", more) : ""));
   }

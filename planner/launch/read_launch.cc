@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "planner/launch/toml_settings.h"
+#include "planner/launch/yaml_settings.h"
 
 namespace trireme::planner {
 namespace {
@@ -71,6 +73,11 @@ std::optional<LaunchFormat> by_contents(std::string_view text) {
 }
 
 }  // namespace
+
+bool reads_format(LaunchFormat format) {
+  return (format != LaunchFormat::kTorchtitan || reads_toml()) &&
+         (format != LaunchFormat::kAccelerate || reads_yaml());
+}
 
 LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   const std::string extension = std::filesystem::path(path).extension().string();

@@ -10,6 +10,9 @@
 
 namespace trireme::planner {
 
+// Whether this program can read the format: TOML needs toml++, YAML yaml-cpp, when it is built.
+bool reads_format(LaunchFormat format);
+
 // The format by name and contents. Throws Error, naming the formats, when neither tells.
 LaunchFormat recognise_format(const std::string& path, std::string_view text);
 

@@ -4,6 +4,10 @@
 
 namespace trireme::planner {
 
+bool reads_toml() {
+  return false;
+}
+
 void read_toml_settings(std::string_view, LaunchConfig& config) {
   throw Error(config.source,
               "TOML cannot be read: this program was built without toml++; install "

@@ -71,6 +71,10 @@ void add_map(const YAML::Node& map, const std::string& path, int depth, LaunchCo
 
 }  // namespace
 
+bool reads_yaml() {
+  return true;
+}
+
 void read_yaml_settings(std::string_view text, LaunchConfig& config) {
   refuse_deep_nesting(text, config.source);
   try {

@@ -4,6 +4,10 @@
 
 namespace trireme::planner {
 
+bool reads_yaml() {
+  return false;
+}
+
 void read_yaml_settings(std::string_view, LaunchConfig& config) {
   throw Error(
       config.source,

@@ -132,6 +132,9 @@ TEST(Fuzz, LaunchFiles) {
       {LaunchFormat::kDeepspeed, kZero},
       {LaunchFormat::kAccelerate, kYaml}};
   for (const auto& [format, text] : kTexts) {
+    if (!planner::reads_format(format)) {
+      continue;  // built without toml++ or yaml-cpp
+    }
     EXPECT_TRUE(judge(format, text, 0)) << planner::to_string(format);
     const std::uint64_t cases = fuzz::case_count(400);
     std::uint64_t accepted = 0;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "export_run.h"
+#include "planner/launch/read_launch.h"
 
 namespace trireme::tools {
 namespace {
@@ -102,7 +103,8 @@ TEST(Check, BadInputIsOneLineAndCodeTwo) {
         "check " + written("y.json", "{\"train_batch_size\": 8}") + line,
         "check " + good + line + " -- --tensor-model-parallel-size x"}) {
     const Exported result = run_words(words);
-    EXPECT_EQ(result.code, 2) << words << result.out;
+    const bool missing = result.code == 3 && result.err.find("built without") != std::string::npos;
+    EXPECT_TRUE(result.code == 2 || missing) << words << result.out;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << words << result.err;
     EXPECT_EQ(result.err.find("internal error"), std::string::npos) << result.err;
   }
@@ -186,6 +188,9 @@ constexpr Round kRounds[] = {
 
 TEST(Check, WhatExportWroteIsReadBackAsTheSamePlan) {
   for (const Round& round : kRounds) {
+    if (!planner::reads_format(planner::launch_format_of(round.format))) {
+      continue;  // built without toml++ or yaml-cpp
+    }
     SCOPED_TRACE(std::string(round.file) + " " + round.options);
     const std::string options = round.options;
     const std::string path = testing::TempDir() + round.file;

@@ -27,11 +27,28 @@ selective_ac_option = "op"
 enable = true
 )";
 
+class ReadTorchtitan : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!reads_format(LaunchFormat::kTorchtitan)) {
+      GTEST_SKIP() << "built without toml++";
+    }
+  }
+};
+class ReadAccelerate : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!reads_format(LaunchFormat::kAccelerate)) {
+      GTEST_SKIP() << "built without yaml-cpp";
+    }
+  }
+};
+
 LaunchCase titan(const std::string& text, const std::vector<std::string>& more = {}) {
   return make_launch_case(read_torchtitan(text, "t.toml", more), {.cluster = "dgx-h100x8"});
 }
 
-TEST(ReadTorchtitan, DegreesScheduleAndBatch) {
+TEST_F(ReadTorchtitan, DegreesScheduleAndBatch) {
   const LaunchCase found = titan(kTitan);
   EXPECT_EQ(found.job.model.name, "llama-3.1-70b");
   EXPECT_EQ(found.plan.sharded, 4);  // -1: 64 / (8 x 2)
@@ -48,7 +65,7 @@ TEST(ReadTorchtitan, DegreesScheduleAndBatch) {
   EXPECT_EQ(found.plan.stage_layers, (std::vector<std::int64_t>{20, 21, 20, 19}));
 }
 
-TEST(ReadTorchtitan, DefaultsAndReplicas) {
+TEST_F(ReadTorchtitan, DefaultsAndReplicas) {
   const LaunchCase found = titan(
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\ndata_parallel_replicate_degree "
       "= 8\n");
@@ -61,7 +78,7 @@ TEST(ReadTorchtitan, DefaultsAndReplicas) {
   EXPECT_TRUE(found.plan.reshard_after_forward);
 }
 
-TEST(ReadTorchtitan, ArgumentsAndGradientAccumulation) {
+TEST_F(ReadTorchtitan, ArgumentsAndGradientAccumulation) {
   const LaunchCase found = titan(kTitan, {"--training.global_batch_size", "128",
                                           "--parallelism.pipeline_parallel_microbatch_size=2",
                                           "--parallelism.enable_async_tensor_parallel"});
@@ -71,13 +88,13 @@ TEST(ReadTorchtitan, ArgumentsAndGradientAccumulation) {
   EXPECT_TRUE(found.job.framework.tp_comm_overlap);
 }
 
-TEST(ReadTorchtitan, NoRecomputeIsAChoiceAndNotMissing) {
+TEST_F(ReadTorchtitan, NoRecomputeIsAChoiceAndNotMissing) {
   const LaunchCase found =
       titan(std::string(kTitan) + "\n", {"--activation_checkpoint.mode", "none"});
   EXPECT_EQ(found.plan.recompute, Recompute::kNone);
 }
 
-TEST(ReadTorchtitan, OlderSectionsAndCompiledParts) {
+TEST_F(ReadTorchtitan, OlderSectionsAndCompiledParts) {
   const LaunchCase old = titan(
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = "
       "\"float8\"\n[training]\nbatch_size = 2\n"
@@ -94,7 +111,7 @@ TEST(ReadTorchtitan, OlderSectionsAndCompiledParts) {
   EXPECT_TRUE(loss.job.framework.cross_entropy_fusion);
 }
 
-TEST(ReadTorchtitan, LayersPerStageAndModuleParts) {
+TEST_F(ReadTorchtitan, LayersPerStageAndModuleParts) {
   const LaunchCase found =
       titan(kTitan, {"--parallelism.pipeline_parallel_layers_per_stage", "11"});
   EXPECT_EQ(found.plan.virtual_pipeline, 4);  // 82 / 11 rounded up = 8 stages on 2 ranks
@@ -115,7 +132,7 @@ void expect_line(LaunchFormat format, const std::string& text, const std::string
   }
 }
 
-TEST(ReadTorchtitan, ErrorsNameTheirLine) {
+TEST_F(ReadTorchtitan, ErrorsNameTheirLine) {
   expect_line(LaunchFormat::kTorchtitan, "[model]\nname = \n", "f:2");
   expect_line(LaunchFormat::kTorchtitan, "[training]\nseq_len = \"long\"\n", "f:2");
   expect_line(LaunchFormat::kTorchtitan, "[activation_checkpoint]\nmode=\"a\"\n[model]\nname=\"x\"",
@@ -189,7 +206,7 @@ LaunchCase accelerate(const std::string& text) {
                           {.model = "llama-3.2-3b", .cluster = "dgx-h100x2", .sequence = 4096});
 }
 
-TEST(ReadAccelerate, FullySharded) {
+TEST_F(ReadAccelerate, FullySharded) {
   const LaunchCase second = accelerate(
       "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n  "
       "fsdp_version: 2\n"
@@ -212,7 +229,7 @@ TEST(ReadAccelerate, FullySharded) {
   EXPECT_EQ(none.job.precision, topologies::Precision::kFp32);
 }
 
-TEST(ReadAccelerate, ParallelismConfig) {
+TEST_F(ReadAccelerate, ParallelismConfig) {
   const LaunchCase found = accelerate(
       "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n  "
       "fsdp_version: 2\n"
@@ -221,7 +238,7 @@ TEST(ReadAccelerate, ParallelismConfig) {
   EXPECT_EQ(short_form(found.plan).substr(0, 13), "tp2.fsdp4.dp2");
 }
 
-TEST(ReadAccelerate, PluginsOfDeepspeedAndMegatron) {
+TEST_F(ReadAccelerate, PluginsOfDeepspeedAndMegatron) {
   const LaunchCase zero = accelerate(
       "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\ndeepspeed_config:\n"
       "  zero_stage: 2\n  gradient_accumulation_steps: 4\n");
@@ -240,7 +257,7 @@ TEST(ReadAccelerate, PluginsOfDeepspeedAndMegatron) {
   EXPECT_EQ(megatron.plan.micro_batches, 8);
 }
 
-TEST(ReadAccelerate, ADeepspeedFileBesideIt) {
+TEST_F(ReadAccelerate, ADeepspeedFileBesideIt) {
   const std::string folder = testing::TempDir();
   std::ofstream(folder + "zero3.json")
       << R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})";

@@ -121,8 +121,11 @@ class OpTimer {
   // Host time that the framework's tensor parallelism adds to a layer, spread over the layer's
   // collectives: a third in forward, as estimate has it.
   [[nodiscard]] SimDuration tensor_launch(const Op& op) const {
-    const bool in_layer =
-        op.origin.layer >= 0 && group_of(op.kind) == program_.tensor && program_.tensor != kNoGroup;
+    const bool is_forward =
+        op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
+    const bool in_layer = op.origin.layer >= 0 && program_.tensor != kNoGroup &&
+                          group_of(op.kind) == program_.tensor &&
+                          (is_forward || op.origin.phase == Phase::kBackward);
     if (!in_layer || fit_.tensor_host_seconds <= 0) {
       return SimDuration(0);
     }
@@ -130,8 +133,6 @@ class OpTimer {
     const bool sequence = !std::holds_alternative<AllReduce>(op.kind);
     const double forward = sequence ? 4 : 2;
     const double backward = sequence ? (scatters ? 6 : 4) : 2;
-    const bool is_forward =
-        op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
     const double share = is_forward ? 1.0 / 3 / forward : 2.0 / 3 / backward;
     const double host = tensor_host_seconds(fit_, job_.framework, cost_.launch(1).value);
     return duration_of(Seconds(host * share));

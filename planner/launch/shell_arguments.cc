@@ -6,6 +6,8 @@
 #include <charconv>
 #include <map>
 
+#include "planner/launch/shell_command_string.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -34,25 +36,6 @@ ShellText part_of(const ShellText& word, std::size_t begin) {
   part.lines.assign(word.lines.begin() + static_cast<std::ptrdiff_t>(begin), word.lines.end());
   part.quoted.assign(word.quoted.begin() + static_cast<std::ptrdiff_t>(begin), word.quoted.end());
   return part;
-}
-
-// Words that hold a whole command line are cut at their blanks.
-std::vector<ShellText> cut_again(const std::vector<ShellText>& words) {
-  std::vector<ShellText> result;
-  for (ShellText word : words) {
-    if (word.text.find(" --") == std::string::npos && !is_flag(word.text)) {
-      result.push_back(std::move(word));
-      continue;
-    }
-    if (word.text.find(" --") != std::string::npos) {
-      word.quoted.assign(word.text.size(), false);
-      const auto parts = split(word);
-      result.insert(result.end(), parts.begin(), parts.end());
-    } else {
-      result.push_back(std::move(word));
-    }
-  }
-  return result;
 }
 
 std::optional<std::int64_t> count_of(const LaunchConfig& config, std::string_view key) {
@@ -142,15 +125,15 @@ std::vector<ShellText> command_in_variables(const ShellScript& script,
   std::vector<ShellText> whole;
   std::vector<ShellText> all;
   for (const auto& [name, variable] : script.variables.known) {
-    std::vector<ShellText> words = cut_again(variable.values);
-    const auto found = std::count_if(words.begin(), words.end(),
-                                     [&](const ShellText& word) { return counts(word.text); });
-    if (found == 0) {
-      continue;
-    }
-    all.insert(all.end(), words.begin(), words.end());
-    if (std::any_of(words.begin(), words.end(), is_python) && words.size() > whole.size()) {
-      whole = std::move(words);
+    for (std::vector<ShellText>& words : commands_of_words(variable.values)) {
+      if (std::none_of(words.begin(), words.end(),
+                       [&](const ShellText& word) { return counts(word.text); })) {
+        continue;
+      }
+      all.insert(all.end(), words.begin(), words.end());
+      if (std::any_of(words.begin(), words.end(), is_python) && words.size() > whole.size()) {
+        whole = std::move(words);
+      }
     }
   }
   std::stable_sort(all.begin(), all.end(),
@@ -217,7 +200,9 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
     if (!command.words.empty() && counts(command.words.front().text)) {
       bare.insert(bare.end(), command.words.begin(), command.words.end());
     } else {
-      consider(cut_again(command.words));
+      for (std::vector<ShellText>& words : commands_of_words(command.words)) {
+        consider(std::move(words));
+      }
     }
   }
   consider(std::move(bare));

@@ -154,6 +154,23 @@ TEST(ReadMegatron, StringsOfFlagsAndCommandsInStrings) {
   EXPECT_EQ(read(script).layout.tensor, 2);  // never started in this file
 }
 
+TEST(ReadMegatron, PipesAndRedirectionsInCommandStringsEndTheCommand) {
+  const std::string run =
+      std::string("torchrun --nproc_per_node 4 pretrain_gpt.py ") + kGpt + "--swiglu";
+  for (const std::string& text :
+       {"eval \"" + run + " 2>&1 | tee log\"", "srun bash -c \"" + run + " 2>&1 | tee x\"",
+        "sh -c '" + run + " |& tee x'", "bash -lc \"cd x && " + run + " && echo done\"",
+        "bash -c \"cd x; " + run + " &> x; echo done\"", "eval " + run + " '> x 2>&1 &'",
+        "CMD=\"" + run + " >> log 2>&1\"\neval $CMD",
+        "bash -c \"\ncd x\n" + run + "\necho done\n\""}) {
+    const LaunchConfig config = read(text);
+    ASSERT_NE(find_setting(config, "swiglu"), nullptr) << text;
+    EXPECT_EQ(find_setting(config, "swiglu")->value, "") << text;
+    EXPECT_EQ(config.gpus, 4) << text;
+    EXPECT_EQ(integer_setting(config, "num_layers"), 24) << text;
+  }
+}
+
 TEST(ReadMegatron, ArgumentsOfTheCommandLineComeLast) {
   const LaunchConfig config = read(std::string(kGpt) + "--tensor-model-parallel-size 2",
                                    {"--tensor-model-parallel-size", "4", "--bf16"});

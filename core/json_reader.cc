@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -39,11 +41,57 @@ std::string shown(const nlohmann::json& value) {
   return text.size() <= kShownMax ? text : text.substr(0, kShownMax) + "…";
 }
 
+// How deep lists and objects stand in each other; brackets in strings do not count.
+int nesting(std::string_view text) {
+  int depth = 0;
+  int deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      i += c == '\\' ? 1 : 0;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+// Where a file that `path` names is written: links are followed, so that they stay links.
+std::string target_of(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_symlink(path, failed)) {
+    return path;
+  }
+  const std::filesystem::path target = std::filesystem::canonical(path, failed);
+  return failed ? path : target.string();
+}
+
+bool write_whole(const std::string& path, std::string_view content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  file.flush();
+  return static_cast<bool>(file);
+}
+
+[[noreturn]] void fail_to_write(const std::string& path) {
+  throw Error(path, "cannot be written; give a path in a writable folder with enough space");
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, const std::string& name) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw Error(name, "is empty; a JSON object is expected");
+  }
+  constexpr int kDeepest = 200;  // the readers below recurse
+  if (nesting(text) > kDeepest) {
+    throw Error(name, fmt::format("nests lists and objects more than {} deep", kDeepest));
   }
   try {
     return nlohmann::json::parse(text);
@@ -56,6 +104,11 @@ nlohmann::json parse_json(std::string_view text, const std::string& name) {
 }
 
 nlohmann::json read_json_file(const std::string& path) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed) ||
+      std::filesystem::is_character_file(path, failed)) {
+    throw Error(path, "is a folder or a device; give the path of a JSON file");
+  }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {
@@ -68,17 +121,25 @@ nlohmann::json read_json_file(const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path, std::string_view content) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    file.flush();
-    if (!file) {
-      std::remove(temporary.c_str());
-      throw Error(path, "cannot be written; give a path in a writable folder with enough space");
+  namespace fs = std::filesystem;
+  const std::string target = target_of(path);
+  std::error_code failed;
+  const fs::file_status before = fs::status(target, failed);
+  if (fs::exists(before) && !fs::is_regular_file(before)) {  // a pipe, /dev/stdout, a folder
+    if (!write_whole(target, content)) {
+      fail_to_write(path);
     }
+    return;
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+  const std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
+  if (!write_whole(temporary, content)) {
+    std::remove(temporary.c_str());
+    fail_to_write(path);
+  }
+  if (fs::exists(before)) {
+    fs::permissions(temporary, before.permissions(), failed);
+  }
+  if (std::rename(temporary.c_str(), target.c_str()) != 0) {
     std::remove(temporary.c_str());
     throw Error(path, "cannot be replaced; give a path in a writable folder");
   }

@@ -109,9 +109,14 @@ GpuFit fit_for(const Gpu& gpu, const Profile& profile) {
   if (nearest == nullptr) {
     throw Error("profile " + profile.name, "has no GPU");
   }
-  GpuFit fit = *nearest;
   const bool calibrated = profile.machine && std::ranges::find(profile.shipped_parts, "gpus") ==
                                                  profile.shipped_parts.end();
+  const bool limited =
+      gpu.power_watts < gpu.full_power_watts;  // no datasheet says what it sustains
+  if (calibrated && (best != 0 || limited) && shipped_profile().gpus.contains(gpu.name)) {
+    return shipped_profile().gpus.at(gpu.name);
+  }
+  GpuFit fit = *nearest;
   if (!calibrated || best != 0 || !scale_tables(gpu, from, fit)) {
     fit.matmuls.clear();
     fit.attention.clear();

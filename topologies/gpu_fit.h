@@ -10,9 +10,10 @@
 namespace trireme::topologies {
 
 // The fit of a GPU: its own, else the nearest card of its architecture (marked as carried, with its
-// source named). A profile measured on another card is scaled by the datasheets: efficiencies carry
-// over, and within one architecture the measured tables too (marked as transferred). Throws Error
-// when the profile has no GPU.
+// source named). A profile measured on another card of the architecture is scaled by the
+// datasheets: efficiencies and the measured tables carry over (marked as transferred). Of another
+// architecture, or of a part that runs under a power limit, it says less than what ships for the
+// card. Throws Error when the profile has no GPU.
 GpuFit fit_for(const Gpu& gpu, const Profile& profile);
 
 // Whose measured products answer for `precision`: its own; bf16 and fp16 run on the same units and

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "core/embedded_file.h"
 #include "core/json_reader.h"
@@ -18,11 +20,30 @@ namespace {
 
 using Constants = std::map<std::string, double>;
 
-Constants read_constants(JsonReader reader, const nlohmann::json& object) {
+// What a constant of a card or of a framework can be, by what its name says it is: a time, a share
+// of a rate, a factor. Network constants are corrections and may be below zero.
+std::pair<double, double> range_of(std::string_view name) {
+  const auto ends = [name](std::string_view end) {
+    return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
+  };
+  if (ends("_seconds")) {
+    return {0, 10};
+  }
+  if (ends("_efficiency") || name == "memory_traffic" || name == "attention_rate" ||
+      name == "new_card_rate") {
+    return {1e-3, 100};
+  }
+  return {0, 1e15};
+}
+
+Constants read_constants(JsonReader reader, const nlohmann::json& object, bool ranged) {
   Constants constants;
   for (const auto& [key, value] : object.items()) {
     if (key == "source" || key == "note") {
       reader.ignore(key);
+    } else if (ranged) {
+      const auto [low, high] = range_of(key);
+      constants[key] = reader.number(key, low, high);
     } else {
       constants[key] = reader.number(key);
     }
@@ -39,7 +60,7 @@ std::map<std::string, Constants> read_groups(JsonReader& reader, const std::stri
   const nlohmann::json& object = reader.raw(key);
   JsonReader inner(object, reader.where(key));
   for (const auto& [name, value] : object.items()) {
-    groups[name] = read_constants(inner.object(name), value);
+    groups[name] = read_constants(inner.object(name), value, key == "frameworks");
   }
   return groups;
 }
@@ -110,7 +131,7 @@ GpuFit read_gpu(JsonReader reader) {
   fit.measured = reader.boolean("measured");
   fit.compute_capability = static_cast<int>(reader.integer("compute_capability", 1, 10000));
   const nlohmann::json& constants = reader.raw("constants");
-  fit.constants = read_constants(JsonReader(constants, reader.where("constants")), constants);
+  fit.constants = read_constants(JsonReader(constants, reader.where("constants")), constants, true);
   if (reader.has("matmuls")) {
     for (const nlohmann::json& row : reader.raw("matmuls")) {
       fit.matmuls.push_back(read_matmul(reader, row));
@@ -210,7 +231,7 @@ void read_measured(JsonReader& reader, Profile& profile) {
   }
   if (reader.has("residuals")) {
     const nlohmann::json& residuals = reader.raw("residuals");
-    profile.residuals = read_constants(JsonReader(residuals, reader.where("residuals")), residuals);
+    profile.residuals = read_constants(JsonReader(residuals, reader.where("residuals")), residuals, false);
   }
   if (reader.has("points")) {
     profile.points = std::make_shared<const Microbenchmarks>(

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "topologies/collective_cost.h"
@@ -208,6 +209,30 @@ TEST(OpCost, ACalibratedProfileMovesToAnotherCardByItsDatasheet) {
   const MatmulShape shape{4096, 4096, 4096, 1};
   EXPECT_NEAR(OpCost(other, profile).matmul(shape, Precision::kBf16).value,
               OpCost(own, profile).matmul(shape, Precision::kBf16).value, 1e-5);
+}
+
+// B200's and A100's rows were predicted by an H200's efficiencies: 4 and 25 % further off.
+TEST(OpCost, ACalibratedProfileLeavesOtherArchitecturesAsTheyShip) {
+  const Profile profile = with_shipped_parts(calibrated());
+  for (const char* name : {"dgx-b200x1", "dgx-a100-80gbx1", "hgx-h100-96gbx1"}) {
+    const Gpu gpu = load_cluster(name).gpu;
+    const GpuFit& shipped = shipped_profile().gpus.at(gpu.name);
+    EXPECT_EQ(fit_for(gpu, profile).source, shipped.source);
+    EXPECT_EQ(fit_for(gpu, profile).constants, shipped.constants);
+  }
+}
+
+TEST(CalibratedProfile, ConstantsOutOfTheirRangeAreErrors) {
+  const std::string text = profile_text(calibrated());
+  const auto with = [&text](const std::string& constant, const std::string& value) {
+    nlohmann::json json = nlohmann::json::parse(text);
+    json["gpus"]["H200-SXM-141GB"]["constants"][constant] = nlohmann::json::parse(value);
+    return json.dump();
+  };
+  EXPECT_NO_THROW(parse_profile(with("matmul_efficiency", "0.7"), "x"));
+  EXPECT_THROW(parse_profile(with("matmul_efficiency", "0"), "x"), Error);
+  EXPECT_THROW(parse_profile(with("kernel_seconds", "1e308"), "x"), Error);
+  EXPECT_THROW(parse_profile(with("launch_seconds", "-1e-6"), "x"), Error);
 }
 
 TEST(OpCost, AttentionFollowsItsTableAndTheCorrectionOfRuns) {

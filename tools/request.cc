@@ -239,6 +239,11 @@ Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus, c
   draft.plan = options.layout.empty() ? base : planner::parse_short_form(options.layout);
   apply_degrees(draft, options);
   apply_choices(draft, options);
+  // The order of a plan file was chosen for its own degrees.
+  if (options.layout.empty() && (options.tensor || options.pipeline || options.context ||
+                                 options.sharded || options.replicas || options.data_parallel)) {
+    draft.plan.order = Plan{}.order;
+  }
   if (options.data_parallel) {
     apply_data_parallel(draft, *options.data_parallel);
   }

@@ -63,6 +63,17 @@ TEST_F(ExportFiles, AFolderNamedLikeTheFrameworkIsNotItsPath) {
   EXPECT_EQ(run_words("export plan.json").code, 0);
 }
 
+// The order of the plan's axes was chosen for its own degrees; with others Megatron had no such
+// order.
+TEST_F(ExportFiles, ADegreeOverThePlansOwnLeavesItsOrderOut) {
+  ASSERT_EQ(run_words(kPlan).code, 0);
+  nlohmann::json plan = nlohmann::json::parse(file_text("plan.json"));
+  plan["layout"]["order"] = {"tp", "pp", "fsdp", "cp", "dp"};
+  std::ofstream("plan.json") << plan.dump();
+  const Exported result = run_words("export plan.json --tp 1 --pp 2 --fsdp 1 --dp 4 --sharding none");
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
 TEST_F(ExportFiles, TheFileIsWrittenWholeAndNamesItself) {
   const Exported result =
       run_words("export --model llama-3.2-1b --cluster dgx-h100x1 --framework megatron -o run.sh");

@@ -291,6 +291,10 @@ bool takes_value(std::string_view key) {
   return contains(kWithValue, key);
 }
 
+bool is_switch(std::string_view key) {
+  return contains(kSwitches, key) || key.starts_with("no_") || key.starts_with("use_");
+}
+
 MegatronUse use_of_megatron_setting(std::string_view key) {
   if (contains(kWithValue, key) || contains(kSwitches, key)) {
     return MegatronUse::kRead;

@@ -14,6 +14,8 @@ enum class MegatronUse { kUnknown, kRead, kHarmless };
 MegatronUse use_of_megatron_setting(std::string_view key);
 // Settings that take a value: an empty one means that the value comes from outside the file.
 bool takes_value(std::string_view key);
+// Flags that stand alone.
+bool is_switch(std::string_view key);
 
 // Fills config.model from the model's settings; leaves it empty when the file does not describe one
 // (no number of layers or no hidden size). Throws Error (FILE:LINE) on impossible values.

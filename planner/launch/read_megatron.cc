@@ -76,6 +76,7 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
                                     word.lines.empty() ? 0 : word.lines.front()});
     }
   }
+  remark_missing_arguments(script, is_switch, config);
   read_gpu_count(command.launcher, config);
   keep_flags(flags_of(command.arguments), config);
   keep_flags(flags_of(words_of(arguments)), config);

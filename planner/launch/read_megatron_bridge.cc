@@ -82,7 +82,8 @@ void add_setting(LaunchConfig& config, const std::string& path, const std::strin
   // Plain sums of numbers, as in train.global_batch_size = 8 * 64.
   if (setting.value.find_first_of("*+/") != std::string::npos) {
     if (const auto number =
-            shell_arithmetic(ShellVariables{config.source, {}, {}, 0}, setting.value, line)) {
+            shell_arithmetic(ShellVariables{.source = config.source, .known = {}, .unset = {}},
+                             setting.value, line)) {
       setting.value = std::to_string(*number);
     }
   }
@@ -280,6 +281,8 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
   } else {
     const ShellScript script = read_launch_script(text, source, config);
     const LaunchCommand command = training_command(script, counts_as_override);
+    remark_missing_arguments(
+        script, [](std::string_view) { return false; }, config);
     read_gpu_count(command.launcher, config);
     read_words(config, command.launcher);
     read_words(config, command.arguments);

@@ -51,6 +51,11 @@ ShellText plain(const std::string& text, int line) {
   return ShellText{text, std::vector<int>(text.size(), line), std::vector<bool>(text.size())};
 }
 
+// Part of a command that starts a training, or a line of bare arguments.
+bool holds_arguments(const ShellText& word) {
+  return word.text.starts_with("--") || word.text.find(".py") != std::string::npos;
+}
+
 class Reader {
  public:
   Reader(std::vector<ShellToken> tokens, ShellScript& script)
@@ -163,6 +168,7 @@ class Reader {
 
   // `for X in a b; do`: X has its first value.
   void loop_variable() {
+    const int line = tokens_[at_ - 1].line;
     frames_.push_back(Frame{.kind = Frame::Kind::kLoop});
     std::vector<ShellText> words;
     while (at_ < tokens_.size() && tokens_[at_].kind == Kind::kWord && tokens_[at_].text != "do") {
@@ -172,6 +178,9 @@ class Reader {
     }
     if (words.size() > 2 && words[1].text == "in" && active()) {
       script_.variables.known[words[0].text] = ShellVariable{{words[2]}, false};
+      if (words.size() > 3) {
+        script_.loops.push_back({words[0].text, words[2].text, line});
+      }
     }
   }
 
@@ -237,6 +246,7 @@ class Reader {
     std::vector<std::string> assigned;
     bool exports = false;
     bool declares = false;
+    const std::size_t noted = script_.variables.unset_words.size();
     for (; at_ < tokens_.size(); ++at_) {
       const ShellToken& token = tokens_[at_];
       if (token.kind == Kind::kOperator) {
@@ -273,7 +283,7 @@ class Reader {
         assigned.push_back(token.text);  // export NAME
       }
       if (runs) {
-        const auto words = expand_and_split(script_.variables, token.text, token.line);
+        const auto words = expand_and_split(script_.variables, token.text, token.line, found.words);
         found.words.insert(found.words.end(), words.begin(), words.end());
       }
     }
@@ -285,6 +295,9 @@ class Reader {
       export_names(assigned, found.line);
     }
     if (!declares && !found.words.empty()) {
+      if (std::none_of(found.words.begin(), found.words.end(), holds_arguments)) {
+        script_.variables.unset_words.resize(noted);  // cd $FOLDER
+      }
       script_.commands.push_back(std::move(found));
     }
   }
@@ -319,14 +332,19 @@ class Reader {
       variable.array = true;
       for (at_ += 2; at_ < tokens_.size() && !is_operator(at_, ")"); ++at_) {
         if (tokens_[at_].kind == Kind::kWord && runs) {
-          const auto words =
-              expand_and_split(script_.variables, tokens_[at_].text, tokens_[at_].line);
+          const auto words = expand_and_split(script_.variables, tokens_[at_].text,
+                                              tokens_[at_].line, variable.values);
           variable.values.insert(variable.values.end(), words.begin(), words.end());
         }
       }
     } else if (runs) {
       const std::string_view raw = std::string_view(token.text).substr(equals + 1);
+      const std::size_t noted = script_.variables.unset_words.size();
       variable.values.push_back(expand(script_.variables, raw, token.line));
+      if (raw.find("--") == std::string_view::npos && name.find("ARGS") == std::string::npos &&
+          name.find("OPT") == std::string::npos) {
+        script_.variables.unset_words.resize(noted);  // no arguments
+      }
     }
     if (!runs) {
       return false;

@@ -16,11 +16,18 @@ struct ShellCommand {
   int line = 0;
 };
 
+// A loop of which one value was read.
+struct ShellLoop {
+  std::string variable, value;
+  int line = 0;
+};
+
 struct ShellScript {
   std::vector<ShellCommand> commands;
   ShellVariables variables;                // as they stand at the end
   std::vector<LaunchSetting> environment;  // exported, or set for one command
   std::vector<int> undecided;              // lines of conditions that the file does not decide
+  std::vector<ShellLoop> loops;            // over more than one value
 };
 
 // Assignments hold in order, later ones win. `if`, `case` and `&&` are decided where the file says

@@ -93,10 +93,9 @@ void add_launcher_flags(const std::vector<ShellText>& words, LaunchConfig& launc
 }
 
 // Lines `#SBATCH --nodes=16` as words.
-std::vector<ShellText> batch_header(std::string_view text, const std::string& source) {
+std::vector<ShellText> batch_header(std::string_view text) {
   std::vector<ShellText> words;
   int line = 1;
-  ShellVariables none{source, {}, {}, 0};
   for (std::size_t at = 0; at < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view row = text.substr(at, end - at);
@@ -146,7 +145,7 @@ std::vector<ShellText> command_in_variables(const ShellScript& script,
 ShellScript read_launch_script(std::string_view text, const std::string& source,
                                LaunchConfig& config) {
   LaunchConfig header;
-  add_launcher_flags(batch_header(text, source), header);
+  add_launcher_flags(batch_header(text), header);
   const auto nodes = first_of(header, {"nodes"});
   const auto gpus = first_of(header, {"gpus_per_node", "gres"});
   const auto tasks = first_of(header, {"ntasks_per_node"});
@@ -179,6 +178,42 @@ ShellScript read_launch_script(std::string_view text, const std::string& source,
             ", ")));
   }
   return script;
+}
+
+void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),
+                              LaunchConfig& config) {
+  constexpr std::size_t kNamed = 20;
+  std::vector<std::string> files;
+  for (const ShellCommand& command : script.commands) {
+    const std::vector<ShellText>& words = command.words;
+    if (words.size() > 1 && (words[0].text == "source" || words[0].text == ".") &&
+        files.size() < kNamed) {
+      files.push_back(fmt::format("{} (line {})", words[1].text, command.line));
+    }
+  }
+  if (!files.empty()) {
+    config.remarks.push_back(fmt::format("{} {} sourced but not read: what {} is not counted",
+                                         fmt::join(files, ", "), files.size() == 1 ? "is" : "are",
+                                         files.size() == 1 ? "it sets" : "they set"));
+  }
+  std::map<std::string, int> unset;
+  for (const UnsetWord& word : script.variables.unset_words) {
+    const bool is_value = is_flag(word.after) && word.after.find('=') == std::string::npos &&
+                          !is_switch(key_of(word.after));
+    if (!is_value && unset.size() < kNamed) {
+      unset.emplace(word.name, word.line);
+    }
+  }
+  for (const auto& [name, line] : unset) {
+    config.remarks.push_back(fmt::format(
+        "${} (line {}) stands as arguments but the file does not set it: nothing is in its place",
+        name, line));
+  }
+  for (std::size_t i = 0; i < std::min(script.loops.size(), kNamed); ++i) {
+    const ShellLoop& loop = script.loops[i];
+    config.remarks.push_back(fmt::format("the loop over {} (line {}) was read once, with {}={}",
+                                         loop.variable, loop.line, loop.variable, loop.value));
+  }
 }
 
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word)) {

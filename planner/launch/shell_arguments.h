@@ -19,6 +19,10 @@ struct LaunchCommand {
 // Reads a script with its batch system's header (#SBATCH). Throws Error (FILE:LINE).
 ShellScript read_launch_script(std::string_view text, const std::string& source,
                                LaunchConfig& config);
+// Remarks of what may be missing: sourced files, loops, and variables without a value that stand as
+// arguments (after a flag that is no switch they are its value, not named here).
+void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),
+                              LaunchConfig& config);
 // The command with the most words that `counts` says are training arguments; words that hold a
 // whole command line (bash -c "…") are cut again. Without one, the variables that hold such words.
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word));

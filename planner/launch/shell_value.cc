@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kExpandedMax = 4'000'000;
 constexpr int kDepthMax = 50;
+constexpr std::size_t kUnsetWordsMax = 1000;
+constexpr std::size_t kNone = std::string_view::npos;
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -96,8 +98,27 @@ class Expander {
     return std::min(at + 1, raw.size());
   }
 
+  // As below; a variable without a value that is a word of its own is noted.
   std::size_t dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
                      ShellText& out) {
+    const auto ends_word = [](char c) { return std::string_view(" \t\n\r\"\\").find(c) != kNone; };
+    const bool starts = out.text.empty() || ends_word(out.text.back());
+    missing_ = {};
+    const std::size_t end = take_dollar(raw, i, line, in_quotes, out);
+    if (!missing_.empty() && starts && (end >= raw.size() || ends_word(raw[end])) &&
+        variables_.unset_words.size() < kUnsetWordsMax) {
+      const std::size_t last = out.text.find_last_not_of(" \t\n\r");
+      const std::size_t before = last == kNone ? kNone : out.text.find_last_of(" \t\n\r", last);
+      variables_.unset_words.push_back(
+          {std::string(missing_), line,
+           last == kNone ? "" : out.text.substr(before + 1, last - before)});
+    }
+    missing_ = {};
+    return end;
+  }
+
+  std::size_t take_dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
+                          ShellText& out) {
     if (raw[i + 1] == '(' || raw[i + 1] == '{') {
       const std::size_t end = after_bracket(raw, i + 1);
       if (end == std::string_view::npos) {
@@ -211,6 +232,7 @@ class Expander {
     const auto found = variables_.known.find(name);
     if (found == variables_.known.end()) {
       variables_.unset.insert(std::string(name));  // as bash: nothing
+      missing_ = name;
       return;
     }
     const std::vector<ShellText>& values = found->second.values;
@@ -246,6 +268,7 @@ class Expander {
   }
 
   ShellVariables& variables_;
+  std::string_view missing_;  // the variable that the last $ named, where it has no value
   int depth_ = 0;
 };
 
@@ -279,6 +302,18 @@ std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_v
   std::vector<ShellText> words = split(expander.run(raw, line));
   if (words.empty() && expander.empty_quotes) {
     words.emplace_back();
+  }
+  return words;
+}
+
+std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
+                                        const std::vector<ShellText>& before) {
+  const std::size_t noted = variables.unset_words.size();
+  std::vector<ShellText> words = expand_and_split(variables, raw, line);
+  for (std::size_t i = noted; i < variables.unset_words.size(); ++i) {
+    if (variables.unset_words[i].after.empty() && !before.empty()) {
+      variables.unset_words[i].after = before.back().text;
+    }
   }
   return words;
 }

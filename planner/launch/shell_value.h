@@ -25,10 +25,18 @@ struct ShellVariable {
   bool array = false;
 };
 
+// A variable that the file never sets and that stands as a whole word: arguments may be missing.
+struct UnsetWord {
+  std::string name;
+  int line = 0;
+  std::string after;  // the word before it
+};
+
 struct ShellVariables {
   std::string source;
   std::map<std::string, ShellVariable, std::less<>> known;
   std::set<std::string, std::less<>> unset;  // read, but never set in the file
+  std::vector<UnsetWord> unset_words = {};   // in order
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever
 };
 
@@ -37,6 +45,9 @@ struct ShellVariables {
 ShellText expand(ShellVariables& variables, std::string_view raw, int line);
 // The words that a raw word becomes, as bash splits them.
 std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line);
+// As above; a variable without a value is noted with the last of the words `before` it.
+std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
+                                        const std::vector<ShellText>& before);
 std::vector<ShellText> split(const ShellText& text);
 
 // Whole-number arithmetic of $(( )): + - * / % and brackets, names of variables. Nothing when the

@@ -171,6 +171,37 @@ TEST(ReadMegatron, PipesAndRedirectionsInCommandStringsEndTheCommand) {
   }
 }
 
+TEST(ReadMegatron, GroupsOfArgumentsThatAreNotInTheFileAreNamed) {
+  const auto remarks = [](const std::string& text) {
+    std::string all;
+    for (const std::string& remark : read(text).remarks) {
+      all += remark + "\n";
+    }
+    return all;
+  };
+  const std::string run =
+      std::string("torchrun --nproc_per_node 4 pretrain_gpt.py ") + kGpt + "--swiglu";
+  const std::string sourced = remarks("source env.sh\n. ./more.sh\n" + run);
+  EXPECT_NE(sourced.find("env.sh (line 1), ./more.sh (line 2)"), std::string::npos) << sourced;
+  for (const std::string& text :
+       {run + " $GONE", run + " ${GONE}", run + " \"${GONE[@]}\" --bf16",
+        "eval \"" + run + " $GONE --bf16\"", "A=\"--bf16 $GONE --fp16\"\n" + run + " $A",
+        "A=(\n--bf16\n\"${GONE[@]}\"\n)\n" + run + " ${A[@]}",
+        "ALL_ARGS=\"$GONE\"\n" + run + " $ALL_ARGS"}) {
+    EXPECT_NE(remarks(text).find("$GONE (line "), std::string::npos) << text << "\n"
+                                                                     << remarks(text);
+  }
+  for (const std::string& text :
+       {"cd $GONE\n" + run, run + " --lr $GONE", run + " --save /x/$GONE", run + " ${GONE:-}",
+        "D=$GONE\n" + run, "GONE=--bf16\n" + run + " $GONE", run + " \"$@\""}) {
+    EXPECT_EQ(remarks(text).find("$GONE (line "), std::string::npos) << text;
+  }
+  const std::string loop =
+      remarks("for TP in 2 4; do\n" + run + " --tensor-model-parallel-size $TP\ndone");
+  EXPECT_NE(loop.find("the loop over TP (line 1) was read once, with TP=2"), std::string::npos)
+      << loop;
+}
+
 TEST(ReadMegatron, ArgumentsOfTheCommandLineComeLast) {
   const LaunchConfig config = read(std::string(kGpt) + "--tensor-model-parallel-size 2",
                                    {"--tensor-model-parallel-size", "4", "--bf16"});

@@ -26,6 +26,7 @@ struct LaunchCase {
   std::int64_t cluster_gpus = 0;  // of the whole cluster
   bool precision_exists = true;   // the GPU computes in the precision of the file
   std::vector<std::string> filled;
+  bool is_trial = false;  // made to see whether a fix works: no further fix is looked for
 };
 
 // Throws Error: no model, no sequence length, a cluster or profile that cannot be read, a step

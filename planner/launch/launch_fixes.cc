@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "planner/launch/launch_rules.h"
 
@@ -145,6 +146,33 @@ std::vector<std::int64_t> candidates(const LaunchCase& found, Knob knob) {
   return values;
 }
 
+// The errors of a case: of every layout, and of the framework's tables.
+struct Broken {
+  std::set<std::string, std::less<>> names;
+  std::set<Rule> rules;
+};
+
+Broken all_broken(const LaunchConfig& config, const LaunchCase& found) {
+  Broken broken;
+  for (const Violation& violation : broken_rules(found.job, found.plan)) {
+    broken.names.emplace(to_string(violation.rule));
+    broken.rules.insert(violation.rule);
+  }
+  for (const std::span<const LaunchRule> table : rule_tables(config.format)) {
+    for (const LaunchRule& rule : table) {
+      const std::optional<Finding> finding = rule.check(config, found);
+      if (!finding || finding->severity.value_or(rule.severity) != Severity::kError) {
+        continue;
+      }
+      broken.names.emplace(rule.name);
+      if (rule.layout_rule) {
+        broken.rules.insert(*rule.layout_rule);
+      }
+    }
+  }
+  return broken;
+}
+
 std::string joined(const std::vector<std::int64_t>& values) {
   if (values.size() < 2) {
     return fmt::format("{}", fmt::join(values, ""));
@@ -188,22 +216,33 @@ std::string spelled(LaunchFormat format, Knob knob, const std::string& value) {
 
 std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found, Knob knob,
                              Rule rule) {
+  if (found.is_trial) {
+    return "";
+  }
   const std::int64_t present = present_value(found, knob);
+  LaunchCase before = found;
+  before.is_trial = true;
+  const Broken known = all_broken(config, before);
+  LaunchConfig trial = config;
   std::vector<std::int64_t> hold;
   std::vector<std::int64_t> hold_all;
   for (const std::int64_t value : candidates(found, knob)) {
     if (value == present) {
       continue;
     }
-    const auto other = changed(config, found, knob, value);
+    const auto other = changed(config, before, knob, value);
     if (!other) {
       continue;
     }
-    const std::vector<Violation> broken = broken_rules(other->job, other->plan);
-    if (broken.empty()) {
+    if (knob == Knob::kVirtual) {
+      trial.layout.virtual_pipeline = value;  // rows of the tables read it there
+    }
+    const Broken broken = all_broken(trial, *other);
+    const bool adds = !std::includes(known.names.begin(), known.names.end(), broken.names.begin(),
+                                     broken.names.end());
+    if (broken.names.empty()) {
       hold_all.push_back(value);
-    } else if (std::none_of(broken.begin(), broken.end(),
-                            [&](const Violation& violation) { return violation.rule == rule; })) {
+    } else if (!adds && !broken.rules.contains(rule)) {
       hold.push_back(value);
     }
   }

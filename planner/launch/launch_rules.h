@@ -68,8 +68,9 @@ enum class Knob : std::uint8_t {
   kSequenceParallel
 };
 std::string spelled(LaunchFormat format, Knob knob, const std::string& value);
-// "use --tensor-model-parallel-size 4 or 8": values near the present one with which `rule` holds,
-// those first with which every rule does. Empty when there is none.
+// "use --tensor-model-parallel-size 4 or 8": values near the present one with which every rule
+// holds, else those with which `rule` holds and none is broken that held before. Empty when there
+// is none.
 std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found, Knob knob,
                              Rule rule);
 // The fix of a rule of every layout.

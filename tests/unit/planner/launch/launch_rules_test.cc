@@ -369,6 +369,34 @@ TEST(LaunchRules, ValuesOfAFixHold) {
       << violation->fix;
 }
 
+TEST(LaunchRules, AFixBreaksNoOtherRule) {
+  // Mixtral on 16 GPUs: no size of the experts' tensor parallelism makes 8 x 4 fit into 16.
+  const std::string mixtral =
+      "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+      "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+      "--ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention "
+      "--num-query-groups 8 --seq-length 4096 --max-position-embeddings 32768 --swiglu "
+      "--vocab-size 32000 --num-experts 8 --moe-router-topk 2 --bf16 --micro-batch-size 1 "
+      "--global-batch-size 64 --use-distributed-optimizer ";
+  const auto report = [&](const std::string& layout) {
+    const LaunchConfig config = read_megatron(mixtral + layout, "f", {});
+    return check_launch(config, make_launch_case(config, {.cluster = "dgx-h100x2"}));
+  };
+  const RuleReport grid = report("--expert-model-parallel-size 8 --pipeline-model-parallel-size 4");
+  ASSERT_FALSE(grid.violations.empty());
+  const std::string fix = grid.violations.front().fix;
+  EXPECT_EQ(fix.find("expert-tensor-parallel-size"), std::string::npos) << fix;
+  ASSERT_NE(fix.find("--expert-model-parallel-size 1, 2 or 4"), std::string::npos) << fix;
+  for (const char* experts : {"1", "2", "4"}) {
+    const RuleReport mended = report(
+        "--pipeline-model-parallel-size 4 "
+        "--expert-model-parallel-size " +
+        std::string(experts));
+    EXPECT_TRUE(mended.violations.empty() || mended.violations.front().severity != Severity::kError)
+        << experts << ": " << mended.violations.front().rule;
+  }
+}
+
 TEST(LaunchRules, BlackwellNeedsNoSingleConnection) {
   const LaunchConfig config = read_megatron(
       "torchrun --nproc_per_node 8 p.py --num-layers 24 --hidden-size 2048 --num-attention-heads "

@@ -62,7 +62,7 @@ bool is_known(const std::string& key) {
 
 void read_fsdp(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
-  const bool second = integer_setting(config, "fsdp_config.fsdp_version").value_or(1) == 2;
+  const bool second = integer_setting(config, "fsdp_config.fsdp_version", 1, 2).value_or(1) == 2;
   config.framework = second ? "fsdp2" : "fsdp1";
   layout.sharding = Sharding::kFull;
   std::string strategy = text_setting(config, "fsdp_config.fsdp_sharding_strategy", "FULL_SHARD");

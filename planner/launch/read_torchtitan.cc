@@ -9,6 +9,7 @@
 #include "planner/launch/preset_name.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/toml_settings.h"
+#include "planner/launch/torchtitan_schedules.h"
 
 namespace trireme::planner {
 namespace {
@@ -124,8 +125,9 @@ void read_degrees(LaunchConfig& config) {
       reshard == "always" || (reshard == "default" && layout.pipeline.value_or(1) == 1);
 }
 
-Schedule schedule_of(LaunchConfig& config, const std::string& name) {
-  if (name == "1F1B") {
+Schedule schedule_of(LaunchConfig& config) {
+  const std::string_view name = torchtitan_schedule(config);
+  if (name == "1F1B" || name.empty()) {  // a rule names the unknown one
     return Schedule::kOneForwardOneBackward;
   }
   if (name == "GPipe") {
@@ -154,8 +156,7 @@ void read_pipeline(LaunchConfig& config) {
   }
   layout.micro_batch = count("pipeline_parallel_microbatch_size", 1, 1);
   layout.micro_batches = std::max<std::int64_t>(1, local / *layout.micro_batch);
-  const std::string name = text_setting(config, "parallelism.pipeline_parallel_schedule", "1F1B");
-  layout.schedule = schedule_of(config, name);
+  layout.schedule = schedule_of(config);
   layout.first_chunk_less = count("pipeline_parallel_first_stage_less_layers", 1, 0);
   layout.last_chunk_less = count("pipeline_parallel_last_stage_less_layers", 1, 0);
   layout.spread_layers = true;

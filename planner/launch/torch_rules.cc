@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "planner/launch/launch_rules.h"
+#include "planner/launch/torchtitan_schedules.h"
 
 namespace trireme::planner {
 namespace {
@@ -26,7 +27,7 @@ struct StagesOfRank {
   std::int64_t least = 1, most = 1;
   const char* words = "1";
 };
-StagesOfRank stages_of_rank(const std::string& schedule) {
+StagesOfRank stages_of_rank(std::string_view schedule) {
   if (schedule == "1F1B" || schedule == "GPipe") {
     return {};
   }
@@ -43,8 +44,10 @@ Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
   if (pipeline == 1 || each == 0) {
     return {};
   }
-  const std::string schedule =
-      text_setting(config, "parallelism.pipeline_parallel_schedule", "1F1B");
+  const std::string_view schedule = torchtitan_schedule(config);
+  if (schedule.empty()) {
+    return {};  // another row says so
+  }
   const StagesOfRank allowed = stages_of_rank(schedule);
   const std::int64_t all =
       found.job.model.layers + layout.first_chunk_less + layout.last_chunk_less;
@@ -68,6 +71,17 @@ Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
           all, each, stages, pipeline, schedule, allowed.words),
       good > 0 ? fmt::format("use parallelism.pipeline_parallel_layers_per_stage = {}", good)
                : "use another parallelism.pipeline_parallel_degree"};
+}
+
+// PyTorch's get_schedule_class raises a ValueError. A schedule of a CSV file needs no name.
+Found titan_schedule_name(const LaunchConfig& config, const LaunchCase& found) {
+  if (found.plan.pipeline == 1 || !torchtitan_schedule(config).empty() ||
+      !text_setting(config, "parallelism.pipeline_parallel_schedule_csv").empty()) {
+    return {};
+  }
+  return Finding{fmt::format("there is no schedule {}",
+                             text_setting(config, "parallelism.pipeline_parallel_schedule")),
+                 fmt::format("use one of {}", fmt::join(torchtitan_schedules(), ", "))};
 }
 
 // seq % (tp * 2 * cp), the factor 2 cp also where cp is 1.
@@ -108,6 +122,7 @@ Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
 
 constexpr LaunchRule kTorchtitan[] = {
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
+    {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
     {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
     {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
     {"local batch % pipeline micro-batch", Severity::kError, {}, titan_micro_batches},

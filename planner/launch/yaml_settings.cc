@@ -32,6 +32,30 @@ void refuse_deep_nesting(std::string_view text, const std::string& source) {
   }
 }
 
+// A quoted value over several lines, one of which reads KEY: VALUE: its quote was meant to close
+// before, and keys would be lost without a word.
+void refuse_swallowed_keys(const YAML::Node& value, std::string_view text,
+                           const std::string& source) {
+  const YAML::Mark mark = value.Mark();
+  const auto begin = static_cast<std::size_t>(std::max(0, mark.pos));
+  if (!value.IsScalar() || begin >= text.size() || (text[begin] != '"' && text[begin] != '\'')) {
+    return;
+  }
+  const std::string_view quoted = text.substr(begin, text.find(text[begin], begin + 1) - begin);
+  for (std::size_t at = quoted.find('\n'); at < quoted.size(); at = quoted.find('\n', at + 1)) {
+    const std::size_t first = quoted.find_first_not_of(" \n", at);
+    const std::size_t end =
+        first == std::string_view::npos
+            ? first
+            : quoted.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789", first);
+    if (end < quoted.size() && end > first && quoted[end] == ':') {
+      throw Error(fmt::format("{}:{}", source, mark.line + 1),
+                  "the quote that opens here takes the keys after it into its value; a closing one "
+                  "on the same line would be right");
+    }
+  }
+}
+
 std::string scalar_text(const YAML::Node& node) {
   if (node.IsNull()) {
     return "null";
@@ -50,7 +74,8 @@ std::string scalar_text(const YAML::Node& node) {
   return all;
 }
 
-void add_map(const YAML::Node& map, const std::string& path, int depth, LaunchConfig& config) {
+void add_map(const YAML::Node& map, const std::string& path, int depth, std::string_view text,
+             LaunchConfig& config) {
   for (const auto& entry : map) {
     if (depth > kDepthMax || config.settings.size() > kSettingsMax) {
       throw Error(config.source, "has too many maps in maps, or too many keys");
@@ -61,8 +86,9 @@ void add_map(const YAML::Node& map, const std::string& path, int depth, LaunchCo
     const std::string key = entry.first.Scalar();
     const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
     if (entry.second.IsMap()) {
-      add_map(entry.second, name, depth + 1, config);
+      add_map(entry.second, name, depth + 1, text, config);
     } else {
+      refuse_swallowed_keys(entry.second, text, config.source);
       config.settings.push_back(
           {name, scalar_text(entry.second), name, entry.first.Mark().line + 1});
     }
@@ -82,7 +108,7 @@ void read_yaml_settings(std::string_view text, LaunchConfig& config) {
     if (!root.IsMap()) {
       throw Error(config.source, "is no map of keys; KEY: VALUE lines would be right");
     }
-    add_map(root, "", 0, config);
+    add_map(root, "", 0, text, config);
   } catch (const YAML::Exception& error) {
     throw Error(fmt::format("{}:{}", config.source, error.mark.line + 1),
                 fmt::format("{}; YAML would be right", error.msg));

@@ -246,6 +246,10 @@ constexpr Case kCases[] = {
      "pipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 3\n"
      "pipeline_parallel_schedule = \"Interleaved1F1B\"\n",
      "layers_per_stage = 3"},
+    {kT, "pipeline_parallel_schedule",
+     "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"Foo\"\n",
+     "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"interleaved1f1b\"\n",
+     "1F1B, Interleaved1F1B, GPipe"},
     {kT, "local batch % pipeline micro-batch",
      "pipeline_parallel_degree = 2\npipeline_parallel_microbatch_size = 3\n",
      "pipeline_parallel_degree = 2\npipeline_parallel_microbatch_size = 2\n", "= 1"},

@@ -132,6 +132,20 @@ void expect_line(LaunchFormat format, const std::string& text, const std::string
   }
 }
 
+TEST_F(ReadTorchtitan, SchedulesInAnyCase) {
+  const auto schedule = [](const std::string& name) {
+    return read_torchtitan(
+               "[parallelism]\npipeline_parallel_degree = 2\n"
+               "pipeline_parallel_schedule = \"" +
+                   name + "\"\n",
+               "f", {})
+        .layout.schedule;
+  };
+  EXPECT_EQ(schedule("gpipe"), Schedule::kGpipe);
+  EXPECT_EQ(schedule("1f1b"), Schedule::kOneForwardOneBackward);
+  EXPECT_EQ(schedule("INTERLEAVED1F1B"), Schedule::kInterleaved);
+}
+
 TEST_F(ReadTorchtitan, ErrorsNameTheirLine) {
   expect_line(LaunchFormat::kTorchtitan, "[model]\nname = \n", "f:2");
   expect_line(LaunchFormat::kTorchtitan, "[training]\nseq_len = \"long\"\n", "f:2");
@@ -145,6 +159,13 @@ TEST_F(ReadTorchtitan, ErrorsNameTheirLine) {
   expect_line(LaunchFormat::kAccelerate, "num_processes: 8\ndistributed_type: CLOUD\n", "f:2");
   expect_line(LaunchFormat::kAccelerate, "num_processes: 8\n a: [\n", "f:");
   expect_line(LaunchFormat::kAccelerate, "num_processes: many\n", "f:1");
+  expect_line(LaunchFormat::kAccelerate,
+              "num_processes: 8\ndistributed_type: FSDP\nfsdp_config:\n  fsdp_version: 3\n", "f:4");
+  // A quote that is not closed takes the keys after it into its value.
+  expect_line(LaunchFormat::kAccelerate,
+              "distributed_type: FSDP\nmixed_precision: \"bf16\nnum_processes: 8\n", "f:");
+  expect_line(LaunchFormat::kAccelerate,
+              "distributed_type: FSDP\nmixed_precision: \"bf16\nnum_processes: 8\nx: \"\n", "f:2");
   expect_line(LaunchFormat::kAccelerate, "apple: 1\n", "f: ");
 }
 

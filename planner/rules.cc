@@ -13,6 +13,10 @@ namespace {
 
 using Found = std::optional<Violation>;
 
+// A longer list of layers helps nobody, and a search that writes one for every split of a deep
+// model takes the square of its layers.
+constexpr std::int64_t kChunksProposed = 256;
+
 template <typename... Arguments>
 Found broken(Rule rule, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   return Violation{rule, fmt::format(text, std::forward<Arguments>(arguments)...)};
@@ -137,6 +141,12 @@ Found check_even_split(const Job& job, const Plan& plan) {
   const bool even = layers % chunks == 0 || (layers + 2) % chunks == 0;
   if (even || (plan.virtual_pipeline == 1 && !job.framework.name.starts_with("megatron"))) {
     return {};
+  }
+  if (chunks > kChunksProposed) {
+    return broken(Rule::kLayersDivide,
+                  "{} layers do not split evenly over pp {} x vpp {} = {} chunks, nor with "
+                  "embedding and head counted",
+                  layers, plan.pipeline, plan.virtual_pipeline, chunks);
   }
   std::vector<std::int64_t> proposal(static_cast<std::size_t>(chunks), layers / chunks);
   for (std::int64_t i = 0; i < layers % chunks; ++i) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "core/error.h"
 #include "planner/launch/toml_settings.h"
@@ -29,12 +28,13 @@ std::string read_text(const std::string& path) {
   if (!stream) {
     throw Error(path, "cannot be read; the name of a launch configuration would be right");
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  std::string content = text.str();
+  // A device has no end: no more is read than a configuration may have.
+  std::string content(kFileMax + 1, '\0');
+  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
+  content.resize(static_cast<std::size_t>(stream.gcount()));
   if (content.size() > kFileMax) {
-    throw Error(path, fmt::format("has {} bytes; a launch configuration has at most {}",
-                                  content.size(), kFileMax));
+    throw Error(path, fmt::format("has more than {} bytes; a launch configuration would be right",
+                                  kFileMax));
   }
   if (content.find('\0') != std::string::npos) {
     throw Error(path, "is not text; a launch configuration would be right");

@@ -1,6 +1,7 @@
 // `trireme check` as people and scripts use it, and what `export` wrote read back.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -108,6 +109,22 @@ TEST(Check, BadInputIsOneLineAndCodeTwo) {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << words << result.err;
     EXPECT_EQ(result.err.find("internal error"), std::string::npos) << result.err;
   }
+}
+
+TEST(Check, AFileWithoutEndIsRefusedBySize) {
+  const Exported result = run_words("check /dev/zero --cluster dgx-h100x2");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("more than 4000000 bytes"), std::string::npos) << result.err;
+  EXPECT_EQ(run_words("check /dev/null --cluster dgx-h100x2").code, 2);
+}
+
+TEST(Check, ADeepModelDoesNotTakeTheSquareOfItsLayers) {
+  const std::string path = written("run.sh", kScript);
+  const auto start = std::chrono::steady_clock::now();
+  const Exported result =
+      run_words("check " + path + " --cluster dgx-h100x2 -- --num-layers 100000");
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST(Check, PeopleReadWhatIsBrokenAndWhatWouldBeRight) {

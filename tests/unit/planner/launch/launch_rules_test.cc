@@ -373,6 +373,21 @@ TEST(LaunchRules, ValuesOfAFixHold) {
       << violation->fix;
 }
 
+TEST(LaunchRules, ThousandsOfChunksAreNotListed) {
+  const LaunchConfig config =
+      read_megatron(std::string(kGpt) +
+                        " --num-layers 50001 --pipeline-model-parallel-size 4 "
+                        "--num-virtual-stages-per-pipeline-rank 5000",
+                    "f", {});
+  const LaunchCase found = make_launch_case(config, {.cluster = "dgx-h100x2"});
+  const auto broken = broken_rules(found.job, found.plan);
+  const auto layers = std::find_if(broken.begin(), broken.end(), [](const Violation& violation) {
+    return violation.rule == Rule::kLayersDivide;
+  });
+  ASSERT_NE(layers, broken.end());
+  EXPECT_LT(layers->detail.size(), 200U);
+}
+
 TEST(LaunchRules, AFixBreaksNoOtherRule) {
   // Mixtral on 16 GPUs: no size of the experts' tensor parallelism makes 8 x 4 fit into 16.
   const std::string mixtral =

@@ -231,7 +231,8 @@ void read_measured(JsonReader& reader, Profile& profile) {
   }
   if (reader.has("residuals")) {
     const nlohmann::json& residuals = reader.raw("residuals");
-    profile.residuals = read_constants(JsonReader(residuals, reader.where("residuals")), residuals, false);
+    profile.residuals =
+        read_constants(JsonReader(residuals, reader.where("residuals")), residuals, false);
   }
   if (reader.has("points")) {
     profile.points = std::make_shared<const Microbenchmarks>(

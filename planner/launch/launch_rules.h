@@ -37,7 +37,7 @@ struct LaunchRule {
   std::optional<Finding> (*check)(const LaunchConfig& config, const LaunchCase& found) = nullptr;
 };
 
-// The rows that a format is held to (megatron_rules.cc, fsdp_rules.cc, torch_rules.cc).
+// The rows that a format is held to (megatron_*_rules.cc, torch_rules.cc).
 std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format);
 std::span<const LaunchRule> megatron_layout_rules();
 std::span<const LaunchRule> megatron_overlap_rules();

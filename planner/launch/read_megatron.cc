@@ -22,16 +22,6 @@ bool is_megatron_flag(std::string_view word) {
          use_of_megatron_setting(key_of_word(word)) == MegatronUse::kRead;
 }
 
-std::vector<ShellText> words_of(const std::vector<std::string>& arguments) {
-  std::vector<ShellText> words;
-  words.reserve(arguments.size());
-  for (const std::string& argument : arguments) {
-    words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
-                              std::vector<bool>(argument.size(), true), false});
-  }
-  return words;
-}
-
 // Flags whose value is a variable that the file does not set keep Megatron's default.
 void keep_flags(std::vector<LaunchSetting> settings, LaunchConfig& config) {
   std::vector<std::string> empty;

@@ -287,13 +287,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
     read_words(config, command.launcher);
     read_words(config, command.arguments);
   }
-  std::vector<ShellText> words;
-  words.reserve(arguments.size());
-  for (const std::string& argument : arguments) {
-    words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
-                              std::vector<bool>(argument.size(), true), false});
-  }
-  read_words(config, words);
+  read_words(config, words_of(arguments));
   if (config.settings.empty()) {
     throw Error(source,
                 "sets nothing of Megatron-Bridge's configuration; lines such as "

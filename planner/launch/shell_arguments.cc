@@ -280,6 +280,16 @@ void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
   }
 }
 
+std::vector<ShellText> words_of(const std::vector<std::string>& arguments) {
+  std::vector<ShellText> words;
+  words.reserve(arguments.size());
+  for (const std::string& argument : arguments) {
+    words.push_back(ShellText{argument, std::vector<int>(argument.size(), 0),
+                              std::vector<bool>(argument.size(), true), false});
+  }
+  return words;
+}
+
 std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words) {
   std::vector<LaunchSetting> settings;
   for (std::size_t i = 0; i < words.size(); ++i) {

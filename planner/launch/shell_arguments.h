@@ -29,6 +29,8 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
 // GPUs and GPUs a node of torchrun, deepspeed, srun or mpirun, else of the #SBATCH header, into
 // config.gpus and config.gpus_per_node.
 void read_gpu_count(const std::vector<ShellText>& launcher, LaunchConfig& config);
+// Extra arguments of the command line as words of a script, on line 0 and not to be split.
+std::vector<ShellText> words_of(const std::vector<std::string>& arguments);
 // "--x y", "--x=y" and "--x" as settings: keys without dashes, '-' as '_'.
 std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words);
 

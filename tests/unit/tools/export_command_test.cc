@@ -70,7 +70,8 @@ TEST_F(ExportFiles, ADegreeOverThePlansOwnLeavesItsOrderOut) {
   nlohmann::json plan = nlohmann::json::parse(file_text("plan.json"));
   plan["layout"]["order"] = {"tp", "pp", "fsdp", "cp", "dp"};
   std::ofstream("plan.json") << plan.dump();
-  const Exported result = run_words("export plan.json --tp 1 --pp 2 --fsdp 1 --dp 4 --sharding none");
+  const Exported result =
+      run_words("export plan.json --tp 1 --pp 2 --fsdp 1 --dp 4 --sharding none");
   EXPECT_EQ(result.code, 0) << result.err;
 }
 

@@ -6,16 +6,6 @@
 namespace trireme::tools {
 namespace {
 
-using Values = std::map<std::string, std::string>;
-
-void expect_values(const Values& found, const Values& expected) {
-  for (const auto& [key, value] : expected) {
-    const auto at = found.find(key);
-    ASSERT_NE(at, found.end()) << key << " is missing";
-    EXPECT_EQ(at->second, value) << key;
-  }
-}
-
 void expect_absent(const Values& found, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
     EXPECT_EQ(found.count(key), 0U) << key;

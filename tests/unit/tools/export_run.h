@@ -51,9 +51,20 @@ inline std::string exported(const std::string& options) {
   return result.out;
 }
 
+// What a file says, by key.
+using Values = std::map<std::string, std::string>;
+
+inline void expect_values(const Values& found, const Values& expected) {
+  for (const auto& [key, value] : expected) {
+    const auto at = found.find(key);
+    ASSERT_NE(at, found.end()) << key << " is missing";
+    EXPECT_EQ(at->second, value) << key;
+  }
+}
+
 // Values of Megatron's flags, "" for a switch; quotes are taken off.
-inline std::map<std::string, std::string> flags_in(const std::string& script) {
-  std::map<std::string, std::string> flags;
+inline Values flags_in(const std::string& script) {
+  Values flags;
   std::istringstream stream(script.substr(script.find("torchrun --nproc")));
   std::string flag;
   for (std::string word; stream >> word;) {
@@ -69,8 +80,8 @@ inline std::map<std::string, std::string> flags_in(const std::string& script) {
 }
 
 // KEY and VALUE of each line "KEY = VALUE" or "KEY: VALUE", comments left out.
-inline std::map<std::string, std::string> lines_in(const std::string& text) {
-  std::map<std::string, std::string> values;
+inline Values lines_in(const std::string& text) {
+  Values values;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     for (const char* mark : {" = ", ": "}) {

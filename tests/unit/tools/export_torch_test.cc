@@ -8,16 +8,6 @@
 namespace trireme::tools {
 namespace {
 
-using Values = std::map<std::string, std::string>;
-
-void expect_values(const Values& found, const Values& expected) {
-  for (const auto& [key, value] : expected) {
-    const auto at = found.find(key);
-    ASSERT_NE(at, found.end()) << key << " is missing";
-    EXPECT_EQ(at->second, value) << key;
-  }
-}
-
 nlohmann::json exported_json(const std::string& options) {
   return nlohmann::json::parse(exported(options));
 }

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "core/error.h"
-#include "planner/framework.h"
+#include "planner/plan/framework.h"
 
 namespace trireme::tools {
 

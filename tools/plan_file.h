@@ -7,7 +7,7 @@
 
 #include "core/json_reader.h"
 #include "planner/cost/estimate.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "tools/options.h"
 
 namespace trireme::tools {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 #include "tools/request.h"
 #include "tools/table.h"
 

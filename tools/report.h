@@ -5,8 +5,8 @@
 #include <string>
 
 #include "planner/cost/estimate.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "tools/program.h"
 
 namespace trireme::tools {

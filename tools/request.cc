@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "models/presets.h"
-#include "planner/job_check.h"
-#include "planner/rules.h"
+#include "planner/plan/job_check.h"
+#include "planner/plan/rules.h"
 #include "tools/plan_file.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"

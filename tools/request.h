@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "tools/options.h"
 
 namespace trireme::tools {

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/cost/time.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 #include "sim/blame.h"
 #include "tools/simulation.h"
 #include "tools/table.h"

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/verify.h"
 #include "planner/lower/lower.h"
-#include "planner/step_times.h"
+#include "planner/walk/step_times.h"
 #include "runtime/cpu/threads.h"
 #include "tools/commands.h"
 #include "tools/plan_file.h"

@@ -13,7 +13,7 @@
 
 #include "core/json_reader.h"
 #include "models/work.h"
-#include "planner/walk.h"
+#include "planner/walk/walk.h"
 #include "runtime/execute.h"
 #include "runtime/measured_trace.h"
 #include "tools/device_peak.h"

@@ -6,7 +6,7 @@
 
 #include "planner/cost/behaviour_fit.h"
 #include "planner/lower/lower.h"
-#include "planner/step_times.h"
+#include "planner/walk/step_times.h"
 
 namespace trireme::tools {
 namespace {

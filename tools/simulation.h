@@ -8,8 +8,8 @@
 #include "core/op_times.h"
 #include "core/program.h"
 #include "planner/cost/estimate.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "sim/simulate.h"
 #include "tools/report.h"
 

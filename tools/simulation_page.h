@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "tools/simulation.h"
 
 namespace trireme::tools {

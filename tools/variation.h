@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "tools/options.h"
 
 namespace trireme::tools {

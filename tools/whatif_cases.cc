@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "planner/cost/time_items.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 #include "planner/search/search.h"
 #include "tools/fault_options.h"
 #include "tools/plan_report.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/cost/estimate.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "tools/options.h"
 #include "tools/variation.h"
 

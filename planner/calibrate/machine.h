@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/microbenchmarks.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "topologies/cluster.h"
 
 namespace trireme::planner {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "models/transformer.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -12,8 +12,8 @@
 #include "planner/calibrate/published_candidates.h"
 #include "planner/calibrate/published_model.h"
 #include "planner/cost/memory.h"
-#include "planner/job_check.h"
-#include "planner/rules.h"
+#include "planner/plan/job_check.h"
+#include "planner/plan/rules.h"
 #include "topologies/compose.h"
 
 namespace trireme::planner {

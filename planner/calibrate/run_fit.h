@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {

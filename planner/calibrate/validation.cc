@@ -7,7 +7,7 @@
 
 #include "core/embedded_file.h"
 #include "core/error.h"
-#include "planner/cost/published_memory.h"
+#include "planner/calibrate/published_memory.h"
 #include "planner/cost/time.h"
 
 namespace trireme::planner {

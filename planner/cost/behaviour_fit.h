@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "planner/framework.h"
+#include "planner/plan/framework.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/cost/flat_map.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "topologies/collective_cost.h"
 
 namespace trireme::planner {

@@ -4,8 +4,8 @@
 
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {

@@ -2,8 +2,8 @@
 // on top of what the allocator reserved.
 #pragma once
 
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

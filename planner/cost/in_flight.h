@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -2,7 +2,7 @@
 // validation rows of the framework and GPU class, or of the profile's own runs.
 #pragma once
 
-#include "planner/framework.h"
+#include "planner/plan/framework.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {

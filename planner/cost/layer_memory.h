@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "planner/cost/rank_parameters.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

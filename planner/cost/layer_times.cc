@@ -8,7 +8,7 @@
 
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
-#include "planner/lower/modelled_layer.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -308,7 +308,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
   const models::Kernels kernels = kernels_of(job_);
   for (const std::int64_t layer : kinds.first_layer) {
     models::LayerWork work = models::layer_work(model, layer, shard, kernels);
-    if (lowering::is_modelled_layer(job_, plan, layer)) {  // no kernel of the runtime's runs there
+    if (is_modelled_layer(job_, plan, layer)) {  // no kernel of the runtime's runs there
       forget_own_kernels(work.forward);
       forget_own_kernels(work.input_gradient);
     }

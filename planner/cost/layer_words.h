@@ -5,8 +5,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -8,7 +8,7 @@
 #include "planner/cost/own_one_backward.h"
 #include "planner/cost/own_parts.h"
 #include "planner/cost/pipeline_time.h"
-#include "planner/lower/shape.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -261,7 +261,7 @@ void OwnMemory::share(const Job& job, const Plan& plan, const std::vector<ChunkL
   Shared& shared = state_->shared;
   if (shared.stages.empty() || !differ_in_sharding_only(state_->plan, plan)) {
     state_->plan = plan;
-    const lowering::Shape shape = lowering::shape_of(job, plan);
+    const Shape shape = shape_of(job, plan);
     const own::Units units = own::units_of(job, shape);
     shared.tokens = as_double(shape.tokens);
     shared.tensors = own::tensors_of(job, shape);

@@ -8,8 +8,8 @@
 
 #include "planner/cost/memory.h"
 #include "planner/cost/stage_memory.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

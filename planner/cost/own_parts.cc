@@ -14,7 +14,7 @@ double as_double(std::int64_t value) {
 
 }  // namespace
 
-Tensors tensors_of(const Job& job, const lowering::Shape& s) {
+Tensors tensors_of(const Job& job, const Shape& s) {
   const double tokens = as_double(s.tokens);
   Tensors t;
   t.stream = as_double(s.local_tokens * s.hidden) * kCompute;
@@ -36,7 +36,7 @@ Tensors tensors_of(const Job& job, const lowering::Shape& s) {
   return t;
 }
 
-Units units_of(const Job& job, const lowering::Shape& s) {
+Units units_of(const Job& job, const Shape& s) {
   const models::Transformer& m = job.model;
   const std::int64_t h = m.hidden;
   std::int64_t layer = s.qkv * h + s.attention * h + s.up * h + s.ffn * h;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "planner/cost/stage_memory.h"
-#include "planner/job.h"
-#include "planner/lower/shape.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner::own {
 
@@ -26,7 +26,7 @@ struct Tensors {
   double logits = 0, loss_rows = 0;
 };
 
-Tensors tensors_of(const Job& job, const lowering::Shape& shape);
+Tensors tensors_of(const Job& job, const Shape& shape);
 
 // What one layer keeps from forward to backward, and the whole of what its backward reads.
 struct LayerBytes {
@@ -54,7 +54,7 @@ struct Stage {
   Units units;
 };
 
-Units units_of(const Job& job, const lowering::Shape& shape);
+Units units_of(const Job& job, const Shape& shape);
 
 // `split`: chunk_layers of the plan. What is sharded over whom makes no difference.
 Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "planner/framework.h"
-#include "planner/plan.h"
+#include "planner/plan/framework.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

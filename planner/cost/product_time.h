@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/cost/behaviour_fit.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "planner/job.h"
+#include "planner/plan/job.h"
 
 namespace trireme::planner {
 

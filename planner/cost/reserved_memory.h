@@ -2,8 +2,8 @@
 #pragma once
 
 #include "planner/cost/memory.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

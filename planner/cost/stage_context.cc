@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "planner/cost/stage_memory.h"
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 

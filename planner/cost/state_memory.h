@@ -1,8 +1,8 @@
 // Bytes of parameters, gradients and optimizer states of one rank.
 #pragma once
 
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

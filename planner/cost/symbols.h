@@ -3,7 +3,7 @@
 
 #include "planner/cost/estimate.h"
 #include "planner/cost/formulas.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 
 namespace trireme::planner {
 

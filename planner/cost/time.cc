@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "planner/cost/time_state.h"
 #include "planner/cost/unit_launches.h"
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "planner/cost/time_state.h"
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 

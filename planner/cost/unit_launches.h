@@ -1,7 +1,7 @@
 // What the host does around the gather and the reduction of a unit, in launches of a kernel.
 #pragma once
 
-#include "planner/job.h"
+#include "planner/plan/job.h"
 
 namespace trireme::planner {
 

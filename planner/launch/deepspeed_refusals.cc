@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 namespace {

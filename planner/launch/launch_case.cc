@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "models/presets.h"
-#include "planner/job_check.h"
+#include "planner/plan/job_check.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/job.h"
 #include "planner/launch/launch_config.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -10,7 +10,7 @@
 
 #include "models/transformer.h"
 #include "planner/launch/launch_format.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/job.h"
 #include "planner/launch/launch_format.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -1,5 +1,5 @@
-// Which rules a launch configuration breaks: those of every layout (planner/rules.h) and those of
-// the framework's own start-up checks, as a table.
+// Which rules a launch configuration breaks: those of every layout (planner/plan/rules.h) and those
+// of the framework's own start-up checks, as a table.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "planner/launch/launch_case.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 
 namespace trireme::planner {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 namespace {

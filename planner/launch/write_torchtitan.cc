@@ -7,7 +7,7 @@
 
 #include "planner/launch/torchtitan_flavors.h"
 #include "planner/launch/torchtitan_refusals.h"
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 namespace {

@@ -9,8 +9,8 @@
 #include "core/verify.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/place_ranks.h"
-#include "planner/lower/shape.h"
 #include "planner/lower/stage.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 namespace {
@@ -34,7 +34,7 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   }
   if (options.executable) {
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-      if (lowering::is_modelled_layer(job, plan, layer)) {
+      if (is_modelled_layer(job, plan, layer)) {
         refuse(
             job, plan,
             fmt::format(
@@ -60,7 +60,7 @@ bool frees_gradients(const Job& job, const Plan& plan) {
     return false;
   }
   for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
-    if (lowering::is_modelled_layer(job, plan, layer)) {
+    if (is_modelled_layer(job, plan, layer)) {
       return false;
     }
   }
@@ -81,7 +81,7 @@ StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options)
   // reductions (unit_keeper.cc), transfers (stage.cc) and the optimizer (optimizer.cc). Streams and
   // waits follow from each op's operands (builder.cc).
   const lowering::Groups groups = lowering::place_ranks(job, plan, program);
-  lowering::Shape shape = lowering::shape_of(job, plan);
+  Shape shape = shape_of(job, plan);
   shape.frees_gradients = !options.keep_gradients && frees_gradients(job, plan);
   for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
     program.roles.push_back(lowering::write_stage(job, plan, shape, groups, program, stage));

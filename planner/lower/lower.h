@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/program.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

@@ -27,14 +27,6 @@ bool of_experts(const char* name) {
 
 }  // namespace
 
-bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer) {
-  const models::Transformer& model = job.model;
-  return plan.context > 1 || models::is_moe_layer(model, layer) || model.latent.has_value() ||
-         model.parallel_block || model.norms_per_layer != 2 ||
-         model.position == models::Position::kAlibi || model.attention_sinks ||
-         job.attention == models::AttentionKernel::kUnfused;
-}
-
 ModelledLayer::ModelledLayer(Writer& writer, std::int64_t layer, bool recompute)
     : w_(writer),
       slots_(writer.stage.layers[static_cast<std::size_t>(layer)]),

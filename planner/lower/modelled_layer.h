@@ -9,9 +9,6 @@
 
 namespace trireme::planner::lowering {
 
-// Whether lower() writes this layer by its modelled work.
-bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer);
-
 struct ModelledState {
   Operand x, middle;           // the residual stream before attention and before the MLP
   Operand attention, mlp;      // all that each half keeps

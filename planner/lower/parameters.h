@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/program.h"
-#include "planner/job.h"
 #include "planner/lower/builder.h"
 #include "planner/lower/place_ranks.h"
-#include "planner/lower/shape.h"
-#include "planner/plan.h"
-#include "planner/stages.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/shape.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner::lowering {
 

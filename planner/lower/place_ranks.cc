@@ -4,8 +4,6 @@
 #include <initializer_list>
 #include <string>
 
-#include "planner/lower/shape.h"
-
 namespace trireme::planner::lowering {
 namespace {
 
@@ -54,10 +52,6 @@ void place_experts(const Plan& plan, bool over_context, StepProgram& program, Gr
       add_group(program, group_of_axis("expert_replica", copies / shards, split * shards));
 }
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 }  // namespace
 
 Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
@@ -93,36 +87,6 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
   program.tensor = groups.tensor;
   program.data = groups.data;
   return groups;
-}
-
-Shape shape_of(const Job& job, const Plan& plan) {
-  const models::Transformer& model = job.model;
-  Shape shape;
-  shape.batch = plan.micro_batch;
-  shape.sequence = job.sequence;
-  shape.tokens = plan.micro_batch * job.sequence / plan.context;
-  shape.tensor = plan.tensor;
-  shape.sequence_parallel = plan.sequence_parallel && plan.tensor > 1;
-  shape.local_tokens = shape.sequence_parallel ? shape.tokens / plan.tensor : shape.tokens;
-  shape.hidden = model.hidden;
-  shape.heads = model.heads / plan.tensor;
-  shape.kv_heads = ceil_divide(model.kv_heads, plan.tensor);
-  shape.head_dim = model.head_dim;
-  shape.attention = shape.heads * shape.head_dim;
-  shape.qkv = shape.attention + 2 * shape.kv_heads * shape.head_dim;
-  shape.ffn = model.ffn / plan.tensor;
-  shape.up = (model.gated_mlp ? 2 : 1) * shape.ffn;
-  shape.vocabulary = model.vocab;
-  // Megatron pads the vocabulary to a multiple of 128 * tp.
-  const std::int64_t rows = ceil_divide(model.vocab, plan.tensor);
-  shape.vocabulary_rows = job.framework.pad_vocabulary ? ceil_divide(rows, 128) * 128 : rows;
-  return shape;
-}
-
-std::int64_t window_of(const models::Transformer& model, std::int64_t layer) {
-  const auto l = static_cast<std::size_t>(layer);
-  const bool slides = model.sliding_layers.empty() || model.sliding_layers[l];
-  return slides ? model.sliding_window : 0;
 }
 
 }  // namespace trireme::planner::lowering

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "core/program.h"
-#include "planner/job.h"
 #include "planner/lower/place_ranks.h"
-#include "planner/lower/shape.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner::lowering {
 

@@ -8,8 +8,8 @@
 #include "planner/lower/builder.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/place_ranks.h"
-#include "planner/lower/shape.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner::lowering {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/job.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/schedule.h"
+#include "planner/plan/job.h"
 
 namespace trireme::planner::lowering {
 

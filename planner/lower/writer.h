@@ -7,8 +7,8 @@
 #include "planner/lower/builder.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/place_ranks.h"
-#include "planner/lower/shape.h"
 #include "planner/lower/unit_keeper.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner::lowering {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "planner/cost/formulas.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

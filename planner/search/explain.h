@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/cost/estimate.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "planner/search/decide.h"
 #include "planner/search/search.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/cost/memory.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 

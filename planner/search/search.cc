@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "planner/job_check.h"
+#include "planner/plan/job_check.h"
 #include "planner/search/decide.h"
 #include "planner/search/visit.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "planner/cost/estimate.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "planner/search/constraint.h"
 #include "planner/search/space.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/job.h"
-#include "planner/plan.h"
-#include "planner/rules.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/rules.h"
 #include "planner/search/constraint.h"
 
 namespace trireme::planner {

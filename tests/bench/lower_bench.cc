@@ -9,8 +9,8 @@
 #include "core/verify.h"
 #include "models/presets.h"
 #include "planner/lower/lower.h"
-#include "planner/step_times.h"
-#include "planner/walk.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
 
 namespace trireme {
 namespace {

@@ -18,9 +18,9 @@
 #include "planner/cost/memory.h"
 #include "planner/cost/time.h"
 #include "planner/lower/lower.h"
-#include "planner/rules.h"
-#include "planner/step_times.h"
-#include "planner/walk.h"
+#include "planner/plan/rules.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
 #include "tests/property/random_plans.h"
 
 namespace trireme {

@@ -12,9 +12,9 @@
 #include "models/presets.h"
 #include "planner/cost/time.h"
 #include "planner/lower/lower.h"
-#include "planner/rules.h"
-#include "planner/step_times.h"
-#include "planner/walk.h"
+#include "planner/plan/rules.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
 
 namespace trireme {
 namespace {

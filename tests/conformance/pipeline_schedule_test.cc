@@ -10,7 +10,7 @@
 
 #include "core/verify.h"
 #include "planner/lower/lower.h"
-#include "planner/walk.h"
+#include "planner/walk/walk.h"
 #include "tests/conformance/tiny_jobs.h"
 
 namespace trireme {

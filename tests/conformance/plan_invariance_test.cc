@@ -12,7 +12,7 @@
 
 #include "core/verify.h"
 #include "planner/lower/lower.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 #include "runtime/cpu/threads.h"
 #include "runtime/token_source.h"
 #include "tests/conformance/tiny_jobs.h"

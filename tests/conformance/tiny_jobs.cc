@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/framework.h"
+#include "planner/plan/framework.h"
 
 namespace trireme::tests {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "models/transformer.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::tests {
 

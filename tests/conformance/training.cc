@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "planner/lower/lower.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 #include "runtime/cpu/threads.h"
 #include "runtime/train.h"
 

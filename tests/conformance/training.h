@@ -7,8 +7,8 @@
 
 #include "core/program.h"
 #include "models/transformer.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/execute.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 
 namespace trireme::tests {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::tests {
 

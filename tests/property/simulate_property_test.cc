@@ -7,7 +7,7 @@
 #include <string>
 
 #include "planner/lower/lower.h"
-#include "planner/walk.h"
+#include "planner/walk/walk.h"
 #include "sim/simulate.h"
 #include "tests/property/random_plans.h"
 

@@ -11,7 +11,7 @@
 #include "core/program_text.h"
 #include "core/verify.h"
 #include "planner/lower/lower.h"
-#include "planner/walk.h"
+#include "planner/walk/walk.h"
 #include "tests/property/random_plans.h"
 
 namespace trireme {

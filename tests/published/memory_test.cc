@@ -12,8 +12,8 @@
 #include <map>
 
 #include "planner/calibrate/published.h"
+#include "planner/calibrate/published_memory.h"
 #include "planner/cost/memory.h"
-#include "planner/cost/published_memory.h"
 
 namespace trireme::planner {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "models/presets.h"
 #include "planner/cost/estimate.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {

@@ -1,4 +1,4 @@
-#include "planner/framework.h"
+#include "planner/plan/framework.h"
 
 #include <gtest/gtest.h>
 

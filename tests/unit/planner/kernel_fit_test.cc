@@ -13,8 +13,8 @@
 #include "planner/calibrate/profile_fit.h"
 #include "planner/cost/time.h"
 #include "planner/lower/lower.h"
-#include "planner/step_times.h"
-#include "planner/walk.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
 #include "topologies/gpu_fit.h"
 
 namespace trireme::planner {

@@ -10,7 +10,7 @@
 #include "planner/cost/in_flight.h"
 #include "planner/cost/rank_parameters.h"
 #include "planner/cost/state_memory.h"
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 
 namespace trireme::planner {
 namespace {

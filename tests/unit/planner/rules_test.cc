@@ -1,4 +1,4 @@
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 
 #include <gtest/gtest.h>
 

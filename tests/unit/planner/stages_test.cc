@@ -1,4 +1,4 @@
-#include "planner/stages.h"
+#include "planner/plan/stages.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "models/presets.h"
 #include "planner/cost/time.h"
 #include "planner/lower/lower.h"
-#include "planner/step_times.h"
+#include "planner/walk/step_times.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/lower/schedule.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "tests/unit/sim/step_builder.h"
 
 namespace trireme::sim {

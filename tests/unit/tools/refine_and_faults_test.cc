@@ -11,8 +11,8 @@
 
 #include "models/presets.h"
 #include "planner/lower/lower.h"
-#include "planner/step_times.h"
-#include "planner/walk.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
 #include "tools/program.h"
 #include "tools/simulation.h"
 

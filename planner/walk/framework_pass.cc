@@ -1,4 +1,4 @@
-#include "planner/framework_pass.h"
+#include "planner/walk/framework_pass.h"
 
 namespace trireme::planner {
 namespace {

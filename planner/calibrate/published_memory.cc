@@ -1,4 +1,4 @@
-#include "planner/cost/published_memory.h"
+#include "planner/calibrate/published_memory.h"
 
 namespace trireme::planner {
 

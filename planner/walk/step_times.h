@@ -6,7 +6,7 @@
 
 #include "core/op_times.h"
 #include "core/program.h"
-#include "planner/job.h"
+#include "planner/plan/job.h"
 #include "topologies/collective_cost.h"
 
 namespace trireme::planner {

@@ -5,7 +5,7 @@
 
 #include "models/transformer.h"
 #include "models/work.h"
-#include "planner/framework.h"
+#include "planner/plan/framework.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 

@@ -1,4 +1,4 @@
-#include "planner/job_check.h"
+#include "planner/plan/job_check.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,6 @@
 // Whose memory and communication behaviour is modelled: data and a few named choices, in one place.
-// The values and their sources are planner/frameworks.json; `--set KEY=VALUE` overrides a choice.
+// The values and their sources are planner/plan/frameworks.json; `--set KEY=VALUE` overrides a
+// choice.
 #pragma once
 
 #include <cstdint>

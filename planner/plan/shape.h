@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "core/program.h"
-#include "planner/job.h"
-#include "planner/plan.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
-namespace trireme::planner::lowering {
+namespace trireme::planner {
 
 struct Shape {
   std::int64_t batch = 0;  // sequences of a micro-batch
@@ -34,5 +34,8 @@ Shape shape_of(const Job& job, const Plan& plan);
 inline constexpr std::int64_t kRotaryBase = 10000;
 // Keys a query sees in this layer's attention; 0: all before it.
 std::int64_t window_of(const models::Transformer& model, std::int64_t layer);
+// Whether lower() writes this layer by its modelled work: it has parts that are no kernel of
+// core/kernels.h.
+bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer);
 
-}  // namespace trireme::planner::lowering
+}  // namespace trireme::planner

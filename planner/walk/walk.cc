@@ -1,4 +1,4 @@
-#include "planner/walk.h"
+#include "planner/walk/walk.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// A Plan is a small value: the degree of every axis and every choice a framework offers. Short form:
-// tp8.pp4.fsdp2.mb1. gpus = tensor * pipeline * context * sharded * replicas.
+// A Plan is a small value: the degree of every axis and every choice a framework offers. Short
+// form: tp8.pp4.fsdp2.mb1. gpus = tensor * pipeline * context * sharded * replicas.
 #pragma once
 
 #include <array>
@@ -12,14 +12,26 @@ namespace trireme::planner {
 
 enum class Sharding : std::uint8_t { kNone, kOptimizer, kGradients, kFull };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
-enum class Schedule : std::uint8_t { kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubbleH1, kZeroBubbleH2 };
+enum class Schedule : std::uint8_t {
+  kGpipe,
+  kOneForwardOneBackward,
+  kInterleaved,
+  kZeroBubbleH1,
+  kZeroBubbleH2
+};
 enum class Axis : std::uint8_t { kTensor, kContext, kSharded, kReplica, kPipeline };
 
 // Modules whose forward selective recompute repeats (Megatron's --recompute-modules); a bit set.
 enum RecomputeModule : std::uint16_t {
-  kCoreAttention = 1, kLayerNorm = 2, kMlp = 4, kMlaUpProjection = 8, kMoe = 16, kMoeActivation = 32,
+  kCoreAttention = 1,
+  kLayerNorm = 2,
+  kMlp = 4,
+  kMlaUpProjection = 8,
+  kMoe = 16,
+  kMoeActivation = 32,
   kSharedExperts = 64,
-  kTorchPerOp = 128,  // torchtitan's "op" policy: keep attention, collectives and every second matmul
+  kTorchPerOp =
+      128,  // torchtitan's "op" policy: keep attention, collectives and every second matmul
 };
 
 struct Plan {
@@ -28,11 +40,11 @@ struct Plan {
   std::int64_t virtual_pipeline = 1;
   std::int64_t context = 1;
   std::int64_t expert = 1;
-  std::int64_t expert_tensor = 0;    // 0 = tensor
-  std::int64_t sharded = 1;          // ranks that share one copy of what `sharding` shards (--fsdp)
-  std::int64_t replicas = 1;         // groups of those (--dp)
-  std::int64_t micro_batch = 1;      // sequences
-  std::int64_t micro_batches = 1;    // per step and data-parallel rank
+  std::int64_t expert_tensor = 0;  // 0 = tensor
+  std::int64_t sharded = 1;        // ranks that share one copy of what `sharding` shards (--fsdp)
+  std::int64_t replicas = 1;       // groups of those (--dp)
+  std::int64_t micro_batch = 1;    // sequences
+  std::int64_t micro_batches = 1;  // per step and data-parallel rank
   Sharding sharding = Sharding::kNone;
   bool sequence_parallel = false;
   Schedule schedule = Schedule::kOneForwardOneBackward;
@@ -40,26 +52,30 @@ struct Plan {
   std::int64_t recompute_layers = -1;  // full: layers per (virtual) stage that recompute; -1 = all
   std::uint16_t recompute_modules = kCoreAttention;
   bool reshard_after_forward = true;
-  std::int64_t fsdp_unit = 1;          // layers per gathered unit; 0 = the whole model is one unit
-  std::vector<std::int64_t> stage_layers;  // layers of each of pipeline*virtual_pipeline chunks; empty = even
+  std::int64_t fsdp_unit = 1;  // layers per gathered unit; 0 = the whole model is one unit
+  std::vector<std::int64_t>
+      stage_layers;  // layers of each of pipeline*virtual_pipeline chunks; empty = even
   // Fastest axis (neighbouring ranks) first.
-  std::array<Axis, 5> order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica, Axis::kPipeline};
+  std::array<Axis, 5> order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica,
+                               Axis::kPipeline};
   friend bool operator==(const Plan&, const Plan&) = default;
 
   [[nodiscard]] std::int64_t data_parallel() const { return sharded * replicas; }
-  [[nodiscard]] std::int64_t gpus() const { return tensor * pipeline * context * sharded * replicas; }
+  [[nodiscard]] std::int64_t gpus() const {
+    return tensor * pipeline * context * sharded * replicas;
+  }
 };
 
 std::string short_form(const Plan& plan);  // "tp8.pp4.fsdp2.mb1"
 // Reads the short form. Throws Error naming the part that is wrong.
 Plan parse_short_form(const std::string& text);
-std::string_view to_string(Sharding sharding);     // none optimizer gradients full
-std::string_view to_string(Recompute recompute);   // none selective full
-std::string_view to_string(Schedule schedule);     // gpipe 1f1b interleaved zb-h1 zb-h2
-std::string_view to_string(Axis axis);             // tp cp fsdp dp pp
+std::string_view to_string(Sharding sharding);    // none optimizer gradients full
+std::string_view to_string(Recompute recompute);  // none selective full
+std::string_view to_string(Schedule schedule);    // gpipe 1f1b interleaved zb-h1 zb-h2
+std::string_view to_string(Axis axis);            // tp cp fsdp dp pp
 // The bit of one of --recompute-modules' names. Throws Error, listing those that exist.
 std::uint16_t recompute_module_of(std::string_view name);
-std::string module_names(std::uint16_t modules);   // "core_attn+mlp"
+std::string module_names(std::uint16_t modules);      // "core_attn+mlp"
 std::int64_t stride_of(const Plan& plan, Axis axis);  // ranks between neighbours on the axis
 std::int64_t degree_of(const Plan& plan, Axis axis);
 

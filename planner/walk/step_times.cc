@@ -1,4 +1,4 @@
-#include "planner/step_times.h"
+#include "planner/walk/step_times.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/unit_launches.h"
-#include "planner/framework_pass.h"
+#include "planner/walk/framework_pass.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {

@@ -1,7 +1,7 @@
 // Rules of the shapes first, then what each framework cannot run. Sources: Megatron-LM's
 // validate_args and parallel layers, torchtitan's ParallelDims and pipeline code, PyTorch's
 // schedules, DeepSpeed's PipelineEngine.
-#include "planner/rules.h"
+#include "planner/plan/rules.h"
 
 #include <fmt/format.h>
 

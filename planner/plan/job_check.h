@@ -1,7 +1,7 @@
 // What no plan of a job could be computed for: tensors whose elements 64 bits do not count.
 #pragma once
 
-#include "planner/job.h"
+#include "planner/plan/job.h"
 
 namespace trireme::planner {
 

@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "core/error.h"
 #include "core/json_reader.h"
 #include "planner/cost/estimate.h"
 #include "planner/launch/export.h"
+#include "planner/launch/quoting.h"
 #include "tools/commands.h"
 #include "tools/report.h"
 #include "tools/request.h"
@@ -18,7 +20,8 @@ struct Options {
   std::string plan_file;
   JobOptions job;
   LayoutOptions layout;
-  std::string format, flavor, output;
+  std::string format, flavor, output, form = "benchmark", launcher = "torchrun";
+  std::optional<std::int64_t> steps;
 };
 
 std::vector<std::string> format_names() {
@@ -49,6 +52,23 @@ Request launched_request(const Options& options, planner::LaunchFormat& format) 
   return request_of(options, job);
 }
 
+void choose_form(const Options& options, planner::LaunchFormat format,
+                 planner::LaunchPlan& launch) {
+  constexpr std::int64_t kBenchmarkSteps = 50;
+  constexpr std::int64_t kTrainingSteps = 10'000;
+  const bool trains = options.form == "training";
+  launch.form = trains ? planner::LaunchForm::kTraining : planner::LaunchForm::kBenchmark;
+  launch.steps = options.steps.value_or(trains ? kTrainingSteps : kBenchmarkSteps);
+  if (options.launcher == "slurm") {
+    if (format != planner::LaunchFormat::kMegatron) {
+      throw Error("--launcher", fmt::format("slurm writes a job script, which {} is not; leave it "
+                                            "out and start the command of its heading by srun",
+                                            planner::to_string(format)));
+    }
+    launch.launcher = planner::Launcher::kSlurm;
+  }
+}
+
 int run(const Options& options, Console& console) {
   planner::LaunchFormat format{};
   const Request request = launched_request(options, format);
@@ -56,6 +76,7 @@ int run(const Options& options, Console& console) {
   launch.job = request.job;
   launch.plan = request.plan;
   launch.flavor = options.flavor;
+  choose_form(options, format, launch);
   for (const std::string& setting : request.options.settings) {
     const std::string key = setting.substr(0, setting.find('='));
     if (!planner::is_in_launch_files(key)) {
@@ -68,6 +89,9 @@ int run(const Options& options, Console& console) {
   planner::Estimator(launch.job).estimate(launch.plan, estimate);
   launch.step_seconds = estimate.time.step_seconds;
   launch.peak_allocated_gib = estimate.memory.allocated_gib;
+  launch.peak_reserved_gib = estimate.memory.reserved_gib;
+  launch.tokens_per_second_per_gpu = estimate.throughput.tokens_per_second_per_gpu;
+  launch.model_tflops_per_gpu = estimate.throughput.model_tflops_per_gpu;
   if (!options.output.empty()) {
     launch.file = options.output;
   }
@@ -78,12 +102,13 @@ int run(const Options& options, Console& console) {
     write_file_atomically(options.output, file.text);
   }
   if (!console.quiet) {
-    fmt::print(console.err, "start {}: {}\n", planner::where_to_start(launch), file.command);
+    fmt::print(console.err, "start {}: {}\n", planner::where_to_start(launch),
+               planner::printable(file.command));
     if (estimate.memory.fit != planner::Fit::kFits) {
       fmt::print(console.err, "note: {}\n", verdict(estimate.memory));
     }
     for (const std::string& remark : file.remarks) {
-      fmt::print(console.err, "note: {}\n", remark);
+      fmt::print(console.err, "note: {}\n", planner::printable(remark));
     }
   }
   return kDone;
@@ -107,6 +132,15 @@ void add_export_command(CLI::App& app, Program& program) {
                    "torchtitan's name of the model's size, e.g. 8B; needed where the model's name "
                    "does not say it")
       ->type_name("NAME");
+  add_choice_option(*command, "--form", options->form,
+                    "benchmark: mock data and 50 steps; training: data, tokenizer and checkpoints "
+                    "come from the environment (default benchmark)",
+                    {"benchmark", "training"});
+  add_count_option(*command, "--steps", options->steps,
+                   "steps of the run (default: 50, or 10,000 of training)");
+  add_choice_option(*command, "--launcher", options->launcher,
+                    "torchrun on each host, or a Slurm job script (default torchrun)",
+                    {"torchrun", "slurm"});
   command->add_option("-o,--output", options->output, "write to a file instead of stdout")
       ->type_name("FILE");
   program.on(command, [options](Console& console) { return run(*options, console); });

@@ -41,6 +41,14 @@ void choose_sequence(const LaunchConfig& config, const LaunchOptions& options, L
   found.filled.push_back(fmt::format("sequence {} (--seq)", found.job.sequence));
 }
 
+topologies::Precision precision_of(std::string_view name) {
+  using topologies::Precision;
+  return name == "fp32"   ? Precision::kFp32
+         : name == "fp16" ? Precision::kFp16
+         : name == "fp8"  ? Precision::kFp8
+                          : Precision::kBf16;
+}
+
 void choose_framework(const LaunchConfig& config, LaunchCase& found) {
   Job& job = found.job;
   job.framework = find_framework(config.framework);
@@ -48,11 +56,7 @@ void choose_framework(const LaunchConfig& config, LaunchCase& found) {
     const std::size_t cut = choice.find('=');
     apply_setting(job.framework, choice.substr(0, cut), choice.substr(cut + 1));
   }
-  using topologies::Precision;
-  job.precision = config.precision == "fp32"   ? Precision::kFp32
-                  : config.precision == "fp16" ? Precision::kFp16
-                  : config.precision == "fp8"  ? Precision::kFp8
-                                               : Precision::kBf16;
+  job.precision = precision_of(config.precision);
   job.optimizer = config.optimizer == "sgd"        ? Optimizer::kSgd
                   : config.optimizer == "adam8bit" ? Optimizer::kAdam8bit
                                                    : Optimizer::kAdam;
@@ -108,6 +112,18 @@ void fill_degrees(const LaunchLayout& layout, LaunchCase& found) {
     plan.sharded = left;
   } else if (!layout.replicas) {
     plan.replicas = left;
+  }
+}
+
+// torchtitan: one shard is none, and fully_shard is what sets the type beside tp and pp.
+void settle_unsharded(const LaunchConfig& config, LaunchCase& found) {
+  Plan& plan = found.plan;
+  if (config.unsharded_precision.empty() || plan.sharded * plan.context > 1) {
+    return;
+  }
+  plan.sharding = Sharding::kNone;
+  if (plan.tensor * plan.pipeline > 1) {
+    found.job.precision = precision_of(config.unsharded_precision);
   }
 }
 
@@ -232,6 +248,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                             product, kMostRanks));
   }
   fill_degrees(layout, found);
+  settle_unsharded(config, found);
   fill_pipeline(layout, found);
   fill_batch(config, options, found);
   Plan& plan = found.plan;

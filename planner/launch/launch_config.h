@@ -58,6 +58,9 @@ struct LaunchConfig {
   std::optional<models::Transformer> model;  // what the file itself describes
   std::string model_name;                    // or the preset that it names
   std::string framework = "megatron", precision, optimizer, attention;
+  // What is computed in where nothing is sharded beside tp or pp (torchtitan up to v0.2.2); empty:
+  // the same.
+  std::string unsharded_precision;
   std::vector<std::string> choices;  // KEY=VALUE of the framework
   std::optional<std::int64_t> gpus, gpus_per_node, sequence, global_batch, accumulation;
   LaunchLayout layout;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
@@ -47,9 +48,11 @@ void refuse_other_orders(const Plan& plan, std::string_view who) {
   }
 }
 
-std::vector<std::string> heading(const LaunchPlan& launch, std::string_view version) {
+std::vector<std::string> heading(const LaunchPlan& launch, std::string_view command,
+                                 std::string_view version, const std::string& expected) {
   const Job& job = launch.job;
   std::vector<std::string> lines = {
+      fmt::format("Start {}: {}", where_to_start(launch), command),
       fmt::format("For {}; written by 'trireme export'.", version),
       fmt::format("{} on {} ({} x {}), sequence {}, global batch {}", job.model.name,
                   job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
@@ -58,7 +61,8 @@ std::vector<std::string> heading(const LaunchPlan& launch, std::string_view vers
                   launch.plan.micro_batches),
       fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "
                   "GPU",
-                  job.framework.name, launch.step_seconds, launch.peak_allocated_gib)};
+                  job.framework.name, launch.step_seconds, launch.peak_allocated_gib),
+      "Its log should say: " + expected};
   lines.insert(lines.end(), launch.notes.begin(), launch.notes.end());
   return lines;
 }
@@ -66,18 +70,34 @@ std::vector<std::string> heading(const LaunchPlan& launch, std::string_view vers
 std::string commented(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) {
-    text += "# " + line + "\n";
+    text += "# " + printable(line) + "\n";
   }
   return text;
 }
 
 std::string torchrun(const LaunchPlan& launch) {
-  std::string text = fmt::format("torchrun --nproc_per_node {}", launch.processes_per_host);
-  text += fmt::format(" --nnodes {}", launch.hosts);
-  if (launch.hosts > 1) {
+  const bool slurm = launch.launcher == Launcher::kSlurm;
+  std::string text = fmt::format("{}torchrun --nproc_per_node {} --nnodes {}", slurm ? "srun " : "",
+                                 launch.processes_per_host, launch.hosts);
+  if (slurm) {
+    text +=
+        " --rdzv_id \"$SLURM_JOB_ID\" --rdzv_backend c10d --rdzv_endpoint "
+        "\"$MASTER_ADDR:29500\"";
+  } else if (launch.hosts > 1) {
     text += " --node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port 29500";
   }
   return text;
+}
+
+std::string slurm_header(const LaunchPlan& launch) {
+  return fmt::format(
+      "#SBATCH --job-name=trireme\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n"
+      "#SBATCH --gpus-per-node={}\n#SBATCH --exclusive\n",
+      launch.hosts, launch.processes_per_host);
+}
+
+std::int64_t warmup_steps(const LaunchPlan& launch) {
+  return std::clamp<std::int64_t>(launch.steps / 10, 1, 2000);
 }
 
 std::vector<std::string> environment(const LaunchPlan& launch) {
@@ -120,7 +140,8 @@ std::string choices_of_the_program(const Job& job) {
 }
 
 std::string where_to_start(const LaunchPlan& launch) {
-  return launch.hosts == 1
+  return launch.launcher == Launcher::kSlurm ? "on the login host"
+         : launch.hosts == 1
              ? "on the host"
              : fmt::format("on each of {} hosts, with MASTER_ADDR and NODE_RANK set", launch.hosts);
 }

@@ -12,6 +12,13 @@
 
 namespace trireme::planner {
 
+// Whether the file measures (mock data, 50 steps) or trains: data, tokenizer, checkpoints and
+// number of steps then come from the environment (DATA_PATH, …), and the run stops where one is
+// missing.
+enum class LaunchForm : std::uint8_t { kBenchmark, kTraining };
+// Who starts the processes of several hosts: a person on each, or Slurm.
+enum class Launcher : std::uint8_t { kTorchrun, kSlurm };
+
 // What is started: a plan that breaks no rule, on hosts that each start the same number of
 // processes, one a GPU.
 struct LaunchPlan {
@@ -21,8 +28,14 @@ struct LaunchPlan {
   std::int64_t processes_per_host = 1;
   double step_seconds = 0;        // predicted
   double peak_allocated_gib = 0;  // predicted, of the fullest GPU
-  std::string flavor;             // torchtitan's name of the model's size; empty: found by the name
-  std::string file = "FILE";      // what the configuration will be called
+  double peak_reserved_gib = 0;
+  double tokens_per_second_per_gpu = 0;
+  double model_tflops_per_gpu = 0;
+  LaunchForm form = LaunchForm::kBenchmark;
+  std::int64_t steps = 50;
+  Launcher launcher = Launcher::kTorchrun;
+  std::string flavor;         // torchtitan's name of the model's size; empty: found by the name
+  std::string file = "FILE";  // what the configuration will be called
   std::vector<std::string> notes;  // more lines of its heading
 };
 
@@ -43,14 +56,20 @@ void set_hosts(LaunchPlan& launch);
 // which is how `who` places them.
 void refuse_other_orders(const Plan& plan, std::string_view who);
 
-// The lines that a file begins with: for which version, of what, what is predicted.
-std::vector<std::string> heading(const LaunchPlan& launch, std::string_view version);
-// Each line after "# ".
+// The lines that a file begins with: how to start it, for which version, of what, what is
+// predicted, and what the program's own log will then say (`expected`).
+std::vector<std::string> heading(const LaunchPlan& launch, std::string_view command,
+                                 std::string_view version, const std::string& expected);
+// Each line after "# ", as printable text.
 std::string commented(const std::vector<std::string>& lines);
 
 // torchrun with the hosts' arguments, without what it runs; several hosts take MASTER_ADDR and
-// NODE_RANK from the environment.
+// NODE_RANK from the environment, or meet at MASTER_ADDR where Slurm starts them.
 std::string torchrun(const LaunchPlan& launch);
+// The #SBATCH lines of a job script and its MASTER_ADDR.
+std::string slurm_header(const LaunchPlan& launch);
+// Steps of rising learning rate: the first tenth, 2000 at most.
+std::int64_t warmup_steps(const LaunchPlan& launch);
 // Variables that the plan's allocator and launch choices need, each "NAME=VALUE".
 std::vector<std::string> environment(const LaunchPlan& launch);
 // The same before a command: "NAME=VALUE NAME=VALUE ", or nothing.

@@ -100,7 +100,6 @@ std::string expert_arguments(const Job& job) {
 
 std::vector<std::string> megatron_model_arguments(const LaunchPlan& launch) {
   const Transformer& model = launch.job.model;
-  const bool padded = launch.job.framework.pad_vocabulary;
   std::vector<std::string> lines = {
       fmt::format("--num-layers {} --hidden-size {} --ffn-hidden-size {}", model.layers,
                   model.hidden, model.ffn > 0 ? model.ffn : model.moe->expert_ffn),
@@ -110,10 +109,7 @@ std::vector<std::string> megatron_model_arguments(const LaunchPlan& launch) {
       layer_arguments(model),
       expert_arguments(launch.job),
       model.multi_token_layers > 0 ? fmt::format("--mtp-num-layers {}", model.multi_token_layers)
-                                   : "",
-      fmt::format(
-          "--tokenizer-type NullTokenizer --vocab-size {} --make-vocab-size-divisible-by {}",
-          model.vocab, padded ? 128 : 1)};
+                                   : ""};
   std::erase(lines, "");
   return lines;
 }

@@ -127,6 +127,13 @@ void refuse_choices(const LaunchPlan& launch, std::string_view who) {
                               "p2p_overlap_interleaved=true would be right",
                               who));
   }
+  const bool spread = launch.plan.tensor > 1 && launch.plan.sequence_parallel;
+  if (local && spread && launch.job.model.norm == models::Norm::kRmsNorm) {
+    refuse("sequence_parallel",
+           fmt::format("{}'s local RMSNorm has none; --no-sequence-parallel, or --set "
+                       "implementation=transformer_engine, would be right",
+                       who));
+  }
   const std::int64_t expert_tensor =
       launch.plan.expert_tensor > 0 ? launch.plan.expert_tensor : launch.plan.tensor;
   if (launch.job.model.moe && launch.job.model.moe->expert_bias && expert_tensor > 1) {

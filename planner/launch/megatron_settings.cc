@@ -90,7 +90,8 @@ constexpr std::string_view kWithValue[] = {"num_layers",
                                            "moe_router_load_balancing_type",
                                            "optimizer_cpu_offload_fraction",
                                            "optimizer_offload_fraction",
-                                           "init_method_std"};
+                                           "init_method_std",
+                                           "spec"};
 
 constexpr std::string_view kSwitches[] = {"group_query_attention",
                                           "swiglu",

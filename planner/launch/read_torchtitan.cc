@@ -209,11 +209,14 @@ void read_choices(LaunchConfig& config) {
     config.choices.emplace_back("tp_comm_overlap=true");
   }
   const auto half = [](const std::string& type) { return type == "bfloat16" || type == "float16"; };
-  if (half(text_setting(config, "training.mixed_precision_reduce", "float32"))) {
-    config.choices.emplace_back("reduce_dtype=bf16");
-  }
-  if (half(text_setting(config, "training.dtype", "float32"))) {
+  const bool half_states = half(text_setting(config, "training.dtype", "float32"));
+  if (half_states) {  // parameters, gradients and both moments; only the reduction has its own type
     config.choices.emplace_back("parameter_dtype=bf16");
+    config.choices.emplace_back("optimizer_dtype=bf16");
+  }
+  const bool half_sums = half(text_setting(config, "training.mixed_precision_reduce", "float32"));
+  if (half_states || half_sums) {
+    config.choices.emplace_back(half_sums ? "reduce_dtype=bf16" : "reduce_dtype=fp32");
   }
   const std::string converters = text_setting(config, "model.converters");
   const bool fp8 =
@@ -221,6 +224,7 @@ void read_choices(LaunchConfig& config) {
   const bool whole =
       text_setting(config, "training.mixed_precision_param", "bfloat16") == "float32";
   config.precision = fp8 ? "fp8" : whole ? "fp32" : "bf16";
+  config.unsharded_precision = half_states ? "bf16" : "fp32";
   if (is_on(config, "training.enable_cpu_offload")) {
     config.remarks.emplace_back(
         "offloading to the host is not modelled: memory is what it would be without");

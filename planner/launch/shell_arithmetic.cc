@@ -87,9 +87,11 @@ class Arithmetic {
         }
         fail("divides by zero; a divisor that is not 0 would be right");
       }
-      if (by == -1) {  // the one quotient that overflows
-        value = 0;
-        ok_ = false;
+      if (by == -1) {  // the processor traps where the quotient has no 64 bits
+        if (divides && __builtin_sub_overflow(std::int64_t{0}, value, &value)) {
+          fail("is more than 64 bits hold");
+        }
+        value = divides ? value : 0;
       } else {
         value = divides ? value / by : value % by;
       }

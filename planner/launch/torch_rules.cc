@@ -120,7 +120,24 @@ Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
                  Severity::kWarning};
 }
 
+// maybe_enable_amp: neither fully_shard nor autocast sets a type there (up to v0.2.2).
+Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
+  const Plan& plan = found.plan;
+  if (plan.sharding != Sharding::kNone || plan.context > 1 || plan.tensor * plan.pipeline == 1 ||
+      config.precision == config.unsharded_precision) {
+    return {};
+  }
+  return Finding{
+      fmt::format(
+          "tp {} and pp {} run without sharding, where mixed_precision_param has no effect: "
+          "it trains in {}, not {}",
+          plan.tensor, plan.pipeline, config.unsharded_precision, config.precision),
+      "set training.dtype = \"bfloat16\" (no fp32 copy is kept then), or "
+      "parallelism.data_parallel_shard_degree to 2 or more"};
+}
+
 constexpr LaunchRule kTorchtitan[] = {
+    {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
     {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},

@@ -64,6 +64,16 @@ void refuse_sharding(const LaunchPlan& launch) {
            "torchtitan's DDP runs beside no other axis; --fsdp instead of --dp would be "
            "right");
   }
+  const Job& job = launch.job;
+  const bool mixed =
+      job.precision != topologies::Precision::kFp32 && job.framework.master_bytes > 0;
+  if (!sharded && plan.tensor * plan.pipeline > 1 && mixed) {
+    refuse(
+        "--precision",
+        "torchtitan v0.2.2 trains in fp32 where tp or pp run without sharding; --fsdp 2 or more, "
+        "--precision fp32, or bf16 alone (--set parameter_dtype=bf16 --set optimizer_dtype=bf16 "
+        "--set reduce_dtype=fp32) would be right");
+  }
   if (sharded && plan.fsdp_unit != 1) {
     refuse("fsdp-unit", "torchtitan wraps each block; --fsdp-unit block would be right");
   }

@@ -6,6 +6,7 @@
 
 #include "planner/launch/accelerate_refusals.h"
 #include "planner/launch/model_family.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
@@ -120,7 +121,8 @@ std::string compile_section(const LaunchPlan& launch) {
 }
 
 std::string command_of(const LaunchPlan& launch) {
-  std::string text = environment_prefix(launch) + "accelerate launch --config_file " + launch.file;
+  std::string text =
+      environment_prefix(launch) + "accelerate launch --config_file " + shell_word(launch.file);
   if (launch.hosts > 1) {
     text += " --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port 29500";
   }
@@ -136,8 +138,12 @@ LaunchFile write_accelerate(const LaunchPlan& launch) {
   refuse_plans_unknown_to_accelerate(launch);
   LaunchFile file;
   file.command = command_of(launch);
-  std::vector<std::string> head = heading(launch, "accelerate 1.15 (16cb6eb8, July 2026)");
-  head.insert(head.begin(), fmt::format("Start {}: {}", where_to_start(launch), file.command));
+  std::vector<std::string> head =
+      heading(launch, file.command, "accelerate 1.15 (16cb6eb8, July 2026)",
+              fmt::format("{:.1f} ms a step, {:.0f} tokens/s a GPU, {:.2f} GiB by "
+                          "torch.cuda.max_memory_allocated()",
+                          1e3 * launch.step_seconds, launch.tokens_per_second_per_gpu,
+                          launch.peak_allocated_gib));
   head.emplace_back(
       "train.py is your program: batch, accumulation, sequence and optimizer are its "
       "arguments, and the model its own.");

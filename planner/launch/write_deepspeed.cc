@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/launch/deepspeed_refusals.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
@@ -83,13 +84,18 @@ std::string command_of(const LaunchPlan& launch) {
   if (launch.hosts > 1) {
     text += fmt::format(" --num_nodes {} --hostfile hostfile", launch.hosts);
   }
-  return text + " train.py --deepspeed --deepspeed_config " + launch.file;
+  return text + " train.py --deepspeed --deepspeed_config " + shell_word(launch.file);
 }
 
 // What the program itself must do, for JSON has neither a field nor a comment for it.
-std::vector<std::string> remarks_of(const LaunchPlan& launch) {
+std::vector<std::string> remarks_of(const LaunchPlan& launch, const std::string& command) {
   const Plan& plan = launch.plan;
-  std::vector<std::string> remarks = heading(launch, "DeepSpeed edaa7221 (August 2026)");
+  const std::string expected =
+      fmt::format("CurrSamplesPerSec={:.3f}, MaxMemAllocated={:.2f}GB (steps of {:.1f} ms)",
+                  static_cast<double>(launch.job.global_batch) / launch.step_seconds,
+                  launch.peak_allocated_gib, 1e3 * launch.step_seconds);
+  std::vector<std::string> remarks =
+      heading(launch, command, "DeepSpeed edaa7221 (August 2026)", expected);
   remarks.push_back("your train.py builds the model, reads sequences of " +
                     std::to_string(launch.job.sequence) + " tokens and calls deepspeed.initialize");
   if (const std::string choices = choices_of_the_program(launch.job); !choices.empty()) {
@@ -129,13 +135,21 @@ LaunchFile write_deepspeed(const LaunchPlan& launch) {
                           ? Json{{"type", "SGD"}, {"params", {{"lr", 1e-2}}}}
                           : Json{{"type", "AdamW"},
                                  {"params", {{"lr", 3e-4}, {"betas", {0.9, 0.95}}, {"eps", 1e-8}}}};
+  if (launch.form == LaunchForm::kTraining) {
+    json["scheduler"] = {{"type", "WarmupCosineLR"},
+                         {"params",
+                          {{"warmup_num_steps", warmup_steps(launch)},
+                           {"total_num_steps", launch.steps},
+                           {"cos_min_ratio", 0.1}}}};
+  }
+  json["steps_per_print"] = launch.form == LaunchForm::kTraining ? 10 : 1;
   add_precision(launch.job, json);
   json["zero_optimization"] = zero_section(launch);
   add_model_parallelism(launch, json);
   LaunchFile file;
   file.command = command_of(launch);
   file.text = json.dump(2) + "\n";
-  file.remarks = remarks_of(launch);
+  file.remarks = remarks_of(launch, file.command);
   return file;
 }
 

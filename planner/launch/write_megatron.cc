@@ -8,6 +8,7 @@
 #include "planner/launch/megatron_model_arguments.h"
 #include "planner/launch/megatron_refusals.h"
 #include "planner/launch/megatron_stages.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
@@ -113,9 +114,14 @@ std::string kernel_arguments(const LaunchPlan& launch) {
   const Framework& framework = launch.job.framework;
   const bool local = framework.implementation == models::Implementation::kClassicMegatron;
   const bool unfused = launch.job.attention == models::AttentionKernel::kUnfused;
-  std::string text = local ? "--transformer-impl local" : "--transformer-impl transformer_engine";
-  text += unfused && !local ? " --attention-backend unfused" : "";
-  text += framework.cross_entropy_fusion ? " --cross-entropy-loss-fusion" : "";
+  // Local layers start without Transformer Engine, whose fused rotation they would ask for, and
+  // without Apex, whose norm alone has the persistent kernel.
+  std::string text = local ? "--transformer-impl local --no-persist-layer-norm --no-rope-fusion"
+                           : "--transformer-impl transformer_engine --attention-backend " +
+                                 std::string(unfused ? "unfused" : "auto");
+  text += framework.cross_entropy_fusion
+              ? " --cross-entropy-loss-fusion --cross-entropy-fusion-impl native"
+              : "";
   const bool torch_fsdp = megatron_sharding(launch) == MegatronSharding::kTorchFsdp2;
   return text + (framework.gradient_accumulation_fusion && !torch_fsdp
                      ? ""
@@ -154,6 +160,64 @@ std::string recompute_arguments(const Plan& plan) {
   return "--recompute-granularity selective --recompute-modules " + modules;
 }
 
+// Without the flag every process builds a mask of seq x seq bytes, 16 GiB at 128k.
+constexpr const char* kHouseArguments =
+    "--no-create-attention-mask-in-dataloader --manual-gc --manual-gc-interval 100 "
+    "--distributed-timeout-minutes 60 --log-throughput";
+
+std::string schedule_arguments(const LaunchPlan& launch) {
+  return fmt::format(
+      "--train-iters {} --lr 3e-4 --min-lr 3e-5 --lr-decay-style cosine --lr-warmup-iters {} "
+      "--weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95 --init-method-std "
+      "0.02",
+      launch.steps, warmup_steps(launch));
+}
+
+// eval-interval has no default from 2026 on, and is divided by even where nothing is evaluated.
+std::string data_arguments(const LaunchPlan& launch) {
+  const std::string vocabulary =
+      fmt::format(" --vocab-size {} --make-vocab-size-divisible-by {}", launch.job.model.vocab,
+                  launch.job.framework.pad_vocabulary ? 128 : 1);
+  if (launch.form == LaunchForm::kBenchmark) {
+    return "--mock-data --split 99,1,0 --tokenizer-type NullTokenizer" + vocabulary +
+           " --eval-iters 0 --eval-interval 1000 --log-interval 1";
+  }
+  return "--data-path \"$DATA_PATH\" --split 99,1,0 --tokenizer-type HuggingFaceTokenizer "
+         "--tokenizer-model \"$TOKENIZER_MODEL\"" +
+         vocabulary +
+         " --save \"$CHECKPOINTS\" --load \"$CHECKPOINTS\" --save-interval 500 --eval-iters 10 "
+         "--eval-interval 500 --log-interval 10 --tensorboard-dir \"$CHECKPOINTS/tensorboard\"";
+}
+
+constexpr const char* kTrainingSlots =
+    "# What is trained on, and where it is kept.\n"
+    "DATA_PATH=${DATA_PATH:?is the prefix of the tokenized data, without .bin}\n"
+    "TOKENIZER_MODEL=${TOKENIZER_MODEL:?is a Hugging Face name or folder}\n"
+    "CHECKPOINTS=${CHECKPOINTS:?is the folder to save to and to resume from}\n";
+
+std::string expected_log(const LaunchPlan& launch) {
+  constexpr double kMegabytesOfGib = 1024;  // the log's MB are of 2^20 bytes
+  return fmt::format(
+      "elapsed time per iteration (ms): {:.1f}, throughput per GPU (TFLOP/s/GPU): {:.1f}, max "
+      "allocated (MB): {:.0f}, max reserved (MB): {:.0f}",
+      1e3 * launch.step_seconds, launch.model_tflops_per_gpu,
+      kMegabytesOfGib * launch.peak_allocated_gib, kMegabytesOfGib * launch.peak_reserved_gib);
+}
+
+std::string exports(const LaunchPlan& launch) {
+  std::string text = wants_one_connection(launch)
+                         ? "# Launches must keep their order on the GPU before Blackwell.\n"
+                           "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+                         : "unset CUDA_DEVICE_MAX_CONNECTIONS\n";
+  for (const std::string& variable : environment(launch)) {
+    text += "export " + variable + "\n";
+  }
+  if (launch.launcher == Launcher::kSlurm) {
+    text += "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 LaunchFile write_megatron(const LaunchPlan& launch) {
@@ -162,26 +226,20 @@ LaunchFile write_megatron(const LaunchPlan& launch) {
   for (const std::string& group :
        {batch_arguments(launch), tensor_arguments(launch), pipeline_arguments(launch),
         sharding_arguments(launch), precision_arguments(launch), kernel_arguments(launch),
-        optimizer_arguments(launch), recompute_arguments(launch.plan),
-        std::string("--mock-data --split 99,1,0 --train-iters 50 --lr 1e-4 --eval-iters 0 "
-                    "--log-interval 1")}) {
+        optimizer_arguments(launch), recompute_arguments(launch.plan), schedule_arguments(launch),
+        data_arguments(launch), std::string(kHouseArguments)}) {
     if (!group.empty()) {
       lines.push_back(group);
     }
   }
-  const bool one = wants_one_connection(launch);
+  const bool slurm = launch.launcher == Launcher::kSlurm;
   LaunchFile file;
-  file.command = "bash " + launch.file;
-  std::vector<std::string> head =
-      heading(launch, "Megatron-LM d98e8a64 (August 2026), from its folder");
-  head.insert(head.begin(), fmt::format("Start {}: {}", where_to_start(launch), file.command));
-  file.text = "#!/usr/bin/env bash\n" + commented(head);
-  file.text += one ? "# Launches must keep their order on the GPU before Blackwell.\n"
-                     "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
-                   : "unset CUDA_DEVICE_MAX_CONNECTIONS\n";
-  for (const std::string& variable : environment(launch)) {
-    file.text += "export " + variable + "\n";
-  }
+  file.command = (slurm ? "sbatch " : "bash ") + shell_word(launch.file);
+  file.text =
+      "#!/usr/bin/env bash\n" + (slurm ? slurm_header(launch) : "") +
+      commented(heading(launch, file.command, "Megatron-LM d98e8a64 (August 2026), from its folder",
+                        expected_log(launch))) +
+      exports(launch) + (launch.form == LaunchForm::kTraining ? kTrainingSlots : "");
   file.text += torchrun(launch) + " pretrain_gpt.py";
   for (const std::string& line : lines) {
     file.text += " \\\n  " + line;

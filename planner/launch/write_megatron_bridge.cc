@@ -8,11 +8,14 @@
 #include "planner/launch/bridge_model.h"
 #include "planner/launch/megatron_refusals.h"
 #include "planner/launch/megatron_stages.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr const char* kImports = R"(import torch
+constexpr const char* kImports = R"(import os
+
+import torch
 from megatron.bridge.models.gpt_provider import GPTModelProvider
 from megatron.bridge.models.mla_provider import MLAModelProvider
 from megatron.bridge.recipes.common import _pretrain_common
@@ -176,17 +179,46 @@ void set_types(const Job& job, Lines& out) {
   }
 }
 
+// Of the data, the checkpoints and how often they are looked at.
+void set_data(const LaunchPlan& launch, Lines& out) {
+  const bool trains = launch.form == LaunchForm::kTraining;
+  out.set("validation.eval_iters", trains ? 10 : 0);
+  out.set("validation.eval_interval", trains ? 500 : 1000);
+  out.set("logger.log_interval", trains ? 10 : 1);
+  out.set("logger.log_throughput", true);
+  if (!trains) {
+    out.set("tokenizer.tokenizer_type", "\"NullTokenizer\"");
+    out.set("tokenizer.vocab_size", launch.job.model.vocab);
+    out.set("checkpoint.save", "None");
+    out.set("checkpoint.load", "None");
+    return;
+  }
+  out.set("dataset.blend", "[[os.environ[\"DATA_PATH\"]], None]");
+  out.set("dataset.split", "\"99,1,0\"");
+  out.set("tokenizer.tokenizer_type", "\"HuggingFaceTokenizer\"");
+  out.set("tokenizer.tokenizer_model", "os.environ[\"TOKENIZER_MODEL\"]");
+  out.set("checkpoint.save", "os.environ[\"CHECKPOINTS\"]");
+  out.set("checkpoint.load", "os.environ[\"CHECKPOINTS\"]");
+  out.set("checkpoint.save_interval", 500);
+}
+
 void set_training(const LaunchPlan& launch, Lines& out) {
   out.set("train.global_batch_size", launch.job.global_batch);
   out.set("train.micro_batch_size", launch.plan.micro_batch);
-  out.set("train.train_iters", 50);
-  out.set("scheduler.lr_warmup_iters", 2);
-  out.set("validation.eval_iters", 0);
+  out.set("train.train_iters", launch.steps);
+  out.set("train.manual_gc", true);
+  out.set("train.manual_gc_interval", 100);
+  out.set("dist.distributed_timeout_minutes", 60);
+  out.set("scheduler.lr_warmup_iters", warmup_steps(launch));
   out.set("dataset.seq_length", launch.job.sequence);
-  out.set("tokenizer.tokenizer_type", "\"NullTokenizer\"");
-  out.set("tokenizer.vocab_size", launch.job.model.vocab);
-  out.set("checkpoint.save", "None");
-  out.set("checkpoint.load", "None");
+  set_data(launch, out);
+}
+
+std::string expected_log(const LaunchPlan& launch) {
+  return fmt::format(
+      "elapsed time per iteration (ms): {:.1f}, throughput per GPU (TFLOP/s/GPU): "
+      "{:.1f}, {:.2f} GiB allocated",
+      1e3 * launch.step_seconds, launch.model_tflops_per_gpu, launch.peak_allocated_gib);
 }
 
 }  // namespace
@@ -205,10 +237,12 @@ LaunchFile write_megatron_bridge(const LaunchPlan& launch) {
   const bool one = wants_one_connection(launch);
   file.command = fmt::format(
       "{}{} {}", one ? "CUDA_DEVICE_MAX_CONNECTIONS=1 " : "env -u CUDA_DEVICE_MAX_CONNECTIONS ",
-      torchrun(launch), launch.file);
-  std::vector<std::string> head = heading(launch, "Megatron-Bridge 067f987d (August 2026)");
-  head.insert(head.begin(), fmt::format("Start {}: {}", where_to_start(launch), file.command));
-  file.text = commented(head) + kImports + "\ncfg = _pretrain_common()\n";
+      torchrun(launch), shell_word(launch.file));
+  // The first line decides the encoding: no name in the heading can.
+  file.text = "# -*- coding: utf-8 -*-\n" +
+              commented(heading(launch, file.command, "Megatron-Bridge 067f987d (August 2026)",
+                                expected_log(launch))) +
+              kImports + "\ncfg = _pretrain_common()\n";
   for (const std::string& line : out.lines) {
     file.text += line + "\n";
   }

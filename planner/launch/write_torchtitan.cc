@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "planner/launch/quoting.h"
 #include "planner/launch/torchtitan_flavors.h"
 #include "planner/launch/torchtitan_refusals.h"
 #include "planner/plan/stages.h"
@@ -127,9 +128,10 @@ std::string training_section(const LaunchPlan& launch) {
   const bool full = launch.job.precision == topologies::Precision::kFp32;
   return fmt::format(
       "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\nmax_norm = 1.0\n"
-      "steps = 50\ndataset = \"c4_test\"\ndtype = \"{}\"\nmixed_precision_param = \"{}\"\n"
-      "mixed_precision_reduce = \"float32\"\n\n",
-      local, launch.job.global_batch, launch.job.sequence,
+      "steps = {}\ndataset = \"{}\"\ndtype = \"{}\"\nmixed_precision_param = \"{}\"\n"
+      "mixed_precision_reduce = \"float32\"\ngc_freq = 50\n\n",
+      local, launch.job.global_batch, launch.job.sequence, launch.steps,
+      launch.form == LaunchForm::kBenchmark ? "c4_test" : "c4",
       framework.master_bytes == 0 ? "bfloat16" : "float32", full ? "float32" : "bfloat16");
 }
 
@@ -191,15 +193,42 @@ std::string quantize_section(const Job& job) {
       job.framework.fp8_parameters, job.framework.fp8_parameters);
 }
 
+// torchtitan's own test tokenizer measures: the vocabulary of a flavor does not follow it.
 std::string model_section(const LaunchPlan& launch, const TorchtitanModel& model) {
-  std::string text =
-      fmt::format("[model]\nname = \"{}\"\nflavor = \"{}\"\n", model.name, model.flavor);
-  text += fmt::format("hf_assets_path = \"./assets/hf/{}\"\n",
-                      model.assets.empty() ? launch.job.model.name : model.assets);
+  const std::string assets =
+      launch.form == LaunchForm::kBenchmark
+          ? "./tests/assets/tokenizer"
+          : "./assets/hf/" + (model.assets.empty() ? launch.job.model.name : model.assets);
+  std::string text = fmt::format("[model]\nname = {}\nflavor = {}\nhf_assets_path = {}\n",
+                                 quoted(model.name), quoted(model.flavor), quoted(assets));
   if (launch.job.precision == topologies::Precision::kFp8) {
     text += "converters = [\"quantize.linear.float8\"]\n";
   }
   return text + "\n";
+}
+
+std::string optimizer_section(const LaunchPlan& launch) {
+  return fmt::format(
+      "[optimizer]\nname = \"AdamW\"\nlr = 3e-4\nbeta1 = 0.9\nbeta2 = 0.95\neps = 1e-8\n"
+      "weight_decay = 0.1\nimplementation = \"fused\"\n\n"
+      "[lr_scheduler]\nwarmup_steps = {}\ndecay_type = \"cosine\"\nmin_lr_factor = 0.1\n\n",
+      warmup_steps(launch));
+}
+
+std::string house_sections(const LaunchPlan& launch) {
+  const bool trains = launch.form == LaunchForm::kTraining;
+  return fmt::format(
+      "[metrics]\nlog_freq = {}\nenable_tensorboard = {}\n"
+      "\n[checkpoint]\nenable = {}\nfolder = \"checkpoint\"\ninterval = 500\n"
+      "last_save_model_only = false\n"
+      "\n[comm]\ninit_timeout_seconds = 1800\ntrain_timeout_seconds = 600\n\n",
+      trains ? 10 : 1, trains, trains);
+}
+
+std::string expected_log(const LaunchPlan& launch) {
+  return fmt::format("memory: {:.2f}GiB (reserved), tps: {:.0f} a GPU (steps of {:.1f} ms)",
+                     launch.peak_reserved_gib, launch.tokens_per_second_per_gpu,
+                     1e3 * launch.step_seconds);
 }
 
 }  // namespace
@@ -209,15 +238,16 @@ LaunchFile write_torchtitan(const LaunchPlan& launch) {
   refuse_plans_unknown_to_torchtitan(launch, model);
   LaunchFile file;
   file.command = environment_prefix(launch) + torchrun(launch) +
-                 " -m torchtitan.train --job.config_file " + launch.file;
-  std::vector<std::string> head = heading(launch, "torchtitan v0.2.2, from its folder");
-  head.insert(head.begin(), fmt::format("Start {}: {}", where_to_start(launch), file.command));
-  file.text = commented(head) + "\n" + model_section(launch, model) +
-              "[optimizer]\nname = \"AdamW\"\nlr = 3e-4\n\n" + training_section(launch) +
-              parallelism_section(launch) + recompute_section(launch) +
-              compile_section(launch.job.framework) + quantize_section(launch.job);
-  if (model.assets.empty()) {
-    file.remarks.push_back("hf_assets_path must hold the tokenizer of " + launch.job.model.name);
+                 " -m torchtitan.train --job.config_file " + shell_word(launch.file);
+  file.text = commented(heading(launch, file.command, "torchtitan v0.2.2, from its folder",
+                                expected_log(launch))) +
+              "\n" + model_section(launch, model) + optimizer_section(launch) +
+              training_section(launch) + parallelism_section(launch) + recompute_section(launch) +
+              house_sections(launch) + compile_section(launch.job.framework) +
+              quantize_section(launch.job);
+  if (launch.form == LaunchForm::kTraining && model.assets.empty()) {
+    file.remarks.push_back("hf_assets_path must hold the tokenizer of " +
+                           printable(launch.job.model.name));
   }
   return file;
 }

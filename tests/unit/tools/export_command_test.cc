@@ -1,6 +1,8 @@
 // The command around the formats: plan files, defaults, output, refusals, degrees.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -300,6 +302,87 @@ TEST(Export, DegreesMultiplyToTheWorldInEachFormat) {
                 number(bridge, "cfg.model.pipeline_model_parallel_size") *
                 number(bridge, "cfg.model.context_parallel_size") * 4,
             64);
+}
+
+TEST(ExportCommand, EveryMegatronScriptSaysWhenItEvaluates) {
+  // Megatron-LM of August 2026 divides by eval-interval, whose default is None.
+  const std::string job =
+      "--model llama-3.1-8b --cluster dgx-h100x1 --framework megatron --seq 4096 --global-batch "
+      "16 ";
+  for (const char* form : {"benchmark", "training"}) {
+    const Values flags = flags_in(exported(job + "--form " + form));
+    EXPECT_TRUE(flags.contains("eval-interval")) << form;
+    EXPECT_TRUE(flags.contains("no-create-attention-mask-in-dataloader")) << form;
+  }
+}
+
+TEST(ExportCommand, TheTrainingFormStopsWhereASlotIsMissing) {
+  const std::string path = testing::TempDir() + "training.sh";
+  const Exported wrote = run_words(
+      "export --model llama-3.1-8b --cluster dgx-h100x1 --framework megatron --seq 4096 "
+      "--global-batch 16 --form training --steps 777 -o " +
+      path);
+  ASSERT_EQ(wrote.code, 0) << wrote.err;
+  const std::string run = "DATA_PATH=/x TOKENIZER_MODEL= CHECKPOINTS=/y bash " + path +
+                          " 2>&1 | grep -q 'TOKENIZER_MODEL: is a Hugging Face name'";
+  EXPECT_EQ(std::system(run.c_str()), 0);
+  const auto checked =
+      nlohmann::json::parse(run_words("check " + path + " --cluster dgx-h100x1 --json").out);
+  EXPECT_EQ(checked.at("violations"), nlohmann::json::array());
+}
+
+TEST(ExportCommand, ASlurmScriptSaysItsHostsInItsHeader) {
+  const std::string path = testing::TempDir() + "job.sh";
+  const Exported wrote = run_words(
+      "export --model llama-3.1-8b --cluster dgx-h100x4 --framework megatron --seq 4096 "
+      "--global-batch 64 --tp 2 --sharding optimizer --launcher slurm -o " +
+      path);
+  ASSERT_EQ(wrote.code, 0) << wrote.err;
+  EXPECT_NE(wrote.err.find("sbatch " + path), std::string::npos) << wrote.err;
+  const auto checked =
+      nlohmann::json::parse(run_words("check " + path + " --cluster dgx-h100x8 --json").out);
+  EXPECT_EQ(checked.at("layout").at("fsdp"), 16);  // 4 hosts of 8 GPUs over tp 2
+  EXPECT_EQ(checked.at("violations"), nlohmann::json::array());
+  EXPECT_EQ(
+      run_words("export --model llama-3.1-8b --cluster dgx-h100x1 --framework fsdp2 --sharding "
+                "full --launcher slurm")
+          .code,
+      2);
+}
+
+TEST(ExportCommand, TheHeadingSpeaksInTheLogsOwnUnits) {
+  const std::string job =
+      " --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --global-batch 16 --sharding ";
+  EXPECT_NE(exported("--framework megatron" + job + "optimizer")
+                .find("elapsed time per iteration (ms): "),
+            std::string::npos);
+  EXPECT_NE(exported("--framework fsdp2" + job + "full").find("GiB (reserved), tps: "),
+            std::string::npos);
+}
+
+// torchtitan up to v0.2.2 sets the type of computation by fully_shard alone.
+TEST(ExportCommand, TorchtitanWithoutShardingIsRefusedInMixedPrecision) {
+  const std::string job =
+      "export --model llama-3.1-8b --cluster hgx-h200x1 --gpus 2 --framework fsdp2 --seq 2048 "
+      "--global-batch 8 --tp 2 ";
+  const Exported mixed = run_words(job);
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_NE(mixed.err.find("fp32 where tp or pp run without sharding"), std::string::npos)
+      << mixed.err;
+  const std::string path = testing::TempDir() + "unsharded.toml";
+  for (const char* mended :
+       {"--precision fp32",
+        "--set parameter_dtype=bf16 --set optimizer_dtype=bf16 --set reduce_dtype=fp32"}) {
+    const Exported wrote = run_words(job + mended + " -o " + path);
+    ASSERT_EQ(wrote.code, 0) << wrote.err;
+    const auto checked = nlohmann::json::parse(
+        run_words("check " + path + " --cluster hgx-h200x1 --gpus 2 --json").out);
+    const auto estimated =
+        nlohmann::json::parse(run_words("estimate" + job.substr(6) + mended + " --json").out);
+    EXPECT_EQ(checked.at("violations"), nlohmann::json::array()) << mended;
+    EXPECT_EQ(checked.at("estimate").at("time"), estimated.at("time")) << mended;
+    EXPECT_EQ(checked.at("estimate").at("memory"), estimated.at("memory")) << mended;
+  }
 }
 
 }  // namespace

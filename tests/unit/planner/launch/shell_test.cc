@@ -44,6 +44,13 @@ TEST(Shell, Arithmetic) {
   EXPECT_THROW(last_command("run $((9223372036854775807+1))"), Error);
 }
 
+TEST(Shell, DivisionByMinusOneIsWorkedOutOrRefused) {
+  EXPECT_EQ(last_command("run $((8/-1)) $((7%-1))"), "run|-8|0");
+  const std::string least = "A=-9223372036854775807\nA=$((A-1))\n";
+  EXPECT_EQ(last_command(least + "run $((A%-1))"), "run|0");
+  EXPECT_THROW(last_command(least + "run $((A/-1))"), Error);
+}
+
 TEST(Shell, ContinuationsOfWordsAndStrings) {
   EXPECT_EQ(last_command("A=\" \\\n  --x 1 \\\n  --y 2\"\nrun \\\n $A \\\n --z"),
             "run|--x|1|--y|2|--z");

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <thread>
 
 #include "core/check.h"
+#include "core/parallel.h"
 #include "runtime/random.h"
 
 namespace trireme::runtime {
@@ -29,17 +29,13 @@ bool ends_with_norm_weight(const std::string& name) {
 void over_threads(std::int64_t count, std::int64_t ranks,
                   const std::function<void(std::int64_t, std::int64_t)>& work) {
   constexpr std::int64_t kWorthAThread = 1 << 16;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  const std::int64_t threads =
-      std::clamp<std::int64_t>(std::min(cores / ranks, count / kWorthAThread), 1, 16);
-  std::vector<std::thread> others;
-  for (std::int64_t i = 1; i < threads; ++i) {
-    others.emplace_back(work, count * i / threads, count * (i + 1) / threads);
-  }
-  work(0, count / threads);
-  for (std::thread& other : others) {
-    other.join();
-  }
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(std::min(usable_threads() / ranks, count / kWorthAThread), 1, 16);
+  parallel_for(static_cast<int>(parts), static_cast<std::size_t>(parts),
+               [&](std::size_t /*thread*/, std::size_t part) {
+                 const auto at = static_cast<std::int64_t>(part);
+                 work(count * at / parts, count * (at + 1) / parts);
+               });
 }
 
 Operand operand_of(const ParameterSlice& slice) {
@@ -225,8 +221,9 @@ StepResult RankExecutor::step(const StepSettings& settings, const TokenSource& t
                               std::int64_t first_sequence, Seconds timeout) {
   fill_tokens(tokens, first_sequence);
   StepResult result;
-  result.began = steady_seconds();
-  backend_->begin_step(settings);
+  StepSettings begun = settings;
+  begun.began = result.began = steady_seconds();
+  backend_->begin_step(begun);
   for (std::uint32_t i = 0; i < role_->ops.size(); ++i) {
     for (const BufferId buffer : born_[i]) {
       addresses_[index_of(buffer)] = backend_->allocate(buffer);

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "planner/launch/read_launch.h"
 #include "planner/search/search.h"
 #include "tools/check_report.h"
@@ -73,8 +73,7 @@ planner::SearchResult search_runnable(const planner::Job& job, planner::SearchOp
 void search_better(const Console& console, CheckReport& report) {
   planner::SearchOptions search;
   search.best_only = true;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  search.threads = static_cast<int>(std::clamp<std::int64_t>(cores, 1, 64));
+  search.threads = usable_threads();
   search.constraints = constraints_of(report.config);
   Progress progress(console, "searching");
   search.progress = [&](double share) { progress.show(share); };

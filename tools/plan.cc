@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "tools/commands.h"
 #include "tools/plan_file.h"
 #include "tools/plan_report.h"
@@ -52,11 +52,6 @@ planner::UtilityWeights weights_of(const std::string& text) {
   return {.throughput = numbers[0], .memory = numbers[1], .complexity = numbers[2]};
 }
 
-int threads_of(const Options& options) {
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  return static_cast<int>(options.threads.value_or(std::clamp<std::int64_t>(cores, 1, 64)));
-}
-
 // The best `count` sets of degrees, timed and, where time is what counts, put in order by
 // simulation. A layout that no step program can be written for keeps its closed form.
 void refine(const planner::Job& job, std::int64_t count, planner::Goal goal,
@@ -95,7 +90,7 @@ int run(const Options& options, Console& console) {
   search.goal = goal_of(options.objective);
   search.weights = weights_of(options.weights);
   search.alternatives = static_cast<std::size_t>(options.top.value_or(10) - 1);
-  search.threads = threads_of(options);
+  search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
   PlanReport report;
   report.goal = search.goal;
   report.weights = search.weights;

@@ -4,12 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "tools/commands.h"
 #include "tools/fault_options.h"
 #include "tools/progress.h"
@@ -28,46 +27,24 @@ struct Options {
 };
 
 int threads_of(const Options& options) {
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  return static_cast<int>(options.threads.value_or(std::clamp<std::int64_t>(cores, 1, 64)));
+  return static_cast<int>(options.threads.value_or(usable_threads()));
 }
 
-// Cases are independent: each thread takes the next one, and its place in the answer is its own.
+// Cases are independent; each one's place in the answer is its own.
 std::vector<WhatIfCase> work_out(const Options& options, const WhatIfCase& base,
                                  const std::vector<std::vector<Change>>& changes,
                                  Console& console) {
   std::vector<WhatIfCase> cases(changes.size());
-  std::vector<std::exception_ptr> errors(changes.size());
-  std::atomic<std::size_t> next = 0;
   std::atomic<std::size_t> done = 0;
   Progress progress(console, "working out cases");
-  const auto work = [&](bool draws) {
-    for (std::size_t at = next++; at < changes.size(); at = next++) {
-      try {
-        cases[at] = work_out_case(options.request, base, changes[at]);
-      } catch (...) {
-        errors[at] = std::current_exception();
-      }
-      ++done;
-      if (draws) {
-        progress.show(static_cast<double>(done) / static_cast<double>(changes.size()));
-      }
+  parallel_for(threads_of(options), changes.size(), [&](std::size_t thread, std::size_t at) {
+    cases[at] = work_out_case(options.request, base, changes[at]);
+    ++done;
+    if (thread == 0) {
+      progress.show(static_cast<double>(done) / static_cast<double>(changes.size()));
     }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads_of(options); ++i) {
-    others.emplace_back(work, false);
-  }
-  work(true);
-  for (std::thread& other : others) {
-    other.join();
-  }
+  });
   progress.clear();
-  for (const std::exception_ptr& error : errors) {
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  }
   return cases;
 }
 

@@ -2,39 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "core/check.h"
+#include "core/parallel.h"
 #include "planner/plan/job_check.h"
 #include "planner/search/decide.h"
 #include "planner/search/visit.h"
 
 namespace trireme::planner {
 namespace {
-
-// Runs work(thread, item) for every item below `count`: each thread takes the next one nobody has.
-template <typename Work>
-void in_parallel(int threads, std::size_t count, Work work) {
-  std::atomic<std::size_t> next = 0;
-  const auto run = [&](int thread) {
-    for (std::size_t item = next++; item < count; item = next++) {
-      work(static_cast<std::size_t>(thread), item);
-    }
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<std::size_t>(t) < count; ++t) {
-    others.emplace_back(run, t);
-  }
-  run(0);
-  for (std::thread& other : others) {
-    other.join();
-  }
-}
 
 // Nodes of a round are visited against the same standings, whoever visits them. Early rounds are
 // short, so that good plans are known soon.
@@ -45,15 +26,13 @@ constexpr std::size_t kMissesShown = 3;
 class Search {
  public:
   Search(const Job& job, const SearchOptions& options)
-      : job_(job), options_(options), threads_(std::max(1, options.threads)) {}
+      : job_(job), options_(options), threads_(std::clamp(options.threads, 1, usable_threads())) {}
 
   SearchResult run() {
     enumerate(job_, options_.constraints, options_.fixed, space_);
     result_.space = space_.layouts;
     if (!space_.nodes.empty()) {
-      for (int t = 0; t < threads_; ++t) {
-        estimators_.emplace_back(job_);
-      }
+      estimators_.resize(static_cast<std::size_t>(threads_));
       standings_.reset(space_, options_);
       bound();
       visit_all();
@@ -65,6 +44,15 @@ class Search {
   }
 
  private:
+  // Each thread has one of its own, made when it first has work.
+  Estimator& estimator(std::size_t thread) {
+    std::unique_ptr<Estimator>& own = estimators_[thread];
+    if (own == nullptr) {
+      own = std::make_unique<Estimator>(job_);
+    }
+    return *own;
+  }
+
   void bound() {
     bounds_.seconds.resize(space_.nodes.size());
     bounds_.least_memory.resize(space_.pipelines);
@@ -79,14 +67,14 @@ class Search {
     for (auto& [cut, nodes] : families) {
       parts.push_back(std::move(nodes));
     }
-    in_parallel(threads_, parts.size(), [&](std::size_t t, std::size_t part) {
-      Estimator& estimator = estimators_[t];
+    parallel_for(threads_, parts.size(), [&](std::size_t thread, std::size_t part) {
+      Estimator& own = estimator(thread);
       for (const std::size_t i : parts[part]) {
         const SpaceNode& node = space_.nodes[i];
-        bounds_.seconds[i] = estimator.time().lower_bound(node.plan);
+        bounds_.seconds[i] = own.time().lower_bound(node.plan);
         const bool first = i == 0 || space_.nodes[i - 1].pipeline != node.pipeline;
         if (first && !options_.best_only) {
-          bounds_.least_memory[node.pipeline] = least_memory(job_, space_, node, estimator);
+          bounds_.least_memory[node.pipeline] = least_memory(job_, space_, node, own);
         }
       }
     });
@@ -102,8 +90,8 @@ class Search {
     std::size_t round = kRoundFirst;
     for (std::size_t begin = 0; begin < order.size(); begin += outcomes.size()) {
       outcomes.assign(std::min(round, order.size() - begin), {});
-      in_parallel(threads_, outcomes.size(), [&](std::size_t t, std::size_t i) {
-        visit(job_, options_, space_, order[begin + i], bounds_, standings_, estimators_[t],
+      parallel_for(threads_, outcomes.size(), [&](std::size_t thread, std::size_t i) {
+        visit(job_, options_, space_, order[begin + i], bounds_, standings_, estimator(thread),
               outcomes[i]);
       });
       for (const NodeOutcome& outcome : outcomes) {
@@ -125,7 +113,7 @@ class Search {
 
   Estimate estimated(const Plan& plan) {
     Estimate estimate;
-    estimators_.front().estimate(plan, estimate);
+    estimator(0).estimate(plan, estimate);
     return estimate;
   }
 
@@ -202,7 +190,7 @@ class Search {
   Space space_;
   Bounds bounds_;
   Standings standings_;
-  std::vector<Estimator> estimators_;
+  std::vector<std::unique_ptr<Estimator>> estimators_;
   std::int64_t memory_rejections_ = 0;
   SearchResult result_;
 };

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "core/error.h"
@@ -145,8 +146,15 @@ void run_on_threads(const StepProgram& program, const CpuOptions& options, Secon
     }
   };
   std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
-    threads.emplace_back(run_rank, Rank(rank));
+  threads.reserve(static_cast<std::size_t>(program.ranks));
+  try {
+    while (static_cast<std::int64_t>(threads.size()) < program.ranks) {
+      threads.emplace_back(run_rank, Rank(static_cast<std::uint32_t>(threads.size())));
+    }
+  } catch (const std::system_error& error) {
+    fail(Rank(static_cast<std::uint32_t>(threads.size())),
+         fmt::format("the system gives no thread for it ({})", error.what()),
+         ErrorKind::kMissingMachine);
   }
   for (std::thread& thread : threads) {
     thread.join();

@@ -163,6 +163,38 @@ TEST(Tidy, NothingIsUnfinishedByItsOwnWords) {
   }
 }
 
+// Statements that are a call of CUDA's or NCCL's and drop what it says; calls that free are left
+// out.
+std::vector<std::string> dropped_results(const SourceFile& file) {
+  static const std::regex kCall(
+      R"re(^\s*(cuda|nccl)(?!\w*(Destroy|Free|Abort|GetLastError))\w+\(.*)re");
+  std::vector<std::string> faults;
+  std::string before = ";";
+  for (const std::string& line : file.lines) {
+    const auto last = line.find_last_not_of(' ');
+    const bool starts = before.ends_with(';') || before.ends_with('{') || before.ends_with('}');
+    if (starts && std::regex_match(line, kCall)) {
+      faults.push_back(file.path + ": " + line);
+    }
+    before = last == std::string::npos ? before : line.substr(0, last + 1);
+  }
+  return faults;
+}
+
+// What ncclSend and ncclRecv said of a failure was lost.
+TEST(Tidy, NoResultOfADeviceCallIsDropped) {
+  for (const SourceFile& file : source_files()) {
+    if (file.path.starts_with("runtime/cuda/") && file.path.ends_with(".cc")) {
+      EXPECT_EQ(dropped_results(file), std::vector<std::string>{});
+    }
+  }
+  const SourceFile planted{
+      "runtime",
+      "planted.cc",
+      {"  for (;;) {", "    ncclSend(a,", "             b);", "  cudaFree(a);"}};
+  EXPECT_EQ(dropped_results(planted).size(), 1U);
+}
+
 TEST(Tidy, EveryTestFileIsBuilt) {
   std::string lists;
   for (const auto& entry :

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -102,7 +103,7 @@ struct CudaBackend::State {
   std::unique_ptr<AttentionLibrary> attention;
   std::unique_ptr<Communicators> communicators;
   StepSettings settings;
-  OpId last_issued{};
+  std::atomic<OpId> last_issued{OpId{}};  // the watchdog's thread reads it
   std::function<void(OpId)> observer;
   std::unique_ptr<Watchdog> watchdog;
 
@@ -195,7 +196,8 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
   constexpr double kLongerThanTheTimeout = 1.25;  // the time-outs that name their cause go first
   s.watchdog = std::make_unique<Watchdog>(timeout * kLongerThanTheTimeout, [&s] {
     return "rank " + std::to_string(index_of(s.rank)) +
-           ": no progress within the time-out; last issued " + describe_op(*s.role, s.last_issued);
+           ": no progress within the time-out; last issued " +
+           describe_op(*s.role, s.last_issued.load());
   });
   s.rehearse();
   s.communicators = std::make_unique<Communicators>(program, rank, broadcast, timeout);
@@ -388,10 +390,12 @@ void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View
     check(ncclGroupStart(), "all_to_all");
     for (int peer = 0; peer < static_cast<int>(members); ++peer) {
       const std::size_t at = static_cast<std::size_t>(peer) * block;
-      ncclSend(static_cast<std::byte*>(input.data) + at, count, nccl_type(input.type), peer,
-               communicator, raw);
-      ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer,
-               communicator, raw);
+      check(ncclSend(static_cast<std::byte*>(input.data) + at, count, nccl_type(input.type), peer,
+                     communicator, raw),
+            "all_to_all");
+      check(ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer,
+                     communicator, raw),
+            "all_to_all");
     }
     check(ncclGroupEnd(), "all_to_all");
   });
@@ -450,7 +454,7 @@ void CudaBackend::State::wait_until_idle(Seconds limit) {
       if (!reason.empty()) {
         communicators->abort();
         throw Error("rank " + std::to_string(index_of(rank)),
-                    reason + "; last issued " + describe_op(*role, last_issued),
+                    reason + "; last issued " + describe_op(*role, last_issued.load()),
                     ErrorKind::kMissingMachine);
       }
       std::this_thread::yield();

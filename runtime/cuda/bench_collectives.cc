@@ -39,15 +39,18 @@ ncclResult_t queue_collective(const GroupBench& group, const std::string& operat
   if (operation == "broadcast") {
     return ncclBroadcast(from, to, count, ncclBfloat16, 0, comm, stream);
   }
-  ncclGroupStart();
+  const char* what = operation.c_str();
+  check(ncclGroupStart(), what);
   if (operation == "send_recv") {  // each rank to the next one, as in a pipeline
-    ncclSend(from, count, ncclBfloat16, (group.rank + 1) % group.ranks, comm, stream);
-    ncclRecv(to, count, ncclBfloat16, (group.rank + group.ranks - 1) % group.ranks, comm, stream);
+    const int before = (group.rank + group.ranks - 1) % group.ranks;
+    const int after = (group.rank + 1) % group.ranks;
+    check(ncclSend(from, count, ncclBfloat16, after, comm, stream), what);
+    check(ncclRecv(to, count, ncclBfloat16, before, comm, stream), what);
   } else {
     for (int peer = 0; peer < group.ranks; ++peer) {
       const std::size_t at = static_cast<std::size_t>(peer) * part * 2;
-      ncclSend(from + at, part, ncclBfloat16, peer, comm, stream);
-      ncclRecv(to + at, part, ncclBfloat16, peer, comm, stream);
+      check(ncclSend(from + at, part, ncclBfloat16, peer, comm, stream), what);
+      check(ncclRecv(to + at, part, ncclBfloat16, peer, comm, stream), what);
     }
   }
   return ncclGroupEnd();

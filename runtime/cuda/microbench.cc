@@ -26,11 +26,11 @@ MachineFingerprint fingerprint(int device, std::int64_t gpus) {
   int nccl = 0;
   int clock = 0;
   int memory_clock = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
+  check(cudaDriverGetVersion(&driver), "CUDA version");
+  check(cudaRuntimeGetVersion(&runtime), "CUDA version");
   check(ncclGetVersion(&nccl), "NCCL version");
-  cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, device);
-  cudaDeviceGetAttribute(&memory_clock, cudaDevAttrMemoryClockRate, device);
+  check(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, device), "GPU clock");
+  check(cudaDeviceGetAttribute(&memory_clock, cudaDevAttrMemoryClockRate, device), "GPU clock");
   machine.gpu = static_cast<const char*>(properties.name);
   machine.driver = version_text(driver, 1000);
   machine.cuda = version_text(runtime, 1000);

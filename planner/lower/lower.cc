@@ -34,13 +34,10 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   }
   if (options.executable) {
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-      if (is_modelled_layer(job, plan, layer)) {
+      if (const auto part = modelled_part(job, plan, layer); !part.empty()) {
         refuse(
             job, plan,
-            fmt::format(
-                "layer {} can be simulated but not executed (experts, latent attention, parallel "
-                "blocks, ALiBi, extra norms, context parallelism)",
-                layer));
+            fmt::format("layer {} has {}, which can be simulated but not executed", layer, part));
       }
     }
     if (model.embedding_norm) {

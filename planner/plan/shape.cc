@@ -1,5 +1,7 @@
 #include "planner/plan/shape.h"
 
+#include <utility>
+
 namespace trireme::planner {
 namespace {
 
@@ -39,12 +41,23 @@ std::int64_t window_of(const models::Transformer& model, std::int64_t layer) {
   return slides ? model.sliding_window : 0;
 }
 
-bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer) {
+std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t layer) {
   const models::Transformer& model = job.model;
-  return plan.context > 1 || models::is_moe_layer(model, layer) || model.latent.has_value() ||
-         model.parallel_block || model.norms_per_layer != 2 ||
-         model.position == models::Position::kAlibi || model.attention_sinks ||
-         job.attention == models::AttentionKernel::kUnfused;
+  const std::pair<bool, std::string_view> parts[] = {
+      {models::is_moe_layer(model, layer), "experts"},
+      {model.latent.has_value(), "latent attention"},
+      {model.parallel_block, "attention and MLP side by side (a parallel block)"},
+      {model.norms_per_layer != 2, "another number of norms than two"},
+      {model.position == models::Position::kAlibi, "ALiBi"},
+      {model.attention_sinks, "attention sinks"},
+      {plan.context > 1, "context parallelism"},
+      {job.attention == models::AttentionKernel::kUnfused, "unfused attention"}};
+  for (const auto& [is_there, part] : parts) {
+    if (is_there) {
+      return part;
+    }
+  }
+  return {};
 }
 
 }  // namespace trireme::planner

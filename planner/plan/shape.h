@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "core/program.h"
 #include "planner/plan/job.h"
@@ -34,8 +35,11 @@ Shape shape_of(const Job& job, const Plan& plan);
 inline constexpr std::int64_t kRotaryBase = 10000;
 // Keys a query sees in this layer's attention; 0: all before it.
 std::int64_t window_of(const models::Transformer& model, std::int64_t layer);
-// Whether lower() writes this layer by its modelled work: it has parts that are no kernel of
-// core/kernels.h.
-bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer);
+// Which part of this layer is no kernel of core/kernels.h ("experts"), so that lower() writes the
+// layer by its modelled work; empty when all are kernels.
+std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t layer);
+inline bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer) {
+  return !modelled_part(job, plan, layer).empty();
+}
 
 }  // namespace trireme::planner

@@ -30,9 +30,10 @@ struct StepSettings {
   double max_norm = 0;    // gradient clipping; 0 = none
   std::int64_t step = 1;  // 1-based, for Adam's bias correction
   bool timed = false;     // measure every op; end_step then returns times
+  double began = 0;       // on the host's steady clock, seconds; set by the executor
 };
 
-// Of one op, in seconds since begin_step on this rank; core/trace.h says what each means.
+// Of one op, in seconds since the step began on this rank; core/trace.h says what each means.
 struct OpTimes {
   double ready = 0, start = 0, end = 0;
 };

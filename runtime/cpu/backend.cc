@@ -75,7 +75,7 @@ class CpuBackend : public Backend {
     unfinished_ = 0;
     shuffle_key_ =
         random_key(options_.shuffle_seed + static_cast<std::uint64_t>(settings.step), "shuffle");
-    start_ = now_seconds();
+    start_ = settings.began;
   }
 
   void wait(StreamId stream, OpId earlier) override {
@@ -221,9 +221,11 @@ class CpuBackend : public Backend {
     }
     if (const auto* sending = std::get_if<Send>(&op.kind)) {
       const View& view = task.views[0];
-      task.message = exchange_->send(
-          rank_, neighbour(sending->peer), sending->channel,
-          {.data = view.data, .count = view.count, .tag = sending->tag, .sent = now_seconds()});
+      task.message = exchange_->send(rank_, neighbour(sending->peer), sending->channel,
+                                     {.data = view.data,
+                                      .count = view.count,
+                                      .tag = sending->tag,
+                                      .sent = task.times.ready + start_});
       task.state = Task::State::kSent;
       return true;
     }
@@ -263,7 +265,7 @@ class CpuBackend : public Backend {
                                           op_label(*role_, op), task.views[0].count);
     task.meeting = exchange_->arrive(members, group, role_->streams[index_of(op.stream)],
                                      rounds_[{group, op.stream}]++, task.place, task.views[0].data,
-                                     now_seconds(), label);
+                                     task.times.ready + start_, label);
     task.state = Task::State::kMeeting;
   }
 

@@ -15,6 +15,9 @@
 namespace trireme::runtime {
 namespace {
 
+// A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.
+constexpr Seconds kNever(3600);
+
 constexpr GroupId kAll{0};
 constexpr GroupId kPairs{1};  // neighbours
 constexpr StreamId kMain{0};
@@ -81,7 +84,7 @@ std::vector<std::vector<double>> outputs_of(const HandWritten& program, const Op
   std::vector<std::vector<double>> results(4);
   const auto tokens = synthetic_tokens(1, 8);
   cpu::run_on_threads(program.step(),
-                      {.arithmetic = cpu::Arithmetic::kFp64, .shuffle_seed = shuffle}, Seconds(5),
+                      {.arithmetic = cpu::Arithmetic::kFp64, .shuffle_seed = shuffle}, kNever,
                       [&](cpu::ThreadRank& self) {
                         const std::uint32_t rank = index_of(self.executor.rank());
                         ParameterSlice slice;
@@ -92,7 +95,7 @@ std::vector<std::vector<double>> outputs_of(const HandWritten& program, const Op
                           values[i] = rank * 10.0 + static_cast<double>(i);
                         }
                         self.executor.write_slice(slice, values);
-                        self.executor.step({}, *tokens, 0, Seconds(5));
+                        self.executor.step({}, *tokens, 0, kNever);
                         slice.buffer = output.buffer;
                         slice.count = output.count;
                         results[rank] = self.executor.read_slice(slice);
@@ -215,10 +218,10 @@ TEST(CpuExecutor, AllocatorPeakIsTheLivenessPeak) {
   const Liveness expected = liveness(program.step(), program.role());
   EXPECT_EQ(expected.peak.value, 8 * (3 + 5 + 7));  // c comes after both have gone
   const auto tokens = synthetic_tokens(1, 8);
-  cpu::run_on_threads(program.step(), {.arithmetic = cpu::Arithmetic::kFp64}, Seconds(5),
+  cpu::run_on_threads(program.step(), {.arithmetic = cpu::Arithmetic::kFp64}, kNever,
                       [&](cpu::ThreadRank& self) {
                         for (int step = 0; step < 3; ++step) {
-                          self.executor.step({}, *tokens, 0, Seconds(5));
+                          self.executor.step({}, *tokens, 0, kNever);
                         }
                         EXPECT_EQ(self.backend.memory().allocated_peak, expected.peak);
                       });
@@ -243,7 +246,6 @@ TEST(CpuFailures, ARankThatDiesEndsTheOthersAndNamesTheirOps) {
   HandWritten program;
   const Operand x = program.buffer(4);
   program.add(AllReduce{kAll, Reduction::kSum}, {x, x});
-  const auto start = std::chrono::steady_clock::now();
   const std::string message = failure_of(
       program,
       [](cpu::ThreadRank& self) {
@@ -252,12 +254,11 @@ TEST(CpuFailures, ARankThatDiesEndsTheOthersAndNamesTheirOps) {
           throw std::runtime_error("killed by the test");
         }
       },
-      Seconds(30));
+      kNever);
   EXPECT_NE(message.find("rank 2 failed: killed by the test"), std::string::npos) << message;
   EXPECT_NE(message.find("rank 0 was in op 0 (all_reduce op on stream compute)"), std::string::npos)
       << message;
   EXPECT_NE(message.find("rank 3 was in op 0"), std::string::npos) << message;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 TEST(CpuFailures, AMessageThatNeverComesTimesOut) {
@@ -284,7 +285,7 @@ TEST(CpuFailures, DifferentCollectivesInOneGroupAreRefused) {
   program.split_roles();
   program.roles()[3].ops[0].kind = AllGather{kAll};
   const std::string message = failure_of(
-      program, [](cpu::ThreadRank&) {}, Seconds(5));
+      program, [](cpu::ThreadRank&) {}, kNever);
   EXPECT_NE(message.find("of the same group calls"), std::string::npos) << message;
 }
 
@@ -293,7 +294,7 @@ TEST(CpuFailures, ModelledWorkIsRefused) {
   const Operand x = program.buffer(4);
   program.add(program.work(Kernel::kModelledPass, {1}), {x});
   const std::string message = failure_of(
-      program, [](cpu::ThreadRank&) {}, Seconds(5));
+      program, [](cpu::ThreadRank&) {}, kNever);
   EXPECT_NE(message.find("can be timed but not executed"), std::string::npos) << message;
 }
 
@@ -305,27 +306,31 @@ TEST(CpuExecutor, TimesAreOrderedAndSkewIsApart) {
   std::vector<std::vector<StepResult>> results(4);
   std::vector<MemoryUse> memory(4);
   cpu::run_on_threads(
-      program.step(), {.arithmetic = cpu::Arithmetic::kFp64}, Seconds(5),
-      [&](cpu::ThreadRank& self) {
+      program.step(), {.arithmetic = cpu::Arithmetic::kFp64}, kNever, [&](cpu::ThreadRank& self) {
         const std::uint32_t rank = index_of(self.executor.rank());
         if (rank == 1) {
-          std::this_thread::sleep_for(
-              std::chrono::milliseconds(400));  // the late one, by more than a loaded machine
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most likely the last
         }
-        results[rank] = {self.executor.step({.timed = true}, *tokens, 0, Seconds(5))};
+        results[rank] = {self.executor.step({.timed = true}, *tokens, 0, kNever)};
         memory[rank] = self.backend.memory();
       });
   const Trace trace = make_trace(program.step(), results, memory);
   ASSERT_EQ(trace.timings.size(), 4U);
+  constexpr double kRounding = 1e-6;  // of a clock that counts from the machine's start
+  SimTime last{};
+  SimTime end{};
+  for (const OpTiming& timing : trace.timings) {
+    last = std::max(last, timing.ready);
+    end = std::max(end, timing.end);
+  }
   for (const OpTiming& timing : trace.timings) {
     EXPECT_LE(timing.ready, timing.start);
     EXPECT_LE(timing.start, timing.end);
-    const double skew = to_seconds(timing.start - timing.ready).value;
-    EXPECT_EQ(skew > 0.2, timing.rank != Rank(1)) << index_of(timing.rank) << " " << skew;
-    EXPECT_LT(to_seconds(timing.end - timing.start).value, 0.3);
+    // Until the last one is ready all wait, and wait only: that is skew, whoever was the last.
+    EXPECT_NEAR(to_seconds(timing.start - last).value, 0, kRounding) << index_of(timing.rank);
   }
   ASSERT_EQ(trace.step_times.size(), 1U);
-  EXPECT_GT(to_seconds(trace.step_times[0]).value, 0.2);
+  EXPECT_GT(to_seconds(SimTime{} + trace.step_times[0] - end).value, -kRounding);
 }
 
 // CUDA's events show one rank only: the last member's readiness comes from the other ranks.

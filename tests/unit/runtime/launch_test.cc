@@ -13,6 +13,9 @@
 namespace trireme::runtime {
 namespace {
 
+// A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.
+constexpr Seconds kNever(3600);
+
 using Variables = std::map<std::string, std::string>;
 
 std::optional<RankEnvironment> environment_of(const Variables& variables) {
@@ -86,14 +89,14 @@ TEST(FirstHost, ReadsSlurmLists) {
 
 TEST(TcpStore, CarriesValuesAndWaits) {
   const TcpStoreServer server(0);
-  TcpStoreClient zero({"127.0.0.1", server.port()}, Rank(0), 2, Seconds(5));
-  TcpStoreClient one({"127.0.0.1", server.port()}, Rank(1), 2, Seconds(5));
+  TcpStoreClient zero({"127.0.0.1", server.port()}, Rank(0), 2, kNever);
+  TcpStoreClient one({"127.0.0.1", server.port()}, Rank(1), 2, kNever);
   const std::string blob("with\0zero", 9);
   std::thread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     one.set("key", blob);
   });
-  EXPECT_EQ(zero.get("key", Seconds(5)), blob);
+  EXPECT_EQ(zero.get("key", kNever), blob);
   late.join();
   EXPECT_NE(message_of([&] { zero.get("never", Seconds(0.05)); }).find("waited"),
             std::string::npos);
@@ -112,25 +115,23 @@ TEST(TcpStore, PortInUseAndNobodyThereAreErrors) {
 TEST(TcpStore, MismatchedWorldSizeAndDoubleRankAreErrors) {
   const TcpStoreServer server(0);
   const StoreAddress address{"127.0.0.1", server.port()};
-  const TcpStoreClient zero(address, Rank(0), 2, Seconds(5));
-  EXPECT_NE(
-      message_of([&] { TcpStoreClient(address, Rank(1), 3, Seconds(5)); }).find("WORLD_SIZE 3"),
-      std::string::npos);
-  EXPECT_NE(
-      message_of([&] { TcpStoreClient(address, Rank(0), 2, Seconds(5)); }).find("two processes"),
-      std::string::npos);
+  const TcpStoreClient zero(address, Rank(0), 2, kNever);
+  EXPECT_NE(message_of([&] { TcpStoreClient(address, Rank(1), 3, kNever); }).find("WORLD_SIZE 3"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { TcpStoreClient(address, Rank(0), 2, kNever); }).find("two processes"),
+            std::string::npos);
 }
 
 TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
   const TcpStoreServer server(0);
   const StoreAddress address{"127.0.0.1", server.port()};
-  TcpStoreClient zero(address, Rank(0), 2, Seconds(5));
+  TcpStoreClient zero(address, Rank(0), 2, kNever);
   const pid_t child = ::fork();
   if (child == 0) {
-    const TcpStoreClient one(address, Rank(1), 2, Seconds(5));
+    const TcpStoreClient one(address, Rank(1), 2, kNever);
     std::_Exit(0);  // without goodbye, as a killed process
   }
-  EXPECT_NE(message_of([&] { zero.get("never", Seconds(5)); }).find("rank 1 has gone"),
+  EXPECT_NE(message_of([&] { zero.get("never", kNever); }).find("rank 1 has gone"),
             std::string::npos);
 }
 
@@ -140,7 +141,7 @@ TEST(LocalProcesses, GatherAndEnd) {
   const int code = run_local_processes(
       3, board,
       [](const RankEnvironment& environment) {
-        const auto coordinator = make_store_coordinator(environment, Seconds(10));
+        const auto coordinator = make_store_coordinator(environment, kNever);
         const auto all = coordinator->gather(std::to_string(index_of(environment.rank)));
         const std::string word =
             coordinator->broadcast(all.empty() ? "" : all[0] + all[1] + all[2]);
@@ -155,11 +156,10 @@ TEST(LocalProcesses, GatherAndEnd) {
 TEST(LocalProcesses, AKilledRankEndsTheOthersAndNamesTheOps) {
   OpBoard board(2);
   std::string reported;
-  const auto start = std::chrono::steady_clock::now();
   const int code = run_local_processes(
       2, board,
       [&](const RankEnvironment& environment) {
-        const auto coordinator = make_store_coordinator(environment, Seconds(30));
+        const auto coordinator = make_store_coordinator(environment, kNever);
         board.set(environment.rank, OpId(10 + index_of(environment.rank)));
         coordinator->barrier();
         if (environment.rank == Rank(1)) {
@@ -174,17 +174,15 @@ TEST(LocalProcesses, AKilledRankEndsTheOthersAndNamesTheOps) {
   EXPECT_NE(reported.find("rank 1 was ended by signal 9 (Killed) in op 11; rank 0 was in op 10"),
             std::string::npos)
       << reported;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
 }
 
-TEST(LocalProcesses, ARankThatThrowsEndsTheOthersLongBeforeTheTimeOut) {
+TEST(LocalProcesses, ARankThatThrowsEndsTheOthersBeforeTheTimeOut) {
   for (const Rank culprit : {Rank(0), Rank(1)}) {
     OpBoard board(2);
-    const auto start = std::chrono::steady_clock::now();
     const int code = run_local_processes(
         2, board,
         [&](const RankEnvironment& environment) {
-          const auto coordinator = make_store_coordinator(environment, Seconds(60));
+          const auto coordinator = make_store_coordinator(environment, kNever);
           coordinator->barrier();
           if (environment.rank == culprit) {
             throw Error("test", "fails", ErrorKind::kMissingMachine);
@@ -194,7 +192,6 @@ TEST(LocalProcesses, ARankThatThrowsEndsTheOthersLongBeforeTheTimeOut) {
         },
         [](Rank, OpId) { return std::string("op"); }, [](const std::string&) {});
     EXPECT_NE(code, 0);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   }
 }
 

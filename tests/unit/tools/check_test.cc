@@ -1,7 +1,6 @@
 // `trireme check` as people and scripts use it, and what `export` wrote read back.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -118,13 +117,12 @@ TEST(Check, AFileWithoutEndIsRefusedBySize) {
   EXPECT_EQ(run_words("check /dev/null --cluster dgx-h100x2").code, 2);
 }
 
-TEST(Check, ADeepModelDoesNotTakeTheSquareOfItsLayers) {
+// Answers that took the square of the layers do not end here (launch_rules_test.cc has the cause).
+TEST(Check, ADeepModelIsAnswered) {
   const std::string path = written("run.sh", kScript);
-  const auto start = std::chrono::steady_clock::now();
   const Exported result =
       run_words("check " + path + " --cluster dgx-h100x2 -- --num-layers 100000");
   EXPECT_EQ(result.code, 1) << result.err;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST(Check, PeopleReadWhatIsBrokenAndWhatWouldBeRight) {

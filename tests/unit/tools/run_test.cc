@@ -201,9 +201,11 @@ TEST_F(RunCommand, AFullDiskLeavesTheLastCheckpointWhole) {
   EXPECT_EQ(result("next.json").at("steps")[0].at("step"), 3);
 }
 
-// Until `path` is there, for a minute at most: under a sanitizer a step takes many times as long.
-void wait_for(const fs::path& path) {
-  for (int tries = 0; tries < 6000 && !fs::exists(path); ++tries) {
+// Until `path` is there, or `child` has ended without it.
+void wait_for(const fs::path& path, pid_t child) {
+  siginfo_t ended{};
+  while (!fs::exists(path) && ended.si_pid == 0 &&
+         ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0) {
     ::usleep(10000);
   }
 }
@@ -222,7 +224,7 @@ TEST_F(RunCommand, AKilledRunLeavesACheckpointThatLoads) {
     }
     ::usleep(40000 * round + 7000);
     if (round == 4) {
-      wait_for(folder_ / "ckpt" / "step-2");
+      wait_for(folder_ / "ckpt" / "step-2", child);
     }
     ::kill(child, SIGKILL);
     int status = 0;
@@ -316,8 +318,6 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   for (const Json& kind : json.at("worst_kinds")) {
     EXPECT_EQ(kind.at("op").get<std::string>().find(" mb"), std::string::npos);
   }
-  // An H100 is not this CPU: out of any tolerance, and said so by the exit code.
-  EXPECT_EQ(call({"compare", path("r.json"), "--tolerance", "10%"}).code, 1);
   const Answer table = call({"compare", path("r.json")});
   EXPECT_EQ(table.code, 0) << table.err;
   EXPECT_NE(table.out.find("tensor_parallel"), std::string::npos);
@@ -328,6 +328,52 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   EXPECT_EQ(Json::parse(mixed.out).at("only_predicted_ops"), 0);
   expect_one_line(call({"compare", path("config.json"), path("t.json")}), 2, "compare reads");
   expect_one_line(call({"compare", path("absent.json")}), 2, "absent.json");
+}
+
+// It rested on the speed of the machine, which came as close to an H100 as the tolerance by chance.
+TEST_F(RunCommand, TheToleranceOfAComparisonIsItsExitCode) {
+  ASSERT_EQ(
+      train({"--tp", "2", "--cluster", "dgx-h100x1", "--steps", "2", "-o", path("r.json")}).code,
+      0);
+  Json run = result("r.json");
+  const double predicted = run.at("predicted_step_seconds").get<double>();
+  for (const auto& [factor, code] : {std::pair(1.05, 0), {2.0, 1}, {0.8, 1}}) {
+    run["median_step_seconds"] = factor * predicted;
+    std::ofstream(path("scaled.json")) << run.dump();
+    EXPECT_EQ(call({"compare", path("scaled.json"), "--tolerance", "10%"}).code, code) << factor;
+  }
+}
+
+// Every second step was timed op by op, and slower for it, although only the result was asked for.
+TEST_F(RunCommand, OpsAreTimedOnlyForATrace) {
+  ASSERT_EQ(train({"--cluster", "dgx-h100x1", "--steps", "3", "-o", path("r.json")}).code, 0);
+  const Answer answer = train({"--steps", "3", "--json"});
+  for (const Json& json : {result("r.json"), Json::parse(answer.out)}) {
+    for (const Json& step : json.at("steps")) {
+      EXPECT_EQ(step.at("timed"), false);
+    }
+    EXPECT_TRUE(json.at("ops").empty());
+    EXPECT_TRUE(json.at("exposed_seconds").is_null());
+  }
+  // The whole step is compared all the same, and corrects a profile.
+  const Answer compared = call({"compare", path("r.json"), "--json"});
+  ASSERT_EQ(compared.code, 0) << compared.err;
+  EXPECT_TRUE(Json::parse(compared.out).at("step").at("error").is_number());
+  const Answer table = call({"compare", path("r.json")});
+  EXPECT_NE(table.out.find("a run with --trace"), std::string::npos) << table.out;
+  const Answer fitted = call({"calibrate", "--from-run", path("r.json"), "--cluster", "dgx-h100x1",
+                              "-o", path("profile.json")});
+  EXPECT_EQ(fitted.code, 0) << fitted.err;
+}
+
+// Six reasons were listed, of which one held.
+TEST_F(RunCommand, AModelThatCannotBeExecutedHearsWhy) {
+  for (const auto& [model, reason] :
+       {std::pair("pythia-1.4b", "side by side (a parallel block)"), {"mixtral-8x7b", "experts"}}) {
+    const Answer answer = call({"run", "--backend", "cpu", "--model", model, "--seq", "16"});
+    expect_one_line(answer, 2, reason);
+    EXPECT_EQ(answer.err.find("ALiBi"), std::string::npos) << answer.err;
+  }
 }
 
 }  // namespace

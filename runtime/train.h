@@ -22,8 +22,8 @@ struct TrainSettings {
   std::string save_folder;      // empty: none
   std::int64_t save_every = 0;  // steps between checkpoints; the last step always saves
   std::string resume_folder;
-  bool timed =
-      false;  // measures ops in every second step, the first left out (all steps when there is one)
+  // Measures ops in every second step, the first left out (all steps when there is one).
+  bool timed = false;
   Seconds timeout{120};  // without progress
 };
 

@@ -285,7 +285,8 @@ void print_comparison(const Console& console, const Comparison& c) {
   print_exposed(console, c);
   if (c.ops.empty()) {
     fmt::print(console.out,
-               "\nNo op is on both sides; name two traces, or a trace and a run's result.\n");
+               "\nNo op is on both sides; name two traces, or a trace and the result of a run with "
+               "--trace.\n");
     return;
   }
   Table categories{

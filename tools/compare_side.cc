@@ -141,11 +141,10 @@ ComparedSide predicted_side_of_result(const std::string& path) {
   try {
     if (json.at("schema") == "trireme.run/1") {
       ComparedSide side = side_of_result(json, path, true);
-      if (!side.ops.empty()) {
-        if (json.contains("predicted_step_seconds") &&
-            !json.at("predicted_step_seconds").is_null()) {
-          side.step_seconds = json.at("predicted_step_seconds").get<double>();
-        }
+      if (json.contains("predicted_step_seconds") && !json.at("predicted_step_seconds").is_null()) {
+        side.step_seconds = json.at("predicted_step_seconds").get<double>();
+      }
+      if (side.step_seconds || !side.ops.empty()) {
         return side;
       }
     }

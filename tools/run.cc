@@ -77,7 +77,8 @@ void add_training_options(CLI::App& command, Options& options) {
                   "seconds without progress that end the run (default 120)")
       ->type_name("SECONDS");
   command
-      .add_option("--trace", options.trace, "measures ops in every second step; a Perfetto trace")
+      .add_option("--trace", options.trace,
+                  "measures ops in every second step, which it makes slower; a Perfetto trace")
       ->type_name("FILE");
   command.add_option("-o,--output", options.result, "the result as JSON")->type_name("FILE");
   command.add_flag("--json", options.json, "the result on stdout");
@@ -101,7 +102,7 @@ runtime::TrainSettings settings_of(const Options& options) {
   settings.save_folder = options.save;
   settings.save_every = options.save_every.value_or(0);
   settings.resume_folder = options.resume;
-  settings.timed = !options.trace.empty() || !options.result.empty() || options.json;
+  settings.timed = !options.trace.empty();
   settings.timeout = Seconds(parse_number(options.timeout, "--timeout", 0.001, 1e6));
   return settings;
 }

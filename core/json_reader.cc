@@ -1,19 +1,17 @@
 #include "core/json_reader.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/files.h"
+#include "core/json_scan.h"
 #include "core/quantity.h"
 
 namespace trireme {
@@ -41,48 +39,6 @@ std::string shown(const nlohmann::json& value) {
   return text.size() <= kShownMax ? text : text.substr(0, kShownMax) + "…";
 }
 
-// How deep lists and objects stand in each other; brackets in strings do not count.
-int nesting(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      i += c == '\\' ? 1 : 0;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-// Where a file that `path` names is written: links are followed, so that they stay links.
-std::string target_of(const std::string& path) {
-  std::error_code failed;
-  if (!std::filesystem::is_symlink(path, failed)) {
-    return path;
-  }
-  const std::filesystem::path target = std::filesystem::canonical(path, failed);
-  return failed ? path : target.string();
-}
-
-bool write_whole(const std::string& path, std::string_view content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.flush();
-  return static_cast<bool>(file);
-}
-
-[[noreturn]] void fail_to_write(const std::string& path) {
-  throw Error(path, "cannot be written; give a path in a writable folder with enough space");
-}
-
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, const std::string& name) {
@@ -90,11 +46,18 @@ nlohmann::json parse_json(std::string_view text, const std::string& name) {
     throw Error(name, "is empty; a JSON object is expected");
   }
   constexpr int kDeepest = 200;  // the readers below recurse
-  if (nesting(text) > kDeepest) {
+  const JsonScan scan = scan_json(text);
+  if (scan.depth > kDeepest) {
     throw Error(name, fmt::format("nests lists and objects more than {} deep", kDeepest));
   }
   try {
-    return nlohmann::json::parse(text);
+    nlohmann::json json = nlohmann::json::parse(text);
+    if (scan.repeated) {
+      throw Error(
+          fmt::format("{}:{}", name, scan.repeated->line),
+          fmt::format("has the key '{}' a second time; each may stand once", scan.repeated->key));
+    }
+    return json;
   } catch (const nlohmann::json::parse_error& error) {
     throw Error(fmt::format("{}:{}", name, line_of_byte(text, error.byte)),
                 "is not valid JSON: " + parse_reason(error.what()));
@@ -105,44 +68,10 @@ nlohmann::json parse_json(std::string_view text, const std::string& name) {
 
 nlohmann::json read_json_file(const std::string& path) {
   std::error_code failed;
-  if (std::filesystem::is_directory(path, failed) ||
-      std::filesystem::is_character_file(path, failed)) {
-    throw Error(path, "is a folder or a device; give the path of a JSON file");
+  if (std::filesystem::is_character_file(path, failed)) {
+    throw Error(path, "is a device; a JSON file would be right");
   }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    if (file && file.peek() == std::ifstream::traits_type::eof()) {
-      throw Error(path, "is empty; a JSON object is expected");
-    }
-    throw Error(path, "cannot be read; give the path of a readable JSON file");
-  }
-  return parse_json(text.str(), path);
-}
-
-void write_file_atomically(const std::string& path, std::string_view content) {
-  namespace fs = std::filesystem;
-  const std::string target = target_of(path);
-  std::error_code failed;
-  const fs::file_status before = fs::status(target, failed);
-  if (fs::exists(before) && !fs::is_regular_file(before)) {  // a pipe, /dev/stdout, a folder
-    if (!write_whole(target, content)) {
-      fail_to_write(path);
-    }
-    return;
-  }
-  const std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
-  if (!write_whole(temporary, content)) {
-    std::remove(temporary.c_str());
-    fail_to_write(path);
-  }
-  if (fs::exists(before)) {
-    fs::permissions(temporary, before.permissions(), failed);
-  }
-  if (std::rename(temporary.c_str(), target.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    throw Error(path, "cannot be replaced; give a path in a writable folder");
-  }
+  return parse_json(read_file(path, "a JSON file"), path);
 }
 
 JsonReader::JsonReader(const nlohmann::json& json, std::string where)
@@ -191,11 +120,30 @@ std::string JsonReader::text(const std::string& key) {
 }
 
 std::int64_t JsonReader::integer(const std::string& key, std::int64_t low, std::int64_t high) {
-  const double value = number(key, static_cast<double>(low), static_cast<double>(high));
-  if (value != std::floor(value) || std::abs(value) > 9.0e18) {
-    fail(key, fmt::format("is {}; a whole number is expected", value));
+  const nlohmann::json& value = require(key);
+  // From 2^53 on a number with a point or exponent is none of the whole numbers around it.
+  constexpr double kExact = 9007199254740992.0;
+  std::int64_t whole = 0;
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (number != std::floor(number) || std::abs(number) >= kExact) {
+      fail(key, fmt::format("is {}; a whole number is expected", shown(value)));
+    }
+    whole = static_cast<std::int64_t>(number);
+  } else if (!value.is_number() ||
+             (value.is_number_unsigned() &&
+              value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())) {
+    fail(key, fmt::format("is {}; a whole number is expected", shown(value)));
+  } else {
+    whole = value.get<std::int64_t>();
   }
-  return static_cast<std::int64_t>(value);
+  if (whole < low || whole > high) {
+    fail(key, fmt::format("is {}; it must be {}", whole,
+                          high == std::numeric_limits<std::int64_t>::max()
+                              ? fmt::format("at least {}", low)
+                              : fmt::format("between {} and {}", low, high)));
+  }
+  return whole;
 }
 
 double JsonReader::number(const std::string& key, double low, double high) {

@@ -17,14 +17,10 @@
 namespace trireme {
 
 // Reads and parses a whole file. Throws Error: missing, unreadable, a folder or a device, empty,
-// not JSON (with the line), or lists and objects more than 200 deep.
+// not JSON, a key twice in one object (with the line), or lists and objects more than 200 deep.
 nlohmann::json read_json_file(const std::string& path);
 // Parses text that came from `name`. Throws Error as above.
 nlohmann::json parse_json(std::string_view text, const std::string& name);
-// Writes to a temporary name beside `path`, then renames: a crash leaves the old file whole. Links
-// are followed, the old file's mode stays, and what is no file (a pipe, a device) is written to.
-// Throws Error when it cannot be written or replaced.
-void write_file_atomically(const std::string& path, std::string_view content);
 
 // One JSON object being read. `json` must outlive the reader.
 class JsonReader {
@@ -36,6 +32,7 @@ class JsonReader {
   [[nodiscard]] bool has(const std::string& key) const;  // present and not null
   // Required values; Error when missing or of another type or out of range.
   std::string text(const std::string& key);
+  // Exact over all 64 bits.
   std::int64_t integer(const std::string& key,
                        std::int64_t low = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t high = std::numeric_limits<std::int64_t>::max());

@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/parallel.h"
-#include "runtime/random.h"
+#include "core/random.h"
 
 namespace trireme::runtime {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "runtime/random.h"
+#include "core/random.h"
 
 namespace trireme::runtime {
 namespace {

@@ -1,24 +1,14 @@
 #include "sim/actors.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/random.h"
 
 namespace trireme::sim {
-namespace {
-
-std::uint64_t mixed(std::uint64_t x) {  // splitmix64's finaliser
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9ULL;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
-
 int nic_of(const topologies::Node& node, int local_gpu) {
   return node.nics <= 0 || node.gpus <= 0
              ? 0
@@ -143,12 +133,12 @@ void ActorGrid::cut(const StepProgram& program, bool unfold) {
     const double parts[3] = {fault.compute, fault.nic, fault.fabric};
     std::uint64_t what = 0;
     for (const double part : parts) {
-      what = mixed(what + static_cast<std::uint64_t>(part * 1e9) + 0x9e3779b97f4a7c15ULL);
+      what = random_bits(what ^ std::bit_cast<std::uint64_t>(part), 0);
     }
     for (std::size_t d = 0; d < digits_.size(); ++d) {
       const std::int64_t coordinate = rank / digits_[d].stride % digits_[d].radix;
       const auto rest = static_cast<std::uint64_t>(rank - coordinate * digits_[d].stride);
-      slices[d][static_cast<std::size_t>(coordinate)] += mixed(what ^ mixed(rest + 1));
+      slices[d][static_cast<std::size_t>(coordinate)] += mixed_bits(what ^ mixed_bits(rest + 1));
     }
   }
   std::int64_t total = 1;

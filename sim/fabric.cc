@@ -1,6 +1,7 @@
 #include "sim/fabric.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/core.h>
 
@@ -16,15 +17,16 @@ Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::i
   const std::int64_t nodes = (ranks + gpus - 1) / gpus;
   nodes_per_unit_ = std::max(cluster.network.nodes_per_unit, 1);
   // Nodes that hold the same actors, with the same faults, in the same places are one class.
-  std::map<std::vector<std::pair<std::uint32_t, double>>, std::uint32_t> classes;
+  using Place = std::tuple<std::uint32_t, double, double>;  // actor, its NIC and its fast fabric
+  std::map<std::vector<Place>, std::uint32_t> classes;
   std::vector<std::int64_t> first_of;
   std::vector<std::int64_t> count_of;
   std::vector<std::uint32_t> class_of_node;
   for (std::int64_t node = 0; node < nodes; ++node) {
-    std::vector<std::pair<std::uint32_t, double>> what;
+    std::vector<Place> what;
     for (std::int64_t rank = node * gpus; rank < std::min(ranks, (node + 1) * gpus); ++rank) {
       const RankFault fault = grid.fault_of(static_cast<Rank>(rank));
-      what.emplace_back(grid.actor_of(static_cast<Rank>(rank)), fault.nic + 1e3 * fault.fabric);
+      what.emplace_back(grid.actor_of(static_cast<Rank>(rank)), fault.nic, fault.fabric);
     }
     const auto [found, fresh] =
         classes.emplace(std::move(what), static_cast<std::uint32_t>(first_of.size()));

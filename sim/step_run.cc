@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/random.h"
 
 namespace trireme::sim {
 namespace {
@@ -14,15 +15,10 @@ constexpr std::uint64_t kOpsLargest = 100'000'000;  // 4 GB with a trace of them
 
 // Two independent 32-bit halves, of mean 0 and deviation 1: the sum of four uniform numbers,
 // scaled.
-double spread(std::uint64_t x) {
+double spread(std::uint64_t key) {
   double sum = 0;
-  for (int i = 0; i < 4; ++i) {
-    x += 0x9e3779b97f4a7c15ULL;
-    std::uint64_t z = x;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    z ^= z >> 31;
-    sum += static_cast<double>(z >> 11) * 0x1.0p-53;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    sum += random_uniform(key, i);
   }
   return (sum - 2.0) * std::sqrt(3.0);
 }

@@ -16,8 +16,8 @@ constexpr std::uint16_t kEnded = 0xffff;
 // a lone transfer.
 constexpr double kWholeLink = 1 - 1e-12;
 
-// Bytes that each member sends: nccl-tests' conventions of size, ring algorithms (core facts of
-// collective cost).
+// Bytes that each member sends: nccl-tests' conventions of size, ring algorithms (as
+// topologies/textbook_cost.h).
 struct SentBytes {
   double input, output, members;
   double operator()(const AllReduce&) const { return 2 * (members - 1) / members * input; }

@@ -5,12 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"
@@ -203,16 +202,6 @@ int fit_files(const Options& options, const Console& console) {
   return save_and_print(options, std::move(profile), std::move(report), console);
 }
 
-std::string file_text(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) {
-    throw Error(path, "cannot be read");
-  }
-  return text.str();
-}
-
 // Rows in the published format, each with its own job and layout.
 void add_rows(const std::string& text, const std::string& path, const Profile& profile,
               std::vector<planner::MeasuredRun>& runs, std::vector<std::string>& remarks) {
@@ -282,7 +271,7 @@ int fit_from_runs(const Options& options, const Console& console) {
   CalibrationReport report;
   std::vector<planner::MeasuredRun> runs;
   for (const std::string& path : options.from_run) {
-    const std::string text = file_text(path);
+    const std::string text = read_file(path, "a run, rows or a log");
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     const bool json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
     if (json && text.find("\"trireme.run/") != std::string::npos) {

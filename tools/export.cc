@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "planner/cost/estimate.h"
 #include "planner/launch/export.h"

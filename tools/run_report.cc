@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "models/work.h"
 #include "planner/walk/walk.h"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "tools/commands.h"
 #include "tools/fault_options.h"

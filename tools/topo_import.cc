@@ -3,12 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "core/quantity.h"
 #include "tools/options.h"
@@ -29,23 +28,7 @@ struct Options {
   std::optional<std::int64_t> nodes;
 };
 
-std::string read_text(const std::string& path) {
-  constexpr std::uintmax_t kLargest = 64U << 20;
-  std::error_code failure;
-  if (!std::filesystem::is_regular_file(path, failure)) {
-    throw Error(path, "is not a file that can be read");
-  }
-  if (std::filesystem::file_size(path, failure) > kLargest) {
-    throw Error(path, "is larger than 64 MiB; a topology is not");
-  }
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) {
-    throw Error(path, "cannot be read");
-  }
-  return text.str();
-}
+constexpr std::size_t kTopologyMost = std::size_t{64} << 20U;
 
 int run(const Options& options, Console& console) {
   topologies::ImportOptions wanted;
@@ -55,8 +38,8 @@ int run(const Options& options, Console& console) {
   if (!options.nic.empty()) {
     wanted.nic = parse_bandwidth(options.nic, "--nic");
   }
-  topologies::Imported imported =
-      topologies::import_topology(read_text(options.file), options.file, wanted);
+  topologies::Imported imported = topologies::import_topology(
+      read_file(options.file, "a topology", kTopologyMost), options.file, wanted);
   const std::string stem = std::filesystem::path(options.file).stem().string();
   imported.cluster.name = imported.cluster.node.name = stem;
   const std::string text = topologies::cluster_to_json(imported.cluster).dump(2) + "\n";

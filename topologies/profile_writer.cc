@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"

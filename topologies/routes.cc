@@ -5,6 +5,7 @@
 #include <boost/graph/dijkstra_shortest_paths.hpp>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "topologies/cluster_graph.h"
 #include "topologies/nccl_graph.h"
 
@@ -83,12 +84,9 @@ std::size_t find_gpu_vertex(const DeviceGraph& devices, std::int64_t node, std::
   return static_cast<std::size_t>(found - devices.devices.begin());
 }
 
-// ECMP as switches do it: a hash of the flow's ends (splitmix64), so that one flow keeps its spine.
+// ECMP as switches do it: a hash of the flow's ends, so that one flow keeps its spine.
 std::uint64_t hash_flow(std::uint64_t seed, std::uint64_t from, std::uint64_t to) {
-  std::uint64_t z = seed + 0x9e3779b97f4a7c15ULL * (from * 0x100000001b3ULL + to + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
+  return random_bits(seed, from * 0x100000001b3ULL + to);
 }
 
 void check_rank(const Cluster& cluster, std::int64_t rank) {

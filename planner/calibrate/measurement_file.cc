@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include <variant>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "core/microbenchmarks_json.h"
 #include "topologies/measured_collective.h"
@@ -245,13 +245,7 @@ MeasurementFile parse_measurements(const std::string& text, const std::string& w
 }
 
 MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) {
-    throw Error(path, "cannot be read");
-  }
-  return parse_measurements(text.str(), path, hints);
+  return parse_measurements(read_file(path, "a file of measurements"), path, hints);
 }
 
 }  // namespace trireme::planner

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 
 namespace trireme::planner {
@@ -298,14 +298,6 @@ PublishedRow read_row(const json& object, std::size_t index, const std::string& 
   return row;
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    throw Error(path.string(), "cannot be read");
-  }
-  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-}
-
 }  // namespace
 
 PublishedFile parse_published(const std::string& text, const std::string& name) {
@@ -354,7 +346,8 @@ std::vector<PublishedFile> read_published(const std::string& file_or_folder) {
   std::vector<PublishedFile> files;
   files.reserve(paths.size());
   for (const fs::path& path : paths) {
-    files.push_back(parse_published(read_text(path), path.string()));
+    files.push_back(
+        parse_published(read_file(path.string(), "a file of measured rows"), path.string()));
   }
   return files;
 }

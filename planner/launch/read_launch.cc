@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "planner/launch/toml_settings.h"
 #include "planner/launch/yaml_settings.h"
 
@@ -20,22 +20,7 @@ bool contains(std::string_view text, std::string_view part) {
 }
 
 std::string read_text(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error(path, "is a folder; a launch configuration's file would be right");
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    throw Error(path, "cannot be read; the name of a launch configuration would be right");
-  }
-  // A device has no end: no more is read than a configuration may have.
-  std::string content(kFileMax + 1, '\0');
-  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
-  content.resize(static_cast<std::size_t>(stream.gcount()));
-  if (content.size() > kFileMax) {
-    throw Error(path, fmt::format("has more than {} bytes; a launch configuration would be right",
-                                  kFileMax));
-  }
+  const std::string content = read_file(path, "a launch configuration", kFileMax);
   if (content.find('\0') != std::string::npos) {
     throw Error(path, "is not text; a launch configuration would be right");
   }

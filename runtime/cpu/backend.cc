@@ -12,11 +12,11 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/random.h"
 #include "runtime/cpu/collective.h"
 #include "runtime/cpu/compute.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/task.h"
-#include "runtime/random.h"
 
 namespace trireme::runtime::cpu {
 namespace {

@@ -7,7 +7,7 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+// core/random.h's numbers, on the device; cuda_kernels_test.cc holds them to it.
 __device__ inline std::uint64_t mixed(std::uint64_t value) {
   value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   value = (value ^ (value >> 27U)) * 0x94d049bb133111ebULL;

@@ -59,18 +59,6 @@ json* choose(json& root, Random& random) {
 
 }  // namespace
 
-std::uint64_t Random::next() {
-  state_ += 0x9E3779B97F4A7C15ULL;
-  std::uint64_t z = state_;
-  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31U);
-}
-
-std::size_t Random::below(std::size_t bound) {
-  return bound == 0 ? 0 : static_cast<std::size_t>(next() % bound);
-}
-
 void spoil_tree(json& root, Random& random) {
   json* at = choose(root, random);
   if (at->is_object() && !at->empty()) {
@@ -132,7 +120,7 @@ std::string mutate(const std::string& text, std::uint64_t seed) {
   json tree = json::parse(text);
   const bool in_tree = random.below(4) != 0;
   std::string spoiled = text;
-  for (std::size_t i = 0; i <= random.below(3); ++i) {
+  for (std::size_t i = 0; i <= random.below<std::size_t>(3); ++i) {
     if (in_tree) {
       spoil_tree(tree, random);
     } else {

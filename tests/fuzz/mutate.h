@@ -6,19 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/random.h"
+
 namespace trireme::fuzz {
 
-// splitmix64: the same numbers on every machine.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next();
-  // From 0 to bound - 1; 0 when bound is 0.
-  std::size_t below(std::size_t bound);
-
- private:
-  std::uint64_t state_;
-};
+using Random = RandomStream;
 
 // One to three spoilings of a JSON text, in its tree or in its characters.
 std::string mutate(const std::string& text, std::uint64_t seed);

@@ -47,7 +47,7 @@ TEST(ProgramTextFuzz, OnlyErrorsComeOut) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::string text = texts[seed % texts.size()];
     fuzz::Random random(seed);
-    for (std::size_t i = 0; i <= random.below(3); ++i) {
+    for (std::size_t i = 0; i <= random.below<std::size_t>(3); ++i) {
       if (random.below(4) == 0) {
         fuzz::spoil_text(text, random);
       } else {

@@ -63,14 +63,6 @@ Plan random_plan(Random& random) {
 
 }  // namespace
 
-std::uint64_t Random::next() {
-  state_ += 0x9e3779b97f4a7c15ULL;
-  std::uint64_t z = state_;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
 std::string RandomCase::describe() const {
   return fmt::format(
       "{} sharding {} recompute {} layers {} modules {} unit {} m {} L {} heads {}/{}",

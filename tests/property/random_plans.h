@@ -5,25 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "core/random.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
 namespace trireme::tests {
 
-// A small generator whose numbers do not depend on the standard library (splitmix64).
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next();
-  // Of 0 .. count - 1.
-  std::int64_t below(std::int64_t count) {
-    return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(count));
-  }
-  bool chance(int percent) { return below(100) < percent; }
-
- private:
-  std::uint64_t state_;
-};
+using Random = RandomStream;
 
 struct RandomCase {
   planner::Job job;

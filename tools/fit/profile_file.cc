@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 
 namespace trireme::tools {
@@ -70,11 +70,7 @@ void print(const Json& json, int depth, std::string& out) {
 
 void write_fitted(const std::string& from, const std::string& to,
                   const topologies::Profile& profile) {
-  std::ifstream file(from);
-  if (!file) {
-    throw Error(from, "cannot be read");
-  }
-  Json json = Json::parse(file);
+  Json json = Json::parse(read_file(from, "the shipped profile"));
   for (const auto& [name, fit] : profile.gpus) {
     for (const auto& [key, value] : fit.constants) {
       json["gpus"][name]["constants"][key] = rounded(value);

@@ -1,17 +1,11 @@
 #include "core/json_reader.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 
 #include "core/error.h"
 
@@ -72,46 +66,41 @@ TEST(JsonReader, DeepNestingIsAnError) {
             std::string::npos);
 }
 
-class WrittenFile : public ::testing::Test {
- protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] std::string text_of(const std::string& name) const {
-    std::ifstream file(folder_ / name);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / fmt::format("trireme_written_{}", ::getpid());
-};
-
-// A link was replaced by a file, and a file that only its owner may read became readable by all.
-TEST_F(WrittenFile, LinksStayLinksAndModesStay) {
-  namespace fs = std::filesystem;
-  const std::string real = (folder_ / "real.json").string();
-  const std::string link = (folder_ / "link.json").string();
-  write_file_atomically(real, "old");
-  fs::permissions(real, fs::perms::owner_read | fs::perms::owner_write);
-  fs::create_symlink("real.json", link);
-  write_file_atomically(link, "new");
-  EXPECT_TRUE(fs::is_symlink(link));
-  EXPECT_EQ(text_of("real.json"), "new");
-  EXPECT_EQ(fs::status(real).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+// The last value of a key stood in for all of them.
+TEST(JsonReader, AKeyGivenTwiceIsAnError) {
+  EXPECT_NE(message_of([&] {
+              parse_json("{\"tp\": 1,\n \"pp\": 2,\n \"tp\": 4}", "k.json");
+            }).find("k.json:3: has the key 'tp' a second time"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              parse_json(R"({"a": {"b": [{"c": 1, "\u0063": 2}]}})", "k.json");
+            }).find("k.json:1: has the key 'c' a second time"),
+            std::string::npos);
+  EXPECT_EQ(message_of([&] {
+              parse_json(R"({"a": {"a": 1, "b": "a"}, "b": [{"a": ":"}, {"a": "\":{"}]})",
+                         "k.json");
+            }),
+            "no error");
 }
 
-// With enough rights a device was replaced by a file.
-TEST_F(WrittenFile, WhatIsNoFileIsWrittenTo) {
-  namespace fs = std::filesystem;
-  const std::string pipe = (folder_ / "pipe").string();
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  std::string got;
-  std::thread reader([&] {
-    std::ifstream file(pipe);
-    got.assign(std::istreambuf_iterator<char>(file), {});
-  });
-  write_file_atomically(pipe, "text");
-  reader.join();
-  EXPECT_EQ(got, "text");
-  EXPECT_TRUE(fs::is_fifo(pipe));
+// 2^53 + 1 was read as 2^53.
+TEST(JsonReader, WholeNumbersAreExactOverSixtyFourBits) {
+  const auto read = [](const std::string& text) {
+    const nlohmann::json json = parse_json("{\"n\": " + text + "}", "n.json");
+    return JsonReader(json, "n.json").integer("n");
+  };
+  EXPECT_EQ(read("9007199254740993"), 9007199254740993);
+  EXPECT_EQ(read("-9223372036854775808"), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(read("9223372036854775807"), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(read("1e6"), 1000000);
+  for (const char* wrong : {"9223372036854775808", "1e17", "9007199254740993.0", "1.5", "true"}) {
+    EXPECT_NE(message_of([&] { read(wrong); }).find("whole number"), std::string::npos) << wrong;
+  }
+  const nlohmann::json json = parse_json(R"({"n": 5})", "n.json");
+  EXPECT_NE(message_of([&] {
+              JsonReader(json, "n.json").integer("n", 1, 4);
+            }).find("is 5; it must be between 1 and 4"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "models/presets.h"
 #include "planner/calibrate/training_log.h"

@@ -5,13 +5,13 @@
 #include <functional>
 #include <vector>
 
+#include "core/random.h"
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/elementwise.h"
 #include "runtime/cpu/loss.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/norm.h"
 #include "runtime/cpu/optimizer.h"
-#include "runtime/random.h"
 
 namespace trireme::runtime::cpu {
 namespace {

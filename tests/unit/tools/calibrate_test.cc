@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"

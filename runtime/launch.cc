@@ -110,9 +110,7 @@ class StoreCoordinator final : public Coordinator {
   StoreCoordinator(const RankEnvironment& environment, Seconds timeout)
       : environment_(environment),
         timeout_(timeout),
-        server_(environment.rank == Rank(0)
-                    ? std::make_unique<TcpStoreServer>(environment.master.port)
-                    : nullptr),
+        server_(environment.rank == Rank(0) ? serve(environment) : nullptr),
         client_(environment.master, environment.rank, environment.ranks, timeout) {}
   StoreCoordinator(const StoreCoordinator&) = delete;
   StoreCoordinator& operator=(const StoreCoordinator&) = delete;
@@ -150,7 +148,7 @@ class StoreCoordinator final : public Coordinator {
     std::vector<std::string> all;
     for (std::int64_t other = 0; environment_.rank == Rank(0) && other < environment_.ranks;
          ++other) {
-      all.push_back(client_.get(fmt::format("gather/{}/{}", round, other), timeout_));
+      all.push_back(client_.get(fmt::format("gather/{}/{}", round, other), timeout_, 1));
     }
     return all;
   }
@@ -159,11 +157,19 @@ class StoreCoordinator final : public Coordinator {
     if (environment_.rank == Rank(0)) {
       client_.set(key, blob);
     }
-    return client_.get(key, timeout_);
+    return client_.get(key, timeout_, environment_.ranks);
   }
   std::string failure() override { return client_.failure(); }
 
  private:
+  static std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment) {
+    if (environment.listener < 0) {
+      return std::make_unique<TcpStoreServer>(environment.master);
+    }
+    return std::make_unique<TcpStoreServer>(
+        Listener{Descriptor(environment.listener), environment.master.port});
+  }
+
   RankEnvironment environment_;
   Seconds timeout_;
   std::unique_ptr<TcpStoreServer> server_;
@@ -255,11 +261,7 @@ int run_local_processes(std::int64_t ranks, OpBoard& board,
                         const std::function<int(const RankEnvironment&)>& body,
                         const std::function<std::string(Rank, OpId)>& describe,
                         const std::function<void(const std::string&)>& report) {
-  std::uint16_t port = 0;
-  {
-    const TcpStoreServer probe(0);  // a port that is free now
-    port = probe.port();
-  }
+  Listener listener = listen_at({"127.0.0.1", 0});  // rank 0's, so that nobody else takes the port
   std::map<pid_t, Rank> alive;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const pid_t process = ::fork();
@@ -268,15 +270,21 @@ int run_local_processes(std::int64_t ranks, OpBoard& board,
       throw Error("launch", fmt::format("cannot start rank {}: {}", rank, std::strerror(errno)));
     }
     if (process == 0) {
-      const RankEnvironment environment{.rank = Rank(rank),
-                                        .ranks = ranks,
-                                        .local_rank = rank,
-                                        .master = {"127.0.0.1", port},
-                                        .launcher = "local"};
+      RankEnvironment environment{.rank = Rank(rank),
+                                  .ranks = ranks,
+                                  .local_rank = rank,
+                                  .master = {"127.0.0.1", listener.port},
+                                  .launcher = "local"};
+      if (rank == 0) {
+        environment.listener = listener.socket.release();
+      } else {
+        listener.socket = {};
+      }
       std::_Exit(run_child(environment, body, report));
     }
     alive[process] = Rank(rank);
   }
+  listener.socket = {};
   std::vector<Ending> failures;
   auto deadline = std::chrono::steady_clock::time_point::max();
   bool killed = false;

@@ -20,6 +20,7 @@ struct RankEnvironment {
   std::int64_t local_rank = 0;  // which of this host's devices
   StoreAddress master;
   std::string launcher;  // "torchrun", "srun", "mpirun", "local"
+  int listener = -1;  // a socket that listens at `master` already, for rank 0 to serve on; -1: none
 };
 
 // Reads a variable of the environment; std::getenv in production.

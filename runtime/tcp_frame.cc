@@ -1,5 +1,7 @@
 #include "runtime/tcp_frame.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 
 #include "core/error.h"
@@ -8,12 +10,11 @@ namespace trireme::runtime {
 namespace {
 
 constexpr std::size_t kHeader = 9;
-constexpr std::uint32_t kFrameMax = 1U << 30U;
 
-std::uint32_t length_at(const std::string& bytes, std::size_t at) {
-  std::uint32_t size = 0;
+std::size_t length_at(const std::string& bytes, std::size_t at) {
+  std::size_t size = 0;
   for (unsigned i = 0; i < 4; ++i) {
-    size |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[at + i])) << (8 * i);
+    size |= std::size_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
   }
   return size;
 }
@@ -21,6 +22,10 @@ std::uint32_t length_at(const std::string& bytes, std::size_t at) {
 }  // namespace
 
 std::string encode(const Frame& frame) {
+  if (frame.key.size() + frame.value.size() > kFrameMost) {
+    throw Error("MASTER_PORT", fmt::format("a message of {} bytes is more than the store's {}",
+                                           frame.key.size() + frame.value.size(), kFrameMost));
+  }
   std::string bytes(1, frame.kind);
   for (const std::size_t size : {frame.key.size(), frame.value.size()}) {
     for (unsigned shift = 0; shift < 32; shift += 8) {
@@ -30,13 +35,13 @@ std::string encode(const Frame& frame) {
   return bytes + frame.key + frame.value;
 }
 
-bool decode(std::string& bytes, Frame& frame) {
+bool decode(std::string& bytes, Frame& frame, std::size_t most) {
   if (bytes.size() < kHeader) {
     return false;
   }
-  const std::uint32_t key = length_at(bytes, 1);
-  const std::uint32_t value = length_at(bytes, 5);
-  if (key > kFrameMax || value > kFrameMax) {
+  const std::size_t key = length_at(bytes, 1);
+  const std::size_t value = length_at(bytes, 5);
+  if (key + value > most) {
     throw Error("MASTER_PORT", "something that is not trireme talks on this port");
   }
   const std::size_t whole = kHeader + key + value;

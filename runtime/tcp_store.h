@@ -1,7 +1,7 @@
 // A key-value store over TCP through which the processes of a run meet: rank 0 serves at
 // MASTER_ADDR:MASTER_PORT, all ranks are clients. Carries NCCL's unique ids, barriers and small
 // results. A client that leaves without goodbye fails the run: every later request is answered with
-// who it was.
+// who it was. Who never introduces itself, sends nonsense or does not read harms nobody else.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,17 @@
 
 #include "core/ids.h"
 #include "core/units.h"
+#include "runtime/sockets.h"
 
 namespace trireme::runtime {
 
-struct StoreAddress {
-  std::string host;
-  std::uint16_t port = 0;
-};
+struct Frame;
 
 class TcpStoreServer {
  public:
-  // Listens on `port` (0: a free one). Throws Error when the port is in use.
-  explicit TcpStoreServer(std::uint16_t port);
+  // Listens at `address` (port 0: a free one), as listen_at says. Throws Error.
+  explicit TcpStoreServer(const StoreAddress& address);
+  explicit TcpStoreServer(Listener listener);
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
   TcpStoreServer(TcpStoreServer&&) = delete;
@@ -45,17 +44,19 @@ class TcpStoreClient {
   TcpStoreClient& operator=(TcpStoreClient&&) = delete;
   ~TcpStoreClient();  // says goodbye, unless an exception is in flight
 
+  // Throws Error when the store is gone, or the value is larger than a frame (tcp_frame.h).
   void set(const std::string& key, const std::string& value);
-  // Waits for the key. Throws Error after `timeout`, or when a rank has failed.
-  std::string get(const std::string& key, Seconds timeout);
+  // Waits for the key. When `readers` ranks have read it, the store forgets it; 0: it stays. Throws
+  // Error after `timeout`, or when a rank has failed.
+  std::string get(const std::string& key, Seconds timeout, std::int64_t readers = 0);
   // Why the run has failed, or empty; does not wait.
   std::string failure();
   // Tells everyone that this rank has failed.
   void fail(const std::string& reason);
 
  private:
-  std::string request(char kind, const std::string& key, const std::string& value, Seconds timeout);
-  int socket_ = -1;
+  std::string request(const Frame& asked, const std::string& what, Seconds timeout);
+  Descriptor socket_;
   Rank rank_;
   int exceptions_;
 };

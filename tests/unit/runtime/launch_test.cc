@@ -4,9 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <map>
-#include <thread>
 
 #include "core/error.h"
 
@@ -85,54 +83,6 @@ TEST(FirstHost, ReadsSlurmLists) {
   EXPECT_EQ(first_host("gpu[07,09]"), "gpu07");
   EXPECT_EQ(first_host("a1,gpu[07,09]"), "a1");
   EXPECT_EQ(first_host("node12"), "node12");
-}
-
-TEST(TcpStore, CarriesValuesAndWaits) {
-  const TcpStoreServer server(0);
-  TcpStoreClient zero({"127.0.0.1", server.port()}, Rank(0), 2, kNever);
-  TcpStoreClient one({"127.0.0.1", server.port()}, Rank(1), 2, kNever);
-  const std::string blob("with\0zero", 9);
-  std::thread late([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    one.set("key", blob);
-  });
-  EXPECT_EQ(zero.get("key", kNever), blob);
-  late.join();
-  EXPECT_NE(message_of([&] { zero.get("never", Seconds(0.05)); }).find("waited"),
-            std::string::npos);
-}
-
-TEST(TcpStore, PortInUseAndNobodyThereAreErrors) {
-  const TcpStoreServer server(0);
-  EXPECT_NE(message_of([&] { const TcpStoreServer second(server.port()); }).find("in use"),
-            std::string::npos);
-  EXPECT_NE(message_of([] {
-              TcpStoreClient({"127.0.0.1", 1}, Rank(1), 2, Seconds(0.1));
-            }).find("nobody answers"),
-            std::string::npos);
-}
-
-TEST(TcpStore, MismatchedWorldSizeAndDoubleRankAreErrors) {
-  const TcpStoreServer server(0);
-  const StoreAddress address{"127.0.0.1", server.port()};
-  const TcpStoreClient zero(address, Rank(0), 2, kNever);
-  EXPECT_NE(message_of([&] { TcpStoreClient(address, Rank(1), 3, kNever); }).find("WORLD_SIZE 3"),
-            std::string::npos);
-  EXPECT_NE(message_of([&] { TcpStoreClient(address, Rank(0), 2, kNever); }).find("two processes"),
-            std::string::npos);
-}
-
-TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
-  const TcpStoreServer server(0);
-  const StoreAddress address{"127.0.0.1", server.port()};
-  TcpStoreClient zero(address, Rank(0), 2, kNever);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const TcpStoreClient one(address, Rank(1), 2, kNever);
-    std::_Exit(0);  // without goodbye, as a killed process
-  }
-  EXPECT_NE(message_of([&] { zero.get("never", kNever); }).find("rank 1 has gone"),
-            std::string::npos);
 }
 
 TEST(LocalProcesses, GatherAndEnd) {

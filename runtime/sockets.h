@@ -1,0 +1,35 @@
+// TCP sockets of the store: listening where an address says, connecting.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/descriptor.h"
+
+namespace trireme::runtime {
+
+struct StoreAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+struct Listener {
+  Descriptor socket;
+  std::uint16_t port = 0;
+};
+
+// Listens at `address` (port 0: a free one) and nowhere else. Where that cannot be, as of a name
+// that means this machine to itself only (/etc/hosts: 127.0.1.1) or is forwarded to it, at every
+// address of this machine. Throws Error when the port is in use.
+Listener listen_at(const StoreAddress& address);
+
+// A connection, or a closed descriptor when nobody answers there now.
+Descriptor connect_to(const StoreAddress& address);
+
+// Sends all of it, waiting as long as it takes. False when the connection is lost.
+bool send_all(int socket, const std::string& bytes);
+
+// Small messages go at once.
+void send_without_delay(int socket);
+
+}  // namespace trireme::runtime

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "core/error.h"
+#include "runtime/tcp_frame.h"
+#include "runtime/tcp_store.h"
+
+namespace trireme::runtime {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int64_t ranks,
+                               Seconds timeout)
+    : rank_(rank), exceptions_(std::uncaught_exceptions()) {
+  const double deadline = now_seconds() + timeout.value;
+  while (!(socket_ = connect_to(address)).is_open()) {
+    if (now_seconds() > deadline) {
+      throw Error("MASTER_ADDR",
+                  fmt::format("rank {}: nobody answers at {}:{} within {:.3g} s", index_of(rank),
+                              address.host, address.port, timeout.value));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  request({'H', std::to_string(index_of(rank)), std::to_string(ranks)}, "rank 0's greeting",
+          timeout);
+}
+
+TcpStoreClient::~TcpStoreClient() {
+  if (std::uncaught_exceptions() == exceptions_) {
+    send_all(socket_.value(), encode({'B', "", ""}));
+  }
+}
+
+void TcpStoreClient::set(const std::string& key, const std::string& value) {
+  if (!send_all(socket_.value(), encode({'S', key, value}))) {
+    throw Error(fmt::format("rank {}", index_of(rank_)), "lost its connection to rank 0");
+  }
+}
+
+std::string TcpStoreClient::get(const std::string& key, Seconds timeout, std::int64_t readers) {
+  return request({'G', key, readers > 0 ? std::to_string(readers) : ""}, key, timeout);
+}
+std::string TcpStoreClient::failure() {
+  return request({'Q', "", ""}, "the store", Seconds(10));
+}
+void TcpStoreClient::fail(const std::string& reason) {
+  send_all(socket_.value(), encode({'F', reason, ""}));
+}
+
+std::string TcpStoreClient::request(const Frame& asked, const std::string& what, Seconds timeout) {
+  const std::string self = fmt::format("rank {}", index_of(rank_));
+  if (!send_all(socket_.value(), encode(asked))) {
+    throw Error(self, "lost its connection to rank 0");
+  }
+  const double deadline = now_seconds() + timeout.value;
+  std::string inbox;
+  std::array<char, 65536> chunk{};
+  Frame frame;
+  while (!decode(inbox, frame)) {
+    const double left = std::clamp(deadline - now_seconds(), 0.0, 1e6);
+    pollfd polled{socket_.value(), POLLIN, 0};
+    const int ready = left > 0 ? ::poll(&polled, 1, static_cast<int>(left * 1e3) + 1) : 0;
+    if (ready < 0 && errno == EINTR) {
+      continue;
+    }
+    if (ready <= 0) {
+      throw Error(self, fmt::format("waited {:.3g} s for {}", timeout.value, what));
+    }
+    const ssize_t n = ::recv(socket_.value(), chunk.data(), chunk.size(), 0);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      throw Error(self, "lost its connection to rank 0");
+    }
+    inbox.append(chunk.data(), static_cast<std::size_t>(n));
+  }
+  if (frame.kind == 'E') {
+    throw Error(self, "stopped because " + frame.key);
+  }
+  return frame.value;
+}
+
+}  // namespace trireme::runtime

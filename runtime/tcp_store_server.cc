@@ -1,0 +1,267 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "runtime/tcp_frame.h"
+#include "runtime/tcp_store.h"
+
+namespace trireme::runtime {
+namespace {
+
+constexpr std::size_t kHelloMost = 256;     // bytes that are taken from who is no rank yet
+constexpr int kPauseMilliseconds = 100;     // when the system gives no more descriptors
+constexpr std::size_t kChunk = 64U << 10U;  // read at once
+
+std::int64_t whole_number(const std::string& text, std::int64_t low, std::int64_t high) {
+  std::int64_t value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size() || value < low || value > high) {
+    throw Error("MASTER_PORT", "something that is not trireme talks on this port");
+  }
+  return value;
+}
+
+}  // namespace
+
+// One thread that polls the listening socket and every client. Nothing here waits for one client:
+// what it does not read stays in its outbox, and until that is empty nothing more is read from it.
+class TcpStoreServer::Loop {
+ public:
+  explicit Loop(Listener listener) : listener_(std::move(listener)) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw Error("MASTER_PORT", fmt::format("the store gets no pipe: {}", std::strerror(errno)));
+    }
+    wake_ = Descriptor(ends[0]);
+    stop_ = Descriptor(ends[1]);
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      throw Error("MASTER_PORT", fmt::format("the store gets no thread: {}", error.what()));
+    }
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  Loop(Loop&&) = delete;
+  Loop& operator=(Loop&&) = delete;
+  ~Loop() {
+    const char stop = 's';
+    while (::write(stop_.value(), &stop, 1) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+  }
+  [[nodiscard]] std::uint16_t port() const { return listener_.port; }
+
+ private:
+  struct Client {
+    Descriptor socket;
+    std::string inbox, outbox;
+    Frame waits;  // a get that is not answered yet; kind 0: none
+    std::int64_t rank = -1;
+    bool goodbye = false;
+  };
+  struct Value {
+    std::string bytes;
+    std::int64_t reads = 0;
+  };
+
+  void run() {
+    bool accepting = true;
+    while (true) {
+      std::vector<pollfd> polled = {{wake_.value(), POLLIN, 0},
+                                    {accepting ? listener_.socket.value() : -1, POLLIN, 0}};
+      for (const auto& [id, client] : clients_) {
+        const bool sends = !client.outbox.empty();
+        polled.push_back({client.socket.value(), static_cast<short>(sends ? POLLOUT : POLLIN), 0});
+      }
+      const int ready = ::poll(polled.data(), polled.size(), accepting ? -1 : kPauseMilliseconds);
+      if (polled[0].revents != 0 || (ready < 0 && errno != EINTR)) {
+        return;
+      }
+      for (std::size_t i = 2; i < polled.size(); ++i) {
+        if (ready > 0 && polled[i].revents != 0) {
+          serve(polled[i].fd);
+        }
+      }
+      accepting = polled[1].revents == 0 || accept_one();
+    }
+  }
+
+  // False when there is no descriptor for it: asked again at once, the system would say the same.
+  bool accept_one() {
+    Descriptor socket(
+        ::accept4(listener_.socket.value(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) {
+      return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
+    }
+    send_without_delay(socket.value());
+    const int id = socket.value();
+    clients_[id].socket = std::move(socket);
+    return true;
+  }
+
+  void serve(int id) {
+    Client& client = clients_.at(id);
+    bool open = true;
+    try {
+      open = flush(client) && (!client.outbox.empty() || (answer_all(client) && receive(client)));
+    } catch (const std::exception&) {  // nonsense, or more than there is memory for
+      open = false;
+    }
+    if (!open) {
+      const bool gone = client.rank >= 0 && !client.goodbye;
+      const std::int64_t rank = client.rank;
+      clients_.erase(id);
+      if (gone) {
+        fail(fmt::format("rank {} has gone", rank));
+      }
+    }
+  }
+
+  // Sends what the client's socket takes now. False when the connection is lost.
+  static bool flush(Client& client) {
+    const ssize_t n = ::send(client.socket.value(), client.outbox.data(), client.outbox.size(),
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    client.outbox.erase(0, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    return n >= 0 || errno == EAGAIN || errno == EINTR;
+  }
+
+  bool receive(Client& client) {
+    std::array<char, kChunk> chunk{};
+    const ssize_t n = ::recv(client.socket.value(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+    if (n < 0) {
+      return errno == EAGAIN || errno == EINTR;
+    }
+    client.inbox.append(chunk.data(), static_cast<std::size_t>(n));
+    return n > 0 && answer_all(client);
+  }
+
+  bool answer_all(Client& client) {
+    Frame frame;
+    while (client.outbox.empty() &&
+           decode(client.inbox, frame, client.rank < 0 ? kHelloMost : kFrameMost)) {
+      answer(client, frame);
+    }
+    return true;
+  }
+
+  static void reply(Client& client, const Frame& frame) {
+    client.outbox += encode(frame);
+    flush(client);  // a lost connection is seen by the next poll
+  }
+
+  void answer(Client& client, const Frame& frame) {
+    if (client.rank < 0 && frame.kind != 'H') {
+      throw Error("MASTER_PORT", "something that is not trireme talks on this port");
+    }
+    switch (frame.kind) {
+      case 'H':
+        hello(client, frame);
+        return;
+      case 'S':
+        values_[frame.key] = {frame.value, 0};
+        for (auto& [id, other] : clients_) {
+          if (other.waits.kind != 0 && other.waits.key == frame.key) {
+            get(other, std::exchange(other.waits, {}));
+          }
+        }
+        return;
+      case 'G':
+        get(client, frame);
+        return;
+      case 'Q':
+        reply(client, {'V', "", failure_});
+        return;
+      case 'F':
+        fail(frame.key);
+        return;
+      case 'B':
+        client.goodbye = true;
+        return;
+      default:
+        throw Error("MASTER_PORT", "something that is not trireme talks on this port");
+    }
+  }
+
+  void get(Client& client, const Frame& frame) {
+    const auto found = values_.find(frame.key);
+    if (found != values_.end()) {
+      reply(client, {'V', "", found->second.bytes});
+      if (std::to_string(++found->second.reads) == frame.value) {
+        values_.erase(found);
+      }
+    } else if (!failure_.empty()) {
+      reply(client, {'E', failure_, ""});
+    } else {
+      client.waits = frame;
+    }
+  }
+
+  void hello(Client& client, const Frame& frame) {
+    constexpr std::int64_t kRanksMost = 1 << 20;
+    const std::int64_t ranks = whole_number(frame.value, 1, kRanksMost);
+    const std::int64_t rank = whole_number(frame.key, 0, ranks - 1);
+    std::string problem;
+    if (ranks_ != 0 && ranks_ != ranks) {
+      problem = fmt::format("rank {} was started with WORLD_SIZE {}, another rank with {}", rank,
+                            ranks, ranks_);
+    }
+    for (const auto& [id, known] : clients_) {
+      if (known.rank == rank) {
+        problem = fmt::format("two processes say they are rank {}", rank);
+      }
+    }
+    if (!problem.empty()) {
+      reply(client, {'E', problem, ""});
+      fail(problem);
+      return;
+    }
+    ranks_ = ranks;
+    client.rank = rank;
+    reply(client, {'V', "", "trireme"});
+  }
+
+  void fail(const std::string& reason) {
+    if (failure_.empty()) {
+      failure_ = reason;
+    }
+    for (auto& [id, client] : clients_) {
+      if (client.waits.kind != 0) {
+        client.waits = {};
+        reply(client, {'E', failure_, ""});
+      }
+    }
+  }
+
+  Listener listener_;
+  Descriptor wake_, stop_;
+  std::map<int, Client> clients_;  // by descriptor
+  std::map<std::string, Value> values_;
+  std::int64_t ranks_ = 0;
+  std::string failure_;
+  std::thread thread_;
+};
+
+TcpStoreServer::TcpStoreServer(const StoreAddress& address) : TcpStoreServer(listen_at(address)) {}
+TcpStoreServer::TcpStoreServer(Listener listener)
+    : loop_(std::make_unique<Loop>(std::move(listener))) {}
+TcpStoreServer::~TcpStoreServer() = default;
+std::uint16_t TcpStoreServer::port() const {
+  return loop_->port();
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,218 @@
+// The store of rank 0: what its clients may rely on, and what nobody can do to it.
+#include "runtime/tcp_store.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "runtime/tcp_frame.h"
+
+namespace trireme::runtime {
+namespace {
+
+// A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.
+constexpr Seconds kNever(3600);
+
+const StoreAddress kFree{"127.0.0.1", 0};
+
+StoreAddress address_of(const TcpStoreServer& server) {
+  return {"127.0.0.1", server.port()};
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Waits until the server has closed the connection.
+bool is_closed(const Descriptor& connection) {
+  char byte = 0;
+  return ::recv(connection.value(), &byte, 1, 0) <= 0;
+}
+
+TEST(TcpStore, CarriesValuesAndWaits) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
+  const std::string blob("with\0zero", 9);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    one.set("key", blob);
+  });
+  EXPECT_EQ(zero.get("key", kNever), blob);
+  late.join();
+  EXPECT_NE(message_of([&] { zero.get("never", Seconds(0.05)); }).find("waited"),
+            std::string::npos);
+}
+
+// What was gathered in every step stayed until the end of the run.
+TEST(TcpStore, ForgetsWhatAllHaveRead) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
+  zero.set("key", "value");
+  EXPECT_EQ(zero.get("key", kNever, 2), "value");
+  EXPECT_EQ(one.get("key", kNever, 2), "value");
+  EXPECT_NE(message_of([&] { one.get("key", Seconds(0.05), 2); }).find("waited"),
+            std::string::npos);
+}
+
+TEST(TcpStore, PortInUseAndNobodyThereAreErrors) {
+  const TcpStoreServer server(kFree);
+  EXPECT_NE(message_of([&] { const TcpStoreServer second(address_of(server)); }).find("in use"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              TcpStoreClient({"127.0.0.1", 1}, Rank(1), 2, Seconds(0.1));
+            }).find("nobody answers"),
+            std::string::npos);
+}
+
+TEST(TcpStore, MismatchedWorldSizeAndDoubleRankAreErrors) {
+  const TcpStoreServer server(kFree);
+  const TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  EXPECT_NE(message_of([&] {
+              TcpStoreClient(address_of(server), Rank(1), 3, kNever);
+            }).find("WORLD_SIZE 3"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              TcpStoreClient(address_of(server), Rank(0), 2, kNever);
+            }).find("two processes"),
+            std::string::npos);
+}
+
+TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
+    std::_Exit(0);  // without goodbye, as a killed process
+  }
+  EXPECT_NE(message_of([&] { zero.get("never", kNever); }).find("rank 1 has gone"),
+            std::string::npos);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+// A rank that was no number ended the process of rank 0.
+TEST(TcpStore, NonsenseEndsItsSenderOnly) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  const std::vector<std::string> nonsense = {encode({'H', "x", "2"}),
+                                             encode({'H', "", ""}),
+                                             encode({'H', "-1", "2"}),
+                                             encode({'H', "2", "2"}),
+                                             encode({'H', "1", "99999999999999999999"}),
+                                             encode({'H', "1 ", "2"}),
+                                             encode({'Z', "", ""}),
+                                             encode({'S', "key", "of a stranger"}),
+                                             encode({'F', "a stranger's failure", ""}),
+                                             "GET / HTTP/1.1\r\nHost: trireme\r\n\r\n",
+                                             std::string("H\xff\xff\xff\xff\xff\xff\xff\xff", 9)};
+  for (const std::string& bytes : nonsense) {
+    const Descriptor stranger = connect_to(address_of(server));
+    ASSERT_TRUE(stranger.is_open());
+    ASSERT_TRUE(send_all(stranger.value(), bytes));
+    EXPECT_TRUE(is_closed(stranger)) << bytes;
+  }
+  zero.set("key", "value");
+  EXPECT_EQ(zero.get("key", kNever), "value");
+  EXPECT_EQ(zero.failure(), "");
+  TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
+  EXPECT_EQ(one.get("key", kNever), "value");
+}
+
+// It listened at every address of the machine.
+TEST(TcpStore, ListensAtItsAddressOnly) {
+  const TcpStoreServer server(kFree);
+  EXPECT_TRUE(connect_to({"127.0.0.1", server.port()}).is_open());
+  EXPECT_FALSE(connect_to({"127.0.0.2", server.port()}).is_open());
+}
+
+// A client could make rank 0 hold two gigabytes for it.
+TEST(TcpStore, WhatAClientMayMakeItHoldIsBounded) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  // A stranger announces a kilobyte; a rank announces more than a frame has.
+  const Descriptor stranger = connect_to(address_of(server));
+  ASSERT_TRUE(send_all(stranger.value(), std::string("H\x00\x04\x00\x00\x00\x00\x00\x00", 9)));
+  EXPECT_TRUE(is_closed(stranger));
+  const Descriptor rank = connect_to(address_of(server));
+  ASSERT_TRUE(send_all(
+      rank.value(), encode({'H', "1", "2"}) + std::string("S\x01\x00\x00\x00\x00\x00\x00\x40", 9)));
+  std::string greeting(64, '\0');
+  while (::recv(rank.value(), greeting.data(), greeting.size(), 0) > 0) {
+  }
+  EXPECT_NE(zero.failure().find("rank 1 has gone"), std::string::npos);
+  EXPECT_NE(message_of([&] { zero.set("key", std::string(kFrameMost, 'x')); }).find("bytes"),
+            std::string::npos);
+}
+
+// Rank 0 sent to one client until it had read, and answered nobody else meanwhile.
+TEST(TcpStore, AClientThatDoesNotReadStallsNobody) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  zero.set("large", std::string(std::size_t{16} << 20U, 'x'));
+  const Descriptor slow = connect_to(address_of(server));
+  std::string requests = encode({'H', "1", "2"});
+  for (int i = 0; i < 4; ++i) {
+    requests += encode({'G', "large", ""});
+  }
+  ASSERT_TRUE(send_all(slow.value(), requests));
+  for (int i = 0; i < 100; ++i) {
+    zero.set("key", std::to_string(i));
+    EXPECT_EQ(zero.get("key", kNever), std::to_string(i));
+  }
+}
+
+double cpu_seconds() {
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+// Without descriptors for a connection that waits, it asked the system again and again.
+TEST(TcpStore, DoesNotSpinWithoutDescriptorsAndGoesOnWithThem) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  Descriptor waiting(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const rlimit narrow{static_cast<rlim_t>(waiting.value()) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &narrow), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int connected = ::connect(
+      waiting.value(), static_cast<sockaddr*>(static_cast<void*>(&address)), sizeof(address));
+  const double used = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LT(cpu_seconds() - used, 0.2);  // of CPU time: what a spinning thread takes of a second
+  zero.set("key", "value");
+  EXPECT_EQ(zero.get("key", kNever), "value");
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_EQ(connected, 0);
+  ASSERT_TRUE(send_all(waiting.value(), encode({'H', "1", "2"})));
+  char byte = 0;
+  EXPECT_EQ(::recv(waiting.value(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 'V');
+}
+
+}  // namespace
+}  // namespace trireme::runtime

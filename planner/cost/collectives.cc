@@ -12,12 +12,12 @@ double Collectives::time(Collective collective, const GroupShape& group, double 
     return 0;
   }
   const auto whole = static_cast<std::int64_t>(bytes);
-  Key128 key;
-  key.low = static_cast<std::uint64_t>(whole) << 3 | static_cast<std::uint64_t>(collective);
-  key.high = static_cast<std::uint64_t>(group.ranks) << 44 |
-             static_cast<std::uint64_t>(group.ranks_per_node) << 32 |
-             static_cast<std::uint64_t>(group.concurrent_per_node) << 20 |
-             static_cast<std::uint64_t>(std::min<std::int64_t>(group.stride, (1 << 20) - 1));
+  const Asked key{.bytes = whole,
+                  .stride = group.stride,
+                  .ranks = static_cast<std::int32_t>(group.ranks),
+                  .ranks_per_node = static_cast<std::int32_t>(group.ranks_per_node),
+                  .concurrent_per_node = static_cast<std::int32_t>(group.concurrent_per_node),
+                  .collective = static_cast<std::int32_t>(collective)};
   if (const double* found = known_.find(key)) {
     return *found;
   }
@@ -32,7 +32,7 @@ GroupShape Collectives::shape(std::int64_t degree, std::int64_t stride) {
   if (degree <= 1) {
     return {};
   }
-  const Key128 key{static_cast<std::uint64_t>(degree), static_cast<std::uint64_t>(stride)};
+  const Axes key{degree, stride};
   if (const GroupShape* found = shapes_.find(key)) {
     return *found;
   }
@@ -65,12 +65,11 @@ GroupShape Collectives::pipeline_pair(const Plan& plan) {
 GroupShape Collectives::pipeline_ends(const Plan& plan) {
   const std::int64_t stride = stride_of(plan, Axis::kPipeline);
   const std::int64_t apart = (plan.pipeline - 1) * stride;
-  const Key128 key{static_cast<std::uint64_t>(apart) << 8 | 2,
-                   static_cast<std::uint64_t>(plan.pipeline * stride) << 32};
-  if (const GroupShape* found = shapes_.find(key)) {
+  const Ends key{apart, plan.pipeline * stride};
+  if (const GroupShape* found = ends_.find(key)) {
     return *found;
   }
-  return shapes_.insert(key, topologies::group_shape(cluster_, 2, apart, plan.pipeline * stride));
+  return ends_.insert(key, topologies::group_shape(cluster_, 2, apart, plan.pipeline * stride));
 }
 
 }  // namespace trireme::planner

@@ -28,8 +28,22 @@ class Collectives {
  private:
   const topologies::Cluster& cluster_;
   const topologies::Profile& profile_;
-  FlatMap<double> known_;
-  FlatMap<topologies::GroupShape> shapes_;
+  struct Asked {  // at most 2^30 ranks
+    std::int64_t bytes = 0, stride = 1;
+    std::int32_t ranks = 1, ranks_per_node = 1, concurrent_per_node = 1, collective = 0;
+    friend bool operator==(const Asked&, const Asked&) = default;
+  };
+  struct Axes {
+    std::int64_t degree = 1, stride = 1;
+    friend bool operator==(const Axes&, const Axes&) = default;
+  };
+  struct Ends {  // two members so many ranks apart, the next two `period` ranks on
+    std::int64_t apart = 1, period = 1;
+    friend bool operator==(const Ends&, const Ends&) = default;
+  };
+  FlatMap<Asked, double> known_;
+  FlatMap<Axes, topologies::GroupShape> shapes_;
+  FlatMap<Ends, topologies::GroupShape> ends_;
 };
 
 }  // namespace trireme::planner

@@ -288,13 +288,8 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work) const {
 }
 
 const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKinds& kinds) {
-  Key128 key;
-  key.low = static_cast<std::uint64_t>(plan.tensor) |
-            static_cast<std::uint64_t>(plan.context) << 20 |
-            static_cast<std::uint64_t>(plan.expert) << 40 |
-            static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 60;
-  key.high = static_cast<std::uint64_t>(plan.micro_batch) |
-             static_cast<std::uint64_t>(plan.expert_tensor) << 40;
+  const BareKey key{plan.tensor,        plan.context,     plan.expert,
+                    plan.expert_tensor, plan.micro_batch, plan.sequence_parallel ? 1 : 0};
   if (const BareSet* found = bare_.find(key)) {
     return *found;
   }

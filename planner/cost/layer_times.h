@@ -94,7 +94,12 @@ class LayerTimer {
   Collectives& collectives_;
   topologies::OpCost op_;
   bool portable_attention_;
-  FlatMap<BareSet> bare_;
+  struct BareKey {
+    std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
+    std::int64_t sequence_parallel = 0;
+    friend bool operator==(const BareKey&, const BareKey&) = default;
+  };
+  FlatMap<BareKey, BareSet> bare_;
 };
 
 }  // namespace trireme::planner

@@ -1,9 +1,9 @@
 #include "planner/cost/memory.h"
 
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 
+#include "core/fields_hash.h"
 #include "planner/cost/device_memory.h"
 #include "planner/cost/own_memory.h"
 #include "planner/cost/reserved_memory.h"
@@ -15,27 +15,26 @@ namespace {
 
 // Everything that layer memory depends on.
 struct LayerKey {
-  std::array<std::int64_t, 6> values;
+  std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
+  std::uint16_t recompute_modules = 0, recompute = 0, sequence_parallel = 0, sharded = 0;
   friend bool operator==(const LayerKey&, const LayerKey&) = default;
 };
 
 LayerKey layer_key(const Plan& plan) {
-  const std::int64_t flags = (static_cast<std::int64_t>(plan.recompute_modules) << 4) |
-                             (static_cast<std::int64_t>(plan.recompute) << 2) |
-                             (plan.sequence_parallel ? 2 : 0) |
-                             (plan.sharding == Sharding::kNone ? 1 : 0);
-  return {{plan.tensor, plan.context, plan.expert, plan.expert_tensor, plan.micro_batch, flags}};
+  return {.tensor = plan.tensor,
+          .context = plan.context,
+          .expert = plan.expert,
+          .expert_tensor = plan.expert_tensor,
+          .micro_batch = plan.micro_batch,
+          .recompute_modules = plan.recompute_modules,
+          .recompute = static_cast<std::uint16_t>(plan.recompute),
+          .sequence_parallel = static_cast<std::uint16_t>(plan.sequence_parallel ? 1 : 0),
+          .sharded = static_cast<std::uint16_t>(plan.sharding == Sharding::kNone ? 0 : 1)};
 }
 
-struct LayerKeyHash {
-  std::size_t operator()(const LayerKey& key) const {
-    std::uint64_t hash = 0;
-    for (const std::int64_t value : key.values) {
-      hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15ULL;
-      hash ^= hash >> 29U;
-    }
-    return static_cast<std::size_t>(hash);
-  }
+struct SplitKey {
+  std::int64_t pipeline = 1, virtual_pipeline = 1;
+  friend bool operator==(const SplitKey&, const SplitKey&) = default;
 };
 
 double capacity_gib(const Job& job) {
@@ -71,8 +70,8 @@ struct MemoryModel::State {
   explicit State(const Job& given) : job(given) {}
 
   const Job job;
-  std::unordered_map<LayerKey, RankLayers, LayerKeyHash> layers;
-  std::unordered_map<std::uint64_t, std::vector<ChunkLayers>> splits;
+  std::unordered_map<LayerKey, RankLayers, FieldsHash<LayerKey>> layers;
+  std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
   std::vector<ChunkLayers> explicit_split;
   OwnMemory own;
 
@@ -94,8 +93,7 @@ const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
     explicit_split = chunk_layers(job, plan);
     return explicit_split;
   }
-  const std::uint64_t key = (static_cast<std::uint64_t>(plan.pipeline) << 32) |
-                            static_cast<std::uint64_t>(plan.virtual_pipeline);
+  const SplitKey key{plan.pipeline, plan.virtual_pipeline};
   const auto found = splits.find(key);
   if (found != splits.end()) {
     return found->second;

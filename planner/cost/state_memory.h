@@ -7,7 +7,7 @@
 namespace trireme::planner {
 
 // Bytes per element that a rank computes with, before the elements are multiplied in: `shards`
-// ranks share a copy of what the plan shards. Sources: training_systems facts 2.1, each framework's
+// ranks share a copy of what the plan shards. Sources: planner/frameworks.json, each framework's
 // optimizer read in code.
 struct StateBytes {
   double parameters = 0;

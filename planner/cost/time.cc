@@ -42,30 +42,19 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
 
 }  // namespace
 
-// A small number for the strides of the tensor and context axes: all that a layer's collectives see
-// of an order.
-std::uint64_t TimeModel::State::placement(const Plan& plan) {
-  const Key128 strides{
-      plan.tensor > 1 ? static_cast<std::uint64_t>(stride_of(plan, Axis::kTensor)) : 0,
-      plan.context > 1 ? static_cast<std::uint64_t>(stride_of(plan, Axis::kContext)) : 0};
-  if (const std::uint64_t* found = placements.find(strides)) {
-    return *found;
-  }
-  TRIREME_CHECK(placement_count < 0xFFFF);
-  return placements.insert(strides, placement_count++);
-}
-
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
-  Key128 key;
-  key.low = static_cast<std::uint64_t>(plan.tensor) |
-            static_cast<std::uint64_t>(plan.context) << 12 |
-            static_cast<std::uint64_t>(plan.expert) << 24 |
-            static_cast<std::uint64_t>(plan.expert_tensor) << 36 |
-            static_cast<std::uint64_t>(plan.recompute) << 48 |
-            static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0) << 52 |
-            static_cast<std::uint64_t>(splits_backward(plan) ? 1 : 0) << 53;
-  key.high = static_cast<std::uint64_t>(plan.micro_batch) |
-             static_cast<std::uint64_t>(plan.recompute_modules) << 32 | placement(plan) << 48;
+  const LayerSetKey key{
+      .tensor = plan.tensor,
+      .context = plan.context,
+      .expert = plan.expert,
+      .expert_tensor = plan.expert_tensor,
+      .micro_batch = plan.micro_batch,
+      .tensor_stride = plan.tensor > 1 ? stride_of(plan, Axis::kTensor) : 0,
+      .context_stride = plan.context > 1 ? stride_of(plan, Axis::kContext) : 0,
+      .recompute_modules = plan.recompute_modules,
+      .recompute = static_cast<std::uint16_t>(plan.recompute),
+      .sequence_parallel = static_cast<std::uint16_t>(plan.sequence_parallel ? 1 : 0),
+      .splits_backward = static_cast<std::uint16_t>(splits_backward(plan) ? 1 : 0)};
   if (const LayerSet* found = sets.find(key)) {
     return *found;
   }
@@ -127,12 +116,9 @@ const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
     explicit_split = split(plan);
     return explicit_split;
   }
-  Key128 key;
-  key.low = static_cast<std::uint64_t>(plan.pipeline) |
-            static_cast<std::uint64_t>(plan.virtual_pipeline) << 20;
-  key.high = plan.recompute == Recompute::kFull
-                 ? static_cast<std::uint64_t>(plan.recompute_layers + 2)
-                 : 0;
+  constexpr std::int64_t kNotRecomputed = -2;
+  const SplitKey key{plan.pipeline, plan.virtual_pipeline,
+                     plan.recompute == Recompute::kFull ? plan.recompute_layers : kNotRecomputed};
   if (const std::vector<RankClass>* found = splits.find(key)) {
     return *found;
   }

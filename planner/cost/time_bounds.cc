@@ -98,10 +98,7 @@ double TimeModel::lower_bound(const Plan& plan) {
 // Whether a layer's collectives only get slower as the tensor and context ranks move apart. Beyond
 // a node's GPUs each member has a node of its own, and farther is never faster.
 bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
-  const Key128 key{static_cast<std::uint64_t>(plan.tensor) << 32 |
-                       static_cast<std::uint64_t>(plan.context) << 1 |
-                       static_cast<std::uint64_t>(plan.sequence_parallel ? 1 : 0),
-                   static_cast<std::uint64_t>(plan.micro_batch)};
+  const NearestKey key{plan.tensor, plan.context, plan.micro_batch, plan.sequence_parallel ? 1 : 0};
   if (const bool* found = nearest_fastest.find(key)) {
     return *found;
   }

@@ -78,7 +78,6 @@ struct TimeModel::State {
                                           models::final_norm_parameter_count(m));
   }
 
-  std::uint64_t placement(const Plan& plan);
   bool nearest_is_fastest(const Plan& plan);
   const LayerSet& layer_set(const Plan& plan);
   const std::vector<RankClass>& classes(const Plan& plan);
@@ -102,11 +101,24 @@ struct TimeModel::State {
   topologies::OpCost op;
   DataParallelTimer data_parallel;
   double embedding_parameters = 0, head_parameters = 0;
-  FlatMap<bool> nearest_fastest;
-  FlatMap<std::uint64_t> placements;
-  std::uint64_t placement_count = 0;
-  FlatMap<LayerSet> sets;
-  FlatMap<std::vector<RankClass>> splits;
+  struct NearestKey {
+    std::int64_t tensor = 1, context = 1, micro_batch = 1, sequence_parallel = 0;
+    friend bool operator==(const NearestKey&, const NearestKey&) = default;
+  };
+  // Of an order of axes a layer's collectives see the strides of tensor and context only.
+  struct LayerSetKey {
+    std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
+    std::int64_t tensor_stride = 0, context_stride = 0;
+    std::uint16_t recompute_modules = 0, recompute = 0, sequence_parallel = 0, splits_backward = 0;
+    friend bool operator==(const LayerSetKey&, const LayerSetKey&) = default;
+  };
+  struct SplitKey {
+    std::int64_t pipeline = 1, virtual_pipeline = 1, recompute_layers = 0;
+    friend bool operator==(const SplitKey&, const SplitKey&) = default;
+  };
+  FlatMap<NearestKey, bool> nearest_fastest;
+  FlatMap<LayerSetKey, LayerSet> sets;
+  FlatMap<SplitKey, std::vector<RankClass>> splits;
   struct StageSeconds {
     double forward, backward;
     double exchange;  // of blocking sends and receives, a micro-batch

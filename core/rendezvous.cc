@@ -187,16 +187,22 @@ Rank first_rank(const StepProgram& program, RoleIndex role) {
 std::vector<RoleIndex> roles_of_group(const StepProgram& program, GroupId group, RoleIndex role) {
   // Only axes that reach other stages change the role; a group has few of those.
   std::vector<RoleIndex> roles;
-  Group crossing = program.groups[index_of(group)];
-  std::erase_if(crossing.axes, [&](const GroupAxis& axis) {
-    return axis.stride % program.stages.stride != 0 || axis.stride >= program.stages.period;
-  });
+  const GroupAxis& stages = program.stages;
+  std::vector<GroupAxis> crossing;
+  for (const GroupAxis& axis : program.groups[index_of(group)].axes) {
+    if (axis.stride % stages.stride == 0 && axis.stride < stages.period) {
+      crossing.push_back(axis);
+    } else if (stages.stride % axis.stride == 0 && axis.degree > stages.stride / axis.stride) {
+      // Begins within a stage and goes on beyond it: all ranks in one axis.
+      crossing.push_back({axis.degree / (stages.stride / axis.stride), stages.stride, axis.period});
+    }
+  }
   std::int64_t base = index_of(first_rank(program, role));
-  for (const GroupAxis& axis : crossing.axes) {
+  for (const GroupAxis& axis : crossing) {
     base -= base % axis.period / axis.stride * axis.stride;
   }
   std::vector<std::int64_t> members = {base};
-  for (const GroupAxis& axis : crossing.axes) {
+  for (const GroupAxis& axis : crossing) {
     const std::size_t before = members.size();
     for (std::int64_t i = 1; i < axis.degree; ++i) {
       for (std::size_t j = 0; j < before; ++j) {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -119,6 +122,17 @@ double parse_number(const std::string& key, const std::string& value) {
   return number;
 }
 
+// A number that its field can hold and that is whole.
+template <typename Count>
+Count parse_count(const std::string& key, const std::string& value) {
+  const double number = parse_number(key, value);
+  const auto most = static_cast<double>(std::numeric_limits<Count>::max());
+  if (number != std::floor(number) || number > most) {
+    refuse(key, value, fmt::format("a whole number from 0 to {:.0f}", std::min(most, 1e15)));
+  }
+  return static_cast<Count>(number);
+}
+
 // Bytes of one element named by its type.
 double parse_dtype(const std::string& key, const std::string& value) {
   if (value == "fp32") {
@@ -222,7 +236,8 @@ Framework read_framework(JsonReader& reader) {
           } else if constexpr (std::is_same_v<Type, double>) {
             framework.*member = reader.number(key, 0);
           } else {
-            framework.*member = static_cast<Type>(reader.integer(key, 0));
+            framework.*member =
+                static_cast<Type>(reader.integer(key, 0, std::numeric_limits<Type>::max()));
           }
         },
         field.member);
@@ -293,8 +308,10 @@ void apply_setting(Framework& framework, const std::string& key, const std::stri
           using Type = std::decay_t<decltype(framework.*member)>;
           if constexpr (std::is_same_v<Type, bool>) {
             framework.*member = parse_switch(key, value);
+          } else if constexpr (std::is_same_v<Type, double>) {
+            framework.*member = parse_number(key, value);
           } else {
-            framework.*member = static_cast<Type>(parse_number(key, value));
+            framework.*member = parse_count<Type>(key, value);
           }
         },
         field.member);

@@ -15,7 +15,7 @@ TEST(Framework, EveryNameIsFound) {
 }
 
 TEST(Framework, BytesPerParameterFollowTheFacts) {
-  // facts 2.1: Megatron 2 w + 4 g + 4 master + 8; FSDP2 rests in fp32 only.
+  // Megatron 2 w + 4 g + 4 master + 8; FSDP2 rests in fp32 only.
   const Framework megatron = find_framework("megatron");
   EXPECT_EQ(megatron.parameter_bytes + megatron.gradient_bytes + megatron.master_bytes +
                 megatron.moment_bytes,
@@ -39,6 +39,24 @@ TEST(Framework, SettingsOverrideChoices) {
   EXPECT_FALSE(framework.reshard_after_forward);
   apply_setting(framework, "dropout", "0.1");
   EXPECT_DOUBLE_EQ(framework.dropout, 0.1);
+}
+
+// 1e12 left the range of an int, which is undefined, and 2.7 became 2.
+TEST(Framework, CountsAreWholeAndFitTheirField) {
+  Framework framework = find_framework("fsdp2");
+  apply_setting(framework, "prefetch_units", "3");
+  EXPECT_EQ(framework.prefetch_units, 3);
+  apply_setting(framework, "bucket_elements", "5e8");
+  EXPECT_EQ(framework.bucket_elements, 500'000'000);
+  for (const char* wrong : {"1e12", "2147483648", "2.7", "-1", "nan", "inf"}) {
+    try {
+      apply_setting(framework, "prefetch_units", wrong);
+      FAIL() << wrong;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(wrong), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(framework.prefetch_units, 3);
+  }
 }
 
 TEST(Framework, WrongSettingsAreRefusedWithWhatExists) {

@@ -52,6 +52,10 @@ function(trireme_test name)
   target_compile_options(${name} PRIVATE ${trireme_light_options})
   target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
+  # A folder of its own for its files (testing::TempDir()), so that suites of several trees run at once.
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.files/)
+  file(MAKE_DIRECTORY ${folder})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT TEST_TMPDIR=${folder})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "ALL TESTS SKIPPED")
 endfunction()
 

@@ -1,7 +1,7 @@
 // The work of a layer on one rank: matrix products, attention, memory-bound passes, collectives'
 // volumes, and the activation bytes kept for backward. Says how much, never how long. Sources:
-// facts of FORMULAS.md and the papers it names (Korthikanti et al. 2022, section 4; op-by-op counts
-// of Megatron-Core and PyTorch).
+// planner/cost/formulas.h and the papers it names (Korthikanti et al. 2022, section 4; op-by-op
+// counts of Megatron-Core and PyTorch).
 #pragma once
 
 #include <cstdint>

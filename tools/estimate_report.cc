@@ -1,4 +1,4 @@
-// An estimate as JSON (keys fixed in CLI.md) and as tables.
+// An estimate as JSON (its keys are fixed) and as tables.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -100,7 +100,8 @@ Json throughput_json(const planner::Throughput& t) {
            "model FLOP with the causal half of attention, no recompute, over the dense peak"}};
 }
 
-// The textbook values of this plan: elements, bytes or plain ratios, as FORMULAS.md defines each.
+// The textbook values of this plan: elements, bytes or plain ratios, as planner/cost/formulas.h
+// defines each.
 Json formulas_json(const Job& job, const planner::Plan& plan) {
   const planner::Symbols s = planner::symbols_of(job, plan);
   const planner::Bubbles bubbles =

@@ -1,4 +1,4 @@
-// The options that most commands share (CLI.md), as they were typed: what was not given stays
+// The options that most commands share, as they were typed: what was not given stays
 // empty. tools/request.h turns them into a job and a plan.
 #pragma once
 

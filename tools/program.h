@@ -16,7 +16,7 @@ class App;
 
 namespace trireme::tools {
 
-// CLI.md: what a script can tell from the exit code.
+// What a script can tell from the exit code.
 enum ExitCode : int {
   kDone = 0,
   kAnswerIsNo = 1,  // nothing fits, a check failed, a comparison is out of tolerance

@@ -15,9 +15,9 @@ using Json = nlohmann::ordered_json;
 
 // Prints `body` with "schema": "trireme.<name>/1" in front, indented, to `console.out`.
 void print_json(const Console& console, const std::string& name, const Json& body);
-// The "layout" object of CLI.md.
+// The "layout" object of every JSON answer.
 Json layout_json(const planner::Plan& plan);
-// The whole <estimate> of CLI.md without its schema.
+// A whole estimate as every JSON answer holds it, without its schema.
 Json estimate_json(const planner::Job& job, const planner::Estimate& estimate);
 // Its "sources": which numbers the profile measured, which come from another card or a datasheet.
 // The same for people: what, does it fit, memory and time item by item, throughput.

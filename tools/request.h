@@ -1,5 +1,5 @@
 // From options to what the planner reads: the job, and the plan whose missing degrees follow from
-// the others (CLI.md, Shared options and Defaults).
+// the others (as --help says of each).
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ TimeSplit split_time(const std::vector<TimedOp>& ops, const std::vector<double>&
 TimeSplit split_time(const StepProgram& program, const Trace& trace);
 TimeSplit split_time(const TraceFile& file);
 
-// In the order in which people read them; the categories of CLI.md's breakdown first.
+// In the order in which people read them; the categories of breakdown_seconds first.
 const std::vector<std::string>& time_split_names();
 
 }  // namespace trireme::tools

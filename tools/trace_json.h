@@ -12,7 +12,7 @@
 
 namespace trireme::tools {
 
-// What an op is for: the categories of CLI.md's breakdown. "compute", "tensor_parallel",
+// What an op is for: the categories of breakdown_seconds. "compute", "tensor_parallel",
 // "pipeline_p2p", "data_parallel", "optimizer", "other".
 std::string category_of(const StepProgram& program, const trireme::Program& role, const Op& op);
 

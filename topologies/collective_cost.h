@@ -1,6 +1,6 @@
 // How long a collective takes alone on its group. Family nccl chooses algorithm and protocol by
 // size with NCCL's own model (tuning.cc) and per-network corrections; the other families are
-// FORMULAS.md F14.
+// the textbook's (textbook_cost.h).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// NCCL's topology XML (and RCCL's, with xgmi for nvlink). Facts on the format: facts on
-// communication, section 4.1.
+// NCCL's topology XML (and RCCL's, with xgmi for nvlink): what NCCL's src/graph/xml.cc reads and
+// writes.
 #include <algorithm>
 #include <cstdlib>
 #include <map>

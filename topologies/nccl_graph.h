@@ -1,4 +1,4 @@
-// What NCCL's graph search finds for a group: channels and their speeds (facts of
+// What NCCL's graph search finds for a group: channels and their speeds (NCCL's
 // src/graph/search.cc, in closed form for the fabrics that presets describe), and the raw rates
 // behind them.
 #pragma once

@@ -1,4 +1,4 @@
-// The textbook families of collective costs (FORMULAS.md F14, facts on communication section 3):
+// The textbook families of collective costs (Thakur, Rabenseifner and Gropp 2005):
 // latency alpha per message, inverse bandwidth beta per rank and direction.
 #pragma once
 

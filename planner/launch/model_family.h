@@ -1,5 +1,5 @@
-// What launch configurations say of a model beyond its dimensions: facts of the published families,
-// found by the model's name. A model that no family knows gets the frameworks' defaults.
+// What launch configurations say of a model beyond its dimensions: what the published families
+// share, found by the model's name. A model that no family knows gets the frameworks' defaults.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Pass 3: the order in which a pipeline stage handles micro-batches. Orders: facts of the
+// Pass 3: the order in which a pipeline stage handles micro-batches. Orders: those of the
 // schedules' papers and of Megatron-Core's schedules.py; each stage's list is complete, so that no
 // stage has to look at another's.
 #pragma once

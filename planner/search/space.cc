@@ -35,7 +35,7 @@ AxisOrder canonical(const AxisOrder& order, std::size_t active) {
   return sorted;
 }
 
-// Orders that a framework offers (facts: Megatron's two, torchtitan's and DeepSpeed's fixed
+// Orders that a framework offers (Megatron's two, torchtitan's and DeepSpeed's fixed
 // meshes); this project's runtime places axes freely.
 std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   std::vector<AxisOrder> orders;

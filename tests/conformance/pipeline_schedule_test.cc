@@ -150,7 +150,7 @@ std::vector<std::int64_t> in_flight(const Plan& plan, const std::string& name) {
 using Counts = std::vector<std::int64_t>;
 
 TEST(PipelineSchedule, InFlightCountsAreThePublishedOnes) {
-  // facts: p 4, m 8: GPipe 8 everywhere; 1F1B p - r; interleaved chunks (v - 1) p + 2 (p - 1 - r)
+  // p 4, m 8: GPipe 8 everywhere; 1F1B p - r; interleaved chunks (v - 1) p + 2 (p - 1 - r)
   // + 1.
   EXPECT_EQ(in_flight(pipeline(Schedule::kGpipe, 4, 8, 1), "activation"), (Counts{8, 8, 8, 8}));
   EXPECT_EQ(in_flight(pipeline(Schedule::kOneForwardOneBackward, 4, 8, 1), "activation"),

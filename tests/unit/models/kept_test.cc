@@ -56,7 +56,7 @@ TEST(Kept, LlamaBytesPerToken) {
     const Shard shard = shard_of(64, 1, false, AttentionKernel::kFlash);
     EXPECT_EQ(kept(model, shard, Implementation::kTransformerEngine, 0) / 64, expected.engine)
         << expected.model;
-    // PyTorch eager, measured (facts 1.9): 8 h for the norms, 6 a d + 4 k d around attention, 8 f,
+    // PyTorch eager, measured: 8 h for the norms, 6 a d + 4 k d around attention, 8 f,
     // 4 a.
     const std::int64_t width = model.heads * model.head_dim;
     EXPECT_EQ(kept(model, shard, Implementation::kEagerTorch, 0) / 64,

@@ -1,4 +1,4 @@
-// Each formula against the worked value that FORMULAS.md gives, or against one worked here by hand.
+// Each formula against the value worked in its source, or against one worked here by hand.
 #include "planner/cost/formulas.h"
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ double total(const StateBytes& bytes) {
   return bytes.parameters + bytes.gradients + bytes.optimizer + bytes.step;
 }
 
-// training_systems facts 2.1, bytes per parameter.
+// Bytes per parameter, as the frameworks' own documentation counts them.
 TEST(StateMemory, BytesPerParameterOfEveryScheme) {
   Job job = job_of("llama-3.1-8b", "dgx-h100", "megatron", 4096);
   Plan plan;
@@ -94,7 +94,7 @@ TEST(RankParameters, VocabularyIsPaddedPerTensorRank) {
   EXPECT_DOUBLE_EQ(rank_parameters(job, {.tensor = 8}).vocabulary * 8, 51200);  // 50 x 1024
 }
 
-// Facts 1.5: p = 4, m = 8.
+// p = 4, m = 8.
 TEST(InFlight, EverySchedule) {
   const auto held = [](Schedule schedule, std::int64_t stages, std::int64_t chunks,
                        std::int64_t micro_batches) {

@@ -40,7 +40,7 @@ double bus_bandwidth(const Cluster& cluster, Collective collective, std::int64_t
          bus_bandwidth_factor(collective, cluster.gpus) * 1e-9;
 }
 
-// NCCL's graph search, worked by hand in facts: channels x speed.
+// NCCL's graph search, worked by hand: channels x speed.
 TEST(NcclGraph, SingleNodeChannels) {
   const auto graph_of = [](const char* name) {
     const Cluster cluster = load_cluster(name);
@@ -151,7 +151,7 @@ TEST(Nccl, NominalRingArithmetic) {
   EXPECT_NEAR(tree.nominal_us, 25.2, 0.01);
 }
 
-// What practitioners report (facts on communication, section 6), within what separates two such
+// What practitioners report (docs/accuracy.md), within what separates two such
 // runs.
 TEST(Practitioners, NicCountLimitsRings) {
   // Five nodes with 4 x 400G: 190 GB/s for the ring, which 4 x 48 = 192 limits; the answer names
@@ -245,7 +245,7 @@ TEST(Relations, OneRankTakesNoTime) {
   EXPECT_EQ(time_of(machine("dgx-h100", 1), Collective::kAllReduce, kGiB).time.value, 0.0);
 }
 
-// FORMULAS.md F14 and the textbook costs, with alpha = 2 us, beta = 1 / (100 GB/s), 8 ranks, 100
+// The textbook costs, with alpha = 2 us, beta = 1 / (100 GB/s), 8 ranks, 100
 // MB.
 TEST(Textbook, WorkedValues) {
   const AlphaBeta link{2e-6, 1e-11};

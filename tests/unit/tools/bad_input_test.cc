@@ -3,52 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 
 namespace trireme::tools {
 namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string content_of(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text.push_back(static_cast<char>(c));
-  }
-  std::fclose(file);
-  return text;
-}
-
-Outcome run(const std::vector<std::string>& arguments) {
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Outcome outcome;
-  outcome.code = run_program(arguments, console);
-  outcome.out = content_of(console.out);
-  outcome.err = content_of(console.err);
-  return outcome;
-}
-
-Outcome run_line(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> arguments;
-  for (std::string word; stream >> word;) {
-    arguments.push_back(word);
-  }
-  return run(arguments);
-}
 
 std::string file_with(const std::string& name, const std::string& text) {
   std::string path = testing::TempDir() + name;
@@ -56,7 +19,7 @@ std::string file_with(const std::string& name, const std::string& text) {
   return path;
 }
 
-void expect_one_line(const Outcome& outcome, const std::string& what) {
+void expect_one_line(const Answer& outcome, const std::string& what) {
   EXPECT_EQ(outcome.code, 2) << what << "\n" << outcome.err;
   EXPECT_EQ(outcome.out, "") << what;
   EXPECT_TRUE(outcome.err.starts_with("trireme: ")) << what << "\n" << outcome.err;
@@ -109,7 +72,7 @@ TEST(BadInput, FlagsGiveOneLineAndCodeTwo) {
                            "--tp",
                            "extra words",
                            "--cp 3"}) {
-    expect_one_line(run_line(kGood + rest), rest);
+    expect_one_line(run_words(kGood + rest), rest);
   }
 }
 
@@ -119,10 +82,10 @@ TEST(BadInput, StepsBeyondSixtyFourBitsGiveOneLineAndCodeTwo) {
   for (const char* rest :
        {"--micro-batch 1000000000", "--tp 8 --micro-batch 1000000 --attention unfused",
         "--global-batch 1000000000 --pp 8"}) {
-    expect_one_line(run_line("estimate" + job + rest), rest);
+    expect_one_line(run_words("estimate" + job + rest), rest);
   }
-  expect_one_line(run_line("plan" + job + "--global-batch 1000000000"), "plan");
-  expect_one_line(run_line("simulate" + job + "--tp 8 --micro-batch 100"), "simulate");
+  expect_one_line(run_words("plan" + job + "--global-batch 1000000000"), "plan");
+  expect_one_line(run_words("simulate" + job + "--tp 8 --micro-batch 100"), "simulate");
 }
 
 TEST(BadInput, ModelsAndClustersGiveOneLineAndCodeTwo) {
@@ -143,7 +106,7 @@ TEST(BadInput, ModelsAndClustersGiveOneLineAndCodeTwo) {
         "estimate --model gpt2 --cluster " + file_with("cut.json", R"({"name": )"),
         "estimate " + file_with("plan.json", R"({"schema": "other/1"})"),
         std::string("estimate /nonexistent/plan.json")}) {
-    expect_one_line(run_line(line), line);
+    expect_one_line(run_words(line), line);
   }
 }
 
@@ -155,12 +118,12 @@ TEST(BadInput, CommandsGiveOneLineAndCodeTwo) {
         plan + "--price -1 --objective cost", plan + "--weights 1,2", plan + "--top 0",
         plan + "--threads 0", std::string("models --model nothing"),
         std::string("explain --model gpt2 --cluster dgx-h100x1 --against tpx")}) {
-    expect_one_line(run_line(line), line);
+    expect_one_line(run_words(line), line);
   }
 }
 
 TEST(Answers, NothingFitsExitsOneWithTheNearestMiss) {
-  const Outcome outcome = run_line("plan --model llama-3.1-405b --cluster dgx-h100x1 --json");
+  const Answer outcome = run_words("plan --model llama-3.1-405b --cluster dgx-h100x1 --json");
   EXPECT_EQ(outcome.code, 1);
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_TRUE(json.at("best").is_null());
@@ -169,8 +132,8 @@ TEST(Answers, NothingFitsExitsOneWithTheNearestMiss) {
 }
 
 TEST(Answers, ALayoutThatDoesNotFitIsEstimatedAndExitsOne) {
-  const Outcome outcome =
-      run_line("estimate --model llama-3.1-70b --cluster dgx-h100x1 --tp 8 --json");
+  const Answer outcome =
+      run_words("estimate --model llama-3.1-70b --cluster dgx-h100x1 --tp 8 --json");
   EXPECT_EQ(outcome.code, 1);
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_FALSE(json.at("fits").get<bool>());
@@ -178,8 +141,8 @@ TEST(Answers, ALayoutThatDoesNotFitIsEstimatedAndExitsOne) {
 }
 
 TEST(Answers, EstimateHasTheFixedKeysAndAddsUp) {
-  const Outcome outcome =
-      run_line(kGood + "--tp 2 --pp 2 --sharding full --micro-batch 2 --global-batch 16 --json");
+  const Answer outcome =
+      run_words(kGood + "--tp 2 --pp 2 --sharding full --micro-batch 2 --global-batch 16 --json");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json.at("schema"), "trireme.estimate/1");
@@ -200,10 +163,10 @@ TEST(Answers, EstimateHasTheFixedKeysAndAddsUp) {
 
 TEST(Answers, APlanFileGivesTheSameEstimate) {
   const std::string path = testing::TempDir() + "best.json";
-  const Outcome planned = run_line(
+  const Answer planned = run_words(
       "plan --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 16 --json -o " + path);
   ASSERT_EQ(planned.code, 0) << planned.err;
-  const Outcome estimated = run_line("estimate --json " + path);
+  const Answer estimated = run_words("estimate --json " + path);
   ASSERT_EQ(estimated.code, 0) << estimated.err;
   const auto best = nlohmann::json::parse(planned.out).at("best");
   const auto again = nlohmann::json::parse(estimated.out);
@@ -212,8 +175,8 @@ TEST(Answers, APlanFileGivesTheSameEstimate) {
 }
 
 TEST(Answers, ExplainPrintsEveryFormula) {
-  const Outcome outcome =
-      run_line("explain --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 16 --json");
+  const Answer outcome =
+      run_words("explain --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 16 --json");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto json = nlohmann::json::parse(outcome.out);
   for (int number = 1; number <= 27; ++number) {
@@ -229,7 +192,7 @@ TEST(Answers, ExplainPrintsEveryFormula) {
 
 TEST(Help, EveryCommandShowsAnExample) {
   for (const char* command : {"plan", "estimate", "explain", "models", "clusters"}) {
-    const Outcome outcome = run({command, "--help"});
+    const Answer outcome = run_command({command, "--help"});
     EXPECT_EQ(outcome.code, 0);
     EXPECT_NE(outcome.out.find(std::string("trireme ") + command), std::string::npos)
         << outcome.out;

@@ -1,7 +1,6 @@
 // `trireme calibrate` end to end without a GPU: logs, raw points and runs become profiles, profiles
 // change predictions, and bad input is one line that leaves the old profile whole.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +13,7 @@
 #include "core/json_reader.h"
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::tools {
@@ -23,45 +22,11 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-struct Answer {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string slurp(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text += static_cast<char>(c);
-  }
-  std::fclose(file);
-  return text;
-}
-
-Answer trireme(const std::vector<std::string>& arguments) {
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Answer answer;
-  answer.code = run_program(arguments, console);
-  answer.out = slurp(console.out);
-  answer.err = slurp(console.err);
-  return answer;
-}
-
 class CalibrateCommand : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("trireme_calibrate_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  [[nodiscard]] std::string path(const std::string& name) const {
-    return (folder_ / name).string();
-  }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
   [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
-    write_file_atomically(path(name), text);
-    return path(name);
+    return folder_.file(name, text);
   }
   // A log whose times are latency + size / rate, with its bus bandwidth as the tool prints it.
   [[nodiscard]] std::string log(double latency_us, double gbytes_per_second) const {
@@ -81,7 +46,7 @@ class CalibrateCommand : public testing::Test {
     }
     return text.str();
   }
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 const std::vector<std::string> kEstimate = {
@@ -94,7 +59,7 @@ double estimated_tensor_seconds(const std::string& profile) {
   if (!profile.empty()) {
     arguments.insert(arguments.end(), {"--calibration", profile});
   }
-  const Answer answer = trireme(arguments);
+  const Answer answer = run_command(arguments);
   EXPECT_EQ(answer.code, kDone) << answer.err;
   return Json::parse(answer.out)
       .at("time")
@@ -105,8 +70,8 @@ double estimated_tensor_seconds(const std::string& profile) {
 
 TEST_F(CalibrateCommand, FitReproducesTheLogsOwnBusBandwidths) {
   const std::string file = write("all_reduce.log", log(30, 100));
-  const Answer answer = trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o",
-                                 path("profile.json"), "--json"});
+  const Answer answer = run_command({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o",
+                                     path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
   const Json json = Json::parse(answer.out);
   EXPECT_EQ(json.at("schema"), "trireme.calibrate/1");
@@ -124,15 +89,15 @@ TEST_F(CalibrateCommand, FitReproducesTheLogsOwnBusBandwidths) {
 // A run of all the tensor-parallel collectives over a link of a third of the DGX's rate.
 TEST_F(CalibrateCommand, SimulateFollowsTheProfileAndSaysSo) {
   const std::string file = write("all_reduce.log", log(30, 100));
-  ASSERT_EQ(
-      trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
-          .code,
-      kDone);
+  ASSERT_EQ(run_command(
+                {"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
+                .code,
+            kDone);
   std::vector<std::string> arguments = kEstimate;
   arguments[0] = "simulate";
-  const Json shipped = Json::parse(trireme(arguments).out);
+  const Json shipped = Json::parse(run_command(arguments).out);
   arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
-  const Json fitted = Json::parse(trireme(arguments).out);
+  const Json fitted = Json::parse(run_command(arguments).out);
   const auto tensor = [](const Json& step) {
     return step.at("time").at("breakdown_seconds").at("tensor_parallel").get<double>();
   };
@@ -146,10 +111,10 @@ TEST_F(CalibrateCommand, SimulateFollowsTheProfileAndSaysSo) {
 
 TEST_F(CalibrateCommand, PlanFollowsTheProfileAndSaysSo) {
   const std::string file = write("all_reduce.log", log(30, 20));
-  ASSERT_EQ(
-      trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
-          .code,
-      kDone);
+  ASSERT_EQ(run_command(
+                {"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
+                .code,
+            kDone);
   // With tp and sequence parallelism fixed every plan must pass the slow all-reduce.
   const std::vector<std::string> arguments = {
       "plan",  "--model", "llama-3.1-8b",           "--cluster",      "dgx-h100x1",
@@ -157,8 +122,8 @@ TEST_F(CalibrateCommand, PlanFollowsTheProfileAndSaysSo) {
       "--json"};
   std::vector<std::string> calibrated = arguments;
   calibrated.insert(calibrated.end(), {"--calibration", path("profile.json")});
-  const Json shipped = Json::parse(trireme(arguments).out);
-  const Json fitted = Json::parse(trireme(calibrated).out);
+  const Json shipped = Json::parse(run_command(arguments).out);
+  const Json fitted = Json::parse(run_command(calibrated).out);
   const auto step = [](const Json& plan) {
     return plan.at("best").at("time").at("step_seconds").get<double>();
   };
@@ -169,26 +134,26 @@ TEST_F(CalibrateCommand, PlanFollowsTheProfileAndSaysSo) {
   std::vector<std::string> free_choice = {
       "plan",           "--model", "llama-3.1-8b", "--cluster",     "dgx-h100x1",
       "--global-batch", "64",      "--json",       "--calibration", path("profile.json")};
-  const Json chosen = Json::parse(trireme(free_choice).out);
+  const Json chosen = Json::parse(run_command(free_choice).out);
   EXPECT_LT(chosen.at("best").at("layout").at("tp").get<int>(), 8);
 }
 
 TEST_F(CalibrateCommand, EstimateSaysWhatCameFromTheProfile) {
   const std::string file = write("all_reduce.log", log(30, 100));
-  ASSERT_EQ(
-      trireme({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
-          .code,
-      kDone);
+  ASSERT_EQ(run_command(
+                {"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o", path("profile.json")})
+                .code,
+            kDone);
   std::vector<std::string> arguments = kEstimate;
   arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
-  const Json sources = Json::parse(trireme(arguments).out).at("sources");
+  const Json sources = Json::parse(run_command(arguments).out).at("sources");
   EXPECT_EQ(sources.at("calibrated"), true);
   std::map<std::string, std::string> from;
   for (const Json& one : sources.at("quantities")) {
     from[one.at("quantity")] = one.at("from");
   }
   EXPECT_EQ(from.at("collectives in the node"), "measured");
-  const Json shipped = Json::parse(trireme(kEstimate).out).at("sources");
+  const Json shipped = Json::parse(run_command(kEstimate).out).at("sources");
   EXPECT_EQ(shipped.at("calibrated"), false);
 }
 
@@ -239,7 +204,7 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   const std::string raw =
       write("raw.json", readable_json(microbenchmarks_to_json(made_up_points(0.6))));
   const Answer answer =
-      trireme({"calibrate", "--from-points", raw, "-o", path("profile.json"), "--json"});
+      run_command({"calibrate", "--from-points", raw, "-o", path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
   const topologies::Profile profile = topologies::load_profile(path("profile.json"));
   const auto& fit = profile.gpus.at("H200-SXM-141GB");
@@ -258,7 +223,7 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   // On another card it is marked, with the fields that differ.
   std::vector<std::string> arguments = kEstimate;
   arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
-  const Json sources = Json::parse(trireme(arguments).out).at("sources");
+  const Json sources = Json::parse(run_command(arguments).out).at("sources");
   EXPECT_EQ(sources.at("transferred"), true);
   EXPECT_FALSE(sources.at("differs").empty());
 }
@@ -271,7 +236,8 @@ TEST_F(CalibrateCommand, MeasuredMessagesSetTheRateOfTheRuntimesOwn) {
     points.messages.push_back({"message", 2, Bytes(bytes), {seconds, 0.01}});
   }
   const std::string raw = write("raw.json", readable_json(microbenchmarks_to_json(points)));
-  ASSERT_EQ(trireme({"calibrate", "--from-points", raw, "-o", path("profile.json")}).code, kDone);
+  ASSERT_EQ(run_command({"calibrate", "--from-points", raw, "-o", path("profile.json")}).code,
+            kDone);
   const topologies::Profile profile = topologies::load_profile(path("profile.json"));
   const auto& own = profile.frameworks.at("trireme");
   EXPECT_NEAR(own.at("message_rate"), 2e10, 0.1e10);  // less what a message costs beside its bytes
@@ -290,10 +256,11 @@ std::map<std::string, std::string> product_sources(const Json& estimate) {
 
 TEST_F(CalibrateCommand, ProductsInFp8BecomeATableThatFp8PlansAsk) {
   const auto estimate = [](const std::string& profile, const std::string& precision) {
-    return Json::parse(trireme({"estimate", "--model", "llama-3.1-8b", "--cluster", "hgx-h200x1",
-                                "--sharding", "full", "--framework", "fsdp2", "--global-batch", "8",
-                                "--precision", precision, "--calibration", profile, "--json"})
-                           .out);
+    return Json::parse(
+        run_command({"estimate", "--model", "llama-3.1-8b", "--cluster", "hgx-h200x1", "--sharding",
+                     "full", "--framework", "fsdp2", "--global-batch", "8", "--precision",
+                     precision, "--calibration", profile, "--json"})
+            .out);
   };
   const auto seconds = [](const Json& json) {
     return json.at("time").at("step_seconds").get<double>();
@@ -303,7 +270,7 @@ TEST_F(CalibrateCommand, ProductsInFp8BecomeATableThatFp8PlansAsk) {
     const std::string raw =
         write(name + "_raw.json", readable_json(microbenchmarks_to_json(points)));
     const Answer answer =
-        trireme({"calibrate", "--from-points", raw, "-o", path(name + ".json"), "--json"});
+        run_command({"calibrate", "--from-points", raw, "-o", path(name + ".json"), "--json"});
     EXPECT_EQ(answer.code, kDone) << answer.err;
     const Json fits = Json::parse(answer.out).at("fits");
     for (const Json& fitted : fits) {
@@ -342,7 +309,7 @@ TEST_F(CalibrateCommand, RawPointsWithoutAPrecisionAreInBf16AndAnUnknownOneIsOne
     EXPECT_EQ(sample.precision, MatmulPrecision::kBf16);
   }
   json.at("matmuls")[0]["precision"] = "fp7";
-  const Answer answer = trireme(
+  const Answer answer = run_command(
       {"calibrate", "--from-points", write("bad.json", json.dump()), "-o", path("profile.json")});
   EXPECT_EQ(answer.code, kWrongInput);
   EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
@@ -368,8 +335,8 @@ TEST_F(CalibrateCommand, LinesOfMeasurementsNameTheirPrecisionAsPyTorchDoes) {
   fp8 += line("nt", 4096, 1e-2, R"(, "dtype": "float32")");
   const std::string first = write("bf16.jsonl", bf16);
   const std::string second = write("fp8.jsonl", fp8);
-  const Answer answer = trireme({"calibrate", "--fit", first, second, "--cluster", "hgx-h200x1",
-                                 "-o", path("profile.json"), "--json"});
+  const Answer answer = run_command({"calibrate", "--fit", first, second, "--cluster", "hgx-h200x1",
+                                     "-o", path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
   // A later file adds its precision to what an earlier one measured.
   const auto fit = topologies::load_profile(path("profile.json")).gpus.at("H200-SXM-141GB");
@@ -398,9 +365,9 @@ TEST_F(CalibrateCommand, LogsOfTrainingsCorrectTheProfileAndSetTheInterval) {
                                   "step: 20  loss: 9.1  tps: 4,010\n"
                                   "step: 30  loss: 8.9  tps: 3,990\n");
   const Answer answer =
-      trireme({"calibrate", "--from-run", titan, "--model", "llama-3.1-8b", "--cluster",
-               "dgx-h100x1", "--seq", "8192", "--framework", "fsdp2", "--sharding", "full",
-               "--global-batch", "8", "-o", path("profile.json"), "--json"});
+      run_command({"calibrate", "--from-run", titan, "--model", "llama-3.1-8b", "--cluster",
+                   "dgx-h100x1", "--seq", "8192", "--framework", "fsdp2", "--sharding", "full",
+                   "--global-batch", "8", "-o", path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
   const Json json = Json::parse(answer.out);
   ASSERT_EQ(json.at("runs").size(), 1U);
@@ -412,9 +379,9 @@ TEST_F(CalibrateCommand, LogsOfTrainingsCorrectTheProfileAndSetTheInterval) {
   EXPECT_EQ(json.at("interval").at("runs"), 1);
   // The profile's interval and correction are what a prediction then carries.
   const Answer again =
-      trireme({"estimate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1", "--seq", "8192",
-               "--framework", "fsdp2", "--sharding", "full", "--global-batch", "8", "--json",
-               "--calibration", path("profile.json")});
+      run_command({"estimate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1", "--seq",
+                   "8192", "--framework", "fsdp2", "--sharding", "full", "--global-batch", "8",
+                   "--json", "--calibration", path("profile.json")});
   const Json time = Json::parse(again.out).at("time");
   EXPECT_NEAR(time.at("step_seconds").get<double>(), run.at("after_seconds").get<double>(),
               1e-6 * measured);
@@ -431,7 +398,7 @@ TEST_F(CalibrateCommand, RowsOfThePublishedFormatAreRunsToo) {
      "behaviour": "fsdp2", "recompute": "full", "seconds_per_step": 1.7},
     {"id": "mine-2", "gpu": "H100", "gpus": 8}]})");
   const Answer answer =
-      trireme({"calibrate", "--from-run", rows, "-o", path("profile.json"), "--json"});
+      run_command({"calibrate", "--from-run", rows, "-o", path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
   const Json json = Json::parse(answer.out);
   EXPECT_EQ(json.at("runs").size(), 1U);
@@ -459,7 +426,7 @@ TEST_F(CalibrateCommand, BadInputIsOneLineAndLeavesTheOldProfileWhole) {
   for (std::vector<std::string> arguments : wrong) {
     arguments.insert(arguments.begin(), "calibrate");
     arguments.insert(arguments.end(), {"-o", output});
-    const Answer answer = trireme(arguments);
+    const Answer answer = run_command(arguments);
     EXPECT_EQ(answer.code, kWrongInput) << arguments[2];
     EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
     EXPECT_TRUE(answer.err.starts_with("trireme: ")) << answer.err;
@@ -468,8 +435,8 @@ TEST_F(CalibrateCommand, BadInputIsOneLineAndLeavesTheOldProfileWhole) {
     text << file.rdbuf();
     EXPECT_EQ(text.str(), old);
   }
-  EXPECT_EQ(trireme({"calibrate", "--fit", log_file, "--cluster", "dgx-h100x1", "-o",
-                     path("no/folder/p.json")})
+  EXPECT_EQ(run_command({"calibrate", "--fit", log_file, "--cluster", "dgx-h100x1", "-o",
+                         path("no/folder/p.json")})
                 .code,
             kWrongInput);
 }

@@ -53,24 +53,6 @@ constexpr Format kFormats[] = {
      "encoding=\"utf-8\"))[\"num_processes\"] == 8' \"$1\""},
 };
 
-// Every word of the command line apart, so that names with blanks stay whole.
-Exported run_apart(const std::string& words, const std::vector<std::string>& more) {
-  std::istringstream stream(words);
-  std::vector<std::string> all;
-  for (std::string word; stream >> word;) {
-    all.push_back(word);
-  }
-  all.insert(all.end(), more.begin(), more.end());
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Exported result;
-  result.code = run_program(all, console);
-  result.out = content_of(console.out);
-  result.err = content_of(console.err);
-  return result;
-}
-
 bool succeeds(const std::string& script, const std::string& file) {
   const std::string runner = testing::TempDir() + "hostile_reader.sh";
   std::ofstream(runner) << script << "\n";
@@ -102,7 +84,7 @@ TEST(ExportHostileNames, StayInTheirCommentsInEveryFormat) {
     for (const char* name : kHostile) {
       SCOPED_TRACE(std::string(format.name) + " " + name);
       const std::string path = testing::TempDir() + "hostile." + format.ending;
-      const Exported wrote = run_apart(
+      const Exported wrote = run_words(
           std::string("export --cluster dgx-h100x1 --seq 4096 --global-batch 16 --format ") +
               format.name + " --framework " + format.framework + " " + format.options,
           {"--model", model_named(name), "-o", path});
@@ -135,7 +117,7 @@ TEST(ExportHostileNames, AScriptRunsNothingOfAName) {
   std::ofstream(folder / "bin" / "torchrun") << "#!/bin/sh\nprintf '%s\\n' \"$@\" > words\n";
   fs::permissions(folder / "bin" / "torchrun", fs::perms::owner_all);
   for (const char* name : kHostile) {
-    const Exported wrote = run_apart(
+    const Exported wrote = run_words(
         "export --cluster dgx-h100x1 --seq 4096 --global-batch 16 --framework megatron --sharding "
         "optimizer",
         {"--model", model_named(name), "-o", (folder / "run.sh").string()});
@@ -152,7 +134,7 @@ TEST(ExportHostileNames, AScriptRunsNothingOfAName) {
 
 TEST(ExportHostileNames, TheCommandQuotesTheNameOfTheFile) {
   const std::string path = testing::TempDir() + "a b$(touch PLANTED).sh";
-  const Exported wrote = run_apart(
+  const Exported wrote = run_words(
       "export --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --global-batch 16 --framework "
       "megatron --sharding optimizer",
       {"-o", path});
@@ -167,7 +149,7 @@ TEST(ExportHostileNames, AFlavorStaysInItsQuotes) {
   }
   const std::string path = testing::TempDir() + "flavor.toml";
   const std::string flavor = "llama3/8B\"\n[training]\nsteps = 7 #";
-  const Exported wrote = run_apart(
+  const Exported wrote = run_words(
       "export --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --global-batch 16 --framework "
       "fsdp2 --sharding full",
       {"--flavor", flavor, "-o", path});

@@ -1,48 +1,18 @@
-// Runs `trireme export` in the process and reads what it wrote, for the tests of its formats.
+// What `trireme export` writes, read back for the tests of its formats.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 
 namespace trireme::tools {
 
-struct Exported {
-  int code = -1;
-  std::string out, err;
-};
-
-inline std::string content_of(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text.push_back(static_cast<char>(c));
-  }
-  std::fclose(file);
-  return text;
-}
-
-inline Exported run_words(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) {
-    words.push_back(word);
-  }
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Exported result;
-  result.code = run_program(words, console);
-  result.out = content_of(console.out);
-  result.err = content_of(console.err);
-  return result;
-}
+using Exported = Answer;
 
 // What `export` prints; the test fails when it refuses.
 inline std::string exported(const std::string& options) {

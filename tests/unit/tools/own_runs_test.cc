@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 
 namespace trireme::tools {
 namespace {
@@ -24,25 +23,12 @@ const std::string kSource = TRIREME_SOURCE_DIR;
 Json estimate(const Json& row) {
   const std::string model = row.at("model");
   const bool preset = model != "llama-8b-12-layers";
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  const int code = run_program(
+  return json_of(
       {"estimate", "--model", preset ? model : kSource + "/tests/gpu/models/" + model + ".json",
        "--seq", std::to_string(row.at("sequence").get<int>()), "--global-batch",
        std::to_string(row.at("global_batch").get<int>()), "--cluster", "hgx-h200x1", "--gpus",
        std::to_string(row.at("gpus").get<int>()), "--layout", row.at("layout").get<std::string>(),
-       "--calibration", kSource + "/topologies/profiles/hgx-h200.json", "--json"},
-      console);
-  EXPECT_EQ(code, 0) << row;
-  std::rewind(console.out);
-  std::string text;
-  for (int c = std::fgetc(console.out); c != EOF; c = std::fgetc(console.out)) {
-    text += static_cast<char>(c);
-  }
-  std::fclose(console.out);
-  std::fclose(console.err);
-  return Json::parse(text);
+       "--calibration", kSource + "/topologies/profiles/hgx-h200.json", "--json"});
 }
 
 struct Compared {

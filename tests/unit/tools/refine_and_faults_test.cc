@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,7 +12,7 @@
 #include "planner/lower/lower.h"
 #include "planner/walk/step_times.h"
 #include "planner/walk/walk.h"
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 #include "tools/simulation.h"
 
 namespace trireme::tools {
@@ -144,18 +143,6 @@ TEST(Faults, ASlowNvlinkCostsTensorParallelismAndNothingElse) {
   EXPECT_EQ(step_of(alone, {}, slow), step_of(alone, {}));
 }
 
-json answer_of(const std::vector<std::string>& arguments) {
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  EXPECT_EQ(run_program(arguments, console), 0);
-  std::rewind(console.out);
-  json answer = json::parse(console.out);
-  std::fclose(console.out);
-  std::fclose(console.err);
-  return answer;
-}
-
 const std::vector<std::string> kPlan = {
     "plan", "--model",        "llama-3.1-8b", "--cluster", "dgx-h100x2", "--seq",
     "4096", "--global-batch", "64",           "--top",     "6",          "--json"};
@@ -163,8 +150,8 @@ const std::vector<std::string> kPlan = {
 TEST(Refine, TheBestKAreSimulatedAndInOrder) {
   std::vector<std::string> refined = kPlan;
   refined.insert(refined.end(), {"--refine", "4"});
-  const json closed = answer_of(kPlan);
-  const json plan = answer_of(refined);
+  const json closed = json_of(kPlan);
+  const json plan = json_of(refined);
   std::vector<json> first = {plan["best"]};
   for (const json& one : plan["alternatives"]) {
     first.push_back(one);
@@ -191,7 +178,7 @@ TEST(Refine, TheRefinedStepIsWhatSimulatePrints) {
   std::vector<std::string> refined = kPlan;
   refined.insert(refined.end(), {"--refine", "3", "--tp", "2", "--micro-batch", "1", "--pp", "2",
                                  "--sharding", "none"});
-  const json plan = answer_of(refined);
+  const json plan = json_of(refined);
   const json& layout = plan["best"]["layout"];
   const std::vector<std::string> simulate = {
       "simulate",
@@ -217,7 +204,7 @@ TEST(Refine, TheRefinedStepIsWhatSimulatePrints) {
       layout["recompute"].get<std::string>(),
       layout["sequence_parallel"].get<bool>() ? "--sequence-parallel" : "--no-sequence-parallel",
       "--json"};
-  const json step = answer_of(simulate);
+  const json step = json_of(simulate);
   EXPECT_NEAR(plan["best"]["time"]["step_seconds"].get<double>() /
                   step["time"]["step_seconds"].get<double>(),
               1, 0.02);
@@ -228,7 +215,7 @@ TEST(Refine, AnotherGoalKeepsItsOrder) {
   memory.insert(memory.end(), {"--objective", "memory"});
   std::vector<std::string> refined = memory;
   refined.insert(refined.end(), {"--refine", "4"});
-  EXPECT_EQ(answer_of(memory)["best"]["layout"], answer_of(refined)["best"]["layout"]);
+  EXPECT_EQ(json_of(memory)["best"]["layout"], json_of(refined)["best"]["layout"]);
 }
 
 }  // namespace

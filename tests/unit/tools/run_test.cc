@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -15,7 +14,7 @@
 
 #include "core/error.h"
 #include "core/json_reader.h"
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 #include "tools/run_ranks.h"
 
 namespace trireme::tools {
@@ -30,41 +29,10 @@ constexpr const char* kTinyLlama = R"({
   "max_position_embeddings": 64, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
   "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
 
-struct Answer {
-  int code = -1;
-  std::string out, err;
-};
-
 class RunCommand : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / fmt::format("trireme_run_{}", ::getpid());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    std::ofstream(path("config.json")) << kTinyLlama;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(const std::string& name) const {
-    return (folder_ / name).string();
-  }
-
-  static Answer call(const std::vector<std::string>& arguments) {
-    Answer answer;
-    std::array<char*, 2> text{};
-    std::array<std::size_t, 2> size{};
-    Console console;
-    console.out = ::open_memstream(&text[0], &size[0]);
-    console.err = ::open_memstream(&text[1], &size[1]);
-    answer.code = run_program(arguments, console);
-    std::fclose(console.out);
-    std::fclose(console.err);
-    answer.out.assign(text[0], size[0]);
-    answer.err.assign(text[1], size[1]);
-    std::free(text[0]);
-    std::free(text[1]);
-    return answer;
-  }
+  RunCommand() { std::ofstream(path("config.json")) << kTinyLlama; }
+  [[nodiscard]] std::string path(const std::string& name) const { return test_folder_.path(name); }
 
   // Runs on the CPU in double; `more` are further options.
   [[nodiscard]] Answer train(const std::vector<std::string>& more) const {
@@ -82,7 +50,7 @@ class RunCommand : public testing::Test {
                                           "--lr",
                                           "1e-2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return call(arguments);
+    return run_command(arguments);
   }
   [[nodiscard]] Json result(const std::string& name) const { return read_json_file(path(name)); }
   [[nodiscard]] std::vector<double> losses(const std::string& name) const {
@@ -94,15 +62,9 @@ class RunCommand : public testing::Test {
     return values;
   }
 
-  fs::path folder_;
+  TestFolder test_folder_;
+  fs::path folder_ = test_folder_.root();
 };
-
-void expect_one_line(const Answer& answer, int code, const std::string& part) {
-  EXPECT_EQ(answer.code, code) << answer.err;
-  EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
-  EXPECT_TRUE(answer.err.starts_with("trireme: ")) << answer.err;
-  EXPECT_NE(answer.err.find(part), std::string::npos) << answer.err;
-}
 
 TEST_F(RunCommand, WritesTheResultOfTheContract) {
   const Answer answer = train(
@@ -243,25 +205,26 @@ TEST_F(RunCommand, WrongInputIsOneLine) {
   expect_one_line(train({"--data", path("absent.bin")}), 2, "cannot open the token file");
   expect_one_line(train({"--lr", "nan"}), 2, "--lr");
   expect_one_line(train({"--optimizer", "sgd"}), 2, "--optimizer");
-  expect_one_line(call({"run", "--backend", "cpu", "--model", path("config.json"), "--dp", "300"}),
-                  2, "too many for threads");
+  expect_one_line(
+      run_command({"run", "--backend", "cpu", "--model", path("config.json"), "--dp", "300"}), 2,
+      "too many for threads");
   expect_one_line(train({"--save", path("config.json") + "/below"}), 2, "--save");
   expect_one_line(train({"-o", path("no/such/folder/r.json")}), 2, "there is no folder");
-  expect_one_line(call({"run", "--backend", "cpu", "--model", "mixtral-8x7b", "--seq", "16"}), 2,
-                  "");
+  expect_one_line(
+      run_command({"run", "--backend", "cpu", "--model", "mixtral-8x7b", "--seq", "16"}), 2, "");
   std::ofstream(path("tokens.bin"), std::ios::binary) << std::string(200, '\x7f');
   expect_one_line(train({"--data", path("tokens.bin")}), 2, "outside the model's vocabulary");
 }
 
 TEST_F(RunCommand, AModelLargerThanTheMachineIsRefusedBeforeItStarts) {
-  expect_one_line(call({"run", "--backend", "cpu", "--model", "llama-3.1-405b", "--seq", "128",
-                        "--steps", "1"}),
+  expect_one_line(run_command({"run", "--backend", "cpu", "--model", "llama-3.1-405b", "--seq",
+                               "128", "--steps", "1"}),
                   3, "this machine has");
 }
 
 TEST_F(RunCommand, CudaWithoutCudaIsExitCodeThree) {
   const Answer answer =
-      call({"run", "--model", path("config.json"), "--seq", "16", "--steps", "1"});
+      run_command({"run", "--model", path("config.json"), "--seq", "16", "--steps", "1"});
   if (answer.code == 0) {
     GTEST_SKIP() << "this machine has a GPU";
   }
@@ -292,7 +255,7 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
                 .code,
             0);
   const Answer same =
-      call({"compare", path("t.json"), path("t.json"), "--tolerance", "1%", "--json"});
+      run_command({"compare", path("t.json"), path("t.json"), "--tolerance", "1%", "--json"});
   ASSERT_EQ(same.code, 0) << same.err;
   const Json json = Json::parse(same.out);
   EXPECT_EQ(json.at("schema"), "trireme.compare/1");
@@ -318,16 +281,17 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   for (const Json& kind : json.at("worst_kinds")) {
     EXPECT_EQ(kind.at("op").get<std::string>().find(" mb"), std::string::npos);
   }
-  const Answer table = call({"compare", path("r.json")});
+  const Answer table = run_command({"compare", path("r.json")});
   EXPECT_EQ(table.code, 0) << table.err;
   EXPECT_NE(table.out.find("tensor_parallel"), std::string::npos);
   // A trace and a result join once layers and micro-batches are put together.
-  const Answer mixed = call({"compare", path("t.json"), path("r.json"), "--json"});
+  const Answer mixed = run_command({"compare", path("t.json"), path("r.json"), "--json"});
   ASSERT_EQ(mixed.code, 0) << mixed.err;
   EXPECT_EQ(Json::parse(mixed.out).at("only_measured_ops"), 0);
   EXPECT_EQ(Json::parse(mixed.out).at("only_predicted_ops"), 0);
-  expect_one_line(call({"compare", path("config.json"), path("t.json")}), 2, "compare reads");
-  expect_one_line(call({"compare", path("absent.json")}), 2, "absent.json");
+  expect_one_line(run_command({"compare", path("config.json"), path("t.json")}), 2,
+                  "compare reads");
+  expect_one_line(run_command({"compare", path("absent.json")}), 2, "absent.json");
 }
 
 // It rested on the speed of the machine, which came as close to an H100 as the tolerance by chance.
@@ -340,7 +304,8 @@ TEST_F(RunCommand, TheToleranceOfAComparisonIsItsExitCode) {
   for (const auto& [factor, code] : {std::pair(1.05, 0), {2.0, 1}, {0.8, 1}}) {
     run["median_step_seconds"] = factor * predicted;
     std::ofstream(path("scaled.json")) << run.dump();
-    EXPECT_EQ(call({"compare", path("scaled.json"), "--tolerance", "10%"}).code, code) << factor;
+    EXPECT_EQ(run_command({"compare", path("scaled.json"), "--tolerance", "10%"}).code, code)
+        << factor;
   }
 }
 
@@ -356,13 +321,13 @@ TEST_F(RunCommand, OpsAreTimedOnlyForATrace) {
     EXPECT_TRUE(json.at("exposed_seconds").is_null());
   }
   // The whole step is compared all the same, and corrects a profile.
-  const Answer compared = call({"compare", path("r.json"), "--json"});
+  const Answer compared = run_command({"compare", path("r.json"), "--json"});
   ASSERT_EQ(compared.code, 0) << compared.err;
   EXPECT_TRUE(Json::parse(compared.out).at("step").at("error").is_number());
-  const Answer table = call({"compare", path("r.json")});
+  const Answer table = run_command({"compare", path("r.json")});
   EXPECT_NE(table.out.find("a run with --trace"), std::string::npos) << table.out;
-  const Answer fitted = call({"calibrate", "--from-run", path("r.json"), "--cluster", "dgx-h100x1",
-                              "-o", path("profile.json")});
+  const Answer fitted = run_command({"calibrate", "--from-run", path("r.json"), "--cluster",
+                                     "dgx-h100x1", "-o", path("profile.json")});
   EXPECT_EQ(fitted.code, 0) << fitted.err;
 }
 
@@ -370,7 +335,7 @@ TEST_F(RunCommand, OpsAreTimedOnlyForATrace) {
 TEST_F(RunCommand, AModelThatCannotBeExecutedHearsWhy) {
   for (const auto& [model, reason] :
        {std::pair("pythia-1.4b", "side by side (a parallel block)"), {"mixtral-8x7b", "experts"}}) {
-    const Answer answer = call({"run", "--backend", "cpu", "--model", model, "--seq", "16"});
+    const Answer answer = run_command({"run", "--backend", "cpu", "--model", model, "--seq", "16"});
     expect_one_line(answer, 2, reason);
     EXPECT_EQ(answer.err.find("ALiBi"), std::string::npos) << answer.err;
   }

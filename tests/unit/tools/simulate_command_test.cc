@@ -15,39 +15,12 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/unit/tools/command.h"
 #include "tools/fault_options.h"
-#include "tools/program.h"
 #include "tools/timeline.h"
 
 namespace trireme::tools {
 namespace {
-
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-std::string content_of(std::FILE* file) {
-  std::rewind(file);
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text += static_cast<char>(c);
-  }
-  return text;
-}
-
-Answer run(const std::vector<std::string>& arguments) {
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Answer answer;
-  answer.code = run_program(arguments, console);
-  answer.out = content_of(console.out);
-  answer.err = content_of(console.err);
-  std::fclose(console.out);
-  std::fclose(console.err);
-  return answer;
-}
 
 const std::vector<std::string> kStep = {
     "simulate", "--model", "llama-3.1-8b",  "--cluster", "dgx-h100x1",     "--tp", "2",
@@ -83,7 +56,7 @@ TEST(FaultOptions, ReadsWhatPeopleWrite) {
 }
 
 TEST(SimulateCommand, PrintsTheContractsKeys) {
-  const Answer answer = run(with(kStep, {"--json"}));
+  const Answer answer = run_command(with(kStep, {"--json"}));
   const nlohmann::json json = nlohmann::json::parse(answer.out);
   EXPECT_EQ(json["schema"], "trireme.simulate/1");
   EXPECT_GT(json["events"].get<std::int64_t>(), 1000);
@@ -108,7 +81,7 @@ TEST(SimulateCommand, ListsWhatIsAliveAtThePeak) {
       "simulate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1",     "--gpus", "8",
       "--fsdp",   "8",       "--seq",        "2048",      "--global-batch", "8",      "--live",
       "--json"};
-  const Answer answer = run(step);
+  const Answer answer = run_command(step);
   ASSERT_EQ(answer.code, 0) << answer.err;
   const nlohmann::json live = nlohmann::json::parse(answer.out).at("live_at_peak");
   double sum = 0;
@@ -128,7 +101,7 @@ TEST(SimulateCommand, ListsWhatIsAliveAtThePeak) {
 
 TEST(SimulateCommand, AStragglerSlowsTheStep) {
   const auto step_of = [](const std::vector<std::string>& more) {
-    const Answer answer = run(with(with(kStep, {"--json"}), more));
+    const Answer answer = run_command(with(with(kStep, {"--json"}), more));
     return nlohmann::json::parse(answer.out)["time"]["step_seconds"].get<double>();
   };
   const double base = step_of({});
@@ -140,7 +113,8 @@ TEST(SimulateCommand, AStragglerSlowsTheStep) {
 TEST(SimulateCommand, TwoRunsWithOneSeedWriteTheSameTrace) {
   const auto trace = [](const std::string& seed) {
     const std::string path = testing::TempDir() + "trireme_trace_" + seed + ".json";
-    const Answer answer = run(with(kStep, {"--jitter", "0.05", "--seed", seed, "--trace", path}));
+    const Answer answer =
+        run_command(with(kStep, {"--jitter", "0.05", "--seed", seed, "--trace", path}));
     EXPECT_EQ(answer.err, "");
     std::ifstream file(path);
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -158,7 +132,7 @@ TEST(SimulateCommand, TracesHaveWhatTheFormatAsksFor) {
   // that is not negative, on tracks that were named, which do not overlap on one track; counters
   // with numbers.
   const std::string path = testing::TempDir() + "trireme_trace_format.json";
-  run(with(kStep, {"--trace", path}));
+  run_command(with(kStep, {"--trace", path}));
   std::ifstream file(path);
   const nlohmann::json trace = nlohmann::json::parse(file);
   std::filesystem::remove(path);
@@ -187,7 +161,7 @@ TEST(SimulateCommand, TracesHaveWhatTheFormatAsksFor) {
 }
 
 TEST(SimulateCommand, DrawsTheBubble) {
-  const Answer answer = run(with(kStep, {"--timeline"}));
+  const Answer answer = run_command(with(kStep, {"--timeline"}));
   std::size_t stages = 0;
   for (std::size_t at = answer.out.find("stage   "); at != std::string::npos;
        at = answer.out.find("stage   ", at + 1)) {
@@ -208,7 +182,7 @@ TEST(SimulateCommand, WrongFaultsAreOneLine) {
         {"--straggler", "fast"},
         {"--slow-link", "0.5x@nic9"},
         {"--jitter", "-1"}}) {
-    const Answer answer = run(with(kStep, wrong));
+    const Answer answer = run_command(with(kStep, wrong));
     EXPECT_EQ(answer.code, kWrongInput) << wrong[1];
     EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
   }

@@ -8,13 +8,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/unit/tools/export_run.h"
+#include "tests/unit/tools/command.h"
 
 namespace trireme::tools {
 namespace {
 
 nlohmann::json answer_of(const std::string& words) {
-  const Exported result = run_words(words);
+  const Answer result = run_words(words);
   if (result.code != 0) {
     return result.err;
   }

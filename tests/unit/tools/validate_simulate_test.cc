@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "planner/calibrate/validation.h"
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 #include "tools/row_simulation.h"
 
 namespace trireme::tools {
@@ -147,16 +145,12 @@ TEST(ValidateSimulate, AStreamBoundByLaunchesIsNamed) {
 }
 
 TEST(ValidateSimulate, TheReportKeepsItsKeysAndAddsTheSimulators) {
-  const std::string file = ::testing::TempDir() + "validate_simulate_rows.json";
+  const TestFolder folder;
   json broken = row_of("broken-1");
   broken.erase("gpu");
-  std::ofstream(file) << json::array({row_of("whole-0"), broken}).dump();
-  Console console;
-  console.out = std::tmpfile();
-  EXPECT_EQ(run_program({"validate", "--simulate", "--json", "--rows", file}, console), 0);
-  std::rewind(console.out);
-  const json report = json::parse(console.out);
-  std::fclose(console.out);
+  const std::string file =
+      folder.file("rows.json", json::array({row_of("whole-0"), broken}).dump());
+  const json report = json_of({"validate", "--simulate", "--json", "--rows", file});
   EXPECT_EQ(report["schema"], "trireme.validate/1");
   const json& row = report["rows"][0];
   for (const char* key : {"id", "measured_seconds", "predicted_seconds", "measured_memory_gib",

@@ -9,42 +9,15 @@
 #include <vector>
 
 #include "core/error.h"
-#include "tools/program.h"
+#include "tests/unit/tools/command.h"
 #include "tools/variation.h"
 
 namespace trireme::tools {
 namespace {
 
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-std::string content_of(std::FILE* file) {
-  std::rewind(file);
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text += static_cast<char>(c);
-  }
-  std::fclose(file);
-  return text;
-}
-
-Answer run(std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Answer answer;
-  answer.code = run_program(arguments, console);
-  answer.out = content_of(console.out);
-  answer.err = content_of(console.err);
-  return answer;
-}
-
 nlohmann::json report(const std::vector<std::string>& arguments,
                       const std::vector<std::string>& more) {
-  const Answer answer = run(arguments, more);
+  const Answer answer = run_command(arguments, more);
   EXPECT_EQ(answer.err, "");
   return nlohmann::json::parse(answer.out);
 }
@@ -146,11 +119,11 @@ TEST(WhatIf, PlansAgain) {
 TEST(WhatIf, WrongChangesAreOneLine) {
   for (const std::string wrong : {"speed=2x", "nic_bandwidth=fast", "nic_bandwidth=0x", "seq=-4",
                                   "precision=int3", "gpu=voodoo2", "gpus=0", "recompute=some"}) {
-    const Answer answer = run(kOnTwoNodes, {"--vary", wrong});
+    const Answer answer = run_command(kOnTwoNodes, {"--vary", wrong});
     EXPECT_EQ(answer.code, kWrongInput) << wrong;
     EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
   }
-  EXPECT_EQ(run(kOnTwoNodes, {}).code, kWrongInput);
+  EXPECT_EQ(run_command(kOnTwoNodes, {}).code, kWrongInput);
 }
 
 }  // namespace

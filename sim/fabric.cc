@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "core/check.h"
+#include "topologies/cluster_graph.h"
 
 namespace trireme::sim {
 
@@ -15,7 +16,6 @@ Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::i
   TRIREME_CHECK(cluster.node.gpus >= 1);
   const std::int64_t gpus = cluster.node.gpus;
   const std::int64_t nodes = (ranks + gpus - 1) / gpus;
-  nodes_per_unit_ = std::max(cluster.network.nodes_per_unit, 1);
   // Nodes that hold the same actors, with the same faults, in the same places are one class.
   using Place = std::tuple<std::uint32_t, double, double>;  // actor, its NIC and its fast fabric
   std::map<std::vector<Place>, std::uint32_t> classes;
@@ -40,7 +40,7 @@ Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::i
   for (std::size_t c = 0; c < first_of.size(); ++c) {
     add_node_class(first_of[c], count_of[c], grid, flows);
   }
-  if (nodes > nodes_per_unit_ && cluster.node.nics > 0) {
+  if (topologies::unit_of_node(cluster.network, nodes - 1) > 0 && cluster.node.nics > 0) {
     add_units(class_of_node, grid, flows);
   }
 }
@@ -101,23 +101,27 @@ void Fabric::add_units(const std::vector<std::uint32_t>& class_of_node, const Ac
                        FlowSet& flows) {
   const auto nodes = static_cast<std::int64_t>(class_of_node.size());
   const std::int64_t gpus = cluster_.node.gpus;
-  std::map<std::map<std::uint32_t, std::int64_t>, std::pair<std::int64_t, std::int64_t>>
-      classes;  // first, count
-  for (std::int64_t first = 0; first < nodes; first += nodes_per_unit_) {
-    std::map<std::uint32_t, std::int64_t> what;
-    for (std::int64_t node = first; node < std::min(nodes, first + nodes_per_unit_); ++node) {
-      ++what[class_of_node[static_cast<std::size_t>(node)]];
+  using Unit = std::pair<std::int64_t, std::map<std::uint32_t, std::int64_t>>;  // size, what
+  std::map<Unit, std::pair<std::int64_t, std::int64_t>> classes;                // first, count
+  // Units of unlike size have unlike uplinks, even where the same ranks are in use below them.
+  std::int64_t size = 0;
+  for (std::int64_t first = 0; first < nodes; first += size) {
+    size =
+        topologies::unit_size(cluster_.network, topologies::unit_of_node(cluster_.network, first));
+    Unit unit{size, {}};
+    for (std::int64_t node = first; node < std::min(nodes, first + size); ++node) {
+      ++unit.second[class_of_node[static_cast<std::size_t>(node)]];
     }
-    ++classes.emplace(std::move(what), std::pair{first, std::int64_t{0}}).first->second.second;
+    ++classes.emplace(std::move(unit), std::pair{first, std::int64_t{0}}).first->second.second;
   }
   const double over = std::max(cluster_.network.oversubscription, 1.0);
-  const BytesPerSecond capacity = cluster_.node.nic * (static_cast<double>(cluster_.node.nics) *
-                                                       static_cast<double>(nodes_per_unit_) / over);
   for (const auto& [what, unit] : classes) {
+    const BytesPerSecond capacity = cluster_.node.nic * (static_cast<double>(cluster_.node.nics) *
+                                                         static_cast<double>(what.first) / over);
     const Duplex link = add_duplex(fmt::format("uplinks of the unit of node {}", unit.first),
                                    capacity, 1.0, unit.second, flows);
     std::map<std::uint32_t, std::int64_t> ranks_of;
-    const std::int64_t last = std::min(ranks_, (unit.first + nodes_per_unit_) * gpus);
+    const std::int64_t last = std::min(ranks_, (unit.first + what.first) * gpus);
     for (std::int64_t rank = unit.first * gpus; rank < last; ++rank) {
       ++ranks_of[grid.actor_of(static_cast<Rank>(rank))];
     }
@@ -131,7 +135,7 @@ std::int64_t Fabric::node_of(Rank rank) const {
   return index_of(rank) / cluster_.node.gpus;
 }
 std::int64_t Fabric::unit_of(Rank rank) const {
-  return node_of(rank) / nodes_per_unit_;
+  return topologies::unit_of_node(cluster_.network, node_of(rank));
 }
 
 // By actor: how many members the first of its ranks among them has around it.

@@ -80,7 +80,7 @@ class Fabric {
 
   const topologies::Cluster& cluster_;
   const ActorGrid& grid_;
-  std::int64_t ranks_ = 1, nodes_per_unit_ = 1;
+  std::int64_t ranks_ = 1;
   std::vector<FabricLink> links_;
   std::vector<ActorLinks> of_actor_;
 };

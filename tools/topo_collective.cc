@@ -28,6 +28,7 @@ struct Options {
   std::string bytes = "1MiB,16MiB,256MiB,1GiB";
   std::string family = "nccl";
   std::string calibration;
+  std::vector<std::string> settings;  // NCCL_ALGO=Ring
   bool json = false;
 };
 
@@ -71,10 +72,9 @@ std::vector<Bytes> parse_sizes(const std::string& text) {
 
 // The group of all GPUs in use, laid out node by node as nccl-tests' ranks are.
 topologies::GroupShape all_ranks(const topologies::Cluster& cluster) {
-  return {.ranks = cluster.gpus,
-          .ranks_per_node = std::min<std::int64_t>(cluster.gpus, cluster.node.gpus),
-          .stride = 1,
-          .concurrent_per_node = 1};
+  topologies::GroupShape shape = topologies::group_shape(cluster, cluster.gpus, 1);
+  shape.concurrent_per_node = 1;
+  return shape;
 }
 
 int run(const Options& options, Console& console) {
@@ -85,6 +85,14 @@ int run(const Options& options, Console& console) {
   }
   if (options.gpus) {
     cluster = topologies::narrowed(std::move(cluster), *options.gpus);
+  }
+  for (const std::string& setting : options.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) {
+      throw Error("--set", "'" + setting + "' should be NAME=VALUE, such as NCCL_ALGO=Ring");
+    }
+    topologies::apply_nccl_setting(cluster.nccl, setting.substr(0, equals),
+                                   setting.substr(equals + 1), "--set");
   }
   const topologies::Profile profile = options.calibration.empty()
                                           ? topologies::shipped_profile()
@@ -147,6 +155,9 @@ void add_topo_collective_command(CLI::App& topo, Program& program) {
                       "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or send_recv");
   command->add_option("--bytes", options->bytes,
                       "sizes as nccl-tests' size column: 65536,1MiB,1GiB");
+  command->add_option("--set,--nccl", options->settings,
+                      "NCCL's variables, repeatable: NCCL_ALGO=Ring, NCCL_PROTO=Simple, "
+                      "NCCL_MAX_NCHANNELS=8, NCCL_P2P_DISABLE=1, ...");
   command->add_option("--family", options->family, "nccl, ring, tree, hierarchical or logp");
   command
       ->add_option("--calibration", options->calibration, "a profile written by trireme calibrate")

@@ -53,7 +53,9 @@ struct Pair {
 // One pair of each kind that differs: neighbours, the node's ends, one rail, two rails, two units.
 std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
   const std::int64_t node = cluster.node.gpus;
-  const std::int64_t unit = node * cluster.network.nodes_per_unit;
+  const topologies::Network& network = cluster.network;
+  const std::int64_t unit =
+      node * (network.unit_nodes.empty() ? network.nodes_per_unit : network.unit_nodes.front());
   std::vector<Pair> pairs;
   const auto add = [&](const char* what, std::int64_t to) {
     const bool known = std::ranges::find(pairs, to, &Pair::to) != pairs.end();
@@ -85,6 +87,20 @@ Json summary_json(const topologies::Cluster& cluster) {
             {"oversubscription", cluster.network.oversubscription}}}};
 }
 
+// "32", or "18, 18, 18, 8" where units are unlike.
+std::string unit_sizes(const topologies::Network& network) {
+  constexpr std::size_t kShown = 12;
+  if (network.unit_nodes.empty()) {
+    return std::to_string(network.nodes_per_unit);
+  }
+  const std::size_t shown = std::min(kShown, network.unit_nodes.size());
+  return fmt::format(
+      "{}{}",
+      fmt::join(network.unit_nodes.begin(),
+                network.unit_nodes.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      shown < network.unit_nodes.size() ? ", ..." : "");
+}
+
 void print_summary(const Console& console, const topologies::Cluster& cluster) {
   const topologies::Node& node = cluster.node;
   const topologies::FabricShape fabric = topologies::fabric_shape(cluster);
@@ -110,7 +126,7 @@ void print_summary(const Console& console, const topologies::Cluster& cluster) {
         {"network",
          fmt::format("{}, {}, units of {} nodes, {} leaves, {} spines, oversubscription {:g}:1",
                      cluster.network.name, topologies::network_kind_name(cluster.network.kind),
-                     cluster.network.nodes_per_unit, fabric.units * fabric.leaves_per_unit,
+                     unit_sizes(cluster.network), fabric.units * fabric.leaves_per_unit,
                      fabric.spines, cluster.network.oversubscription)});
   }
   print_table(console, table);

@@ -10,8 +10,7 @@
 #include "core/quantity.h"
 #include "tools/fault_options.h"
 #include "topologies/cluster.h"
-#include "topologies/corrections.h"
-#include "topologies/nccl_graph.h"
+#include "topologies/topology_file.h"
 
 namespace trireme::tools {
 namespace {
@@ -80,28 +79,16 @@ void set_gpus(planner::Job& job, std::int64_t gpus) {
   cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
 }
 
-// NCCL's model counts a message's latency in its own tables: what a NIC adds or saves beside the
-// old one goes on top, once at each end.
 void change_nic_latency(const Change& change, planner::Job& job) {
   topologies::Node& node = job.cluster.node;
   const Seconds old = node.nic_latency.value > 0 ? node.nic_latency : Seconds(1e-6);
   node.nic_latency = changed<Seconds>(change, old, parse_duration);
-  const std::string& network = job.cluster.network.name;
-  const double known = topologies::network_fit(job.profile, network).latency_us;
-  job.profile.networks[network]["latency_us"] = known + 2 * (node.nic_latency - old).value * 1e6;
 }
 
-// Likewise for the steps between GPUs of one node, whose latency scales with the links'.
 void change_nvlink_latency(const Change& change, planner::Job& job) {
   topologies::Node& node = job.cluster.node;
   const Seconds old = node.nvlink_latency.value > 0 ? node.nvlink_latency : Seconds(1e-6);
   node.nvlink_latency = changed<Seconds>(change, old, parse_duration);
-  const std::int64_t gpus = std::min<std::int64_t>(node.gpus, job.cluster.gpus);
-  const topologies::NcclGraph graph =
-      nccl_graph(job.cluster, topologies::group_shape(job.cluster, gpus, 1));
-  const std::string key(topologies::fabric_key(graph, job.cluster.gpu));
-  const double known = topologies::fabric_fit(job.profile, graph, job.cluster.gpu).step_scale;
-  job.profile.networks[key]["step_scale"] = known * (node.nvlink_latency / old);
 }
 
 // Another kind of GPU: a cluster preset's nodes, or the card alone in the nodes there are.
@@ -113,7 +100,7 @@ void set_gpu(const Change& change, planner::Job& job) {
     set_gpus(job, gpus);
     return;
   }
-  job.cluster.gpu = topologies::find_gpu(change.value, where(change));
+  job.cluster.gpu = topologies::find_or_read_gpu(change.value, where(change));
   if (job.cluster.gpu.nvlink_per_gpu.value > 0 && job.cluster.node.nvlink_domain > 1) {
     job.cluster.node.nvlink_per_gpu = job.cluster.gpu.nvlink_per_gpu;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/units.h"
+#include "topologies/nccl_settings.h"
 
 namespace trireme::topologies {
 
@@ -36,6 +37,8 @@ struct Gpu {
   std::string source;
 };
 
+struct NodeLayout;  // topologies/node_layout.h
+
 enum class DeviceKind { kGpu, kNvSwitch, kPcieSwitch, kCpu, kNic, kLeaf, kSpine };
 
 // GPUs that share the fast in-node fabric, their NICs, and how both hang together. Ranks are laid
@@ -58,6 +61,8 @@ struct Node {
   int nics = 0;
   BytesPerSecond nic;  // one NIC, one direction, line rate
   Seconds nic_latency;
+  // Which GPU and NIC hangs where, where the counts above do not say it; null: they do.
+  std::shared_ptr<const NodeLayout> layout;
 };
 
 // Leaf and spine of the network between nodes. Rails: NIC i of every node of a unit is on leaf i.
@@ -65,6 +70,7 @@ struct Network {
   std::string name;  // "NDR InfiniBand", "EFA v2": also the key of its corrections
   enum class Kind { kNone, kRailOptimised, kFatTree, kEthernet } kind = Kind::kRailOptimised;
   int nodes_per_unit = 32;        // nodes below one set of leaves
+  std::vector<int> unit_nodes;    // of each unit, where they are unlike; empty: nodes_per_unit each
   double oversubscription = 1.0;  // leaf down / leaf up
   Seconds switch_latency;         // one switch, port to port
 };
@@ -76,6 +82,7 @@ struct Cluster {
   Network network;
   std::int64_t nodes = 1;
   std::int64_t gpus = 0;  // in use: nodes * node.gpus, or fewer when narrowed by --gpus
+  NcclSettings nccl;
 };
 
 std::vector<std::string> cluster_preset_names();
@@ -93,12 +100,14 @@ const Gpu& find_gpu(const std::string& name, const std::string& where);
 
 // A communicating group, described without listing its ranks: `ranks` members, `ranks_per_node` of
 // them in each node (in each NVLink domain), `stride` ranks apart. Groups of one axis are alike,
-// and `concurrent` of them that share the same NICs run at the same time.
+// and `concurrent` of them that share the same NICs run at the same time. Where a group's nodes hold
+// unlike numbers of its members, `ranks_per_node` is their mean, rounded up.
 struct GroupShape {
   std::int64_t ranks = 1;
   std::int64_t ranks_per_node = 1;
   std::int64_t stride = 1;
   std::int64_t concurrent_per_node = 1;  // groups of this kind whose members share one node
+  std::int64_t fewest_per_node = 0;      // in the node that holds fewest; 0: as many as in the others
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 // The shape of an axis whose neighbours are `stride` ranks apart and that has `degree` members.

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <string_view>
+
+#include "topologies/node_layout.h"
 
 namespace trireme::topologies {
 namespace {
@@ -33,82 +37,123 @@ struct NodeDevices {
   std::vector<std::size_t> nics;
 };
 
-void connect_fast_fabric(Builder& builder, const Node& node, std::int64_t node_index,
-                         const std::vector<std::size_t>& gpus) {
-  const auto count = static_cast<int>(gpus.size());
-  const auto at = [&gpus](int i) { return gpus[static_cast<std::size_t>(i)]; };
-  switch (node.fabric) {
-    case Node::Fabric::kNvSwitch:
-      for (int first = 0; first < count; first += std::max(1, node.nvlink_domain)) {
-        const std::size_t nvswitch =
-            builder.add(DeviceKind::kNvSwitch, node_index, first / node.nvlink_domain);
-        for (int i = first; i < std::min(count, first + node.nvlink_domain); ++i) {
-          builder.connect(at(i), nvswitch, node.nvlink_per_gpu, 0.5 * node.nvlink_latency);
+void connect_fast_fabric(Builder& builder, const Node& node, const LinkCounts& links,
+                         std::int64_t node_index, const std::vector<std::size_t>& gpus) {
+  if (!links.empty()) {
+    // A mesh shares a GPU's links evenly among its peers.
+    const bool even = !node.layout && node.fabric != Node::Fabric::kCubeMesh;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      for (std::size_t j = i + 1; j < gpus.size(); ++j) {
+        if (links[i][j] > 0) {
+          const double share = even ? 1.0 / std::max(1, node.nvlink_domain - 1)
+                                    : static_cast<double>(links[i][j]) / node.nvlink_links;
+          builder.connect(gpus[i], gpus[j], node.nvlink_per_gpu * share, node.nvlink_latency);
         }
       }
-      return;
-    case Node::Fabric::kMesh:
-    case Node::Fabric::kPairs:
-      for (int i = 0; i < count; ++i) {
-        for (int j = i + 1; j < count; ++j) {
-          if (i / node.nvlink_domain == j / node.nvlink_domain) {
-            const double peers = node.nvlink_domain - 1;
-            builder.connect(at(i), at(j), node.nvlink_per_gpu / peers, node.nvlink_latency);
-          }
-        }
-      }
-      return;
-    case Node::Fabric::kCubeMesh:
-      for (int i = 0; i < count; ++i) {
-        for (int j = i + 1; j < count; ++j) {
-          if (const int links = cube_mesh_links(i, j); links > 0) {
-            builder.connect(at(i), at(j), node.nvlink_per_gpu * links / node.nvlink_links,
-                            node.nvlink_latency);
-          }
-        }
-      }
-      return;
-    case Node::Fabric::kPcie:
-      return;
+    }
+    return;
+  }
+  if (node.fabric != Node::Fabric::kNvSwitch) {
+    return;
+  }
+  const auto domain = static_cast<std::size_t>(std::max(1, node.nvlink_domain));
+  for (std::size_t first = 0; first < gpus.size(); first += domain) {
+    const std::size_t nvswitch =
+        builder.add(DeviceKind::kNvSwitch, node_index, static_cast<std::int64_t>(first / domain));
+    for (std::size_t i = first; i < std::min(gpus.size(), first + domain); ++i) {
+      builder.connect(gpus[i], nvswitch, node.nvlink_per_gpu, 0.5 * node.nvlink_latency);
+    }
   }
 }
 
-NodeDevices add_node(Builder& builder, const Cluster& cluster, std::int64_t node_index) {
-  const Node& node = cluster.node;
-  NodeDevices devices;
-  std::vector<std::size_t> cpus;
-  for (int i = 0; i < std::max(1, node.sockets); ++i) {
-    cpus.push_back(builder.add(DeviceKind::kCpu, node_index, i));
-    if (i > 0) {
-      builder.connect(cpus[static_cast<std::size_t>(i - 1)], cpus.back(), node.socket_link,
-                      kSocketHop);
+// The PCIe side of a node: sockets, which all reach each other, and switches below them. Switches
+// below one root port meet in one more switch.
+class PcieTree {
+ public:
+  PcieTree(Builder& builder, const Node& node, const NodeLayout& layout, std::int64_t node_index)
+      : builder_(builder), node_(node), node_index_(node_index) {
+    std::map<int, std::set<int>> leaves_of_tree;
+    for (const std::vector<Place>* places : {&layout.gpus, &layout.nics}) {
+      for (const Place& place : *places) {
+        sockets_ = std::max(sockets_, place.socket + 1);
+        leaves_of_tree[place.tree].insert(place.leaf);
+      }
+    }
+    for (const auto& [tree, leaves] : leaves_of_tree) {
+      if (leaves.size() > 1) {
+        shared_trees_.insert(tree);
+      }
+    }
+    sockets_ = std::max(sockets_, node.layout ? 1 : node.sockets);
+    for (int i = 0; i < sockets_; ++i) {
+      cpus_.push_back(builder.add(DeviceKind::kCpu, node_index, i));
+      for (int j = 0; j < i; ++j) {
+        builder.connect(cpus_[static_cast<std::size_t>(j)], cpus_.back(), node.socket_link,
+                        kSocketHop);
+      }
     }
   }
-  const int per_switch = std::max(1, node.gpus_per_pcie_switch);
-  const int switches = (node.gpus + per_switch - 1) / per_switch;
-  const auto cpu_of_switch = [&](int s) {
-    return cpus[static_cast<std::size_t>(s) * cpus.size() / static_cast<std::size_t>(switches)];
+  std::size_t cpu(const Place& place) const {
+    return cpus_[static_cast<std::size_t>(place.socket)];
+  }
+  std::size_t leaf(const Place& place) {
+    const auto [found, fresh] = leaves_.emplace(place.leaf, 0);
+    if (fresh) {
+      found->second = add_switch();
+      const bool shared = shared_trees_.contains(place.tree);
+      builder_.connect(found->second, shared ? tree(place) : cpu(place), node_.pcie_per_gpu,
+                       shared ? kPcieHop : kHostBridgeHop);
+    }
+    return found->second;
+  }
+
+ private:
+  std::size_t add_switch() {
+    return builder_.add(DeviceKind::kPcieSwitch, node_index_, switches_++);
+  }
+  std::size_t tree(const Place& place) {
+    const auto [found, fresh] = trees_.emplace(place.tree, 0);
+    if (fresh) {
+      found->second = add_switch();
+      builder_.connect(found->second, cpu(place), node_.pcie_per_gpu, kHostBridgeHop);
+    }
+    return found->second;
+  }
+
+  Builder& builder_;
+  const Node& node_;
+  std::int64_t node_index_;
+  int sockets_ = 1, switches_ = 0;
+  std::vector<std::size_t> cpus_;
+  std::set<int> shared_trees_;
+  std::map<int, std::size_t> leaves_, trees_;
+};
+
+NodeDevices add_node(Builder& builder, const Cluster& cluster, std::int64_t node_index) {
+  const Node& node = cluster.node;
+  const NodeLayout layout = layout_of(node);
+  const auto rate_of = [](const Place& place, BytesPerSecond usual) {
+    return place.rate.value > 0.0 ? place.rate : usual;
   };
-  std::vector<std::size_t> pcie_switches;
-  for (int s = 0; s < switches; ++s) {
-    pcie_switches.push_back(builder.add(DeviceKind::kPcieSwitch, node_index, s));
-    builder.connect(pcie_switches.back(), cpu_of_switch(s), node.pcie_per_gpu, kHostBridgeHop);
+  NodeDevices devices;
+  PcieTree tree(builder, node, layout, node_index);
+  for (const Place& place : layout.gpus) {
+    tree.leaf(place);
   }
-  for (int i = 0; i < node.gpus; ++i) {
-    devices.gpus.push_back(builder.add(DeviceKind::kGpu, node_index, i));
+  for (std::size_t i = 0; i < layout.gpus.size(); ++i) {
+    const Place& place = layout.gpus[i];
+    devices.gpus.push_back(builder.add(DeviceKind::kGpu, node_index, static_cast<std::int64_t>(i)));
     // Without peer to peer a message goes through host memory, even below one switch.
-    const std::size_t up = node.peer_to_peer
-                               ? pcie_switches[static_cast<std::size_t>(i / per_switch)]
-                               : cpu_of_switch(i / per_switch);
-    builder.connect(devices.gpus.back(), up, node.pcie_per_gpu, kPcieHop);
+    builder.connect(devices.gpus.back(), node.peer_to_peer ? tree.leaf(place) : tree.cpu(place),
+                    rate_of(place, node.pcie_per_gpu), kPcieHop);
   }
-  for (int i = 0; i < node.nics; ++i) {
-    devices.nics.push_back(builder.add(DeviceKind::kNic, node_index, i));
-    const auto s = static_cast<std::size_t>(static_cast<std::int64_t>(i) * switches / node.nics);
-    const BytesPerSecond rate = std::min(node.nic, node.pcie_per_gpu);
-    builder.connect(devices.nics.back(), pcie_switches[s], rate, kPcieHop);
+  for (std::size_t i = 0; i < layout.nics.size(); ++i) {
+    const Place& place = layout.nics[i];
+    devices.nics.push_back(builder.add(DeviceKind::kNic, node_index, static_cast<std::int64_t>(i)));
+    builder.connect(devices.nics.back(), tree.leaf(place),
+                    std::min(node.nic, rate_of(place, node.pcie_per_gpu)), kPcieHop);
   }
-  connect_fast_fabric(builder, node, node_index, devices.gpus);
+  connect_fast_fabric(builder, node, layout.links, node_index, devices.gpus);
   return devices;
 }
 
@@ -122,24 +167,38 @@ std::string device_name(const Device& device) {
   return device.node > 0 ? name + " of node " + std::to_string(device.node) : name;
 }
 
-int cube_mesh_links(int a, int b) {
-  // nvidia-smi topo -m of a DGX-1 V100.
-  constexpr std::array<std::array<int, 8>, 8> kLinks = {{{0, 1, 1, 2, 2, 0, 0, 0},
-                                                         {1, 0, 2, 1, 0, 2, 0, 0},
-                                                         {1, 2, 0, 2, 0, 0, 1, 0},
-                                                         {2, 1, 2, 0, 0, 0, 0, 1},
-                                                         {2, 0, 0, 0, 0, 1, 1, 2},
-                                                         {0, 2, 0, 0, 1, 0, 2, 1},
-                                                         {0, 0, 1, 0, 1, 2, 0, 2},
-                                                         {0, 0, 0, 1, 2, 1, 2, 0}}};
-  return kLinks[static_cast<std::size_t>(a % 8)][static_cast<std::size_t>(b % 8)];
+std::int64_t unit_of_node(const Network& network, std::int64_t node) {
+  std::int64_t unit = 0;
+  for (const int nodes : network.unit_nodes) {
+    if (node < nodes) {
+      return unit;
+    }
+    node -= nodes;
+    ++unit;
+  }
+  return unit + node / std::max(1, network.nodes_per_unit);
+}
+
+std::int64_t unit_size(const Network& network, std::int64_t unit) {
+  return unit < static_cast<std::int64_t>(network.unit_nodes.size())
+             ? network.unit_nodes[static_cast<std::size_t>(unit)]
+             : std::max(1, network.nodes_per_unit);
+}
+
+std::int64_t unit_count(const Cluster& cluster) {
+  return unit_of_node(cluster.network, std::max<std::int64_t>(cluster.nodes, 1) - 1) + 1;
+}
+
+std::int64_t least_unit(const Network& network) {
+  const auto least = std::ranges::min_element(network.unit_nodes);
+  return std::max(1, least == network.unit_nodes.end() ? network.nodes_per_unit : *least);
 }
 
 FabricShape fabric_shape(const Cluster& cluster) {
   const Network& network = cluster.network;
   FabricShape shape;
   const int per_unit = std::max(1, network.nodes_per_unit);
-  shape.units = (cluster.nodes + per_unit - 1) / per_unit;
+  shape.units = unit_count(cluster);
   const bool rails = network.kind == Network::Kind::kRailOptimised && cluster.node.nics > 0;
   shape.leaves_per_unit = rails ? cluster.node.nics : 1;
   if (shape.units > 1) {
@@ -163,10 +222,12 @@ DeviceGraph pair_graph(const Cluster& cluster, std::int64_t from_node, std::int6
   const FabricShape shape = fabric_shape(cluster);
   const std::int64_t per_unit = std::max(1, cluster.network.nodes_per_unit);
   const std::array<std::int64_t, 2> nodes = {from_node, to_node};
-  const bool same_unit = from_node / per_unit == to_node / per_unit;
+  const std::array<std::int64_t, 2> units = {unit_of_node(cluster.network, from_node),
+                                             unit_of_node(cluster.network, to_node)};
+  const bool same_unit = units[0] == units[1];
   std::array<std::vector<std::size_t>, 2> leaves;
   for (std::size_t side = 0; side < 2; ++side) {
-    const std::int64_t unit = nodes[side] / per_unit;
+    const std::int64_t unit = units[side];
     for (int i = 0; i < shape.leaves_per_unit; ++i) {
       leaves[side].push_back(
           side == 1 && same_unit

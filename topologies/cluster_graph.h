@@ -44,7 +44,11 @@ DeviceGraph node_graph(const Cluster& cluster, std::int64_t node);
 DeviceGraph pair_graph(const Cluster& cluster, std::int64_t from_node, std::int64_t to_node,
                        int spine);
 
-// Links between two GPUs of a DGX-1 V100 cube mesh: 0, 1 or 2.
-int cube_mesh_links(int a, int b);
+// The unit that a node belongs to, and how many nodes each unit has: the last one what is left.
+std::int64_t unit_of_node(const Network& network, std::int64_t node);
+std::int64_t unit_count(const Cluster& cluster);
+std::int64_t unit_size(const Network& network, std::int64_t unit);
+// Nodes of the smallest whole unit.
+std::int64_t least_unit(const Network& network);
 
 }  // namespace trireme::topologies

@@ -150,36 +150,6 @@ NetworkWords read_words(const std::string& text, const std::string& where) {
   return words;
 }
 
-// The usual node of a GPU: the first preset with it and the wanted size, else the first with it,
-// else one of the same architecture (a V100 16 GB sits in the node of a V100 32 GB).
-Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
-  std::optional<Cluster> best;
-  int best_score = -1;
-  for (const std::string& name : cluster_preset_names()) {
-    Cluster preset = load_cluster(name);
-    const bool same = preset.gpu.name == gpu.name;
-    const bool alike = preset.gpu.compute_capability == gpu.compute_capability &&
-                       preset.gpu.nvlink_links == gpu.nvlink_links && preset.gpu.pcie == gpu.pcie;
-    if (!same && !alike) {
-      continue;
-    }
-    const int score = (same ? 4 : 0) + (aws == name.starts_with("aws-") ? 2 : 0) +
-                      (gpus_per_node == 0 || preset.node.gpus == gpus_per_node ? 1 : 0);
-    if (score > best_score) {
-      best_score = score;
-      best = std::move(preset);
-    }
-  }
-  if (!best) {
-    best = load_cluster(gpu.nvlink_links > 0 ? "dgx-h100" : "l40s");
-    best->node.nvlink_links = gpu.nvlink_links;
-    best->node.nvlink_per_gpu = gpu.nvlink_per_gpu;
-    best->node.pcie_per_gpu = gpu.pcie;
-  }
-  best->gpu = gpu;
-  return *best;
-}
-
 // A tray of an NVL72 rack is not a node of its own: the rack's NVLink joins the trays.
 Cluster with_node_size(Cluster cluster, int gpus_per_node) {
   Node& node = cluster.node;
@@ -275,6 +245,35 @@ void apply_oversubscription(Cluster& cluster, const std::string& text, const std
 }
 
 }  // namespace
+
+Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
+  std::optional<Cluster> best;
+  int best_score = -1;
+  for (const std::string& name : cluster_preset_names()) {
+    Cluster preset = load_cluster(name);
+    const bool same = preset.gpu.name == gpu.name;
+    const bool alike = preset.gpu.compute_capability == gpu.compute_capability &&
+                       preset.gpu.nvlink_links == gpu.nvlink_links && preset.gpu.pcie == gpu.pcie;
+    if (!same && !alike) {
+      continue;
+    }
+    const int score = (same ? 4 : 0) + (aws == name.starts_with("aws-") ? 2 : 0) +
+                      (gpus_per_node == 0 || preset.node.gpus == gpus_per_node ? 1 : 0);
+    if (score > best_score) {
+      best_score = score;
+      best = std::move(preset);
+    }
+  }
+  if (!best) {
+    const bool amd = gpu.compute_capability >= 900;
+    best = load_cluster(gpu.nvlink_links == 0 ? "l40s" : (amd ? "mi300x" : "dgx-h100"));
+    best->node.nvlink_links = gpu.nvlink_links;
+    best->node.nvlink_per_gpu = gpu.nvlink_per_gpu;
+    best->node.pcie_per_gpu = gpu.pcie;
+  }
+  best->gpu = gpu;
+  return *best;
+}
 
 Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int64_t gpus,
                         const std::string& description, const std::string& where) {

@@ -40,6 +40,8 @@ constexpr std::array kNetworkFields = {
     Field<NetworkFit>{"efficiency", &NetworkFit::efficiency},
     Field<NetworkFit>{"tree_efficiency", &NetworkFit::tree_efficiency},
     Field<NetworkFit>{"ramp_mib", &NetworkFit::ramp_mib},
+    Field<NetworkFit>{"nic_latency_us", &NetworkFit::nic_latency_us},
+    Field<NetworkFit>{"switch_latency_us", &NetworkFit::switch_latency_us},
     Field<NetworkFit>{"ll128", &NetworkFit::ll128}};
 
 struct Shipped {

@@ -37,6 +37,8 @@ struct NetworkFit {
   double efficiency = 1.0;  // of the NICs' line rate that a ring reaches
   double tree_efficiency = 1.0;  // of the NICs' line rate that a tree reaches
   double ramp_mib = 0.0;
+  double nic_latency_us = 0.6;     // the adapters and
+  double switch_latency_us = 0.2;  // switches that latency_us was measured with
   double ll128 =
       1.0;  // 0: the transport does not keep the order that LL128 needs, so NCCL leaves it out
 };

@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "topologies/cluster.h"
+#include "topologies/node_layout.h"
 
 namespace trireme::topologies {
 namespace {
@@ -13,23 +14,35 @@ constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The most nodes that one group of the axis touches. Group k of a block starts at rank k * block +
-// j, j < stride.
-std::int64_t nodes_spanned(std::int64_t degree, std::int64_t stride, std::int64_t node_gpus) {
-  const std::int64_t block = degree * stride;
-  const std::int64_t step =
-      std::gcd(block, node_gpus);  // block starts fall on multiples of this within a node
-  std::int64_t most = 1;
-  for (std::int64_t start = 0; start < node_gpus; start += step) {
-    for (std::int64_t j = 0; j < std::min(stride, node_gpus); ++j) {
-      const std::int64_t first = start + j;
-      if (stride >= node_gpus) {
-        return degree;
+// How the groups of an axis lie on the nodes, at worst.
+struct Spread {
+  std::int64_t nodes = 1;   // that one group touches
+  std::int64_t fewest = 0;  // members in the node with fewest, of the groups that touch several
+};
+
+// Group k starts at rank k * period + j; only groups that the cluster's GPUs hold count.
+Spread spread_of(const Cluster& cluster, std::int64_t degree, std::int64_t stride,
+                 std::int64_t period) {
+  const std::int64_t node = cluster.node.gpus;
+  const std::int64_t length = (degree - 1) * stride;  // from the first member to the last
+  const std::int64_t repeats = node / std::gcd(period, node);
+  const std::int64_t blocks = std::clamp<std::int64_t>(cluster.gpus / period, 1, repeats);
+  const std::int64_t starts = std::min({stride, std::max<std::int64_t>(period - length, 1), node});
+  Spread spread{1, degree};
+  for (std::int64_t k = 0; k < blocks; ++k) {
+    for (std::int64_t j = 0; j < starts; ++j) {
+      const std::int64_t first = (k * period + j) % node;
+      const std::int64_t last = first + length;
+      const std::int64_t nodes = last / node + 1;
+      if (nodes > 1) {
+        const std::int64_t in_first = (node - 1 - first) / stride + 1;
+        const std::int64_t in_last = last % node / stride + 1;
+        spread.fewest = std::min({spread.fewest, in_first, in_last});
       }
-      most = std::max(most, (first + (degree - 1) * stride) / node_gpus - first / node_gpus + 1);
+      spread.nodes = std::max(spread.nodes, nodes);
     }
   }
-  return most;
+  return spread;
 }
 
 }  // namespace
@@ -49,6 +62,9 @@ Cluster with_gpus_per_node(Cluster cluster, int gpus) {
   }
   node.nvlink_domain = std::min(node.nvlink_domain, gpus);
   node.gpus = gpus;
+  if (node.layout) {
+    node.layout = cropped(*node.layout, gpus, node.nics);
+  }
   cluster.gpus = cluster.nodes * gpus;
   return cluster;
 }
@@ -60,6 +76,9 @@ Cluster narrowed(Cluster cluster, std::int64_t gpus) {
   }
   cluster.gpus = gpus;
   cluster.nodes = ceil_divide(gpus, cluster.node.gpus);
+  if (cluster.node.layout && gpus < cluster.node.gpus) {
+    cluster.node.layout = cropped(*cluster.node.layout, static_cast<int>(gpus), cluster.node.nics);
+  }
   return cluster;
 }
 
@@ -74,10 +93,10 @@ GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t
   const std::int64_t node_gpus = cluster.node.gpus;
   GroupShape shape{
       .ranks = degree, .ranks_per_node = 1, .stride = stride, .concurrent_per_node = 1};
-  if (period <= node_gpus && node_gpus % period == 0) {
-    shape.ranks_per_node = degree;
-  } else if (stride < node_gpus) {
-    shape.ranks_per_node = ceil_divide(degree, nodes_spanned(degree, stride, node_gpus));
+  if (stride < node_gpus) {
+    const Spread spread = spread_of(cluster, degree, stride, period);
+    shape.ranks_per_node = ceil_divide(degree, spread.nodes);
+    shape.fewest_per_node = spread.fewest < shape.ranks_per_node ? spread.fewest : 0;
   }
   const std::int64_t in_use = std::min(node_gpus, cluster.gpus);
   shape.concurrent_per_node = std::max<std::int64_t>(1, in_use / shape.ranks_per_node);

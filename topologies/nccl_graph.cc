@@ -4,13 +4,24 @@
 #include <array>
 #include <cmath>
 
+#include "topologies/cluster_graph.h"
+#include "topologies/corrections.h"
+
 namespace trireme::topologies {
 namespace {
 
 constexpr double kGiga = 1e9;
+// One hop through a switch, at which the fabrics' step latencies were measured.
+constexpr Seconds kUsualNvlink(0.7e-6);
 // Peer-to-peer traffic that crosses PCIe host bridges stays at this rate (GB/s) on generation 4 and
 // 5 alike (A100 PCIe on AMD hosts, RTX PRO 6000 servers).
 constexpr double kPeerAcrossBridges = 25.0;
+// What peer traffic reaches on a link between sockets, of what NCCL books for it: 25 GB/s between
+// A100 PCIe on two AMD sockets, booked at 16.
+constexpr double kPeerOfSocket = 1.6;
+// Of PCIe's raw rate that large transfers reach after packet headers (26.7 of 31.5 GB/s is what
+// generation 4 measures).
+constexpr double kPcieShare = 0.85;
 
 // Channels x speed that come nearest to `total`, at the highest rung (search.cc tries rungs from
 // above and stops below .49 of one that worked).
@@ -120,15 +131,80 @@ void plan_nvls(NcclGraph& graph, const Cluster& cluster) {
   graph.nvls_inter = graph.nodes > 1 ? graph.net_rung / graph.nvls_heads : graph.nvls_intra;
 }
 
+// Whether adapters read GPU memory themselves: NCCL lets them up to NCCL_NET_GDR_LEVEL apart. With
+// Grace the processor's own link to the GPU counts as near.
+bool gpu_direct(const Cluster& cluster) {
+  const Node& node = cluster.node;
+  const Path apart = node.layout ? node.layout->nic_path : Path::kSwitch;
+  const bool coherent =
+      node.cpu == "arm" && apart <= Path::kNode && cluster.nccl.gdr_level >= Path::kTree;
+  return coherent || apart <= cluster.nccl.gdr_level;
+}
+
+// What adapters and switches add to a message beside those that the network's corrections were
+// measured with.
+double hop_extra_us(const Cluster& cluster) {
+  const NetworkFit& usual = network_fit(cluster.network.name);
+  const double switches = unit_count(cluster) > 1 ? 3.0 : 1.0;
+  return 2.0 * (cluster.node.nic_latency.value * 1e6 - usual.nic_latency_us) +
+         switches * (cluster.network.switch_latency.value * 1e6 - usual.switch_latency_us);
+}
+
+// NCCL_MAX_NCHANNELS bounds what all channels carry by what one can; NCCL_MIN_NCHANNELS gives small
+// messages no more than they had and leaves the rate to the links.
+void apply_channel_bounds(NcclGraph& graph, const NcclSettings& settings) {
+  if (settings.min_channels > graph.channels) {
+    const double scale = static_cast<double>(graph.channels) / settings.min_channels;
+    graph.channels = graph.tree_channels = settings.min_channels;
+    graph.channel_speed *= scale;
+    graph.tree_intra *= scale;
+    graph.tree_inter *= scale;
+  }
+  // NCCL doubles the channels of its graph when it connects them.
+  if (settings.max_channels > 0 && settings.max_channels < 2 * graph.channels) {
+    const double most = settings.max_channels * nccl_caps(graph.generation).ring_ll128;
+    graph.channels = std::max(1, std::min(graph.channels, settings.max_channels));
+    graph.tree_channels = std::max(1, std::min(graph.tree_channels, settings.max_channels));
+    graph.intra_total = std::min(graph.intra_total, most);
+    if (graph.nodes > 1) {
+      graph.net_total = std::min(graph.net_total, most);
+      graph.net_rung = std::min(graph.net_rung, most);
+    }
+  }
+}
+
 }  // namespace
 
 int cube_mesh_rings(int ranks) {
-  // Six links a GPU, one or two a neighbour (nvidia-smi topo -m of a DGX-1 V100). GPU 4 hangs on
-  // GPU 0 alone among the first five, and GPUs 4 and 5 need the one link between them among the
-  // first six.
-  constexpr std::array<int, 9> kRings = {0, 0, 1, 2, 4, 2, 2, 4, 6};
-  return kRings[static_cast<std::size_t>(std::clamp(ranks, 0, 8))];
+  static const std::array<int, 9> rings = [] {
+    LinkCounts links(8, std::vector<int>(8, 0));
+    for (int a = 0; a < 8; ++a) {
+      for (int b = 0; b < 8; ++b) {
+        links[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] = cube_mesh_links(a, b);
+      }
+    }
+    std::array<int, 9> counts = {};
+    std::vector<int> members = {0};
+    for (int n = 2; n <= 8; ++n) {
+      members.push_back(n - 1);
+      counts[static_cast<std::size_t>(n)] = ring_count(links, members);
+    }
+    return counts;
+  }();
+  return rings[static_cast<std::size_t>(std::clamp(ranks, 0, 8))];
 }
+
+namespace {
+
+// How far apart the GPUs of a group are, by the node's counts.
+Path widest_by_counts(const Node& node, std::int64_t span) {
+  if (span <= std::max(2, node.gpus_per_pcie_switch)) {
+    return Path::kTree;
+  }
+  return span <= std::max(1, node.gpus / std::max(1, node.sockets)) ? Path::kNode : Path::kSystem;
+}
+
+}  // namespace
 
 IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride) {
   const Node& node = cluster.node;
@@ -136,23 +212,32 @@ IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride) {
     return IntraPath::kNone;
   }
   const std::int64_t span = (ranks - 1) * stride + 1;  // GPUs from the first member to the last
-  if (node.fabric != Node::Fabric::kPcie && span <= node.nvlink_domain) {
+  const GroupPath* placed = node.layout ? &path_of(*node.layout, ranks, stride) : nullptr;
+  const bool linked = placed != nullptr && !node.layout->links.empty()
+                          ? placed->linked
+                          : node.fabric != Node::Fabric::kPcie && span <= node.nvlink_domain;
+  if (linked && cluster.nccl.peer_to_peer) {
     return IntraPath::kNvlink;
   }
-  if (span <= std::max(2, node.gpus_per_pcie_switch)) {
+  const Path widest = placed != nullptr ? placed->widest : widest_by_counts(node, span);
+  const bool peers = cluster.nccl.peer_to_peer;
+  if (widest <= Path::kTree && peers) {
     return IntraPath::kPciePair;
   }
-  if (node.peer_to_peer) {
+  if (node.peer_to_peer && peers) {
     return IntraPath::kPciePeer;
   }
-  const bool one_socket = span <= std::max(1, node.gpus / std::max(1, node.sockets));
-  return one_socket ? IntraPath::kHostNode : IntraPath::kHostSystem;
+  return widest <= Path::kNode ? IntraPath::kHostNode : IntraPath::kHostSystem;
 }
 
-double ring_rate(const Cluster& cluster, int ranks, IntraPath path) {
+double ring_rate(const Cluster& cluster, int ranks, IntraPath path, std::int64_t stride) {
   const Node& node = cluster.node;
   const double pcie = nccl_pcie_rate(cluster.gpu.pcie_generation) *
                       (cluster.gpu.pcie.value > 0.0 ? node.pcie_per_gpu / cluster.gpu.pcie : 1.0);
+  const double socket = node.socket_link.value / kGiga;
+  const std::int64_t span = (std::max(ranks, 1) - 1) * stride + 1;
+  const Path widest =
+      node.layout ? path_of(*node.layout, ranks, stride).widest : widest_by_counts(node, span);
   switch (path) {
     case IntraPath::kNone:
       return 0.0;
@@ -160,14 +245,18 @@ double ring_rate(const Cluster& cluster, int ranks, IntraPath path) {
     case IntraPath::kHostNode:
       return pcie;
     case IntraPath::kPciePeer:
-      return std::min(pcie, kPeerAcrossBridges);
+      return std::min(
+          {pcie, kPeerAcrossBridges, widest == Path::kSystem ? kPeerOfSocket * socket : pcie});
     case IntraPath::kHostSystem:
-      return std::min(pcie, node.socket_link.value / kGiga);
+      return std::min(pcie, socket);
     case IntraPath::kNvlink:
       break;
   }
   const double all_links =
       nccl_nvlink_share(cluster.gpu.compute_capability) * node.nvlink_per_gpu.value / kGiga;
+  if (node.layout && !node.layout->links.empty()) {
+    return all_links * path_of(*node.layout, ranks, stride).rings / std::max(1, node.nvlink_links);
+  }
   switch (node.fabric) {
     case Node::Fabric::kMesh:
       return all_links * (ranks - 1) / std::max(1, node.nvlink_domain - 1);
@@ -183,12 +272,12 @@ double ring_rate(const Cluster& cluster, int ranks, IntraPath path) {
 
 double uplink_slowdown(const Cluster& cluster, double node_stride, int nodes) {
   const Network& network = cluster.network;
-  if (nodes <= 1 || network.oversubscription <= 1.0 || cluster.nodes <= network.nodes_per_unit) {
+  if (nodes <= 1 || network.oversubscription <= 1.0 || unit_count(cluster) <= 1) {
     return 1.0;
   }
   // Hops between neighbours `node_stride` nodes apart leave the unit in this share of cases, and
   // all groups of the cluster load the same uplinks.
-  const double leaving = std::min(1.0, node_stride / network.nodes_per_unit);
+  const double leaving = std::min(1.0, node_stride / static_cast<double>(least_unit(network)));
   return std::max(1.0, network.oversubscription * leaving);
 }
 
@@ -201,24 +290,44 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
   graph.nodes = (graph.ranks + graph.ranks_per_node - 1) / graph.ranks_per_node;
   graph.generation = nccl_generation(cluster.gpu.compute_capability);
   graph.amd_cpu = node.cpu == "amd";
+  graph.uneven = group.fewest_per_node > 0;
+  graph.algorithms = cluster.nccl.algorithms;
+  graph.protocols = cluster.nccl.protocols;
+  graph.step_latency = node.nvlink_latency.value > 0.0 ? node.nvlink_latency / kUsualNvlink : 1.0;
   graph.path = intra_path(cluster, graph.ranks_per_node, group.stride);
-  graph.intra_total = ring_rate(cluster, graph.ranks_per_node, graph.path);
+  graph.intra_total = ring_rate(cluster, graph.ranks_per_node, graph.path, group.stride);
+  const bool between_switches =
+      graph.path >= IntraPath::kPciePeer && graph.nodes > 1 && node.nics > 1;
+  if (between_switches && cluster.nccl.cross_nic == 0) {
+    // A ring that leaves by the adapter it came in by passes the bridges between switches twice.
+    graph.intra_total /= 2.0;
+  }
   if (graph.nodes == 1) {
     plan_single_node(graph, cluster);
   } else {
     // Groups that share a node share its NICs, and a group reaches at most the NICs of its own
     // GPUs.
-    const double own = static_cast<double>(node.nics) * graph.ranks_per_node / node.gpus;
+    // Rings and trees pass through every node, so the node with fewest members sets the pace.
+    const double members = group.fewest_per_node > 0 ? static_cast<double>(group.fewest_per_node)
+                                                     : graph.ranks_per_node;
+    const double own = static_cast<double>(node.nics) * members / node.gpus;
     const double share =
         static_cast<double>(node.nics) / static_cast<double>(group.concurrent_per_node);
     const double nics = std::min(static_cast<double>(node.nics),
                                  std::max(std::min(own, share), std::min(share, 1.0)));
-    graph.net_total = std::max(nics, 1e-3) * node.nic.value / kGiga;
+    // What the members' GPUs take from their NICs crosses their own PCIe links.
+    double pcie = kPcieShare * members * node.pcie_per_gpu.value / kGiga;
+    if (!gpu_direct(cluster)) {
+      pcie /= 2.0;  // each byte crosses the GPUs' side of PCIe to host memory, and comes back down
+    }
+    graph.net_total = std::min(std::max(nics, 1e-3) * node.nic.value / kGiga, pcie);
     plan_network(graph, cluster, std::max(nics, 1e-3));
+    graph.hop_extra_us = hop_extra_us(cluster);
     graph.uplink_slowdown = uplink_slowdown(
         cluster, std::max(1.0, static_cast<double>(group.stride) / node.gpus), graph.nodes);
   }
   plan_nvls(graph, cluster);
+  apply_channel_bounds(graph, cluster.nccl);
   return graph;
 }
 

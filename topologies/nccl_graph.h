@@ -5,6 +5,7 @@
 
 #include "topologies/cluster.h"
 #include "topologies/nccl_constants.h"
+#include "topologies/node_layout.h"
 
 namespace trireme::topologies {
 
@@ -38,6 +39,10 @@ struct NcclGraph {
   int nvls_heads = 0;  // 0: NVLS impossible
   double nvls_intra = 0.0;
   double nvls_inter = 0.0;
+  bool uneven = false;                     // nodes hold unlike numbers of members
+  unsigned algorithms = 0, protocols = 0;  // that NCCL may use, by bit; 0: all
+  double step_latency = 1.0;               // of a hop within the node, relative to the usual one
+  double hop_extra_us = 0.0;     // of a message between nodes, beside the network's usual one
   double uplink_slowdown = 1.0;  // of neighbour traffic between units under oversubscription
 };
 
@@ -46,9 +51,9 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group);
 
 // GB/s that `ranks` GPUs of the node can pass round in rings, each way out of one GPU, as NCCL
 // books the links.
-double ring_rate(const Cluster& cluster, int ranks, IntraPath path);
+double ring_rate(const Cluster& cluster, int ranks, IntraPath path, std::int64_t stride = 1);
 IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride);
-// Edge-disjoint directed rings over the first `ranks` GPUs of a DGX-1 V100 cube mesh.
+// Rings over the first `ranks` GPUs of a DGX-1 V100 cube mesh, as its links allow.
 int cube_mesh_rings(int ranks);
 // Of the traffic between neighbouring members that are `node_stride` nodes apart, the slowdown by
 // uplinks that all groups of the cluster use at once: 1 when none or few hops leave a unit.

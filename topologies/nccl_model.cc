@@ -39,14 +39,25 @@ double ring_steps(const Inputs& in) {
   return in.collective == Collective::kBroadcast ? n : n - 1.0;
 }
 
+bool said(unsigned set, std::size_t index) {
+  return set == 0 || ((set >> index) & 1U) != 0;
+}
+
 bool allowed(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol) {
   const NcclGraph& graph = in.graph;
+  if (!said(graph.algorithms, index_of(algorithm)) || !said(graph.protocols, index_of(protocol))) {
+    return false;
+  }
   const bool simple = protocol == NcclProtocol::kSimple;
   if (protocol == NcclProtocol::kLL128 && graph.path != IntraPath::kNvlink &&
       graph.path != IntraPath::kNone) {
     return false;
   }
   if (protocol == NcclProtocol::kLL128 && graph.nodes > 1 && in.network.ll128 <= 0.0) {
+    return false;
+  }
+  // Trees pair the heads of all nodes: among unlike nodes the ring is assumed to be what is left.
+  if (graph.uneven && algorithm != NcclAlgorithm::kRing) {
     return false;
   }
   switch (algorithm) {
@@ -77,11 +88,13 @@ double latency(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol,
   const std::size_t p = index_of(protocol);
   const bool simple = protocol == NcclProtocol::kSimple;
   const bool fast_link = graph.path == IntraPath::kNvlink || graph.path == IntraPath::kNone;
-  const double intra = step_scale * (fast_link ? table.nvlink[a][p] : table.pcie[a][p]);
+  const double intra =
+      step_scale * (fast_link ? graph.step_latency * table.nvlink[a][p] : table.pcie[a][p]);
   // With one GPU a node every algorithm gets the tree's network latency; Simple pays the plug-in
   // twice (flush).
   const std::size_t row = graph.ranks_per_node == 1 ? index_of(NcclAlgorithm::kTree) : a;
-  const double inter = table.network[row][p] + in.network.latency_us * (simple ? 2.0 : 1.0);
+  const double inter =
+      table.network[row][p] + (in.network.latency_us + graph.hop_extra_us) * (simple ? 2.0 : 1.0);
   const double base = table.base[a][p];
   const double levels = log2_floor(graph.nodes);
   const double ranks = graph.ranks;
@@ -206,13 +219,17 @@ Transfer ring_transfer(const Inputs& in, NcclProtocol protocol) {
   bool network_bound = false;
   if (graph.nodes > 1) {
     const double per_node = graph.ranks_per_node;
-    const double inside = per_node > 1.0 ? rate * per_node / (per_node - 1.0) : kInfinity;
-    const double outside = in.network.efficiency * graph.net_total / graph.uplink_slowdown;
+    const double inside =
+        per_node > 1.0 ? network_ring_rate(in, protocol, rate * per_node / (per_node - 1.0)) *
+                             protocol_efficiency
+                       : kInfinity;
+    const double outside = network_ring_rate(
+        in, protocol, in.network.efficiency * graph.net_total / graph.uplink_slowdown);
     network_bound = outside < inside;
     rate = std::min(inside, outside);
+  } else {
+    rate = ring_bus(in, protocol, rate) * protocol_efficiency;
   }
-  rate = network_bound ? network_ring_rate(in, protocol, rate)
-                       : ring_bus(in, protocol, rate) * protocol_efficiency;
   const double part = in.bytes / ranks / kPerMicrosecond;
   const bool copies = in.collective != Collective::kBroadcast;
   double us =
@@ -357,6 +374,13 @@ NcclTime nccl_time(const NcclGraph& graph, const FabricFit& fabric, const Networ
         best = candidate;
       }
     }
+  }
+  if (!std::isfinite(best.nominal_us)) {
+    // NCCL_ALGO leaves nothing that this collective has: NCCL goes on with the ring.
+    NcclGraph any = graph;
+    any.algorithms = any.protocols = 0;
+    return nccl_time_of(any, fabric, network, collective, bytes, NcclAlgorithm::kRing,
+                        NcclProtocol::kSimple);
   }
   finish(in, best);
   return best;

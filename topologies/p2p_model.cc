@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "topologies/cluster_graph.h"
 #include "topologies/nccl_model.h"
 
 namespace trireme::topologies {
@@ -11,8 +12,39 @@ namespace {
 
 constexpr double kMiB = 1048576.0;
 constexpr double kPerMicrosecond = 1e3;
-// Each remote peer costs a message of its own; eight are in flight at a time.
-constexpr double kRemotePeerMicroseconds = 0.5;
+// Each remote peer costs a message of its own, with as many in flight as hide most of its latency:
+// 60 us of 8 bytes over 2 nodes of p5 and 621 us over 16 (8 and 120 remote peers, EFA v2's 24 us).
+double remote_peer_us(const NetworkFit& network) {
+  return 0.2 + 0.2 * std::max(network.latency_us, 0.0);
+}
+// What one channel carries over a network: 21 GB/s where a peer had one channel and 400 Gbit/s of
+// adapters (p5, from 5 nodes on).
+constexpr double kChannelRate = 21.5;
+
+// NCCL starts from two channels a remote peer and halves them while all peers together would put
+// more than four messages on a channel (ncclTopoGetNchannels); on 16 channels two stay up to 32
+// ranks.
+int channels_to_peer(const Cluster& cluster, int ranks) {
+  constexpr int kUsual = 2;
+  const int p2p_channels = std::max(16, cluster.nccl.min_channels);
+  const int most = cluster.nccl.max_channels > 0 ? std::min(p2p_channels, cluster.nccl.max_channels)
+                                                 : p2p_channels;
+  int channels = std::min(kUsual, most);
+  while (channels > 1 && static_cast<std::int64_t>(channels) * ranks > 4LL * most) {
+    channels /= 2;
+  }
+  return channels;
+}
+
+// GB/s to one remote peer. Its channels share one adapter; AWS's plug-in spreads every
+// message over all adapters of a GPU.
+double peer_rate(const Cluster& cluster, const NetworkFit& network, int ranks) {
+  const Node& node = cluster.node;
+  const bool spreads = cluster.network.name.starts_with("EFA") && node.nics > node.gpus;
+  const double adapters = spreads ? static_cast<double>(node.nics) / node.gpus : 1.0;
+  const double line = network.efficiency * adapters * node.nic.value * 1e-9;
+  return channels_to_peer(cluster, ranks) > 1 ? line : std::min(line, kChannelRate);
+}
 
 double ramp_factor(double ramp_mib, double bytes) {
   return 1.0 + std::sqrt(ramp_mib * kMiB / bytes);
@@ -28,6 +60,16 @@ double intra_rate(const Cluster& cluster, const NcclGraph& graph, const FabricFi
   return rate;
 }
 
+// A message within the node takes one hop, of the usual 0.7 us.
+double in_node_extra_us(const NcclGraph& graph) {
+  return graph.path == IntraPath::kNvlink ? 0.7 * (graph.step_latency - 1.0) : 0.0;
+}
+
+double first_message_us(const NcclGraph& graph, const NetworkFit& network) {
+  return nccl_latencies().network[index_of(NcclAlgorithm::kRing)][index_of(NcclProtocol::kLL)] +
+         network.latency_us + graph.hop_extra_us;
+}
+
 NcclTime all_to_all(const Cluster& cluster, const NcclGraph& graph, const FabricFit& fabric,
                     const NetworkFit& network, double bytes) {
   const double ranks = graph.ranks;
@@ -36,18 +78,18 @@ NcclTime all_to_all(const Cluster& cluster, const NcclGraph& graph, const Fabric
   const double inside =
       local > 1.0 ? part * (local - 1.0) / intra_rate(cluster, graph, fabric) : 0.0;
   double outside = 0.0;
-  double latency = fabric.p2p_us + fabric.p2p_peer_us * (local - 1.0);
+  double latency = fabric.p2p_us + in_node_extra_us(graph) + fabric.p2p_peer_us * (local - 1.0);
   double ramp = fabric.p2p_ramp_mib;
   if (graph.nodes > 1) {
     // Traffic leaves a unit for most destinations, so uplinks carry nearly all of it.
-    const int units = static_cast<int>((cluster.nodes + cluster.network.nodes_per_unit - 1) /
-                                       std::max(1, cluster.network.nodes_per_unit));
+    const auto units = static_cast<double>(unit_count(cluster));
     const double leaving = units > 1 ? 1.0 - 1.0 / std::min<double>(units, graph.nodes) : 0.0;
     const double slowdown = std::max(1.0, cluster.network.oversubscription * leaving);
-    outside = part * (ranks - local) * local / (network.efficiency * graph.net_total) * slowdown;
-    latency +=
-        nccl_latencies().network[index_of(NcclAlgorithm::kRing)][index_of(NcclProtocol::kLL)] +
-        network.latency_us + kRemotePeerMicroseconds * (ranks - local);
+    const double reached =
+        std::min(network.efficiency * graph.net_total,
+                 local * (ranks - local) * peer_rate(cluster, network, graph.ranks));
+    outside = part * (ranks - local) * local / reached * slowdown;
+    latency += 0.5 * first_message_us(graph, network) + remote_peer_us(network) * (ranks - local);
     ramp = std::max(ramp, network.ramp_mib);
   }
   NcclTime result;
@@ -61,17 +103,16 @@ NcclTime all_to_all(const Cluster& cluster, const NcclGraph& graph, const Fabric
 NcclTime send_receive(const Cluster& cluster, const NcclGraph& graph, const FabricFit& fabric,
                       const NetworkFit& network, double bytes) {
   NcclTime result;
-  result.latency_us = fabric.p2p_us;
+  result.latency_us = fabric.p2p_us + in_node_extra_us(graph);
   double rate = 0.0;
   double ramp = fabric.p2p_ramp_mib;
   if (graph.nodes > 1) {
-    result.latency_us +=
-        nccl_latencies().network[index_of(NcclAlgorithm::kRing)][index_of(NcclProtocol::kLL)] +
-        network.latency_us;
+    result.latency_us += first_message_us(graph, network);
     // One GPU sends, over its own NICs; a node with fewer NICs than GPUs has a whole one for it.
     const double own = std::max(graph.net_total / graph.ranks_per_node,
                                 std::min(graph.net_total, cluster.node.nic.value * 1e-9));
-    rate = network.efficiency * own / graph.uplink_slowdown;
+    rate = std::min(network.efficiency * own, peer_rate(cluster, network, graph.ranks)) /
+           graph.uplink_slowdown;
     ramp = std::max(ramp, network.ramp_mib);
     result.network_bound = true;
   } else {

@@ -141,7 +141,7 @@ Route group_bottleneck(const Cluster& cluster, const GroupShape& group) {
         {"node -> leaf over " + std::to_string(static_cast<int>(std::max(1.0, nics))) + " NICs",
          BytesPerSecond(graph.net_total * 1e9),
          2.0 * cluster.node.nic_latency + cluster.network.switch_latency});
-    if (cluster.nodes > cluster.network.nodes_per_unit) {
+    if (unit_count(cluster) > 1) {
       result.hops.push_back({"leaf -> spine",
                              BytesPerSecond(graph.net_total * 1e9 / graph.uplink_slowdown),
                              2.0 * cluster.network.switch_latency});

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/quantity.h"
+#include "topologies/node_layout.h"
 
 namespace trireme::topologies {
 namespace {
@@ -50,6 +51,24 @@ std::string name_of(Enum value, const NameTable<Enum, N>& table) {
       std::ranges::find(table, value, [](const auto& entry) { return entry.second; })->first);
 }
 
+// An array of whole numbers.
+std::vector<int> read_counts(JsonReader& reader, const std::string& key, int low, int high,
+                             std::size_t most = 100'000) {
+  const nlohmann::json& list = reader.raw(key);
+  if (!list.is_array() || list.size() > most) {
+    reader.fail(key, "must be an array of at most " + std::to_string(most) + " whole numbers");
+  }
+  std::vector<int> counts;
+  for (const nlohmann::json& entry : list) {
+    if (!entry.is_number_integer() || entry < low || entry > high) {
+      reader.fail(key, "must hold whole numbers from " + std::to_string(low) + " to " +
+                           std::to_string(high));
+    }
+    counts.push_back(entry.get<int>());
+  }
+  return counts;
+}
+
 std::map<Precision, FlopPerSecond> read_rates(JsonReader reader) {
   std::map<Precision, FlopPerSecond> rates;
   for (const auto& [name, precision] : kPrecisions) {
@@ -70,15 +89,12 @@ BytesPerSecond positive_bandwidth(JsonReader& reader, const std::string& key) {
   return value;
 }
 
-// Raw rate of x16 lanes, one direction: generation 3 is 8 GT/s with 128b/130b coding, and each
-// later one doubles (generation 6: 121 GB/s after its flit overhead, as accelerators' data sheets
-// count it).
+}  // namespace
+
 BytesPerSecond pcie_rate(int generation, int lanes) {
   const double x16 = generation >= 6 ? 121.0e9 : 15.75e9 * std::exp2(generation - 3);
   return BytesPerSecond(x16 * lanes / 16.0);
 }
-
-}  // namespace
 
 std::string precision_name(Precision precision) {
   return name_of(precision, kPrecisions);
@@ -131,12 +147,32 @@ Gpu read_gpu(JsonReader& reader) {
   return gpu;
 }
 
+Gpu find_or_read_gpu(const std::string& name_or_path, const std::string& where) {
+  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
+  if (!path) {
+    return find_gpu(name_or_path, where);
+  }
+  const nlohmann::json document = read_json_file(name_or_path);
+  JsonReader reader(document, name_or_path);
+  if (!reader.has("gpu")) {
+    return read_gpu(reader);
+  }
+  if (reader.raw("gpu").is_object()) {
+    JsonReader gpu = reader.object("gpu");
+    return read_gpu(gpu);
+  }
+  return find_gpu(reader.text("gpu"), reader.where("gpu"));
+}
+
 Network read_network(JsonReader& reader) {
   Network network;
   network.name = reader.text("name");
   network.kind = parse_name(reader, "kind", kNetworkKinds);
   if (network.kind != Network::Kind::kNone) {
     network.nodes_per_unit = static_cast<int>(reader.integer("nodes_per_unit", 1, 1'000'000));
+    if (reader.has("unit_nodes")) {
+      network.unit_nodes = read_counts(reader, "unit_nodes", 1, 1'000'000);
+    }
     network.oversubscription = reader.number("oversubscription", 1.0, 1000.0);
     network.switch_latency = reader.duration("switch_latency");
   }
@@ -154,6 +190,77 @@ constexpr Seconds kNicLatency(0.7e-6);
 // Between two sockets, when a file gives none: one xGMI or UPI bundle as NCCL books it for AMD
 // hosts.
 constexpr BytesPerSecond kSocketLink(16.0e9);
+
+std::vector<Place> read_places(JsonReader& reader, const std::string& key, int count) {
+  constexpr int kLabelMost = 4095;
+  std::vector<Place> places;
+  for (JsonReader& entry : reader.objects(key)) {
+    const auto label = [&entry](const char* name) {
+      return static_cast<int>(entry.integer(name, 0, kLabelMost));
+    };
+    Place place;
+    place.socket = label("socket");
+    place.bridge = label("host_bridge");
+    place.tree = label("pcie_tree");
+    place.leaf = label("pcie_switch");
+    if (entry.has("rate")) {
+      place.rate = positive_bandwidth(entry, "rate");
+    }
+    entry.finish();
+    places.push_back(place);
+  }
+  if (static_cast<int>(places.size()) != count) {
+    reader.fail(key, "has " + std::to_string(places.size()) + " entries; the node has " +
+                         std::to_string(count));
+  }
+  return places;
+}
+
+LinkCounts read_link_counts(JsonReader& reader, int gpus) {
+  const auto count = static_cast<std::size_t>(gpus);
+  const nlohmann::json& rows = reader.raw("links");
+  if (!rows.is_array() || rows.size() != count) {
+    reader.fail("links",
+                "must have a row for each of the node's " + std::to_string(gpus) + " GPUs");
+  }
+  LinkCounts links;
+  for (const nlohmann::json& row : rows) {
+    std::vector<int> counts;
+    for (const nlohmann::json& entry : row) {
+      if (!entry.is_number_integer() || entry < 0 || entry > 1000) {
+        reader.fail("links", "must hold whole numbers from 0 to 1000");
+      }
+      counts.push_back(entry.get<int>());
+    }
+    if (counts.size() != count) {
+      reader.fail("links", "must have as many columns as rows");
+    }
+    links.push_back(std::move(counts));
+  }
+  for (std::size_t a = 0; a < count; ++a) {
+    for (std::size_t b = 0; b < count; ++b) {
+      if (links[a][b] != links[b][a] || (a == b && links[a][b] != 0)) {
+        reader.fail("links", "must be the same both ways, and 0 from a GPU to itself");
+      }
+    }
+  }
+  return links;
+}
+
+std::shared_ptr<const NodeLayout> read_layout(JsonReader reader, const Node& node) {
+  if (node.gpus > kLayoutGpusMost) {
+    reader.fail("gpus", "can be laid out one by one for at most " +
+                            std::to_string(kLayoutGpusMost) + " GPUs a node");
+  }
+  std::vector<Place> gpus = read_places(reader, "gpus", node.gpus);
+  std::vector<Place> nics;
+  if (node.nics > 0) {
+    nics = read_places(reader, "nics", node.nics);
+  }
+  LinkCounts links = reader.has("links") ? read_link_counts(reader, node.gpus) : LinkCounts{};
+  reader.finish();
+  return make_layout(std::move(gpus), std::move(nics), std::move(links));
+}
 
 Node read_node(JsonReader& reader, const Gpu& gpu) {
   Node node;
@@ -198,6 +305,9 @@ Node read_node(JsonReader& reader, const Gpu& gpu) {
   if (node.nics > 0) {
     node.nic = positive_bandwidth(reader, "nic");
     node.nic_latency = reader.has("nic_latency") ? reader.duration("nic_latency") : kNicLatency;
+  }
+  if (reader.has("layout")) {
+    node.layout = read_layout(reader.object("layout"), node);
   }
   reader.finish();
   return node;
@@ -244,6 +354,14 @@ Cluster read_cluster(JsonReader& reader, const std::vector<Network>& networks) {
     reader.fail("nodes", "is more than 1, but the nodes have no network: give nics and a network");
   }
   cluster.gpus = cluster.nodes * cluster.node.gpus;
+  if (reader.has("nccl")) {
+    JsonReader settings = reader.object("nccl");
+    for (const auto& item : reader.raw("nccl").items()) {
+      apply_nccl_setting(cluster.nccl, item.key(), settings.text(item.key()),
+                         settings.where(item.key()));
+    }
+    settings.finish();
+  }
   reader.ignore("format");
   reader.ignore("source");
   reader.finish();

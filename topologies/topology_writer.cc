@@ -1,8 +1,11 @@
 // Writes a cluster as a topology file.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "topologies/node_layout.h"
 #include "topologies/topology_file.h"
 
 namespace trireme::topologies {
@@ -54,8 +57,36 @@ nlohmann::ordered_json gpu_to_json(const Gpu& gpu) {
     json["nvlink"] = {
         {"generation", 0}, {"links", gpu.nvlink_links}, {"per_gpu", text_of(gpu.nvlink_per_gpu)}};
   }
-  json["pcie"] = {{"generation", gpu.pcie_generation}, {"lanes", 16}};
+  const double lane = pcie_rate(gpu.pcie_generation, 1).value;
+  json["pcie"] = {{"generation", gpu.pcie_generation},
+                  {"lanes", std::clamp(std::lround(gpu.pcie.value / lane), 1L, 16L)}};
   json["source"] = gpu.source;
+  return json;
+}
+
+nlohmann::ordered_json places_to_json(const std::vector<Place>& places) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Place& place : places) {
+    nlohmann::ordered_json json = {{"socket", place.socket},
+                                   {"host_bridge", place.bridge},
+                                   {"pcie_tree", place.tree},
+                                   {"pcie_switch", place.leaf}};
+    if (place.rate.value > 0.0) {
+      json["rate"] = text_of(place.rate);
+    }
+    list.push_back(json);
+  }
+  return list;
+}
+
+nlohmann::ordered_json layout_to_json(const NodeLayout& layout) {
+  nlohmann::ordered_json json = {{"gpus", places_to_json(layout.gpus)}};
+  if (!layout.nics.empty()) {
+    json["nics"] = places_to_json(layout.nics);
+  }
+  if (!layout.links.empty()) {
+    json["links"] = layout.links;
+  }
   return json;
 }
 
@@ -78,6 +109,9 @@ nlohmann::ordered_json node_to_json(const Node& node) {
     json["nic"] = text_of(node.nic);
     json["nic_latency"] = text_of(node.nic_latency);
   }
+  if (node.layout) {
+    json["layout"] = layout_to_json(*node.layout);
+  }
   return json;
 }
 
@@ -88,18 +122,28 @@ nlohmann::ordered_json cluster_to_json(const Cluster& cluster) {
                                     {"kind", network_kind_name(cluster.network.kind)}};
   if (cluster.network.kind != Network::Kind::kNone) {
     network["nodes_per_unit"] = cluster.network.nodes_per_unit;
+    if (!cluster.network.unit_nodes.empty()) {
+      network["unit_nodes"] = cluster.network.unit_nodes;
+    }
     network["oversubscription"] = cluster.network.oversubscription;
     network["switch_latency"] = text_of(cluster.network.switch_latency);
   }
   nlohmann::ordered_json json = {{"format", "trireme.topology/1"}, {"name", cluster.name}};
-  bool shipped = false;
-  for (const Gpu& gpu : gpu_presets()) {
-    shipped = shipped || gpu.name == cluster.gpu.name;
-  }
+  // Another card may go by a shipped one's name (`--gpu FILE`): only an equal one goes by name
+  // alone.
+  const auto same = [&](const Gpu& gpu) {
+    return gpu.name == cluster.gpu.name && gpu_to_json(gpu) == gpu_to_json(cluster.gpu);
+  };
+  const bool shipped = std::ranges::any_of(gpu_presets(), same);
   json["gpu"] = shipped ? nlohmann::ordered_json(cluster.gpu.name) : gpu_to_json(cluster.gpu);
   json["node"] = node_to_json(cluster.node);
   json["network"] = network;
   json["nodes"] = cluster.nodes;
+  if (!cluster.nccl.said.empty()) {
+    for (const auto& [name, value] : cluster.nccl.said) {
+      json["nccl"][name] = value;
+    }
+  }
   return json;
 }
 

@@ -40,6 +40,7 @@ topologies::GroupShape group_of(topologies::Cluster& cluster, std::int64_t ranks
   topologies::GroupShape group = topologies::group_shape(cluster, ranks, 1);
   if (per_node < std::min(ranks, node)) {
     group.ranks_per_node = per_node;
+    group.fewest_per_node = 0;
     group.concurrent_per_node = 1;
   }
   return group;

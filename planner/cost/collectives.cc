@@ -58,6 +58,7 @@ GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) 
 GroupShape Collectives::pipeline_pair(const Plan& plan) {
   GroupShape pair = group(plan, Axis::kPipeline);
   pair.ranks_per_node = pair.ranks_per_node >= pair.ranks ? 2 : 1;
+  pair.fewest_per_node = 0;
   pair.ranks = 2;
   return pair;
 }

@@ -60,6 +60,7 @@ class OpTimer {
     // Neighbours on the stage axis; the slowest such pair.
     pair_ = topologies::group_shape(job.cluster, program.stages.degree, program.stages.stride);
     pair_.ranks_per_node = pair_.ranks_per_node >= pair_.ranks ? 2 : 1;
+    pair_.fewest_per_node = 0;
     pair_.ranks = 2;
     portable_attention_ =
         job.framework.name != "trireme" &&
@@ -339,8 +340,13 @@ GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group
   GroupShape shape = topologies::group_shape(cluster, merged[0].degree, merged[0].stride, period);
   for (std::size_t i = 1; i < merged.size(); ++i) {
     const GroupShape other = topologies::group_shape(cluster, merged[i].degree, merged[i].stride);
+    const auto fewest = [](const GroupShape& axis) {
+      return axis.fewest_per_node > 0 ? axis.fewest_per_node : axis.ranks_per_node;
+    };
+    const std::int64_t fewest_of_both = fewest(shape) * fewest(other);
     shape.ranks *= other.ranks;
     shape.ranks_per_node *= other.ranks_per_node;
+    shape.fewest_per_node = fewest_of_both < shape.ranks_per_node ? fewest_of_both : 0;
   }
   const std::int64_t in_use =
       std::min<std::int64_t>(cluster.node.gpus, std::max<std::int64_t>(1, cluster.gpus));

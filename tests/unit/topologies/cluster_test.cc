@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "topologies/nccl_graph.h"
 #include "topologies/topology_file.h"
 
 namespace trireme::topologies {
@@ -166,8 +167,38 @@ TEST(Groups, ShapesOfAxes) {
   EXPECT_EQ(shape("dgx-h100x4", 16, 2), (GroupShape{16, 4, 2, 2}));
   // All 32 ranks.
   EXPECT_EQ(shape("dgx-h100x4", 32, 1), (GroupShape{32, 8, 1, 1}));
-  // Six ranks in nodes of eight: the group of ranks 6..11 spans two nodes, so three a node.
-  EXPECT_EQ(shape("dgx-h100x3", 6, 1), (GroupShape{6, 3, 1, 2}));
+  // Six ranks in nodes of eight: the group of ranks 6..11 spans two nodes, so three a node, but two
+  // of it in the first.
+  EXPECT_EQ(shape("dgx-h100x3", 6, 1), (GroupShape{6, 3, 1, 2, 2}));
+}
+
+TEST(Groups, OfOneNodeNeverTouchTheNetwork) {
+  for (const std::string& name : cluster_preset_names()) {
+    const Cluster preset = load_cluster(name);
+    for (std::int64_t gpus = 2; gpus <= preset.gpus; ++gpus) {
+      const Cluster some = narrowed(preset, gpus);
+      for (std::int64_t degree = 2; degree <= gpus; ++degree) {
+        if (gpus % degree == 0) {
+          EXPECT_EQ(group_shape(some, degree, 1).ranks_per_node, degree) << name << gpus;
+          EXPECT_EQ(group_shape(some, degree, gpus / degree).ranks_per_node, degree)
+              << name << gpus;
+        }
+      }
+    }
+  }
+}
+
+TEST(Groups, TheNodeWithFewestMembersSetsThePace) {
+  // 10 GPUs on two nodes of 8: two members in the second node, which bring two NICs of 50 GB/s.
+  const Cluster cluster = narrowed(load_cluster("dgx-h100x2"), 10);
+  const GroupShape all = group_shape(cluster, 10, 1);
+  EXPECT_EQ(all.fewest_per_node, 2);
+  GroupShape alone = all;
+  alone.concurrent_per_node = 1;
+  EXPECT_DOUBLE_EQ(nccl_graph(cluster, alone).net_total, 100.0);
+}
+
+TEST(Groups, RacksAreNodes) {
   // An NVL72 rack is one node.
   EXPECT_EQ(shape("gb200-nvl72x2", 64, 1).ranks_per_node, 32);
   EXPECT_EQ(shape("gb200-nvl72x2", 72, 1), (GroupShape{72, 72, 1, 1}));

@@ -1,10 +1,10 @@
-// Stands in for import_xml.cc where pugixml was not found at configuration.
+// Built instead of read_xml.cc where pugixml is not installed.
 #include "core/error.h"
-#include "topologies/import.h"
+#include "topologies/import/facts.h"
 
 namespace trireme::topologies {
 
-NodeFacts read_topology_xml(const std::string& /*text*/, const std::string& name) {
+NodeFacts read_xml(const std::string& /*text*/, const std::string& name) {
   throw Error(name, "is XML, which this build cannot read: install libpugixml-dev and build again");
 }
 

@@ -1,0 +1,111 @@
+// Whatever a machine's tools print, spoiled in any way: importing it gives a cluster that every
+// command can use and that reads back the same, or one clear line of trireme::Error.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "mutate.h"
+#include "topologies/collective_cost.h"
+#include "topologies/import/import.h"
+#include "topologies/routes.h"
+#include "topologies/topology_file.h"
+
+namespace trireme {
+namespace {
+
+const std::vector<std::string>& texts() {
+  static const std::vector<std::string> all = {
+      "\t\033[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\033[0m\n"
+      "GPU0\t X \tNV4\tNODE\tSYS\tPIX\tSYS\t0-3\t0\nGPU1\tNV4\t X \tNODE\tSYS\tPXB\tSYS\t0-3\t0\n"
+      "GPU2\tNODE\tNODE\t X \tSYS\tNODE\tSYS\t0-3\t0\nGPU3\tSYS\tSYS\tSYS\t X \tSYS\tPHB\t4-7\t1\n"
+      "NIC0\tPIX\tPXB\tNODE\tSYS\t X \tSYS\n\nNIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_bond_0\n",
+      "==== Hops between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 1 2\nGPU1 1 0 1\nGPU2 2 1 0\n"
+      "==== Link Type between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 XGMI PCIE\nGPU1 XGMI 0 "
+      "XGMI\n"
+      "GPU2 PCIE XGMI 0\n==== Numa Nodes ====\nGPU[0] : (Topology) Numa Node: 0\n",
+      "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\">"
+      "<pci busid=\"a\" class=\"0x060400\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
+      "<pci busid=\"b\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x20b2\" link_width=\"8\" "
+      "link_speed=\"16.0 GT/s\"><gpu dev=\"0\" sm=\"80\" rank=\"0\"><nvlink target=\"c\" "
+      "count=\"4\" "
+      "tclass=\"0x030200\"/></gpu></pci><pci busid=\"d\" class=\"0x020700\"><nic><net "
+      "name=\"mlx5_0\" "
+      "speed=\"200000\" port=\"1\"/></nic></pci></pci><pci busid=\"c\" class=\"0x030200\"><gpu "
+      "dev=\"1\" "
+      "sm=\"80\"><nvlink target=\"b\" count=\"4\"/></gpu></pci></cpu></system>",
+      "<topology version=\"2.0\"><object type=\"Machine\"><object type=\"Package\"><object "
+      "type=\"Bridge\" "
+      "bridge_type=\"0-1\"><object type=\"PCIDev\" pci_type=\"0302 [10de:26b9] [1:2] a1\" "
+      "pci_link_speed=\"31.5\"/><object type=\"PCIDev\" pci_type=\"0207 [15b3:101b] [1:2] "
+      "00\"><object "
+      "type=\"OSDev\" name=\"mlx5_0\" "
+      "osdev_type=\"3\"/></object></object></object></object></topology>",
+      "SwitchName=s0 Nodes=dev[0-5]\nSwitchName=s1 Nodes=dev[6-11],x\nSwitchName=s3 "
+      "Switches=s[0-1]\n",
+      "BlockName=b1 Nodes=node[1-32]\nBlockName=b2 Nodes=node[33-40]\nBlockSizes=8\n",
+      "switches:\n  S1:\n    switches: [S2, S3]\nblocks:\n- switch: S2\n  nodes: [\"I[21-22]\", "
+      "I25]\n"
+      "- switch: S3\n  nodes: [\"I[34-36]\"]\n",
+      "- topology: t\n  cluster_default: true\n  tree:\n    switches:\n    - switch: r\n      "
+      "children: a\n"
+      "    - switch: a\n      nodes: n[1-4]\n",
+      "switchguid=0x5(5)\nSwitch 24 \"S-5\"  # \"leaf\" base port 0 lid 6 lmc 0\n"
+      "[22] \"H-a1\"[1](a5) # \"node-1 mlx5_0\" lid 4 4xHDR\n[6] \"S-6\"[3] # \"spine\" lid 3 "
+      "4xNDR\n",
+      "n:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:1<0>\n"
+      "n:1:2 [0] NCCL INFO GPU/1A :GPU/0-1a (0/5000.0/LOC) GPU/0-ca (2/264.0/NVL) NET/0-0 "
+      "(2/24/PIX)\n"
+      "n:1:2 [0] NCCL INFO GPU/CA :GPU/0-1a (2/264.0/NVL) GPU/0-ca (0/5000/LOC) NET/0-0 "
+      "(4/10/SYS)\n"
+      "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 2\nChannel 00/24 : 0 1\n"};
+  return all;
+}
+
+void use(const topologies::Cluster& cluster) {
+  ASSERT_GT(cluster.gpus, 0);
+  const std::string written = topologies::cluster_to_json(cluster).dump();
+  const nlohmann::json json = nlohmann::json::parse(written);
+  JsonReader reader(json, "again");
+  const topologies::Cluster again = topologies::read_cluster(reader, topologies::network_presets());
+  EXPECT_EQ(topologies::cluster_to_json(again).dump(), written);
+  EXPECT_FALSE(topologies::matrix_text(cluster.node).empty());
+  if (cluster.gpus > 1) {
+    EXPECT_GT(topologies::route(cluster, 0, cluster.gpus - 1).bottleneck.value, 0.0);
+    const auto time = topologies::collective_time(
+        cluster, topologies::shipped_profile(), topologies::Collective::kAllReduce,
+        topologies::group_shape(cluster, cluster.gpus, 1), Bytes(1 << 20));
+    EXPECT_GT(time.time.value, 0.0);
+    EXPECT_TRUE(std::isfinite(time.time.value));
+  }
+}
+
+TEST(Fuzz, Imports) {
+  const std::uint64_t cases = fuzz::case_count(6000);
+  std::uint64_t accepted = 0;
+  topologies::ImportOptions options;
+  options.gpu = topologies::find_gpu("A100", "test");
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
+    fuzz::Random random(seed);
+    std::string text = texts()[seed % texts().size()];
+    for (std::size_t i = random.below(6); i > 0; --i) {
+      fuzz::spoil_text(text, random);
+    }
+    try {
+      use(topologies::import_topology(text, "file", options).cluster);
+      ++accepted;
+    } catch (const Error& error) {
+      const std::string line = error.what();
+      EXPECT_EQ(line.find('\n'), std::string::npos) << "seed " << seed << ": " << line;
+      EXPECT_LT(line.size(), 1000U) << "seed " << seed;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "seed " << seed << " threw " << error.what() << " for " << text;
+    }
+  }
+  EXPECT_GT(accepted, cases / 10);
+  EXPECT_LT(accepted, cases);
+}
+
+}  // namespace
+}  // namespace trireme

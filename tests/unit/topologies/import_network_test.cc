@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "imported.h"
+#include "topologies/node_layout.h"
+#include "topologies/routes.h"
+
+namespace trireme::topologies {
+namespace {
+
+TEST(ImportNetwork, SlurmLeavesOfUnlikeSize) {
+  const Imported imported = import("# racks\nSwitchName=l[0-3] Nodes=n[0-17]\n", "H100");
+  EXPECT_TRUE(remarks(imported, "several switches"));  // the same nodes four times
+  const Imported tree = import(
+      "SwitchName=a Nodes=n[01-18]\nSwitchName=b nodes=n[19-36]\nSwitchName=c Nodes=n[37-44]\n"
+      "SwitchName=top Switches=a,b,c LinkSpeed=1\n",
+      "H100");
+  EXPECT_EQ(tree.cluster.nodes, 44);
+  EXPECT_EQ(tree.cluster.network.unit_nodes, (std::vector<int>{18, 18, 8}));
+  EXPECT_EQ(read_back(tree.cluster).network.unit_nodes, tree.cluster.network.unit_nodes);
+  // Nodes 0 and 17 share a leaf; 17 and 18 do not.
+  const auto spine = [&](std::int64_t a, std::int64_t b) {
+    bool crosses = false;
+    for (const Hop& hop : route(tree.cluster, a * 8, b * 8).hops) {
+      crosses = crosses || hop.link.find("spine") != std::string::npos;
+    }
+    return crosses;
+  };
+  EXPECT_FALSE(spine(0, 17));
+  EXPECT_TRUE(spine(17, 18));
+  EXPECT_NE(message_of("SwitchName=a Nodes=n[1-", "H100").find("test:1"), std::string::npos);
+  EXPECT_NE(
+      message_of("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", "H100").find("no switch"),
+      std::string::npos);
+}
+
+TEST(ImportNetwork, InfinibandRails) {
+  // Two hosts with two adapters, each on its own leaf; 2 x 200 down and one 400 up a leaf.
+  std::string text;
+  for (const std::string leaf : {"1", "2"}) {
+    text += "switchguid=0x" + leaf + "(" + leaf + ")\nSwitch 64 \"S-000" + leaf + "\" # \"leaf" +
+            leaf + "\" base port 0 lid 1 lmc 0\n";
+    for (const std::string host : {"1", "2"}) {
+      text += "[" + host + "] \"H-" + host + leaf + "\"[1](a) # \"node-" + host + " mlx5_" + leaf +
+              "\" lid 4 4xHDR\n";
+    }
+    text += "[40] \"S-0009\"[1] # \"spine\" lid 9 2xNDR\n\n";
+  }
+  const Imported imported = import(text, "A100");
+  EXPECT_EQ(imported.cluster.nodes, 2);
+  EXPECT_EQ(imported.cluster.node.nics, 2);
+  EXPECT_DOUBLE_EQ(imported.cluster.node.nic.value, 25e9);
+  EXPECT_EQ(imported.cluster.network.kind, Network::Kind::kRailOptimised);
+  EXPECT_DOUBLE_EQ(imported.cluster.network.oversubscription, 2.0);
+}
+
+TEST(ImportNcclLog, PathsRanksAndAdapters) {
+  const std::string log =
+      "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB "
+      "eth0:1.2.3.4<0>\n"
+      "n1:1:2 [0] NCCL INFO === System : maxBw 24.0 totalBw 24.0 ===\n"
+      "n1:1:2 [0] NCCL INFO GPU/1A000 :GPU/0-1a000 (0/5000.0/LOC) GPU/0-1b000 (2/24.0/PIX) "
+      "GPU/0-ca000 (4/10.0/SYS) NET/0-0 (2/24.0/PIX) NET/0-1 (5/10.0/SYS)\n"
+      "n1:1:2 [0] NCCL INFO GPU/1B000 :GPU/0-1a000 (2/24.0/PIX) GPU/0-1b000 (0/5000.0/LOC) "
+      "GPU/0-ca000 (4/10.0/SYS) NET/0-0 (2/24.0/PIX) NET/0-1 (5/10.0/SYS)\n"
+      "n1:1:2 [0] NCCL INFO GPU/CA000 :GPU/0-1a000 (4/10.0/SYS) GPU/0-1b000 (4/10.0/SYS) "
+      "GPU/0-ca000 (0/5000.0/LOC) NET/0-0 (5/10.0/SYS) NET/0-1 (2/24.0/PIX)\n"
+      "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 6 nNodes 2 localRanks 3 localRank 0 MNNVL 0\n"
+      "n1:1:2 [0] NCCL INFO Channel 00/04 :    0   1   2\n";
+  const Imported imported = import(log, "L40S");
+  EXPECT_EQ(imported.cluster.gpus, 6);
+  EXPECT_EQ(imported.cluster.node.nics, 2);
+  const NodeLayout layout = layout_of(imported.cluster.node);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[1]), Path::kSwitch);
+  EXPECT_EQ(path_between(layout.gpus[2], layout.nics[1]), Path::kSwitch);
+  EXPECT_TRUE(remarks(imported, "4 channels"));
+}
+
+}  // namespace
+}  // namespace trireme::topologies

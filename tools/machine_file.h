@@ -1,0 +1,22 @@
+// A file that a machine's tools printed, with the options that say what it leaves open.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "topologies/import/import.h"
+
+namespace trireme::tools {
+
+struct MachineOptions {
+  std::string gpu, network, nic;
+  std::optional<std::int64_t> nodes;
+};
+// --gpu --network --nic --nodes.
+void add_machine_options(CLI::App& command, MachineOptions& options);
+// Named by the file's stem. Throws Error: unreadable, over 64 MiB, no known format.
+topologies::Imported read_machine(const std::string& path, const MachineOptions& options);
+
+}  // namespace trireme::tools

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "topologies/compose.h"
+#include "topologies/import/complete.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+const Network& named_network(const std::string& name) {
+  const auto found = std::ranges::find(network_presets(), name, &Network::name);
+  if (found == network_presets().end()) {
+    std::string known;
+    for (const Network& network : network_presets()) {
+      known += (known.empty() ? "" : ", ") + network.name;
+    }
+    throw Error("--network", "'" + name + "' is not a known network; use one of " + known);
+  }
+  return *found;
+}
+
+std::string infiniband_of(BytesPerSecond nic) {
+  const double gbit = nic.value * 8e-9;
+  return gbit <= 110 ? "EDR InfiniBand"
+                     : (gbit <= 210 ? "HDR InfiniBand"
+                                    : (gbit <= 410 ? "NDR InfiniBand" : "XDR InfiniBand"));
+}
+
+}  // namespace
+
+void set_network(Imported& imported, const ImportOptions& options, const Cluster& usual) {
+  Cluster& cluster = imported.cluster;
+  if (!options.network.empty()) {
+    cluster.network = named_network(options.network);
+  } else if (cluster.node.nics == 0) {
+    cluster.network = named_network("none");
+  } else {
+    if (cluster.network.kind == Network::Kind::kNone) {
+      cluster.network = named_network("Ethernet TCP");
+    }
+    imported.remarks.push_back("network: " + cluster.network.name + ", from " + usual.name);
+  }
+}
+
+Imported complete_network(const NetworkFacts& facts, const std::string& name,
+                          const ImportOptions& options) {
+  Imported imported;
+  imported.remarks = facts.remarks;
+  const Gpu& gpu = options.gpu ? *options.gpu : find_gpu("H100", name);
+  const Cluster usual = usual_node(gpu, 0, false);
+  Cluster& cluster = imported.cluster;
+  cluster = usual;
+  cluster.name = cluster.node.name = name;
+  Node& node = cluster.node;
+  imported.remarks.push_back(options.gpu
+                                 ? "nodes: " + usual.name + ", the usual ones of " + gpu.name
+                                 : "nodes: " + usual.name + "; --gpu names another card");
+  if (facts.nics_per_node > 0) {
+    node.nics = facts.nics_per_node;
+  }
+  if (facts.nic.value > 0.0) {
+    node.nic = facts.nic;
+  }
+  node.nic = options.nic.value > 0.0 ? options.nic : node.nic;
+  if (node.nics == 0) {
+    node.nics = 1;
+    imported.remarks.push_back("one adapter a node, since there is a network");
+  }
+  if (node.nic.value <= 0.0) {
+    node.nic = BytesPerSecond(100e9 / 8.0);
+    imported.remarks.push_back("NIC rate: 100 Gbit/s; --nic names another");
+  }
+  if (options.network.empty() && facts.nic.value > 0.0) {
+    cluster.network = named_network(infiniband_of(facts.nic));
+  } else {
+    set_network(imported, options, usual);
+  }
+  Network& network = cluster.network;
+  network.kind = facts.rails ? Network::Kind::kRailOptimised : Network::Kind::kFatTree;
+  std::set<std::size_t> sizes;
+  cluster.nodes = 0;
+  for (const NetworkFacts::Unit& unit : facts.units) {
+    sizes.insert(unit.nodes.size());
+    cluster.nodes += static_cast<std::int64_t>(unit.nodes.size());
+  }
+  network.nodes_per_unit = static_cast<int>(*sizes.rbegin());
+  network.unit_nodes.clear();
+  if (sizes.size() > 1) {
+    for (const NetworkFacts::Unit& unit : facts.units) {
+      network.unit_nodes.push_back(static_cast<int>(unit.nodes.size()));
+    }
+  }
+  if (facts.oversubscription > 0.0) {
+    network.oversubscription = facts.oversubscription;
+  } else {
+    network.oversubscription = 1.0;
+    imported.remarks.push_back(
+        "oversubscription: none; the topology file's key oversubscription "
+        "says it");
+  }
+  if (facts.levels > 2) {
+    imported.remarks.push_back(std::to_string(facts.levels) +
+                               " levels of switches are taken as leaves and one level above them");
+  }
+  if (options.nodes > cluster.nodes) {
+    throw Error("--nodes", "is " + std::to_string(options.nodes) + ", but " + name + " holds " +
+                               std::to_string(cluster.nodes));
+  }
+  cluster.nodes = options.nodes > 0 ? options.nodes : cluster.nodes;
+  cluster.gpus = cluster.nodes * node.gpus;
+  return imported;
+}
+
+}  // namespace trireme::topologies

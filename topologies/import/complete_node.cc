@@ -1,0 +1,305 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "topologies/compose.h"
+#include "topologies/import/complete.h"
+#include "topologies/nccl_constants.h"
+#include "topologies/topology_file.h"
+
+namespace trireme::topologies {
+namespace {
+
+int groups_of(const std::vector<Place>& places, int Place::*label) {
+  std::map<int, int> groups;
+  for (const Place& place : places) {
+    ++groups[place.*label];
+  }
+  return static_cast<int>(groups.size());
+}
+
+int largest_group(const std::vector<Place>& places, int Place::*label) {
+  std::map<int, int> groups;
+  int most = 1;
+  for (const Place& place : places) {
+    most = std::max(most, ++groups[place.*label]);
+  }
+  return most;
+}
+
+int links_from(const NodeFacts& facts, std::size_t gpu) {
+  return std::accumulate(facts.links[gpu].begin(), facts.links[gpu].end(), 0) +
+         facts.switch_links[gpu];
+}
+
+// For each GPU the first that it reaches over links.
+std::vector<std::size_t> linked_domains(const NodeFacts& facts) {
+  const auto count = static_cast<std::size_t>(facts.gpus);
+  std::vector<std::size_t> domain(count);
+  std::iota(domain.begin(), domain.end(), std::size_t{0});
+  std::size_t first_switched = count;
+  for (std::size_t gpu = 0; gpu < count; ++gpu) {
+    if (facts.switch_links[gpu] > 0) {
+      first_switched = std::min(first_switched, gpu);
+      domain[gpu] = first_switched;
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t a = 0; a < count; ++a) {
+      for (std::size_t b = 0; b < count; ++b) {
+        if (facts.links[a][b] > 0 && domain[b] < domain[a]) {
+          domain[a] = domain[b];
+          changed = true;
+        }
+      }
+    }
+  }
+  return domain;
+}
+
+// GB/s of one link one way where the card has none of its own: NVLink 2 to 4.
+constexpr double kUsualLink = 25e9;
+
+double link_rate(const Gpu& gpu, std::vector<std::string>& remarks) {
+  if (gpu.nvlink_links > 0) {
+    return gpu.nvlink_per_gpu.value / gpu.nvlink_links;
+  }
+  remarks.push_back(
+      fmt::format("link rate: {:g} GB/s, since {} has no links by its data sheet; "
+                  "nvlink_per_gpu says another",
+                  kUsualLink * 1e-9, gpu.name));
+  return kUsualLink;
+}
+
+bool on_switches(const NodeFacts& facts, const Gpu& gpu, int domain, bool all_peers, int out) {
+  const int known = std::max(1, gpu.nvlink_links);
+  const bool board = gpu.name.find("SXM") != std::string::npos || gpu.name.starts_with("GB") ||
+                     gpu.name.starts_with("H20");
+  const int each = *std::ranges::max_element(facts.links[0]);
+  // A matrix prints the links to an NVSwitch for every pair, so that the sum over the peers exceeds
+  // what a GPU has; two GPUs of a board have all their links between them.
+  return facts.switch_links[0] > 0 || (all_peers && domain > 2 && out > known) ||
+         (domain == 2 && board && each == known && gpu.compute_capability >= 80 &&
+          gpu.compute_capability < 900);
+}
+
+// Which fabric the links make.
+void set_fabric(Imported& imported, const NodeFacts& facts) {
+  Node& node = imported.cluster.node;
+  const Gpu& gpu = imported.cluster.gpu;
+  const std::vector<std::size_t> domains = linked_domains(facts);
+  std::map<std::size_t, int> sizes;
+  int most_out = 0;
+  for (std::size_t i = 0; i < domains.size(); ++i) {
+    ++sizes[domains[i]];
+    most_out = std::max(most_out, links_from(facts, i));
+  }
+  const int domain =
+      std::ranges::max_element(sizes, {}, [](const auto& s) { return s.second; })->second;
+  node.nvlink_domain = domain;
+  if (domain <= 1) {
+    node.fabric = Node::Fabric::kPcie;
+    node.nvlink_links = 0;
+    node.nvlink_per_gpu = BytesPerSecond(0.0);
+    return;
+  }
+  const double per_link = link_rate(gpu, imported.remarks);
+  const bool all_peers = std::ranges::all_of(facts.links, [domain](const std::vector<int>& row) {
+    const auto peers = std::ranges::count_if(row, [](int n) { return n > 0; });
+    return peers == domain - 1 || peers == 0;
+  });
+  if (on_switches(facts, gpu, domain, all_peers, most_out)) {
+    node.fabric = Node::Fabric::kNvSwitch;
+    node.nvlink_links = facts.switch_links[0] > 0 ? facts.switch_links[0]
+                                                  : *std::ranges::max_element(facts.links[0]);
+  } else {
+    node.fabric = domain == 2 ? Node::Fabric::kPairs
+                              : (all_peers ? Node::Fabric::kMesh : Node::Fabric::kCubeMesh);
+    node.nvlink_links = most_out;
+  }
+  node.nvlink_per_gpu = BytesPerSecond(per_link * node.nvlink_links);
+}
+
+void set_nics(Imported& imported, const NodeFacts& facts, const ImportOptions& options,
+              const Cluster& usual) {
+  Node& node = imported.cluster.node;
+  if (facts.nics_told) {
+    node.nics = static_cast<int>(facts.nics.size());
+  } else {
+    node.nics = std::max(node.nics == 0 ? 0 : 1, usual.node.nics * facts.gpus / usual.node.gpus);
+    imported.remarks.push_back("NICs: " + std::to_string(node.nics) + ", from " + usual.name);
+  }
+  if (options.nic.value > 0.0) {
+    node.nic = options.nic;
+    node.nics = std::max(node.nics, 1);
+  } else if (facts.nics_told && facts.nics.front().rate.value > 0.0) {
+    node.nic = facts.nics.front().rate;
+  } else if (node.nics > 0) {
+    node.nic = usual.node.nic.value > 0.0 ? usual.node.nic : BytesPerSecond(100e9 / 8.0);
+    imported.remarks.push_back(
+        fmt::format("NIC rate: {:g} Gbit/s, from {}", node.nic.value * 8e-9,
+                    usual.node.nic.value > 0.0 ? usual.name : "no file; --nic names it"));
+  }
+  if (node.nics > 0 && node.nic_latency.value <= 0.0) {
+    node.nic_latency = Seconds(0.7e-6);
+  }
+}
+
+// Where the file shows sockets only, two GPUs of one socket share a switch in the usual way.
+std::vector<Place> with_usual_switches(std::vector<Place> places, int per_switch) {
+  std::map<int, int> seen;  // GPUs of a socket so far
+  for (Place& place : places) {
+    const int in_socket = seen[place.socket]++;
+    place.leaf = place.tree = place.bridge =
+        place.socket * 1024 + in_socket / std::max(per_switch, 1);
+  }
+  return places;
+}
+
+void set_pcie_rates(Imported& imported, std::vector<Place>& gpus) {
+  Node& node = imported.cluster.node;
+  double slowest = 0.0;
+  bool even = true;
+  for (const Place& place : gpus) {
+    even = even && place.rate == gpus.front().rate;
+    slowest = std::max(slowest, place.rate.value);
+  }
+  if (slowest > 0.0) {
+    node.pcie_per_gpu = BytesPerSecond(slowest);
+    const BytesPerSecond own = imported.cluster.gpu.pcie;
+    if (slowest < 0.9 * own.value || !even) {
+      imported.remarks.push_back(fmt::format(
+          "PCIe of the GPUs is narrower than the card's {:g} GB/s: {:g} GB/s in the file{}",
+          own.value * 1e-9, slowest * 1e-9, even ? "" : " at best, some less"));
+    }
+  }
+  for (Place& place : gpus) {
+    place.rate = even || place.rate.value == slowest ? BytesPerSecond{} : place.rate;
+  }
+}
+
+void set_layout(Imported& imported, const NodeFacts& facts, const Cluster& usual) {
+  Node& node = imported.cluster.node;
+  std::vector<Place> gpus = facts.gpu_places;
+  if (gpus.empty()) {
+    node.sockets = std::min(usual.node.sockets, facts.gpus);
+    imported.remarks.push_back("sockets and PCIe switches: as in " + usual.name);
+    Node counts = node;
+    counts.layout = nullptr;
+    gpus = layout_of(counts).gpus;
+  } else {
+    node.sockets = groups_of(gpus, &Place::socket);
+    if (!facts.switches_told) {
+      gpus = with_usual_switches(std::move(gpus), usual.node.gpus_per_pcie_switch);
+      imported.remarks.push_back("PCIe switches: as in " + usual.name);
+    }
+    node.gpus_per_pcie_switch = largest_group(gpus, &Place::tree);
+  }
+  set_pcie_rates(imported, gpus);
+  std::vector<Place> nics = facts.nic_places;
+  if (static_cast<int>(nics.size()) != node.nics) {
+    if (node.nics > 0) {
+      imported.remarks.push_back("places of the NICs: spread evenly over the GPUs");
+    }
+    nics.clear();
+    for (int i = 0; i < node.nics; ++i) {
+      nics.push_back(gpus[static_cast<std::size_t>(std::int64_t{i} * facts.gpus / node.nics)]);
+      nics.back().rate = {};
+    }
+  }
+  const bool own_links =
+      facts.links_told && node.nvlink_domain > 1 && node.fabric != Node::Fabric::kNvSwitch;
+  const auto layout =
+      make_layout(std::move(gpus), std::move(nics), own_links ? facts.links : LinkCounts{});
+  node.layout = is_regular(node, *layout) ? nullptr : layout;
+}
+
+Gpu card_of(const NodeFacts& facts, const std::string& name, const ImportOptions& options,
+            std::vector<std::string>& remarks) {
+  if (options.gpu) {
+    if (facts.gpu_sure && find_gpu(facts.gpu, name).name != options.gpu->name) {
+      remarks.push_back("the card is given as " + options.gpu->name + "; the file's device id is " +
+                        facts.gpu + "'s");
+    }
+    return *options.gpu;
+  }
+  if (facts.gpu.empty()) {
+    throw Error(name, "does not say which GPU it is; give --gpu, such as --gpu H100");
+  }
+  // Bridged pairs among more GPUs are PCIe cards.
+  const std::vector<std::size_t> domains = linked_domains(facts);
+  const bool pairs =
+      facts.links_told && facts.gpus > 2 && std::ranges::count(domains, domains.front()) == 2;
+  const Gpu& gpu = find_gpu(pairs && facts.gpu == "A100" ? "A100-PCIe" : facts.gpu, name);
+  if (!facts.gpu_sure) {
+    remarks.push_back("GPU: " + gpu.name + ", the usual one of its kind; --gpu names another");
+  }
+  return gpu;
+}
+
+// Rates that NCCL books, as links of this card.
+void count_links(NodeFacts& facts, const Gpu& gpu) {
+  const double own =
+      gpu.nvlink_links > 0 ? gpu.nvlink_per_gpu.value / gpu.nvlink_links : kUsualLink;
+  const double booked = nccl_nvlink_share(gpu.compute_capability) * own * 1e-9;
+  for (std::vector<int>& row : facts.links) {
+    for (int& links : row) {
+      links = links > 0 ? std::max(1, static_cast<int>(links / booked + 0.5)) : 0;
+    }
+  }
+}
+
+}  // namespace
+
+Imported complete_node(const NodeFacts& told, const std::string& name,
+                       const ImportOptions& options) {
+  NodeFacts facts = told;
+  if (facts.gpus < 1 || facts.gpus > kLayoutGpusMost) {
+    throw Error(name, "shows " + std::to_string(facts.gpus) + " GPUs; 1 to " +
+                          std::to_string(kLayoutGpusMost) + " are possible");
+  }
+  Imported imported;
+  imported.remarks = facts.remarks;
+  const Gpu gpu = card_of(facts, name, options, imported.remarks);
+  if (facts.links_are_rates) {
+    count_links(facts, gpu);
+  }
+  const Cluster usual = usual_node(gpu, facts.gpus, false);
+  Cluster& cluster = imported.cluster;
+  cluster = usual;
+  cluster.name = name;
+  Node& node = cluster.node;
+  node.name = name;
+  node.gpus = facts.gpus;
+  if (facts.links_told) {
+    set_fabric(imported, facts);
+  } else {
+    node.nvlink_domain = std::min(node.nvlink_domain, facts.gpus);
+    imported.remarks.push_back("in-node links: " + fabric_name(node.fabric) + ", from " +
+                               usual.name);
+  }
+  if (!facts.cpu.empty()) {
+    node.cpu = facts.cpu;
+  }
+  imported.remarks.push_back(
+      "the rest of the node (latencies, links of the sockets, peer to peer): "
+      "as in " +
+      usual.name);
+  set_nics(imported, facts, options, usual);
+  set_layout(imported, facts, usual);
+  set_network(imported, options, usual);
+  const std::int64_t nodes =
+      options.nodes > 0 ? options.nodes : std::max<std::int64_t>(facts.nodes, 1);
+  if (nodes > 1 && (node.nics == 0 || cluster.network.kind == Network::Kind::kNone)) {
+    throw Error("--nodes", "is more than 1, but " + name + " shows no network adapter");
+  }
+  cluster.nodes = nodes;
+  cluster.gpus = nodes * node.gpus;
+  return imported;
+}
+
+}  // namespace trireme::topologies

@@ -1,0 +1,75 @@
+// What a file tells, whatever its format, before it is completed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topologies/node_layout.h"
+
+namespace trireme::topologies {
+
+struct NicFacts {
+  std::string name;
+  BytesPerSecond rate;  // 0: not told
+};
+
+struct NodeFacts {
+  int gpus = 0;
+  std::string gpu;                // a name that find_gpu knows; empty: not told
+  bool gpu_sure = false;          // by its device id, not by what such nodes usually hold
+  LinkCounts links;               // NVLink or xGMI between GPUs
+  bool links_are_rates = false;   // GB/s as NCCL books them, where the file tells no counts
+  std::vector<int> switch_links;  // to NVSwitches, per GPU
+  bool links_told = false;
+  std::vector<Place> gpu_places;  // empty: not told
+  bool switches_told = true;      // false: sockets are known, the PCIe switches below them not
+  std::vector<NicFacts> nics;
+  std::vector<Place> nic_places;  // as many as NICs, or none
+  bool nics_told = false;
+  BytesPerSecond pcie;     // of one GPU; 0: not told
+  std::string cpu;         // empty: not told
+  std::int64_t nodes = 0;  // 0: not told
+  std::vector<std::string> remarks;
+};
+
+// Switches and the nodes below them.
+struct NetworkFacts {
+  struct Unit {
+    std::string name;
+    std::vector<std::string> nodes;
+  };
+  std::vector<Unit> units;        // in the order of the file
+  int levels = 1;                 // of switches above the nodes
+  int nics_per_node = 0;          // 0: not told
+  bool rails = false;             // a node's adapters are on different leaves
+  BytesPerSecond nic;             // 0: not told
+  double oversubscription = 0.0;  // 0: not told
+  std::vector<std::string> remarks;
+};
+
+NodeFacts read_matrix(const std::string& text, const std::string& name);
+NodeFacts read_rocm_tables(const std::string& text, const std::string& name);
+NodeFacts read_nccl_debug(const std::string& text, const std::string& name);
+NodeFacts read_xml(const std::string& text, const std::string& name);  // NCCL's and lstopo's
+
+NetworkFacts read_slurm_conf(const std::string& text, const std::string& name);
+NetworkFacts read_switch_yaml(const std::string& text, const std::string& name);
+NetworkFacts read_ibnetdiscover(const std::string& text, const std::string& name);
+
+// How far apart devices are as a tool printed it, to the places that say so.
+struct DevicePaths {
+  std::vector<std::string> names;
+  std::vector<std::vector<std::optional<Path>>> paths;  // none: not told (NVLink hides it)
+  std::vector<std::string> memory;                      // NUMA node or CPUs; empty: not told
+};
+std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::string>& remarks);
+
+// The card with this PCI device id ("0x10de", "0x2330"); empty: unknown.
+std::string card_of_pci_id(const std::string& vendor, const std::string& device);
+
+// "node[1-3,7],login" as Slurm writes lists of hosts. Throws Error on brackets that do not close or
+// more than a million names.
+std::vector<std::string> host_list(const std::string& text, const std::string& where);
+
+}  // namespace trireme::topologies

@@ -1,0 +1,227 @@
+// A log of NCCL_DEBUG=INFO: with the subsystem GRAPH its path lines tell how GPUs and adapters
+// reach each other ("GPU/CE000 :GPU/0-4e000 (5/10.0/SYS) NET/0-0 (4/24.0/PHB)"); without it, how
+// many ranks, nodes and adapters there are.
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "core/error.h"
+#include "topologies/import/facts.h"
+
+namespace trireme::topologies {
+namespace {
+
+struct Cell {
+  Path path = Path::kSystem;
+  bool linked = false;
+  double rate = 0.0;  // GB/s as NCCL books it
+};
+
+struct Log {
+  std::vector<std::string> gpus, nets;  // in the order of their first row or column
+  std::map<std::pair<std::string, std::string>, Cell> cells;
+  std::vector<std::string> adapters;
+  bool infiniband = false, roce = false;
+  int local_ranks = 0, nodes = 0, ranks = 0;
+  int channels = 0;
+  std::string pattern;
+  bool amd = false;
+};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// "GPU/0-4e000" and "GPU/4E000" are the same device; newer versions write the system before the
+// bus id.
+std::string device_id(const std::string& word) {
+  const std::size_t slash = word.find('/');
+  const std::string id = lower(word.substr(slash + 1));
+  const std::size_t dash = id.rfind('-');
+  return dash == std::string::npos ? id : id.substr(dash + 1);
+}
+
+std::optional<Cell> read_cell(const std::string& word) {
+  // (hops/bandwidth/type)
+  const std::size_t first = word.find('/');
+  const std::size_t second = first == std::string::npos ? first : word.find('/', first + 1);
+  if (!word.starts_with('(') || second == std::string::npos || !word.ends_with(')')) {
+    return std::nullopt;
+  }
+  Cell cell;
+  cell.rate = std::strtod(word.substr(first + 1, second - first - 1).c_str(), nullptr);
+  const std::string type = word.substr(second + 1, word.size() - second - 2);
+  cell.linked = type == "NVL" || type == "NVB" || type == "XGMI";
+  constexpr std::pair<const char*, Path> kTypes[] = {
+      {"LOC", Path::kSame},   {"PIX", Path::kSwitch}, {"PXB", Path::kTree},  {"PXN", Path::kBridge},
+      {"P2C", Path::kBridge}, {"PHB", Path::kBridge}, {"NODE", Path::kNode}, {"SYS", Path::kSystem},
+      {"NET", Path::kSystem}, {"DIS", Path::kSystem}};
+  for (const auto& [name, path] : kTypes) {
+    if (type == name) {
+      cell.path = path;
+    }
+  }
+  return cell;
+}
+
+void add_once(std::vector<std::string>& list, const std::string& entry) {
+  if (list.size() < 4096 && std::ranges::find(list, entry) == list.end()) {
+    list.push_back(entry);
+  }
+}
+
+// "GPU/CE000 :GPU/0-4e000 (5/10.0/SYS) ... NET/0-0 (4/12.5/PXB)"
+void read_paths(const std::string& line, Log& log) {
+  const std::size_t start = line.find("GPU/");
+  const std::size_t colon = start == std::string::npos ? start : line.find(" :", start);
+  if (colon == std::string::npos || line.find('(', start) < colon) {
+    return;
+  }
+  const std::string own = device_id(line.substr(start, colon - start));
+  std::istringstream stream(line.substr(colon + 2));
+  std::string device;
+  for (std::string word; stream >> word;) {
+    const bool gpu = word.starts_with("GPU/");
+    if (gpu || word.starts_with("NET/") || word.starts_with("CPU/") || word.starts_with("NVS/")) {
+      device = gpu || word.starts_with("NET/") ? word : "";
+      continue;
+    }
+    const std::optional<Cell> cell = read_cell(word);
+    if (cell && !device.empty()) {
+      const bool is_gpu = device.starts_with("GPU/");
+      const std::string other = (is_gpu ? "" : "net ") + device_id(device);
+      add_once(is_gpu ? log.gpus : log.nets, other);
+      log.cells[{own, other}] = *cell;
+    }
+    device.clear();
+  }
+}
+
+int number_after(const std::string& line, const std::string& key) {
+  const std::size_t at = line.find(key);
+  if (at == std::string::npos) {
+    return 0;
+  }
+  const long number = std::strtol(line.c_str() + at + key.size(), nullptr, 10);
+  return number > 0 && number <= 100'000'000 ? static_cast<int>(number) : 0;
+}
+
+// "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"
+void read_adapters(const std::string& line, Log& log) {
+  std::istringstream stream(line.substr(line.find("Using")));
+  for (std::string word; stream >> word;) {
+    const std::size_t bracket = word.find(']');
+    const std::size_t slash = word.find('/');
+    if (word.starts_with("OOB")) {
+      return;
+    }
+    if (word.starts_with('[') && bracket != std::string::npos && slash != std::string::npos &&
+        slash > bracket) {
+      add_once(log.adapters, word.substr(bracket + 1, slash - bracket - 1));
+      log.infiniband = log.infiniband || word.substr(slash + 1).starts_with("IB");
+      log.roce = log.roce || word.substr(slash + 1).starts_with("RoCE");
+    }
+  }
+}
+
+Log read(const std::string& text) {
+  Log log;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    read_paths(line, log);
+    if (line.find("NET/IB : Using") != std::string::npos) {
+      read_adapters(line, log);
+    }
+    log.local_ranks = std::max(log.local_ranks, number_after(line, "localRanks "));
+    log.nodes = std::max(log.nodes, number_after(line, "nNodes "));
+    log.ranks = std::max({log.ranks, number_after(line, "nranks "), number_after(line, "nRanks ")});
+    log.channels = std::max(log.channels, number_after(line, "nChannels "));
+    if (const std::size_t at = line.find("Channel "); at != std::string::npos) {
+      // "Channel 00/12 : 0 1 2 3": the last column but one says how many.
+      const std::size_t slash = line.find('/', at);
+      if (slash != std::string::npos && slash < at + 12) {
+        log.channels = std::max(log.channels, number_after(line.substr(slash), "/"));
+      }
+    }
+    log.amd = log.amd || line.find("RCCL") != std::string::npos;
+  }
+  return log;
+}
+
+void set_places(const Log& log, NodeFacts& facts) {
+  DevicePaths devices;
+  std::vector<std::string> keys = log.gpus;
+  keys.insert(keys.end(), log.nets.begin(), log.nets.end());
+  bool told = false;
+  for (std::size_t a = 0; a < keys.size(); ++a) {
+    devices.names.push_back(keys[a]);
+    devices.memory.emplace_back();
+    std::vector<std::optional<Path>> row;
+    for (std::size_t b = 0; b < keys.size(); ++b) {
+      auto found = log.cells.find({keys[a], keys[b]});
+      found = found == log.cells.end() ? log.cells.find({keys[b], keys[a]}) : found;
+      const bool known = a != b && found != log.cells.end() && !found->second.linked;
+      row.push_back(known ? std::optional(found->second.path) : std::nullopt);
+      told = told || known;
+    }
+    devices.paths.push_back(std::move(row));
+  }
+  if (!told) {
+    return;
+  }
+  const std::vector<Place> places = place_devices(devices, facts.remarks);
+  const auto first_net = places.begin() + static_cast<std::ptrdiff_t>(log.gpus.size());
+  facts.gpu_places.assign(places.begin(), first_net);
+  facts.nic_places.assign(first_net, places.end());
+}
+
+}  // namespace
+
+NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
+  Log log = read(text);
+  std::ranges::sort(log.gpus, {},
+                    [](const std::string& id) { return std::strtoull(id.c_str(), nullptr, 16); });
+  std::ranges::sort(log.nets);
+  NodeFacts facts;
+  if (log.local_ranks == 0 && log.ranks > 0 && log.nodes > 0) {
+    log.local_ranks = (log.ranks + log.nodes - 1) / log.nodes;
+  }
+  const std::size_t gpus =
+      !log.gpus.empty() ? log.gpus.size() : static_cast<std::size_t>(log.local_ranks);
+  if (gpus == 0 || gpus > static_cast<std::size_t>(kLayoutGpusMost)) {
+    throw Error(name,
+                "is an NCCL log that tells neither paths (NCCL_DEBUG_SUBSYS=INIT,GRAPH prints "
+                "them) nor how many ranks a node has (localRanks)");
+  }
+  facts.gpus = static_cast<int>(gpus);
+  facts.nodes = log.nodes;
+  facts.links.assign(gpus, std::vector<int>(gpus, 0));
+  facts.switch_links.assign(gpus, 0);
+  facts.links_told = facts.links_are_rates = !log.gpus.empty();
+  for (std::size_t a = 0; a < log.gpus.size(); ++a) {
+    for (std::size_t b = 0; b < log.gpus.size(); ++b) {
+      const auto found = log.cells.find({log.gpus[a], log.gpus[b]});
+      if (a != b && found != log.cells.end() && found->second.linked) {
+        facts.links[a][b] = facts.links[b][a] =
+            static_cast<int>(std::clamp(found->second.rate, 1.0, 10'000.0));
+      }
+    }
+  }
+  set_places(log, facts);
+  const std::size_t nets = !log.nets.empty() ? log.nets.size() : log.adapters.size();
+  for (std::size_t i = 0; i < nets; ++i) {
+    facts.nics.push_back({i < log.adapters.size() ? log.adapters[i] : "", {}});
+  }
+  facts.nics_told = nets > 0;
+  if (log.channels > 0) {
+    facts.remarks.push_back("NCCL's own search found " + std::to_string(log.channels) +
+                            " channels");
+  }
+  return facts;
+}
+
+}  // namespace trireme::topologies

@@ -1,0 +1,146 @@
+// The tables of `rocm-smi --showtopo`: "Link Type" (XGMI, PCIE), "Hops", and the NUMA node of each
+// GPU.
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <sstream>
+
+#include "core/error.h"
+#include "topologies/import/facts.h"
+
+namespace trireme::topologies {
+namespace {
+
+enum class Section { kNone, kType, kHops };
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) {
+    words.push_back(word);
+  }
+  return words;
+}
+
+// "GPU3" or "GPU[3]" (with what follows); -1: neither.
+int gpu_number(const std::string& word) {
+  if (!word.starts_with("GPU") && !word.starts_with("DCU")) {
+    return -1;
+  }
+  const std::size_t digits = word.size() > 3 && word[3] == '[' ? 4 : 3;
+  int number = -1;
+  std::from_chars(word.data() + std::min(digits, word.size()), word.data() + word.size(), number);
+  return number <= 4096 ? number : -1;
+}
+
+struct Tables {
+  std::vector<int> columns;  // of the table being read
+  std::vector<std::vector<std::string>> types, hops;
+  std::vector<std::string> numa;
+};
+
+void set_cell(std::vector<std::vector<std::string>>& table, std::size_t row, std::size_t column,
+              const std::string& cell) {
+  table.resize(std::max(table.size(), row + 1));
+  table[row].resize(std::max(table[row].size(), column + 1));
+  table[row][column] = cell;
+}
+
+void read_line(const std::vector<std::string>& words, Section section, const std::string& name,
+               Tables& tables) {
+  if (words.empty() || gpu_number(words[0]) < 0) {
+    return;
+  }
+  const bool header =
+      std::ranges::all_of(words, [](const auto& w) { return gpu_number(w) >= 0; }) &&
+      words.back().find(']') == std::string::npos;
+  if (header) {
+    tables.columns.clear();
+    for (const std::string& word : words) {
+      tables.columns.push_back(gpu_number(word));
+    }
+    return;
+  }
+  // "GPU[0] : (Topology) Numa Node: 0"
+  const auto row = static_cast<std::size_t>(gpu_number(words[0]));
+  const auto node = std::ranges::find(words, "Node:");
+  if (node != words.end() && node + 1 != words.end()) {
+    tables.numa.resize(std::max(tables.numa.size(), row + 1));
+    tables.numa[row] = *(node + 1);
+    return;
+  }
+  if (section == Section::kNone) {
+    return;
+  }
+  if (words.size() != tables.columns.size() + 1 || row > 1024) {
+    throw Error(name, "row '" + words[0] + "' has not as many cells as its header has GPUs");
+  }
+  for (std::size_t i = 0; i < tables.columns.size(); ++i) {
+    set_cell(section == Section::kType ? tables.types : tables.hops, row,
+             static_cast<std::size_t>(tables.columns[i]), words[i + 1]);
+  }
+}
+
+Tables parse(const std::string& text, const std::string& name) {
+  Tables tables;
+  Section section = Section::kNone;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.find("===") != std::string::npos ||
+        line.find("etween two GPUs") != std::string::npos) {
+      section = line.find("Link Type") != std::string::npos ? Section::kType
+                : line.find("Hops") != std::string::npos    ? Section::kHops
+                                                            : Section::kNone;
+      continue;
+    }
+    read_line(words_of(line), section, name, tables);
+  }
+  return tables;
+}
+
+std::string cell(const std::vector<std::vector<std::string>>& table, std::size_t a, std::size_t b) {
+  return a < table.size() && b < table[a].size() ? table[a][b] : "";
+}
+
+}  // namespace
+
+NodeFacts read_rocm_tables(const std::string& text, const std::string& name) {
+  const Tables tables = parse(text, name);
+  const std::size_t gpus = tables.types.size();
+  if (gpus == 0 || gpus > static_cast<std::size_t>(kLayoutGpusMost)) {
+    throw Error(name, "has no table \"Link Type between two GPUs\" of 1 to " +
+                          std::to_string(kLayoutGpusMost) + " GPUs");
+  }
+  NodeFacts facts;
+  facts.gpus = static_cast<int>(gpus);
+  facts.links.assign(gpus, std::vector<int>(gpus, 0));
+  facts.switch_links.assign(gpus, 0);
+  facts.links_told = true;
+  for (std::size_t a = 0; a < gpus; ++a) {
+    for (std::size_t b = 0; b < gpus; ++b) {
+      const std::string type = cell(tables.types, a, b);
+      const std::string other = cell(tables.types, b, a);
+      if (a != b && type.empty() && other.empty()) {
+        throw Error(
+            name, "does not say how GPU" + std::to_string(a) + " reaches GPU" + std::to_string(b));
+      }
+      // Over two hops another GPU forwards: no link of the pair's own.
+      const std::string hops = cell(tables.hops, a, b);
+      const bool direct = hops.empty() || hops == "0" || hops == "1";
+      const bool linked = (type == "XGMI" || other == "XGMI") && direct;
+      facts.links[a][b] = facts.links[b][a] = a != b && linked ? 1 : 0;
+    }
+  }
+  facts.switches_told = false;
+  if (tables.numa.size() == gpus &&
+      std::ranges::none_of(tables.numa, [](const auto& n) { return n.empty() || n == "-1"; })) {
+    for (std::size_t i = 0; i < gpus; ++i) {
+      const auto same = std::ranges::find(tables.numa, tables.numa[i]) - tables.numa.begin();
+      const auto label = static_cast<int>(i);
+      facts.gpu_places.push_back({static_cast<int>(same), label, label, label, {}});
+    }
+  }
+  return facts;
+}
+
+}  // namespace trireme::topologies

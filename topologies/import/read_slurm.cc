@@ -1,0 +1,77 @@
+// Slurm's topology.conf (plugins topology/tree and topology/block).
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "core/error.h"
+#include "topologies/import/facts.h"
+#include "topologies/import/switch_tree.h"
+
+namespace trireme::topologies {
+namespace {
+
+using Settings = std::map<std::string, std::string>;  // keys in lower case
+
+// "SwitchName=s0 Nodes=dev[0-5]": words, with lists in brackets kept whole.
+Settings settings_of(const std::string& line, const std::string& where) {
+  Settings settings;
+  std::istringstream stream(line);
+  for (std::string word; stream >> word;) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      throw Error(where, "'" + word.substr(0, 40) + "' should be KEY=VALUE, such as SwitchName=s0");
+    }
+    std::string key = word.substr(0, equals);
+    std::ranges::transform(key, key.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    settings[key] = word.substr(equals + 1);
+  }
+  return settings;
+}
+
+}  // namespace
+
+NetworkFacts read_slurm_conf(const std::string& text, const std::string& name) {
+  SwitchTree tree;
+  std::istringstream stream(text);
+  std::size_t number = 0;
+  std::string pending;
+  bool blocks = false;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    line = line.substr(0, line.find('#'));
+    const std::string where = name + ":" + std::to_string(number);
+    // A backslash at the end goes on below.
+    const std::size_t last = line.find_last_not_of(" \t\r");
+    if (last != std::string::npos && line[last] == '\\') {
+      pending += line.substr(0, last) + " ";
+      continue;
+    }
+    const Settings settings = settings_of(pending + line, where);
+    pending.clear();
+    const bool block = settings.contains("blockname");
+    if (!block && !settings.contains("switchname")) {
+      continue;  // BlockSizes and the like
+    }
+    blocks = blocks || block;
+    for (const std::string& own :
+         host_list(settings.at(block ? "blockname" : "switchname"), where)) {
+      SwitchTree::Switch& entry = tree.add(own, where);
+      if (settings.contains("nodes")) {
+        entry.nodes = host_list(settings.at("nodes"), where);
+      }
+      if (settings.contains("switches")) {
+        entry.switches = host_list(settings.at("switches"), where);
+      }
+    }
+  }
+  NetworkFacts facts = tree.facts(name);
+  if (blocks) {
+    facts.remarks.push_back("blocks are taken as units of nodes below one set of leaves");
+  }
+  return facts;
+}
+
+}  // namespace trireme::topologies

@@ -1,0 +1,81 @@
+#include "topologies/import/switch_tree.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+
+namespace trireme::topologies {
+
+SwitchTree::Switch& SwitchTree::add(const std::string& name, const std::string& where) {
+  const auto [found, fresh] = switches_.emplace(name, Switch{});
+  if (!fresh) {
+    throw Error(where, "switch '" + name.substr(0, 60) + "' is there twice");
+  }
+  order_.push_back(name);
+  return found->second;
+}
+
+void SwitchTree::visit(const std::string& at, int depth, const std::string& name,
+                       NetworkFacts& facts, std::map<std::string, bool>& seen) const {
+  constexpr int kDeepest = 32;
+  const auto found = switches_.find(at);
+  if (found == switches_.end()) {
+    throw Error(name, "switch '" + at.substr(0, 60) + "' is below another, but is nowhere itself");
+  }
+  if (depth > kDeepest) {
+    throw Error(name, "switch '" + at.substr(0, 60) + "' is below itself, or more than 32 deep");
+  }
+  if (seen[at]) {
+    return;  // below two switches, as in a fat tree
+  }
+  seen[at] = true;
+  facts.levels = std::max(facts.levels, depth);
+  if (!found->second.nodes.empty()) {
+    facts.units.push_back({at, found->second.nodes});
+  }
+  for (const std::string& below : found->second.switches) {
+    visit(below, depth + 1, name, facts, seen);
+  }
+}
+
+NetworkFacts SwitchTree::facts(const std::string& name) const {
+  std::set<std::string> below;
+  for (const auto& [own, entry] : switches_) {
+    below.insert(entry.switches.begin(), entry.switches.end());
+  }
+  NetworkFacts facts;
+  std::map<std::string, bool> seen;
+  std::size_t tops = 0;
+  for (const std::string& own : order_) {
+    if (!below.contains(own)) {
+      ++tops;
+      visit(own, 1, name, facts, seen);
+    }
+  }
+  if (facts.units.empty()) {
+    throw Error(name, order_.empty() ? "names no switch with nodes below it"
+                                     : "has no switch with nodes that is reached from the top");
+  }
+  std::set<std::string> nodes;
+  std::size_t repeated = 0;
+  for (NetworkFacts::Unit& unit : facts.units) {
+    std::erase_if(unit.nodes, [&](const std::string& node) {
+      const bool again = !nodes.insert(node).second;
+      repeated += again ? 1 : 0;
+      return again;
+    });
+  }
+  std::erase_if(facts.units, [](const auto& unit) { return unit.nodes.empty(); });
+  if (repeated > 0) {
+    facts.remarks.push_back(std::to_string(repeated) +
+                            " nodes are below several switches; each counts where it stands first");
+  }
+  if (tops > 1 && facts.units.size() > 1) {
+    facts.remarks.push_back(std::to_string(tops) +
+                            " switches have none above them; they are taken as joined at the top");
+  }
+  return facts;
+}
+
+}  // namespace trireme::topologies

@@ -1,0 +1,32 @@
+// Switches by name, each with nodes or switches below it, and the units that they make.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "topologies/import/facts.h"
+
+namespace trireme::topologies {
+
+class SwitchTree {
+ public:
+  struct Switch {
+    std::vector<std::string> nodes, switches;
+  };
+  // Throws Error when it is there already.
+  Switch& add(const std::string& name, const std::string& where);
+  [[nodiscard]] bool empty() const { return order_.empty(); }
+  // Leaves in the order in which the topmost switches reach them. Throws Error: no node, a switch
+  // that is nowhere, a node twice, or switches in a circle.
+  [[nodiscard]] NetworkFacts facts(const std::string& name) const;
+
+ private:
+  void visit(const std::string& at, int depth, const std::string& name, NetworkFacts& facts,
+             std::map<std::string, bool>& seen) const;
+
+  std::map<std::string, Switch> switches_;
+  std::vector<std::string> order_;
+};
+
+}  // namespace trireme::topologies

@@ -28,7 +28,7 @@ namespace {
 using topologies::Profile;
 
 struct Options {
-  bool quick = false, json = false, in_place = false;
+  bool quick = false, json = false, in_place = false, other_card = false;
   std::string output = "profile.json";
   std::string raw, from_points, operation;
   std::vector<std::string> fit, from_run;
@@ -166,6 +166,7 @@ int fit_files(const Options& options, const Console& console) {
   hints.operation = options.operation;
   hints.ranks = options.job.gpus;
   hints.in_place = options.in_place;
+  hints.other_card = options.other_card;
   Profile profile = base_profile(options);
   CalibrationReport report;
   std::vector<planner::CollectiveMeasurement> collectives;
@@ -336,6 +337,8 @@ void add_calibrate_command(CLI::App& app, Program& program) {
                       "JSON lines of micro-benchmarks; --cluster says of which machine");
   command->add_option("--op", options->operation,
                       "the collective of a log that does not name its tool");
+  command->add_flag("--other-card", options->other_card,
+                    "take logs of another card than the cluster's");
   command->add_flag("--in-place", options->in_place, "fit the in-place columns of logs");
   command->add_option("--from-run", options->from_run,
                       "correct the profile of --calibration (else the shipped one) by measured "

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -46,10 +47,36 @@ topologies::GroupShape group_of(topologies::Cluster& cluster, std::int64_t ranks
   return group;
 }
 
+// A log's own card must be the cluster's; one that no preset knows is taken on trust.
+void check_card(const NcclLogTable& table, const std::string& where,
+                const MeasurementHints& hints) {
+  if (table.gpu.empty() || hints.other_card) {
+    return;
+  }
+  std::string measured;
+  try {
+    measured = topologies::find_gpu(table.gpu, where).name;
+  } catch (const Error&) {
+    return;
+  }
+  if (measured != hints.cluster.gpu.name) {
+    throw Error(fmt::format("{}:{}", where, table.line),
+                fmt::format("was measured on {}, but {} has {}; name the cluster that was measured "
+                            "with --cluster, or say --other-card",
+                            table.gpu, hints.cluster.name, hints.cluster.gpu.name));
+  }
+}
+
 void add_table(NcclLogTable table, const std::string& where, const MeasurementHints& hints,
                MeasurementFile& file) {
+  check_card(table, where, hints);
   if (table.operation.empty()) {
     table.operation = hints.operation;
+  }
+  if (table.host_times) {
+    file.remarks.push_back(fmt::format(
+        "{}:{}: times are of the host (-C, cputime): large sizes may end after they say", where,
+        table.line));
   }
   if (table.ranks == 0) {
     table.ranks = hints.ranks.value_or(hints.cluster.gpus);
@@ -98,6 +125,79 @@ NcclLogTable json_table(const nlohmann::json& json, const std::string& where) {
   }
   if (table.rows.empty()) {
     reader.fail("rows", "is empty");
+  }
+  return table;
+}
+
+// What nccl-tests' -J writes: {"config": {"devices": [...]}, "results": [{"size", "out_of_place":
+// {"time" (us), "bus_bw", "nwrong"}, "in_place"}]}.
+NcclLogTable json_results(const nlohmann::json& json, const std::string& where) {
+  NcclLogTable table;
+  table.line = 1;
+  const auto text_of = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  std::string command;
+  for (const char* key : {"args", "arguments", "command", "collective", "coll"}) {
+    command += json.contains(key) ? json.at(key).dump() : "";
+  }
+  table.operation = nccl_operation_in(command);
+  if (const auto config = json.find("config"); config != json.end() && config->is_object()) {
+    std::set<std::string> hosts;
+    const auto devices = config->find("devices");
+    if (devices != config->end() && devices->is_array()) {
+      for (const nlohmann::json& device : *devices) {
+        ++table.ranks;
+        if (device.is_object()) {
+          hosts.insert(text_of(device, "host") + text_of(device, "hostname"));
+          for (const char* key : {"device_info", "name", "device_name", "gpu"}) {
+            table.gpu = table.gpu.empty() ? text_of(device, key) : table.gpu;
+          }
+        }
+      }
+    }
+    hosts.erase("");
+    table.hosts = static_cast<std::int64_t>(hosts.size());
+    table.host_times = config->contains("report_cputime") && config->at("report_cputime") != 0 &&
+                       config->at("report_cputime") != false;
+  }
+  const nlohmann::json& results = json.at("results");
+  if (!results.is_array() || results.empty()) {
+    throw Error(where + "#/results", "should be a list of sizes with their times");
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string at = fmt::format("{}#/results/{}", where, i);
+    JsonReader row(results[i], at);
+    NcclLogRow one;
+    one.bytes = row.integer("size", 0, std::int64_t{1} << 50);
+    for (const char* place : {"out_of_place", "in_place"}) {
+      if (!row.has(place)) {
+        continue;
+      }
+      JsonReader cell = row.object(place);
+      const double seconds = cell.has("time") ? cell.number("time", 0, 1e12) * 1e-6 : 0.0;
+      const double bus = cell.has("bus_bw") ? cell.number("bus_bw", 0, 1e9) : 0.0;
+      const double wrong =
+          cell.has("nwrong") && cell.raw("nwrong").is_number() ? cell.number("nwrong") : 0.0;
+      if (wrong > 0) {
+        throw Error(at, fmt::format("{} values of {} bytes were wrong; times of wrong results are "
+                                    "not taken",
+                                    wrong, one.bytes));
+      }
+      const bool first = one.seconds <= 0 && std::string_view(place) == "out_of_place";
+      (first ? one.seconds : one.in_place_seconds) = seconds;
+      (first ? one.bus_gbytes_per_second : one.in_place_bus_gbytes_per_second) = bus;
+    }
+    if (one.seconds <= 0) {
+      one.seconds = one.in_place_seconds;
+    }
+    if (one.bytes > 0 && one.seconds > 0) {
+      table.rows.push_back(one);
+    }
+  }
+  if (table.rows.empty()) {
+    throw Error(where + "#/results", "holds no size with a time");
   }
   return table;
 }
@@ -225,6 +325,13 @@ MeasurementFile parse_measurements(const std::string& text, const std::string& w
     const nlohmann::json json = parse_json(text, where);
     if (json.contains("schema")) {
       file.points = microbenchmarks_from_json(json, where);
+      return file;
+    }
+    if (json.contains("results") && !json.contains("rows")) {
+      add_table(json_results(json, where), where, hints, file);
+      if (file.collectives.empty()) {
+        throw Error(where, file.remarks.back());
+      }
       return file;
     }
     if (!json.contains("collective") || !json.contains("rows")) {

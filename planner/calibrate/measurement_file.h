@@ -19,6 +19,7 @@ struct MeasurementHints {
   std::string operation;              // of a log that does not name its tool
   std::optional<std::int64_t> ranks;  // of a log without a banner
   bool in_place = false;              // fit the in-place times where both were printed
+  bool other_card = false;            // take logs of a card that the cluster does not have
 };
 
 struct MeasurementFile {
@@ -31,13 +32,14 @@ struct MeasurementFile {
 };
 
 // Formats, told by their content:
-// - text of nccl-tests, one or several tools;
+// - text of nccl-tests, one or several tools, or what its -J wrote;
 // - {"collective", "gpus", "nodes", "rows": [{"bytes", "time_us", "busbw"}]};
 // - JSON lines {"suite": "coll"|"gemm"|"attn"|"copy", …, "seconds"}, host-timed; "gemm" with
 // "dtype"
 //   or "precision", bf16 without;
 // - {"schema": "trireme.microbenchmarks/1"}: what `calibrate --raw` kept.
-// Throws Error: unreadable, another format, nothing usable, more ranks than the cluster has.
+// Throws Error: unreadable, another format, nothing usable, more ranks than the cluster has, wrong
+// results, a log of another card than the cluster's.
 MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints);
 MeasurementFile parse_measurements(const std::string& text, const std::string& where,
                                    const MeasurementHints& hints);

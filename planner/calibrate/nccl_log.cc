@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "core/error.h"
 
@@ -83,6 +84,8 @@ std::string_view without_prefix(std::string_view line) {
 struct Columns {
   std::size_t count = 0;
   int time = -1, bus = -1, time_in_place = -1, bus_in_place = -1;
+  int wrong = -1, wrong_in_place = -1;
+  bool host_times = false;
   double unit = 1e-6;  // of the times, in seconds
 };
 
@@ -96,7 +99,10 @@ std::optional<Columns> columns_of(const std::vector<std::string_view>& words) {
     }
     const auto at = static_cast<int>(columns.count++);
     size = size || (at == 0 && (word == "size" || word == "#size" || word == "bytes"));
-    if (word.starts_with("time")) {
+    if (word == "#wrong" || word == "wrong") {
+      (columns.wrong < 0 ? columns.wrong : columns.wrong_in_place) = at;
+    } else if (word.starts_with("time") || word.starts_with("cputime")) {
+      columns.host_times = columns.host_times || word.starts_with("cpu");
       (columns.time < 0 ? columns.time : columns.time_in_place) = at;
       columns.unit = word.find("ms") != std::string::npos ? 1e-3 : columns.unit;
     } else if (word.starts_with("busbw")) {
@@ -109,6 +115,25 @@ std::optional<Columns> columns_of(const std::vector<std::string_view>& words) {
   return columns;
 }
 
+// Launchers and collectors of logs write a word or two of their own before each line: "node-a:",
+// "[pod-0]", a date. What follows starts with a size, or with the header's or a remark's #.
+std::span<const std::string_view> without_labels(std::span<const std::string_view> words) {
+  constexpr std::size_t kMost = 4;
+  for (std::size_t i = 0; i < std::min(words.size(), kMost); ++i) {
+    const std::string_view word = words[i];
+    if (word.starts_with('#') || number(word) || lower(word) == "size" || lower(word) == "bytes") {
+      return words.subspan(i);
+    }
+    const bool label = word.ends_with(':') || word.ends_with(']') || word.ends_with('>') ||
+                       word.find(':') != std::string_view::npos ||
+                       (word.size() > 4 && word.find('-') != std::string_view::npos);
+    if (!label) {
+      break;
+    }
+  }
+  return words;
+}
+
 class Reader {
  public:
   explicit Reader(std::string where) : where_(std::move(where)) {}
@@ -116,7 +141,9 @@ class Reader {
   void line(std::string_view raw) {
     ++number_;
     const std::string_view text = without_prefix(raw);
-    const std::vector<std::string_view> words = words_of(text);
+    const std::vector<std::string_view> all = words_of(text);
+    const auto own = without_labels(all);
+    const std::vector<std::string_view> words(own.begin(), own.end());
     if (words.empty()) {
       return;
     }
@@ -151,6 +178,11 @@ class Reader {
     }
     if (plain.find("(b)") != std::string::npos && plain.find("(ms)") != std::string::npos) {
       columns_.unit = 1e-3;
+    }
+    if (plain.find("out of bounds values") != std::string::npos &&
+        plain.find("failed") != std::string::npos) {
+      throw Error(fmt::format("{}:{}", where_, number_),
+                  "the run's data check failed; times of wrong results are not taken");
     }
     const bool starts = plain.find("nthread") != std::string::npos ||
                         plain.find("collective test starting") != std::string::npos;
@@ -200,6 +232,7 @@ class Reader {
     table.hosts = static_cast<std::int64_t>(hosts_.size());
     table.gpu = gpu_;
     table.line = number_;
+    table.host_times = columns_.host_times;
     tables_.push_back(std::move(table));
   }
 
@@ -240,6 +273,14 @@ class Reader {
     }
     row.in_place_seconds = in_place(columns_.time_in_place) * columns_.unit;
     row.in_place_bus_gbytes_per_second = in_place(columns_.bus_in_place);
+    for (const int column : {columns_.wrong, columns_.wrong_in_place}) {
+      if (in_place(column) > 0) {
+        throw Error(fmt::format("{}:{}", where_, number_),
+                    fmt::format("{} values of {} bytes were wrong; times of wrong results are not "
+                                "taken",
+                                in_place(column), row.bytes));
+      }
+    }
     if (row.seconds > 0) {
       tables_.back().rows.push_back(row);
     }
@@ -255,6 +296,14 @@ class Reader {
 };
 
 }  // namespace
+
+std::string nccl_operation_in(std::string_view text) {
+  const std::string plain = lower(text);
+  const auto named = std::ranges::find_if(kTools, [&plain](const ToolName& tool) {
+    return plain.find(tool.text) != std::string::npos;
+  });
+  return named == kTools.end() ? "" : std::string(named->operation);
+}
 
 std::vector<NcclLogTable> parse_nccl_log(std::string_view text, const std::string& where) {
   Reader reader(where);

@@ -25,11 +25,15 @@ struct NcclLogTable {
   std::int64_t ranks = 0, hosts = 0;  // 0: the log does not say
   std::string gpu;                    // of the banner, "NVIDIA H100 80GB HBM3"; may be empty
   std::vector<NcclLogRow> rows;
-  std::size_t line = 0;  // where the table starts, 1-based
+  bool host_times = false;  // -C: the host's time to enqueue, not the collective's
+  std::size_t line = 0;     // where the table starts, 1-based
 };
 
 // Tables in order of appearance; lines that belong to none are passed over. Throws Error when there
 // is no table at all, or when a row of one cannot be read (with its line).
 std::vector<NcclLogTable> parse_nccl_log(std::string_view text, const std::string& where);
+
+// The operation that a command line or title names, as in NcclLogTable; empty: none.
+std::string nccl_operation_in(std::string_view text);
 
 }  // namespace trireme::planner

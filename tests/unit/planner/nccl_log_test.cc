@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "planner/calibrate/measurement_file.h"
 #include "topologies/collective_cost.h"
 
 namespace trireme::planner {
@@ -93,6 +94,79 @@ TEST(NcclLog, WhatIsNoLogIsAnErrorWithItsLine) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("x:2"), std::string::npos);
   }
+}
+
+constexpr const char* kHeader =
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n";
+
+TEST(NcclLog, LabelsBeforeEachLineArePassedOver) {
+  for (const std::string label : {"node-a: ", "[pod-0] ", "2025-03-01T10:00:00Z ", "host1: [1] "}) {
+    const auto tables =
+        parse_nccl_log(label + "# nThread 1 all_reduce_perf\n" + label + kHeader + label +
+                           " 1048576  262144  float  sum  -1  50.00  20.97  20.97  0\n",
+                       "log.txt");
+    ASSERT_EQ(tables.size(), 1U) << label;
+    EXPECT_DOUBLE_EQ(tables[0].rows.at(0).seconds, 50e-6) << label;
+  }
+}
+
+TEST(NcclLog, HostTimesAreReadAndMarked) {
+  const auto tables = parse_nccl_log(
+      "#  size  count  type  redop  root  cputime  algbw  busbw #wrong\n"
+      "1048576 262144 float sum -1 9.00 1.0 1.0 0\n",
+      "log.txt");
+  ASSERT_EQ(tables.size(), 1U);
+  EXPECT_TRUE(tables[0].host_times);
+  EXPECT_DOUBLE_EQ(tables[0].rows.at(0).seconds, 9e-6);
+}
+
+TEST(NcclLog, FailedDataChecksAreRefusedWithTheirLine) {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      parse_nccl_log(text, "log.txt");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(std::string(kHeader) + "1048576 262144 float sum -1 50.00 20.97 20.97 12\n")
+                .find("log.txt:2"),
+            std::string::npos);
+  EXPECT_NE(message(std::string(kHeader) + "1048576 262144 float sum -1 50.00 20.97 20.97 N/A\n" +
+                    "# Out of bounds values : 5 FAILED\n")
+                .find("log.txt:3"),
+            std::string::npos);
+}
+
+MeasurementHints hints_of(const std::string& cluster) {
+  MeasurementHints hints;
+  hints.cluster = topologies::load_cluster(cluster);
+  hints.operation = "all_reduce";
+  return hints;
+}
+
+TEST(MeasurementFiles, WhatNcclTestsWritesAsJson) {
+  const std::string text = R"({"version": 3, "args": ["./all_gather_perf", "-J", "o.json"],
+    "config": {"devices": [{"rank": 0, "host": "a", "device_info": "NVIDIA H100 80GB HBM3"},
+                           {"rank": 1, "host": "a", "device_info": "NVIDIA H100 80GB HBM3"}]},
+    "results": [{"size": 1048576, "out_of_place": {"time": 33.0, "alg_bw": 31.8, "bus_bw": 15.9, "nwrong": 0},
+                 "in_place": {"time": 32.0, "alg_bw": 32.8, "bus_bw": 16.4, "nwrong": 0}}]})";
+  const MeasurementFile file = parse_measurements(text, "o.json", hints_of("dgx-h100"));
+  ASSERT_EQ(file.tables.size(), 1U);
+  EXPECT_EQ(file.tables[0].operation, "all_gather");
+  EXPECT_EQ(file.tables[0].ranks, 2);
+  EXPECT_DOUBLE_EQ(file.tables[0].rows.at(0).seconds, 33e-6);
+  EXPECT_DOUBLE_EQ(file.tables[0].rows.at(0).in_place_seconds, 32e-6);
+  std::string wrong = text;
+  wrong.replace(wrong.find("\"nwrong\": 0"), 11, "\"nwrong\": 7");
+  EXPECT_THROW(parse_measurements(wrong, "o.json", hints_of("dgx-h100")), Error);
+}
+
+TEST(MeasurementFiles, AnotherCardsLogIsRefusedUnlessToldSo) {
+  MeasurementHints hints = hints_of("dgx-a100-80gb");
+  EXPECT_THROW(parse_measurements(kTwoTools, "log.txt", hints), Error);
+  hints.other_card = true;
+  EXPECT_FALSE(parse_measurements(kTwoTools, "log.txt", hints).tables.empty());
 }
 
 }  // namespace

@@ -7,13 +7,14 @@
 namespace trireme::tools {
 
 void add_topo_command(CLI::App& app, Program& program) {
-  CLI::App* topo =
-      app.add_subcommand("topo", "shows a topology, imports one, predicts its collectives");
+  CLI::App* topo = app.add_subcommand(
+      "topo", "shows a topology, imports one, predicts its collectives, names what looks wrong");
   topo->require_subcommand(1);
   topo->footer("Example:\n  trireme topo show --cluster dgx-h100x16");
   add_topo_show_command(*topo, program);
   add_topo_collective_command(*topo, program);
   add_topo_import_command(*topo, program);
+  add_topo_lint_command(*topo, program);
 }
 
 }  // namespace trireme::tools

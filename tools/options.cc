@@ -41,7 +41,7 @@ std::vector<std::int64_t> parse_counts(const std::string& text, const std::strin
   std::vector<std::int64_t> counts;
   std::istringstream stream(text + ",");
   for (std::string part; std::getline(stream, part, ',');) {
-    counts.push_back(parse_count(part, where));
+    counts.push_back(parse_count(part, where, 0));
   }
   return counts;
 }

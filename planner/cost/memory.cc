@@ -72,7 +72,9 @@ struct MemoryModel::State {
   const Job job;
   std::unordered_map<LayerKey, RankLayers, FieldsHash<LayerKey>> layers;
   std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
-  std::vector<ChunkLayers> explicit_split;
+  std::vector<ChunkLayers> explicit_split;  // of the last plan with stage_layers
+  std::vector<std::int64_t> explicit_layers;
+  std::int64_t explicit_ranks = 0;
   OwnMemory own;
 
   const RankLayers& layers_of(const Plan& plan);
@@ -90,7 +92,13 @@ const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
 
 const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
-    explicit_split = chunk_layers(job, plan);
+    // Search asks for all that is done with one split before it asks for the next.
+    if (explicit_ranks != plan.pipeline || explicit_layers != plan.stage_layers ||
+        static_cast<std::int64_t>(explicit_split.size()) != plan.pipeline * plan.virtual_pipeline) {
+      explicit_split = chunk_layers(job, plan);
+      explicit_layers = plan.stage_layers;
+      explicit_ranks = plan.pipeline;
+    }
     return explicit_split;
   }
   const SplitKey key{plan.pipeline, plan.virtual_pipeline};

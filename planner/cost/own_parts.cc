@@ -105,21 +105,22 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Un
   const RankInFlight in_flight_here(plan, rank);
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
     const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
-    stage.last_chunk_layers = chunk.dense + chunk.sparse;
-    stage.layers += stage.last_chunk_layers;
+    const double here = chunk.dense + chunk.sparse;
+    stage.last_chunk_layers = here > 0 ? here : stage.last_chunk_layers;
+    stage.layers += here;
     stage.embedding = stage.embedding || chunk.embedding;
     stage.head = stage.head || chunk.head;
     const InFlight held = in_flight_here.at(c);
     const double flying = held.whole + held.weight_gradient;
     if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));
-      const double one = kept_layers(plan, layer, t, stage.last_chunk_layers);
-      const double after = stage.last_chunk_layers * layer.waiting;
+      const double one = kept_layers(plan, layer, t, here);
+      const double after = here * layer.waiting;
       stage.kept += whole * one + (flying - whole) * after;
-      stage.turned = (after - one) * (1 - 1 / std::max(1.0, stage.last_chunk_layers));
+      stage.turned = (after - one) * (1 - 1 / std::max(1.0, here));
       stage.waiting = flying - whole;
     } else {
-      stage.kept += flying * kept_layers(plan, layer, t, stage.last_chunk_layers);
+      stage.kept += flying * kept_layers(plan, layer, t, here);
     }
   }
   if (stage.head && !stage.embedding) {

@@ -112,13 +112,20 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
 }
 
 const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
+  const std::int64_t recompute = plan.recompute == Recompute::kFull ? plan.recompute_layers + 2 : 0;
   if (!plan.stage_layers.empty()) {
-    explicit_split = split(plan);
-    return explicit_split;
+    // Search asks for all that is done with one split before it asks for the next.
+    const bool same_ranks = explicit_split.pipeline == plan.pipeline &&
+                            explicit_split.virtual_pipeline == plan.virtual_pipeline;
+    if (!same_ranks || explicit_split.stage_layers != plan.stage_layers) {
+      explicit_split = {plan.pipeline, plan.virtual_pipeline, plan.stage_layers, {}};
+    }
+    const auto found = explicit_split.classes.find(recompute);
+    return found != explicit_split.classes.end()
+               ? found->second
+               : explicit_split.classes.emplace(recompute, split(plan)).first->second;
   }
-  constexpr std::int64_t kNotRecomputed = -2;
-  const SplitKey key{plan.pipeline, plan.virtual_pipeline,
-                     plan.recompute == Recompute::kFull ? plan.recompute_layers : kNotRecomputed};
+  const SplitKey key{plan.pipeline, plan.virtual_pipeline, recompute};
   if (const std::vector<RankClass>* found = splits.find(key)) {
     return *found;
   }

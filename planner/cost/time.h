@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/units.h"
+#include "planner/plan/balance.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
@@ -51,6 +52,9 @@ class TimeModel {
     double exposed_tensor_parallel_forward = 0, exposed_tensor_parallel_backward = 0;
   };
   std::vector<StageTimes> stage_times(const Plan& plan);
+  // Forward and backward seconds of one micro-batch of each part of the model, which stages are
+  // balanced by.
+  PartCosts part_seconds(const Plan& plan);
 
  private:
   struct State;

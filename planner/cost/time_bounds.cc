@@ -44,7 +44,34 @@ bool no_faster(const LayerSet& a, const LayerSet& b) {
   return no_faster(a.embedding, b.embedding) && no_faster(a.head, b.head);
 }
 
+// The host and the GPU work at once: the slower one counts.
+double seconds_of(const LayerTimes& times, bool recomputed) {
+  const PassTimes none;
+  const PassTimes& again = recomputed ? times.recompute : none;
+  return std::max(times.forward.gpu(), times.forward.host) +
+         std::max(times.input_gradient.gpu() + times.weight_gradient + again.gpu(),
+                  times.input_gradient.host + again.host);
+}
+
 }  // namespace
+
+PartCosts TimeModel::part_seconds(const Plan& plan) {
+  State& s = *state_;
+  const LayerSet& set = s.layer_set(plan);
+  const bool recomputed = plan.recompute != Recompute::kNone;
+  PartCosts costs;
+  costs.embedding = seconds_of(set.embedding, false);
+  costs.head = seconds_of(set.head, false);
+  costs.layers.resize(static_cast<std::size_t>(s.job.model.layers));
+  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
+    const double seconds = seconds_of(set.kinds[kind], recomputed);
+    const std::vector<std::int64_t>& up_to = s.kinds.up_to[kind];
+    for (std::size_t layer = 0; layer < costs.layers.size(); ++layer) {
+      costs.layers[layer] = up_to[layer + 1] > up_to[layer] ? seconds : costs.layers[layer];
+    }
+  }
+  return costs;
+}
 
 double TimeModel::placed_bound(const Plan& plan) {
   State& s = *state_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "planner/cost/behaviour_fit.h"
@@ -124,7 +125,12 @@ struct TimeModel::State {
     double exchange;  // of blocking sends and receives, a micro-batch
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
-  std::vector<RankClass> explicit_split;    // of the last plan with stage_layers
+  struct ExplicitSplit {
+    std::int64_t pipeline = 0, virtual_pipeline = 0;
+    std::vector<std::int64_t> stage_layers;
+    std::map<std::int64_t, std::vector<RankClass>> classes;  // by layers recomputed
+  };
+  ExplicitSplit explicit_split;  // of the last plan with stage_layers
 };
 
 }  // namespace trireme::planner

@@ -13,6 +13,7 @@ namespace trireme::planner {
 namespace {
 
 constexpr std::int64_t kDegreeMax = 1'000'000'000;
+constexpr std::size_t kChunksMax = 1 << 16;
 
 constexpr std::pair<std::string_view, RecomputeModule> kModules[] = {
     {"core_attn", kCoreAttention},
@@ -95,6 +96,36 @@ void read_recompute(Plan& plan, std::string_view what, std::string_view part) {
   }
 }
 
+// "20-20-20-18", or with runs "20x3-18"; 0 for a chunk of the embedding or the head alone.
+void read_stage_layers(Plan& plan, std::string_view counts, std::string_view part) {
+  for (const std::string_view run : split(counts, '-')) {
+    const auto cut = run.find('x');
+    const std::string_view layers = run.substr(0, cut);
+    const std::int64_t times =
+        cut == std::string_view::npos ? 1 : parse_count(run.substr(cut + 1), part);
+    if (plan.stage_layers.size() + static_cast<std::size_t>(times) > kChunksMax) {
+      refuse(part, fmt::format("it lists more than {} chunks", kChunksMax));
+    }
+    plan.stage_layers.insert(plan.stage_layers.end(), static_cast<std::size_t>(times),
+                             layers == "0" ? 0 : parse_count(layers, part));
+  }
+}
+
+std::string stage_layers_form(const Plan& plan) {
+  constexpr std::ptrdiff_t kShortest = 3;  // a run
+  std::string text;
+  for (auto run = plan.stage_layers.begin(); run != plan.stage_layers.end();) {
+    const auto end = std::find_if(run, plan.stage_layers.end(),
+                                  [&](std::int64_t layers) { return layers != *run; });
+    const std::ptrdiff_t length = end - run;
+    const auto stop = length >= kShortest ? end : run + 1;
+    text += fmt::format("{}{}", text.empty() ? ".layers" : "-", *run);
+    text += length >= kShortest ? fmt::format("x{}", length) : "";
+    run = stop;
+  }
+  return text;
+}
+
 void read_order(Plan& plan, std::string_view names, std::string_view part) {
   std::vector<Axis> order;
   for (const std::string_view name : split(names, '-')) {
@@ -150,9 +181,7 @@ void read_choice(Plan& plan, std::string_view part, Seen& seen) {
   } else if (part.starts_with("unit")) {
     plan.fsdp_unit = parse_count(part.substr(4), part);
   } else if (part.starts_with("layers")) {
-    for (const std::string_view count : split(part.substr(6), '-')) {
-      plan.stage_layers.push_back(parse_count(count, part));
-    }
+    read_stage_layers(plan, part.substr(6), part);
   } else if (part.starts_with("order-")) {
     read_order(plan, part.substr(6), part);
   } else {
@@ -250,10 +279,7 @@ std::string short_form(const Plan& plan) {
             : plan.fsdp_unit == 0 ? ".unitmodel"
                                   : fmt::format(".unit{}", plan.fsdp_unit);
   }
-  if (!plan.stage_layers.empty()) {
-    text += fmt::format(".layers{}", fmt::join(plan.stage_layers, "-"));
-  }
-  return text + order_form(plan);
+  return text + stage_layers_form(plan) + order_form(plan);
 }
 
 Plan parse_short_form(const std::string& text) {

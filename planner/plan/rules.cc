@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/plan/stages.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -131,15 +133,23 @@ Found check_stage_layers(const Job& job, const Plan& plan) {
     return broken(Rule::kLayersDivide, "stage layers {} add up to {}, the model has {} layers",
                   fmt::join(plan.stage_layers, "+"), sum, job.model.layers);
   }
+  const std::vector<Chunk> split = chunks_of(job, plan);
+  const auto empty = std::find_if(split.begin() + 1, split.end(), [](const Chunk& chunk) {
+    return chunk.first == chunk.last && !chunk.head;
+  });
+  if (empty != split.end()) {
+    return broken(Rule::kStagesNonEmpty,
+                  "chunk {} of {} has no layer; only the first, which has the embedding, and the "
+                  "last, which has the head, may go without",
+                  empty - split.begin(), split.size());
+  }
   return {};
 }
 
-// Megatron splits layers evenly, or evenly with the embedding, the head or both counted as a layer.
 Found check_even_split(const Job& job, const Plan& plan) {
   const std::int64_t layers = job.model.layers;
   const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-  const bool even = layers % chunks == 0 || (layers + 2) % chunks == 0;
-  if (even || (plan.virtual_pipeline == 1 && !job.framework.name.starts_with("megatron"))) {
+  if (splits_evenly(job, plan)) {
     return {};
   }
   if (chunks > kChunksProposed) {
@@ -171,8 +181,11 @@ Found check_pipeline(const Job& job, const Plan& plan) {
                   "schedule {} with vpp {}: interleaved needs vpp > 1 and only it has it",
                   to_string(plan.schedule), plan.virtual_pipeline);
   }
-  if (chunks > job.model.layers) {
-    return broken(Rule::kStagesNonEmpty, "pp {} x vpp {} = {} chunks are more than the {} layers",
+  // The embedding and the head may each have a chunk of their own.
+  if (chunks > job.model.layers + 2) {
+    return broken(Rule::kStagesNonEmpty,
+                  "pp {} x vpp {} = {} chunks are more than the {} layers, the embedding and the "
+                  "head",
                   plan.pipeline, plan.virtual_pipeline, chunks, job.model.layers);
   }
   if (Found found =
@@ -344,6 +357,22 @@ std::string_view to_string(Rule rule) {
       return "memory";
   }
   return "";
+}
+
+// Megatron splits layers evenly, or evenly with the embedding, the head or both counted as a layer;
+// the others spread a remainder over stages of one chunk.
+bool splits_evenly(const Job& job, const Plan& plan) {
+  const std::int64_t layers = job.model.layers;
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  return layers % chunks == 0 || (layers + 2) % chunks == 0 ||
+         (plan.virtual_pipeline == 1 && !job.framework.name.starts_with("megatron"));
+}
+
+// Megatron's layout strings, torchtitan's lists of modules, this project's own runtime. DeepSpeed's
+// and accelerate's files say nothing of stages.
+bool takes_any_split(const Job& job) {
+  const std::string& name = job.framework.name;
+  return name.starts_with("megatron") || name == "fsdp2" || name == "trireme";
 }
 
 std::optional<Violation> check_plan(const Job& job, const Plan& plan) {

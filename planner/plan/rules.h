@@ -42,6 +42,11 @@ struct Violation {
 
 // The first rule the plan breaks, or nothing. Memory is not asked here.
 std::optional<Violation> check_plan(const Job& job, const Plan& plan);
+// Whether the plan's chunks need no list of layers: they are even, or even once the embedding and
+// the head count as layers, or the framework spreads the remainder by itself.
+bool splits_evenly(const Job& job, const Plan& plan);
+// Whether the framework's launch file can say how many layers each chunk has.
+bool takes_any_split(const Job& job);
 // Every rule that the plan breaks, at most one a kind (product, sharding, tensor split, sequence,
 // …).
 std::vector<Violation> broken_rules(const Job& job, const Plan& plan);

@@ -44,7 +44,7 @@ struct FixedChoices {
   std::optional<std::uint16_t> recompute_modules;
   std::optional<bool> sequence_parallel;
   std::optional<std::int64_t> fsdp_unit;
-  std::vector<std::int64_t> stage_layers;  // empty: even
+  std::vector<std::int64_t> stage_layers;  // empty: even, and by cost
 };
 
 }  // namespace trireme::planner

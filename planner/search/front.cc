@@ -18,7 +18,7 @@ constexpr int kNever = std::numeric_limits<int>::max();
 auto key_of(const Plan& plan) {
   return std::tie(plan.pipeline, plan.tensor, plan.context, plan.expert, plan.virtual_pipeline,
                   plan.sharded, plan.replicas, plan.sharding, plan.schedule, plan.recompute,
-                  plan.recompute_layers, plan.micro_batch, plan.order);
+                  plan.recompute_layers, plan.micro_batch, plan.stage_layers, plan.order);
 }
 
 }  // namespace
@@ -34,8 +34,8 @@ int complexity_of(const Plan& plan, bool usual_order) {
         plan.expert > 1, plan.sharded > 1, plan.sharded > 1 && plan.replicas > 1,
         plan.replicas > 1 && plan.sharded == 1,
         plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2,
-        plan.recompute == Recompute::kFull && plan.recompute_layers >= 0,
-        plan.expert_tensor != 0}) {
+        plan.recompute == Recompute::kFull && plan.recompute_layers >= 0, plan.expert_tensor != 0,
+        !plan.stage_layers.empty()}) {
     score += used ? 1 : 0;
   }
   return score + (usual_order ? 0 : 1);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
+
+#include "planner/search/splits.h"
 
 namespace trireme::planner {
 namespace {
@@ -65,7 +68,7 @@ class Enumerator {
  public:
   Enumerator(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed,
              Space& space)
-      : job_(job), constraints_(constraints), fixed_(fixed), space_(space) {
+      : job_(job), constraints_(constraints), fixed_(fixed), space_(space), splits_(job, fixed) {
     for (std::size_t active = 0; active < space.orders.size(); ++active) {
       space.orders[active] = legal_orders(job, active);
     }
@@ -177,10 +180,17 @@ class Enumerator {
     }
   }
 
-  // The plan with explicit stage layers where they fit its stages, so that the even split is not
-  // asked for.
-  [[nodiscard]] Plan base_of(Plan plan) const {
+  // The plan with a split of its layers, so that the rules of its other degrees are asked.
+  [[nodiscard]] Plan base_of(Plan plan) {
     plan.stage_layers = fixed_.stage_layers;
+    const auto count = static_cast<std::int64_t>(plan.stage_layers.size());
+    if (count > plan.pipeline && count % plan.pipeline == 0 && plan.pipeline > 1) {
+      plan.virtual_pipeline = count / plan.pipeline;
+      plan.schedule = Schedule::kInterleaved;
+    }
+    if (count == 0 && takes_any_split(job_) && !splits_evenly(job_, plan)) {
+      plan.stage_layers = splits_.balanced(plan);
+    }
     return plan;
   }
 
@@ -218,7 +228,6 @@ class Enumerator {
   }
 
   void add_pipelines(Plan plan) {
-    plan.stage_layers = fixed_.stage_layers;
     const auto allowed = [&](Schedule schedule) {
       return !fixed_.schedule || *fixed_.schedule == schedule;
     };
@@ -239,27 +248,30 @@ class Enumerator {
     for (const Schedule schedule : {Schedule::kOneForwardOneBackward, Schedule::kGpipe,
                                     Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
       plan.schedule = schedule;
-      if (allowed(schedule) && offered(schedule) && wanted(plan, {ConstraintAxis::kVirtual}) &&
-          legal(plan)) {
-        add_micro_batches(plan);
+      if (allowed(schedule) && offered(schedule) && wanted(plan, {ConstraintAxis::kVirtual})) {
+        add_splits(plan);
       }
     }
     plan.schedule = Schedule::kInterleaved;
-    for (std::int64_t chunks = 2;
-         chunks * plan.pipeline <= job_.model.layers && allowed(plan.schedule); ++chunks) {
-      plan.virtual_pipeline = chunks;
-      if (wanted(plan, {ConstraintAxis::kVirtual}) && splits_layers(plan)) {
-        add_micro_batches(plan);
+    if (allowed(plan.schedule)) {
+      const bool all = names(ConstraintAxis::kVirtual) || !fixed_.stage_layers.empty();
+      for (const std::int64_t chunks : chunk_counts(job_, plan.pipeline, all)) {
+        plan.virtual_pipeline = chunks;
+        if (wanted(plan, {ConstraintAxis::kVirtual})) {
+          add_splits(plan);
+        }
       }
     }
   }
 
-  // Interleaving over chunks that the layers do not divide into is noted, but not for every count
-  // of chunks.
-  bool splits_layers(const Plan& plan) {
-    const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-    const bool even = job_.model.layers % chunks == 0 || (job_.model.layers + 2) % chunks == 0;
-    return even || !plan.stage_layers.empty() || legal(plan);
+  void add_splits(Plan plan) {
+    for (std::vector<std::int64_t>& layers : splits_.of(plan)) {
+      plan.stage_layers = std::move(layers);
+      if (!legal(plan)) {
+        return;  // a balanced split breaks no rule that the framework's own one, before it, holds
+      }
+      add_micro_batches(plan);
+    }
   }
 
   void add_micro_batches(Plan plan) {
@@ -332,6 +344,7 @@ class Enumerator {
   const FixedChoices& fixed_;
   Space& space_;
   std::map<Rule, Rejection> rejections_;
+  StageSplits splits_;
 };
 
 }  // namespace

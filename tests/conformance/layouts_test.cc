@@ -122,6 +122,9 @@ TEST(Layouts, UnevenAndDeepPipelines) {
                   [](Plan& p) {
                     p.stage_layers = {5, 3};
                   }),
+          plan_of("pp4.mb1.layers0-4-4-0"),  // embedding and head alone
+          plan_of("pp2.vpp2.fsdp2.mb1.layers0-3-5-0",
+                  [](Plan& p) { p.schedule = Schedule::kInterleaved; }),
           plan_of("pp2.fsdp2.dp2.mb1",
                   [](Plan& p) {
                     p.sharding = Sharding::kFull;

@@ -50,6 +50,7 @@ TEST(Rules, EachViolationNamesItsRuleAndNumbers) {
                 "megatron"},
            Case{"pp4.vpp3.mb1", 4, Rule::kLayersDivide, "= 12 chunks"},
            Case{"pp4.mb1.layers20-20-20-19", 4, Rule::kLayersDivide, "add up to 79"},
+           Case{"pp4.mb1.layers20-0-30-30", 4, Rule::kStagesNonEmpty, "chunk 1 of 4 has no layer"},
            Case{"pp4.mb1.layers40-40", 4, Rule::kLayersDivide, "2 stage layer counts"},
            Case{"vpp2.mb1", 1, Rule::kVirtualNeedsPipeline, "vpp 2 needs pp > 1"},
            Case{"pp4.vpp2.mb1.1f1b", 4, Rule::kVirtualNeedsPipeline, "schedule 1f1b with vpp 2"},
@@ -70,6 +71,17 @@ TEST(Rules, EachViolationNamesItsRuleAndNumbers) {
     EXPECT_EQ(to_string(found->rule), to_string(c.rule)) << c.form << ": " << found->detail;
     EXPECT_NE(found->detail.find(c.words), std::string::npos) << found->detail;
   }
+}
+
+// Megatron-LM asks for num_layers_to_build >= 0: 6 layers, the embedding and the loss on 8 chunks.
+TEST(Rules, TheFirstAndLastChunkMayGoWithoutLayers) {
+  Job job = job_on(4, "megatron");
+  job.model.layers = 6;
+  EXPECT_FALSE(check_plan(job, plan_of(job, "pp4.vpp2.mb1")).has_value());
+  EXPECT_FALSE(check_plan(job, plan_of(job, "pp4.mb1.layers0-3-3-0")).has_value());
+  job.model.layers = 94;  // Qwen3-235B on pp 32, vpp 3, which was measured
+  Plan plan = plan_of(job, "pp4.vpp24.mb1");
+  EXPECT_FALSE(check_plan(job, plan).has_value());
 }
 
 TEST(Rules, LegalPlansPass) {

@@ -284,6 +284,59 @@ TEST(Search, AlternativesAreInOrderAndTiesOverlap) {
   }
 }
 
+// 61 layers divide by nothing: models of that depth got no pipeline under Megatron.
+TEST(Search, DepthsThatDivideByNothingArePipelinedToo) {
+  for (const char* framework : {"megatron", "fsdp2", "trireme"}) {
+    Job job = job_of("deepseek-v3", "hgx-h200x32", 512, framework);
+    job.sequence = 4096;
+    Space space;
+    enumerate(job, {}, {}, space);
+    std::set<std::pair<std::int64_t, std::int64_t>> cut;
+    for (const SpaceNode& node : space.nodes) {
+      cut.emplace(node.plan.pipeline, node.plan.virtual_pipeline);
+    }
+    for (const std::int64_t pipeline : {2, 4, 8, 16, 32}) {
+      EXPECT_TRUE(cut.contains({pipeline, 1})) << framework << " pp " << pipeline;
+    }
+    EXPECT_TRUE(cut.contains({16, 2})) << framework;
+    EXPECT_TRUE(cut.contains({4, 4})) << framework;
+  }
+}
+
+TEST(Search, DeepSpeedsFilesSayNothingOfStages) {
+  Space space;
+  enumerate(job_of("llama-3.1-8b", "dgx-h100x1", 16, "deepspeed"), {}, {}, space);
+  EXPECT_TRUE(std::ranges::all_of(
+      space.nodes, [](const SpaceNode& node) { return node.plan.stage_layers.empty(); }));
+}
+
+// The embedding and the head are worth layers: with 128k words the last stage gets fewer of them.
+TEST(Search, StagesAreBalancedByTimeNotByLayers) {
+  SearchOptions options;
+  options.constraints = {parse_constraint("pp=4"), parse_constraint("tp=2")};
+  options.fixed.recompute = Recompute::kNone;
+  Job job = job_of("llama-3.1-8b", "dgx-h100x1", 64, "megatron");
+  const SearchResult balanced = search(job, options);
+  ASSERT_TRUE(balanced.best.has_value());
+  ASSERT_FALSE(balanced.best->plan.stage_layers.empty()) << short_form(balanced.best->plan);
+  EXPECT_LT(balanced.best->plan.stage_layers.back(), balanced.best->plan.stage_layers.front());
+  Plan even = balanced.best->plan;
+  even.stage_layers.clear();
+  ASSERT_FALSE(check_plan(job, even).has_value());
+  Estimate estimate;
+  Estimator(job).estimate(even, estimate);
+  EXPECT_GT(estimate.time.step_seconds, 1.02 * balanced.best->time.step_seconds);
+}
+
+TEST(Search, GivenStageLayersOfEveryChunkAreSearchedWith) {
+  SearchOptions options;
+  options.fixed.stage_layers = {7, 8, 9, 8};
+  options.constraints = {parse_constraint("pp=2")};
+  const SearchResult found = search(job_of("llama-3.1-8b", "dgx-h100x1", 64, "trireme"), options);
+  ASSERT_TRUE(found.best.has_value());
+  EXPECT_EQ(found.best->plan.virtual_pipeline, 2);
+}
+
 TEST(Search, ConstraintsHold) {
   SearchOptions options;
   options.constraints = {parse_constraint("tp<=2"), parse_constraint("pp >= 2"),

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+
+#include "planner/plan/balance.h"
 
 namespace trireme::planner {
 namespace {
@@ -44,6 +47,71 @@ TEST(Stages, TorchGivesTheEndsOneLessWhereLayersDoNotDivide) {
 TEST(Stages, ExplicitListsWin) {
   EXPECT_EQ(split("megatron", 8, 4, 1, {1, 2, 2, 3}), (Counts{1, 2, 2, 3}));
   EXPECT_EQ(split("megatron", 8, 2, 2, {4, 4}), (Counts{2, 2, 2, 2}));
+}
+
+TEST(Stages, EmbeddingAndHeadMayHaveChunksOfTheirOwn) {
+  EXPECT_EQ(split("megatron", 6, 4, 2), (Counts{0, 1, 1, 1, 1, 1, 1, 0}));
+}
+
+PartCosts costs_of(std::vector<double> layers, double embedding, double head) {
+  return {.layers = std::move(layers), .embedding = embedding, .head = head};
+}
+
+TEST(Balance, TheHeadTakesThePlaceOfLayers) {
+  // 14 layers and a head of 2: 16 over 4 stages.
+  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(14, 1), 0, 2), 4, 1), (Counts{4, 4, 4, 2}));
+  // A head larger than a stage's share has its chunk alone.
+  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(12, 1), 0, 6), 4, 1), (Counts{4, 4, 4, 0}));
+}
+
+TEST(Balance, WhatIsLeftOverGoesWhereFewerMicroBatchesWait) {
+  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(10, 1), 0, 0), 4, 1), (Counts{2, 2, 3, 3}));
+}
+
+TEST(Balance, CheapLayersCountForLess) {
+  // DeepSeek-V3's shape with one layer more: three of 62 are half as long, the head is worth 2.
+  // 62.5 over 16 stages: nobody needs more than 4, which takes 5 layers on the first stage.
+  std::vector<double> layers(62, 1);
+  std::fill_n(layers.begin(), 3, 0.5);
+  const Counts counts = balanced_split(costs_of(layers, 0, 2), 16, 1);
+  EXPECT_LE(*std::max_element(counts.begin() + 1, counts.end() - 1), 4);
+  EXPECT_LE(counts.front(), 5);
+  EXPECT_LE(counts.back(), 2);
+}
+
+TEST(Balance, RanksOfSeveralChunksAreBalancedNotTheirChunks) {
+  // 30 layers and a head of 2 over 4 ranks with 4 chunks each: 8 a rank.
+  const Counts counts = balanced_split(costs_of(std::vector<double>(30, 1), 0, 2), 4, 4);
+  std::vector<double> ranks(4, 0);
+  for (std::size_t chunk = 0; chunk < counts.size(); ++chunk) {
+    ranks[chunk % 4] += static_cast<double>(counts[chunk]) + (chunk == 15 ? 2 : 0);
+  }
+  EXPECT_EQ(ranks, (std::vector<double>{8, 8, 8, 8}));
+  EXPECT_EQ(counts.back(), 0);
+}
+
+// Against every split of small models: nothing has a shorter busiest rank.
+TEST(Balance, NoSplitIsBetter) {
+  const PartCosts costs = costs_of({0.5, 1, 1, 0.5, 1, 2, 1, 1}, 0.1, 1.7);
+  const auto busiest = [&](const Counts& counts) {
+    std::vector<double> ranks(3, 0);
+    ranks.front() = costs.embedding;
+    ranks.back() = costs.head;
+    std::size_t layer = 0;
+    for (std::size_t chunk = 0; chunk < counts.size(); ++chunk) {
+      for (std::int64_t i = 0; i < counts[chunk]; ++i) {
+        ranks[chunk % 3] += costs.layers[layer++];
+      }
+    }
+    return *std::max_element(ranks.begin(), ranks.end());
+  };
+  double least = 1e9;
+  for (std::int64_t a = 0; a <= 8; ++a) {
+    for (std::int64_t b = 1; a + b <= 8; ++b) {
+      least = std::min(least, busiest({a, b, 8 - a - b}));
+    }
+  }
+  EXPECT_LE(busiest(balanced_split(costs, 3, 1)), least * 1.0011);
 }
 
 TEST(Stages, EverySplitKeepsEveryLayerAndMarksTheEnds) {

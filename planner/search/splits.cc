@@ -1,0 +1,104 @@
+#include "planner/search/splits.h"
+
+#include <cmath>
+
+#include "planner/plan/rules.h"
+#include "planner/plan/stages.h"
+
+namespace trireme::planner {
+namespace {
+
+// Costs that differ by less than this part of a layer are balanced alike.
+constexpr double kSteps = 32;
+
+std::vector<std::int64_t> layers_of(const std::vector<Chunk>& chunks) {
+  std::vector<std::int64_t> layers;
+  layers.reserve(chunks.size());
+  for (const Chunk& chunk : chunks) {
+    layers.push_back(chunk.last - chunk.first);
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> chunk_counts(const Job& job, std::int64_t pipeline, bool all) {
+  const std::int64_t layers = job.model.layers;
+  const auto even = [&](std::int64_t chunks) {
+    return layers % chunks == 0 || (layers + 2) % chunks == 0;
+  };
+  std::vector<std::int64_t> counts;
+  std::int64_t last_size = 0;
+  for (std::int64_t count = 2; count * pipeline <= layers + 2; ++count) {
+    const std::int64_t chunks = count * pipeline;
+    const std::int64_t size = (layers + chunks - 1) / chunks;
+    if (all || (even(pipeline) ? even(chunks) : size != last_size)) {
+      counts.push_back(count);
+    }
+    last_size = size;
+  }
+  return counts;
+}
+
+StageSplits::StageSplits(const Job& job, const FixedChoices& fixed)
+    : job_(job), fixed_(fixed), kinds_(layer_kinds(job.model)) {}
+
+std::vector<std::vector<std::int64_t>> StageSplits::of(const Plan& plan) {
+  if (!fixed_.stage_layers.empty()) {
+    return {fixed_.stage_layers};
+  }
+  std::vector<std::vector<std::int64_t>> splits;
+  const bool even = splits_evenly(job_, plan);
+  const bool free = takes_any_split(job_);
+  if (even || !free) {
+    splits.emplace_back();
+  }
+  if (free) {
+    std::vector<std::int64_t> layers = balanced(plan);
+    if (!layers.empty() && (!even || layers != layers_of(chunks_of(job_, plan)))) {
+      splits.push_back(std::move(layers));
+    }
+  }
+  if (splits.empty()) {
+    splits.emplace_back();  // whose rule then says why
+  }
+  return splits;
+}
+
+std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
+  if (plan.pipeline * plan.virtual_pipeline > job_.model.layers + 2) {
+    return {};
+  }
+  const PartCosts& costs = costs_of(plan);
+  const double layer = costs.layers.back();
+  const auto step = [&](double cost) { return std::llround(kSteps * cost / layer); };
+  std::vector<std::int64_t> key = {plan.pipeline, plan.virtual_pipeline, step(costs.embedding),
+                                   step(costs.head)};
+  for (const std::int64_t first : kinds_.first_layer) {
+    key.push_back(step(costs.layers[static_cast<std::size_t>(first)]));
+  }
+  const auto found = balanced_.find(key);
+  return found != balanced_.end()
+             ? found->second
+             : balanced_.emplace(key, balanced_split(costs, plan.pipeline, plan.virtual_pipeline))
+                   .first->second;
+}
+
+// Of a micro-batch of one sequence; with what is recomputed only where that is fixed.
+const PartCosts& StageSplits::costs_of(const Plan& plan) {
+  const std::array<std::int64_t, 4> cut = {plan.tensor, plan.context, plan.expert,
+                                           plan.expert_tensor};
+  const auto found = costs_.find(cut);
+  if (found != costs_.end()) {
+    return found->second;
+  }
+  if (!times_) {
+    times_.emplace(job_);
+  }
+  Plan one = plan;
+  one.micro_batch = 1;
+  one.recompute = fixed_.recompute.value_or(Recompute::kNone);
+  return costs_.emplace(cut, times_->part_seconds(one)).first->second;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,42 @@
+// How the layers of a job may be spread over its pipeline chunks: as the framework does by itself,
+// and balanced by time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "planner/cost/layer_times.h"
+#include "planner/cost/time.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+#include "planner/search/constraint.h"
+
+namespace trireme::planner {
+
+// Chunks a stage worth trying: those that are even; where none is, the fewest for each size of the
+// largest chunk, since more of them only make others shorter. `all`: every number there can be.
+std::vector<std::int64_t> chunk_counts(const Job& job, std::int64_t pipeline, bool all);
+
+class StageSplits {
+ public:
+  StageSplits(const Job& job, const FixedChoices& fixed);
+  // Values of Plan::stage_layers worth trying, the framework's own (empty) first. Never none.
+  std::vector<std::vector<std::int64_t>> of(const Plan& plan);
+  // Empty where there are more chunks than layers and ends to fill them.
+  std::vector<std::int64_t> balanced(const Plan& plan);
+
+ private:
+  const PartCosts& costs_of(const Plan& plan);
+
+  const Job& job_;
+  const FixedChoices& fixed_;
+  LayerKinds kinds_;
+  std::optional<TimeModel> times_;
+  std::map<std::array<std::int64_t, 4>, PartCosts> costs_;                   // by tp, cp, ep, etp
+  std::map<std::vector<std::int64_t>, std::vector<std::int64_t>> balanced_;  // by chunks and costs
+};
+
+}  // namespace trireme::planner

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -74,6 +76,36 @@ Transformer load_file(const std::string& path) {
   return import_hugging_face(json, path);
 }
 
+// "meta-llama/Llama-3.1-70B-Instruct" is the preset llama-3.1-70b: a hub name without its owner and
+// without what only says how the weights were trained on or stored. Nothing when there is none.
+const core::EmbeddedFile* find_hub_name(const std::string& text) {
+  const auto cut = text.find('/');
+  if (cut == std::string::npos || text.find('/', cut + 1) != std::string::npos) {
+    return nullptr;
+  }
+  std::string name = text.substr(cut + 1);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.starts_with("meta-")) {
+    name.erase(0, 5);
+  }
+  for (bool shorter = true; shorter;) {
+    if (const core::EmbeddedFile* preset = find_preset(name); preset != nullptr) {
+      return preset;
+    }
+    shorter = false;
+    for (const std::string_view end :
+         {"-instruct", "-base", "-chat", "-hf", "-it", "-4k", "-128k", "-2507", "-v0.1", "-v0.3"}) {
+      if (name.ends_with(end)) {
+        name.resize(name.size() - end.size());
+        shorter = true;
+        break;
+      }
+    }
+  }
+  return nullptr;
+}
+
 bool looks_like_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".json");
 }
@@ -105,6 +137,10 @@ Transformer load_model(const std::string& name_or_path) {
   }
   if (fs::exists(path, ignored)) {
     return load_file(name_or_path);
+  }
+  if (const core::EmbeddedFile* preset = find_hub_name(name_or_path); preset != nullptr) {
+    const std::string where = "preset " + std::string(preset->name);
+    return read_model_file(parse_json(preset->content, where), where);
   }
   if (looks_like_path(name_or_path)) {
     throw Error(name_or_path,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "planner/search/explain.h"
 #include "tools/commands.h"
+#include "tools/explain_words.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
 #include "tools/table.h"
@@ -25,15 +27,23 @@ struct Options {
   JobOptions job;
   LayoutOptions layout;
   bool json = false;
+  bool formulas = false;
 };
 
 struct Subject {
   planner::Job job;
   Estimate chosen;
   std::vector<Estimate> rivals;
-  std::optional<Estimate> rival;  // the runner-up, or --against
+  std::optional<Estimate> rival;  // the best other set of degrees, or --against
   bool searched = false;
+  std::vector<Flip> flips;
 };
+
+bool same_degrees(const Estimate& a, const Estimate& b) {
+  return a.plan.tensor == b.plan.tensor && a.plan.pipeline == b.plan.pipeline &&
+         a.plan.context == b.plan.context && a.plan.expert == b.plan.expert &&
+         a.plan.sharded == b.plan.sharded && a.plan.replicas == b.plan.replicas;
+}
 
 Subject subject_of(const Options& options) {
   Subject subject;
@@ -69,14 +79,39 @@ Subject subject_of(const Options& options) {
     complete(subject.job, plan);
     subject.rival.emplace();
     planner::Estimator(subject.job).estimate(plan, *subject.rival);
-  } else if (!subject.rivals.empty()) {
-    subject.rival = subject.rivals.front();
+  } else if (const auto other =
+                 std::find_if(subject.rivals.begin(), subject.rivals.end(),
+                              [&](const Estimate& e) { return !same_degrees(e, subject.chosen); });
+             other != subject.rivals.end()) {
+    subject.rival = *other;
+  }
+  if (found.best) {
+    subject.flips = what_would_flip(subject.job, found.best->plan);
   }
   return subject;
 }
 
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json();
+}
+
+// The answer in sentences.
+std::vector<std::string> words_of(const Subject& subject) {
+  std::vector<std::string> words = {"Time: " + what_binds_time(subject.chosen) + ".",
+                                    "Memory: " + what_binds_memory(subject.chosen) + "."};
+  if (subject.rival) {
+    words.push_back("Beside it: " + what_rival_costs(subject.chosen, *subject.rival) + ".");
+  }
+  if (subject.flips.empty()) {
+    words.emplace_back(
+        "Nothing tried flips the choice: half and twice the batch, longer sequences, half the "
+        "memory, half and twice the network.");
+  }
+  for (const Flip& flip : subject.flips) {
+    words.push_back(fmt::format("With {}, {} would be the best ({}).", flip.change, flip.layout,
+                                duration_text(flip.step_seconds)));
+  }
+  return words;
 }
 
 Json explain_json(const Subject& subject, const planner::Explanation& why) {
@@ -90,7 +125,13 @@ Json explain_json(const Subject& subject, const planner::Explanation& why) {
                {"rules", Json::array()},
                {"warnings", why.warnings},
                {"comparison", Json::array()},
-               {"rival", nullptr}};
+               {"rival", nullptr},
+               {"words", words_of(subject)},
+               {"flips", Json::array()}};
+  for (const Flip& flip : subject.flips) {
+    json["flips"].push_back(
+        {{"change", flip.change}, {"layout", flip.layout}, {"step_seconds", flip.step_seconds}});
+  }
   for (const planner::Verdict& verdict : why.verdicts) {
     json["rules"].push_back({{"rule", verdict.rule},
                              {"says", verdict.says},
@@ -120,35 +161,7 @@ Json explain_json(const Subject& subject, const planner::Explanation& why) {
   return json;
 }
 
-void print_rival(const Console& console, const Subject& subject) {
-  if (!subject.rival) {
-    return;
-  }
-  const Estimate& rival = *subject.rival;
-  const double ratio = rival.time.step_seconds / subject.chosen.time.step_seconds;
-  print_heading(console,
-                fmt::format("beside {}: {} ({:+.1f} %), {}", planner::short_form(rival.plan),
-                            duration_text(rival.time.step_seconds), 100 * (ratio - 1),
-                            verdict(rival.memory)));
-  int shown = 0;
-  for (const planner::Difference& d : planner::differences(subject.chosen.time, rival.time)) {
-    if (d.seconds != 0 && shown++ < 4) {
-      fmt::print(console.out, "  {} {}{}\n", d.category, d.seconds > 0 ? "+" : "-",
-                 duration_text(std::abs(d.seconds)));
-    }
-  }
-  fmt::print(console.out, "  memory {:+.1f} GiB\n\n",
-             rival.memory.allocated_gib - subject.chosen.memory.allocated_gib);
-}
-
-void print_explanation(const Console& console, const Subject& subject,
-                       const planner::Explanation& why) {
-  print_heading(console, job_text(subject.job));
-  fmt::print(console.out, "{} {}: step {}, {}\n\n",
-             subject.searched ? "the best layout is" : "layout",
-             planner::short_form(subject.chosen.plan),
-             duration_text(subject.chosen.time.step_seconds), verdict(subject.chosen.memory));
-  print_rival(console, subject);
+void print_formulas(const Console& console, const planner::Explanation& why) {
   Table table{.head = {"", "as given", "value", "in practice, the detailed model"},
               .rows = {},
               .text_columns = 4};
@@ -161,16 +174,10 @@ void print_explanation(const Console& console, const Subject& subject,
                           row.practice});
   }
   print_table(console, table);
-  fmt::print(console.out, "\n");
-  for (const planner::Verdict& verdict : why.verdicts) {
-    fmt::print(console.out, "{} {}: {} ({})\n", verdict.rule,
-               verdict.agrees ? "agrees" : "does not agree", verdict.says, verdict.why);
-  }
-  fmt::print(console.out, "\nF24, before a long run:\n");
-  for (const std::string& warning : why.warnings) {
-    fmt::print(console.out, "  - {}\n", warning);
-  }
-  fmt::print(console.out, "\n");
+  fmt::print(console.out,
+             "\nd parameters, s bytes an element, P devices, P_t and P_p tensor and pipeline "
+             "degree, L layers, h hidden size, b micro-batch, n sequence, m micro-batches, A "
+             "activations of a layer, C volume sent\n\n");
   Table families{.head = {"F27", "memory", "pattern", "scalability", "storage"},
                  .rows = {},
                  .text_columns = 5};
@@ -179,6 +186,33 @@ void print_explanation(const Console& console, const Subject& subject,
                              row.scalability, row.precision});
   }
   print_table(console, families);
+}
+
+void print_explanation(const Console& console, const Subject& subject,
+                       const planner::Explanation& why, bool formulas) {
+  print_heading(console, job_text(subject.job));
+  fmt::print(console.out, "{} {}: step {}, {}\n\n",
+             subject.searched ? "the best layout is" : "layout",
+             planner::short_form(subject.chosen.plan),
+             duration_text(subject.chosen.time.step_seconds), verdict(subject.chosen.memory));
+  for (const std::string& sentence : words_of(subject)) {
+    fmt::print(console.out, "{}\n", sentence);
+  }
+  fmt::print(console.out, "\nrules of thumb:\n");
+  for (const planner::Verdict& verdict : why.verdicts) {
+    fmt::print(console.out, "  {} {}: {} ({})\n", verdict.rule,
+               verdict.agrees ? "agrees" : "does not agree", verdict.says, verdict.why);
+  }
+  fmt::print(console.out, "\nbefore a long run (F24):\n");
+  for (const std::string& warning : why.warnings) {
+    fmt::print(console.out, "  - {}\n", warning);
+  }
+  if (formulas) {
+    fmt::print(console.out, "\n");
+    print_formulas(console, why);
+  } else {
+    fmt::print(console.out, "\nF1 to F27 with their numbers: --formulas\n");
+  }
   fmt::print(console.out, "\nsources: {} ({}); kernel and network constants: profile {}\n",
              subject.job.cluster.gpu.name, subject.job.cluster.gpu.source,
              subject.job.profile.name);
@@ -190,7 +224,7 @@ int run(const Options& options, Console& console) {
   if (options.json) {
     print_json(console, "explain", explain_json(subject, why));
   } else {
-    print_explanation(console, subject, why);
+    print_explanation(console, subject, why, options.formulas);
   }
   return exit_code_of(subject.chosen.memory);
 }
@@ -210,6 +244,8 @@ void add_explain_command(CLI::App& app, Program& program) {
       ->add_option("--against", options->against,
                    "compare with this layout instead of the runner-up")
       ->type_name("FORM");
+  command->add_flag("--formulas", options->formulas,
+                    "the formulas F1 to F27 with their numbers too");
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

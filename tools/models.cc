@@ -85,7 +85,7 @@ void add_models_command(CLI::App& app, Program& program) {
       add_command(app, program, "models", "lists the model presets, or describes one model",
                   "trireme models --model llama-3.1-8b --json");
   command
-      ->add_option("--model", options->model,
+      ->add_option("--model,model", options->model,
                    "a preset, a config.json or its folder, or a model file")
       ->type_name("M");
   command->add_flag("--json", options->json, "JSON on stdout");

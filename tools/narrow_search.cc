@@ -55,24 +55,21 @@ void fix_layout(const LayoutOptions& options, planner::SearchOptions& search) {
   fixed.stage_layers = plan.stage_layers;
 }
 
-void use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, PlanReport& report) {
+bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, bool batch_assumed) {
   const planner::Job whole = job;
   for (std::int64_t gpus = whole.cluster.gpus - 1; gpus > 0; --gpus) {
     job.cluster = topologies::narrowed(whole.cluster, gpus);
-    if (report.batch_assumed) {
+    if (batch_assumed) {
       job.global_batch = gpus;
     }
     planner::Space space;
     planner::enumerate(job, search.constraints, search.fixed, space);
     if (space.layouts > 0) {
-      std::vector<planner::Rejection> rejected = std::move(report.result.rejected);
-      report.result = planner::search(job, search);
-      report.result.rejected.insert(report.result.rejected.begin(), rejected.begin(),
-                                    rejected.end());
-      return;
+      return true;
     }
   }
   job = whole;
+  return false;
 }
 
 }  // namespace trireme::tools

@@ -4,9 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "planner/plan/framework.h"
@@ -16,8 +19,11 @@ namespace trireme::tools {
 std::int64_t parse_count(const std::string& text, const std::string& where, std::int64_t low,
                          std::int64_t high) {
   std::int64_t value = 0;
-  const char* end = text.data() + text.size();
+  const bool thousands = text.size() > 1 && (text.back() == 'k' || text.back() == 'K');
+  const char* end = text.data() + text.size() - (thousands ? 1 : 0);
   const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  constexpr std::int64_t kThousand = 1024;  // "8k" tokens are 8192
+  value *= thousands && value < high ? kThousand : 1;
   if (failure != std::errc() || stop != end || value < low || value > high) {
     throw Error(where, fmt::format("'{}' is wrong; a whole number from {} to {} is expected", text,
                                    low, high));
@@ -46,6 +52,63 @@ std::vector<std::int64_t> parse_counts(const std::string& text, const std::strin
   return counts;
 }
 
+namespace {
+
+// What others call the same thing; where neither is a choice of an option, it stays as typed.
+constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
+    {"adamw", "adam"},
+    {"adamw_torch", "adam"},
+    {"adamw8bit", "adam8bit"},
+    {"adam_8bit", "adam8bit"},
+    {"bfloat16", "bf16"},
+    {"float16", "fp16"},
+    {"half", "fp16"},
+    {"float32", "fp32"},
+    {"float", "fp32"},
+    {"float8", "fp8"},
+    {"torchtitan", "fsdp2"},
+    {"pytorch", "fsdp2"},
+    {"fsdp", "fsdp2"},
+    {"accelerate", "fsdp1"},
+    {"megatron-lm", "megatron"},
+    {"megatron-core", "megatron"},
+    {"nemo", "megatron"},
+    {"zero", "deepspeed"},
+    {"zero1", "optimizer"},
+    {"zero2", "gradients"},
+    {"zero3", "full"},
+    {"1", "optimizer"},
+    {"2", "gradients"},
+    {"3", "full"},
+    {"shard_grad_op", "gradients"},
+    {"full_shard", "full"},
+    {"no_shard", "none"},
+    {"flash_attention_2", "flash"},
+    {"sdpa", "flash"},
+    {"eager", "unfused"},
+};
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string same_word(const std::string& text, const std::vector<std::string>& choices) {
+  const std::string word = lower_case(text);
+  const auto is_choice = [&](std::string_view name) {
+    return std::find(choices.begin(), choices.end(), name) != choices.end();
+  };
+  if (is_choice(word)) {
+    return word;
+  }
+  const auto* same = std::find_if(std::begin(kSameWords), std::end(kSameWords),
+                                  [&](const auto& entry) { return entry.first == word; });
+  return same != std::end(kSameWords) && is_choice(same->second) ? std::string(same->second) : text;
+}
+
+}  // namespace
+
 void add_count_option(CLI::App& command, const std::string& name,
                       std::optional<std::int64_t>& value, const std::string& description,
                       std::int64_t low, std::int64_t high) {
@@ -65,7 +128,8 @@ void add_choice_option(CLI::App& command, const std::string& name, std::string& 
   command
       .add_option_function<std::string>(
           name,
-          [&value, name, choices](const std::string& text) {
+          [&value, name, choices](const std::string& typed) {
+            const std::string text = same_word(typed, choices);
             if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
               throw Error(name,
                           fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));

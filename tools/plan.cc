@@ -8,12 +8,15 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "planner/search/recommend.h"
+#include "planner/search/switches.h"
 #include "tools/commands.h"
+#include "tools/plan_advice.h"
 #include "tools/plan_file.h"
 #include "tools/plan_report.h"
 #include "tools/progress.h"
 #include "tools/request.h"
-#include "tools/simulation.h"
+#include "tools/search_more.h"
 
 namespace trireme::tools {
 namespace {
@@ -24,7 +27,8 @@ struct Options {
   std::string objective = "time";
   std::vector<std::string> constraints;
   std::optional<std::int64_t> top, threads, refine;
-  std::string price, weights, output;
+  std::string price, weights, output, csv, against;
+  bool keep_switches = false;
   bool json = false;
 };
 
@@ -52,36 +56,7 @@ planner::UtilityWeights weights_of(const std::string& text) {
   return {.throughput = numbers[0], .memory = numbers[1], .complexity = numbers[2]};
 }
 
-// The best `count` sets of degrees, timed and, where time is what counts, put in order by
-// simulation. A layout that no step program can be written for keeps its closed form.
-void refine(const planner::Job& job, std::int64_t count, planner::Goal goal,
-            planner::SearchResult& result) {
-  if (!result.best) {
-    return;
-  }
-  std::vector<planner::Estimate> all = {*result.best};
-  all.insert(all.end(), result.alternatives.begin(), result.alternatives.end());
-  const auto refined = std::min<std::size_t>(static_cast<std::size_t>(count), all.size());
-  for (std::size_t i = 0; i < refined; ++i) {
-    sim::SimulateOptions simulation;
-    simulation.record_trace = false;
-    try {
-      all[i] = simulate_plan(job, all[i].plan, simulation).estimate;
-    } catch (const Error&) {
-      continue;
-    }
-  }
-  if (goal == planner::Goal::kTime || goal == planner::Goal::kCost) {
-    std::stable_sort(
-        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(refined),
-        [](const auto& a, const auto& b) { return a.time.step_seconds < b.time.step_seconds; });
-  }
-  result.best = all.front();
-  result.alternatives.assign(all.begin() + 1, all.end());
-}
-
-int run(const Options& options, Console& console) {
-  planner::Job job = make_job(options.job);
+planner::SearchOptions search_options(const Options& options) {
   planner::SearchOptions search;
   fix_layout(options.layout, search);
   for (const std::string& text : options.constraints) {
@@ -91,6 +66,62 @@ int run(const Options& options, Console& console) {
   search.weights = weights_of(options.weights);
   search.alternatives = static_cast<std::size_t>(options.top.value_or(10) - 1);
   search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
+  search.keep_evaluated = !options.csv.empty();
+  return search;
+}
+
+// Keys of --set, and what --precision decides.
+std::vector<std::string> decided(const JobOptions& options) {
+  std::vector<std::string> keys;
+  for (const std::string& setting : options.settings) {
+    keys.push_back(setting.substr(0, setting.find('=')));
+  }
+  if (!options.precision.empty()) {
+    keys.emplace_back("precision");
+  }
+  return keys;
+}
+
+// Searches, narrows to fewer GPUs where none of them all can be used, and says what is missing.
+void answer(const Options& options, planner::SearchOptions& search, planner::Job& job,
+            PlanReport& report) {
+  const planner::Job asked = job;
+  const auto look = [&](const planner::Job& given) {
+    if (options.keep_switches) {
+      report.result = planner::search(given, search);
+      return given;
+    }
+    planner::SwitchedSearch found =
+        planner::search_with_switches(given, search, decided(options.job));
+    report.result = std::move(found.result);
+    report.switches = std::move(found.switches);
+    return std::move(found.job);
+  };
+  job = look(asked);
+  const std::int64_t gpus = job.cluster.gpus;
+  if (report.result.space == 0) {
+    report.reasons = why_empty(asked, search);
+    std::vector<planner::Rejection> rejected = std::move(report.result.rejected);
+    if (planner::Job fewer = asked; use_fewer_gpus(fewer, search, report.batch_assumed)) {
+      job = look(fewer);
+    }
+    report.result.rejected.insert(report.result.rejected.begin(), rejected.begin(), rejected.end());
+  }
+  report.idle_gpus = gpus - job.cluster.gpus;
+  if (!report.result.best && report.result.space > 0) {
+    report.would_fit = what_would_fit(job, search);
+  }
+  if (report.result.best) {
+    report.remarks = near_sizes(job, search, report.result.best->time.step_seconds);
+  }
+  if (report.result.best && options.job.framework.empty() && options.job.settings.empty()) {
+    report.elsewhere = elsewhere(asked, search);
+  }
+}
+
+int run(const Options& options, Console& console) {
+  planner::Job job = make_job(options.job);
+  planner::SearchOptions search = search_options(options);
   PlanReport report;
   report.goal = search.goal;
   report.weights = search.weights;
@@ -105,16 +136,20 @@ int run(const Options& options, Console& console) {
   }
   Progress progress(console, "searching");
   search.progress = [&](double share) { progress.show(share); };
-  report.result = planner::search(job, search);
-  const std::int64_t gpus = job.cluster.gpus;
-  if (report.result.space == 0) {
-    use_fewer_gpus(job, search, report);
-  }
+  answer(options, search, job, report);
+  const bool by_time = search.goal == planner::Goal::kTime || search.goal == planner::Goal::kCost;
   if (options.refine) {
-    refine(job, *options.refine, search.goal, report.result);
+    refine(job, *options.refine, search, report.result);
+  } else if (by_time) {
+    report.reason = planner::recommend(job, report.result);
+  }
+  if (!options.against.empty()) {
+    report.standing = standing_of(job, search, options.against);
   }
   progress.clear();
-  report.idle_gpus = gpus - job.cluster.gpus;
+  if (!options.csv.empty()) {
+    write_plan_csv(options.csv, report.result);
+  }
   if (options.json) {
     print_json(console, "plan", plan_json(job, report));
   } else {
@@ -128,6 +163,11 @@ int run(const Options& options, Console& console) {
     file.gpus = job.cluster.gpus;
     file.sequence = job.sequence;
     file.global_batch = job.global_batch;
+    for (const planner::SwitchGain& gain : report.switches) {
+      if (gain.applied) {
+        file.settings.emplace_back(gain.which.setting);
+      }
+    }
     write_plan_file(options.output, file, *report.result.best);
   }
   return kDone;
@@ -156,7 +196,15 @@ void add_plan_command(CLI::App& app, Program& program) {
   add_count_option(*command, "--top", options->top, "how many layouts to show (default 10)", 1,
                    1000);
   add_count_option(*command, "--refine", options->refine,
-                   "simulate the best so many sets of degrees and rank them by it", 1, 1000);
+                   "simulate so many layouts of different kinds and rank them by it", 1, 1000);
+  command
+      ->add_option("--against", options->against,
+                   "where this layout stands: its rank among all sets of degrees, and the gap")
+      ->type_name("FORM");
+  command->add_option("--csv", options->csv, "every layout that was estimated, a line each")
+      ->type_name("FILE");
+  command->add_flag("--keep-switches", options->keep_switches,
+                    "switch nothing on beside what --set says");
   command->add_option("--price", options->price, "dollars per GPU and hour (objective cost)")
       ->type_name("$");
   command

@@ -83,10 +83,12 @@ void print_remarks(const Console& console, const PlanReport& report) {
     const auto simplest = std::min_element(
         result.ties.begin(), result.ties.end(),
         [](const RankedPlan& a, const RankedPlan& b) { return a.complexity < b.complexity; });
-    fmt::print(console.out,
-               "{} other sets of degrees overlap its interval; the simplest is {} at {:+.1f} %\n",
-               result.ties.size(), planner::short_form(simplest->plan),
-               100 * (simplest->step_seconds / best.time.step_seconds - 1));
+    fmt::print(
+        console.out, "{} other sets of degrees overlap its interval{}\n", result.ties.size(),
+        simplest->plan == best.plan
+            ? "; none is simpler"
+            : fmt::format("; the simplest is {} at {:+.1f} %", planner::short_form(simplest->plan),
+                          100 * (simplest->step_seconds / best.time.step_seconds - 1)));
   }
   if (result.at_risk) {
     fmt::print(console.out,
@@ -94,6 +96,52 @@ void print_remarks(const Console& console, const PlanReport& report) {
                100 * (1 - result.at_risk->time.step_seconds / best.time.step_seconds),
                planner::short_form(result.at_risk->plan), result.at_risk->memory.allocated_gib);
   }
+}
+
+void print_switches(const Console& console, const PlanReport& report) {
+  const auto words = [](const planner::SwitchGain& gain) {
+    return gain.decides_fit
+               ? fmt::format("nothing fits without {} ({})", gain.which.flag, gain.which.name)
+               : fmt::format("-{} by {} ({})", duration_text(gain.gain_seconds), gain.which.flag,
+                             gain.which.name);
+  };
+  for (const bool applied : {true, false}) {
+    std::vector<std::string> list;
+    for (const planner::SwitchGain& gain : report.switches) {
+      if (gain.applied == applied) {
+        list.push_back(words(gain));
+      }
+    }
+    if (!list.empty()) {
+      fmt::print(console.out, "{}: {}\n",
+                 applied ? "switched on" : "not switched on, since it changes numerics",
+                 fmt::join(list, "; "));
+    }
+  }
+}
+
+void print_elsewhere(const Console& console, const PlanReport& report) {
+  if (report.elsewhere.empty()) {
+    return;
+  }
+  std::vector<std::string> list;
+  for (const Elsewhere& one : report.elsewhere) {
+    list.push_back(one.layout.empty() ? fmt::format("{}: nothing fits", one.program)
+                                      : fmt::format("{} {} ({})", one.program,
+                                                    duration_text(one.step_seconds), one.layout));
+  }
+  fmt::print(console.out, "the same job elsewhere (--framework): {}\n", fmt::join(list, "; "));
+}
+
+void print_standing(const Console& console, const PlanReport& report) {
+  if (!report.standing) {
+    return;
+  }
+  const Standing& standing = *report.standing;
+  fmt::print(console.out, "{}: {}, {:+.1f} % of the best, rank {} of {} sets of degrees; {}\n",
+             planner::short_form(standing.estimate.plan),
+             duration_text(standing.estimate.time.step_seconds), 100 * (standing.ratio - 1),
+             standing.rank, standing.of, verdict(standing.estimate.memory));
 }
 
 // The front is dense; a person wants its shape.
@@ -139,12 +187,19 @@ void print_rejected(const Console& console, const planner::SearchResult& result)
 void print_misses(const Console& console, const PlanReport& report) {
   const planner::SearchResult& result = report.result;
   if (result.space == 0) {
-    fmt::print(console.out, "no layout is legal\n\n");
+    fmt::print(console.out, "no layout is legal\n");
+    for (const std::string& reason : report.reasons) {
+      fmt::print(console.out, "  {}\n", reason);
+    }
+    fmt::print(console.out, "\n");
     return;
   }
   fmt::print(console.out, "no layout fits; the nearest:\n");
   for (const Estimate& miss : result.nearest_misses) {
     fmt::print(console.out, "  {}: {}\n", planner::short_form(miss.plan), miss_text(miss.memory));
+  }
+  for (const Advice& advice : report.would_fit) {
+    fmt::print(console.out, "would fit: {} -> {}\n", advice.change, advice.detail);
   }
   fmt::print(console.out, "\n");
 }
@@ -190,6 +245,39 @@ Json plan_json(const Job& job, const PlanReport& report) {
          {"example",
           {{"layout", planner::short_form(rejection.example)}, {"detail", rejection.detail}}}});
   }
+  json["switches"] = Json::array();
+  for (const planner::SwitchGain& gain : report.switches) {
+    json["switches"].push_back({{"name", gain.which.name},
+                                {"flag", gain.which.flag},
+                                {"setting", gain.which.setting},
+                                {"gain_seconds", gain.gain_seconds},
+                                {"changes_numerics", gain.which.changes_numerics},
+                                {"applied", gain.applied},
+                                {"decides_fit", gain.decides_fit}});
+  }
+  json["recommendation"] = report.reason.empty() ? Json() : Json(report.reason);
+  json["reasons"] = report.reasons;
+  json["remarks"] = report.remarks;
+  if (!result.best) {
+    json["would_fit"] = Json::array();
+    for (const Advice& advice : report.would_fit) {
+      json["would_fit"].push_back({{"change", advice.change}, {"detail", advice.detail}});
+    }
+  }
+  json["elsewhere"] = Json::array();
+  for (const Elsewhere& one : report.elsewhere) {
+    json["elsewhere"].push_back(
+        {{"program", one.program},
+         {"framework", one.framework},
+         {"layout", one.layout.empty() ? Json() : Json(one.layout)},
+         {"step_seconds", one.layout.empty() ? Json() : Json(one.step_seconds)}});
+  }
+  if (report.standing) {
+    json["against"] = {{"estimate", estimate_json(job, report.standing->estimate)},
+                       {"rank", report.standing->rank},
+                       {"of", report.standing->of},
+                       {"step_ratio", report.standing->ratio}};
+  }
   json["at_risk"] = result.at_risk ? estimate_json(job, *result.at_risk) : Json();
   json["nearest_misses"] = Json::array();
   for (const Estimate& miss : result.nearest_misses) {
@@ -224,9 +312,23 @@ void print_plan(const Console& console, const Job& job, const PlanReport& report
       console.out, "{} legal layouts: {} estimated, {} excluded by bounds, in {}\n\n",
       grouped(static_cast<double>(result.space)), grouped(static_cast<double>(result.evaluated)),
       grouped(static_cast<double>(result.pruned_by_bound)), duration_text(result.search_seconds));
+  if (report.idle_gpus > 0) {
+    for (const std::string& reason : report.reasons) {
+      fmt::print(console.out, "  {}\n", reason);
+    }
+  }
   if (result.best) {
     print_ranking(console, job, report);
     print_remarks(console, report);
+    if (!report.reason.empty()) {
+      fmt::print(console.out, "{}\n", report.reason);
+    }
+    for (const std::string& remark : report.remarks) {
+      fmt::print(console.out, "{}\n", remark);
+    }
+    print_switches(console, report);
+    print_elsewhere(console, report);
+    print_standing(console, report);
     fmt::print(console.out, "\n");
     print_front(console, result.pareto);
     fmt::print(console.out, "\n");

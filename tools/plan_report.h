@@ -2,10 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "planner/search/search.h"
+#include "planner/search/switches.h"
 #include "tools/options.h"
+#include "tools/plan_advice.h"
 #include "tools/report.h"
+#include "tools/search_more.h"
 
 namespace trireme::tools {
 
@@ -16,13 +22,20 @@ struct PlanReport {
   double dollars_per_gpu_hour = 0;
   std::int64_t idle_gpus = 0;
   bool batch_assumed = false;  // no --global-batch: one sequence a GPU
+  std::vector<planner::SwitchGain> switches;
+  std::string reason;                // why the first is not the fastest
+  std::vector<Advice> would_fit;     // when nothing fits
+  std::vector<std::string> reasons;  // when nothing is legal
+  std::vector<Elsewhere> elsewhere;  // the same job under programs that people run
+  std::optional<Standing> standing;  // of --against
+  std::vector<std::string> remarks;  // sizes that divide badly
 };
 
 // Layout options as constraints and fixed choices.
 void fix_layout(const LayoutOptions& options, planner::SearchOptions& search);
-// No layout is legal on all GPUs: narrows the job to the largest number of GPUs that has one, if
-// any has.
-void use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, PlanReport& report);
+// No layout is legal on all GPUs: narrows the job to the largest number of GPUs that has one.
+// Returns whether any has.
+bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, bool batch_assumed);
 
 // "stage 0 needs ... GiB, of which ...; 3.1 GiB too much"
 std::string miss_text(const planner::MemoryEstimate& memory);

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "tools/commands.h"
+#include "topologies/name_match.h"
 
 namespace trireme::tools {
 namespace {
@@ -40,6 +43,57 @@ const CLI::App& innermost(const CLI::App& app) {
   return parsed.empty() ? app : innermost(*parsed.back());
 }
 
+// What other programs call an option of ours.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"--tensor-parallel", "--tp"},
+    {"--tensor-model-parallel-size", "--tp"},
+    {"--pipeline-parallel", "--pp"},
+    {"--pipeline-model-parallel-size", "--pp"},
+    {"--context-parallel", "--cp"},
+    {"--context-parallel-size", "--cp"},
+    {"--expert-parallel", "--ep"},
+    {"--expert-model-parallel-size", "--ep"},
+    {"--virtual-pipeline", "--vpp"},
+    {"--mbs", "--micro-batch"},
+    {"--micro-batch-size", "--micro-batch"},
+    {"--gbs", "--global-batch"},
+    {"--batch", "--global-batch"},
+    {"--batch-size", "--global-batch"},
+    {"--global-batch-size", "--global-batch"},
+    {"--zero", "--sharding"},
+    {"--zero-stage", "--sharding"},
+    {"--seq-len", "--seq"},
+    {"--seq-length", "--seq"},
+    {"--sequence-length", "--seq"},
+    {"--context-length", "--seq"},
+    {"--max-length", "--seq"},
+    {"--dtype", "--precision"},
+    {"--optim", "--optimizer"},
+    {"--num-gpus", "--gpus"},
+    {"--world-size", "--gpus"},
+    {"--recompute-granularity", "--recompute"},
+    {"--activation-checkpointing", "--recompute"},
+};
+
+// "; --tp is", or the options with nearly that name.
+std::string near_options(const CLI::App& command, const std::string& typed) {
+  std::string wrong = typed.substr(0, typed.find('='));
+  std::replace(wrong.begin(), wrong.end(), '_', '-');
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  const auto* other = std::find_if(std::begin(kOtherNames), std::end(kOtherNames),
+                                   [&](const auto& entry) { return entry.first == wrong; });
+  if (other != std::end(kOtherNames) &&
+      std::find(names.begin(), names.end(), other->second) != names.end()) {
+    return fmt::format("; {} is", other->second);
+  }
+  return names.empty() ? "" : "; the nearest are " + topologies::nearest_names(wrong, names);
+}
+
 // CLI11's words in the form of every other error: WHERE: WHAT, and where to look.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
@@ -52,11 +106,13 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
     const bool option = extras.front().starts_with("-");
     const bool top = command.get_parent() == nullptr;
-    return fmt::format("{}: is not {} of {}{}", extras.front(),
-                       option ? "an option" : (top ? "a command" : "an argument"), name,
-                       top && !option
-                           ? "; there are " + command_names(command)
-                           : fmt::format("; see trireme {}--help", top ? "" : name + " "));
+    return fmt::format(
+        "{}: is not {} of {}{}", extras.front(),
+        option ? "an option" : (top ? "a command" : "an argument"), name,
+        top && !option ? "; there are " + command_names(command)
+                       : fmt::format("{}; see trireme {}--help",
+                                     option ? near_options(command, extras.front()) : std::string(),
+                                     top ? "" : name + " "));
   }
   return fmt::format("{}: {}; see trireme {}--help", name, error.what(),
                      command.get_parent() == nullptr ? "" : name + " ");

@@ -52,7 +52,8 @@ std::string nearest_names(std::string_view wrong, const std::vector<std::string>
     const std::string known = normalized_name(name);
     // What was left off at the end is no mistake: dgx-a100 means one of dgx-a100-40gb, -80gb.
     const bool begun = !wanted.empty() && known.starts_with(wanted);
-    ranked.emplace_back(begun ? 0 : edit_distance(wanted, known), name);
+    const bool within = wanted.size() >= 3 && known.find(wanted) != std::string::npos;
+    ranked.emplace_back(begun || within ? 0 : edit_distance(wanted, known), name);
   }
   std::ranges::sort(ranked);
   std::string joined;

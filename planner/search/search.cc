@@ -97,6 +97,8 @@ class Search {
       for (const NodeOutcome& outcome : outcomes) {
         standings_.add(outcome);
         result_.evaluated += outcome.evaluated;
+        result_.evaluated_plans.insert(result_.evaluated_plans.end(), outcome.all.begin(),
+                                       outcome.all.end());
         result_.pruned_by_bound += outcome.pruned;
         result_.feasible += outcome.feasible;
         memory_rejections_ += outcome.too_large;

@@ -29,6 +29,7 @@ struct SearchOptions {
   std::vector<Constraint> constraints;
   FixedChoices fixed;
   std::size_t alternatives = 10;  // the best so many sets of degrees
+  bool keep_evaluated = false;    // SearchResult::evaluated_plans
   bool best_only = false;         // no alternatives, ties and Pareto front; not with kUtility
   int threads = 2;
   std::function<void(double)>
@@ -47,8 +48,9 @@ struct SearchResult {
   std::optional<Estimate> best;        // fits; at risk only when nothing fits for sure
   std::vector<Estimate> alternatives;  // the best plan of each other set of degrees, best first
   std::vector<RankedPlan> ties;        // of those, all whose interval overlaps the best's
-  std::vector<RankedPlan> pareto;      // step time, memory, complexity; told apart by 1 %
-  std::optional<Estimate> at_risk;     // faster than the best, but its reserved memory may not fit
+  std::vector<RankedPlan> evaluated_plans;  // every layout estimated, when asked for
+  std::vector<RankedPlan> pareto;           // step time, memory, complexity; told apart by 1 %
+  std::optional<Estimate> at_risk;  // faster than the best, but its reserved memory may not fit
   std::vector<Estimate>
       nearest_misses;  // when nothing fits: least over capacity first, one a set of degrees
   std::vector<Rejection> rejected;  // by rule; memory counts layouts, other rules branches

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "planner/search/orders.h"
 #include "planner/search/splits.h"
 
 namespace trireme::planner {
@@ -12,56 +13,6 @@ namespace {
 
 constexpr std::int64_t kContextTokensMin =
     4096;  // a shorter piece of a sequence is not worth context parallelism
-
-std::size_t active_axes(const Plan& plan) {
-  std::size_t set = 0;
-  for (const Axis axis : Plan{}.order) {
-    if (degree_of(plan, axis) > 1) {
-      set |= std::size_t{1} << static_cast<std::size_t>(axis);
-    }
-  }
-  return set;
-}
-
-// `order` with the axes outside `active` moved behind: two orders that differ only there are one
-// layout.
-AxisOrder canonical(const AxisOrder& order, std::size_t active) {
-  AxisOrder sorted = order;
-  std::stable_partition(sorted.begin(), sorted.end(), [&](Axis axis) {
-    return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
-  });
-  const auto rest =
-      static_cast<std::ptrdiff_t>(std::count_if(sorted.begin(), sorted.end(), [&](Axis axis) {
-        return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
-      }));
-  std::sort(sorted.begin() + rest, sorted.end());
-  return sorted;
-}
-
-// Orders that a framework offers (Megatron's two, torchtitan's and DeepSpeed's fixed
-// meshes); this project's runtime places axes freely.
-std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
-  std::vector<AxisOrder> orders;
-  const auto add = [&](const AxisOrder& order) {
-    const AxisOrder one = canonical(order, active);
-    if (std::find(orders.begin(), orders.end(), one) == orders.end()) {
-      orders.push_back(one);
-    }
-  };
-  const AxisOrder usual = Plan{}.order;
-  add(usual);
-  if (job.framework.name == "trireme") {
-    AxisOrder order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica,
-                       Axis::kPipeline};
-    std::sort(order.begin(), order.end());
-    do {
-      add(order);
-    } while (std::next_permutation(order.begin(), order.end()));
-  } else if (job.framework.name.starts_with("megatron")) {
-    add({Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica});
-  }
-  return orders;
-}
 
 // Walks the levels; what breaks a rule is noted with the rule.
 class Enumerator {
@@ -120,10 +71,13 @@ class Enumerator {
   }
 
   [[nodiscard]] std::vector<std::int64_t> context_degrees(std::int64_t most) const {
+    // NVIDIA's recipes cut 8,192 tokens in two (Llama 3 8B and 405B on H100).
+    const bool megatron = job_.framework.name.starts_with("megatron");
+    const std::int64_t shortest = (megatron ? 2 : 4) * kContextTokensMin;
     std::vector<std::int64_t> degrees = {1};
     for (const std::int64_t degree : divisors_of(most)) {
       const bool sensible =
-          job_.sequence / degree >= kContextTokensMin && job_.sequence >= 4 * kContextTokensMin;
+          job_.sequence / degree >= kContextTokensMin && job_.sequence >= shortest;
       if (degree > 1 && (sensible || names(ConstraintAxis::kContext)) &&
           job_.sequence % (2 * degree) == 0) {
         degrees.push_back(degree);
@@ -237,9 +191,9 @@ class Enumerator {
       }
       return;
     }
-    const bool split_backward = !job_.framework.name.starts_with("megatron");
-    // Megatron-LM itself cannot split the backward pass, and H2 doubles activations: both only when
-    // asked for.
+    const bool split_backward = job_.framework.name == "trireme";
+    // The frameworks' launch files have neither H1 nor H2 as their paper draws them, and H2 doubles
+    // activations: both only when asked for.
     const auto offered = [&](Schedule schedule) {
       return fixed_.schedule == schedule ||
              (schedule == Schedule::kZeroBubbleH1 && split_backward) ||

@@ -141,6 +141,10 @@ class Visit {
     evaluated_.emplace_back(time.step_seconds, complexity);
     const double gib = estimate_.memory.allocated_gib;
     const double value = value_of(options_.goal, time.step_seconds, gib);
+    if (options_.keep_evaluated) {
+      outcome_.all.push_back({plan, time.step_seconds, time.low_seconds, time.high_seconds, gib,
+                              estimate_.memory.fit, complexity});
+    }
     if (!standings_.can_matter(group, risky, value, time.step_seconds, gib, complexity,
                                known(group, risky))) {
       return;

@@ -107,7 +107,10 @@ class Predictions {
     MemoryModel model(found.job);
     MemoryEstimate estimate;
     model.estimate(found.plan, estimate);
-    ++(row.outcome == "OOM" ? out_of_memory : ran)[static_cast<std::size_t>(estimate.fit)];
+    // Adapters, packed samples and offload decide the memory of these, and are not modelled.
+    if (row.source != "finetune_2026" && row.source != "offload_2026") {
+      ++(row.outcome == "OOM" ? out_of_memory : ran)[static_cast<std::size_t>(estimate.fit)];
+    }
     if (!row.peak_memory_gib) {
       return;
     }
@@ -221,7 +224,7 @@ TEST_F(PublishedMemory, VerdictsOfRunsThatRanAndThatDidNot) {
              at_risk, no, out_fits, out_at_risk, out_no);
   const double ran = fits + at_risk + no;
   const double out = out_fits + out_at_risk + out_no;
-  EXPECT_LE(no, 0.05 * ran);
+  EXPECT_LE(no, 0.035 * ran);
   EXPECT_LE(at_risk, 0.10 * ran);
   EXPECT_LE(out_fits, 0.10 * out);
 }

@@ -1,0 +1,60 @@
+#include "planner/search/orders.h"
+
+#include <algorithm>
+
+namespace trireme::planner {
+namespace {
+
+// `order` with the axes outside `active` moved behind: two orders that differ only there are one
+// layout.
+AxisOrder canonical(const AxisOrder& order, std::size_t active) {
+  AxisOrder sorted = order;
+  std::stable_partition(sorted.begin(), sorted.end(), [&](Axis axis) {
+    return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
+  });
+  const auto rest =
+      static_cast<std::ptrdiff_t>(std::count_if(sorted.begin(), sorted.end(), [&](Axis axis) {
+        return (active >> static_cast<std::size_t>(axis) & 1U) != 0;
+      }));
+  std::sort(sorted.begin() + rest, sorted.end());
+  return sorted;
+}
+
+}  // namespace
+
+std::size_t active_axes(const Plan& plan) {
+  std::size_t set = 0;
+  for (const Axis axis : Plan{}.order) {
+    if (degree_of(plan, axis) > 1) {
+      set |= std::size_t{1} << static_cast<std::size_t>(axis);
+    }
+  }
+  return set;
+}
+
+// Orders that a framework offers (Megatron's two, torchtitan's and DeepSpeed's fixed
+// meshes); this project's runtime places axes freely.
+std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
+  std::vector<AxisOrder> orders;
+  const auto add = [&](const AxisOrder& order) {
+    const AxisOrder one = canonical(order, active);
+    if (std::find(orders.begin(), orders.end(), one) == orders.end()) {
+      orders.push_back(one);
+    }
+  };
+  const AxisOrder usual = Plan{}.order;
+  add(usual);
+  if (job.framework.name == "trireme") {
+    AxisOrder order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica,
+                       Axis::kPipeline};
+    std::sort(order.begin(), order.end());
+    do {
+      add(order);
+    } while (std::next_permutation(order.begin(), order.end()));
+  } else if (job.framework.name.starts_with("megatron")) {
+    add({Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica});
+  }
+  return orders;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,81 @@
+#include "planner/search/recommend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planner/search/front.h"
+
+namespace trireme::planner {
+namespace {
+
+bool leaves_node(const Job& job, const Plan& plan) {
+  const topologies::GroupShape group =
+      topologies::group_shape(job.cluster, plan.tensor, stride_of(plan, Axis::kTensor));
+  return plan.tensor > 1 && group.ranks_per_node < group.ranks;
+}
+
+double margin_of(const Estimate& estimate) {
+  return 1 - estimate.memory.reserved_gib / estimate.memory.capacity_gib;
+}
+
+constexpr double kMarginSteps = 20;  // margins are told apart by 5 % of the card
+
+auto burden_of(const Job& job, const Estimate& estimate) {
+  return std::tuple(leaves_node(job, estimate.plan), complexity_of(estimate.plan),
+                    estimate.plan.virtual_pipeline,
+                    -static_cast<int>(kMarginSteps * margin_of(estimate)));
+}
+
+// The first thing that speaks for `chosen`.
+std::string advantage(const Job& job, const Estimate& chosen, const Estimate& fastest) {
+  if (!leaves_node(job, chosen.plan) && leaves_node(job, fastest.plan)) {
+    return "keeps tensor parallelism in the node";
+  }
+  const int simpler = complexity_of(chosen.plan);
+  const int other = complexity_of(fastest.plan);
+  if (simpler != other) {
+    return fmt::format("is simpler (complexity {} instead of {})", simpler, other);
+  }
+  if (chosen.plan.virtual_pipeline != fastest.plan.virtual_pipeline) {
+    return fmt::format("has {} virtual stages a rank instead of {}", chosen.plan.virtual_pipeline,
+                       fastest.plan.virtual_pipeline);
+  }
+  return fmt::format("leaves {:.0f} % of the memory free instead of {:.0f} %",
+                     100 * margin_of(chosen), 100 * margin_of(fastest));
+}
+
+}  // namespace
+
+std::string recommend(const Job& job, SearchResult& result) {
+  if (!result.best) {
+    return {};
+  }
+  const double limit = (1 + kToldApart) * result.best->time.step_seconds;
+  std::vector<Estimate>& others = result.alternatives;
+  auto chosen = others.end();
+  for (auto other = others.begin(); other != others.end(); ++other) {
+    const Estimate& before = chosen == others.end() ? *result.best : *chosen;
+    if (other->time.step_seconds <= limit && burden_of(job, *other) < burden_of(job, before)) {
+      chosen = other;
+    }
+  }
+  if (chosen == others.end()) {
+    return {};
+  }
+  std::string why =
+      fmt::format("{} is {:.1f} % faster, which predictions do not tell apart; the first {}",
+                  short_form(result.best->plan),
+                  100 * (1 - result.best->time.step_seconds / chosen->time.step_seconds),
+                  advantage(job, *chosen, *result.best));
+  Estimate fastest = std::move(*result.best);
+  result.best = std::move(*chosen);
+  others.erase(chosen);
+  others.insert(others.begin(), std::move(fastest));
+  return why;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,235 @@
+// Flags: Megatron-LM d98e8a64 training/arguments.py, torchtitan v0.2.2 config/job_config.py,
+// PyTorch's allocator notes, accelerate 1.15's dynamo_config.
+#include "planner/search/switches.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "planner/plan/framework.h"
+#include "planner/plan/rules.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kNothing = 1e-6;  // of a step: a gain that is not worth a word
+constexpr std::string_view kFp8 = "precision=fp8";
+
+struct FrameworkSwitch {
+  std::string_view framework;  // a name, or what names begin with
+  Switch which;
+  bool (*is_on)(const Job&);
+};
+
+bool fuses_loss(const Job& job) {
+  return job.framework.cross_entropy_fusion;
+}
+bool compiles(const Job& job) {
+  return job.framework.compile;
+}
+bool overlaps_tensor(const Job& job) {
+  return job.framework.tp_comm_overlap;
+}
+bool overlaps_reduction(const Job& job) {
+  return job.framework.overlap_grad_reduce;
+}
+bool overlaps_gather(const Job& job) {
+  return job.framework.overlap_param_gather;
+}
+bool expands_segments(const Job& job) {
+  return job.framework.expandable_segments;
+}
+
+constexpr std::string_view kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+
+constexpr FrameworkSwitch kSwitches[] = {
+    {"megatron",
+     {"fused loss", "cross_entropy_fusion=true", "--cross-entropy-loss-fusion"},
+     fuses_loss},
+    {"megatron",
+     {"gradient reduction beside backward", "overlap_grad_reduce=true", "--overlap-grad-reduce"},
+     overlaps_reduction},
+    {"megatron",
+     {"parameter gather beside forward", "overlap_param_gather=true", "--overlap-param-gather"},
+     overlaps_gather},
+    {"megatron", {"TP overlap", "tp_comm_overlap=true", "--tp-comm-overlap"}, overlaps_tensor},
+    {"megatron",
+     {"messages between stages beside compute", "p2p_overlap_interleaved=true",
+      "without --no-overlap-p2p-communication"},
+     [](const Job& job) { return job.framework.p2p_overlap_interleaved; }},
+    {"megatron",
+     {"expandable segments", "expandable_segments=true", kExpandable},
+     expands_segments},
+    {"megatron",
+     {"16-bit gradient reduction", "grad_dtype=bf16", "--grad-reduce-in-bf16", true},
+     [](const Job& job) { return job.framework.reduce_bytes < 4; }},
+    {"megatron", {"fp8", kFp8, "--fp8-format hybrid", true}, nullptr},
+    {"fsdp2", {"compile", "compile=true", "[compile] enable = true"}, compiles},
+    {"fsdp2",
+     {"fused loss", "cross_entropy_fusion=true", "[compile] components = [\"loss\"]"},
+     fuses_loss},
+    {"fsdp2",
+     {"TP overlap", "tp_comm_overlap=true", "[parallelism] enable_async_tensor_parallel = true"},
+     overlaps_tensor},
+    {"fsdp2", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
+    {"fsdp2", {"fp8", kFp8, "[model] converters = [\"quantize.linear.float8\"]", true}, nullptr},
+    {"fsdp1", {"compile", "compile=true", "dynamo_config: dynamo_backend: INDUCTOR"}, compiles},
+    {"fsdp1", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
+    {"deepspeed",
+     {"gradient reduction beside backward", "overlap_grad_reduce=true", "\"overlap_comm\": true"},
+     overlaps_reduction},
+    {"deepspeed",
+     {"expandable segments", "expandable_segments=true", kExpandable},
+     expands_segments},
+};
+
+std::string_view key_of(std::string_view setting) {
+  return setting.substr(0, setting.find('='));
+}
+
+// fp8 stands beside 16-bit training on a card that has it.
+bool can_be_switched(const Job& job, const FrameworkSwitch& row) {
+  using topologies::Precision;
+  if (row.is_on == nullptr) {
+    return job.precision == Precision::kBf16 &&
+           job.cluster.gpu.peak_dense.contains(Precision::kFp8);
+  }
+  return !row.is_on(job);
+}
+
+void sort_by_gain(std::vector<SwitchGain>& gains) {
+  std::stable_sort(gains.begin(), gains.end(), [](const SwitchGain& a, const SwitchGain& b) {
+    return std::pair(a.applied, a.gain_seconds) > std::pair(b.applied, b.gain_seconds);
+  });
+}
+
+Estimate estimated(const Job& job, const Plan& plan) {
+  Estimate estimate;
+  Estimator(job).estimate(plan, estimate);
+  return estimate;
+}
+
+Job with_switches(Job job, const std::vector<Switch>& switches) {
+  for (const Switch& one : switches) {
+    switch_on(job, one);
+  }
+  return job;
+}
+
+std::vector<Switch> without(const std::vector<Switch>& switches, std::size_t index) {
+  std::vector<Switch> rest = switches;
+  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(index));
+  return rest;
+}
+
+std::optional<Estimate> best_of(const Job& job, SearchOptions options) {
+  options.best_only = true;
+  options.keep_evaluated = false;
+  options.progress = {};
+  options.goal = options.goal == Goal::kUtility ? Goal::kTime : options.goal;
+  return search(job, options).best;
+}
+
+// The gain of a switch that is on in `best`: against its layout without, or the best that then
+// fits.
+SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate& best,
+                   const Switch& one) {
+  SwitchGain gain{.which = one, .applied = true};
+  const Estimate same = estimated(off, best.plan);
+  if (same.memory.fit <= best.memory.fit) {
+    gain.gain_seconds = same.time.step_seconds - best.time.step_seconds;
+    return gain;
+  }
+  const std::optional<Estimate> other = best_of(off, options);
+  gain.decides_fit = !other;
+  gain.gain_seconds = other ? other->time.step_seconds - best.time.step_seconds : 0;
+  return gain;
+}
+
+}  // namespace
+
+std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given) {
+  std::vector<Switch> found;
+  for (const FrameworkSwitch& row : kSwitches) {
+    const bool decided = std::any_of(given.begin(), given.end(), [&](const std::string& key) {
+      return key == key_of(row.which.setting);
+    });
+    if (job.framework.name.starts_with(row.framework) && !decided && can_be_switched(job, row)) {
+      found.push_back(row.which);
+    }
+  }
+  return found;
+}
+
+void switch_on(Job& job, const Switch& one) {
+  if (one.setting == kFp8) {
+    job.precision = topologies::Precision::kFp8;
+    return;
+  }
+  const std::string_view key = key_of(one.setting);
+  apply_setting(job.framework, std::string(key), std::string(one.setting.substr(key.size() + 1)));
+}
+
+std::vector<SwitchGain> switch_gains(const Job& job, const Plan& plan,
+                                     const std::vector<std::string>& given) {
+  const Estimate now = estimated(job, plan);
+  std::vector<SwitchGain> gains;
+  for (const Switch& one : switches_of(job, given)) {
+    Job other = job;
+    switch_on(other, one);
+    if (check_plan(other, plan)) {
+      continue;
+    }
+    const Estimate then = estimated(other, plan);
+    const double gain = now.time.step_seconds - then.time.step_seconds;
+    const bool decides = now.memory.fit == Fit::kNo && then.memory.fit != Fit::kNo;
+    if (gain > kNothing * now.time.step_seconds || decides) {
+      gains.push_back({.which = one, .gain_seconds = gain, .decides_fit = decides});
+    }
+  }
+  sort_by_gain(gains);
+  return gains;
+}
+
+SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options,
+                                    const std::vector<std::string>& given) {
+  std::vector<Switch> free;
+  std::vector<Switch> offered;
+  for (const Switch& one : switches_of(job, given)) {
+    (one.changes_numerics ? offered : free).push_back(one);
+  }
+  SwitchedSearch found{.job = with_switches(job, free), .result = {}, .switches = {}};
+  found.result = search(found.job, options);
+  if (!found.result.best) {
+    return found;
+  }
+  for (std::size_t i = 0; i < free.size();) {
+    const SwitchGain gain =
+        gain_of(with_switches(job, without(free, i)), options, *found.result.best, free[i]);
+    if (gain.gain_seconds > kNothing * found.result.best->time.step_seconds || gain.decides_fit) {
+      found.switches.push_back(gain);
+      ++i;
+      continue;
+    }
+    free = without(free, i);
+    if (gain.gain_seconds < 0) {  // it slows the best: others may be better without it
+      found.result = search(with_switches(job, free), options);
+      found.switches.clear();
+      i = 0;
+    }
+  }
+  found.job = with_switches(job, free);
+  for (const Switch& one : offered) {
+    Job other = found.job;
+    switch_on(other, one);
+    const std::optional<Estimate> best = best_of(other, options);
+    const double gain = best ? found.result.best->time.step_seconds - best->time.step_seconds : 0;
+    if (gain > kNothing * found.result.best->time.step_seconds) {
+      found.switches.push_back({.which = one, .gain_seconds = gain});
+    }
+  }
+  sort_by_gain(found.switches);
+  return found;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,50 @@
+// What a framework can switch on beside the layout, and what each switch brings. What leaves the
+// numbers of training as they are is switched on by `plan`; what changes them is only offered.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/plan/job.h"
+#include "planner/search/search.h"
+
+namespace trireme::planner {
+
+struct Switch {
+  std::string_view name;     // "fused loss"
+  std::string_view setting;  // KEY=VALUE of --set, or "precision=fp8"
+  std::string_view flag;     // as the framework's own file spells it
+  bool changes_numerics = false;
+};
+
+// Those that the job's framework has and its settings leave off, except on keys in `given`, which
+// somebody has decided on.
+std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given);
+void switch_on(Job& job, const Switch& one);
+
+struct SwitchGain {
+  Switch which;
+  bool applied = false;      // it is on in the plan beside which this stands
+  double gain_seconds = 0;   // a step is so much shorter with it than without
+  bool decides_fit = false;  // without it nothing fits
+};
+
+// What each switch that is off would bring this plan, most first; those that bring nothing are left
+// out. Requires: check_plan found no violation.
+std::vector<SwitchGain> switch_gains(const Job& job, const Plan& plan,
+                                     const std::vector<std::string>& given);
+
+struct SwitchedSearch {
+  Job job;  // with the switches that are applied
+  SearchResult result;
+  std::vector<SwitchGain> switches;  // applied ones first, each group by its gain
+};
+
+// The best layouts with every switch on that keeps the numbers and helps: switches decide between
+// layouts, so layouts are searched with them on. A switch's gain is against the same layout without
+// it, or against the best other one where that no longer fits.
+SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options,
+                                    const std::vector<std::string>& given);
+
+}  // namespace trireme::planner

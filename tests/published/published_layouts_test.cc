@@ -1,0 +1,110 @@
+// The layouts that authors published for models whose depth divides badly: each is in the space of
+// the search, is estimated, and its place among all sets of degrees is printed.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/presets.h"
+#include "planner/search/search.h"
+#include "topologies/cluster.h"
+
+namespace trireme::planner {
+namespace {
+
+// Sources: NVIDIA's performance pages and recipes (Megatron-Bridge performance-summary,
+// recipes/glm/glm45.py).
+struct Published {
+  const char *model, *cluster;
+  std::int64_t batch, sequence;
+  std::int64_t tensor, pipeline, virtual_pipeline, context, expert, micro_batch;
+  topologies::Precision precision = topologies::Precision::kFp8;
+};
+
+Job job_of(const Published& row) {
+  Job job;
+  job.model = models::load_model(row.model);
+  job.cluster = topologies::load_cluster(row.cluster);
+  job.framework = find_framework("megatron");
+  job.profile = topologies::shipped_profile();
+  job.sequence = row.sequence;
+  job.global_batch = row.batch;
+  job.precision = row.precision;
+  return job;
+}
+
+std::vector<Constraint> constraints_of(const Published& row) {
+  const auto equal = [](ConstraintAxis axis, std::int64_t number) {
+    return Constraint{axis, Comparison::kEqual, number};
+  };
+  return {equal(ConstraintAxis::kTensor, row.tensor),
+          equal(ConstraintAxis::kPipeline, row.pipeline),
+          equal(ConstraintAxis::kVirtual, row.virtual_pipeline),
+          equal(ConstraintAxis::kContext, row.context),
+          equal(ConstraintAxis::kExpert, row.expert),
+          equal(ConstraintAxis::kMicroBatch, row.micro_batch)};
+}
+
+class PublishedLayouts : public testing::TestWithParam<Published> {};
+
+TEST_P(PublishedLayouts, AreInTheSpaceAndEstimated) {
+  const Published& row = GetParam();
+  const Job job = job_of(row);
+  SearchOptions options;
+  options.constraints = constraints_of(row);
+  const SearchResult theirs = search(job, options);
+  EXPECT_GT(theirs.space, 0);
+  const Estimate* own = theirs.best                     ? &*theirs.best
+                        : theirs.nearest_misses.empty() ? nullptr
+                                                        : &theirs.nearest_misses.front();
+  ASSERT_NE(own, nullptr) << row.model << " on " << row.cluster;
+  options.constraints.clear();
+  // Without being asked for its number of chunks, the search offers it too.
+  Space space;
+  enumerate(job, {}, {}, space);
+  EXPECT_TRUE(std::ranges::any_of(space.nodes, [&](const SpaceNode& node) {
+    const Plan& plan = node.plan;
+    return plan.tensor == row.tensor && plan.pipeline == row.pipeline &&
+           plan.virtual_pipeline == row.virtual_pipeline && plan.context == row.context &&
+           plan.expert == row.expert && plan.micro_batch == row.micro_batch;
+  })) << row.model;
+  options.alternatives = 1'000'000;
+  const SearchResult all = search(job, options);
+  ASSERT_TRUE(all.best.has_value());
+  const double seconds = own->time.step_seconds;
+  const auto faster = [&](const Estimate& one) { return one.time.step_seconds < seconds; };
+  const auto rank = 1 + (faster(*all.best) ? 1 : 0) +
+                    std::count_if(all.alternatives.begin(), all.alternatives.end(), faster);
+  fmt::print(
+      "{} on {}: {} {:.2f} s ({}), {:+.1f} % of the best {}, rank {} of {} sets of degrees\n",
+      row.model, row.cluster, short_form(own->plan), seconds,
+      own->memory.fit == Fit::kNo ? "does not fit" : "fits or at risk",
+      100 * (seconds / all.best->time.step_seconds - 1), short_form(all.best->plan), rank,
+      1 + all.alternatives.size());
+}
+
+constexpr auto kBf16 = topologies::Precision::kBf16;
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, PublishedLayouts,
+    testing::Values(Published{"deepseek-v3", "dgx-h100x128", 8192, 4096, 2, 8, 4, 1, 64, 1},
+                    Published{"deepseek-v3", "dgx-b200x32", 2048, 4096, 1, 8, 2, 1, 32, 1},
+                    Published{"deepseek-v3", "dgx-b200x32", 2048, 4096, 1, 16, 1, 1, 8, 1},
+                    Published{"kimi-k2", "dgx-b300x32", 4096, 4096, 1, 4, 4, 1, 64, 2},
+                    Published{"llama-3.1-405b", "dgx-h100x128", 512, 8192, 8, 8, 8, 2, 1, 1},
+                    Published{"llama-3.1-405b", "dgx-b200x32", 1536, 8192, 4, 16, 8, 1, 1, 1},
+                    Published{"qwen3-235b-a22b", "dgx-h100x32", 8192, 4096, 2, 8, 4, 1, 32, 1},
+                    Published{"qwen3-235b-a22b", "dgx-b200x16", 3072, 4096, 2, 4, 12, 1, 16, 3},
+                    Published{"glm-4.5-air", "dgx-h100x32", 2048, 4096, 1, 4, 1, 1, 8, 1, kBf16}));
+
+// 61 layers got no pipeline, and so 74.8 s.
+TEST(PublishedLayouts, DeepSeekV3On256H200TakesAtMost45Seconds) {
+  const Job job = job_of({"deepseek-v3", "hgx-h200x32", 4096, 4096, 0, 0, 0, 0, 0, 0, kBf16});
+  const SearchResult found = search(job, {});
+  ASSERT_TRUE(found.best.has_value());
+  EXPECT_LE(found.best->time.step_seconds, 45);
+  EXPECT_GT(found.best->plan.pipeline, 1);
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -1,0 +1,175 @@
+// A plan with its switches against every combination of them that a person could set by hand.
+#include "planner/search/switches.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "models/presets.h"
+#include "planner/search/recommend.h"
+#include "topologies/cluster.h"
+
+namespace trireme::planner {
+namespace {
+
+struct Case {
+  const char *model, *cluster, *framework;
+  std::int64_t sequence, batch;
+};
+
+Job job_of(const Case& c) {
+  Job job;
+  job.model = models::load_model(c.model);
+  job.cluster = topologies::load_cluster(c.cluster);
+  job.framework = find_framework(c.framework);
+  job.profile = topologies::shipped_profile();
+  job.sequence = c.sequence;
+  job.global_batch = c.batch;
+  return job;
+}
+
+std::optional<Estimate> best_of(const Job& job) {
+  SearchOptions options;
+  options.best_only = true;
+  return search(job, options).best;
+}
+
+class Switches : public testing::TestWithParam<Case> {};
+
+TEST_P(Switches, NoCombinationSetByHandIsFaster) {
+  const Job job = job_of(GetParam());
+  std::vector<Switch> free;
+  for (const Switch& one : switches_of(job, {})) {
+    if (!one.changes_numerics) {
+      free.push_back(one);
+    }
+  }
+  ASSERT_FALSE(free.empty());
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t set = 0; set < std::size_t{1} << free.size(); ++set) {
+    Job other = job;
+    for (std::size_t i = 0; i < free.size(); ++i) {
+      if ((set >> i & 1U) != 0) {
+        switch_on(other, free[i]);
+      }
+    }
+    if (const auto best = best_of(other)) {
+      least = std::min(least, best->time.step_seconds);
+    }
+  }
+  SearchOptions options;
+  options.best_only = true;
+  const SwitchedSearch found = search_with_switches(job, options, {});
+  ASSERT_TRUE(found.result.best.has_value());
+  EXPECT_LE(found.result.best->time.step_seconds, least * (1 + 1e-6));
+  for (const SwitchGain& gain : found.switches) {
+    EXPECT_TRUE(gain.gain_seconds > 0 || gain.decides_fit) << gain.which.name;
+    EXPECT_NE(gain.applied, gain.which.changes_numerics) << gain.which.name;
+  }
+  // What is said to be on is what the estimate was made with.
+  Estimate again;
+  Estimator(found.job).estimate(found.result.best->plan, again);
+  EXPECT_NEAR(again.time.step_seconds, found.result.best->time.step_seconds,
+              1e-5 * again.time.step_seconds);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, Switches,
+    testing::Values(Case{"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 128},
+                    Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64},
+                    Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 4096, 64},
+                    Case{"llama-3.2-1b", "dgx-h100x1", "fsdp1", 4096, 64},
+                    Case{"llama-3.1-70b", "dgx-h100x8", "megatron", 8192, 256},
+                    Case{"llama-3.1-70b", "dgx-h100x8", "fsdp2", 8192, 128},
+                    Case{"qwen3-30b-a3b", "dgx-h100x2", "megatron", 4096, 256},
+                    Case{"mixtral-8x7b", "dgx-h100x8", "megatron", 4096, 256},
+                    Case{"llama-3.1-8b", "dgx-h100x16", "deepspeed", 4096, 256},
+                    Case{"llama-3.1-405b", "dgx-h100x128", "megatron", 8192, 512},
+                    Case{"llama-3.1-405b", "dgx-h100x64", "fsdp2", 8192, 256},
+                    Case{"llama-3.1-70b", "dgx-h100x256", "megatron", 4096, 2048}));
+
+TEST(SwitchList, OnesThatChangeNumericsAreOnlyOffered) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 128});
+  SearchOptions options;
+  options.best_only = true;
+  const SwitchedSearch found = search_with_switches(job, options, {});
+  EXPECT_EQ(found.job.precision, job.precision);
+  EXPECT_EQ(found.job.framework.gradient_bytes, job.framework.gradient_bytes);
+  EXPECT_TRUE(std::ranges::any_of(found.switches, [](const SwitchGain& gain) {
+    return gain.which.name == "fp8" && !gain.applied && gain.gain_seconds > 0;
+  }));
+  EXPECT_TRUE(std::ranges::any_of(found.switches, [](const SwitchGain& gain) {
+    return gain.which.flag == "--cross-entropy-loss-fusion" && gain.applied;
+  }));
+}
+
+TEST(SwitchList, WhatIsDecidedIsLeftAlone) {
+  Job job = job_of({"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 128});
+  apply_setting(job.framework, "cross_entropy_fusion", "false");
+  for (const Switch& one : switches_of(job, {"cross_entropy_fusion", "precision"})) {
+    EXPECT_NE(one.name, "fused loss");
+    EXPECT_NE(one.name, "fp8");
+  }
+  const SwitchedSearch found = search_with_switches(job, {}, {"cross_entropy_fusion"});
+  EXPECT_FALSE(found.job.framework.cross_entropy_fusion);
+}
+
+TEST(SwitchList, OwnRuntimeHasNothingToSwitch) {
+  EXPECT_TRUE(switches_of(job_of({"llama-3.1-8b", "dgx-h100x1", "trireme", 4096, 64}), {}).empty());
+}
+
+TEST(SwitchList, GainsOfOnePlanAreItsOwnDifferences) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 64});
+  Plan plan = parse_short_form("tp2.fsdp4.mb1.zero1");
+  plan.micro_batches = 16;
+  Estimate before;
+  Estimator(job).estimate(plan, before);
+  const std::vector<SwitchGain> gains = switch_gains(job, plan, {});
+  ASSERT_FALSE(gains.empty());
+  for (const SwitchGain& gain : gains) {
+    Job other = job;
+    switch_on(other, gain.which);
+    Estimate after;
+    Estimator(other).estimate(plan, after);
+    EXPECT_NEAR(before.time.step_seconds - after.time.step_seconds, gain.gain_seconds, 1e-9);
+  }
+}
+
+Estimate estimate_of(const Job& job, const char* form, double seconds) {
+  Plan plan = parse_short_form(form);
+  plan.micro_batches = job.global_batch / plan.data_parallel() / plan.micro_batch;
+  Estimate estimate;
+  Estimator(job).estimate(plan, estimate);
+  estimate.time.step_seconds = seconds;
+  return estimate;
+}
+
+TEST(Recommend, TheSimplestOfWhatCannotBeToldApartIsFirst) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x2", "trireme", 4096, 64});
+  SearchResult result;
+  result.best = estimate_of(job, "tp2.pp2.vpp2.fsdp4.mb1", 1.000);
+  result.alternatives = {estimate_of(job, "tp2.fsdp8.mb1", 1.004),
+                         estimate_of(job, "fsdp16.mb1", 1.008),
+                         estimate_of(job, "dp16.mb1.rc-full", 1.02)};
+  const std::string why = recommend(job, result);
+  EXPECT_EQ(short_form(result.best->plan), "fsdp16.mb1");
+  EXPECT_EQ(short_form(result.alternatives.front().plan), "tp2.pp2.vpp2.fsdp4.mb1");
+  EXPECT_EQ(result.alternatives.size(), 3U);
+  EXPECT_NE(why.find("0.8 % faster"), std::string::npos) << why;
+  EXPECT_NE(why.find("simpler"), std::string::npos) << why;
+}
+
+TEST(Recommend, AFasterLayoutStaysFirst) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x2", "trireme", 4096, 64});
+  SearchResult result;
+  result.best = estimate_of(job, "tp2.pp2.fsdp4.mb1", 1.0);
+  result.alternatives = {estimate_of(job, "fsdp16.mb1", 1.011)};
+  EXPECT_EQ(recommend(job, result), "");
+  EXPECT_EQ(short_form(result.best->plan), "tp2.pp2.fsdp4.mb1");
+}
+
+}  // namespace
+}  // namespace trireme::planner

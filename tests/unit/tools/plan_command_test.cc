@@ -1,0 +1,189 @@
+// What `plan` and `explain` say beside the ranking, and words as people type them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/unit/tools/export_run.h"
+
+namespace trireme::tools {
+namespace {
+
+using nlohmann::json;
+
+json plan_of(const std::string& options, int code = 0) {
+  const Exported result = run_words("plan --json " + options);
+  EXPECT_EQ(result.code, code) << options << "\n" << result.err;
+  return json::parse(result.out, nullptr, false);
+}
+
+const std::string kEight =
+    "--model llama-3.1-8b --cluster dgx-h100x1 --global-batch 128 --seq 8192 ";
+
+TEST(PlanCommand, SwitchesStandWithFlagAndGainAndAreInThePlanFile) {
+  const std::string file = testing::TempDir() + "switched.json";
+  const json plan = plan_of(kEight + "--framework megatron -o " + file);
+  ASSERT_FALSE(plan["switches"].empty());
+  double gains = 0;
+  for (const json& one : plan["switches"]) {
+    EXPECT_TRUE(one["flag"].is_string() && one["name"].is_string());
+    EXPECT_NE(one["applied"], one["changes_numerics"]) << one;
+    gains += one["applied"] ? one["gain_seconds"].get<double>() : 0.0;
+  }
+  const json kept = plan_of(kEight + "--framework megatron --keep-switches");
+  EXPECT_TRUE(kept["switches"].empty());
+  EXPECT_LT(plan["best"]["time"]["step_seconds"], kept["best"]["time"]["step_seconds"]);
+  EXPECT_GT(gains, 0);
+  // The plan file estimates to what was said.
+  const Exported again = run_words("estimate --json " + file);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NEAR(json::parse(again.out)["time"]["step_seconds"].get<double>(),
+              plan["best"]["time"]["step_seconds"].get<double>(), 1e-6);
+}
+
+TEST(PlanCommand, NothingFitsNamesWhatWould) {
+  const json plan = plan_of("--model llama-3.1-70b --cluster dgx-h100x1 --global-batch 8", 1);
+  EXPECT_TRUE(plan["best"].is_null());
+  ASSERT_FALSE(plan["would_fit"].empty());
+  const auto names = [&](const char* word) {
+    return std::ranges::any_of(plan["would_fit"], [&](const json& one) {
+      return one["change"].get<std::string>().find(word) != std::string::npos &&
+             one["detail"].get<std::string>().find("GiB") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(names("GPUs")) << plan["would_fit"];
+  EXPECT_FALSE(names("--seq")) << "its states alone are too large: " << plan["would_fit"];
+}
+
+TEST(PlanCommand, AnEmptyAnswerHasItsReason) {
+  const json plan = plan_of("--model llama-3.1-8b --cluster dgx-h100x1 --tp 3", 1);
+  ASSERT_FALSE(plan["reasons"].empty());
+  EXPECT_NE(plan["reasons"][0].get<std::string>().find("tp 3 does not divide the 8 GPUs"),
+            std::string::npos)
+      << plan["reasons"];
+  const json heads = plan_of("--model gpt2 --cluster dgx-h100x1 --seq 1024 --tp 8", 1);
+  ASSERT_FALSE(heads["reasons"].empty());
+  EXPECT_NE(heads["reasons"][0].get<std::string>().find("12 attention heads"), std::string::npos)
+      << heads["reasons"];
+}
+
+TEST(PlanCommand, ABatchThatDividesBadlyIsRemarkedWithFigures) {
+  const json plan =
+      plan_of("--model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --global-batch 63");
+  ASSERT_FALSE(plan["remarks"].empty());
+  const auto text = plan["remarks"].dump();
+  EXPECT_NE(text.find("63 takes"), std::string::npos) << text;
+  EXPECT_NE(text.find(", 64 "), std::string::npos) << text;
+  EXPECT_TRUE(plan_of(kEight)["remarks"].empty());
+}
+
+TEST(PlanCommand, OtherProgramsStandBesideWhereNoneWasNamed) {
+  const json plan = plan_of(kEight);
+  ASSERT_EQ(plan["elsewhere"].size(), 4U);
+  for (const json& one : plan["elsewhere"]) {
+    EXPECT_GT(one["step_seconds"].get<double>(), 0) << one;
+  }
+  EXPECT_TRUE(plan_of(kEight + "--framework megatron")["elsewhere"].empty());
+}
+
+TEST(PlanCommand, CsvHoldsEveryEstimatedLayout) {
+  const std::string file = testing::TempDir() + "all.csv";
+  const json plan = plan_of(kEight + "--framework megatron --keep-switches --csv " + file);
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  const auto columns = std::count(line.begin(), line.end(), ',');
+  std::int64_t lines = 0;
+  for (; std::getline(stream, line); ++lines) {
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), columns) << line;
+  }
+  EXPECT_EQ(lines, plan["evaluated"].get<std::int64_t>());
+}
+
+TEST(PlanCommand, AgainstSaysRankAndGap) {
+  const json plan = plan_of(kEight + "--framework megatron --against tp8.mb1");
+  EXPECT_GT(plan["against"]["rank"], 1);
+  EXPECT_GT(plan["against"]["step_ratio"], 1.0);
+  EXPECT_GE(plan["against"]["of"], plan["against"]["rank"]);
+}
+
+TEST(PlanCommand, RefineJudgesOtherNumbersOfVirtualStagesToo) {
+  const json plan = plan_of(
+      "--model llama-3.2-1b --cluster dgx-h100x1 --gpus 2 --pp 2 --global-batch 16 --seq 2048 "
+      "--refine 4");
+  std::set<std::int64_t> chunks = {plan["best"]["layout"]["vpp"].get<std::int64_t>()};
+  double before = plan["best"]["time"]["step_seconds"];
+  std::size_t judged = 1;
+  for (const json& one : plan["alternatives"]) {
+    chunks.insert(one["layout"]["vpp"].get<std::int64_t>());
+    if (judged++ < 4) {
+      EXPECT_GE(one["time"]["step_seconds"].get<double>(), before);
+      before = one["time"]["step_seconds"];
+    }
+  }
+  EXPECT_GE(chunks.size(), 3U);
+}
+
+TEST(ExplainCommand, SaysInSentencesWhatBindsAndWhatWouldFlip) {
+  const Exported result = run_words("explain " + kEight);
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* words : {"Time: compute takes", "Memory: stage", "Beside it:", "--formulas"}) {
+    EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
+  }
+  EXPECT_EQ(result.out.find("F13"), std::string::npos);
+  const Exported formulas = run_words("explain --formulas " + kEight);
+  EXPECT_NE(formulas.out.find("F13"), std::string::npos);
+}
+
+TEST(ExplainCommand, APlanFileIsComparedWithTheRunnerUpNotWithItself) {
+  const std::string file = testing::TempDir() + "explained.json";
+  plan_of(kEight + "-o " + file);
+  const Exported result = run_words("explain --json " + file);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json why = json::parse(result.out);
+  EXPECT_NE(why["rival"]["layout"], why["estimate"]["layout"]);
+  EXPECT_NE(why["rival"]["step_seconds"], why["estimate"]["time"]["step_seconds"]);
+}
+
+TEST(Typed, NearNamesOfOptionsAreNamed) {
+  for (const auto& [typed, right] : {std::pair{"--tensor-parallel", "--tp"},
+                                     {"--mbs", "--micro-batch"},
+                                     {"--gbs", "--global-batch"},
+                                     {"--zero", "--sharding"},
+                                     {"--seq-length", "--seq"},
+                                     {"--seq_length", "--seq"},
+                                     {"--micro-bach", "--micro-batch"}}) {
+    const Exported result = run_words("plan " + kEight + typed + " 8");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.err.find(right), std::string::npos) << typed << ": " << result.err;
+  }
+}
+
+TEST(Typed, WordsOfOthersAreUnderstood) {
+  const json plain = plan_of(kEight + "--framework fsdp2 --precision bf16 --optimizer adam");
+  const json typed = plan_of(
+      "--model meta-llama/Llama-3.1-8B-Instruct --cluster dgx-h100x1 --global-batch 128 --seq 8k "
+      "--framework torchtitan --precision bfloat16 --optimizer AdamW");
+  EXPECT_EQ(typed["best"]["layout"], plain["best"]["layout"]);
+  EXPECT_EQ(typed["best"]["time"], plain["best"]["time"]);
+  const json sharded = plan_of(kEight + "--sharding zero3 --dp 1");
+  EXPECT_EQ(sharded["best"]["layout"]["sharding"], "full");
+}
+
+TEST(Typed, AClusterWithoutItsMakerNamesTheOneThatHasIt) {
+  const Exported result = run_words("plan --model llama-3.1-8b --cluster h100x8");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("dgx-h100"), std::string::npos) << result.err;
+}
+
+TEST(Typed, ModelsAndTopologiesAreNamedWithoutAFlag) {
+  EXPECT_NE(run_words("models llama-3.1-8b").out.find("8.0B"), std::string::npos);
+  EXPECT_EQ(run_words("topo show dgx-h100x1").code, 0);
+}
+
+}  // namespace
+}  // namespace trireme::tools

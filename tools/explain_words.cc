@@ -1,0 +1,119 @@
+#include "tools/explain_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "planner/cost/time_items.h"
+#include "planner/search/explain.h"
+#include "planner/search/search.h"
+#include "tools/table.h"
+
+namespace trireme::tools {
+namespace {
+
+using planner::Estimate;
+using planner::Job;
+
+std::string words_of(std::string_view category) {
+  std::string words(category);
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+bool same_degrees(const planner::Plan& a, const planner::Plan& b) {
+  return a.tensor == b.tensor && a.pipeline == b.pipeline && a.context == b.context &&
+         a.expert == b.expert && a.sharded == b.sharded && a.replicas == b.replicas;
+}
+
+using Change = std::pair<std::string, std::function<void(Job&)>>;
+
+std::vector<Change> changes_of(const Job& job) {
+  std::vector<Change> changes = {
+      {fmt::format("a global batch of {}", 2 * job.global_batch),
+       [](Job& other) { other.global_batch *= 2; }},
+      {fmt::format("sequences of {}", 2 * job.sequence), [](Job& other) { other.sequence *= 2; }},
+      {"cards with half the memory",
+       [](Job& other) { other.cluster.gpu.memory = Bytes(other.cluster.gpu.memory.value / 2); }},
+  };
+  if (job.global_batch % 2 == 0) {
+    changes.emplace_back(fmt::format("a global batch of {}", job.global_batch / 2),
+                         [](Job& other) { other.global_batch /= 2; });
+  }
+  if (job.cluster.nodes > 1) {
+    changes.emplace_back("a network of half the bandwidth",
+                         [](Job& other) { other.cluster.node.nic = other.cluster.node.nic * 0.5; });
+    changes.emplace_back("a network of twice the bandwidth",
+                         [](Job& other) { other.cluster.node.nic = other.cluster.node.nic * 2; });
+  }
+  return changes;
+}
+
+}  // namespace
+
+std::string what_binds_time(const Estimate& estimate) {
+  std::string_view most;
+  double most_seconds = 0;
+  for (const auto& [name, item] : planner::kTimeItems) {
+    const double seconds = estimate.time.exposed.*item;
+    if (item != &planner::TimeItems::compute && seconds > most_seconds) {
+      most = name;
+      most_seconds = seconds;
+    }
+  }
+  const double step = estimate.time.step_seconds;
+  const double compute = estimate.time.exposed.compute;
+  std::string text = fmt::format("compute takes {:.0f} % of the step", 100 * compute / step);
+  if (most_seconds > 0) {
+    text += fmt::format("; of the rest most is {} with {:.0f} % ({})", words_of(most),
+                        100 * most_seconds / step, duration_text(most_seconds));
+  }
+  return text + (compute > 0.8 * step
+                     ? ": faster products or fewer of them (recompute) would help, "
+                       "a faster network hardly"
+                     : "");
+}
+
+std::string what_binds_memory(const Estimate& estimate) {
+  const planner::MemoryEstimate& memory = estimate.memory;
+  return fmt::format("{}; {:.1f} to {:.1f} GiB reserved", planner::memory_detail(memory),
+                     memory.reserved_low_gib, memory.reserved_high_gib);
+}
+
+std::string what_rival_costs(const Estimate& chosen, const Estimate& rival) {
+  const double more = rival.time.step_seconds - chosen.time.step_seconds;
+  std::string text =
+      fmt::format("{} takes {} {} ({:+.1f} %) and {:.1f} GiB {}", planner::short_form(rival.plan),
+                  duration_text(std::abs(more)), more >= 0 ? "more" : "less",
+                  100 * more / chosen.time.step_seconds,
+                  std::abs(rival.memory.allocated_gib - chosen.memory.allocated_gib),
+                  rival.memory.allocated_gib >= chosen.memory.allocated_gib ? "more" : "less");
+  int shown = 0;
+  for (const planner::Difference& d : planner::differences(chosen.time, rival.time)) {
+    if (std::abs(d.seconds) > 1e-3 * chosen.time.step_seconds && shown++ < 3) {
+      text += fmt::format("{} {} {}{}", shown == 1 ? ":" : ",", words_of(d.category),
+                          d.seconds > 0 ? "+" : "-", duration_text(std::abs(d.seconds)));
+    }
+  }
+  return text;
+}
+
+std::vector<Flip> what_would_flip(const Job& job, const planner::Plan& best) {
+  std::vector<Flip> flips;
+  planner::SearchOptions options;
+  options.best_only = true;
+  for (const auto& [words, change] : changes_of(job)) {
+    Job other = job;
+    change(other);
+    const auto found = planner::search(other, options).best;
+    if (found && !same_degrees(found->plan, best)) {
+      flips.push_back({words, planner::short_form(found->plan), found->time.step_seconds});
+    }
+  }
+  return flips;
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,252 @@
+#include "tools/plan_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "planner/search/space.h"
+#include "planner/search/switches.h"
+#include "tools/plan_report.h"
+#include "tools/table.h"
+#include "topologies/cluster.h"
+
+namespace trireme::tools {
+namespace {
+
+using planner::Comparison;
+using planner::Constraint;
+using planner::ConstraintAxis;
+using planner::Estimate;
+using planner::Job;
+using planner::SearchOptions;
+
+constexpr std::int64_t kShortestSequence = 512;
+constexpr std::int64_t kMostNodes = 64;  // times as many as there are
+
+std::optional<Estimate> best_of(const Job& job, SearchOptions search) {
+  search.best_only = true;
+  search.keep_evaluated = false;
+  search.progress = {};
+  search.goal = planner::Goal::kTime;
+  return planner::search(job, search).best;
+}
+
+std::string fit_text(const Estimate& estimate) {
+  return fmt::format("{}: {:.1f} of {:.1f} GiB, {} a step", planner::short_form(estimate.plan),
+                     estimate.memory.reserved_gib, estimate.memory.capacity_gib,
+                     duration_text(estimate.time.step_seconds));
+}
+
+void add_shorter(const Job& job, const SearchOptions& search, std::vector<Advice>& advice) {
+  Job other = job;
+  for (other.sequence /= 2; other.sequence >= kShortestSequence; other.sequence /= 2) {
+    if (const auto best = best_of(other, search)) {
+      advice.push_back({fmt::format("--seq {}", other.sequence), fit_text(*best)});
+      return;
+    }
+  }
+}
+
+void add_larger(const Job& job, const SearchOptions& search, std::vector<Advice>& advice) {
+  Job other = job;
+  for (std::int64_t times = 2; times <= kMostNodes; times *= 2) {
+    other.cluster.nodes = job.cluster.nodes * times;
+    other.cluster.gpus = other.cluster.nodes * other.cluster.node.gpus;
+    if (other.global_batch % other.cluster.gpus != 0 && other.cluster.gpus > other.global_batch) {
+      other.global_batch = other.cluster.gpus;
+    }
+    if (const auto best = best_of(other, search)) {
+      const std::string batch = other.global_batch == job.global_batch
+                                    ? ""
+                                    : fmt::format(" with --global-batch {}", other.global_batch);
+      advice.push_back(
+          {fmt::format("{} GPUs ({} nodes){}", other.cluster.gpus, other.cluster.nodes, batch),
+           fit_text(*best)});
+      return;
+    }
+  }
+}
+
+const char* name_of(ConstraintAxis axis) {
+  switch (axis) {
+    case ConstraintAxis::kTensor:
+      return "tp";
+    case ConstraintAxis::kPipeline:
+      return "pp";
+    case ConstraintAxis::kVirtual:
+      return "vpp";
+    case ConstraintAxis::kContext:
+      return "cp";
+    case ConstraintAxis::kExpert:
+      return "ep";
+    case ConstraintAxis::kExpertTensor:
+      return "etp";
+    case ConstraintAxis::kSharded:
+      return "fsdp";
+    case ConstraintAxis::kReplicas:
+      return "dp";
+    case ConstraintAxis::kDataParallel:
+      return "fsdp x dp";
+    case ConstraintAxis::kMicroBatch:
+      return "micro-batch";
+    case ConstraintAxis::kMicroBatches:
+      return "micro-batches";
+  }
+  return "";
+}
+
+const char* sign_of(Comparison comparison) {
+  switch (comparison) {
+    case Comparison::kLess:
+      return "<";
+    case Comparison::kLessEqual:
+      return "<=";
+    case Comparison::kEqual:
+      return "";
+    case Comparison::kGreaterEqual:
+      return ">=";
+    case Comparison::kGreater:
+      return ">";
+  }
+  return "";
+}
+
+bool is_degree(ConstraintAxis axis) {
+  return axis != ConstraintAxis::kVirtual && axis != ConstraintAxis::kMicroBatch &&
+         axis != ConstraintAxis::kMicroBatches && axis != ConstraintAxis::kExpert &&
+         axis != ConstraintAxis::kExpertTensor;
+}
+
+// Empty when the wish can be met by itself.
+std::string why_alone(const Job& job, const Constraint& wish) {
+  planner::Space space;
+  planner::enumerate(job, {wish}, {}, space);
+  if (space.layouts > 0) {
+    return {};
+  }
+  const std::string name =
+      fmt::format("{} {}{}", name_of(wish.axis), sign_of(wish.comparison), wish.number);
+  const std::int64_t gpus = job.cluster.gpus;
+  if (wish.comparison == Comparison::kEqual && is_degree(wish.axis) && wish.number > 0 &&
+      gpus % wish.number != 0) {
+    return fmt::format("{} does not divide the {} GPUs; {} GPUs would be a multiple of it", name,
+                       gpus, std::max(wish.number, gpus / wish.number * wish.number));
+  }
+  const auto& rejections = space.rejections;
+  return rejections.empty() ? fmt::format("{} leaves no layout on {} GPUs", name, gpus)
+                            : fmt::format("{}: {}", name, rejections.front().detail);
+}
+
+}  // namespace
+
+std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search) {
+  std::vector<Advice> advice;
+  if (!search.constraints.empty()) {
+    SearchOptions free = search;
+    free.constraints.clear();
+    free.fixed = {};
+    if (const auto best = best_of(job, free)) {
+      advice.push_back({"another layout than the one asked for", fit_text(*best)});
+    }
+  }
+  if (job.optimizer == planner::Optimizer::kAdam) {
+    Job other = job;
+    other.optimizer = planner::Optimizer::kAdam8bit;
+    if (const auto best = best_of(other, search)) {
+      advice.push_back({"--optimizer adam8bit (changes numerics)", fit_text(*best)});
+    }
+  }
+  add_shorter(job, search, advice);
+  add_larger(job, search, advice);
+  return advice;
+}
+
+std::vector<std::string> why_empty(const Job& job, const SearchOptions& search) {
+  std::vector<std::string> reasons;
+  for (const Constraint& wish : search.constraints) {
+    if (std::string reason = why_alone(job, wish); !reason.empty()) {
+      reasons.push_back(std::move(reason));
+    }
+  }
+  if (reasons.empty() && !search.constraints.empty()) {
+    reasons.emplace_back("each wish can be met by itself, but no layout meets all of them");
+  }
+  return reasons;
+}
+
+std::vector<std::string> near_sizes(const Job& job, const SearchOptions& search,
+                                    double step_seconds) {
+  constexpr double kWorth = 0.95;            // of the seconds a token
+  constexpr std::int64_t kEvenTokens = 256;  // what kernels and sequence parallelism like
+  std::vector<std::string> remarks;
+  const auto tokens = [](const Job& one) {
+    return static_cast<double>(one.global_batch) * static_cast<double>(one.sequence);
+  };
+  const auto add = [&](const Job& other, const char* what, std::int64_t is, std::int64_t near) {
+    const auto best = best_of(other, search);
+    if (best && best->time.step_seconds / tokens(other) < kWorth * step_seconds / tokens(job)) {
+      remarks.push_back(fmt::format(
+          "{} {} divides badly: {} takes {}, {} {} ({})", what, is, is, duration_text(step_seconds),
+          near, duration_text(best->time.step_seconds), planner::short_form(best->plan)));
+    }
+  };
+  const std::int64_t step = job.cluster.gpus;
+  if (job.global_batch % step != 0) {
+    for (const std::int64_t times : {job.global_batch / step, job.global_batch / step + 1}) {
+      Job other = job;
+      other.global_batch = times * step;
+      if (times > 0) {
+        add(other, "batch", job.global_batch, other.global_batch);
+      }
+    }
+  }
+  if (job.sequence % kEvenTokens != 0 && job.sequence > kEvenTokens) {
+    Job other = job;
+    other.sequence = (job.sequence + kEvenTokens / 2) / kEvenTokens * kEvenTokens;
+    add(other, "sequence", job.sequence, other.sequence);
+  }
+  return remarks;
+}
+
+std::vector<Elsewhere> elsewhere(const Job& job, const SearchOptions& search) {
+  struct Known {
+    const char *name, *framework;
+    std::vector<ConstraintAxis> ones;  // that its launch file cannot say
+  };
+  const std::vector<Known> programs = {
+      {"Megatron", "megatron", {}},
+      {"torchtitan", "fsdp2", {}},
+      {"DeepSpeed", "deepspeed", {ConstraintAxis::kPipeline}},
+      {"accelerate",
+       "fsdp1",
+       {ConstraintAxis::kPipeline, ConstraintAxis::kTensor, ConstraintAxis::kContext}}};
+  std::vector<Elsewhere> found;
+  for (const Known& program : programs) {
+    Job other = job;
+    other.framework = planner::find_framework(program.framework);
+    SearchOptions options = search;
+    options.best_only = true;
+    options.keep_evaluated = false;
+    options.progress = {};
+    for (const ConstraintAxis axis : program.ones) {
+      options.constraints.push_back({axis, Comparison::kEqual, 1});
+    }
+    for (const planner::Switch& one : planner::switches_of(other, {})) {
+      if (!one.changes_numerics) {
+        planner::switch_on(other, one);
+      }
+    }
+    Elsewhere& entry = found.emplace_back();
+    entry.program = program.name;
+    entry.framework = program.framework;
+    if (const auto best = best_of(other, options)) {
+      entry.layout = planner::short_form(best->plan);
+      entry.step_seconds = best->time.step_seconds;
+    }
+  }
+  return found;
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,32 @@
+// What `plan` does with a search's answer: judges layouts by simulation, ranks one that somebody
+// names, writes all that was estimated.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/search/search.h"
+
+namespace trireme::tools {
+
+// Simulates `count` layouts of different kinds (the fastest, others with more, fewer or no virtual
+// stages, without a pipeline, without tensor parallelism, then the next sets of degrees) and puts
+// them first, by what was simulated where time is the goal. A layout that no step program can be
+// written for keeps its closed form.
+void refine(const planner::Job& job, std::int64_t count, const planner::SearchOptions& search,
+            planner::SearchResult& result);
+
+// Where a layout stands among the best of every set of degrees.
+struct Standing {
+  planner::Estimate estimate;
+  std::int64_t rank = 1, of = 1;  // sets of degrees that are faster, and one; all that fit, and it
+  double ratio = 1;               // its step over the best
+};
+// Throws Error when the layout breaks a rule.
+Standing standing_of(const planner::Job& job, planner::SearchOptions search,
+                     const std::string& layout);
+
+// Throws Error when the file cannot be written.
+void write_plan_csv(const std::string& path, const planner::SearchResult& result);
+
+}  // namespace trireme::tools

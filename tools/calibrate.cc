@@ -265,6 +265,17 @@ planner::MeasuredRun run_of_result(const std::string& path, const Options& optio
   return run;
 }
 
+// An object, or an array of them. Lines of logs may begin with a bracket too: [rank0]:, [titan], a
+// time.
+bool is_json(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '[') {
+    return first != std::string::npos && text[first] == '{';
+  }
+  const std::size_t second = text.find_first_not_of(" \t\r\n", first + 1);
+  return second != std::string::npos && (text[second] == '{' || text[second] == ']');
+}
+
 int fit_from_runs(const Options& options, const Console& console) {
   Profile profile = options.job.calibration.empty()
                         ? topologies::with_shipped_parts(empty_profile())
@@ -273,8 +284,7 @@ int fit_from_runs(const Options& options, const Console& console) {
   std::vector<planner::MeasuredRun> runs;
   for (const std::string& path : options.from_run) {
     const std::string text = read_file(path, "a run, rows or a log");
-    const std::size_t first = text.find_first_not_of(" \t\r\n");
-    const bool json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
+    const bool json = is_json(text);
     if (json && text.find("\"trireme.run/") != std::string::npos) {
       runs.push_back(run_of_result(path, options));
     } else if (json) {

@@ -212,7 +212,7 @@ void read_measured(JsonReader& reader, Profile& profile) {
   }
   if (reader.has("corrections")) {
     JsonReader all = reader.object("corrections");
-    for (const char* category : {"compute", "collective", "send_recv", "overlap"}) {
+    for (const char* category : {"compute", "collective", "send_recv", "overlap", "host"}) {
       if (all.has(category)) {
         JsonReader row = all.object(category);
         profile.corrections[category] = {row.number("factor", 1e-3, 1e3),

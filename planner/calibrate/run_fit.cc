@@ -23,6 +23,13 @@ constexpr std::array<Category, 4> kCategories = {
     {{"compute", 0.15}, {"collective", 0.15}, {"send_recv", 0.15}, {"overlap", 0.5}}};
 constexpr Eigen::Index kCount = kCategories.size();
 
+// Time to issue kernels shows only where it exceeds the GPU's, so that no share of the step says
+// what more of it would do: it is tried in steps. A host takes half to twice as long as was fitted.
+constexpr const char* kHost = "host";
+constexpr double kHostSpread = 0.7;
+constexpr double kHostStep = 0.1;
+constexpr int kHostSteps = 21;  // up to 8 times
+
 // How far one run scatters about its category (of one that was never repeated), and how far step
 // times scatter about a corrected model; in logarithms.
 constexpr double kRunSpread = 0.08;
@@ -83,6 +90,12 @@ topologies::Profile corrected(const topologies::Profile& base, const Shares& log
     profile.corrections[category].factor =
         topologies::correction_of(base, category) * std::exp(logs[c]);
   }
+  return profile;
+}
+
+topologies::Profile with_host(const topologies::Profile& base, double host_log) {
+  topologies::Profile profile = base;
+  profile.corrections[kHost].factor = topologies::correction_of(base, kHost) * std::exp(host_log);
   return profile;
 }
 
@@ -158,6 +171,72 @@ Posterior solve(const std::vector<Observation>& observations) {
   return posterior;
 }
 
+// What the runs say at each length of the host's time.
+struct HostTrial {
+  double log = 0;
+  std::vector<std::vector<Observation>> of_run;
+};
+
+std::vector<HostTrial> host_trials(const std::vector<MeasuredRun>& runs,
+                                   const topologies::Profile& base) {
+  std::vector<HostTrial> trials;
+  for (int step = -kHostSteps / 3; step <= kHostSteps; ++step) {
+    HostTrial trial{kHostStep * step, {}};
+    const topologies::Profile profile = with_host(base, trial.log);
+    for (const MeasuredRun& run : runs) {
+      trial.of_run.push_back(observe({run}, profile, Shares::Zero()));
+    }
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+// Twice the negative logarithm of how likely the runs but one are, at the best other corrections.
+double unlikelihood(const HostTrial& trial, std::size_t left_out) {
+  std::vector<Observation> observations;
+  for (std::size_t run = 0; run < trial.of_run.size(); ++run) {
+    if (run != left_out) {
+      observations.insert(observations.end(), trial.of_run[run].begin(), trial.of_run[run].end());
+    }
+  }
+  const Posterior posterior = solve(observations);
+  double sum = trial.log * trial.log / (kHostSpread * kHostSpread);
+  for (Eigen::Index c = 0; c < kCount; ++c) {
+    const double spread = kCategories[static_cast<std::size_t>(c)].prior_spread;
+    sum += posterior.logs[c] * posterior.logs[c] / (spread * spread);
+  }
+  for (const Observation& one : observations) {
+    const double error = one.log_ratio - one.shares.dot(posterior.logs);
+    sum += error * error / (kRunSpread * kRunSpread);
+  }
+  return sum;
+}
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+struct HostChoice {
+  double log = 0;
+  double evidence = 0;  // as of Posterior: how much better than no correction the runs are told
+};
+
+HostChoice choose_host(const std::vector<HostTrial>& trials, std::size_t left_out) {
+  HostChoice choice;
+  double least = 0;
+  double without = 0;
+  for (const HostTrial& trial : trials) {
+    const double sum = unlikelihood(trial, left_out);
+    if (trial.log == 0) {
+      without = sum;
+    }
+    if (&trial == &trials.front() || sum < least) {
+      least = sum;
+      choice.log = trial.log;
+    }
+  }
+  choice.evidence = 1 - std::exp((least - without) / 2);
+  return choice;
+}
+
 // 95 % point of Student's t (Cornish-Fisher expansion; within 1 % from 3 degrees of freedom up).
 double student_95(double freedom) {
   const double z = 1.6449;
@@ -169,12 +248,14 @@ double student_95(double freedom) {
 // Where 90 % of further runs lie, from what each run would have been off by had it not been among
 // those that set the corrections.
 std::optional<topologies::MeasuredInterval> interval_from(const std::vector<MeasuredRun>& runs,
-                                                          const topologies::Profile& base) {
+                                                          const std::vector<HostTrial>& trials,
+                                                          const topologies::Profile& unchanged) {
   std::vector<double> errors;
   for (std::size_t left_out = 0; left_out < runs.size(); ++left_out) {
     const MeasuredRun& run = runs[left_out];
     std::vector<MeasuredRun> others = runs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(left_out));
+    const topologies::Profile base = with_host(unchanged, choose_host(trials, left_out).log);
     const Posterior posterior = solve(observe(others, base, Shares::Zero()));
     const double predicted = corrected_seconds(run, base, posterior.logs);
     if (run.step_seconds > 0 && predicted > 0) {
@@ -202,7 +283,10 @@ std::optional<topologies::MeasuredInterval> interval_from(const std::vector<Meas
 }  // namespace
 
 RunFit fit_runs(const std::vector<MeasuredRun>& runs, topologies::Profile& profile) {
-  const topologies::Profile base = profile;
+  const topologies::Profile unchanged = profile;
+  const std::vector<HostTrial> trials = host_trials(runs, unchanged);
+  const HostChoice host = choose_host(trials, kNone);
+  const topologies::Profile base = with_host(unchanged, host.log);
   Posterior posterior;
   for (int round = 0; round < 3; ++round) {
     const std::vector<Observation> observations = observe(runs, base, posterior.logs);
@@ -223,11 +307,17 @@ RunFit fit_runs(const std::vector<MeasuredRun>& runs, topologies::Profile& profi
     correction.runs += static_cast<int>(runs.size());
     correction.evidence = posterior.evidence[c];
   }
-  profile.interval = interval_from(runs, base);
+  if (host.log != 0) {
+    topologies::Correction& correction = profile.corrections[kHost];
+    correction.factor *= std::exp(host.log);
+    correction.runs += static_cast<int>(runs.size());
+    correction.evidence = host.evidence;
+  }
+  profile.interval = interval_from(runs, trials, unchanged);
   RunFit fit;
   int compared = 0;
   for (const MeasuredRun& run : runs) {
-    RunFitLine line{run.name, run.step_seconds, predict(run, base).seconds,
+    RunFitLine line{run.name, run.step_seconds, predict(run, unchanged).seconds,
                     corrected_seconds(run, base, posterior.logs)};
     if (line.measured_seconds > 0 && line.before_seconds > 0) {
       fit.error_before += std::abs(line.before_seconds / line.measured_seconds - 1);

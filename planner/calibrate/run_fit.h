@@ -1,5 +1,5 @@
-// What whole runs say that micro-benchmarks cannot: corrections by op category, shrunk towards none
-// while runs are few, and the interval of what is left.
+// What whole runs say that micro-benchmarks cannot: corrections by op category and of the host's
+// time to issue kernels, shrunk towards none while runs are few, and the interval of what is left.
 #pragma once
 
 #include <map>

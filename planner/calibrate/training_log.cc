@@ -46,6 +46,29 @@ std::optional<double> number_after(std::string_view line, std::string_view key) 
              : std::nullopt;
 }
 
+// Those of "step_seconds": [0.41, 0.4], which a program of one's own may print.
+std::vector<double> seconds_in_list(std::string_view line) {
+  std::vector<double> seconds;
+  constexpr std::string_view kKey = "\"step_seconds\": [";
+  const std::size_t at = line.find(kKey);
+  if (at == std::string_view::npos) {
+    return seconds;
+  }
+  const char* end = line.data() + line.size();
+  const char* next = line.data() + at + kKey.size();
+  do {
+    next = std::find_if(next, end, [](char c) { return c != ' ' && c != ','; });
+    double value = 0;
+    const auto [stopped, error] = std::from_chars(next, end, value);
+    if (error != std::errc() || !(value > 0)) {
+      return {};
+    }
+    seconds.push_back(value);
+    next = stopped;
+  } while (next != end && *next == ',');
+  return seconds;
+}
+
 }  // namespace
 
 StepLog parse_step_log(std::string_view text, const std::string& where) {
@@ -56,6 +79,8 @@ StepLog parse_step_log(std::string_view text, const std::string& where) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (const auto milliseconds = number_after(line, "elapsed time per iteration (ms):")) {
       log.step_seconds.push_back(*milliseconds * 1e-3);
+    } else if (const auto seconds = seconds_in_list(line); !seconds.empty()) {
+      log.step_seconds.insert(log.step_seconds.end(), seconds.begin(), seconds.end());
     } else if (line.find("step:") != std::string::npos) {
       if (const auto rate = number_after(line, "tps:")) {
         log.tokens_per_second.push_back(*rate);
@@ -64,8 +89,9 @@ StepLog parse_step_log(std::string_view text, const std::string& where) {
   }
   if (log.step_seconds.empty() && log.tokens_per_second.empty()) {
     throw Error(where,
-                "holds no step line: 'elapsed time per iteration (ms): 1234.5' of Megatron-LM "
-                "or 'step: 10 … tps: 5,762' of torchtitan");
+                "holds no step line: 'elapsed time per iteration (ms): 1234.5' of Megatron-LM, "
+                "'step: 10 … tps: 5,762' of torchtitan, or '\"step_seconds\": [0.41, 0.4]' of a "
+                "program of your own");
   }
   log.format = log.step_seconds.empty() ? "torchtitan" : "megatron";
   return log;
@@ -79,7 +105,8 @@ double steady_step_seconds(const StepLog& log, double tokens, double gpus) {
     }
   }
   if (seconds.size() >= 3) {
-    const std::size_t warm = std::max<std::size_t>(1, seconds.size() / 5);
+    const std::size_t least = seconds.size() < 5 ? 1 : 2;
+    const std::size_t warm = std::max(least, seconds.size() / 5);
     seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(warm));
   }
   return median_of(seconds);

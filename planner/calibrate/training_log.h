@@ -1,5 +1,5 @@
-// Step times out of the logs that trainings leave behind: Megatron-LM's iteration lines and
-// torchtitan's step lines.
+// Step times out of the logs that trainings leave behind: Megatron-LM's iteration lines,
+// torchtitan's step lines, and "step_seconds": [0.41, 0.4] of programs of one's own.
 #pragma once
 
 #include <string>
@@ -18,8 +18,9 @@ struct StepLog {
 // no line of either kind is there.
 StepLog parse_step_log(std::string_view text, const std::string& where);
 
-// Median step time of the log; the first fifth (one line at least, when there are three) is left
-// out, since it holds compilation and warm-up. `tokens` of one step over all `gpus`.
+// Median step time of the log; the first fifth (one line at least when there are three, two when
+// there are five) is left out, since it holds compilation and the optimizer's first allocations.
+// `tokens` of one step over all `gpus`.
 double steady_step_seconds(const StepLog& log, double tokens, double gpus);
 
 }  // namespace trireme::planner

@@ -54,6 +54,8 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
     }
   }
   fit.overlap_slowdown *= topologies::correction_of(profile, "overlap");
+  fit.host_factor *= topologies::correction_of(profile, "host");
+  fit.tensor_host_seconds *= topologies::correction_of(profile, "host");
   return fit;
 }
 

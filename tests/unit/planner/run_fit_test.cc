@@ -81,6 +81,54 @@ TEST(RunFit, RunsThatDisagreeWidenTheInterval) {
   EXPECT_DOUBLE_EQ(interval.low, close.interval->low);
 }
 
+// A step of a small model under Megatron's local layers, on a host that takes `host` times as long
+// to issue it as was fitted.
+MeasuredRun run_of_slow_host(std::int64_t micro_batch, double host) {
+  MeasuredRun run;
+  Job job;
+  job.model = models::load_model("gpt3-1.3b");
+  job.cluster = topologies::load_cluster("hgx-h200x1");
+  job.cluster.gpus = 2;
+  job.framework = find_framework("megatron");
+  job.framework.implementation = models::Implementation::kClassicMegatron;
+  job.profile = topologies::shipped_profile();
+  job.sequence = 1024;
+  job.global_batch = 16;
+  Plan plan;
+  plan.replicas = 2;
+  plan.micro_batch = micro_batch;
+  plan.micro_batches = 8 / micro_batch;
+  run.job = job;
+  run.plan = plan;
+  run.name = "mb" + std::to_string(micro_batch);
+  job.profile.corrections["host"].factor = host;
+  TimeEstimate estimate;
+  TimeModel(job).estimate(plan, estimate);
+  run.step_seconds = estimate.step_seconds;
+  return run;
+}
+
+TEST(RunFit, ASlowHostIsFoundInTheStepsThatItBinds) {
+  topologies::Profile profile = topologies::shipped_profile();
+  const RunFit fit =
+      fit_runs({run_of_slow_host(1, 4), run_of_slow_host(2, 4), run_of_slow_host(8, 4)}, profile);
+  EXPECT_GT(fit.error_before, 0.15);
+  EXPECT_LT(fit.error_after, 0.06);
+  EXPECT_GT(profile.corrections.at("host").factor, 2.5);
+  EXPECT_NEAR(profile.corrections.at("compute").factor, 1, 0.08);
+  // And a profile's file keeps it.
+  const topologies::Profile read =
+      topologies::parse_profile(topologies::profile_text(profile), "profile");
+  EXPECT_DOUBLE_EQ(topologies::correction_of(read, "host"),
+                   topologies::correction_of(profile, "host"));
+}
+
+TEST(RunFit, StepsThatTheGpuBindsSayNothingOfTheHost) {
+  topologies::Profile profile = topologies::shipped_profile();
+  fit_runs({run_of(1, 1.1), run_of(2, 1.1)}, profile);
+  EXPECT_FALSE(profile.corrections.contains("host"));
+}
+
 TEST(RunFit, OpsOfAResultCorrectTheirCategories) {
   MeasuredRun run;
   run.name = "result";
@@ -134,6 +182,11 @@ TEST(StepLog, ReadsMegatronAndTorchtitan) {
   // 8 GPUs, 8 sequences of 8192 tokens.
   EXPECT_NEAR(steady_step_seconds(titan, 8.0 * 8192, 8), 8192.0 / 5762, 1e-9);
   EXPECT_THROW(parse_step_log("no step here\n", "log"), Error);
+  const StepLog own = parse_step_log(
+      R"({"schema": "x", "step_seconds": [2.5, 0.42, 4.0e-1, 0.44, 0.43], "loss": 10.5})", "log");
+  EXPECT_EQ(own.step_seconds, (std::vector<double>{2.5, 0.42, 0.4, 0.44, 0.43}));
+  EXPECT_DOUBLE_EQ(steady_step_seconds(own, 1, 1), 0.43);
+  EXPECT_THROW(parse_step_log("\"step_seconds\": [0.4, x]\n", "log"), Error);
 }
 
 }  // namespace

@@ -19,5 +19,6 @@ void add_plan_command(CLI::App& app, Program& program);
 void add_simulate_command(CLI::App& app, Program& program);
 void add_whatif_command(CLI::App& app, Program& program);
 void add_topo_command(CLI::App& app, Program& program);
+void add_tune_command(CLI::App& app, Program& program);
 
 }  // namespace trireme::tools

@@ -184,6 +184,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_validate_command(app, program);
     add_check_command(app, program);
     add_topo_command(app, program);
+    add_tune_command(app, program);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {

@@ -64,6 +64,8 @@ Json memory_json(const planner::MemoryEstimate& memory) {
           {"peak_reserved_gib", memory.reserved_gib},
           {"device_gib", memory.device_gib},
           {"capacity_gib", memory.capacity_gib},
+          {"host_gib", memory.host_gib},
+          {"host_capacity_gib", memory.host_capacity_gib},
           {"peak_stage", memory.peak_stage},
           {"reserved_low_gib", memory.reserved_low_gib},
           {"reserved_high_gib", memory.reserved_high_gib},
@@ -141,6 +143,10 @@ void print_memory(const Console& console, const planner::MemoryEstimate& memory)
   table.rows.push_back({"peak reserved", fmt::format("{} to {}", gib(memory.reserved_low_gib),
                                                      gib(memory.reserved_high_gib))});
   table.rows.push_back({"on the device", gib(memory.device_gib)});
+  if (memory.host_gib > 0) {
+    table.rows.push_back({"on a node's host", fmt::format("{} of {}", gib(memory.host_gib),
+                                                          gib(memory.host_capacity_gib))});
+  }
   print_table(console, table);
   fmt::print(console.out,
              "phases: load {:.1f}, forward {:.1f}, backward {:.1f}, first optimizer step {:.1f} "
@@ -185,6 +191,10 @@ std::string_view to_string(planner::Fit fit) {
 }
 
 std::string verdict(const planner::MemoryEstimate& memory) {
+  if (memory.host_gib > memory.host_capacity_gib) {
+    return fmt::format("does not fit: a node's host needs {:.0f} GiB and has {:.0f}",
+                       memory.host_gib, memory.host_capacity_gib);
+  }
   switch (memory.fit) {
     case planner::Fit::kFits:
       return fmt::format("fits: at most {:.1f} of {:.1f} GiB", memory.reserved_high_gib,

@@ -70,9 +70,19 @@ void choose_form(const Options& options, planner::LaunchFormat format,
   }
 }
 
+// The launch files say how all weights are trained; what they cannot say is refused, not left out.
+void refuse_fine_tuning(const planner::Job& job) {
+  if (job.training.has_adapters() || job.training.frozen_layers > 0 ||
+      !job.training.lengths.empty()) {
+    throw Error("--lora-rank",
+                "adapters, frozen layers and sample lengths are not written to launch files yet");
+  }
+}
+
 int run(const Options& options, Console& console) {
   planner::LaunchFormat format{};
   const Request request = launched_request(options, format);
+  refuse_fine_tuning(request.job);
   planner::LaunchPlan launch;
   launch.job = request.job;
   launch.plan = request.plan;

@@ -19,6 +19,9 @@ struct JobOptions {
   std::string precision, optimizer, attention, framework;
   std::vector<std::string> settings;  // KEY=VALUE
   std::string calibration;
+  // tools/sample_options.h
+  std::optional<std::int64_t> lora_rank, freeze_layers, host_memory;
+  std::string lora_targets, base, lengths, batching, offload;
 };
 
 struct LayoutOptions {

@@ -31,7 +31,10 @@ struct CountKey {
 };
 constexpr CountKey kCounts[] = {{"gpus", &JobOptions::gpus},
                                 {"seq", &JobOptions::sequence},
-                                {"global_batch", &JobOptions::global_batch}};
+                                {"global_batch", &JobOptions::global_batch},
+                                {"lora_rank", &JobOptions::lora_rank},
+                                {"freeze_layers", &JobOptions::freeze_layers},
+                                {"host_memory", &JobOptions::host_memory}};
 struct TextKey {
   const char* key = nullptr;
   std::string JobOptions::*member = nullptr;
@@ -43,7 +46,12 @@ constexpr TextKey kTexts[] = {{"model", &JobOptions::model, true},
                               {"optimizer", &JobOptions::optimizer},
                               {"attention", &JobOptions::attention},
                               {"framework", &JobOptions::framework},
-                              {"calibration", &JobOptions::calibration, true}};
+                              {"calibration", &JobOptions::calibration, true},
+                              {"lora_targets", &JobOptions::lora_targets},
+                              {"base", &JobOptions::base},
+                              {"lengths", &JobOptions::lengths, true},
+                              {"batching", &JobOptions::batching},
+                              {"offload", &JobOptions::offload}};
 
 template <typename Choice>
 Choice choice(JsonReader& reader, const char* key, std::initializer_list<Choice> choices) {

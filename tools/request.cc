@@ -9,6 +9,7 @@
 #include "planner/plan/job_check.h"
 #include "planner/plan/rules.h"
 #include "tools/plan_file.h"
+#include "tools/sample_options.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 
@@ -215,6 +216,7 @@ Job make_job_without_cluster(const JobOptions& options) {
   job.optimizer = optimizer_of(options.optimizer);
   job.attention = options.attention == "unfused" ? models::AttentionKernel::kUnfused
                                                  : models::AttentionKernel::kFlash;
+  apply_training(options, job);
   return job;
 }
 

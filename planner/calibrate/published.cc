@@ -265,14 +265,14 @@ void read_results(RowReader& reader, PublishedRow& row) {
   reader.largest("peak_reserved_gib_by_rank", row.peak_reserved_gib);
   reader.text("memory_kind", row.memory_kind);
   reader.text("memory_scope", row.memory_scope);
+  reader.text("memory_detail", row.memory_detail);
   reader.text("outcome", row.outcome);
   reader.text("notes", row.notes);
   reader.text("date", row.date);
 }
 
 // Keys that describe a row and that no model reads.
-constexpr const char* kAnnotations[] = {"source", "derived", "memory_detail",
-                                        "peak_allocated_gib_by_rank"};
+constexpr const char* kAnnotations[] = {"source", "derived", "peak_allocated_gib_by_rank"};
 
 PublishedRow read_row(const json& object, std::size_t index, const std::string& name,
                       std::set<std::string>& unknown) {
@@ -288,6 +288,14 @@ PublishedRow read_row(const json& object, std::size_t index, const std::string& 
   reader.text("id", row.id);
   read_shape(reader, row, unknown);
   read_layout(reader, row);
+  if (const json* offload = reader.object("offload")) {
+    const std::string fault = read_offload(*offload, row.offload.emplace(), unknown);
+    reader.fault = reader.fault.empty() ? fault : reader.fault;
+  }
+  if (const json* finetune = reader.object("finetune")) {
+    const std::string fault = read_finetune(*finetune, row.finetune.emplace(), unknown);
+    reader.fault = reader.fault.empty() ? fault : reader.fault;
+  }
   read_results(reader, row);
   row.unreadable = reader.fault;
   for (const auto& [key, value] : object.items()) {

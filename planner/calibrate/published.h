@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "models/transformer.h"
+#include "planner/calibrate/published_finetune.h"
+#include "planner/calibrate/published_offload.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
@@ -47,10 +49,13 @@ struct PublishedRow {
       framework;
   std::vector<std::pair<std::string, std::string>> settings;  // as `--set KEY=VALUE` spells them
 
+  std::optional<FinetuneRow> finetune;
+  std::optional<OffloadRow> offload;
+
   // Result.
   std::optional<double> seconds_per_step, tokens_per_s_per_gpu, tflops_per_gpu, mfu, hfu,
       peak_memory_gib, peak_reserved_gib;  // reserved: beside a peak of another kind
-  std::string memory_kind, memory_scope, outcome, notes, date;
+  std::string memory_kind, memory_scope, memory_detail, outcome, notes, date;
 };
 
 struct PublishedFile {

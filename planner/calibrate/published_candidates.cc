@@ -58,7 +58,7 @@ class Candidates {
                gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
       });
     }
-    if (!row_.pp) {
+    if (!row_.pp && plans_.front().pipeline == 1) {
       branch(divisors(job_.model.layers, 128), [&](Plan& plan, std::int64_t degree) {
         plan.pipeline = degree;
         return gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
@@ -97,6 +97,9 @@ class Candidates {
                          : kind == 1 ? Recompute::kSelective
                                      : Recompute::kNone;
         plan.recompute_modules = torch ? kTorchPerOp : kCoreAttention;
+        if (recomputes_by_default(row_)) {
+          return kind == 2;
+        }
         if (contains(row_.framework, "torchtitan")) {
           return kind == 1;  // the default of its configurations
         }

@@ -78,7 +78,7 @@ void fill_recompute(const PublishedRow& row, const Job& job, Plan& plan,
       plan.recompute_modules = kTorchPerOp;
     }
   }
-  if (contains(detail, "offload")) {
+  if (contains(detail, "offload") && !row.offload) {
     assumed.emplace_back("activation offload is not modelled");
   }
 }
@@ -226,6 +226,25 @@ std::int64_t fill_degrees(const PublishedRow& row, const Job& job, Plan& plan,
   return gpus;
 }
 
+// A row that measured memory can be predicted without its card; what fits on it is then a guess.
+std::string gpu_of(const PublishedRow& row, std::vector<std::string>& assumed) {
+  const bool named = !row.gpu.empty() && row.gpu != "unknown" && !contains(row.gpu, "not named");
+  if (named) {
+    return row.gpu;
+  }
+  if (!(row.finetune || row.offload) || !row.peak_memory_gib) {
+    throw Skip{"gpu is missing"};
+  }
+  assumed.emplace_back("gpu=A100-80GB");
+  return "A100-80GB";
+}
+
+// Two GPUs that hold a model's layers in turn (transformers' device_map) are a pipeline of one
+// micro-batch.
+bool holds_layers_in_turn(const PublishedRow& row) {
+  return contains(row.notes, "device_map");
+}
+
 void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase& found) {
   Job& job = found.job;
   job.model = model_of(row, found.assumed);
@@ -234,9 +253,18 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   job.sequence = *row.seq;
   job.precision = precision_of(row);
   job.attention = attention_of(row, found.assumed);
+  if (row.finetune) {
+    set_finetune(row, job, found.assumed);
+  }
+  if (row.offload) {
+    set_offload(row, job);
+  }
   job.global_batch = row.global_batch.value_or(0);
   Plan plan;
   const std::int64_t gpus = fill_degrees(row, job, plan, found.assumed);
+  if (holds_layers_in_turn(row)) {
+    plan.pipeline = gpus;
+  }
   check_job(job);
   plan.sharding = sharding_of(row, job.framework, found.assumed);
   // torchtitan's default: reshard unless pipelined.
@@ -245,11 +273,9 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   plan.stage_layers = row.stage_layers;
   plan.sequence_parallel = sequence_parallel_of(row, job, plan, found.assumed);
   fill_recompute(row, job, plan, found.assumed);
-  if (row.gpu.empty()) {
-    throw Skip{"gpu is missing"};
-  }
   job.cluster = topologies::compose_cluster(
-      row.gpu, static_cast<int>(std::min<std::int64_t>(row.gpus_per_node.value_or(0), 1024)), gpus,
+      gpu_of(row, found.assumed),
+      static_cast<int>(std::min<std::int64_t>(row.gpus_per_node.value_or(0), 1024)), gpus,
       row.cluster, row.id);
   // Racks of 72 are handed out in powers of two: 16 of the 18 trays.
   topologies::Node& node = job.cluster.node;
@@ -270,6 +296,9 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
     chosen = choose ? choose(job, candidates) : first_that_fits(job, candidates);
   }
   found.plan = candidates.at(std::min(chosen, candidates.size() - 1));
+  if (holds_layers_in_turn(row)) {
+    found.plan.micro_batches = 1;
+  }
   if (job.global_batch == 0) {
     job.global_batch =
         found.plan.micro_batch * found.plan.micro_batches * found.plan.data_parallel();
@@ -287,7 +316,9 @@ PublishedCase row_to_case(const PublishedRow& row, const PlanChooser& choose) {
     if (!row.unreadable.empty()) {
       throw Skip{row.unreadable};
     }
-    fill_case(row, choose, found);
+    PublishedRow completed = row;
+    complete_offload_row(completed, found.assumed);
+    fill_case(completed, choose, found);
   } catch (const Skip& skip) {
     found.skipped = skip.reason;
   } catch (const Error& error) {

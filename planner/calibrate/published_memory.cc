@@ -4,6 +4,10 @@ namespace trireme::planner {
 
 double published_memory_gib(const PublishedRow& row, const Plan& plan,
                             const MemoryEstimate& estimate) {
+  // Numbers that a script divided by 10^9 are compared as they are printed.
+  const bool decimal = row.memory_detail.find("1e9") != std::string::npos ||
+                       row.memory_detail.find("10^9") != std::string::npos;
+  const double unit = decimal ? 1024.0 * 1024 * 1024 / 1e9 : 1;
   double allocated = estimate.allocated_gib;
   if (!estimate.stages.empty() && plan.pipeline > 1) {
     if (row.memory_scope == "first_stage") {
@@ -13,13 +17,16 @@ double published_memory_gib(const PublishedRow& row, const Plan& plan,
     }
   }
   const double share = estimate.allocated_gib > 0 ? allocated / estimate.allocated_gib : 1;
-  if (row.memory_kind == "reserved") {
-    return estimate.reserved_gib * share;
+  // Trainers of fine-tuning print what the allocator reserved, or what nvidia-smi shows.
+  const bool reserved =
+      row.memory_kind == "reserved" || (row.finetune && row.memory_kind == "unknown");
+  if (reserved) {
+    return unit * estimate.reserved_gib * share;
   }
   if (row.memory_kind == "device") {
-    return estimate.device_gib - estimate.reserved_gib * (1 - share);
+    return unit * (estimate.device_gib - estimate.reserved_gib * (1 - share));
   }
-  return allocated;
+  return unit * allocated;
 }
 
 }  // namespace trireme::planner

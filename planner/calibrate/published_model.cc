@@ -129,7 +129,8 @@ Framework behaviour_of(const PublishedRow& row, std::vector<std::string>& assume
   if (is_known_framework(row.behaviour)) {
     return find_framework(row.behaviour);
   }
-  const std::string name = row.sharding == "full"        ? "fsdp2"
+  const std::string name = row.finetune                  ? finetune_behaviour(row)
+                           : row.sharding == "full"      ? "fsdp2"
                            : row.sharding == "gradients" ? "deepspeed"
                                                          : "megatron";
   assumed.push_back(

@@ -18,10 +18,25 @@ std::span<const core::EmbeddedFile> validation_rows();
 
 namespace {
 
+// Papers on offload print a rate alone, with the recomputed forward pass and all scores in it.
+std::optional<double> seconds_of_rate(const PublishedRow& row, const PublishedCase& found) {
+  const double tokens =
+      static_cast<double>(found.job.global_batch) * static_cast<double>(found.job.sequence);
+  const double flop = models::model_flop_per_token(found.job.model, found.job.sequence,
+                                                   models::FlopConvention::kFullAttention)
+                          .value;
+  const double recomputed = found.plan.recompute == Recompute::kFull ? 4.0 / 3 : 1;
+  return tokens * flop * recomputed /
+         (*row.tflops_per_gpu * 1e12 * static_cast<double>(found.job.cluster.gpus));
+}
+
 // Step seconds as printed, or from tokens per second, or from TFLOP/s of the model.
 std::optional<double> measured_of(const PublishedRow& row, const PublishedCase& found) {
   if (row.seconds_per_step) {
     return row.seconds_per_step;
+  }
+  if (found.skipped.empty() && row.offload && !row.tokens_per_s_per_gpu && row.tflops_per_gpu) {
+    return seconds_of_rate(row, found);
   }
   if (!found.skipped.empty() || !row.tokens_per_s_per_gpu || *row.tokens_per_s_per_gpu <= 0) {
     return std::nullopt;

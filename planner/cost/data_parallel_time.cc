@@ -94,7 +94,7 @@ DataParallelTime DataParallelTimer::reduce_whole(const Plan& plan, const DataPar
                                                  const Groups& groups) const {
   DataParallelTime time;
   const bool sharded = plan.sharding != Sharding::kNone;
-  const double gradients = groups.reduce_bytes * in.dense_parameters;
+  const double gradients = groups.reduce_bytes * in.dense_parameters * in.trained_share;
   double reduce = 0;
   double gather = 0;
   if (sharded) {
@@ -102,21 +102,24 @@ DataParallelTime DataParallelTimer::reduce_whole(const Plan& plan, const DataPar
     reduce += collectives_.time(Collective::kAllReduce, groups.replica,
                                 gradients / static_cast<double>(groups.shard.ranks));
     gather = collectives_.time(Collective::kAllGather, groups.shard,
-                               groups.parameter_bytes * in.dense_parameters);
+                               groups.parameter_bytes * in.dense_parameters * in.trained_share);
   } else {
     reduce = collectives_.time(Collective::kAllReduce, groups.replica, gradients);
   }
   if (in.expert_parameters > 0) {
-    const double bytes = groups.reduce_bytes * in.expert_parameters;
+    const double bytes = groups.reduce_bytes * in.expert_parameters * in.trained_expert_share;
     reduce += collectives_.time(sharded ? Collective::kReduceScatter : Collective::kAllReduce,
                                 groups.expert_shard, bytes);
     if (sharded) {
-      gather += collectives_.time(Collective::kAllGather, groups.expert_shard,
-                                  groups.parameter_bytes * in.expert_parameters);
+      gather += collectives_.time(
+          Collective::kAllGather, groups.expert_shard,
+          groups.parameter_bytes * in.expert_parameters * in.trained_expert_share);
     }
   }
   const auto ranks = static_cast<double>(plan.data_parallel());
-  const double parts = buckets(job_, in.dense_parameters + in.expert_parameters, ranks);
+  const double parts = buckets(
+      job_, in.dense_parameters * in.trained_share + in.expert_parameters * in.trained_expert_share,
+      ranks);
   const bool overlap = overlaps_gradient_reduction(job_.framework);
   const bool every = plan.sharding == Sharding::kGradients && reduces_each(job_);
   const double times = every ? static_cast<double>(plan.micro_batches) : 1.0;
@@ -142,17 +145,19 @@ DataParallelTime DataParallelTimer::gather_units(const Plan& plan, const DataPar
     return collectives_.time(collective, groups.shard, bytes_each * block) +
            collectives_.time(collective, groups.expert_shard, bytes_each * experts);
   };
-  const double gather = unit_time(Collective::kAllGather, groups.parameter_bytes);
-  double scatter = unit_time(Collective::kReduceScatter, groups.reduce_bytes);
+  const double gather =
+      unit_time(Collective::kAllGather, groups.parameter_bytes * in.gathered_share);
+  double scatter = unit_time(Collective::kReduceScatter, groups.reduce_bytes * in.trained_share);
   const auto shards = static_cast<double>(groups.shard.ranks);
   scatter += collectives_.time(Collective::kAllReduce, groups.replica,
-                               groups.reduce_bytes * block / shards);
+                               groups.reduce_bytes * in.trained_share * block / shards);
   const double root_gather = collectives_.time(Collective::kAllGather, groups.shard,
                                                groups.parameter_bytes * in.root_parameters);
-  const double root_scatter = collectives_.time(Collective::kReduceScatter, groups.shard,
-                                                groups.reduce_bytes * in.root_parameters) +
-                              collectives_.time(Collective::kAllReduce, groups.replica,
-                                                groups.reduce_bytes * in.root_parameters / shards);
+  const double root_scatter =
+      collectives_.time(Collective::kReduceScatter, groups.shard,
+                        groups.reduce_bytes * in.trained_share * in.root_parameters) +
+      collectives_.time(Collective::kAllReduce, groups.replica,
+                        groups.reduce_bytes * in.trained_share * in.root_parameters / shards);
 
   // PyTorch's pipelining gathers a stage once and reduces it once (2.2).
   const bool once = plan.pipeline > 1 && job_.framework.name == "fsdp2";
@@ -196,14 +201,17 @@ double DataParallelTimer::copies(const Plan& plan, const DataParallelInput& in, 
   const double shards = static_cast<double>(plan.sharded);
   const bool views = job_.framework.name == "fsdp1" || job_.framework.name == "megatron-fsdp";
   const double gathers = (reshard ? 2 : 1) * m;
-  const double copy_out = views ? 0 : 2 * job_.framework.parameter_bytes;
-  const double cast =
-      job_.framework.fp32_shard_is_parameter ? (4 + job_.framework.parameter_bytes) / shards : 0;
+  const bool frozen = job_.training.has_adapters();
+  const double copy_out = views ? 0 : 2 * job_.framework.parameter_bytes * in.gathered_share;
+  const double cast = job_.framework.fp32_shard_is_parameter && !frozen
+                          ? (4 + job_.framework.parameter_bytes) / shards
+                          : 0;
   const double reduced = job_.framework.parameter_bytes + job_.framework.reduce_bytes;
   const double added = job_.framework.parameter_bytes + 2 * job_.framework.reduce_bytes;
   const double reductions = reduce_each ? m : 1;
   const double bytes =
-      parameters * (gathers * (copy_out + cast) + reductions * reduced + (m - reductions) * added);
+      parameters * (gathers * (copy_out + cast) +
+                    in.trained_share * (reductions * reduced + (m - reductions) * added));
   return bytes / memory_rate_;
 }
 

@@ -17,10 +17,13 @@ struct DataParallelInput {
   double root_parameters = 0;       // of them, embedding, head and final norm: FSDP's root unit
   double embedding_parameters = 0;  // of the root's
   double tied_head_parameters = 0;  // of the embedding's: its table, when the head here uses it too
-  double weight_gradient = 0;       // of one micro-batch's backward
-  double units = 1;                 // FSDP units (layers over --fsdp-unit) on this rank
-  double forward = 0;               // one micro-batch through this rank
-  double backward = 0;              // recompute included
+  double trained_share = 1;         // of dense parameters: what is reduced and stepped
+  double trained_expert_share = 1;
+  double gathered_share = 1;   // bytes of a gathered element over parameter_bytes
+  double weight_gradient = 0;  // of one micro-batch's backward
+  double units = 1;            // FSDP units (layers over --fsdp-unit) on this rank
+  double forward = 0;          // one micro-batch through this rank
+  double backward = 0;         // recompute included
   double embedding_compute = 0, head_forward = 0, head_backward = 0;  // of them, at the ends
 };
 

@@ -3,6 +3,10 @@
 // torchtitan do; HFU adds recompute (Korthikanti et al. 2022).
 #include "planner/cost/estimate.h"
 
+#include <cmath>
+
+#include "planner/plan/sample_lengths.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -17,9 +21,12 @@ double peak_of(const Job& job) {
 Estimator::Estimator(const Job& job)
     : memory_(job), time_(job), peak_(peak_of(job)), gpus_(static_cast<double>(job.cluster.gpus)) {
   using models::FlopConvention;
-  tokens_ = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
+  tokens_ = static_cast<double>(job.global_batch) * real_tokens(job);
+  const std::int64_t attended = std::llround(attended_length(job));
+  // Frozen weights need no gradient: two of the three products.
+  const double trained = job.training.has_adapters() ? 2.0 / 3 : 1.0;
   const auto flop_per_step = [&](FlopConvention convention) {
-    return tokens_ * models::model_flop_per_token(job.model, job.sequence, convention).value;
+    return trained * tokens_ * models::model_flop_per_token(job.model, attended, convention).value;
   };
   half_causal_flop_per_step_ = flop_per_step(FlopConvention::kHalfCausal);
   full_flop_per_step_ = flop_per_step(FlopConvention::kFullAttention);

@@ -3,6 +3,7 @@
 
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
+#include "planner/plan/sample_lengths.h"
 
 namespace trireme::planner {
 
@@ -79,8 +80,8 @@ void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerT
 // fewer heads than ranks are copied first.
 void LayerTimer::exchange_heads(const Plan& plan, LayerTimes& times) const {
   const models::Transformer& model = job_.model;
-  const double tokens =
-      static_cast<double>(plan.micro_batch * job_.sequence) / static_cast<double>(plan.context);
+  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
+                        static_cast<double>(plan.context);
   const auto tensor = static_cast<double>(plan.tensor);
   const double heads = static_cast<double>(model.heads) / tensor;
   const double shared = std::max(static_cast<double>(model.kv_heads) / tensor,
@@ -105,7 +106,7 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
     return;
   }
   const models::Transformer& model = job_.model;
-  const double tokens = static_cast<double>(plan.micro_batch * job_.sequence);
+  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan));
   double width =
       2.0 * static_cast<double>(model.kv_heads * model.head_dim) /
       static_cast<double>(std::min(plan.tensor, std::max<std::int64_t>(model.kv_heads, 1)));
@@ -118,8 +119,9 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
   const GroupShape group = collectives_.group(plan, Axis::kContext);
   const double gather = collectives_.time(Collective::kAllGather, group, bytes);
   const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-  const double forward = core_attention(work.forward, Pass::kForward);
-  const double backward = core_attention(work.input_gradient, Pass::kBackward);
+  const double forward = core_attention(work.forward, Pass::kForward, attention_share(job_, plan));
+  const double backward =
+      core_attention(work.input_gradient, Pass::kBackward, attention_share(job_, plan));
   const auto degree = static_cast<double>(plan.context);
   const auto ring = [&](double communication, double compute, PassTimes& pass) {
     const double hidden = std::min(communication, compute * (degree - 1) / degree);
@@ -136,7 +138,7 @@ void LayerTimer::add_expert(const Plan& plan, const models::LayerWork& work,
                             LayerTimes& times) const {
   static_cast<void>(work);
   const models::MixtureOfExperts& moe = *job_.model.moe;
-  const double tokens = static_cast<double>(plan.micro_batch * job_.sequence) /
+  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
                         static_cast<double>(plan.context * plan.tensor);
   const double bytes = kActivationBytes * tokens * static_cast<double>(job_.model.hidden) *
                        static_cast<double>(moe.experts_per_token);

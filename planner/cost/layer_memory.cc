@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "planner/cost/adapters.h"
+#include "planner/plan/sample_lengths.h"
+
 namespace trireme::planner {
 
 namespace {
@@ -72,7 +75,11 @@ double inner_elements(const Job& job, const Plan& plan, bool sparse) {
     return static_cast<double>(job.model.ffn) * tensor;
   }
   const models::MixtureOfExperts& moe = *job.model.moe;
-  return static_cast<double>(moe.expert_ffn * moe.experts_per_token) *
+  // Fine-tuning libraries on PyTorch's own modules run one expert after the other.
+  const bool in_turn =
+      job.training.has_adapters() && job.framework.implementation == Implementation::kEagerTorch;
+  return static_cast<double>(moe.expert_ffn * moe.experts_per_token) /
+         (in_turn ? static_cast<double>(moe.experts) : 1.0) *
          (plan.sequence_parallel ? tensor : 1.0);
 }
 
@@ -88,9 +95,17 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
   const double full_width = 2 * static_cast<double>(job.model.hidden);
   const bool accumulates = job.framework.states == StateLayout::kFlatBuffers &&
                            job.framework.gradient_accumulation_fusion;
-  const double weight = accumulates ? 0 : 2 * parameters.largest_weight;
+  const bool frozen = job.training.has_adapters();
+  // A quantised weight exists in 16 bits while its product runs.
+  const double weight = (frozen && !is_quantised(job.training.base)) || accumulates
+                            ? 0
+                            : 2 * parameters.largest_weight;
   const double gated = job.model.gated_mlp ? 4 : 2;
-  const double activation = tokens * (gated * inner + width);
+  // The second product's input is free by then, unless the layer is frozen and never kept it.
+  const bool never_kept =
+      frozen &&
+      !is_kept_beside_frozen(job.training, sparse ? "expert_down_input" : "mlp_down_input");
+  const double activation = tokens * (gated * inner + width + (never_kept ? 2 * inner : 0));
   const double second = tokens * (2 * inner + width + (plan.sequence_parallel ? full_width : 0)) +
                         (job.model.gated_mlp ? weight / 2 : weight);
   const double first = tokens * (full_width + width - 2 * inner) + weight;
@@ -144,7 +159,7 @@ double item_scale(const Job& job, std::string_view item) {
 models::Shard shard_of(const Job& job, const Plan& plan) {
   models::Shard shard;
   shard.micro_batch = plan.micro_batch;
-  shard.sequence = job.sequence;
+  shard.sequence = longest_sequence(job, plan);
   shard.tensor_parallel = plan.tensor;
   shard.context_parallel = plan.context;
   shard.expert_parallel = plan.expert;
@@ -155,18 +170,20 @@ models::Shard shard_of(const Job& job, const Plan& plan) {
 }
 
 bool uses_autocast(const Job& job, const Plan& plan) {
-  return job.framework.states == StateLayout::kTorch && job.framework.fp32_shard_is_parameter &&
-         !job.framework.mixed_precision_pure && job.precision != Precision::kFp32 &&
-         plan.sharding == Sharding::kNone;
+  return !job.training.has_adapters() && job.framework.states == StateLayout::kTorch &&
+         job.framework.fp32_shard_is_parameter && !job.framework.mixed_precision_pure &&
+         job.precision != Precision::kFp32 && plan.sharding == Sharding::kNone;
 }
 
 LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
                          const LayerParameters& parameters) {
   const bool engine = job.framework.implementation == Implementation::kTransformerEngine;
   const bool sparse = parameters.expert > 0;
-  const double tokens = static_cast<double>(plan.micro_batch) * static_cast<double>(job.sequence) /
+  const double tokens = static_cast<double>(plan.micro_batch) *
+                        static_cast<double>(longest_sequence(job, plan)) /
                         static_cast<double>(plan.context);
   const auto hidden = static_cast<double>(job.model.hidden);
+  const bool frozen = job.training.has_adapters();
   LayerMemory memory;
   double selective = 0;
   double mlp_kept = 0;
@@ -175,7 +192,8 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
            job.model, layer, shard_of(job, plan), keeps_as(job), job.framework.dropout)) {
     const std::string_view name = item.name;
     if ((name == "attention_output_copy" && !job.framework.attention_output_copy) ||
-        (name == "norm_fp32" && !job.framework.decomposed_norms)) {
+        (name == "norm_fp32" && !job.framework.decomposed_norms) ||
+        (frozen && !is_kept_beside_frozen(job.training, name))) {
       continue;
     }
     const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, name);
@@ -191,11 +209,16 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
     memory.whole += tokens * 10 * hidden;
     selective += tokens * 10 * hidden;
   }
+  const double more = tokens * ((frozen ? adapter_kept_bytes(job, plan, sparse) : 0) +
+                                (job.framework.fp32_norms ? 4 * hidden : 0) +
+                                (job.training.fp32_stream ? 4 * hidden : 0));
+  memory.whole += more;
+  selective += more;
   // Megatron without sequence parallelism keeps a whole copy of the input on every tensor-parallel
   // rank.
   memory.checkpoint = 2 * tokens * hidden *
                       (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0) *
-                      (job.precision == Precision::kFp32 ? 2 : 1);
+                      (job.precision == Precision::kFp32 || job.training.fp32_stream ? 2 : 1);
   memory.kept = memory.whole;
   if (plan.recompute == Recompute::kSelective) {
     memory.kept = (plan.recompute_modules & kTorchPerOp) != 0

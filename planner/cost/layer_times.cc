@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
+#include <tuple>
 #include <utility>
 
+#include "planner/cost/adapters.h"
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
+#include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -33,7 +36,7 @@ models::Kernels kernels_of(const Job& job) {
 models::Shard shard_of(const Job& job, const Plan& plan) {
   models::Shard shard;
   shard.micro_batch = plan.micro_batch;
-  shard.sequence = job.sequence;
+  shard.sequence = timed_sequence(job, plan);
   shard.tensor_parallel = plan.tensor;
   shard.context_parallel = plan.context;
   shard.expert_parallel = plan.expert;
@@ -69,15 +72,16 @@ bool splits_backward(const Plan& plan) {
          (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2);
 }
 
-LayerKinds layer_kinds(const models::Transformer& model) {
+LayerKinds layer_kinds(const models::Transformer& model, std::int64_t frozen_layers) {
   LayerKinds kinds;
-  std::vector<std::pair<bool, bool>> known;
+  std::vector<std::tuple<bool, bool, bool>> known;
   const auto layers = static_cast<std::size_t>(model.layers);
   for (std::size_t layer = 0; layer < layers; ++layer) {
     const bool moe = models::is_moe_layer(model, static_cast<std::int64_t>(layer));
     const bool sliding =
         model.sliding_window > 0 && (model.sliding_layers.empty() || model.sliding_layers[layer]);
-    const std::pair<bool, bool> key(moe, sliding);
+    const bool frozen = static_cast<std::int64_t>(layer) < frozen_layers;
+    const std::tuple<bool, bool, bool> key(moe, sliding, frozen);
     auto kind =
         static_cast<std::size_t>(std::find(known.begin(), known.end(), key) - known.begin());
     if (kind == known.size()) {
@@ -128,7 +132,7 @@ double LayerTimer::products_named(const std::vector<models::Matmul>& matmuls,
   return products(chosen);
 }
 
-double LayerTimer::core_attention(const PassWork& work, Pass pass) const {
+double LayerTimer::core_attention(const PassWork& work, Pass pass, double share) const {
   double seconds = 0;
   for (const models::AttentionWork& a : work.attention) {
     const std::int64_t keys = a.window > 0 ? std::min(a.key_length, 2 * a.window) : a.key_length;
@@ -145,7 +149,7 @@ double LayerTimer::core_attention(const PassWork& work, Pass pass) const {
                              job_.precision, pass)
                    .value;
   }
-  return seconds / fit_.attention_rate;
+  return share * seconds / fit_.attention_rate;
 }
 
 double LayerTimer::passes(const PassWork& work) const {
@@ -171,12 +175,13 @@ double LayerTimer::host(const PassWork& work) const {
   return op_.launch(kernels).value * fit_.host_factor;
 }
 
-LayerTimes LayerTimer::time_of(const models::LayerWork& work) const {
+LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) const {
   LayerTimes times;
   times.forward.kernels = products(work.forward.matmuls) +
-                          core_attention(work.forward, Pass::kForward) + passes(work.forward);
+                          core_attention(work.forward, Pass::kForward, attention) +
+                          passes(work.forward);
   times.input_gradient.kernels = products(work.input_gradient.matmuls) +
-                                 core_attention(work.input_gradient, Pass::kBackward) +
+                                 core_attention(work.input_gradient, Pass::kBackward, attention) +
                                  passes(work.input_gradient);
   times.weight_gradient = products(work.weight_gradient.matmuls) + passes(work.weight_gradient);
   times.forward.host = host(work.forward);
@@ -270,15 +275,16 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
       keep({"shared_up", "shared_gate", "shared_down"}, {});
     }
   }
-  times.recompute.kernels =
-      products(again.matmuls) + core_attention(again, Pass::kForward) + passes(again);
+  times.recompute.kernels = products(again.matmuls) +
+                            core_attention(again, Pass::kForward, attention_share(job_, plan)) +
+                            passes(again);
   times.recompute.host = host(again);
   times.recompute_flop = flop_of_pass(again);
 }
 
-LayerTimer::Bare LayerTimer::bare(models::LayerWork work) const {
+LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) const {
   Bare bare;
-  bare.times = time_of(work);
+  bare.times = time_of(work, attention);
   const auto columns = {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"};
   bare.forward_products = products(work.forward.matmuls);
   bare.column_input = products_named(work.input_gradient.matmuls, columns);
@@ -307,10 +313,17 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.forward);
       forget_own_kernels(work.input_gradient);
     }
-    set.kinds.push_back(bare(std::move(work)));
+    freeze_layer(job_, plan, work);
+    if (layer < job_.training.frozen_layers) {
+      work.input_gradient = work.weight_gradient = {};
+    }
+    set.kinds.push_back(bare(std::move(work), attention_share(job_, plan)));
   }
-  set.embedding = time_of(models::embedding_work(model, shard, kernels));
-  set.head = time_of(models::head_work(model, shard, kernels));
+  models::LayerWork embedding = models::embedding_work(model, shard, kernels);
+  models::LayerWork head = models::head_work(model, shard, kernels);
+  freeze_ends(job_, embedding, head);
+  set.embedding = time_of(embedding, 1);
+  set.head = time_of(head, 1);
   return bare_.insert(key, std::move(set));
 }
 
@@ -327,6 +340,11 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
       add_expert(plan, work, times);
     }
     set_recompute(plan, work, times);
+    if (kinds.first_layer[kind] < job_.training.frozen_layers) {
+      times.recompute = {};
+      times.input_gradient = {};
+      times.recompute_flop = 0;
+    }
     set.kinds.push_back(times);
   }
   set.embedding = bare.embedding;

@@ -52,7 +52,7 @@ struct LayerKinds {
       up_to;  // up_to[kind][l]: layers of the kind before layer l
   std::vector<double> dense_parameters, expert_parameters;  // of one layer, whole
 };
-LayerKinds layer_kinds(const models::Transformer& model);
+LayerKinds layer_kinds(const models::Transformer& model, std::int64_t frozen_layers = 0);
 
 class LayerTimer {
  public:
@@ -73,14 +73,15 @@ class LayerTimer {
     LayerTimes embedding, head;
   };
   const BareSet& bare_set(const Plan& plan, const LayerKinds& kinds);
-  [[nodiscard]] Bare bare(models::LayerWork work) const;
+  [[nodiscard]] Bare bare(models::LayerWork work, double attention) const;
   [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls) const;
   [[nodiscard]] double products_named(const std::vector<models::Matmul>& matmuls,
                                       std::initializer_list<const char*> names) const;
-  [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass) const;
+  [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass,
+                                      double share) const;
   [[nodiscard]] double passes(const models::PassWork& work) const;
   [[nodiscard]] double host(const models::PassWork& work) const;
-  [[nodiscard]] LayerTimes time_of(const models::LayerWork& work) const;
+  [[nodiscard]] LayerTimes time_of(const models::LayerWork& work, double attention) const;
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;

@@ -7,6 +7,7 @@
 
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
+#include "planner/plan/sample_lengths.h"
 
 namespace trireme::planner {
 
@@ -15,7 +16,7 @@ inline constexpr double kActivationBytes = 2;
 // Bytes of the residual stream of one micro-batch, before tensor parallelism: 2 s b h / c.
 inline double stream_bytes(const Job& job, const Plan& plan) {
   return kActivationBytes * static_cast<double>(plan.micro_batch) *
-         static_cast<double>(job.sequence) * static_cast<double>(job.model.hidden) /
+         static_cast<double>(timed_sequence(job, plan)) * static_cast<double>(job.model.hidden) /
          static_cast<double>(plan.context);
 }
 

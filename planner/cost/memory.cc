@@ -1,10 +1,13 @@
 #include "planner/cost/memory.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <unordered_map>
 
 #include "core/fields_hash.h"
 #include "planner/cost/device_memory.h"
+#include "planner/cost/offload_cost.h"
 #include "planner/cost/own_memory.h"
 #include "planner/cost/reserved_memory.h"
 #include "planner/cost/stage_memory.h"
@@ -55,13 +58,22 @@ void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
       out.peak_stage = rank;
     }
   }
-  fill_reserved(job, plan, out);
   const double communicators = communicator_gib(job, plan);
-  out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
   out.capacity_gib = capacity_gib(job) - communicators;
+  fill_reserved(job, plan, out);
+  out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
+  double host_bytes = 0;
+  for (const StageMemory& stage : out.stages) {
+    host_bytes = std::max(host_bytes, stage.host_bytes);
+  }
+  out.host_gib = job.offload.any() ? host_memory_gib(job, plan, host_bytes) : 0;
+  out.host_capacity_gib = job.offload.any() ? host_of(job).memory_gib : 0;
   out.fit = out.reserved_high_gib <= out.capacity_gib  ? Fit::kFits
             : out.reserved_low_gib <= out.capacity_gib ? Fit::kAtRisk
                                                        : Fit::kNo;
+  if (out.host_gib > out.host_capacity_gib) {
+    out.fit = Fit::kNo;
+  }
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct StageMemory {
   MemoryPhases phases;
   double reserved_base = 0;    // peak of the main stream's pool and of the side streams' pools, GiB
   double largest_block = 0;    // largest tensor that comes and goes every step, GiB
+  double offloaded_bytes = 0;  // of this rank, on the host or its drives
+  double host_bytes = 0;       // of them, in the host's memory
   double exchanged_block = 0;  // one tensor gathered or reduced over the tensor ranks, GiB
 };
 enum class Fit { kFits, kAtRisk, kNo };
@@ -39,7 +41,9 @@ struct MemoryEstimate {
   double reserved_low_gib = 0, reserved_gib = 0, reserved_high_gib = 0;  // max_memory_reserved
   double device_gib = 0;                                                 // nvidia-smi
   double capacity_gib = 0;  // what the allocator can have on this GPU
-  Fit fit = Fit::kNo;
+  double host_gib = 0;      // what offload and loading need of one node's host memory
+  double host_capacity_gib = 0;
+  Fit fit = Fit::kNo;  // of the GPU, and kNo when the host's memory is too small
 };
 
 // Built once a job; holds what does not depend on the plan. One a thread.

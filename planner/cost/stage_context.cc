@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "planner/cost/stage_memory.h"
+#include "planner/plan/sample_lengths.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {
@@ -31,6 +32,9 @@ std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
       const bool sparse = job.model.moe && (job.model.moe_layers.empty() ||
                                             job.model.moe_layers[static_cast<std::size_t>(layer)]);
       (sparse ? layers.sparse : layers.dense) += 1;
+      if (layer < job.training.frozen_layers) {
+        (sparse ? layers.frozen_sparse : layers.frozen_dense) += 1;
+      }
     }
     split.push_back(layers);
   }
@@ -39,10 +43,12 @@ std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
 
 RankLayers rank_layers(const Job& job, const Plan& plan) {
   RankLayers layers;
-  layers.parameters = rank_parameters(
-      job, {.tensor = plan.tensor,
-            .expert = plan.expert,
-            .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor});
+  const ParameterSplit cut = {
+      .tensor = plan.tensor,
+      .expert = plan.expert,
+      .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor};
+  layers.parameters = rank_parameters(job, cut);
+  layers.adapters = adapter_elements(job, cut);
   std::int64_t dense = -1;
   std::int64_t sparse = -1;
   for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
@@ -81,10 +87,20 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
       std::max(1.0, static_cast<double>(plan.tensor) * static_cast<double>(plan.sharded) *
                         static_cast<double>(plan.context) /
                         (expert_tensor * static_cast<double>(plan.expert)));
-  context.dense_state = state_bytes(job, plan, shards);
-  context.expert_state =
-      state_bytes(job, plan, plan.sharding == Sharding::kNone ? 1 : expert_shards);
-  context.tokens = static_cast<double>(plan.micro_batch) * static_cast<double>(job.sequence) /
+  const double over_experts = plan.sharding == Sharding::kNone ? 1 : expert_shards;
+  if (job.training.has_adapters()) {
+    context.dense_state = adapter_state_bytes(job, plan, shards);
+    context.expert_state = adapter_state_bytes(job, plan, over_experts);
+    context.frozen_linear = frozen_state_bytes(job, plan, shards);
+    context.frozen_experts = frozen_state_bytes(job, plan, over_experts);
+    context.frozen_other = (job.training.base == BaseFormat::kFp32 ? 4 : 2) /
+                           frozen_bytes(job.training.base) * context.frozen_linear;
+  } else {
+    context.dense_state = state_bytes(job, plan, shards);
+    context.expert_state = state_bytes(job, plan, over_experts);
+  }
+  context.tokens = static_cast<double>(plan.micro_batch) *
+                   static_cast<double>(longest_sequence(job, plan)) /
                    static_cast<double>(plan.context);
   context.sequence_scale = plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0;
   const double logits = context.tokens * layers.parameters.vocabulary /
@@ -99,6 +115,7 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   context.head_tokens = gathered_head ? 0
                                       : context.tokens * 4 * static_cast<double>(job.model.hidden) *
                                             context.sequence_scale;
+  context.resident = resident_shares(job, plan);
   context.gathers =
       plan.sharding == Sharding::kFull || (is_torch(job) && plan.sharding == Sharding::kGradients);
   const bool deferred = !framework.reduce_every_micro_batch || (plan.pipeline > 1 && is_torch(job));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/cost/in_flight.h"
+#include "planner/cost/stage_contents.h"
 
 namespace trireme::planner {
 
@@ -16,85 +16,6 @@ bool is_torch(const Job& job) {
 }
 bool is_flat(const Job& job) {
   return job.framework.states == StateLayout::kFlatBuffers;
-}
-
-// What a stage holds, before any moment is chosen. Bytes and elements.
-struct Stage {
-  double dense_layers = 0, sparse_layers = 0;
-  double elements = 0, experts = 0;  // parameters
-  double root = 0;                   // of the embedding and the head
-  double largest_unit = 0;           // gathered at once
-  double head = 0;                   // output matrix, when this stage has it
-  double activations = 0;            // of all micro-batches in flight
-  double waiting = 0;                // micro-batches of it whose weight gradient is postponed
-  double in_flight = 0;              // of the last chunk
-  double live = 0;                   // of the layer whose backward runs, beyond what it kept
-  bool embedding = false, has_head = false;
-};
-
-double kept_of_chunk(const Plan& plan, const LayerMemory& layer, double layers) {
-  if (plan.recompute != Recompute::kFull) {
-    return layers * layer.kept;
-  }
-  const double recomputed = plan.recompute_layers < 0
-                                ? layers
-                                : std::min(layers, static_cast<double>(plan.recompute_layers));
-  return recomputed * layer.checkpoint + (layers - recomputed) * layer.whole;
-}
-
-// Beyond what was kept: the layer's recomputed tensors, and what its backward needs at once.
-double live_of_layer(const Plan& plan, const LayerMemory& layer) {
-  const bool whole = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
-  const double recomputed = whole ? layer.whole : layer.whole - layer.kept;
-  return recomputed + layer.transient;
-}
-
-double embedding_bytes(const StageContext& context) {
-  const Job& job = *context.job;
-  const double dropout = job.framework.dropout > 0
-                             ? static_cast<double>(job.model.hidden) * context.sequence_scale
-                             : 0;
-  return context.tokens * (8 + dropout);
-}
-
-Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
-               std::int64_t rank) {
-  const Plan& plan = *context.plan;
-  const RankLayers& layers = *context.layers;
-  Stage stage;
-  const RankInFlight in_flight_here(plan, rank);
-  for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
-    const ChunkLayers& part = split[static_cast<std::size_t>(chunk * plan.pipeline + rank)];
-    stage.dense_layers += part.dense;
-    stage.sparse_layers += part.sparse;
-    const InFlight held = in_flight_here.at(chunk);
-    stage.in_flight = held.whole;
-    stage.waiting = held.weight_gradient;
-    stage.activations += held.whole * (kept_of_chunk(plan, layers.dense, part.dense) +
-                                       kept_of_chunk(plan, layers.sparse, part.sparse) +
-                                       (part.embedding ? embedding_bytes(context) : 0));
-    stage.activations += held.weight_gradient * (part.dense * layers.dense.weight_gradient +
-                                                 part.sparse * layers.sparse.weight_gradient);
-    stage.embedding = stage.embedding || part.embedding;
-    stage.has_head = stage.has_head || part.head;
-  }
-  const RankParameters& parameters = layers.parameters;
-  const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
-  stage.root = (stage.embedding ? parameters.embedding : 0) +
-               (stage.has_head ? parameters.head - (tied_here ? parameters.head_matrix : 0) : 0);
-  stage.head = stage.has_head ? parameters.head_matrix : 0;
-  stage.elements = stage.root + stage.dense_layers * parameters.dense_layer.dense +
-                   stage.sparse_layers * parameters.sparse_layer.dense;
-  stage.experts = stage.sparse_layers * parameters.sparse_layer.expert;
-  const double body = stage.elements + stage.experts - stage.root;
-  const double layer = std::max(
-      stage.dense_layers > 0 ? parameters.dense_layer.dense : 0,
-      stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
-  stage.largest_unit =
-      plan.fsdp_unit == 0 ? body : std::min(body, layer * static_cast<double>(plan.fsdp_unit));
-  stage.live = std::max(stage.dense_layers > 0 ? live_of_layer(plan, layers.dense) : 0,
-                        stage.sparse_layers > 0 ? live_of_layer(plan, layers.sparse) : 0);
-  return stage;
 }
 
 // Transformer Engine returns an empty 16-bit tensor for each weight gradient that it accumulated in
@@ -123,7 +44,9 @@ struct Gathered {
 Gathered gathered_of(const StageContext& context, const Stage& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const double element = compute_bytes(job);
+  const bool frozen = job.training.has_adapters();
+  const double element = frozen ? frozen_bytes(job.training.base) : compute_bytes(job);
+  const double root_element = frozen ? 2 : element;  // embedding and head are not quantised
   Gathered gathered;
   if (uses_autocast(job, plan)) {
     // autocast's cache of cast weights
@@ -136,25 +59,36 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
     return gathered;
   }
   if (!context.gathers) {
+    if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&
+        plan.recompute != Recompute::kFull) {
+      // Under autocast every product keeps the 16-bit copy of its weight for its input's gradient.
+      gathered.at_loss = 2 * (stage.elements + stage.experts - stage.root + stage.head);
+      gathered.in_backward = gathered.at_loss;
+    }
     return gathered;
   }
-  const double all = stage.elements + stage.experts;
-  const double body = all - stage.root;
+  const double body = stage.elements + stage.experts - stage.root;
   const bool reshard = plan.sharding == Sharding::kFull && plan.reshard_after_forward &&
                        job.framework.reshard_after_forward;
   const double root =
       job.framework.root_unit_stays_gathered ? stage.root : std::min(stage.root, stage.head);
-  double ahead = stage.largest_unit * static_cast<double>(job.framework.prefetch_units);
+  // FSDP1 gathers nothing ahead of a unit without gradients (its post-backward hook starts that).
+  const double units_ahead = frozen && job.framework.frozen_graph_stays
+                                 ? 0
+                                 : static_cast<double>(job.framework.prefetch_units);
+  double ahead = stage.largest_unit * units_ahead;
   ahead = std::max(ahead, static_cast<double>(job.framework.prefetch_elements));
-  gathered.at_loss = element * (reshard ? root : all);
+  gathered.at_loss = reshard ? root_element * root : element * body + root_element * stage.root;
   if (reshard && job.framework.states == StateLayout::kDeepSpeed) {
     // The last layers are needed again at once, so ZeRO-3 keeps them (stage3_max_reuse_distance).
     gathered.at_loss +=
         element * std::min(body, static_cast<double>(job.framework.prefetch_elements));
   }
   gathered.in_backward =
-      element * (reshard ? root + std::min(body, stage.largest_unit + ahead) : all);
-  gathered.unit_gradients = (element + job.framework.reduce_bytes) * stage.largest_unit;
+      reshard ? root_element * root + element * std::min(body, stage.largest_unit + ahead)
+              : gathered.at_loss;
+  const double trained_unit = frozen ? 0 : stage.largest_unit;
+  gathered.unit_gradients = (element + job.framework.reduce_bytes) * trained_unit;
   return gathered;
 }
 
@@ -180,13 +114,13 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
     const double buckets = plan.sharding == Sharding::kFull ? 2 : 1;
     bytes += buckets * 2 *
              std::min(static_cast<double>(job.framework.bucket_elements),
-                      stage.elements + stage.experts);
+                      stage.trained + stage.trained_experts);
   }
   if (is_flat(job) && job.framework.bucket_elements > 0 && plan.sharding != Sharding::kNone) {
     // ZeRO-1 under a Megatron engine: the reduction bucket, its flattened copy and the
     // all-gather's, in 16 bits.
     bytes += 6 * std::min(static_cast<double>(job.framework.bucket_elements),
-                          stage.elements + stage.experts);
+                          stage.trained + stage.trained_experts);
   }
   return bytes;
 }
@@ -201,8 +135,9 @@ struct Moments {
 double waiting_gradients(const StageContext& context, const Stage& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const double stored = stage.elements * context.dense_state.gradients +
-                        stage.experts * context.expert_state.gradients;
+  const double stored = (stage.trained * context.dense_state.gradients +
+                         stage.trained_experts * context.expert_state.gradients) *
+                        context.resident.gradients;
   if (!is_torch(job)) {
     return stored;
   }
@@ -210,7 +145,7 @@ double waiting_gradients(const StageContext& context, const Stage& stage) {
     return 0;
   }
   return context.unsharded_gradient > 0
-             ? (stage.elements + stage.experts) * context.unsharded_gradient
+             ? (stage.trained + stage.trained_experts) * context.unsharded_gradient
              : stored;
 }
 
@@ -221,32 +156,38 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   const Gathered gathered = gathered_of(context, stage);
   const double copies = stand_in_gradients(context, stage);
   const double all = stage.elements + stage.experts;
+  const bool head_trains = !job.training.has_adapters() || job.training.embeddings;
+  const double head_gradient = head_trains ? 2 * stage.head : 0;
   MemoryItems base;
-  base.parameters = stage.elements * context.dense_state.parameters +
-                    stage.experts * context.expert_state.parameters;
-  base.optimizer = stage.elements * context.dense_state.optimizer +
-                   stage.experts * context.expert_state.optimizer;
+  base.parameters = parameter_bytes(context, stage) * context.resident.parameters;
+  base.optimizer = optimizer_bytes(context, stage) * context.resident.optimizer;
   base.gradients = waiting_gradients(context, stage);
   base.other = context.constant + copies + context.layers->fp8_weight_copies * (all - stage.root);
   base.communication = communication_of(context, stage, rank);
   const bool ddp = torch && plan.sharding == Sharding::kNone && plan.replicas > 1;
-  const double gradient_bytes = stage.elements * context.dense_state.gradients +
-                                stage.experts * context.expert_state.gradients;
-  base.communication += ddp ? gradient_bytes : 0;  // DistributedDataParallel's buckets
+  double stepped = gradient_bytes(context, stage);
+  if (job.training.optimizer_in_backward || context.resident.gradients < 1) {
+    stepped =
+        std::min(stepped, std::max(stage.head, stage.largest_unit) * context.dense_state.gradients);
+  }
+  base.communication += ddp ? stepped : 0;  // DistributedDataParallel's buckets
 
   Moments moments;
   moments.load = base;
-  moments.load.optimizer = stage.elements * context.dense_state.main_copy +
-                           stage.experts * context.expert_state.main_copy;
+  moments.load.optimizer =
+      context.resident.optimizer * (stage.trained * context.dense_state.main_copy +
+                                    stage.trained_experts * context.expert_state.main_copy);
   moments.load.gradients = torch ? 0 : base.gradients;
   moments.load.other = context.constant;
   moments.load.communication = 0;
 
   moments.step = base;
-  moments.step.gradients = gradient_bytes + stage.elements * context.dense_state.step +
-                           stage.experts * context.expert_state.step;
+  moments.step.gradients =
+      stepped + stage.tables * kTableBytes +
+      context.resident.optimizer * (stage.trained * context.dense_state.step +
+                                    stage.trained_experts * context.expert_state.step);
 
-  base.activations = stage.activations;
+  base.activations = stage.activations * context.resident.activations;
   base.gathered_parameters = gathered.at_loss;
   moments.forward = base;
   if (stage.has_head) {
@@ -265,7 +206,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
     moments.loss.activations += context.head_tokens;
     moments.head_backward = base;
     moments.head_backward.logits = waiting + outputs + context.logit_backward;
-    moments.head_backward.gradients += 2 * stage.head;
+    moments.head_backward.gradients += head_gradient;
     // The head's input gathered, and its gradient before it is scattered.
     moments.head_backward.activations +=
         context.head_tokens + 2 * context.tokens * static_cast<double>(job.model.hidden) *
@@ -275,7 +216,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   moments.layer_backward.activations += stage.live;
   moments.layer_backward.gathered_parameters = gathered.in_backward;
   moments.layer_backward.communication += gathered.unit_gradients;
-  moments.layer_backward.gradients += torch ? 2 * stage.head : 0;  // until the root's own reduction
+  moments.layer_backward.gradients += torch ? head_gradient : 0;  // until the root's own reduction
   return moments;
 }
 
@@ -290,8 +231,8 @@ double side_pools(const StageContext& context, const Stage& stage) {
   }
   const bool counted = plan.micro_batches > 1 && context.unsharded_gradient == 0;
   const double gradients = counted ? 0
-                                   : stage.elements * context.dense_state.gradients +
-                                         stage.experts * context.expert_state.gradients;
+                                   : stage.trained * context.dense_state.gradients +
+                                         stage.trained_experts * context.expert_state.gradients;
   const double unit = std::max(stage.root + stage.largest_unit, 2 * stage.largest_unit);
   return gradients + compute_bytes(job) * unit;
 }
@@ -333,6 +274,7 @@ StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLay
           ? 2 * context.tokens * static_cast<double>(context.job->model.hidden) / kGiB
           : 0;
   memory.items = *peak;
+  set_offloaded(context, stage, memory);
   return memory;
 }
 

@@ -3,8 +3,10 @@
 
 #include <vector>
 
+#include "planner/cost/adapters.h"
 #include "planner/cost/layer_memory.h"
 #include "planner/cost/memory.h"
+#include "planner/cost/offload_cost.h"
 #include "planner/cost/rank_parameters.h"
 #include "planner/cost/state_memory.h"
 
@@ -13,6 +15,7 @@ namespace trireme::planner {
 // Layers of one chunk by kind.
 struct ChunkLayers {
   double dense = 0, sparse = 0;
+  double frozen_dense = 0, frozen_sparse = 0;  // of them, layers that are not trained
   bool embedding = false, head = false;
 };
 std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan);
@@ -20,6 +23,7 @@ std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan);
 // What depends on the cut of a layer but not on the pipeline.
 struct RankLayers {
   RankParameters parameters;
+  AdapterElements adapters;
   LayerMemory dense, sparse;
   double fp8_weight_copies = 0;  // bytes an element of a layer's linear weights
 };
@@ -30,13 +34,16 @@ struct StageContext {
   const Job* job = nullptr;
   const Plan* plan = nullptr;
   const RankLayers* layers = nullptr;
-  StateBytes dense_state, expert_state;
+  StateBytes dense_state, expert_state;  // of what is trained
+  // Bytes of a frozen element: of linear layers, of routed experts, of everything else.
+  double frozen_linear = 0, frozen_experts = 0, frozen_other = 0;
   double tokens = 0;          // of a micro-batch on this rank, before sequence parallelism
   double sequence_scale = 1;  // 1 / tensor when sequence parallel
   double logit_peak = 0, logit_kept = 0, logit_backward = 0;  // bytes of one micro-batch's logits
   double logit_block = 0;         // bytes of the largest tensor of the loss
   double head_tokens = 0;         // bytes around the head beside the logits, at the loss
   double unsharded_gradient = 0;  // bytes an element that wait for a deferred reduction
+  ResidentShares resident;        // of the states, where some are offloaded
   bool gathers = false;           // parameters are sharded and gathered unit by unit
   double constant = 0;            // workspaces
 };

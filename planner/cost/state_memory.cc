@@ -48,6 +48,20 @@ StateBytes torch_states(const Job& job, const Plan& plan, double shards) {
   bytes.parameters = (stored_fp32 ? 4 : framework.parameter_bytes) / over;
   bytes.gradients = (stored_fp32 ? 4 : framework.gradient_bytes) / over;
   bytes.optimizer = moment_bytes(job) / over;
+  bytes.step = framework.foreach_optimizer ? bytes.parameters : 0;
+  return bytes;
+}
+
+// Adapters are parameters of their own type, whatever the base is stored in; Adam's moments have
+// the parameter's type.
+StateBytes torch_adapters(const Job& job, const Plan& plan, double shards) {
+  const double over = plan.sharding == Sharding::kNone ? 1 : shards;
+  StateBytes bytes;
+  bytes.parameters = job.training.adapter_bytes / over;
+  bytes.gradients = bytes.parameters;
+  bytes.optimizer =
+      job.optimizer == Optimizer::kAdam ? 2 * bytes.parameters : moment_bytes(job) / over;
+  bytes.step = job.framework.foreach_optimizer ? bytes.parameters : 0;
   return bytes;
 }
 
@@ -81,6 +95,17 @@ StateBytes state_bytes(const Job& job, const Plan& plan, double shards) {
       return zero_states(job, plan, shards);
   }
   return {};
+}
+
+StateBytes adapter_state_bytes(const Job& job, const Plan& plan, double shards) {
+  return job.framework.states == StateLayout::kTorch ? torch_adapters(job, plan, shards)
+                                                     : state_bytes(job, plan, shards);
+}
+
+double frozen_state_bytes(const Job& job, const Plan& plan, double shards) {
+  const bool torch = job.framework.states == StateLayout::kTorch;
+  const bool over = plan.sharding == Sharding::kFull || (torch && plan.sharding != Sharding::kNone);
+  return frozen_bytes(job.training.base) / (over ? shards : 1);
 }
 
 double compute_bytes(const Job& job) {

@@ -18,6 +18,11 @@ struct StateBytes {
 };
 StateBytes state_bytes(const Job& job, const Plan& plan, double shards);
 
+// The same of trained elements beside frozen weights.
+StateBytes adapter_state_bytes(const Job& job, const Plan& plan, double shards);
+// Bytes of one frozen element of a linear layer.
+double frozen_state_bytes(const Job& job, const Plan& plan, double shards);
+
 // Bytes of one element as computed with and as gathered.
 double compute_bytes(const Job& job);
 

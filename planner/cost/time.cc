@@ -6,8 +6,11 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "planner/cost/adapters.h"
+#include "planner/cost/offload_cost.h"
 #include "planner/cost/time_state.h"
 #include "planner/cost/unit_launches.h"
+#include "planner/plan/sample_lengths.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {
@@ -174,6 +177,40 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, std::int64_t count,
   times.host_backward += launch * launches.hooks / 2;
 }
 
+// What is reduced and stepped where weights are frozen, and what a gathered one weighs.
+void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& rank,
+                                          DataParallelInput& in) const {
+  const Training& training = job.training;
+  if (!training.has_adapters() && training.frozen_layers == 0) {
+    return;
+  }
+  double trained = 0;
+  double experts = 0;
+  const AdapterElements adapters = adapter_elements(
+      job, {.tensor = plan.tensor,
+            .expert = plan.expert,
+            .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor});
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    const auto count = static_cast<double>(rank.layers[kind]);
+    const bool sparse = kinds.expert_parameters[kind] > 0;
+    if (training.has_adapters()) {
+      trained += count * (sparse ? adapters.sparse_layer : adapters.dense_layer);
+      experts += sparse ? count * adapters.experts : 0;
+    } else if (kinds.first_layer[kind] >= training.frozen_layers) {
+      trained += count * kinds.dense_parameters[kind] / static_cast<double>(plan.tensor);
+      experts += count * kinds.expert_parameters[kind];
+    }
+  }
+  if (training.embeddings || !training.has_adapters()) {
+    trained += in.root_parameters;
+  }
+  in.trained_share = in.dense_parameters > 0 ? trained / in.dense_parameters : 1;
+  if (training.has_adapters()) {
+    in.trained_expert_share = in.expert_parameters > 0 ? experts / in.expert_parameters : 1;
+    in.gathered_share = frozen_bytes(training.base) / job.framework.parameter_bytes;
+  }
+}
+
 DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
                                                const RankTimes& times, const LayerSet& ends) const {
   DataParallelInput in;
@@ -203,6 +240,7 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
   }
   in.dense_parameters += in.root_parameters;
+  set_trained_shares(plan, rank, in);
   // This project's runtime buckets gradients by layer where parameters stay whole.
   const bool by_layer = plan.sharding != Sharding::kFull &&
                         job.framework.implementation == models::Implementation::kTrireme;
@@ -237,7 +275,10 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     add_ranks(step.totals, count, forward, backward);
     step.flop += count * times.flop;
     step.recomputed_flop += count * times.recomputed_flop;
-    step.parameters = std::max(step.parameters, in.dense_parameters + in.expert_parameters);
+    step.parameters = std::max(step.parameters, in.dense_parameters * in.trained_share +
+                                                    in.expert_parameters * in.trained_expert_share);
+    step.gathered =
+        std::max(step.gathered, (in.dense_parameters + in.expert_parameters) * in.gathered_share);
     const double once = data.exposed + data.compute_once - before;
     if (once > step.data_cost) {
       step.data_cost = once;
@@ -261,6 +302,34 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   }
   step.totals.bottleneck = bottleneck(plan, ranks);
   return step;
+}
+
+// What lives on the host: its transfers beside compute, and the update there.
+void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
+                                   TimeItems& items) const {
+  items.offload = 0;
+  if (!job.offload.any()) {
+    return;
+  }
+  const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
+  const double hidden = 2 * static_cast<double>(plan.micro_batch) *
+                        static_cast<double>(timed_sequence(job, plan)) *
+                        static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
+  const double held = static_cast<double>(job.model.layers) / static_cast<double>(plan.pipeline);
+  // A checkpoint a layer; without recompute about seventeen such tensors (Korthikanti et al. 2022).
+  const double kept = plan.recompute == Recompute::kFull ? 1 : 17;
+  const OffloadTime time =
+      offload_time(job, plan,
+                   {.trained = step.parameters / shards,
+                    .parameters = step.gathered / shards,
+                    .kept = hidden * held * kept * job.offload.activation_share,
+                    .forward = step.slowest.forward_total(),
+                    .backward = step.slowest.backward_total(),
+                    .micro_batches = static_cast<double>(plan.micro_batches)});
+  items.offload = time.exposed;
+  if (job.offload.optimizer != OffloadTo::kNone) {
+    items.optimizer = items.optimizer * (1 - job.offload.optimizer_share) + time.optimizer;
+  }
 }
 
 TimeModel::TimeModel(const Job& job) : state_(std::make_unique<State>(job)) {}
@@ -288,6 +357,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.data_parallel = std::max(0.0, step.data_cost - step.data.compute_once) +
                         m * step.slowest_data + s.tied_exchange(plan);
   items.optimizer = optimizer_seconds(s.job, plan, step.parameters, s.op);
+  s.add_offload(plan, step, items);
   out.step_seconds = items.total();
   out.low_seconds = out.step_seconds * s.interval.low;
   out.high_seconds = out.step_seconds * s.interval.high;

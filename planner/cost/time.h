@@ -14,10 +14,11 @@ namespace trireme::planner {
 // Seconds of *exposed* time: the items add up to the step.
 struct TimeItems {
   double compute = 0, tensor_parallel = 0, context_parallel = 0, expert_parallel = 0,
-         pipeline_bubble = 0, pipeline_p2p = 0, data_parallel = 0, optimizer = 0, other = 0;
+         pipeline_bubble = 0, pipeline_p2p = 0, data_parallel = 0, optimizer = 0, offload = 0,
+         other = 0;
   [[nodiscard]] double total() const {
     return compute + tensor_parallel + context_parallel + expert_parallel + pipeline_bubble +
-           pipeline_p2p + data_parallel + optimizer + other;
+           pipeline_p2p + data_parallel + optimizer + offload + other;
   }
 };
 

@@ -13,7 +13,7 @@ struct TimeItem {
   double TimeItems::*part;  // seconds of a step
 };
 
-inline constexpr std::array<TimeItem, 9> kTimeItems = {
+inline constexpr std::array<TimeItem, 10> kTimeItems = {
     {{"compute", &TimeItems::compute},
      {"tensor_parallel", &TimeItems::tensor_parallel},
      {"context_parallel", &TimeItems::context_parallel},
@@ -22,6 +22,7 @@ inline constexpr std::array<TimeItem, 9> kTimeItems = {
      {"pipeline_p2p", &TimeItems::pipeline_p2p},
      {"data_parallel", &TimeItems::data_parallel},
      {"optimizer", &TimeItems::optimizer},
+     {"offload", &TimeItems::offload},
      {"other", &TimeItems::other}}};
 
 }  // namespace trireme::planner

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/time_state.h"
+#include "planner/plan/sample_lengths.h"
 
 namespace trireme::planner {
 
@@ -13,7 +14,7 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   if (plan.pipeline == 1) {
     return hop;
   }
-  double bytes = 2.0 * static_cast<double>(plan.micro_batch * job.sequence) *
+  double bytes = 2.0 * static_cast<double>(plan.micro_batch * timed_sequence(job, plan)) *
                  static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
   // Megatron of 2021, when it interleaved, and DeepSpeed's pipeline engine cut the boundary tensor
   // over the tensor ranks and gather it behind the link.

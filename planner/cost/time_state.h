@@ -59,7 +59,8 @@ struct StepRanks {
   double slowest_sums = 0;  // their casts and sums, among the compute
   DataParallelTime data;    // of the rank that ends its data parallel work last
   double data_cost = -1;
-  double parameters = 0;  // of the rank that holds most
+  double parameters = 0;  // trained, of the rank that holds most
+  double gathered = 0;    // all, in elements of the compute type
   double flop = 0, recomputed_flop = 0;
 };
 
@@ -68,7 +69,7 @@ struct TimeModel::State {
       : job(job_in),
         fit(behaviour_fit(job.framework, job.profile)),
         interval(interval_of(job.framework, job.profile)),
-        kinds(layer_kinds(job.model)),
+        kinds(layer_kinds(job.model, job.training.frozen_layers)),
         collectives(job.cluster, job.profile),
         layers(job, fit, collectives),
         op(job.cluster, job.profile),
@@ -86,11 +87,13 @@ struct TimeModel::State {
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
                                      const RankClass& rank) const;
   void add_unit_hosts(const Plan& plan, std::int64_t count, RankTimes& times) const;
+  void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times);
   [[nodiscard]] HopTimes hop(const Plan& plan);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
+  void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
   [[nodiscard]] double tied_exchange(const Plan& plan);
 
   Job job;

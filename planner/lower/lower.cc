@@ -23,6 +23,13 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   const models::Transformer& model = job.model;
   const bool split =
       plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
+  if (job.training.has_adapters() || job.training.frozen_layers > 0 ||
+      !job.training.lengths.empty() || job.offload.any()) {
+    refuse(
+        job, plan,
+        "no step program for adapters, frozen layers, samples of varying lengths or offload yet; "
+        "estimate and plan predict them");
+  }
   if (split && plan.virtual_pipeline > 1) {
     refuse(job, plan, "zero-bubble schedules have one chunk a stage");
   }

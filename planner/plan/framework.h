@@ -85,6 +85,10 @@ struct Framework {
   bool traced_graph = false;
   bool pad_vocabulary = true;  // Megatron: to a multiple of 128 * tp
   double dropout = 0.0;
+  bool fp32_norms = false;         // norms written out in PyTorch keep an fp32 copy of their input
+  bool foreach_optimizer = false;  // PyTorch's foreach Adam: one copy of the parameters at the step
+  // FSDP1 keeps the graph of a unit without trained parameters until the next one's backward ends.
+  bool frozen_graph_stays = false;
   bool mixed_precision_pure = false;  // llm-foundry's PURE: bf16 throughout
 
   // Allocator and process.

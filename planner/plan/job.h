@@ -6,6 +6,8 @@
 #include "models/transformer.h"
 #include "models/work.h"
 #include "planner/plan/framework.h"
+#include "planner/plan/offload.h"
+#include "planner/plan/training.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 
@@ -23,6 +25,8 @@ struct Job {
   topologies::Precision precision = topologies::Precision::kBf16;
   Optimizer optimizer = Optimizer::kAdam;
   models::AttentionKernel attention = models::AttentionKernel::kFlash;
+  Training training;  // what of the model is trained, on which samples
+  Offload offload;    // what lives outside the GPU's memory
 };
 
 }  // namespace trireme::planner

@@ -1,0 +1,323 @@
+#include "planner/calibrate/published_finetune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/error.h"
+#include "planner/calibrate/published.h"
+#include "planner/calibrate/published_model.h"
+
+namespace trireme::planner {
+
+namespace {
+
+using nlohmann::json;
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string words_of(const json& value) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  std::string words;
+  for (const json& word : value.is_array() ? value : json::array()) {
+    words += word.is_string() ? word.get<std::string>() + "," : "";
+  }
+  return words;
+}
+
+// Measurements and remarks that stand in the dict beside the configuration.
+constexpr std::string_view kMeasured[] = {"gradient_accumulation",
+                                          "memory_all_gpus_gb",
+                                          "longest_sample_tokens",
+                                          "s_per_micro_batch",
+                                          "minutes_per_1000_micro_batches",
+                                          "epochs",
+                                          "dataset",
+                                          "runtime_min",
+                                          "max_steps",
+                                          "nvidia_smi_peak_mib",
+                                          "allocated_after_load_bytes",
+                                          "runtime_s_100_steps",
+                                          "total_params",
+                                          "memory_reserved_avg_bytes",
+                                          "memory_reserved_p99_bytes",
+                                          "adapter_file_bytes",
+                                          "optimizer_kwargs",
+                                          "tokens_total",
+                                          "steps",
+                                          "host_memory_gb",
+                                          "memory_range_gb",
+                                          "samples_per_s",
+                                          "memory_by_gpu_gib",
+                                          "runtime_h",
+                                          "lora_alpha",
+                                          "adapter",
+                                          "padding"};
+
+void read_number(const json& value, double scale, std::optional<double>& out, const char* key,
+                 std::string& fault) {
+  if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > 1e15) {
+    fault = fmt::format("finetune.{} should be a number of 0 or more", key);
+    return;
+  }
+  out = scale * value.get<double>();
+}
+
+// Libraries on Hugging Face's models: modules in plain PyTorch, Adam in its foreach form.
+bool is_transformers(const PublishedRow& row) {
+  for (const char* name : {"HF Trainer", "PEFT", "TRL", "swift", "SWIFT", "transformers", "axolotl",
+                           "Axolotl", "Unsloth", "LLaMA", "LlamaFactory", "fsdp_qlora", "Answer.AI",
+                           "VectorLM", "Hugging Face", "accelerate"}) {
+    if (contains(row.framework, name)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_torchtune(const PublishedRow& row) {
+  return contains(row.framework, "torchtune");
+}
+
+bool is_torch(const Framework& framework) {
+  return framework.states == StateLayout::kTorch;
+}
+
+BaseFormat base_of(const FinetuneRow& row) {
+  const std::string name = lower(row.base_dtype);
+  if (contains(name, "nf4") || contains(name, "bnb") ||
+      (contains(name, "int4") && !contains(name, "gptq"))) {
+    const bool twice = contains(name, "dq") || contains(name, "double") || contains(name, "(bnb)");
+    return twice ? BaseFormat::kNf4Double : BaseFormat::kNf4;
+  }
+  if (contains(name, "int8") || contains(name, "8bit") || contains(name, "8-bit")) {
+    return BaseFormat::kInt8;
+  }
+  if (contains(name, "gptq") || contains(name, "int4") || contains(name, "awq") ||
+      contains(name, "hqq")) {
+    return BaseFormat::kGptq4;
+  }
+  if (contains(name, "fp32") || contains(name, "float32")) {
+    return BaseFormat::kFp32;
+  }
+  return row.method == "qlora" ? BaseFormat::kNf4Double : BaseFormat::kSixteenBit;
+}
+
+void set_optimizer(const FinetuneRow& row, Job& job) {
+  const std::string name = lower(row.optimizer);
+  if (contains(name, "8bit") || contains(name, "8-bit")) {
+    job.optimizer = Optimizer::kAdam8bit;
+    job.framework.foreach_optimizer = false;
+  } else if (contains(name, "sgd")) {
+    job.optimizer = Optimizer::kSgd;
+  }
+}
+
+// Plain PyTorch modules and libraries on them.
+void set_library(const PublishedRow& row, Job& job) {
+  const FinetuneRow& finetune = *row.finetune;
+  Framework& framework = job.framework;
+  const bool litgpt = contains(row.framework, "LitGPT");
+  framework.fp32_norms = !finetune.fused_kernels;
+  framework.foreach_optimizer = is_torch(framework) && !is_torchtune(row);
+  framework.frozen_graph_stays = framework.name == "fsdp1";
+  if (litgpt && row.sharding == "full" && job.training.has_adapters()) {
+    framework.reshard_after_forward = false;  // its FSDP strategy gathered the whole frozen model
+  }
+  if (framework.name == "deepspeed") {
+    // "auto" in transformers' configuration: buckets of hidden x hidden elements.
+    framework.bucket_elements = job.model.hidden * job.model.hidden;
+    framework.prefetch_elements = framework.bucket_elements;
+  }
+  // What nvidia-smi showed over what was allocated in runs that print both.
+  framework.reserved_typical = framework.name == "fsdp1" && row.sharding == "full" ? 1.15 : 1.09;
+  framework.reserved_high = framework.reserved_typical + 0.15;
+  if (finetune.fused_loss) {
+    // Logits of one chunk of the tokens at a time, their gradient in place.
+    framework.cross_entropy_fusion = true;
+    framework.fused_logit_bytes = 0.25;
+  } else if (finetune.fused_kernels) {
+    framework.logit_bytes = row.date >= "2025" ? 10 : 8;
+  } else if (litgpt) {
+    framework.logit_bytes = 10;
+  } else if (is_torchtune(row)) {
+    framework.logit_bytes = row.date >= "2024-10" ? 5.5 : 14;
+  }
+}
+
+void set_full(const PublishedRow& row, Job& job) {
+  const bool master = contains(row.finetune->base_dtype, "fp32") && row.sharding == "full";
+  if (is_torch(job.framework) && !master) {
+    apply_setting(job.framework, "parameter_dtype", "bf16");
+    apply_setting(job.framework, "optimizer_dtype", "bf16");
+  }
+}
+
+void set_targets(const FinetuneRow& row, Training& training, std::vector<std::string>& assumed) {
+  std::string targets = lower(row.targets);
+  std::replace(targets.begin(), targets.end(), ' ', '-');
+  if (targets.empty()) {
+    training.targets = kTargetQuery | kTargetValue;
+    assumed.emplace_back("finetune.lora_targets=q,v");
+    return;
+  }
+  if (targets.substr(0, 7) == "default") {
+    targets = "default";
+  }
+  try {
+    training.targets = adapter_targets_of(targets);
+  } catch (const Error&) {
+    training.targets = kLinearTargets;
+    assumed.emplace_back("finetune.lora_targets=all-linear");
+  }
+}
+
+void set_adapters(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
+  const FinetuneRow& finetune = *row.finetune;
+  Training& training = job.training;
+  training.base = base_of(finetune);
+  if (finetune.method == "lora" || finetune.method == "qlora" || finetune.method == "dora") {
+    training.rank = static_cast<std::int64_t>(finetune.rank.value_or(8));
+    if (!finetune.rank) {
+      assumed.emplace_back("finetune.lora_rank=8");
+    }
+    set_targets(finetune, training, assumed);
+  } else if (finetune.trainable_parameters) {
+    training.trained = *finetune.trainable_parameters;
+  } else {
+    throw Skip{fmt::format("finetune.method {} without finetune.trainable_params is not modelled",
+                           finetune.method)};
+  }
+  training.embeddings = finetune.embeddings;
+  // PEFT keeps adapters in fp32 beside a 16-bit base since mid 2024, and always under fp16.
+  const bool peft = is_transformers(row) && !contains(finetune.config, "accelerated-peft");
+  training.adapter_bytes = peft || training.base == BaseFormat::kFp32 ? 4 : 2;
+  const bool drops = is_transformers(row) || contains(row.framework, "LitGPT");
+  training.adapter_dropout = finetune.dropout.value_or(drops ? 0.05 : 0);
+  training.fp32_stream = contains(finetune.config, "baseline-peft") && row.sharding == "none";
+  const bool bitsandbytes =
+      training.base == BaseFormat::kNf4 || training.base == BaseFormat::kNf4Double;
+  training.keeps_inputs =
+      bitsandbytes && !is_torchtune(row) && !row.date.empty() && row.date < "2024-06";
+}
+
+// Samples of instruction sets like Alpaca, in tokens; Megatron-SWIFT and transformers leave them
+// unpadded or pad them to the longest of a micro-batch.
+constexpr double kAlpacaTokens = 100;
+constexpr double kLongestAlpaca = 512;
+
+void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
+  const FinetuneRow& finetune = *row.finetune;
+  std::optional<double> mean = finetune.mean_tokens;
+  if (!mean && contains(row.notes, "Alpaca-like")) {
+    mean = kAlpacaTokens;
+  }
+  if (finetune.packed || !mean) {
+    return;
+  }
+  // The mean and the longest are printed: log-logistic lengths, whose logarithm spreads by 0.45 as
+  // in the published sets of instructions and mathematics.
+  constexpr int kParts = 64;
+  constexpr double kShape = 4;
+  constexpr double kMeanOverMedian = 1.1107;  // (pi / 4) / sin(pi / 4)
+  const double longest = finetune.mean_tokens
+                             ? static_cast<double>(job.sequence)
+                             : std::min(kLongestAlpaca, static_cast<double>(job.sequence));
+  for (int part = 0; part < kParts; ++part) {
+    const double quantile = (part + 0.5) / kParts;
+    const double tokens = *mean / kMeanOverMedian * std::pow(quantile / (1 - quantile), 1 / kShape);
+    job.training.lengths.push_back(
+        {std::max<std::int64_t>(1, std::llround(std::min(longest, tokens))), 1.0 / kParts});
+  }
+  // A sample as long as the limit comes once in a while; memory is its peak.
+  job.training.lengths.push_back({std::llround(longest), 1e-9});
+  // Scripts of 2025 and later set expandable_segments.
+  job.framework.expandable_segments = job.framework.expandable_segments || row.date >= "2025";
+  job.training.batching = finetune.padding_free ? Batching::kUnpadded : Batching::kPadded;
+  assumed.push_back(fmt::format("samples of {:.0f} tokens on average, log-logistic", *mean));
+}
+
+}  // namespace
+
+std::string read_finetune(const json& object, FinetuneRow& row, std::set<std::string>& unknown) {
+  std::string fault;
+  for (const auto& [key, value] : object.items()) {
+    const bool on = value.is_boolean() && value.get<bool>();
+    if (key == "method") {
+      row.method = words_of(value);
+    } else if (key == "base_dtype") {
+      row.base_dtype = words_of(value);
+    } else if (key == "lora_targets") {
+      row.targets = words_of(value);
+    } else if (key == "optimizer") {
+      row.optimizer = words_of(value);
+    } else if (key == "config") {
+      row.config = words_of(value);
+    } else if (key == "variant") {
+      row.variant = words_of(value);
+    } else if (key == "lora_rank") {
+      read_number(value, 1, row.rank, "lora_rank", fault);
+    } else if (key == "lora_dropout") {
+      read_number(value, 1, row.dropout, "lora_dropout", fault);
+    } else if (key == "trainable_params" || key == "trainable_params_m") {
+      read_number(value, key == "trainable_params" ? 1 : 1e6, row.trainable_parameters, key.c_str(),
+                  fault);
+    } else if (key == "mean_tokens_per_sample" || key == "dataset_tokens_mean") {
+      read_number(value, 1, row.mean_tokens, key.c_str(), fault);
+    } else if (key == "packed") {
+      row.packed = on;
+    } else if (key == "padding_free") {
+      row.padding_free = on;
+    } else if (key == "fused_kernels") {
+      row.fused_kernels = on;
+    } else if (key == "liger_cross_entropy" || key == "fused_linear_cross_entropy") {
+      row.fused_loss = on;
+    } else if (key == "trainable_embeddings") {
+      row.embeddings = on;
+    } else if (key == "optimizer_in_bwd" || key == "optimizer_in_backward") {
+      row.optimizer_in_backward = on;
+    } else if (std::find(std::begin(kMeasured), std::end(kMeasured), key) == std::end(kMeasured)) {
+      unknown.insert("finetune." + key);
+    }
+  }
+  return fault;
+}
+
+bool recomputes_by_default(const PublishedRow& row) {
+  return row.finetune && is_transformers(row);
+}
+
+std::string finetune_behaviour(const PublishedRow& row) {
+  return is_torchtune(row) ? "fsdp2" : row.sharding == "gradients" ? "deepspeed" : "fsdp1";
+}
+
+void set_finetune(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
+  const FinetuneRow& finetune = *row.finetune;
+  if (finetune.method == "full" || finetune.method.empty()) {
+    set_full(row, job);
+  } else {
+    set_adapters(row, job, assumed);
+  }
+  if (is_transformers(row) || is_torchtune(row) || contains(row.framework, "LitGPT")) {
+    set_library(row, job);
+  }
+  set_optimizer(finetune, job);
+  job.training.optimizer_in_backward = finetune.optimizer_in_backward;
+  set_lengths(row, job, assumed);
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,38 @@
+// The dict `finetune` of a printed row: what it trains and how, and what that says of the library
+// that did it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planner/plan/framework.h"
+#include "planner/plan/job.h"
+
+namespace trireme::planner {
+
+struct PublishedRow;
+
+struct FinetuneRow {
+  std::string method;  // full, lora, qlora, or another kind of adapter
+  std::string base_dtype, targets, optimizer, config, variant;
+  std::optional<double> rank, dropout, trainable_parameters, mean_tokens;
+  bool packed = true, padding_free = false, fused_kernels = false, fused_loss = false,
+       embeddings = false, optimizer_in_backward = false;
+};
+
+// Reads the dict; keys that no model reads are added to `unknown` as "finetune.KEY". Returns what
+// is wrong with it, or nothing.
+std::string read_finetune(const nlohmann::json& object, FinetuneRow& row,
+                          std::set<std::string>& unknown);
+
+// The framework whose behaviour a fine-tuning row has, when the row names none of ours.
+std::string finetune_behaviour(const PublishedRow& row);
+// Whether the row's library recomputes whole layers unless it is told not to.
+bool recomputes_by_default(const PublishedRow& row);
+// Fills job.training and what the row's library does otherwise than its framework. Throws Skip.
+void set_finetune(const PublishedRow& row, Job& job, std::vector<std::string>& assumed);
+
+}  // namespace trireme::planner

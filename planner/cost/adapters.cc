@@ -1,0 +1,236 @@
+#include "planner/cost/adapters.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace trireme::planner {
+
+namespace {
+
+// One linear layer with an adapter, whole: rank x (input + output) elements.
+struct Linear {
+  AdapterTarget target;
+  double input, output;
+  bool row_parallel;  // its input is split over the tensor ranks, else its output is
+  const char* item;   // the kept tensor that is its input
+};
+
+std::vector<Linear> attention_layers(const models::Transformer& model) {
+  const auto hidden = static_cast<double>(model.hidden);
+  const auto heads = static_cast<double>(model.heads);
+  double query = heads * static_cast<double>(model.head_dim);
+  double key = static_cast<double>(model.kv_heads * model.head_dim);
+  double context = query;
+  if (model.latent) {
+    query = heads * static_cast<double>(model.latent->qk_nope + model.latent->qk_rope);
+    key = static_cast<double>(model.latent->kv_lora + model.latent->qk_rope);
+    context = heads * static_cast<double>(model.latent->v_head);
+  }
+  return {{kTargetQuery, hidden, query, false, "norm1_output"},
+          {kTargetKey, hidden, key, false, "norm1_output"},
+          {kTargetValue, hidden, key, false, "norm1_output"},
+          {kTargetOutput, context, hidden, true, "attention_output_copy"}};
+}
+
+std::vector<Linear> mlp_layers(const models::Transformer& model, double inner) {
+  const auto hidden = static_cast<double>(model.hidden);
+  std::vector<Linear> layers = {{kTargetUp, hidden, inner, false, "norm2_output"},
+                                {kTargetDown, inner, hidden, true, "mlp_down_input"}};
+  if (model.gated_mlp) {
+    layers.push_back({kTargetGate, hidden, inner, false, "norm2_output"});
+  }
+  return layers;
+}
+
+std::vector<Linear> targeted(const Training& training, std::vector<Linear> layers) {
+  std::erase_if(layers, [&](const Linear& one) { return (training.targets & one.target) == 0; });
+  return layers;
+}
+
+std::vector<Linear> layers_of(const Job& job, bool sparse) {
+  std::vector<Linear> layers = attention_layers(job.model);
+  const double inner =
+      sparse ? static_cast<double>(job.model.moe->shared_ffn) : static_cast<double>(job.model.ffn);
+  if (inner > 0) {
+    const std::vector<Linear> mlp = mlp_layers(job.model, inner);
+    layers.insert(layers.end(), mlp.begin(), mlp.end());
+  }
+  return targeted(job.training, layers);
+}
+
+double elements_of(const Training& training, const std::vector<Linear>& layers, double tensor) {
+  double elements = 0;
+  for (const Linear& one : layers) {
+    elements +=
+        one.row_parallel ? one.input / tensor + one.output : one.input + one.output / tensor;
+  }
+  return elements * static_cast<double>(training.rank);
+}
+
+double experts_of(const Job& job, const ParameterSplit& split) {
+  const models::MixtureOfExperts& moe = *job.model.moe;
+  const std::vector<Linear> one =
+      targeted(job.training, mlp_layers(job.model, static_cast<double>(moe.expert_ffn)));
+  return elements_of(job.training, one, static_cast<double>(split.expert_tensor)) *
+         static_cast<double>(moe.experts) / static_cast<double>(split.expert);
+}
+
+// Bytes of memory traffic a weight that is dequantised costs, and how often a pass does it.
+double dequantised_bytes(BaseFormat base) {
+  switch (base) {
+    case BaseFormat::kSixteenBit:
+    case BaseFormat::kFp32:
+      return 0;
+    case BaseFormat::kInt8:
+      return 1 + 2 + 2;
+    case BaseFormat::kNf4:
+    case BaseFormat::kNf4Double:
+      return 0.5 + 2 + 2;  // read, written in 16 bits, read again by the product
+    case BaseFormat::kGptq4:
+      // AutoGPTQ unpacks with PyTorch's own shifts: its kernels take several times the bytes
+      // (7B and 72B on A100: 8 to 16 ps a weight and pass).
+      return 20;
+  }
+  return 0;
+}
+
+models::MemoryBoundWork pass_of(const char* name, double bytes, int kernels) {
+  return {name, Bytes(static_cast<std::int64_t>(bytes)), kernels, {}};
+}
+
+// The products and passes of the adapters of one layer in each direction, per token of the rank.
+// Forward: dropout (2 + 2 + 1), the cast to the adapters' type where it is another (2 + 4), two
+// thin products that read their input and write the layer's width, scale and sum (2 + 2 + 6).
+// Backward reads the output's gradient twice, and adds to the input's gradient (6).
+void add_adapter_work(const Job& job, double tokens, const std::vector<Linear>& layers,
+                      double tensor, models::LayerWork& work) {
+  const Training& training = job.training;
+  const bool casts = training.adapter_bytes > 2;
+  for (const Linear& one : layers) {
+    const double input = one.row_parallel ? one.input / tensor : one.input;
+    const double output = one.row_parallel ? one.output : one.output / tensor;
+    const double drop = training.adapter_dropout > 0 ? (casts ? 9 : 5) : 0;
+    const double cast = casts ? 8 : 0;
+    const double forward = tokens * (input * (2 + drop + cast) + output * 12);
+    const double backward = tokens * (input * (8 + drop + cast) + output * 8);
+    work.forward.memory_bound.push_back(pass_of("adapter", forward, casts ? 12 : 8));
+    work.input_gradient.memory_bound.push_back(pass_of("adapter", backward, casts ? 16 : 11));
+  }
+}
+
+bool is_weight(const models::Matmul& matmul) {
+  return std::strcmp(matmul.name, "scores") != 0 && std::strcmp(matmul.name, "context") != 0;
+}
+
+void add_dequantisation(const Job& job, models::PassWork& pass) {
+  const double bytes = dequantised_bytes(job.training.base);
+  double weights = 0;
+  int kernels = 0;
+  for (const models::Matmul& matmul : pass.matmuls) {
+    if (is_weight(matmul)) {
+      weights += static_cast<double>(matmul.n) * static_cast<double>(matmul.k) *
+                 static_cast<double>(matmul.count);
+      ++kernels;
+    }
+  }
+  if (bytes > 0 && kernels > 0) {
+    pass.memory_bound.push_back(pass_of("dequantise", bytes * weights, 2 * kernels));
+  }
+}
+
+}  // namespace
+
+AdapterElements adapter_elements(const Job& job, const ParameterSplit& split) {
+  const Training& training = job.training;
+  AdapterElements elements;
+  if (training.trained > 0) {
+    elements.dense_layer = elements.sparse_layer =
+        training.trained / static_cast<double>(job.model.layers);
+    return elements;
+  }
+  if (training.rank == 0) {
+    return elements;
+  }
+  const auto tensor = static_cast<double>(split.tensor);
+  elements.dense_layer = elements_of(training, layers_of(job, false), tensor);
+  if (job.model.moe) {
+    elements.sparse_layer = elements_of(training, layers_of(job, true), tensor);
+    elements.experts = experts_of(job, split);
+  }
+  if ((training.targets & kTargetHead) != 0) {
+    elements.head =
+        static_cast<double>(training.rank) *
+        (static_cast<double>(job.model.hidden) + static_cast<double>(job.model.vocab) / tensor);
+  }
+  return elements;
+}
+
+bool is_kept_beside_frozen(const Training& training, std::string_view item) {
+  if (training.keeps_inputs) {
+    return true;
+  }
+  const auto read_by = [&](unsigned targets) {
+    return training.adapter_dropout == 0 && (training.targets & targets) != 0 && training.rank > 0;
+  };
+  if (item == "norm1_output") {
+    return read_by(kTargetQuery | kTargetKey | kTargetValue);
+  }
+  if (item == "norm2_output" || item == "expert_input") {
+    return read_by(kTargetGate | kTargetUp);
+  }
+  if (item == "attention_output_copy") {
+    return read_by(kTargetOutput);
+  }
+  if (item == "mlp_down_input" || item == "expert_down_input" || item == "shared_down_input") {
+    return read_by(kTargetDown);
+  }
+  return true;
+}
+
+double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse) {
+  if (job.training.rank == 0) {
+    return 0;
+  }
+  const auto tensor = static_cast<double>(plan.tensor);
+  double bytes = 0;
+  for (const Linear& one : layers_of(job, sparse)) {
+    const double input = one.row_parallel ? one.input / tensor : one.input;
+    // What dropout wrote, in 16 bits for the product, and its mask; the rank's product.
+    bytes += (job.training.adapter_dropout > 0 ? 3 * input : 0) +
+             2 * static_cast<double>(job.training.rank);
+  }
+  return bytes;
+}
+
+void freeze_layer(const Job& job, const Plan& plan, models::LayerWork& work) {
+  if (!job.training.has_adapters()) {
+    return;
+  }
+  work.weight_gradient = {};
+  add_dequantisation(job, work.forward);
+  add_dequantisation(job, work.input_gradient);
+  if (job.training.rank > 0) {
+    const double tokens = static_cast<double>(plan.micro_batch) *
+                          static_cast<double>(job.sequence) / static_cast<double>(plan.context);
+    bool sparse = false;
+    for (const models::Matmul& matmul : work.forward.matmuls) {
+      sparse = sparse || std::strcmp(matmul.name, "router") == 0;
+    }
+    add_adapter_work(job, tokens, layers_of(job, sparse), static_cast<double>(plan.tensor), work);
+  }
+}
+
+void freeze_ends(const Job& job, models::LayerWork& embedding, models::LayerWork& head) {
+  const bool adapters = job.training.has_adapters() && !job.training.embeddings;
+  if (adapters || job.training.frozen_layers > 0) {
+    embedding.input_gradient = embedding.weight_gradient = {};
+  }
+  if (adapters) {
+    head.weight_gradient = {};
+  }
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,36 @@
+// Adapters beside frozen weights (LoRA): how many elements they have, what they and the frozen
+// layers keep for backward, and the work that they add. Source: Hu et al. 2021; PEFT's Linear
+// layers for the order of their operations.
+#pragma once
+
+#include <string_view>
+
+#include "models/work.h"
+#include "planner/cost/rank_parameters.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+
+namespace trireme::planner {
+
+// Elements on one rank.
+struct AdapterElements {
+  double dense_layer = 0;   // of one layer without experts
+  double sparse_layer = 0;  // of one layer with experts, beside those of the routed experts
+  double experts = 0;       // of the routed experts of one layer
+  double head = 0;
+};
+AdapterElements adapter_elements(const Job& job, const ParameterSplit& split);
+
+// Whether backward reads this kept tensor (models/kept.cc) where the linear layers are frozen:
+// their inputs are read by adapters only.
+bool is_kept_beside_frozen(const Training& training, std::string_view item);
+// Bytes a token that the adapters of one layer keep of their own: the inputs that dropout wrote.
+double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse);
+
+// Takes the weight gradients of the frozen linear layers out of a layer's work, and adds the
+// adapters' passes and the dequantisation of the base.
+void freeze_layer(const Job& job, const Plan& plan, models::LayerWork& work);
+// The same of the embedding and the head.
+void freeze_ends(const Job& job, models::LayerWork& embedding, models::LayerWork& head);
+
+}  // namespace trireme::planner

@@ -1,0 +1,162 @@
+#include "planner/cost/offload_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace trireme::planner {
+
+namespace {
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+// Pinned copies reach 88 % of PCIe's raw rate (55.4 and 55.1 of 63 GB/s, eight H200 at once).
+constexpr double kLinkShare = 0.88;
+// Adam reads and writes weight, gradient and both moments in fp32 and writes the 16-bit weight.
+constexpr double kAdamBytes = 30;
+
+struct UsualHost {
+  std::string_view arch;
+  double gib_of_gpu;    // host memory over GPUs of the node
+  double rate_of_node;  // bytes a second, all channels
+  double nvme_of_node;
+};
+// DGX-2 (1.5 TB, 2 Xeon 8168), DGX A100 (2 TB, 2 EPYC 7742), DGX H100 (2 TB, 2 Xeon 8480C, 8
+// drives), DGX B200 (2 TB and more), a workstation's two channels; GB200 and GB300 have Grace's own
+// memory.
+constexpr UsualHost kHosts[] = {{"Volta", 96, 256e9, 25e9},
+                                {"Ampere", 256, 410e9, 25e9},
+                                {"Hopper", 256, 614e9, 50e9},
+                                {"Blackwell", 256, 717e9, 50e9},
+                                {"Ada", 64, 90e9, 7e9}};
+constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
+constexpr double kGraceGib = 240;     // of each of a superchip's two GPUs
+constexpr double kGraceRate = 205e9;  // of each GPU's half: STREAM reaches 410 GB/s and up
+constexpr double kGraceLink = 180e9;  // both directions at once on one superchip
+
+// Of the channels' rate that the update reaches: DeepSpeed's vectorised Adam 0.25 s for 10^9
+// parameters on two Xeon 8168 (120 of 256 GB/s), PyTorch's own inside Megatron 0.19 s on DGX H100
+// (158 of 614 GB/s).
+double adam_share(const Job& job) {
+  return job.framework.states == StateLayout::kDeepSpeed ? 0.47 : 0.26;
+}
+
+bool is_grace(const Job& job) {
+  return job.cluster.gpu.name.substr(0, 3) == "GB2" || job.cluster.gpu.name.substr(0, 3) == "GB3" ||
+         job.cluster.gpu.name.substr(0, 3) == "GH2" || job.cluster.node.cpu == "arm";
+}
+
+UsualHost usual_host(const Job& job) {
+  for (const UsualHost& host : kHosts) {
+    if (job.cluster.gpu.arch.find(host.arch) == 0) {
+      return host;
+    }
+  }
+  return kOtherHost;
+}
+
+double ranks_of_node(const Job& job) {
+  return static_cast<double>(std::min<std::int64_t>(job.cluster.node.gpus, job.cluster.gpus));
+}
+
+// Bytes of one direction that `window` seconds of compute hide.
+double exposed(double seconds, double window, bool overlap) {
+  return overlap ? std::max(0.0, seconds - window) : seconds;
+}
+
+}  // namespace
+
+HostMachine host_of(const Job& job) {
+  const Offload& offload = job.offload;
+  const UsualHost usual = usual_host(job);
+  const auto gpus = static_cast<double>(job.cluster.node.gpus);
+  const bool grace = is_grace(job);
+  HostMachine host;
+  host.memory_gib = gpus * (grace ? kGraceGib : usual.gib_of_gpu);
+  host.memory_rate = grace ? gpus * kGraceRate : usual.rate_of_node;
+  host.nvme_rate = usual.nvme_of_node;
+  host.link_rate = grace ? kGraceLink : kLinkShare * job.cluster.node.pcie_per_gpu.value;
+  if (!grace && host.link_rate <= 0) {
+    host.link_rate = kLinkShare * job.cluster.gpu.pcie.value;
+  }
+  host.memory_gib = offload.host_gib > 0 ? offload.host_gib : host.memory_gib;
+  const auto given = [](double value, double otherwise) {
+    return value > 0 ? value * 1e9 : otherwise;
+  };
+  host.memory_rate = given(offload.host_memory_gbytes_per_second, host.memory_rate);
+  host.nvme_rate = given(offload.nvme_gbytes_per_second, host.nvme_rate);
+  host.link_rate = given(offload.link_gbytes_per_second, host.link_rate);
+  return host;
+}
+
+ResidentShares resident_shares(const Job& job, const Plan& plan) {
+  const Offload& offload = job.offload;
+  ResidentShares shares;
+  if (offload.optimizer != OffloadTo::kNone) {
+    shares.optimizer = 1 - offload.optimizer_share;
+  }
+  if (offload.gradients != OffloadTo::kNone) {
+    shares.gradients = 0;
+  }
+  if (offload.parameters != OffloadTo::kNone) {
+    shares.parameters = 0;
+  }
+  if (offload.activations != OffloadTo::kNone) {
+    // The layer at work and the one that moves stay.
+    const double layers =
+        std::max(1.0, static_cast<double>(job.model.layers) /
+                          static_cast<double>(plan.pipeline * plan.virtual_pipeline));
+    shares.activations = std::max(1 - offload.activation_share, std::min(1.0, 2 / layers));
+  }
+  return shares;
+}
+
+double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_of_rank) {
+  // A process of PyTorch with CUDA: 3 to 4 GB (PEFT's tables without offload).
+  constexpr double kProcessGib = 3;
+  const double ranks = std::min(ranks_of_node(job), static_cast<double>(plan.gpus()));
+  return ranks * (offloaded_bytes_of_rank / kGib + kProcessGib);
+}
+
+OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& work) {
+  const Offload& offload = job.offload;
+  OffloadTime time;
+  if (!offload.any()) {
+    return time;
+  }
+  const HostMachine host = host_of(job);
+  const double ranks = std::min(ranks_of_node(job), static_cast<double>(plan.gpus()));
+  const double parameter = job.framework.parameter_bytes;
+  if (offload.parameters != OffloadTo::kNone) {
+    // Each pass brings this rank's shard up; backward takes the reduced gradient down beside it.
+    const double shard = work.parameters * parameter / host.link_rate;
+    const double drives = offload.parameters == OffloadTo::kNvme
+                              ? ranks * work.parameters * parameter / host.nvme_rate
+                              : 0;
+    const double pass = std::max(shard, drives);
+    time.exposed += work.micro_batches * (exposed(pass, work.forward, offload.overlap) +
+                                          exposed(pass, work.backward, offload.overlap));
+  }
+  if (offload.activations != OffloadTo::kNone) {
+    const double moved = work.kept / host.link_rate;
+    time.exposed += work.micro_batches * (exposed(moved, work.forward, offload.overlap) +
+                                          exposed(moved, work.backward, offload.overlap));
+  }
+  if (offload.optimizer != OffloadTo::kNone) {
+    const double updated = work.trained * offload.optimizer_share;
+    const double gradient =
+        offload.gradients == OffloadTo::kNone ? job.framework.gradient_bytes : parameter;
+    // Gradients go down beside the last backward; weights come back behind the update.
+    time.exposed += exposed(updated * gradient / host.link_rate, work.backward, offload.overlap) +
+                    updated * parameter / host.link_rate;
+    const double update = ranks * updated * kAdamBytes / (host.memory_rate * adam_share(job));
+    const double drives = offload.optimizer == OffloadTo::kNvme
+                              ? ranks * updated * 2 *
+                                    (job.framework.master_bytes + job.framework.moment_bytes) /
+                                    host.nvme_rate
+                              : 0;
+    time.optimizer = std::max(update, drives);
+  }
+  return time;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,48 @@
+// What offload leaves on the GPU, asks of the host, and costs in time. Sources: ZeRO-Offload (Ren
+// et al. 2021), ZeRO-Infinity (Rajbhandari et al. 2021), DeepSpeed's memory estimators,
+// Megatron-Core's hybrid optimizer, measured links of hosts (docs/offload.md).
+#pragma once
+
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+
+namespace trireme::planner {
+
+// One node's host, from the job's own words or what its GPUs usually stand in.
+struct HostMachine {
+  double memory_gib = 0;
+  double memory_rate = 0;  // bytes a second of all its channels
+  double link_rate = 0;    // bytes a second of one GPU's link, one direction
+  double nvme_rate = 0;    // bytes a second of its drives
+};
+HostMachine host_of(const Job& job);
+
+// Shares of each state that stay on the GPU.
+struct ResidentShares {
+  double parameters = 1, gradients = 1, optimizer = 1, activations = 1;
+};
+ResidentShares resident_shares(const Job& job, const Plan& plan);
+
+// Bytes of one rank that leave the GPU, by where they go.
+struct OffloadedBytes {
+  double host = 0, nvme = 0;
+};
+
+// GiB that a node's host needs: what its ranks keep there, pinned buffers, and the process itself.
+double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_of_rank);
+
+// One step of one rank: what the transfers and the update on the host add to it.
+struct OffloadWork {
+  double trained = 0;                // elements that this rank updates
+  double parameters = 0;             // elements that its passes read: what it gathers
+  double kept = 0;                   // bytes of activations of one micro-batch that leave the GPU
+  double forward = 0, backward = 0;  // seconds of one micro-batch
+  double micro_batches = 1;
+};
+struct OffloadTime {
+  double exposed = 0;    // transfers that nothing hides
+  double optimizer = 0;  // the update on the host, instead of the GPU's
+};
+OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& work);
+
+}  // namespace trireme::planner

@@ -1,0 +1,158 @@
+#include "planner/cost/stage_contents.h"
+
+#include <algorithm>
+
+#include "planner/cost/in_flight.h"
+
+namespace trireme::planner {
+
+namespace {
+
+double kept_of_chunk(const Plan& plan, const LayerMemory& layer, double all, double frozen) {
+  const double layers =
+      all - frozen;  // no gradient flows through the layers below the trained ones
+  if (plan.recompute != Recompute::kFull) {
+    return layers * layer.kept;
+  }
+  const double recomputed = plan.recompute_layers < 0
+                                ? layers
+                                : std::min(layers, static_cast<double>(plan.recompute_layers));
+  return recomputed * layer.checkpoint + (layers - recomputed) * layer.whole;
+}
+
+// Beyond what was kept: the layer's recomputed tensors, and what its backward needs at once.
+double live_of_layer(const Job& job, const Plan& plan, const LayerMemory& layer) {
+  const bool whole = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
+  const double recomputed = whole ? layer.whole : layer.whole - layer.kept;
+  const bool twice = whole && job.framework.frozen_graph_stays && job.training.has_adapters() &&
+                     plan.sharding == Sharding::kFull;
+  return (twice ? 2 : 1) * (recomputed + layer.transient);
+}
+
+double embedding_bytes(const StageContext& context) {
+  const Job& job = *context.job;
+  const double dropout = job.framework.dropout > 0
+                             ? static_cast<double>(job.model.hidden) * context.sequence_scale
+                             : 0;
+  return context.tokens * (8 + dropout);
+}
+
+// What is trained of a stage, and the bytes of the rest.
+void set_trained(const StageContext& context, double frozen_dense, double frozen_sparse,
+                 Stage& stage) {
+  const Job& job = *context.job;
+  const Training& training = job.training;
+  const RankParameters& parameters = context.layers->parameters;
+  stage.trained = stage.elements;
+  stage.trained_experts = stage.experts;
+  if (training.has_adapters()) {
+    const AdapterElements& adapters = context.layers->adapters;
+    const double linear = stage.dense_layers * parameters.dense_layer.linear_weights +
+                          stage.sparse_layers * parameters.sparse_layer.linear_weights;
+    stage.frozen = linear * context.frozen_linear + stage.experts * context.frozen_experts +
+                   (stage.elements - linear) * context.frozen_other;
+    stage.trained = stage.dense_layers * adapters.dense_layer +
+                    stage.sparse_layers * adapters.sparse_layer +
+                    (stage.has_head ? adapters.head : 0);
+    stage.tables = training.embeddings ? stage.root : 0;
+    stage.trained_experts = stage.sparse_layers * adapters.experts;
+    return;
+  }
+  if (training.frozen_layers > 0) {
+    const double below = frozen_dense * parameters.dense_layer.dense +
+                         frozen_sparse * parameters.sparse_layer.dense +
+                         (stage.embedding ? parameters.embedding : 0);
+    const double experts = frozen_sparse * parameters.sparse_layer.expert;
+    stage.trained -= below;
+    stage.trained_experts -= experts;
+    stage.frozen =
+        below * context.dense_state.parameters + experts * context.expert_state.parameters;
+  }
+}
+
+}  // namespace
+
+Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+               std::int64_t rank) {
+  const Plan& plan = *context.plan;
+  const RankLayers& layers = *context.layers;
+  Stage stage;
+  const RankInFlight in_flight_here(plan, rank);
+  double frozen_dense = 0;
+  double frozen_sparse = 0;
+  for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
+    const ChunkLayers& part = split[static_cast<std::size_t>(chunk * plan.pipeline + rank)];
+    stage.dense_layers += part.dense;
+    stage.sparse_layers += part.sparse;
+    const InFlight held = in_flight_here.at(chunk);
+    stage.in_flight = held.whole;
+    stage.waiting = held.weight_gradient;
+    const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
+    frozen_dense += part.frozen_dense;
+    frozen_sparse += part.frozen_sparse;
+    stage.activations +=
+        held.whole * (kept_of_chunk(plan, layers.dense, part.dense, part.frozen_dense) +
+                      kept_of_chunk(plan, layers.sparse, part.sparse, part.frozen_sparse) +
+                      (part.embedding && !frozen_start ? embedding_bytes(context) : 0));
+    stage.activations += held.weight_gradient * (part.dense * layers.dense.weight_gradient +
+                                                 part.sparse * layers.sparse.weight_gradient);
+    stage.embedding = stage.embedding || part.embedding;
+    stage.has_head = stage.has_head || part.head;
+  }
+  const RankParameters& parameters = layers.parameters;
+  const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
+  stage.root = (stage.embedding ? parameters.embedding : 0) +
+               (stage.has_head ? parameters.head - (tied_here ? parameters.head_matrix : 0) : 0);
+  stage.head = stage.has_head ? parameters.head_matrix : 0;
+  stage.elements = stage.root + stage.dense_layers * parameters.dense_layer.dense +
+                   stage.sparse_layers * parameters.sparse_layer.dense;
+  stage.experts = stage.sparse_layers * parameters.sparse_layer.expert;
+  const double body = stage.elements + stage.experts - stage.root;
+  const double layer = std::max(
+      stage.dense_layers > 0 ? parameters.dense_layer.dense : 0,
+      stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
+  stage.largest_unit =
+      plan.fsdp_unit == 0 ? body : std::min(body, layer * static_cast<double>(plan.fsdp_unit));
+  stage.live =
+      std::max(stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense) : 0,
+               stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse) : 0);
+  set_trained(context, frozen_dense, frozen_sparse, stage);
+  return stage;
+}
+
+double parameter_bytes(const StageContext& context, const Stage& stage) {
+  return stage.frozen + stage.tables * kTableBytes +
+         stage.trained * context.dense_state.parameters +
+         stage.trained_experts * context.expert_state.parameters;
+}
+
+double gradient_bytes(const StageContext& context, const Stage& stage) {
+  return stage.trained * context.dense_state.gradients +
+         stage.trained_experts * context.expert_state.gradients + stage.tables * kTableBytes;
+}
+
+double optimizer_bytes(const StageContext& context, const Stage& stage) {
+  return stage.trained * context.dense_state.optimizer +
+         stage.trained_experts * context.expert_state.optimizer + stage.tables * 2 * kTableBytes;
+}
+
+void set_offloaded(const StageContext& context, const Stage& stage, StageMemory& memory) {
+  const Offload& offload = context.job->offload;
+  if (!offload.any()) {
+    return;
+  }
+  const auto add = [&](double bytes, double resident, OffloadTo to) {
+    memory.offloaded_bytes += bytes * (1 - resident);
+    memory.host_bytes += to == OffloadTo::kHost ? bytes * (1 - resident) : 0;
+  };
+  const double gradients = gradient_bytes(context, stage);
+  add(parameter_bytes(context, stage), context.resident.parameters, offload.parameters);
+  add(gradients, context.resident.gradients, offload.gradients);
+  add(optimizer_bytes(context, stage), context.resident.optimizer, offload.optimizer);
+  add(stage.activations, context.resident.activations, offload.activations);
+  if (offload.optimizer != OffloadTo::kNone && offload.gradients == OffloadTo::kNone) {
+    memory.host_bytes += gradients * offload.optimizer_share;  // the update reads them there
+  }
+}
+
+}  // namespace trireme::planner

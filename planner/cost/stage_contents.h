@@ -1,0 +1,38 @@
+// What one pipeline stage holds, before any moment of the step is chosen.
+#pragma once
+
+#include <vector>
+
+#include "planner/cost/stage_memory.h"
+
+namespace trireme::planner {
+
+// What a stage holds, before any moment is chosen. Bytes and elements.
+struct Stage {
+  double dense_layers = 0, sparse_layers = 0;
+  double elements = 0, experts = 0;         // parameters
+  double trained = 0, trained_experts = 0;  // of them, or of adapters beside them
+  double frozen = 0;                        // bytes of what is not trained
+  double tables = 0;  // elements of the embedding and the head that are trained beside adapters
+  double root = 0;    // of the embedding and the head
+  double largest_unit = 0;  // gathered at once
+  double head = 0;          // output matrix, when this stage has it
+  double activations = 0;   // of all micro-batches in flight
+  double waiting = 0;       // micro-batches of it whose weight gradient is postponed
+  double in_flight = 0;     // of the last chunk
+  double live = 0;          // of the layer whose backward runs, beyond what it kept
+  bool embedding = false, has_head = false;
+};
+
+Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+               std::int64_t rank);
+// Bytes that what is trained and what is frozen take of a rank, offloaded or not.
+double parameter_bytes(const StageContext& context, const Stage& stage);
+double gradient_bytes(const StageContext& context, const Stage& stage);
+double optimizer_bytes(const StageContext& context, const Stage& stage);
+// Tables that PEFT trains whole are copies in 16 bits, beside the frozen ones, with moments alike.
+inline constexpr double kTableBytes = 2;
+// What left the GPU, and the part of it that is in the host's memory.
+void set_offloaded(const StageContext& context, const Stage& stage, StageMemory& memory);
+
+}  // namespace trireme::planner

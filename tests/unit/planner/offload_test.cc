@@ -1,0 +1,85 @@
+#include "planner/plan/offload.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "planner/cost/estimate.h"
+#include "planner/cost/offload_cost.h"
+
+namespace trireme::planner {
+namespace {
+
+Job job_of(const char* model, const char* cluster, const char* framework) {
+  Job job;
+  job.model = models::load_model(model);
+  job.cluster = topologies::load_cluster(cluster);
+  job.framework = find_framework(framework);
+  job.profile = topologies::shipped_profile();
+  job.sequence = 2048;
+  job.global_batch = job.cluster.gpus;
+  return job;
+}
+
+Estimate estimate_of(const Job& job) {
+  Plan plan;
+  plan.sharding = Sharding::kFull;
+  plan.sharded = job.cluster.gpus;
+  plan.recompute = Recompute::kFull;
+  Estimate estimate;
+  Estimator(job).estimate(plan, estimate);
+  return estimate;
+}
+
+TEST(Offload, IsReadAndWrittenByName) {
+  const Offload offload = parse_offload("optimizer=0.5,gradients,parameters=nvme,activations");
+  EXPECT_EQ(offload.optimizer, OffloadTo::kHost);
+  EXPECT_DOUBLE_EQ(offload.optimizer_share, 0.5);
+  EXPECT_EQ(offload.parameters, OffloadTo::kNvme);
+  EXPECT_EQ(to_text(offload), "optimizer=0.5,gradients,parameters=nvme,activations");
+  for (const char* text :
+       {"weights", "optimizer=2", "optimizer=0", "gradients=0.5", "optimizer=x"}) {
+    EXPECT_THROW(parse_offload(text), Error) << text;
+  }
+}
+
+// Twelve bytes a parameter of Adam in mixed precision leave the eight GPUs, and are what the host
+// gets.
+TEST(Offload, WhatLeavesTheGpuIsOnTheHost) {
+  Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  const Estimate before = estimate_of(job);
+  job.offload = parse_offload("optimizer,gradients");
+  const Estimate after = estimate_of(job);
+  EXPECT_DOUBLE_EQ(after.memory.stages[0].items.optimizer, 0);
+  EXPECT_LT(after.memory.allocated_gib, before.memory.allocated_gib - 8);
+  const double parameters = static_cast<double>(models::parameter_count(job.model));
+  const double gib = 1024.0 * 1024 * 1024;
+  EXPECT_NEAR(after.memory.host_gib, (12 + 4) * parameters / gib + 8 * 3, 4);
+}
+
+// Twice the parameters of a host take its cores twice as long, and a step without offload shows
+// nothing of it.
+TEST(Offload, TheHostsUpdateGoesWithTheParametersOfTheNode) {
+  Job small = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  EXPECT_DOUBLE_EQ(estimate_of(small).time.exposed.offload, 0);
+  small.offload = parse_offload("optimizer,gradients");
+  Job large = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  large.offload = small.offload;
+  const double ratio = static_cast<double>(models::parameter_count(large.model)) /
+                       static_cast<double>(models::parameter_count(small.model));
+  EXPECT_NEAR(estimate_of(large).time.exposed.optimizer / estimate_of(small).time.exposed.optimizer,
+              ratio, 0.02 * ratio);
+  // 8.03e9 parameters of 30 bytes at 47 % of 410 GB/s.
+  EXPECT_NEAR(estimate_of(small).time.exposed.optimizer, 8.03e9 * 30 / (0.47 * 410e9), 0.03);
+}
+
+TEST(Offload, AHostThatIsTooSmallDoesNotFit) {
+  Job job = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  job.offload = parse_offload("optimizer,gradients,parameters");
+  EXPECT_NE(estimate_of(job).memory.fit, Fit::kNo);
+  job.offload.host_gib = 512;  // 16 bytes of 70.6e9 parameters are more
+  EXPECT_EQ(estimate_of(job).memory.fit, Fit::kNo);
+}
+
+}  // namespace
+}  // namespace trireme::planner

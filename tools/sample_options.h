@@ -1,0 +1,14 @@
+// What is trained, on which samples, and what lives outside the GPU: options of the commands that
+// predict (estimate, plan, whatif, budget).
+#pragma once
+
+#include "planner/plan/job.h"
+#include "tools/options.h"
+
+namespace trireme::tools {
+
+void add_sample_options(CLI::App& command, JobOptions& options);
+// Fills job.training and job.offload. Throws Error.
+void apply_training(const JobOptions& options, planner::Job& job);
+
+}  // namespace trireme::tools

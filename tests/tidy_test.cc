@@ -31,6 +31,7 @@ const std::map<std::string, std::set<std::string>> kPlannerRooms = {
     {"lower", {"lower", "cost", "plan"}},
     {"walk", {"walk", "cost", "plan"}},
     {"search", {"search", "cost", "plan"}},
+    {"budget", {"budget", "plan"}},
     {"calibrate", {"calibrate", "cost", "plan"}},
     {"launch", {"launch", "plan"}},
 };

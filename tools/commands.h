@@ -5,6 +5,7 @@
 
 namespace trireme::tools {
 
+void add_budget_command(CLI::App& app, Program& program);
 void add_calibrate_command(CLI::App& app, Program& program);
 void add_check_command(CLI::App& app, Program& program);
 void add_clusters_command(CLI::App& app, Program& program);

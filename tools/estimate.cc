@@ -5,8 +5,10 @@
 
 #include "planner/cost/estimate.h"
 #include "tools/commands.h"
+#include "tools/pages.h"
 #include "tools/report.h"
 #include "tools/request.h"
+#include "tools/sample_options.h"
 
 namespace trireme::tools {
 namespace {
@@ -15,6 +17,7 @@ struct Options {
   std::string plan_file;
   JobOptions job;
   LayoutOptions layout;
+  std::string report;
   bool json = false;
 };
 
@@ -22,6 +25,9 @@ int run(const Options& options, Console& console) {
   const Request request = make_request(options.plan_file, options.job, options.layout);
   planner::Estimate estimate;
   planner::Estimator(request.job).estimate(request.plan, estimate);
+  if (!options.report.empty()) {
+    write_page(options.report, estimate_page(request.job, estimate));
+  }
   if (options.json) {
     print_json(console, "estimate", estimate_json(request.job, estimate));
   } else {
@@ -39,7 +45,10 @@ void add_estimate_command(CLI::App& app, Program& program) {
       "trireme estimate --model llama-3.1-8b --cluster dgx-h100x1 --seq 8192 --sharding full");
   add_plan_file_option(*command, options->plan_file);
   add_job_options(*command, options->job);
+  add_sample_options(*command, options->job);
   add_layout_options(*command, options->layout);
+  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

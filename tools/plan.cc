@@ -11,12 +11,15 @@
 #include "planner/search/recommend.h"
 #include "planner/search/switches.h"
 #include "tools/commands.h"
+#include "tools/pages.h"
 #include "tools/plan_advice.h"
 #include "tools/plan_file.h"
 #include "tools/plan_report.h"
 #include "tools/progress.h"
 #include "tools/request.h"
+#include "tools/sample_options.h"
 #include "tools/search_more.h"
+#include "tools/simulation.h"
 
 namespace trireme::tools {
 namespace {
@@ -27,7 +30,7 @@ struct Options {
   std::string objective = "time";
   std::vector<std::string> constraints;
   std::optional<std::int64_t> top, threads, refine;
-  std::string price, weights, output, csv, against;
+  std::string price, weights, output, csv, against, report;
   bool keep_switches = false;
   bool json = false;
 };
@@ -150,6 +153,9 @@ int run(const Options& options, Console& console) {
   if (!options.csv.empty()) {
     write_plan_csv(options.csv, report.result);
   }
+  if (!options.report.empty()) {
+    write_page(options.report, plan_page(job, report));
+  }
   if (options.json) {
     print_json(console, "plan", plan_json(job, report));
   } else {
@@ -181,6 +187,7 @@ void add_plan_command(CLI::App& app, Program& program) {
       app, program, "plan", "the best layouts of a job; a layout option fixes its axis",
       "trireme plan --model llama-3.1-70b --cluster dgx-h100x8 --global-batch 512 --seq 8192");
   add_job_options(*command, options->job);
+  add_sample_options(*command, options->job);
   add_layout_options(*command, options->layout);
   add_choice_option(*command, "--objective", options->objective, "what is best (default time)",
                     {"time", "memory", "cost", "utility"});
@@ -214,6 +221,8 @@ void add_plan_command(CLI::App& app, Program& program) {
   add_count_option(*command, "--threads", options->threads,
                    "threads of the search (default: all cores)", 1, 1024);
   command->add_option("-o,--output", options->output, "save the best layout as a plan file")
+      ->type_name("FILE");
+  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });

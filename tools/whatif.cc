@@ -11,8 +11,10 @@
 #include "core/parallel.h"
 #include "tools/commands.h"
 #include "tools/fault_options.h"
+#include "tools/pages.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/sample_options.h"
 #include "tools/table.h"
 #include "tools/whatif_cases.h"
 
@@ -23,6 +25,7 @@ struct Options {
   WhatIfRequest request;
   std::vector<std::string> vary, stragglers, slow_links;
   std::optional<std::int64_t> threads;
+  std::string report;
   bool json = false;
 };
 
@@ -153,6 +156,9 @@ int run(const Options& options, Console& console) {
   const auto changes = crossed(variations);
   const WhatIfCase base = work_out_base(options.request, threads_of(options));
   const std::vector<WhatIfCase> cases = work_out(options, base, changes, console);
+  if (!options.report.empty()) {
+    write_page(options.report, whatif_page(base, cases));
+  }
   if (options.json) {
     print_json(console, "whatif", report_json(base, cases));
   } else {
@@ -171,6 +177,7 @@ void add_whatif_command(CLI::App& app, Program& program) {
       "nic_bandwidth=0.5x,1x,2x --vary seq=4096,8192");
   add_plan_file_option(*command, options->request.plan_file);
   add_job_options(*command, options->request.job);
+  add_sample_options(*command, options->request.job);
   add_layout_options(*command, options->request.layout);
   const auto repeatable = [&](const char* name, std::vector<std::string>& values,
                               const char* description) {
@@ -194,6 +201,8 @@ void add_whatif_command(CLI::App& app, Program& program) {
   command->add_flag("--simulate", options->request.simulate, "judge every case by simulation");
   add_count_option(*command, "--threads", options->threads, "threads (default: all cores)", 1,
                    1024);
+  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

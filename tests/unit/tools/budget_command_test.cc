@@ -1,0 +1,162 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tools/program.h"
+
+namespace trireme::tools {
+namespace {
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+};
+
+std::string text_of(std::FILE* file) {
+  std::rewind(file);
+  std::string text;
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
+    text += static_cast<char>(c);
+  }
+  std::fclose(file);
+  return text;
+}
+
+Answer ask(const std::vector<std::string>& arguments) {
+  Console console;
+  console.out = std::tmpfile();
+  console.err = std::tmpfile();
+  Answer answer;
+  answer.code = run_program(arguments, console);
+  answer.out = text_of(console.out);
+  answer.err = text_of(console.err);
+  return answer;
+}
+
+const std::vector<std::string> kJob = {"budget",   "--model", "llama-3.1-8b", "--seq", "4096",
+                                       "--trials", "200",     "--tokens",     "20B"};
+
+std::vector<std::string> with(std::vector<std::string> more) {
+  std::vector<std::string> all = kJob;
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(Budget, AnswersEveryOfferWithIntervals) {
+  const Answer answer =
+      ask(with({"--offer", "dgx-h100x4=2.5", "--offer", "dgx-a100-80gbx4=1.2", "--json"}));
+  ASSERT_EQ(answer.code, kDone) << answer.err;
+  const auto json = nlohmann::json::parse(answer.out);
+  EXPECT_EQ(json["schema"], "trireme.budget/1");
+  ASSERT_EQ(json["offers"].size(), 2U);
+  for (const auto& offer : json["offers"]) {
+    const double days = offer["days"]["value"];
+    EXPECT_LT(offer["days"]["low"].get<double>(), days);
+    EXPECT_GT(offer["days"]["high"].get<double>(), days);
+    EXPECT_NEAR(offer["gpu_hours"].get<double>(), days * 24 * 32, 1e-6 * days * 24 * 32);
+    EXPECT_NEAR(offer["dollars"]["value"].get<double>(),
+                offer["gpu_hours"].get<double>() * offer["dollars_per_gpu_hour"].get<double>(),
+                1e-6 * offer["dollars"]["value"].get<double>());
+    EXPECT_GT(offer["goodput"].get<double>(), 0.9);
+    EXPECT_GT(offer["energy_kwh"].get<double>(), 0);
+  }
+  EXPECT_EQ(json["fastest_within_dollars"], "dgx-h100x4");
+}
+
+TEST(Budget, OffersOfTheSameGpusCannotBeToldApart) {
+  const Answer answer = ask(with({"--offer", "dgx-h100x2=2.5", "--offer", "aws-p5x2=2.5", "--offer",
+                                  "rtx4090x2=9", "--json"}));
+  const auto json = nlohmann::json::parse(answer.out);
+  bool found = false;
+  for (const auto& pair : json["indistinguishable"]) {
+    found = found || (pair[0] == "dgx-h100x2" && pair[1] == "aws-p5x2");
+    EXPECT_NE(pair[1], "rtx4090x2");
+  }
+  EXPECT_TRUE(found) << answer.out;
+}
+
+TEST(Budget, ADeadlineThatNothingMeetsIsANo) {
+  const Answer answer = ask(with({"--offer", "dgx-h100=2.5", "--deadline", "1h"}));
+  EXPECT_EQ(answer.code, kAnswerIsNo);
+}
+
+TEST(Budget, MoreFailuresCostMore) {
+  const auto days = [](const char* between) {
+    const Answer answer = ask(with({"--offer", "dgx-h100x4=2", "--mtbf", between, "--json"}));
+    return nlohmann::json::parse(answer.out)["offers"][0]["days"]["value"].get<double>();
+  };
+  EXPECT_LT(days("48h"), days("6h"));
+  EXPECT_LT(days("6h"), days("1h"));
+}
+
+TEST(Budget, WrongWordsAreOneLineAndCodeTwo) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{},
+                                               {"--offer", "dgx-h100"},
+                                               {"--offer", "dgx-h100=cheap"},
+                                               {"--offer", "dgx-h100=2,lost=1"},
+                                               {"--offer", "dgx-h100=2", "--mtbf", "often"},
+                                               {"--offer", "dgx-h100=2", "--failures", "many"},
+                                               {"--offer", "moon=2"}}) {
+    const Answer answer = ask(with(more));
+    EXPECT_EQ(answer.code, kWrongInput);
+    EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+  }
+}
+
+// A page asks nobody for anything, and holds every section.
+TEST(Pages, AreWholeInOneFile) {
+  const auto path = std::filesystem::temp_directory_path() / "trireme_budget_page.html";
+  const std::vector<std::vector<std::string>> commands = {
+      with({"--offer", "dgx-h100x2=2.5"}),
+      {"estimate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--sharding", "full"},
+      {"plan", "--model", "llama-3.1-8b", "--cluster", "dgx-h100"},
+      {"whatif", "--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--vary", "seq=2048,8192"}};
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.end(), {"--report", path.string()});
+    EXPECT_NE(ask(command).code, kWrongInput);
+    std::ifstream in(path);
+    const std::string page((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    EXPECT_NE(page.find("Where the numbers come from"), std::string::npos) << command[0];
+    EXPECT_NE(page.find("class=\"bars\""), std::string::npos) << command[0];
+    EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=\"?(https?:|//)"))) << command[0];
+    EXPECT_EQ(page.find("<script"), std::string::npos);
+    EXPECT_LT(page.size(), 3U << 20U);
+    std::filesystem::remove(path);
+  }
+}
+
+TEST(Estimate, AdaptersAndOffloadAreOptions) {
+  const std::vector<std::string> base = {
+      "estimate", "--model",     "llama-3.1-8b", "--cluster",   "dgx-a100-80gb", "--gpus",
+      "1",        "--framework", "fsdp1",        "--recompute", "full",          "--json"};
+  const auto memory = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = base;
+    all.insert(all.end(), more.begin(), more.end());
+    return nlohmann::json::parse(ask(all).out)["memory"]["peak_allocated_gib"].get<double>();
+  };
+  EXPECT_GT(memory({}), 80);
+  EXPECT_LT(memory({"--lora-rank", "16"}), 30);
+  EXPECT_LT(memory({"--lora-rank", "16", "--base", "nf4-double"}), 18);
+  EXPECT_LT(memory({"--offload", "optimizer,gradients,parameters"}), 25);
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--base", "nf4"},
+                                               {"--freeze-layers", "32"},
+                                               {"--lora-rank", "8", "--lora-targets", "weather"},
+                                               {"--offload", "everything"},
+                                               {"--batching", "padded"},
+                                               {"--lengths", "/nowhere"}}) {
+    std::vector<std::string> all = base;
+    all.insert(all.end(), more.begin(), more.end());
+    EXPECT_EQ(ask(all).code, kWrongInput);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::tools

@@ -1,0 +1,218 @@
+#include "tools/budget_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "planner/plan/plan.h"
+#include "tools/table.h"
+
+namespace trireme::tools {
+namespace {
+
+Json range_json(const Range& range) {
+  return {{"value", range.value}, {"low", range.low}, {"high", range.high}};
+}
+
+bool has_prices(const std::vector<OfferAnswer>& answers) {
+  return std::all_of(answers.begin(), answers.end(), [](const OfferAnswer& answer) {
+    return answer.offer.dollars_per_gpu_hour > 0;
+  });
+}
+
+Json offer_json(const OfferAnswer& answer) {
+  Json json = {{"name", answer.offer.name},
+               {"gpus", answer.job.cluster.gpus},
+               {"gpu", answer.job.cluster.gpu.name},
+               {"dollars_per_gpu_hour", answer.offer.dollars_per_gpu_hour},
+               {"losses_per_node_hour", answer.offer.losses_per_node_hour},
+               {"fits", answer.estimate.has_value()}};
+  if (!answer.answered()) {
+    json["reason"] = answer.reason;
+    json["layout"] = nullptr;
+    return json;
+  }
+  const planner::Estimate& estimate = *answer.estimate;
+  json["layout"] = planner::short_form(estimate.plan);
+  json["tokens"] = answer.tokens;
+  json["step_seconds"] = {{"value", estimate.time.step_seconds},
+                          {"low", estimate.time.low_seconds},
+                          {"high", estimate.time.high_seconds}};
+  json["days"] = range_json(answer.days);
+  json["gpu_hours"] = answer.gpu_hours;
+  json["dollars"] = range_json(answer.dollars);
+  json["energy_kwh"] = answer.energy_kwh;
+  json["goodput"] = answer.goodput;
+  json["checkpoint_interval_seconds"] = answer.interval_seconds;
+  json["daly_interval_seconds"] = answer.daly_seconds;
+  json["young_interval_seconds"] = answer.young_seconds;
+  json["checkpoint"] = {{"bytes", answer.checkpoint.bytes},
+                        {"save_seconds", answer.checkpoint.save_seconds},
+                        {"durable_seconds", answer.checkpoint.durable_seconds},
+                        {"load_seconds", answer.checkpoint.load_seconds}};
+  json["failures_expected"] = answer.failures;
+  json["mean_between_failures_seconds"] =
+      answer.mean_between_seconds > 0 ? Json(answer.mean_between_seconds) : Json(nullptr);
+  json["before_deadline"] = answer.in_time;
+  json["within_dollars"] = answer.in_dollars;
+  json["mfu"] = estimate.throughput.mfu;
+  json["memory_gib"] = estimate.memory.allocated_gib;
+  return json;
+}
+
+Json name_json(const std::vector<OfferAnswer>& answers, std::ptrdiff_t index) {
+  return index < 0 ? Json(nullptr) : Json(answers[static_cast<std::size_t>(index)].offer.name);
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> alike(const std::vector<OfferAnswer>& answers) {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  const bool by_dollars = has_prices(answers);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    for (std::size_t j = i + 1; j < answers.size(); ++j) {
+      if (cannot_be_told_apart(answers[i], answers[j], by_dollars)) {
+        pairs.emplace_back(i, j);
+      }
+    }
+  }
+  return pairs;
+}
+
+std::string dollars_text(double dollars) {
+  return dollars >= 1e6   ? fmt::format("{:.2f}M", dollars / 1e6)
+         : dollars >= 1e4 ? fmt::format("{:.1f}k", dollars / 1e3)
+                          : fmt::format("{:.0f}", dollars);
+}
+
+std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
+  if (!answer.answered()) {
+    std::vector<std::string> row = {answer.offer.name, answer.reason};
+    row.resize(prices ? 10 : 9);
+    return row;
+  }
+  std::vector<std::string> row = {
+      answer.offer.name, planner::short_form(answer.estimate->plan),
+      fmt::format("{}", answer.job.cluster.gpus),
+      fmt::format("{:.1f} ({:.1f}-{:.1f})", answer.days.value, answer.days.low, answer.days.high),
+      grouped(answer.gpu_hours)};
+  if (prices) {
+    row.push_back(fmt::format("${} ({}-{})", dollars_text(answer.dollars.value),
+                              dollars_text(answer.dollars.low), dollars_text(answer.dollars.high)));
+  }
+  row.push_back(grouped(answer.energy_kwh));
+  row.push_back(fmt::format("{:.1f} %", 100 * answer.goodput));
+  row.push_back(answer.interval_seconds > 0 ? duration_text(answer.interval_seconds) : "-");
+  row.push_back(fmt::format("{:.1f}", answer.failures));
+  return row;
+}
+
+}  // namespace
+
+BudgetChoice choose(const std::vector<OfferAnswer>& answers) {
+  BudgetChoice choice;
+  const auto better = [&](std::ptrdiff_t& best, std::size_t at, auto measure) {
+    if (best < 0 || measure(answers[at]) < measure(answers[static_cast<std::size_t>(best)])) {
+      best = static_cast<std::ptrdiff_t>(at);
+    }
+  };
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i].answered()) {
+      continue;
+    }
+    better(choice.least, i, [](const OfferAnswer& a) { return a.job.cluster.gpus; });
+    if (answers[i].in_time && answers[i].offer.dollars_per_gpu_hour > 0) {
+      better(choice.cheapest, i, [](const OfferAnswer& a) { return a.dollars.value; });
+    }
+    if (answers[i].in_dollars) {
+      better(choice.fastest, i, [](const OfferAnswer& a) { return a.days.value; });
+    }
+  }
+  return choice;
+}
+
+Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& answers) {
+  Json offers = Json::array();
+  for (const OfferAnswer& answer : answers) {
+    offers.push_back(offer_json(answer));
+  }
+  Json pairs = Json::array();
+  for (const auto& [a, b] : alike(answers)) {
+    pairs.push_back({answers[a].offer.name, answers[b].offer.name});
+  }
+  const BudgetChoice choice = choose(answers);
+  const std::int64_t batch = answers.empty() ? 0 : answers.front().job.global_batch;
+  return {{"tokens", request.tokens ? Json(*request.tokens) : Json(nullptr)},
+          {"global_batch", batch},
+          {"sequence", answers.empty() ? 0 : answers.front().job.sequence},
+          {"failure_rate",
+           {{"name", request.failures.name},
+            {"per_1000_node_days", request.failures.per_1000_node_days},
+            {"source", request.failures.source}}},
+          {"restart_seconds", request.restart_seconds},
+          {"trials", request.trials},
+          {"seed", request.seed},
+          {"offers", offers},
+          {"cheapest_before_deadline", name_json(answers, choice.cheapest)},
+          {"fastest_within_dollars", name_json(answers, choice.fastest)},
+          {"least_machine", name_json(answers, choice.least)},
+          {"indistinguishable", pairs}};
+}
+
+Table budget_table(const std::vector<OfferAnswer>& answers) {
+  const bool prices = has_prices(answers);
+  Table table;
+  table.text_columns = 2;
+  table.head = {"offer", "layout", "GPUs", "days", "GPU-hours"};
+  if (prices) {
+    table.head.emplace_back("dollars");
+  }
+  for (const char* column : {"kWh", "goodput", "save every", "failures"}) {
+    table.head.emplace_back(column);
+  }
+  for (const OfferAnswer& answer : answers) {
+    table.rows.push_back(row_of(answer, prices));
+  }
+  return table;
+}
+
+std::vector<std::string> budget_remarks(const BudgetRequest& request,
+                                        const std::vector<OfferAnswer>& answers) {
+  std::vector<std::string> remarks;
+  const BudgetChoice choice = choose(answers);
+  const auto tell = [&](const char* what, std::ptrdiff_t index) {
+    if (index >= 0) {
+      remarks.push_back(
+          fmt::format("{}: {}", what, answers[static_cast<std::size_t>(index)].offer.name));
+    }
+  };
+  tell(request.deadline_seconds ? "cheapest before the deadline" : "cheapest", choice.cheapest);
+  tell(request.dollars ? "fastest within the dollars" : "fastest", choice.fastest);
+  tell("fewest GPUs", choice.least);
+  for (const auto& [a, b] : alike(answers)) {
+    remarks.push_back(
+        fmt::format("{} and {} cannot be told apart: the interval of their difference holds 0",
+                    answers[a].offer.name, answers[b].offer.name));
+  }
+  return remarks;
+}
+
+void print_budget(const Console& console, const BudgetRequest& request,
+                  const std::vector<OfferAnswer>& answers) {
+  if (!answers.empty()) {
+    const OfferAnswer& first = answers.front();
+    fmt::print(console.out, "{} on {} tokens; sequence {}, global batch {}, {} failures ({})\n\n",
+               first.job.model.name,
+               request.tokens ? count_text(*request.tokens) : "as many as fit of its",
+               first.job.sequence, first.job.global_batch, request.failures.name,
+               request.mean_between_seconds
+                   ? fmt::format("one every {}", duration_text(*request.mean_between_seconds))
+                   : fmt::format("{:g} per 1000 node-days", request.failures.per_1000_node_days));
+  }
+  print_table(console, budget_table(answers));
+  fmt::print(console.out, "\n");
+  for (const std::string& line : budget_remarks(request, answers)) {
+    fmt::print(console.out, "{}\n", line);
+  }
+}
+
+}  // namespace trireme::tools

@@ -19,10 +19,12 @@ constexpr std::size_t kCasesLargest = 10'000;
 
 const std::vector<std::string>& names() {
   static const std::vector<std::string> kNames = {
-      "nic_bandwidth", "nic_latency", "nvlink_bandwidth", "nvlink_latency",
-      "hbm_bandwidth", "peak_flops",  "memory",           "gpus",
-      "gpu",           "seq",         "global_batch",     "micro_batch",
-      "precision",     "recompute",   "framework",        "schedule"};
+      "nic_bandwidth",  "nic_latency",   "nvlink_bandwidth",
+      "nvlink_latency", "hbm_bandwidth", "peak_flops",
+      "memory",         "gpus",          "gpu",
+      "cluster",        "seq",           "global_batch",
+      "micro_batch",    "precision",     "recompute",
+      "framework",      "schedule"};
   return kNames;
 }
 
@@ -207,6 +209,8 @@ void apply_to_machine(const Change& change, planner::Job& job) {
       throw Error(where(change), fmt::format("{} has no peak for this precision", gpu.name));
     }
     scale_flops(changed<FlopPerSecond>(change, old, parse_flop_rate) / old, job);
+  } else if (change.name == "cluster") {
+    job.cluster = topologies::load_cluster(change.value);
   } else if (change.name == "gpus") {
     const std::int64_t gpus =
         is_factor(change.value)

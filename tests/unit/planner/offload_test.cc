@@ -6,6 +6,7 @@
 #include "models/presets.h"
 #include "planner/cost/estimate.h"
 #include "planner/cost/offload_cost.h"
+#include "planner/cost/offload_fit.h"
 
 namespace trireme::planner {
 namespace {
@@ -79,6 +80,20 @@ TEST(Offload, AHostThatIsTooSmallDoesNotFit) {
   EXPECT_NE(estimate_of(job).memory.fit, Fit::kNo);
   job.offload.host_gib = 512;  // 16 bytes of 70.6e9 parameters are more
   EXPECT_EQ(estimate_of(job).memory.fit, Fit::kNo);
+}
+
+TEST(Offload, TheLeastThatMakesAPlanFitIsFound) {
+  Plan plan;
+  plan.sharding = Sharding::kFull;
+  plan.sharded = 8;
+  plan.recompute = Recompute::kFull;
+  // 18 bytes of 70.6e9 parameters over eight GPUs are 148 GiB; without Adam's 12 they are 49.
+  const Job large = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  const auto found = offload_that_fits(large, plan);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(to_text(*found), "optimizer");
+  EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed"), plan));
+  EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-405b", "dgx-a100-40gb", "deepspeed"), plan));
 }
 
 }  // namespace

@@ -126,5 +126,16 @@ TEST(WhatIf, WrongChangesAreOneLine) {
   EXPECT_EQ(run_command(kOnTwoNodes, {}).code, kWrongInput);
 }
 
+// A cluster of its own size, planned again: what a machine that one could rent would do.
+TEST(WhatIf, AnotherClusterIsPlannedAgain) {
+  const auto json = report({"whatif", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x2",
+                            "--json", "--seq", "2048", "--global-batch", "64"},
+                           {"--vary", "cluster=dgx-h100x4,dgx-a100-80gbx2"});
+  ASSERT_EQ(json["cases"].size(), 2U);
+  EXPECT_EQ(json["cases"][0]["estimate"]["cluster"]["gpus"], 32);
+  EXPECT_LT(json["cases"][0]["step_ratio"].get<double>(), 0.7);
+  EXPECT_GT(json["cases"][1]["step_ratio"].get<double>(), 1.3);
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -1,0 +1,38 @@
+#include "planner/cost/offload_fit.h"
+
+#include <vector>
+
+#include "planner/cost/memory.h"
+
+namespace trireme::planner {
+
+namespace {
+
+Fit fit_of(const Job& job, const Plan& plan) {
+  MemoryEstimate memory;
+  MemoryModel(job).estimate(plan, memory);
+  return memory.fit;
+}
+
+}  // namespace
+
+std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan) {
+  if (fit_of(job, plan) == Fit::kFits) {
+    return std::nullopt;
+  }
+  std::vector<OffloadTo Offload::*> steps = {&Offload::optimizer, &Offload::gradients,
+                                             &Offload::activations};
+  if (plan.sharding == Sharding::kFull) {
+    steps.push_back(&Offload::parameters);
+  }
+  Job tried = job;
+  for (OffloadTo Offload::*const step : steps) {
+    tried.offload.*step = OffloadTo::kHost;
+    if (fit_of(tried, plan) == Fit::kFits) {
+      return tried.offload;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,17 @@
+// The least that must leave the GPU for a plan to fit: what search can offer where nothing fits,
+// and check beside a script that does not.
+#pragma once
+
+#include <optional>
+
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+
+namespace trireme::planner {
+
+// Tries, one after the other: optimizer states; gradients too; activations too; with fully sharded
+// parameters those too. Nothing when the plan fits as it is, or not even with all of it (the host's
+// memory has a limit). Requires: check_plan found no violation.
+std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan);
+
+}  // namespace trireme::planner

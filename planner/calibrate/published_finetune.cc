@@ -79,6 +79,9 @@ void read_number(const json& value, double scale, std::optional<double>& out, co
 
 // Libraries on Hugging Face's models: modules in plain PyTorch, Adam in its foreach form.
 bool is_transformers(const PublishedRow& row) {
+  if (contains(row.framework, "Megatron")) {
+    return false;  // Megatron-SWIFT's models are Megatron-Core's
+  }
   for (const char* name : {"HF Trainer", "PEFT", "TRL", "swift", "SWIFT", "transformers", "axolotl",
                            "Axolotl", "Unsloth", "LLaMA", "LlamaFactory", "fsdp_qlora", "Answer.AI",
                            "VectorLM", "Hugging Face", "accelerate"}) {

@@ -17,13 +17,16 @@ double published_memory_gib(const PublishedRow& row, const Plan& plan,
     }
   }
   const double share = estimate.allocated_gib > 0 ? allocated / estimate.allocated_gib : 1;
-  // Trainers of fine-tuning print what the allocator reserved, or what nvidia-smi shows.
-  const bool reserved =
-      row.memory_kind == "reserved" || (row.finetune && row.memory_kind == "unknown");
+  // Trainers of fine-tuning print what the allocator reserved, in GiB; tables in GB that do not say
+  // how they were measured are nvidia-smi's.
+  const bool unsaid = row.finetune && row.memory_kind == "unknown";
+  const bool device = row.memory_kind == "device" ||
+                      (unsaid && row.memory_detail.find("GB as printed") != std::string::npos);
+  const bool reserved = row.memory_kind == "reserved" || (unsaid && !device);
   if (reserved) {
     return unit * estimate.reserved_gib * share;
   }
-  if (row.memory_kind == "device") {
+  if (device) {
     return unit * (estimate.device_gib - estimate.reserved_gib * (1 - share));
   }
   return unit * allocated;

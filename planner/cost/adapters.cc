@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "planner/plan/sample_lengths.h"
+
 namespace trireme::planner {
 
 namespace {
@@ -214,7 +216,8 @@ void freeze_layer(const Job& job, const Plan& plan, models::LayerWork& work) {
   add_dequantisation(job, work.input_gradient);
   if (job.training.rank > 0) {
     const double tokens = static_cast<double>(plan.micro_batch) *
-                          static_cast<double>(job.sequence) / static_cast<double>(plan.context);
+                          static_cast<double>(timed_sequence(job, plan)) /
+                          static_cast<double>(plan.context);
     bool sparse = false;
     for (const models::Matmul& matmul : work.forward.matmuls) {
       sparse = sparse || std::strcmp(matmul.name, "router") == 0;

@@ -72,6 +72,9 @@ void choose_form(const Options& options, planner::LaunchFormat format,
 
 // The launch files say how all weights are trained; what they cannot say is refused, not left out.
 void refuse_fine_tuning(const planner::Job& job) {
+  if (job.offload.any()) {
+    throw Error("--offload", "what lives on the host is not written to launch files yet");
+  }
   if (job.training.has_adapters() || job.training.frozen_layers > 0 ||
       !job.training.lengths.empty()) {
     throw Error("--lora-rank",

@@ -9,11 +9,13 @@
 
 namespace trireme::topologies {
 
-// The fit of a GPU: its own, else the nearest card of its architecture (marked as carried, with its
-// source named). A profile measured on another card of the architecture is scaled by the
-// datasheets: efficiencies and the measured tables carry over (marked as transferred). Of another
-// architecture, or of a part that runs under a power limit, it says less than what ships for the
-// card. Throws Error when the profile has no GPU.
+// The fit of a GPU: its own, else that of the nearest card by architecture, power and memory
+// (marked as carried, with its source named), with its shares of the peak as this card's power
+// allows: as published for both cards, else with the watts of a peak FLOP/s. Measured
+// tables come along where multiprocessors are as many. Cards under a power limit stand in for none.
+// A profile measured on another card of the architecture moves in the same way (marked as
+// transferred); of another architecture, or of a part that runs under a power limit, it says less
+// than what ships. Throws Error when the profile has no GPU.
 GpuFit fit_for(const Gpu& gpu, const Profile& profile);
 
 // Whose measured products answer for `precision`: its own; bf16 and fp16 run on the same units and

@@ -125,13 +125,24 @@ void read_kernels(JsonReader& reader, GpuFit& fit) {
   }
 }
 
-GpuFit read_gpu(JsonReader reader) {
+// `others`: the cards read before, one of which its constants may be like.
+GpuFit read_gpu(JsonReader reader, const std::map<std::string, GpuFit>& others) {
   GpuFit fit;
+  if (reader.has("like")) {
+    const auto other = others.find(reader.text("like"));
+    if (other == others.end()) {
+      reader.fail("like", "is none of the cards before it");
+    }
+    fit.constants = other->second.constants;
+  }
   fit.source = reader.text("source");
   fit.measured = reader.boolean("measured");
   fit.compute_capability = static_cast<int>(reader.integer("compute_capability", 1, 10000));
   const nlohmann::json& constants = reader.raw("constants");
-  fit.constants = read_constants(JsonReader(constants, reader.where("constants")), constants, true);
+  for (const auto& [name, value] :
+       read_constants(JsonReader(constants, reader.where("constants")), constants, true)) {
+    fit.constants[name] = value;
+  }
   if (reader.has("matmuls")) {
     for (const nlohmann::json& row : reader.raw("matmuls")) {
       fit.matmuls.push_back(read_matmul(reader, row));
@@ -254,8 +265,14 @@ Profile parse_profile(std::string_view text, const std::string& where) {
   if (reader.has("gpus")) {
     const nlohmann::json& gpus = reader.raw("gpus");
     JsonReader inner(gpus, reader.where("gpus"));
-    for (const auto& item : gpus.items()) {
-      profile.gpus[item.key()] = read_gpu(inner.object(item.key()));
+    for (const bool like : {false, true}) {
+      for (const auto& item : gpus.items()) {
+        if (item.value().is_object() && item.value().contains("like") == like) {
+          profile.gpus[item.key()] = read_gpu(inner.object(item.key()), profile.gpus);
+        } else if (!item.value().is_object()) {
+          inner.object(item.key());  // throws
+        }
+      }
     }
   }
   profile.networks = read_groups(reader, "networks");

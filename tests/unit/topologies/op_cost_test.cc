@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "core/error.h"
 #include "topologies/profile.h"
 
 namespace trireme::topologies {
@@ -178,14 +180,111 @@ TEST(OpCost, UnknownCardInheritsFromItsArchitecture) {
   EXPECT_NE(fit.source.find("carried from A100"), std::string::npos) << fit.source;
 }
 
-// message_rate is measured, not fitted.
-TEST(OpCost, AtMostEightConstantsAGpuAndSixFittedOnesAFramework) {
-  for (const auto& [name, fit] : shipped_profile().gpus) {
-    EXPECT_LE(fit.constants.size(), 8U) << name;
+// H20, H800, GH200 and the PCIe parts took the constants of a 500 W part, by the order of
+// names: 1.7 times too slow.
+TEST(NearestCard, HopperCardsTakeTheMeasuredCurveAsTheirPowerAllows) {
+  const GpuFit& h100 = shipped_profile().gpus.at("H100-SXM5-80GB");
+  const auto share = [](const char* name) {
+    const GpuFit fit = fit_for(find_gpu(name, "test"), shipped_profile());
+    EXPECT_TRUE(fit.source.starts_with("carried from H100-SXM5-80GB")) << name << fit.source;
+    return fit.constants.at("matmul_efficiency");
+  };
+  EXPECT_DOUBLE_EQ(share("H800"), h100.constants.at("matmul_efficiency"));
+  EXPECT_NEAR(share("GH200"), 0.8, 0.04);
+  // 350 W for 756 TFLOP/s against 700 W for 989.
+  EXPECT_NEAR(share("H100-PCIe"), 0.8 * 350 / 756.0 / (700 / 989.4), 1e-9);
+  EXPECT_NEAR(share("H100-NVL"), 0.8 * 400 / 835.0 / (700 / 989.4), 1e-9);
+  EXPECT_NEAR(share("H20"), 0.93, 1e-9);  // its power does not limit it
+}
+
+// B200's constants were one author's machine, GB200's another's: the same die, 54 % apart.
+TEST(NearestCard, OneDieHasOneCurve) {
+  const auto fit = [](const char* name) {
+    return fit_for(find_gpu(name, "test"), shipped_profile());
+  };
+  const auto rate = [&](const char* name) {
+    return fit(name).constants.at("matmul_efficiency") *
+           peak_of(find_gpu(name, "test"), Precision::kBf16);
+  };
+  EXPECT_NEAR(rate("GB200") / rate("B200"), 1822.0 / 1745.0, 1e-9);  // as published for both
+  EXPECT_NEAR(rate("B300") / rate("B200"), 1769.0 / 1745.0, 1e-9);
+  for (const char* constant : {"matmul_half_k", "kernel_seconds", "memory_efficiency"}) {
+    EXPECT_EQ(fit("GB200").constants.at(constant), fit("B200").constants.at(constant)) << constant;
+    EXPECT_EQ(fit("GB300").constants.at(constant), fit("B200").constants.at(constant)) << constant;
   }
-  for (const auto& [name, constants] : shipped_profile().frameworks) {
-    EXPECT_LE(constants.size() - constants.count("message_rate"), 6U) << name;
+}
+
+TEST(NearestCard, EveryPresetHasConstantsThatCanBe) {
+  for (const Gpu& gpu : gpu_presets()) {
+    const GpuFit fit = fit_for(gpu, shipped_profile());
+    for (const auto& [name, value] : fit.constants) {
+      if (name.ends_with("_efficiency")) {
+        EXPECT_GT(value, 0.09) << gpu.name << " " << name;
+        EXPECT_LE(value, 0.95) << gpu.name << " " << name;
+      } else {
+        EXPECT_GT(value, 0) << gpu.name << " " << name;
+      }
+    }
   }
+}
+
+TEST(NearestCard, WorkstationCardsOfBlackwellAreLikeAda) {
+  Gpu gpu = find_gpu("RTX PRO 6000", "test");
+  gpu.name = "RTX 5090";
+  gpu.power_watts = gpu.full_power_watts = 575;
+  const GpuFit fit = fit_for(gpu, shipped_profile());
+  EXPECT_TRUE(fit.source.starts_with("carried from A100")) << fit.source;
+  EXPECT_TRUE(fit.matmuls.empty());
+}
+
+TEST(NearestCard, ACardOfWhichLittleIsKnownHasConstants) {
+  Gpu gpu;
+  gpu.name = "unheard of";
+  gpu.compute_capability = 90;
+  gpu.peak_dense[Precision::kBf16] = FlopPerSecond(5e14);
+  const GpuFit fit = fit_for(gpu, shipped_profile());
+  EXPECT_EQ(fit.constants.at("matmul_efficiency"), 0.8);
+  EXPECT_FALSE(fit.measured);
+}
+
+// Of cards whose constants no micro-benchmark gives, and of all framework versions (what several
+// share is one); message_rate is measured.
+TEST(OpCost, AtMost24ConstantsOfCardsAnd24OfFrameworks) {
+  std::ifstream file(std::string(TRIREME_SOURCE_DIR) + "/topologies/fitted.json");
+  const auto json = nlohmann::json::parse(file);
+  std::size_t cards = 0;
+  for (const auto& gpu : json.at("gpus")) {
+    cards += gpu.at("measured").get<bool>() ? 0 : gpu.at("constants").size();
+  }
+  EXPECT_LE(cards, 24U);
+  std::set<std::pair<std::string, double>> frameworks;
+  for (const auto& [name, constants] : json.at("frameworks").items()) {
+    for (const auto& [constant, value] : constants.items()) {
+      if (constant != "message_rate") {
+        frameworks.emplace(constant, value.get<double>());
+      }
+    }
+  }
+  EXPECT_LE(frameworks.size(), 24U);
+}
+
+// Cards that were "carried from" another had other numbers than it.
+TEST(Profile, ACardIsLikeTheOneItNames) {
+  std::ifstream file(std::string(TRIREME_SOURCE_DIR) + "/topologies/fitted.json");
+  const auto json = nlohmann::json::parse(file);
+  for (const auto& [name, gpu] : json.at("gpus").items()) {
+    if (gpu.contains("like")) {
+      const GpuFit& other = shipped_profile().gpus.at(gpu.at("like").get<std::string>());
+      for (const auto& [constant, value] : other.constants) {
+        EXPECT_EQ(shipped_profile().gpus.at(name).constants.at(constant),
+                  gpu.at("constants").value(constant, value))
+            << name << " " << constant;
+      }
+    }
+  }
+  nlohmann::json wrong = json;
+  wrong["gpus"]["H200-SXM-141GB"]["like"] = "no such card";
+  EXPECT_THROW(parse_profile(wrong.dump(), "wrong"), Error);
 }
 
 TEST(Profile, ReadsBackWhatItWrites) {

@@ -13,6 +13,7 @@ void add_compare_command(CLI::App& app, Program& program);
 void add_estimate_command(CLI::App& app, Program& program);
 void add_explain_command(CLI::App& app, Program& program);
 void add_export_command(CLI::App& app, Program& program);
+void add_frameworks_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
 void add_run_command(CLI::App& app, Program& program);
 void add_validate_command(CLI::App& app, Program& program);

@@ -215,7 +215,8 @@ std::string job_text(const Job& job) {
   return fmt::format(
       "{} ({} parameters) on {}: {} x {}; sequence {}, global batch {}, {}", job.model.name,
       count_text(static_cast<double>(models::parameter_count(job.model))), job.cluster.name,
-      job.cluster.gpus, job.cluster.gpu.name, job.sequence, job.global_batch, job.framework.name);
+      job.cluster.gpus, job.cluster.gpu.name, job.sequence, job.global_batch,
+      full_name(job.framework));
 }
 
 int exit_code_of(const planner::MemoryEstimate& memory) {
@@ -232,7 +233,7 @@ Json estimate_json(const Job& job, const Estimate& estimate) {
           {"layout", layout_json(estimate.plan)},
           {"sequence", job.sequence},
           {"global_batch", job.global_batch},
-          {"framework", job.framework.name},
+          {"framework", full_name(job.framework)},
           {"fits", estimate.memory.fit != planner::Fit::kNo},
           {"fit", to_string(estimate.memory.fit)},
           {"memory", memory_json(estimate.memory)},

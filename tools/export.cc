@@ -40,7 +40,7 @@ Request request_of(const Options& options, const JobOptions& job) {
 // prediction are those of what will be started.
 Request launched_request(const Options& options, planner::LaunchFormat& format) {
   Request request = request_of(options, options.job);
-  const std::string& framework = request.job.framework.name;
+  const std::string& framework = request.job.framework.base;
   format = options.format.empty() ? planner::default_launch_format(framework)
                                   : planner::launch_format_of(options.format);
   const std::string launched =

@@ -160,13 +160,22 @@ void add_job_options(CLI::App& command, JobOptions& options) {
                     {"adam", "adam8bit", "sgd"});
   add_choice_option(command, "--attention", options.attention, "attention kernel (default flash)",
                     {"flash", "unfused"});
-  add_choice_option(command, "--framework", options.framework,
-                    "whose memory and communication behaviour is modelled (default trireme)",
-                    planner::framework_names());
+  command
+      .add_option_function<std::string>(
+          "--framework",
+          [&options](const std::string& name) {
+            planner::find_framework(name);  // throws when there is none
+            options.framework = name;
+          },
+          fmt::format("whose memory and communication behaviour is modelled (default trireme): {}; "
+                      "'trireme frameworks' lists their versions",
+                      fmt::join(planner::framework_names(), " ")))
+      ->type_name("NAME[@VERSION]");
   command
       .add_option(
           "--set", options.settings,
-          fmt::format("KEY=VALUE overrides one of the framework's choices; repeatable; keys: {}",
+          fmt::format("KEY=VALUE overrides one of the framework's choices; repeatable; 'trireme "
+                      "frameworks --settings' says what each means; keys: {}",
                       fmt::join(planner::setting_names(), " ")))
       ->type_name("KEY=VALUE")
       ->take_all()

@@ -179,6 +179,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_whatif_command(app, program);
     add_calibrate_command(app, program);
     add_clusters_command(app, program);
+    add_frameworks_command(app, program);
     add_models_command(app, program);
     add_run_command(app, program);
     add_validate_command(app, program);

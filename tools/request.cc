@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
 #include "planner/plan/rules.h"
 #include "tools/plan_file.h"
@@ -190,6 +191,26 @@ void fill_from_gpus(Draft& draft, std::int64_t gpus) {
   }
 }
 
+// The framework asked for, with the recipes that hold for the model, the precision and the card,
+// then what `--set` overrides.
+void settle_framework(const JobOptions& options, Job& job) {
+  const planner::RecipeCase run{.precision = job.precision,
+                                .compute_capability = job.cluster.gpu.compute_capability,
+                                .latent = job.model.latent.has_value(),
+                                .experts = job.model.moe.has_value(),
+                                .gated = job.model.gated_mlp,
+                                .unfused = job.attention == models::AttentionKernel::kUnfused};
+  job.framework =
+      planner::find_framework(options.framework.empty() ? "trireme" : options.framework, run);
+  for (const std::string& setting : options.settings) {
+    const auto cut = setting.find('=');
+    if (cut == std::string::npos) {
+      throw Error("--set", fmt::format("'{}' has no '='; KEY=VALUE is expected", setting));
+    }
+    planner::apply_setting(job.framework, setting.substr(0, cut), setting.substr(cut + 1));
+  }
+}
+
 }  // namespace
 
 Job make_job_without_cluster(const JobOptions& options) {
@@ -198,15 +219,6 @@ Job make_job_without_cluster(const JobOptions& options) {
   }
   Job job;
   job.model = models::load_model(options.model);
-  job.framework =
-      planner::find_framework(options.framework.empty() ? "trireme" : options.framework);
-  for (const std::string& setting : options.settings) {
-    const auto cut = setting.find('=');
-    if (cut == std::string::npos) {
-      throw Error("--set", fmt::format("'{}' has no '='; KEY=VALUE is expected", setting));
-    }
-    planner::apply_setting(job.framework, setting.substr(0, cut), setting.substr(cut + 1));
-  }
   job.profile = options.calibration.empty() ? topologies::shipped_profile()
                                             : topologies::load_profile(options.calibration);
   const std::int64_t longest = job.model.max_sequence > 0 ? job.model.max_sequence : 4096;
@@ -216,6 +228,7 @@ Job make_job_without_cluster(const JobOptions& options) {
   job.optimizer = optimizer_of(options.optimizer);
   job.attention = options.attention == "unfused" ? models::AttentionKernel::kUnfused
                                                  : models::AttentionKernel::kFlash;
+  settle_framework(options, job);
   apply_training(options, job);
   return job;
 }
@@ -233,6 +246,7 @@ Job make_job(const JobOptions& options) {
     job.cluster = topologies::narrowed(std::move(job.cluster), *options.gpus);
   }
   settle_precision(job, options.precision);
+  settle_framework(options, job);
   return job;
 }
 

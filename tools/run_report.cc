@@ -181,7 +181,7 @@ Json RunReport::result_json(const std::vector<runtime::MemoryUse>& memory, const
           {"machine", machine_json(*run_)},
           {"job", job_options_json(run_->options)},
           {"model", run_->job.model.name},
-          {"framework", run_->job.framework.name},
+          {"framework", full_name(run_->job.framework)},
           {"sequence", run_->job.sequence},
           {"global_batch", run_->job.global_batch},
           {"seed", run_->seed},

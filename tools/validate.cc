@@ -42,6 +42,7 @@ Json row_json(const ValidatedRow& row) {
           {"low_seconds", optional_json(row.low_seconds)},
           {"high_seconds", optional_json(row.high_seconds)},
           {"fit", row.fit ? Json(std::string(to_string(*row.fit))) : Json(nullptr)},
+          {"behaviour", row.behaviour.empty() ? Json(nullptr) : Json(row.behaviour)},
           {"assumed", row.assumed},
           {"skipped", row.skipped.empty() ? Json(nullptr) : Json(row.skipped)},
           {"source", row.source}};

@@ -180,7 +180,8 @@ void apply_to_options(const Change& change, JobOptions& job, LayoutOptions& layo
   } else if (change.name == "recompute") {
     layout.recompute = one_of({"none", "selective", "full"});
   } else if (change.name == "framework") {
-    job.framework = one_of(planner::framework_names());
+    planner::find_framework(change.value);  // throws when there is none
+    job.framework = change.value;
   } else if (change.name == "schedule") {
     layout.schedule = one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"});
   }

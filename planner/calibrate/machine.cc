@@ -179,7 +179,7 @@ ProfileSources profile_sources(const Job& job) {
   const bool fitted = sources.calibrated &&
                       std::ranges::find(shipped, "framework " + framework) == shipped.end() &&
                       job.profile.frameworks.contains(framework);
-  sources.quantities.push_back({"framework " + job.framework.name,
+  sources.quantities.push_back({"framework " + full_name(job.framework),
                                 fitted ? "the profile" : "shipped, fitted on published runs",
                                 fitted ? Kind::kMeasured : Kind::kFitted});
   for (const auto& [category, correction] : job.profile.corrections) {

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_reader.h"
+#include "planner/calibrate/row_words.h"
 
 namespace trireme::planner {
 
@@ -284,7 +285,8 @@ PublishedRow read_row(const json& object, std::size_t index, const std::string& 
     return row;
   }
   std::set<std::string> known(std::begin(kAnnotations), std::end(kAnnotations));
-  RowReader reader(object, known);
+  const json spelt = with_words_read(object);
+  RowReader reader(spelt, known);
   reader.text("id", row.id);
   read_shape(reader, row, unknown);
   read_layout(reader, row);
@@ -298,7 +300,7 @@ PublishedRow read_row(const json& object, std::size_t index, const std::string& 
   }
   read_results(reader, row);
   row.unreadable = reader.fault;
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : spelt.items()) {
     if (!known.contains(key)) {
       unknown.insert(key);
     }

@@ -8,10 +8,6 @@ namespace trireme::planner {
 
 namespace {
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 Schedule schedule_of(const PublishedRow& row, std::int64_t virtual_pipeline) {
   for (const Schedule schedule :
        {Schedule::kGpipe, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
@@ -33,8 +29,8 @@ std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t largest) {
   return found;
 }
 
-// torchtitan counts the embedding and the head as a layer each even where layers divide.
-std::vector<std::int64_t> torchtitan_split(std::int64_t layers, std::int64_t chunks) {
+// With the embedding and the head counted as a layer each even where layers divide.
+std::vector<std::int64_t> split_with_ends(std::int64_t layers, std::int64_t chunks) {
   std::vector<std::int64_t> split;
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     const std::int64_t ends = (chunk == 0 ? 1 : 0) + (chunk + 1 == chunks ? 1 : 0);
@@ -68,8 +64,8 @@ class Candidates {
     if (!row_.vpp) {
       branch({1, 2, 3, 4, 5, 6, 8, 10, 12}, [&](Plan& plan, std::int64_t chunks) {
         plan.virtual_pipeline = chunks;
-        if (contains(row_.framework, "torchtitan") && row_.schedule == "interleaved") {
-          return chunks == 2;  // its looped schedules have two chunks a rank by default
+        if (job_.framework.interleaved_chunks > 0 && row_.schedule == "interleaved") {
+          return chunks == job_.framework.interleaved_chunks;
         }
         const bool wanted =
             row_.schedule == "interleaved" ? chunks > 1 || plan.pipeline == 1 : true;
@@ -81,11 +77,12 @@ class Candidates {
     if (!row_.micro_batch) {
       branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
         plan.micro_batch = size;
-        if (contains(row_.framework, "torchtitan") && !row_.global_batch) {
-          return size == 1;  // its configurations' local batch
+        const bool piped = plan.pipeline > 1 && row_.global_batch;
+        if (piped && job_.framework.micro_batches_are_chunks) {
+          return one_micro_batch_a_chunk(plan, size);
         }
-        if (contains(row_.framework, "torchtitan") && plan.pipeline > 1) {
-          return torchtitan_micro_batch(plan, size);
+        if (job_.framework.micro_batch > 0 && (piped || !row_.global_batch)) {
+          return size == job_.framework.micro_batch;
         }
         return job_.global_batch == 0 || job_.global_batch % (size * plan.data_parallel()) == 0;
       });
@@ -100,8 +97,8 @@ class Candidates {
         if (recomputes_by_default(row_)) {
           return kind == 2;
         }
-        if (contains(row_.framework, "torchtitan")) {
-          return kind == 1;  // the default of its configurations
+        if (job_.framework.recomputes_by_default) {
+          return kind == 1;
         }
         return kind != 1 || torch || job_.attention == models::AttentionKernel::kUnfused;
       });
@@ -130,12 +127,8 @@ class Candidates {
                                                         : job_.model.layers % chunks == 0;
   }
 
-  // torchtitan's defaults: until spring 2025 (pipeline_parallel_microbatches) as many micro-batches
-  // as there are chunks, then (pipeline_parallel_microbatch_size) one sequence each.
-  [[nodiscard]] bool torchtitan_micro_batch(const Plan& plan, std::int64_t size) const {
-    if (row_.date >= "2025-05") {
-      return size == 1;
-    }
+  // As many micro-batches as there are chunks.
+  [[nodiscard]] bool one_micro_batch_a_chunk(const Plan& plan, std::int64_t size) const {
     return job_.global_batch == 0 ||
            job_.global_batch == size * plan.data_parallel() * plan.pipeline * plan.virtual_pipeline;
   }
@@ -160,10 +153,9 @@ class Candidates {
       plan.schedule = schedule_of(row_, plan.virtual_pipeline);
       const std::int64_t batch =
           job_.global_batch > 0 ? job_.global_batch / plan.data_parallel() : 0;
-      if (contains(row_.framework, "torchtitan") && plan.pipeline > 1 &&
-          plan.stage_layers.empty()) {
+      if (job_.framework.ends_count_as_layers && plan.pipeline > 1 && plan.stage_layers.empty()) {
         plan.stage_layers =
-            torchtitan_split(job_.model.layers, plan.pipeline * plan.virtual_pipeline);
+            split_with_ends(job_.model.layers, plan.pipeline * plan.virtual_pipeline);
       }
       plan.micro_batches = batch > 0 ? std::max<std::int64_t>(1, batch / plan.micro_batch)
                                      : (plan.pipeline > 1 ? 4 * plan.pipeline : 1);

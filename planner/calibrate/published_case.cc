@@ -74,7 +74,7 @@ void fill_recompute(const PublishedRow& row, const Job& job, Plan& plan,
       plan.recompute = Recompute::kFull;
       plan.recompute_layers = (job.model.layers + 1) / 2;
       assumed.emplace_back("recompute of every second block");
-    } else if (job.framework.name == "fsdp2") {
+    } else if (job.framework.recompute_per_op) {
       plan.recompute_modules = kTorchPerOp;
     }
   }
@@ -97,8 +97,7 @@ Sharding sharding_of(const PublishedRow& row, const Framework& framework,
   if (row.sharding == "full") {
     return Sharding::kFull;
   }
-  const bool whole =
-      framework.name != "megatron" && framework.name != "trireme" && framework.name != "deepspeed";
+  const bool whole = is_torch(framework) || framework.sharder == Sharder::kMegatronFsdp;
   assumed.emplace_back(whole ? "sharding=full" : "sharding=optimizer");
   return whole ? Sharding::kFull : Sharding::kOptimizer;
 }
@@ -252,7 +251,7 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   job.framework = framework_of(row, found.assumed);
   job.sequence = *row.seq;
   job.precision = precision_of(row);
-  job.attention = attention_of(row, found.assumed);
+  job.attention = attention_of(row, job.framework, found.assumed);
   if (row.finetune) {
     set_finetune(row, job, found.assumed);
   }
@@ -267,9 +266,8 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   }
   check_job(job);
   plan.sharding = sharding_of(row, job.framework, found.assumed);
-  // torchtitan's default: reshard unless pipelined.
   plan.reshard_after_forward = job.framework.reshard_after_forward &&
-                               !(contains(row.framework, "torchtitan") && plan.pipeline > 1);
+                               (job.framework.reshard_with_pipeline || plan.pipeline == 1);
   plan.stage_layers = row.stage_layers;
   plan.sequence_parallel = sequence_parallel_of(row, job, plan, found.assumed);
   fill_recompute(row, job, plan, found.assumed);

@@ -137,17 +137,17 @@ void set_library(const PublishedRow& row, Job& job) {
   const bool litgpt = contains(row.framework, "LitGPT");
   framework.fp32_norms = !finetune.fused_kernels;
   framework.foreach_optimizer = is_torch(framework) && !is_torchtune(row);
-  framework.frozen_graph_stays = framework.name == "fsdp1";
+  framework.frozen_graph_stays = framework.sharder == Sharder::kFsdp1;
   if (litgpt && row.sharding == "full" && job.training.has_adapters()) {
     framework.reshard_after_forward = false;  // its FSDP strategy gathered the whole frozen model
   }
-  if (framework.name == "deepspeed") {
+  if (framework.sharder == Sharder::kZero) {
     // "auto" in transformers' configuration: buckets of hidden x hidden elements.
     framework.bucket_elements = job.model.hidden * job.model.hidden;
     framework.prefetch_elements = framework.bucket_elements;
   }
   // What nvidia-smi showed over what was allocated in runs that print both.
-  framework.reserved_typical = framework.name == "fsdp1" && row.sharding == "full" ? 1.15 : 1.09;
+  framework.reserved_typical = framework.sharder == Sharder::kFsdp1 && row.sharding == "full" ? 1.15 : 1.09;
   framework.reserved_high = framework.reserved_typical + 0.15;
   if (finetune.fused_loss) {
     // Logits of one chunk of the tokens at a time, their gradient in place.

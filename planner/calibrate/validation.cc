@@ -118,6 +118,7 @@ ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile&
   }
   Job job = one.found.job;
   job.profile = profile;
+  row.behaviour = full_name(job.framework);
   try {
     TimeEstimate estimate;
     TimeModel(job).estimate(one.found.plan, estimate);

@@ -24,6 +24,7 @@ struct ValidatedRow {
   std::optional<double> measured_seconds, predicted_seconds, low_seconds, high_seconds;
   std::optional<double> measured_memory_gib, predicted_memory_gib;
   std::string memory_kind;
+  std::string behaviour;  // "NAME@VERSION" that the row was predicted under
   std::optional<Fit> fit;
   std::vector<std::string> assumed;
   std::string skipped;  // empty = predicted

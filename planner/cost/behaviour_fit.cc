@@ -9,22 +9,22 @@ namespace trireme::planner {
 std::string behaviour_name(const Framework& framework) {
   switch (framework.implementation) {
     case models::Implementation::kClassicMegatron:
-      return framework.name + "-classic";
+      return framework.constants + "-classic";
     case models::Implementation::kCompiledTorch:
-      return framework.name + "-compiled";
+      return framework.constants + "-compiled";
     case models::Implementation::kTransformerEngine:
     case models::Implementation::kEagerTorch:
     case models::Implementation::kTrireme:
       break;
   }
-  return framework.name;
+  return framework.constants;
 }
 
 BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile& profile) {
   BehaviourFit fit;
   auto found = profile.frameworks.find(behaviour_name(framework));
   if (found == profile.frameworks.end()) {
-    found = profile.frameworks.find(framework.name);
+    found = profile.frameworks.find(framework.constants);
   }
   if (found == profile.frameworks.end()) {
     return fit;
@@ -53,6 +53,9 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
                   "framework " + found->first + " has no constant \"" + key + "\"");
     }
   }
+  // What a CUDA graph launches the host does not.
+  fit.host_factor *= 1 - framework.graphed_launches;
+  fit.tensor_host_seconds *= 1 - framework.graphed_launches;
   fit.overlap_slowdown *= topologies::correction_of(profile, "overlap");
   fit.host_factor *= topologies::correction_of(profile, "host");
   fit.tensor_host_seconds *= topologies::correction_of(profile, "host");

@@ -56,7 +56,8 @@ DataParallelTimer::Groups DataParallelTimer::groups_of(const Plan& plan) const {
   }
   const bool fp16 = job_.precision == topologies::Precision::kFp16;
   // Megatron keeps and reduces fp16 gradients as they are; fp32 accumulation comes with bf16.
-  groups.reduce_bytes = fp16 && job_.framework.name == "megatron" ? 2 : job_.framework.reduce_bytes;
+  const double narrow = job_.framework.fp16_reduce_bytes;
+  groups.reduce_bytes = fp16 && narrow > 0 ? narrow : job_.framework.reduce_bytes;
   groups.parameter_bytes = job_.framework.parameter_bytes;
   return groups;
 }
@@ -76,7 +77,7 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
     return {};
   }
   // DeepSpeed and this project keep ZeRO-2's parameters whole; FSDP gathers them unit by unit.
-  const bool whole = job_.framework.name == "deepspeed" || is_own(job_);
+  const bool whole = job_.framework.sharder == Sharder::kZero || is_own(job_);
   const bool gathers =
       plan.sharding == Sharding::kFull || (plan.sharding == Sharding::kGradients && !whole);
   if (is_own(job_)) {
@@ -160,7 +161,7 @@ DataParallelTime DataParallelTimer::gather_units(const Plan& plan, const DataPar
                         groups.reduce_bytes * in.trained_share * in.root_parameters / shards);
 
   // PyTorch's pipelining gathers a stage once and reduces it once (2.2).
-  const bool once = plan.pipeline > 1 && job_.framework.name == "fsdp2";
+  const bool once = plan.pipeline > 1 && job_.framework.sharder == Sharder::kFsdp2;
   const bool full = plan.sharding == Sharding::kFull && !once;
   const bool reshard = full && plan.reshard_after_forward && job_.framework.reshard_after_forward;
   const bool reduce_each = reduces_each(job_) && !once;
@@ -199,7 +200,8 @@ double DataParallelTimer::copies(const Plan& plan, const DataParallelInput& in, 
   const double parameters = in.dense_parameters + in.expert_parameters;
   const auto m = static_cast<double>(plan.micro_batches);
   const double shards = static_cast<double>(plan.sharded);
-  const bool views = job_.framework.name == "fsdp1" || job_.framework.name == "megatron-fsdp";
+  const bool views =
+      job_.framework.sharder == Sharder::kFsdp1 || job_.framework.sharder == Sharder::kMegatronFsdp;
   const double gathers = (reshard ? 2 : 1) * m;
   const bool frozen = job_.training.has_adapters();
   const double copy_out = views ? 0 : 2 * job_.framework.parameter_bytes * in.gathered_share;

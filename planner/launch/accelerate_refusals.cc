@@ -74,7 +74,7 @@ void refuse_recompute(const LaunchPlan& launch) {
            "be right");
   }
   if (plan.recompute == Recompute::kFull && plan.sharding == Sharding::kNone &&
-      launch.job.framework.name != "fsdp1") {
+      launch.job.framework.sharder != Sharder::kFsdp1) {
     refuse("recompute", "accelerate's switch belongs to FSDP; --sharding full would be right");
   }
   if (plan.sharding == Sharding::kFull && plan.fsdp_unit > 1) {
@@ -119,7 +119,7 @@ void refuse_choices(const LaunchPlan& launch) {
 }  // namespace
 
 void refuse_plans_unknown_to_accelerate(const LaunchPlan& launch) {
-  const bool first = launch.job.framework.name == "fsdp1";
+  const bool first = launch.job.framework.sharder == Sharder::kFsdp1;
   if (first) {
     refuse_first_version(launch);
   }

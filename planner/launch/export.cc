@@ -90,7 +90,7 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
   }
   // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
   const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1 ||
-                       job.framework.name == "fsdp1";
+                       job.framework.sharder == Sharder::kFsdp1;
   if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&
       job.framework.reduce_bytes > 2) {
     job.framework.reduce_bytes = 2;

@@ -61,7 +61,7 @@ std::vector<std::string> heading(const LaunchPlan& launch, std::string_view comm
                   launch.plan.micro_batches),
       fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "
                   "GPU",
-                  job.framework.name, launch.step_seconds, launch.peak_allocated_gib),
+                  full_name(job.framework), launch.step_seconds, launch.peak_allocated_gib),
       "Its log should say: " + expected};
   lines.insert(lines.end(), launch.notes.begin(), launch.notes.end());
   return lines;

@@ -166,10 +166,10 @@ void refuse_choices(const LaunchPlan& launch, std::string_view who) {
 }  // namespace
 
 MegatronSharding megatron_sharding(const LaunchPlan& launch) {
-  if (launch.job.framework.name == "fsdp2") {
+  if (launch.job.framework.sharder == Sharder::kFsdp2) {
     return MegatronSharding::kTorchFsdp2;
   }
-  if (launch.job.framework.name == "megatron-fsdp") {
+  if (launch.job.framework.sharder == Sharder::kMegatronFsdp) {
     return MegatronSharding::kMegatronFsdp;
   }
   return launch.plan.sharding == Sharding::kNone ? MegatronSharding::kReplicated

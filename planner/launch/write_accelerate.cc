@@ -12,7 +12,7 @@ namespace trireme::planner {
 namespace {
 
 bool first_version(const LaunchPlan& launch) {
-  return launch.job.framework.name == "fsdp1";
+  return launch.job.framework.sharder == Sharder::kFsdp1;
 }
 
 // Data parallelism alone, which is DistributedDataParallel; FSDP1 has NO_SHARD for it.

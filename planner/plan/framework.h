@@ -21,20 +21,35 @@ enum class StateLayout {
   kDeepSpeed,  // ZeRO: flat partitions, 16-bit gradients beside fp32 ones, buckets
 };
 
+// Who spreads parameters, gradients and optimizer states over the data-parallel ranks.
+enum class Sharder {
+  kBuffers,       // Megatron's distributed optimizer: states alone
+  kMegatronFsdp,  // its fully sharded units
+  kFsdp1,         // PyTorch's flat parameters
+  kFsdp2,         // PyTorch's fully_shard: a DTensor a parameter
+  kZero,          // DeepSpeed
+  kTrireme,       // this project's runtime
+};
+
 struct Framework {
-  std::string name;  // trireme megatron megatron-fsdp fsdp1 fsdp2 deepspeed
+  std::string name;       // of its entry: "megatron", "torchtitan"
+  std::string version;    // "core_0.14", "26.02"; empty: as it stands
+  std::string base;       // the entry without a like that it comes from: "megatron", "fsdp2"
+  std::string constants;  // the entry of its fitted constants in topologies/fitted.json
+  Sharder sharder = Sharder::kBuffers;
   models::Implementation implementation = models::Implementation::kTransformerEngine;
 
   StateLayout states = StateLayout::kFlatBuffers;
 
   // Bytes of one element of each state under mixed precision.
-  double parameter_bytes = 2;   // as computed with
-  double master_bytes = 4;      // fp32 copy; 0 = the parameter itself is the master
-  double gradient_bytes = 4;    // accumulation buffer
-  double moment_bytes = 8;      // both Adam moments
-  double sgd_moment_bytes = 0;  // momentum, when the optimizer is SGD
-  double reduce_bytes = 4;      // element on the wire of gradient reduction
-  bool fp8_parameters = false;  // under fp8, weights exist in 8 bits (and transposed) only
+  double parameter_bytes = 2;    // as computed with
+  double master_bytes = 4;       // fp32 copy; 0 = the parameter itself is the master
+  double gradient_bytes = 4;     // accumulation buffer
+  double moment_bytes = 8;       // both Adam moments
+  double sgd_moment_bytes = 0;   // momentum, when the optimizer is SGD
+  double reduce_bytes = 4;       // element on the wire of gradient reduction
+  double fp16_reduce_bytes = 0;  // the same under fp16, when it differs
+  bool fp8_parameters = false;   // under fp8, weights exist in 8 bits (and transposed) only
   bool fp32_shard_is_parameter =
       false;  // FSDP2: the resting shard is fp32, bf16 exists only while gathered
 
@@ -63,6 +78,8 @@ struct Framework {
 
   // Loss and logits.
   double logit_bytes = 6;  // peak bytes per logit element
+  double compiled_logit_bytes =
+      0;  // the same where the loss is compiled with the model; 0: it is not
   bool cross_entropy_fusion = false;
   double fused_logit_bytes = 2;  // the same with cross_entropy_fusion
   double kept_logit_bytes =
@@ -80,6 +97,9 @@ struct Framework {
   double unit_gather_launches = 0, unit_reduce_launches = 0, sharded_tensor_launches = 0;
   double unit_hook_launches = 0;
   bool compile = false;  // torch.compile on the blocks
+  // Share of a step's kernels that a CUDA graph issues, so that the host does not (1: the whole
+  // iteration is one graph).
+  double graphed_launches = 0;
   // The step is traced into one graph whose kernels still run one by one: it keeps what compiled
   // blocks keep, at the speed of eager ones.
   bool traced_graph = false;
@@ -90,6 +110,15 @@ struct Framework {
   // FSDP1 keeps the graph of a unit without trained parameters until the next one's backward ends.
   bool frozen_graph_stays = false;
   bool mixed_precision_pure = false;  // llm-foundry's PURE: bf16 throughout
+
+  // What its programs choose where nobody says otherwise.
+  bool recompute_per_op = false;          // selective recompute is PyTorch's per-op policy
+  bool recomputes_by_default = false;     // selectively
+  bool reshard_with_pipeline = true;      // parameters are let go after forward in a pipeline too
+  bool ends_count_as_layers = false;      // embedding and head, where layers are spread over stages
+  bool micro_batches_are_chunks = false;  // as many micro-batches as there are pipeline chunks
+  std::int64_t micro_batch = 0;           // sequences; 0: no default
+  std::int64_t interleaved_chunks = 0;    // virtual stages a rank when interleaved; 0: no default
 
   // Allocator and process.
   double reserved_low = 1.02;  // reserved / allocated, the band
@@ -115,11 +144,27 @@ bool overlaps_gradient_reduction(const Framework& framework);
 bool overlaps_parameter_gather(const Framework& framework);
 bool overlaps_tensor_backward(const Framework& framework, bool sequence_parallel);
 
+// Megatron's rules hold: layers split evenly, experts under tensor parallelism need sequence
+// parallelism, no backward split in two, no GPipe.
+bool is_megatron(const Framework& framework);
+// PyTorch's own sharding: of parameters, gradients and states together, or of nothing.
+bool is_torch(const Framework& framework);
+// "torchtitan@0.2.2", or the name alone.
+std::string full_name(const Framework& framework);
+
 std::vector<std::string> framework_names();
-// Throws Error on an unknown name.
+// "NAME" or "NAME@VERSION" (planner/plan/framework_versions.h). Throws Error on an unknown one.
 Framework find_framework(const std::string& name);
 // Applies KEY=VALUE. Throws Error on an unknown key (listing those that exist) or a wrong value.
 void apply_setting(Framework& framework, const std::string& key, const std::string& value);
 std::vector<std::string> setting_names();
+
+// One choice of `--set`: what it means, and what the frameworks call it (empty: it has no switch).
+struct Setting {
+  std::string name, help, flag;
+};
+const std::vector<Setting>& settings();
+// The value of a setting as `--set` spells it; empty for one that moves several fields together.
+std::string setting_value(const Framework& framework, const std::string& name);
 
 }  // namespace trireme::planner

@@ -25,7 +25,7 @@ Found broken(Rule rule, fmt::format_string<Arguments...> text, Arguments&&... ar
 }
 
 bool is_torch(const Job& job) {
-  return job.framework.name == "fsdp2" || job.framework.name == "fsdp1";
+  return is_torch(job.framework);
 }
 
 Found check_product(const Job& job, const Plan& plan) {
@@ -246,7 +246,7 @@ Found check_experts(const Job& job, const Plan& plan) {
     return broken(Rule::kExpertGrid, "etp {} x ep {} does not divide the {} ranks of a stage",
                   expert_tensor, plan.expert, grid);
   }
-  if (plan.tensor > 1 && !plan.sequence_parallel && job.framework.name.starts_with("megatron")) {
+  if (plan.tensor > 1 && !plan.sequence_parallel && is_megatron(job.framework)) {
     return broken(Rule::kSequenceParallelNeedsTensor,
                   "Megatron's experts with tp {} need sequence parallelism", plan.tensor);
   }
@@ -258,21 +258,21 @@ Found missing(const Job& job, std::string_view what, std::string_view instead) {
 }
 
 Found check_framework_sharding(const Job& job, const Plan& plan) {
-  const std::string& name = job.framework.name;
+  const Sharder sharder = job.framework.sharder;
   const bool states_only = plan.sharding == Sharding::kOptimizer;
   const bool with_gradients = plan.sharding == Sharding::kGradients;
-  if (name == "megatron" && plan.sharding > Sharding::kOptimizer) {
+  if (sharder == Sharder::kBuffers && plan.sharding > Sharding::kOptimizer) {
     return missing(job, fmt::format("sharding {}", to_string(plan.sharding)),
                    "use sharding optimizer, or --framework megatron-fsdp");
   }
   if (is_torch(job) && states_only) {
     return missing(job, "sharding of the optimizer alone", "use sharding full or none");
   }
-  if (name == "fsdp2" && with_gradients) {
+  if (sharder == Sharder::kFsdp2 && with_gradients) {
     return missing(job, "sharding gradients",
                    "use sharding full with --set reshard_after_forward=false");
   }
-  if (name == "deepspeed" && plan.pipeline > 1 && plan.sharding > Sharding::kOptimizer) {
+  if (sharder == Sharder::kZero && plan.pipeline > 1 && plan.sharding > Sharding::kOptimizer) {
     return missing(job,
                    fmt::format("sharding {} with pp {}", to_string(plan.sharding), plan.pipeline),
                    "its pipeline engine runs with ZeRO stage 1 at most (sharding optimizer)");
@@ -281,14 +281,14 @@ Found check_framework_sharding(const Job& job, const Plan& plan) {
 }
 
 Found check_framework_pipeline(const Job& job, const Plan& plan) {
-  const std::string& name = job.framework.name;
   if (plan.pipeline == 1) {
     return {};
   }
-  if (name.starts_with("megatron") && plan.schedule == Schedule::kGpipe) {
+  if (is_megatron(job.framework) && plan.schedule == Schedule::kGpipe) {
     return missing(job, "GPipe schedule", "use 1f1b or interleaved");
   }
-  if (name == "deepspeed" && plan.schedule != Schedule::kOneForwardOneBackward) {
+  if (job.framework.sharder == Sharder::kZero &&
+      plan.schedule != Schedule::kOneForwardOneBackward) {
     return missing(job, fmt::format("{} schedule", to_string(plan.schedule)),
                    "its pipeline engine runs 1f1b");
   }
@@ -365,14 +365,14 @@ bool splits_evenly(const Job& job, const Plan& plan) {
   const std::int64_t layers = job.model.layers;
   const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
   return layers % chunks == 0 || (layers + 2) % chunks == 0 ||
-         (plan.virtual_pipeline == 1 && !job.framework.name.starts_with("megatron"));
+         (plan.virtual_pipeline == 1 && !is_megatron(job.framework));
 }
 
 // Megatron's layout strings, torchtitan's lists of modules, this project's own runtime. DeepSpeed's
 // and accelerate's files say nothing of stages.
 bool takes_any_split(const Job& job) {
-  const std::string& name = job.framework.name;
-  return name.starts_with("megatron") || name == "fsdp2" || name == "trireme";
+  const Sharder sharder = job.framework.sharder;
+  return is_megatron(job.framework) || sharder == Sharder::kFsdp2 || sharder == Sharder::kTrireme;
 }
 
 std::optional<Violation> check_plan(const Job& job, const Plan& plan) {

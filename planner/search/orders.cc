@@ -44,14 +44,14 @@ std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   };
   const AxisOrder usual = Plan{}.order;
   add(usual);
-  if (job.framework.name == "trireme") {
+  if (job.framework.sharder == Sharder::kTrireme) {
     AxisOrder order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica,
                        Axis::kPipeline};
     std::sort(order.begin(), order.end());
     do {
       add(order);
     } while (std::next_permutation(order.begin(), order.end()));
-  } else if (job.framework.name.starts_with("megatron")) {
+  } else if (is_megatron(job.framework)) {
     add({Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica});
   }
   return orders;

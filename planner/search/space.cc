@@ -72,7 +72,7 @@ class Enumerator {
 
   [[nodiscard]] std::vector<std::int64_t> context_degrees(std::int64_t most) const {
     // NVIDIA's recipes cut 8,192 tokens in two (Llama 3 8B and 405B on H100).
-    const bool megatron = job_.framework.name.starts_with("megatron");
+    const bool megatron = is_megatron(job_.framework);
     const std::int64_t shortest = (megatron ? 2 : 4) * kContextTokensMin;
     std::vector<std::int64_t> degrees = {1};
     for (const std::int64_t degree : divisors_of(most)) {
@@ -92,7 +92,7 @@ class Enumerator {
     plan.micro_batches = std::max<std::int64_t>(1, job_.global_batch / plan.replicas);
     plan.fsdp_unit = fixed_.fsdp_unit.value_or(1);
     plan.recompute_modules = fixed_.recompute_modules.value_or(
-        job_.framework.name == "fsdp2" ? kTorchPerOp : kCoreAttention);
+        job_.framework.recompute_per_op ? kTorchPerOp : kCoreAttention);
     std::vector<std::int64_t> expert_degrees = {1};
     if (job_.model.moe) {
       expert_degrees = divisors_of(job_.model.moe->experts);
@@ -191,7 +191,7 @@ class Enumerator {
       }
       return;
     }
-    const bool split_backward = job_.framework.name == "trireme";
+    const bool split_backward = job_.framework.sharder == Sharder::kTrireme;
     // The frameworks' launch files have neither H1 nor H2 as their paper draws them, and H2 doubles
     // activations: both only when asked for.
     const auto offered = [&](Schedule schedule) {

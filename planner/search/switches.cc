@@ -154,7 +154,7 @@ std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& 
     const bool decided = std::any_of(given.begin(), given.end(), [&](const std::string& key) {
       return key == key_of(row.which.setting);
     });
-    if (job.framework.name.starts_with(row.framework) && !decided && can_be_switched(job, row)) {
+    if (job.framework.base.starts_with(row.framework) && !decided && can_be_switched(job, row)) {
       found.push_back(row.which);
     }
   }

@@ -63,7 +63,7 @@ class OpTimer {
     pair_.fewest_per_node = 0;
     pair_.ranks = 2;
     portable_attention_ =
-        job.framework.name != "trireme" &&
+        job.framework.sharder != Sharder::kTrireme &&
         job.framework.implementation != models::Implementation::kTransformerEngine;
   }
 

@@ -1,0 +1,26 @@
+// The fields of a framework by name, for the readers of frameworks.json and of `--set`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "planner/plan/framework.h"
+
+namespace trireme::planner {
+
+using FrameworkMember = std::variant<double Framework::*, bool Framework::*, int Framework::*,
+                                     std::int64_t Framework::*>;
+
+struct FrameworkField {
+  Setting setting;
+  FrameworkMember member;
+};
+// Every number and switch of a framework under its own name.
+std::span<const FrameworkField> framework_fields();
+
+// Throws Error when there is no implementation of that name.
+models::Implementation implementation_of(const std::string& name);
+
+}  // namespace trireme::planner

@@ -1,0 +1,170 @@
+// Frameworks by release: what the data says, that every entry of it can be read, and that the code
+// asks data only.
+#include "planner/plan/framework_versions.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+
+#include "core/error.h"
+#include "planner/calibrate/published.h"
+
+namespace trireme::planner {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string spec_of(const FrameworkVersion& label) {
+  return label.version.empty() ? label.name : label.name + "@" + label.version;
+}
+
+TEST(FrameworkVersions, EveryEntryCanBeReadAndSaysItsSource) {
+  for (const FrameworkVersion& label : framework_versions()) {
+    EXPECT_FALSE(label.summary.empty()) << spec_of(label);
+    EXPECT_FALSE(label.source.empty()) << spec_of(label);
+    for (const bool yes : {false, true}) {
+      for (const auto precision : {topologies::Precision::kBf16, topologies::Precision::kFp8}) {
+        const Framework framework =
+            find_framework(spec_of(label), {.precision = precision,
+                                            .compute_capability = yes ? 100 : 80,
+                                            .latent = yes,
+                                            .experts = yes,
+                                            .gated = yes,
+                                            .unfused = yes,
+                                            .tensor = yes});
+        EXPECT_EQ(full_name(framework), spec_of(label));
+        EXPECT_FALSE(framework.constants.empty());
+        EXPECT_GT(framework.gradient_bytes, 0) << spec_of(label);
+        EXPECT_LE(framework.graphed_launches, 1) << spec_of(label);
+      }
+    }
+  }
+}
+
+TEST(FrameworkVersions, ReleasesDifferInWhatTheirRecipesSet) {
+  const RecipeCase bf16;
+  // NeMo's performance recipes reduce in 16 bits since 25.02; those of NeMo 2.0 in 32.
+  EXPECT_EQ(find_framework("nemo@24.09", bf16).reduce_bytes, 4);
+  EXPECT_EQ(find_framework("nemo@25.02", bf16).reduce_bytes, 2);
+  EXPECT_EQ(find_framework("nemo@25.02", bf16).gradient_bytes, 2);
+  EXPECT_EQ(find_framework("nemo@25.02", bf16).master_bytes, 4);
+  EXPECT_EQ(find_framework("nemo@25.07", bf16).master_bytes, 2);  // 16-bit remainders
+  RecipeCase latent;
+  latent.latent = latent.experts = true;
+  EXPECT_EQ(find_framework("megatron-bridge@26.02", latent).moment_bytes, 4);
+  EXPECT_EQ(find_framework("megatron-bridge@library", bf16).reduce_bytes, 4);
+  RecipeCase blackwell;
+  blackwell.compute_capability = 100;
+  EXPECT_EQ(find_framework("megatron-bridge@25.09", blackwell).graphed_launches, 0);
+  EXPECT_EQ(find_framework("megatron-bridge@25.11", blackwell).graphed_launches, 1);
+  EXPECT_EQ(find_framework("megatron@2021").implementation,
+            models::Implementation::kClassicMegatron);
+  EXPECT_FALSE(find_framework("deepspeed@0.4").overlap_param_gather);
+  EXPECT_TRUE(find_framework("torchtitan@2024-12").recorded_collectives);
+  EXPECT_FALSE(find_framework("torchtitan@2026-04").recorded_collectives);
+}
+
+TEST(FrameworkVersions, ACompiledLossIsThatOfItsRelease) {
+  for (const auto& [version, bytes] :
+       {std::pair{"2024-04", 14}, {"2024-10", 4}, {"2024-12", 14}, {"2025-04", 4}}) {
+    Framework framework = find_framework(std::string("torchtitan@") + version);
+    apply_setting(framework, "compile", "true");
+    EXPECT_EQ(framework.logit_bytes, bytes) << version;
+  }
+}
+
+TEST(FrameworkVersions, AReleaseBetweenTwoIsTheOlder) {
+  EXPECT_EQ(full_name(find_framework("megatron@core_0.13")), "megatron@core_0.12");
+  EXPECT_EQ(full_name(find_framework("nemo@24.11")), "nemo@24.09");
+  EXPECT_EQ(full_name(find_framework("fsdp2@torch2.7.1")), "fsdp2@torch2.6");
+  for (const char* wrong :
+       {"megatron@core_0.1", "megatron@", "megatron@newest", "trireme@1", "nemo@x24.11"}) {
+    EXPECT_THROW(find_framework(wrong), Error) << wrong;
+  }
+}
+
+// Thirty branches of the code asked a row's framework, notes and date.
+TEST(FrameworkVersions, WordsAndDatesOfARowNameItsVersion) {
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-LM (SC21)", "", "2021-04"), "megatron@2021");
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-DeepSpeed (BigScience)", "", "2022-02-20"),
+            "bloom@2022");
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-LM + zero-bubble", "", "2023-11"),
+            "zero-bubble@2023");
+  EXPECT_EQ(behaviour_of("megatron", "NeMo Megatron launcher 2022-01", "", "2022-01"),
+            "nemo@22.01");
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-Bridge, NeMo container 26.04.01", "", "2026-05-27"),
+            "megatron-bridge@26.04.01");
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-Bridge 6799f0997, nvcr.io/nvidia/nemo:26.06", "",
+                         "2026-06"),
+            "megatron-bridge@library");
+  EXPECT_EQ(
+      behaviour_of("megatron-fsdp", "Megatron-Bridge, NeMo container 25.09", "", "2025-10-10"),
+      "megatron-bridge-fsdp@25.09");
+  EXPECT_EQ(behaviour_of("fsdp2", "torchtitan (FSDP2)", "", "2024-12"), "torchtitan@2024-12");
+  EXPECT_EQ(behaviour_of("fsdp2", "torchtitan (FSDP2)", "graph_trainer, 8 GPUs", "2026-03-13"),
+            "torchtitan@graph-trainer");
+  EXPECT_EQ(behaviour_of("other", "nanotron 2025-02", "", "2025-02"), "nanotron@2025");
+  EXPECT_EQ(behaviour_of("fsdp1", "llm-foundry/composer (PyTorch FSDP1)", "", "2024-01-06"),
+            "llm-foundry@2024");
+  EXPECT_EQ(behaviour_of("torchtitan@0.2.2", "anything", "", "2021"), "torchtitan@0.2.2");
+  EXPECT_EQ(behaviour_of("other", "a framework of one's own", "", ""), "");
+}
+
+TEST(FrameworkVersions, ARowMayNameItsVersion) {
+  const PublishedRow row =
+      parse_published(R"([{"id": "a", "model": "m", "layers": 4, "hidden": 256, "heads": 4,
+      "vocab": 1024, "seq": 512, "gpu": "A100", "gpus": 1, "micro_batch": 1, "global_batch": 4, "precision": "bf16",
+      "behaviour": "megatron@2021", "attention": "unfused"}])",
+                      "s")
+          .rows.at(0);
+  const PublishedCase found = row_to_case(row);
+  EXPECT_EQ(found.skipped, "");
+  EXPECT_EQ(full_name(found.job.framework), "megatron@2021");
+  PublishedRow wrong = row;
+  wrong.behaviour = "megatron@1999";
+  EXPECT_NE(row_to_case(wrong).skipped.find("no such version"), std::string::npos);
+}
+
+TEST(FrameworkVersions, EverySettingSaysWhatItMeans) {
+  const Framework framework = find_framework("torchtitan");
+  for (const Setting& setting : settings()) {
+    EXPECT_FALSE(setting.help.empty()) << setting.name;
+    if (const std::string value = setting_value(framework, setting.name); !value.empty()) {
+      Framework again = framework;
+      EXPECT_NO_THROW(apply_setting(again, setting.name, value)) << setting.name << "=" << value;
+      EXPECT_EQ(setting_value(again, setting.name), value);
+    }
+  }
+}
+
+// No branch on a framework's name, nor on a row's source, framework, notes or date.
+TEST(FrameworkVersions, TheCodeAsksDataNotNames) {
+  const std::regex named(
+      R"re(framework(_of\(\w+\))?\.(name|base|version)\s*(==|!=|\.starts_with|\.find|\.compare))re"
+      R"re(|row_?\.(framework|notes|date)\s*(==|!=|<|>|\.find|\.starts_with|\.substr))re"
+      R"re(|contains\(row_?\.(source|framework|notes|date))re"
+      R"re(|\.source\s*(==|!=)\s*")re");
+  int read = 0;
+  for (const char* room : {"planner", "tools"}) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(TRIREME_SOURCE_DIR) / room)) {
+      if (entry.path().extension() != ".cc" && entry.path().extension() != ".h") {
+        continue;
+      }
+      ++read;
+      std::ifstream file(entry.path());
+      std::string line;
+      for (int number = 1; std::getline(file, line); ++number) {
+        EXPECT_FALSE(std::regex_search(line, named))
+            << entry.path() << ":" << number << ": " << line;
+      }
+    }
+  }
+  EXPECT_GT(read, 100);
+}
+
+}  // namespace
+}  // namespace trireme::planner

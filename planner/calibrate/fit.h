@@ -1,5 +1,6 @@
-// Fits the constants of topologies/fitted.json on published rows: which constants, on which
-// sources, and the loss.
+// Fits the constants of topologies/fitted.json on published rows: all of them at once, by least
+// squares on the logarithms of predicted over measured step times, each constant held by a prior of
+// a width.
 #pragma once
 
 #include <string>
@@ -12,37 +13,35 @@ namespace trireme::planner {
 
 // One constant of the profile, or the same constant of several entries that share it.
 struct FitConstant {
-  enum class Owner { kGpu, kFramework, kNetwork } owner = Owner::kGpu;
+  enum class Owner { kGpu, kFramework } owner = Owner::kGpu;
   std::vector<std::string> entries;
   std::string name;
-  double low = 0, high = 1;  // physical bounds
-  double prior = 0.5;        // without a measurement: the datasheet, another card, a plain guess
+  double prior =
+      0.5;  // what it is without a row: a datasheet, a micro-benchmark, another framework
+  double width = 0.1;  // standard deviation of its logarithm without a row
 };
 
+// `error`: what is expected of the logarithm of a row's ratio. Rows of one source share its machine
+// and its mistakes, so that many of them say no more than a few.
 struct FitSource {
   std::string source;
-  double target = 0.1;  // errors are weighed by what is asked of the source
+  double error = 0.1;
 };
 
-// Constants that are fitted together on sources that tell them apart.
-struct FitGroup {
-  std::string name;
-  std::vector<FitConstant> constants;
-  std::vector<FitSource> sources;
-};
-
-// The groups in the order they are fitted.
-std::vector<FitGroup> fit_groups();
+std::vector<FitConstant> fit_constants();
+std::vector<FitSource> fit_sources();
 
 struct FitReport {
-  double loss_before = 0, loss_after = 0;
   int rows = 0;
+  double loss_before = 0, loss_after = 0;
+  std::vector<double> values;           // of the constants, in their order
+  std::vector<double> standard_errors;  // of their logarithms
+  std::vector<std::vector<double>> correlation;
 };
 
-// Fits one group in place, leaving out the rows of `left_out` (empty: none); when a source is left
-// out the constants start from, and without any row stay at, their priors. Rows of a case that
-// fail count as 0.
-FitReport fit_group(const FitGroup& group, const std::vector<ValidationCase>& cases,
-                    const std::string& left_out, int evaluations, topologies::Profile& profile);
+// Sets the constants in `profile`, fitted on the fit rows of the sources but `left_out` (empty:
+// none). Gauss-Newton with damping; rows beyond two expected errors weigh less (Cauchy's loss).
+FitReport fit_constants_to_rows(const std::vector<ValidationCase>& cases,
+                                const std::string& left_out, topologies::Profile& profile);
 
 }  // namespace trireme::planner

@@ -1,8 +1,31 @@
 #include "planner/cost/interval.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "planner/cost/behaviour_fit.h"
 
 namespace trireme::planner {
+
+namespace {
+
+// Share of the interval's logarithm that is left when the profile was measured on the machine: what
+// runs said with and without one (docs/gpu_measurements.md).
+double left_when_calibrated(const Framework& framework, const topologies::Profile& profile) {
+  const bool own_card = profile.machine && std::ranges::find(profile.shipped_parts, "gpus") ==
+                                               profile.shipped_parts.end();
+  const auto shares = profile.intervals.find("calibrated");
+  if (!own_card || shares == profile.intervals.end()) {
+    return 1;
+  }
+  auto share = shares->second.find(behaviour_name(framework));
+  if (share == shares->second.end()) {
+    share = shares->second.find("other");
+  }
+  return share == shares->second.end() ? 1 : share->second;
+}
+
+}  // namespace
 
 Interval interval_of(const Framework& framework, const topologies::Profile& profile) {
   if (profile.interval) {  // of the profile's own runs
@@ -21,7 +44,8 @@ Interval interval_of(const Framework& framework, const topologies::Profile& prof
     interval.low = value("low", interval.low);
     interval.high = value("high", interval.high);
   }
-  return interval;
+  const double left = left_when_calibrated(framework, profile);
+  return {std::pow(interval.low, left), std::pow(interval.high, left)};
 }
 
 }  // namespace trireme::planner

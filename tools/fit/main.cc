@@ -1,6 +1,7 @@
 // Fits topologies/fitted.json on published rows, so that every shipped constant can be made again:
 //   trireme_fit --rows planner/calibrate/fit_rows --profile topologies/fitted.json --write out.json
-// and scores it: errors by source, with each source left out of every fit, and the 90 % intervals.
+// with the standard error of each constant; --leave-out adds errors by source with that source left
+// out of the fit and the 90 % intervals from those.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -24,31 +25,27 @@ using planner::ValidatedRow;
 using planner::ValidationCase;
 
 struct Options {
-  std::string rows, profile, write, group, detail;
-  int evaluations = 400;
-  bool leave_out = false, intervals = false;
+  std::vector<std::string> rows;
+  std::string profile, write, detail;
+  bool leave_out = false;
 };
 
-void fit(const Options& options, const std::vector<ValidationCase>& cases,
-         const std::string& left_out, bool chatty, topologies::Profile& profile) {
-  for (const planner::FitGroup& group : planner::fit_groups()) {
-    if (!options.group.empty() && group.name.find(options.group) == std::string::npos) {
-      continue;
+void print_fit(const planner::FitReport& report) {
+  const std::vector<planner::FitConstant> constants = planner::fit_constants();
+  fmt::print("{} rows, loss {:.1f} -> {:.1f}\n", report.rows, report.loss_before,
+             report.loss_after);
+  for (std::size_t i = 0; i < constants.size(); ++i) {
+    const planner::FitConstant& constant = constants[i];
+    fmt::print("{:44} {:32} {:10.4g} +- {:4.1f} %  prior {:.4g} +- {:.0f} %",
+               fmt::join(constant.entries, " "), constant.name, report.values[i],
+               100 * report.standard_errors[i], constant.prior, 100 * constant.width);
+    for (std::size_t j = 0; j < constants.size(); ++j) {
+      if (j != i && std::abs(report.correlation[i][j]) > 0.5) {
+        fmt::print("  {:+.2f} with {} of {}", report.correlation[i][j], constants[j].name,
+                   constants[j].entries.front());
+      }
     }
-    const planner::FitReport report =
-        planner::fit_group(group, cases, left_out, options.evaluations, profile);
-    if (!chatty) {
-      continue;
-    }
-    fmt::print("{}: {} rows, loss {:.4f} -> {:.4f}\n", group.name, report.rows, report.loss_before,
-               report.loss_after);
-    for (const planner::FitConstant& constant : group.constants) {
-      const std::string& entry = constant.entries.front();
-      fmt::print("   {} {} = {:.4g}\n", entry, constant.name,
-                 constant.owner == planner::FitConstant::Owner::kGpu
-                     ? profile.gpus[entry].constants[constant.name]
-                     : profile.frameworks[entry][constant.name]);
-    }
+    fmt::print("\n");
   }
 }
 
@@ -104,68 +101,132 @@ void print_detail(const std::vector<ValidationCase>& cases, const topologies::Pr
   }
 }
 
-// Each source's error when none of its rows entered any fit.
-void leave_each_out(const Options& options, const std::vector<ValidationCase>& cases,
-                    const topologies::Profile& profile) {
-  std::vector<std::string> sources;
-  for (const planner::FitGroup& group : planner::fit_groups()) {
-    for (const planner::FitSource& source : group.sources) {
-      if (std::find(sources.begin(), sources.end(), source.source) == sources.end()) {
-        sources.push_back(source.source);
-      }
+// Ratios of measured to predicted of rows whose source no fit saw, by behaviour and by source.
+using Ratios = std::map<std::string, std::map<std::string, std::vector<double>>>;
+
+void add_ratios(const std::vector<ValidationCase>& cases, const std::vector<ValidatedRow>& rows,
+                const std::function<bool(const std::string&)>& wanted, Ratios& ratios) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (wanted(rows[i].source) && planner::is_measured_row(cases[i]) && rows[i].measured_seconds &&
+        rows[i].predicted_seconds) {
+      const double ratio = *rows[i].measured_seconds / *rows[i].predicted_seconds;
+      const planner::Framework& framework = cases[i].found.job.framework;
+      ratios[planner::behaviour_name(framework)][rows[i].source].push_back(ratio);
+      ratios["other"][rows[i].source].push_back(ratio);
     }
-  }
-  for (const std::string& source : sources) {
-    topologies::Profile without = profile;
-    fit(options, cases, source, false, without);
-    print_sources(fmt::format("{} left out of every fit", source).c_str(), cases,
-                  predict(cases, without), [&](const ValidationCase& one) {
-                    return one.row.source == source && planner::is_gated_row(one);
-                  });
   }
 }
 
-// 5 and 95 % of measured over predicted on rows that no fit saw, by behaviour; of all for the rest.
-void set_intervals(const std::vector<ValidationCase>& cases, const std::vector<ValidatedRow>& rows,
-                   topologies::Profile& profile) {
-  constexpr std::size_t kEnough = 12;
-  std::map<std::string, std::vector<double>> ratios;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (planner::is_measured_row(cases[i]) && !planner::is_fit_row(cases[i].row) &&
-        rows[i].measured_seconds && rows[i].predicted_seconds &&
-        cases[i].row.behaviour != "other" &&
-        rows[i].source != "megatron_lm_golden") {  // deterministic mode of tiny models
-      const double ratio = *rows[i].measured_seconds / *rows[i].predicted_seconds;
-      ratios[planner::behaviour_name(cases[i].found.job.framework)].push_back(ratio);
-      ratios["other"].push_back(ratio);
+// Sources count alike, however many rows they have: rows of one share its machine and its mistakes.
+// A source that is yet unseen lies further out than those that are: the tails are narrower than 5
+// %.
+constexpr double kTail = 0.03;
+
+// The tails of the ratios but those of `left_out`.
+std::pair<double, double> quantiles(const std::map<std::string, std::vector<double>>& by_source,
+                                    const std::string& left_out) {
+  std::vector<std::pair<double, double>> all;  // ratio, weight
+  for (const auto& [source, ratios] : by_source) {
+    for (const double ratio : ratios) {
+      if (source != left_out) {
+        all.emplace_back(ratio, 1.0 / static_cast<double>(ratios.size()));
+      }
     }
   }
-  profile.intervals.clear();
-  for (auto& [name, list] : ratios) {
-    if (list.size() < kEnough) {
+  if (all.empty()) {
+    return {0.8, 1.25};
+  }
+  std::sort(all.begin(), all.end());
+  double whole = 0;
+  for (const auto& [ratio, weight] : all) {
+    whole += weight;
+  }
+  const auto at = [&](double share) {
+    double sum = 0;
+    for (const auto& [ratio, weight] : all) {
+      sum += weight;
+      if (sum >= share * whole) {
+        return ratio;
+      }
+    }
+    return all.back().first;
+  };
+  return {at(kTail), at(1 - kTail)};
+}
+
+// A behaviour has an interval of its own where enough sources speak of it.
+constexpr std::size_t kEnoughSources = 5;
+
+void set_intervals(const Ratios& ratios, topologies::Profile& profile) {
+  const std::map<std::string, double> calibrated = profile.intervals["calibrated"];
+  profile.intervals = {{"calibrated", calibrated}};
+  int inside = 0;
+  int all = 0;
+  for (const auto& [name, by_source] : ratios) {
+    if (name != "other" && by_source.size() < kEnoughSources) {
       continue;
     }
-    std::sort(list.begin(), list.end());
-    const auto at = [&list = list](double share) {
-      return list[static_cast<std::size_t>(
-          std::llround(share * static_cast<double>(list.size() - 1)))];
-    };
-    profile.intervals[name] = {{"low", at(0.05)}, {"high", at(0.95)}};
-    fmt::print("{:20} {:4} rows  {:.3f} to {:.3f}\n", name, list.size(), at(0.05), at(0.95));
+    const auto [low, high] = quantiles(by_source, "");
+    profile.intervals[name] = {{"low", low}, {"high", high}};
+    fmt::print("{:20} {:2} sources  {:.3f} to {:.3f}\n", name, by_source.size(), low, high);
   }
+  for (const auto& [name, by_source] : ratios) {
+    for (const auto& [source, list] : by_source) {
+      const auto [low, high] =
+          quantiles(by_source.size() < kEnoughSources ? ratios.at("other") : by_source, source);
+      if (name != "other") {
+        const int before = inside;
+        all += static_cast<int>(list.size());
+        inside += static_cast<int>(std::count_if(
+            list.begin(), list.end(),
+            [low = low, high = high](double ratio) { return ratio >= low && ratio <= high; }));
+        fmt::print("  {:16} {:24} {:3} of {:3}\n", name, source, inside - before, list.size());
+      }
+    }
+  }
+  fmt::print("{} of {} rows ({:.0f} %) lie in the interval of the other sources\n", inside, all,
+             100.0 * inside / std::max(1, all));
+}
+
+// Each source's error when none of its rows entered the fit; the intervals come from these.
+void leave_each_out(const std::vector<ValidationCase>& cases, topologies::Profile& profile) {
+  Ratios ratios;
+  std::vector<std::string> fitted;
+  for (const planner::FitSource& source : planner::fit_sources()) {
+    topologies::Profile without = profile;
+    planner::fit_constants_to_rows(cases, source.source, without);
+    const std::vector<ValidatedRow> rows = predict(cases, without);
+    print_sources(fmt::format("{} left out", source.source).c_str(), cases, rows,
+                  [&](const ValidationCase& one) {
+                    return one.row.source == source.source && planner::is_gated_row(one);
+                  });
+    add_ratios(
+        cases, rows, [&](const std::string& name) { return name == source.source; }, ratios);
+    fitted.push_back(source.source);
+  }
+  add_ratios(
+      cases, predict(cases, profile),
+      [&](const std::string& name) {
+        return std::find(fitted.begin(), fitted.end(), name) == fitted.end();
+      },
+      ratios);
+  set_intervals(ratios, profile);
 }
 
 int run(const Options& options) {
   topologies::Profile profile = options.profile.empty() ? topologies::shipped_profile()
                                                         : topologies::load_profile(options.profile);
-  const std::vector<ValidationCase> cases =
-      planner::validation_cases(planner::read_published(options.rows), profile);
-  if (options.leave_out) {
-    leave_each_out(options, cases, profile);
-    return 0;
+  std::vector<planner::PublishedFile> files;
+  for (const std::string& rows : options.rows) {
+    const std::vector<planner::PublishedFile> more = planner::read_published(rows);
+    files.insert(files.end(), more.begin(), more.end());
   }
-  if (!options.write.empty() && !options.intervals) {
-    fit(options, cases, "", true, profile);
+  const std::vector<ValidationCase> cases = planner::validation_cases(files, profile);
+  if (!options.write.empty()) {
+    print_fit(planner::fit_constants_to_rows(cases, "", profile));
+  }
+  if (options.leave_out) {
+    leave_each_out(cases, profile);
   }
   const std::vector<ValidatedRow> rows = predict(cases, profile);
   if (!options.detail.empty()) {
@@ -178,9 +239,6 @@ int run(const Options& options) {
   print_sources("other rows", cases, rows, [](const ValidationCase& one) {
     return planner::is_measured_row(one) && !planner::is_gated_row(one);
   });
-  if (options.intervals) {
-    set_intervals(cases, rows, profile);
-  }
   if (!options.write.empty()) {
     write_fitted(options.profile, options.write, profile);
   }
@@ -190,14 +248,12 @@ int run(const Options& options) {
 int parse_and_run(int argc, char** argv) {
   Options options;
   CLI::App app("Fits and scores the shipped constants on published rows");
-  app.add_option("--rows", options.rows, "file or folder in the row format")->required();
+  app.add_option("--rows", options.rows, "files or folders in the row format")->required();
   app.add_option("--profile", options.profile, "profile to start from (default: the shipped one)");
   app.add_option("--write", options.write, "fits, and writes the profile here");
-  app.add_option("--group", options.group, "only groups whose name holds this");
-  app.add_option("--evaluations", options.evaluations, "of the loss, a group");
   app.add_option("--detail", options.detail, "prints every row of this source");
-  app.add_flag("--leave-out", options.leave_out, "errors with each source left out of every fit");
-  app.add_flag("--intervals", options.intervals, "90 % intervals from the held-apart rows");
+  app.add_flag("--leave-out", options.leave_out,
+               "errors with each source left out of the fit, and the 90 % intervals that follow");
   CLI11_PARSE(app, argc, argv);
   return run(options);
 }

@@ -73,7 +73,9 @@ void write_fitted(const std::string& from, const std::string& to,
   Json json = Json::parse(read_file(from, "the shipped profile"));
   for (const auto& [name, fit] : profile.gpus) {
     for (const auto& [key, value] : fit.constants) {
-      json["gpus"][name]["constants"][key] = rounded(value);
+      if (json["gpus"][name]["constants"].contains(key)) {  // else it is that of the card it is like
+        json["gpus"][name]["constants"][key] = rounded(value);
+      }
     }
   }
   for (const auto& [name, constants] : profile.frameworks) {
@@ -81,6 +83,7 @@ void write_fitted(const std::string& from, const std::string& to,
       json["frameworks"][name][key] = rounded(value);
     }
   }
+  json["intervals"] = Json::object();
   for (const auto& [name, constants] : profile.intervals) {
     for (const auto& [key, value] : constants) {
       json["intervals"][name][key] = rounded(value);

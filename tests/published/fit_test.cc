@@ -1,0 +1,84 @@
+// The fit of the shipped constants: it recovers what rows were made with, what ships is what it
+// gives.
+#include "planner/calibrate/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planner/cost/interval.h"
+#include "topologies/profile.h"
+
+namespace trireme::planner {
+namespace {
+
+// Constants are recovered from rows that were made with them; a source that is left out is not
+// read.
+TEST(Fit, RecoversConstantsFromRows) {
+  std::vector<ValidationCase> cases = validation_cases(
+      read_published(std::string(TRIREME_SOURCE_DIR) + "/planner/calibrate/fit_rows"),
+      topologies::shipped_profile());
+  topologies::Profile truth = topologies::shipped_profile();
+  truth.gpus.at("A100-SXM4-80GB").constants.at("matmul_efficiency") = 0.7;
+  truth.frameworks.at("megatron-classic").at("host_factor") = 9;
+  truth.frameworks.at("deepspeed").at("host_factor") = 9;
+  for (ValidationCase& one : cases) {
+    if (one.found.skipped.empty() && one.measured_seconds) {
+      one.measured_seconds = predict_seconds(one, truth);
+    }
+  }
+  topologies::Profile fitted = topologies::shipped_profile();
+  const FitReport report = fit_constants_to_rows(cases, "", fitted);
+  EXPECT_GT(report.rows, 200);
+  EXPECT_LT(report.loss_after, report.loss_before);
+  EXPECT_NEAR(fitted.gpus.at("A100-SXM4-80GB").constants.at("matmul_efficiency"), 0.7, 0.02);
+  EXPECT_NEAR(fitted.frameworks.at("megatron-classic").at("host_factor"), 9, 0.6);
+  EXPECT_EQ(fitted.frameworks.at("deepspeed").at("host_factor"),
+            fitted.frameworks.at("megatron-classic").at("host_factor"));
+  const std::size_t count = fit_constants().size();
+  ASSERT_EQ(report.standard_errors.size(), count);
+  ASSERT_EQ(report.correlation.size(), count);
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_LE(report.standard_errors[i], fit_constants()[i].width * 1.0001);
+    EXPECT_NEAR(report.correlation[i][i], 1, 1e-9);
+  }
+  const int without = fit_constants_to_rows(cases, "vtrain_single_node", fitted).rows;
+  EXPECT_LT(without, report.rows - 50);
+}
+
+// The shipped constants are those that the fit gives.
+TEST(Fit, ShippedConstantsAreTheFitted) {
+  const topologies::Profile& shipped = topologies::shipped_profile();
+  const std::vector<ValidationCase> cases = validation_cases(
+      read_published(std::string(TRIREME_SOURCE_DIR) + "/planner/calibrate/fit_rows"), shipped);
+  topologies::Profile fitted = shipped;
+  const FitReport report = fit_constants_to_rows(cases, "", fitted);
+  const std::vector<FitConstant> constants = fit_constants();
+  for (std::size_t i = 0; i < constants.size(); ++i) {
+    const std::string& entry = constants[i].entries.front();
+    const double value = constants[i].owner == FitConstant::Owner::kGpu
+                             ? shipped.gpus.at(entry).constants.at(constants[i].name)
+                             : shipped.frameworks.at(entry).at(constants[i].name);
+    // Beyond half a standard error the models have moved and the fit is due again.
+    EXPECT_LE(std::abs(std::log(value / report.values[i])), 0.5 * report.standard_errors[i] + 0.02)
+        << entry << " " << constants[i].name << " " << value << " against " << report.values[i];
+  }
+}
+
+// A profile that was measured on the machine says more: its interval is narrower.
+TEST(Interval, IsNarrowerUnderAProfileOfTheMachine) {
+  topologies::Profile calibrated = topologies::shipped_profile();
+  calibrated.machine.emplace();
+  for (const char* name : {"trireme", "megatron", "torchtitan@0.2.2"}) {
+    const Framework framework = find_framework(name);
+    const Interval wide = interval_of(framework, topologies::shipped_profile());
+    const Interval narrow = interval_of(framework, calibrated);
+    EXPECT_LT(wide.low, 1) << name;
+    EXPECT_GT(wide.high, 1) << name;
+    EXPECT_GT(narrow.low, wide.low) << name;
+    EXPECT_LT(narrow.high, wide.high) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -99,6 +99,12 @@ void refuse_types(const LaunchPlan& launch, std::string_view who) {
   const Framework& framework = launch.job.framework;
   const bool mixed = launch.job.precision != topologies::Precision::kFp32;
   const bool same = framework.gradient_bytes == framework.reduce_bytes;
+  if (mixed && framework.master_bytes == 2) {
+    refuse("master_bytes",
+           fmt::format("16-bit remainders, which {}'s precision-aware optimizer keeps as masters, "
+                       "are not written; --set master_bytes=4 would be right",
+                       who));
+  }
   if (mixed && (framework.master_bytes != 4 || framework.mixed_precision_pure)) {
     refuse("parameter_dtype", fmt::format("{} keeps an fp32 copy of the parameters; --set "
                                           "parameter_dtype=fp32, or leave it out",

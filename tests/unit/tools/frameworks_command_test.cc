@@ -80,6 +80,34 @@ TEST(FrameworksCommand, EveryCommandTakesAVersion) {
   EXPECT_LT(newer.at("time").at("step_seconds"), older.at("time").at("step_seconds"));
 }
 
+// The refusal named a setting that led into the next one.
+TEST(FrameworksCommand, ARefusedExportOfAVersionNamesWhatWorks) {
+  const std::string path = ::testing::TempDir() + "bridge_version.py";
+  std::vector<std::string> arguments = {"export",
+                                        "--model",
+                                        "llama-3.1-8b",
+                                        "--cluster",
+                                        "dgx-h100x1",
+                                        "--framework",
+                                        "megatron-bridge@26.02",
+                                        "--layout",
+                                        "tp2.fsdp4.zero1.mb1",
+                                        "--seq",
+                                        "4096",
+                                        "--global-batch",
+                                        "8",
+                                        "--format",
+                                        "megatron-bridge",
+                                        "-o",
+                                        path};
+  const Answer refused = run(arguments);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("--set master_bytes=4"), std::string::npos) << refused.err;
+  arguments.insert(arguments.end(), {"--set", "master_bytes=4"});
+  EXPECT_EQ(run(arguments).code, 0);
+  std::remove(path.c_str());
+}
+
 TEST(FrameworksCommand, AnUnknownVersionIsOneLine) {
   for (const char* wrong : {"megatron@1999", "torchtitan@", "fsdp3", "trireme@1"}) {
     const Answer answer = run(

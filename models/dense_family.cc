@@ -154,6 +154,34 @@ Transformer read_olmo2(ConfigFields& fields) {
   return model;
 }
 
+// OLMo 3 slides on three layers of four.
+Transformer read_olmo3(ConfigFields& fields) {
+  Transformer model = read_olmo2(fields);
+  model.sliding_window = fields.count_or({"sliding_window"}, 4096);
+  set_sliding_layers(model, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
+  apply_layer_types(fields, model);
+  return model;
+}
+
+// ERNIE 4.5's dense models; Hunyuan's, which normalise q and k.
+Transformer read_ernie(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 131072, .tied = true});
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = fields.flag("use_bias", false);
+  return model;
+}
+Transformer read_hunyuan(ConfigFields& fields) {
+  Transformer model = read_llama(fields);
+  model.qk_norm = fields.flag("use_qk_norm", true);
+  return model;
+}
+
+// MiMo of 2025: Qwen2 with extra prediction modules.
+Transformer read_mimo(ConfigFields& fields) {
+  Transformer model = read_qwen2(fields);
+  model.multi_token_layers = fields.count_or({"num_nextn_predict_layers"}, 0, /*low=*/0);
+  return model;
+}
+
 // OLMo of 2024: norms without parameters.
 Transformer read_olmo(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.max_sequence = 2048});
@@ -239,7 +267,7 @@ Transformer read_starcoder2(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 39> kFamilies = {{
+constexpr std::array<std::pair<const char*, FamilyReader>, 44> kFamilies = {{
     {"llama", read_llama},
     {"mistral", read_mistral},
     {"ministral", read_mistral},
@@ -259,6 +287,11 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 39> kFamilies = {{
     {"smollm3", read_smollm3},
     {"glm4", read_glm4},
     {"glm", read_glm},
+    {"ministral3", read_llama},
+    {"olmo3", read_olmo3},
+    {"ernie4_5", read_ernie},
+    {"hunyuan_v1_dense", read_hunyuan},
+    {"mimo", read_mimo},
     {"olmo", read_olmo},
     {"olmo2", read_olmo2},
     {"qwen", read_qwen},

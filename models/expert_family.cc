@@ -234,6 +234,93 @@ Transformer read_glm4_moe(ConfigFields& fields) {
   return model;
 }
 
+// MiniMax-M2: Mixtral with norms over all heads and a router that balances by a bias.
+Transformer read_minimax_m2(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 196608});
+  model.qk_norm = fields.flag("use_qk_norm", true);
+  model.qk_norm_all_heads =
+      model.qk_norm && fields.text_or("qk_norm_type", "per_layer") == "per_layer";
+  model.moe = MixtureOfExperts{
+      .experts = fields.count_or({"num_local_experts", "num_experts"}, 256),
+      .experts_per_token = fields.count_or({"num_experts_per_tok"}, 8),
+      .expert_ffn = model.ffn,
+      .router_bias = fields.flag("use_routing_bias", true),
+  };
+  const bool predicts = fields.flag("use_mtp", false);
+  model.multi_token_layers = predicts ? fields.count_or({"num_mtp_modules"}, 0, /*low=*/0) : 0;
+  return model;
+}
+
+// dots.llm1: Qwen3's attention with DeepSeek's experts.
+Transformer read_dots1(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 32768});
+  model.qk_norm = true;
+  read_deepseek_experts(fields, model,
+                        {.experts = 128,
+                         .experts_per_token = 6,
+                         .expert_ffn = 1408,
+                         .shared_ffn = 2,
+                         .router_bias = true},
+                        /*class_first_dense=*/1);
+  return model;
+}
+
+// GLM-4.7-Flash: latent attention with GLM's experts.
+Transformer read_glm4_moe_lite(ConfigFields& fields) {
+  Transformer model = read_deepseek_base(fields);
+  read_deepseek_experts(fields, model,
+                        {.experts = 64,
+                         .experts_per_token = 4,
+                         .expert_ffn = 1536,
+                         .shared_ffn = 1,
+                         .router_bias = true},
+                        /*class_first_dense=*/1);
+  return model;
+}
+
+// ERNIE 4.5: experts from one layer on to another, shared ones beside them.
+Transformer read_ernie_moe(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 131072, .tied = true});
+  const bool biases = fields.flag("use_bias", false);
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = biases;
+  MixtureOfExperts moe{
+      .experts = fields.count_or({"moe_num_experts"}, 64),
+      .experts_per_token = fields.count_or({"moe_k"}, 6),
+      .expert_ffn = fields.count_or({"moe_intermediate_size"}, 1536),
+      .router_bias = true,
+  };
+  moe.shared_ffn = fields.count_or({"moe_num_shared_experts"}, 2, /*low=*/0) * moe.expert_ffn;
+  model.moe = moe;
+  const std::int64_t first = fields.count_or({"moe_layer_start_index"}, 1, /*low=*/0);
+  const std::int64_t last = fields.count_or({"moe_layer_end_index"}, model.layers - 1, /*low=*/0);
+  const std::int64_t every = fields.count_or({"moe_layer_interval"}, 1);
+  set_moe_layers(model, [first, last, every](std::int64_t layer) {
+    return layer >= first && layer <= last && (layer + 1) % every == 0;
+  });
+  return model;
+}
+
+// Ling and Ring: DeepSeek's experts in a llama, with norms of q and k in the second version.
+Transformer read_bailing_moe(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 32768});
+  const bool biases = fields.flag("use_qkv_bias", false);
+  model.qkv_bias = biases;
+  model.attention_output_bias = fields.flag("use_bias", false);
+  model.qk_norm = fields.flag("use_qk_norm", false);
+  MixtureOfExperts moe{
+      .experts = fields.count_or({"num_experts"}, 64),
+      .experts_per_token = fields.count_or({"num_experts_per_tok"}, 6),
+      .expert_ffn = fields.count_or({"moe_intermediate_size"}, 1408),
+      .router_bias = fields.flag("moe_router_enable_expert_bias", false),
+  };
+  moe.shared_ffn = fields.count_or({"num_shared_experts"}, 0, /*low=*/0) * moe.expert_ffn;
+  model.moe = moe;
+  const std::int64_t first = fields.count_or({"first_k_dense_replace"}, 0, /*low=*/0);
+  set_moe_layers(model, [first](std::int64_t layer) { return layer >= first; });
+  model.multi_token_layers = fields.count_or({"num_nextn_predict_layers"}, 0, /*low=*/0);
+  return model;
+}
+
 Transformer read_gpt_oss(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.hidden = 2880,
                                                .ffn = 2880,
@@ -291,7 +378,7 @@ Transformer read_llama4(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 17> kFamilies = {{
+constexpr std::array<std::pair<const char*, FamilyReader>, 23> kFamilies = {{
     {"mixtral", read_mixtral},
     {"granitemoe", read_mixtral},
     {"phimoe", read_phimoe},
@@ -306,6 +393,12 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 17> kFamilies = {{
     {"kimi_k2", read_deepseek_v3},
     {"glm4_moe", read_glm4_moe},
     {"glm4v_moe_text", read_glm4_moe},
+    {"glm4_moe_lite", read_glm4_moe_lite},
+    {"minimax_m2", read_minimax_m2},
+    {"dots1", read_dots1},
+    {"ernie4_5_moe", read_ernie_moe},
+    {"bailing_moe", read_bailing_moe},
+    {"bailing_moe_v2", read_bailing_moe},
     {"gpt_oss", read_gpt_oss},
     {"llama4", read_llama4},
     {"llama4_text", read_llama4},

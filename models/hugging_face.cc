@@ -16,38 +16,53 @@ namespace {
 // Models that see or hear keep their text model's fields in an object of their own.
 constexpr std::array<const char*, 3> kTextParts = {"text_config", "llm_config", "language_config"};
 
-// Keys of builds that are not a plain decoder of attention and MLP layers: reading such a file as a
-// llama would give a wrong count in silence.
-constexpr std::array<const char*, 24> kForeignKeys = {
-    // experts and latent attention of unknown build
-    "n_routed_experts",
-    "num_experts",
-    "num_local_experts",
-    "moe_intermediate_size",
-    "moe_num_experts",
-    "kv_lora_rank",
-    "index_topk",
-    // state-space and convolution layers among the attention layers
-    "ssm_cfg",
-    "state_size",
-    "mamba_d_state",
-    "ssm_state_size",
-    "attn_layer_period",
-    "layers_block_type",
-    "linear_num_key_heads",
-    "linear_attn_config",
-    "conv_L_cache",
-    "hybrid_override_pattern",
-    // layers that differ in shape, or look at another input
-    "block_configs",
-    "num_key_value_heads_per_layer",
-    "cross_attention_layers",
-    // encoders
-    "num_decoder_layers",
-    "d_kv",
-    "type_vocab_size",
-    "global_attn_every_n_layers",
+// Keys of builds that are not a plain decoder of attention and MLP layers, and what they say:
+// reading such a file as a llama would give a wrong count in silence. What no description can hold
+// stands first, so that it is what a refusal names.
+struct ForeignKey {
+  const char* key;
+  const char* what;
 };
+constexpr std::array<ForeignKey, 37> kForeignKeys = {{
+    {"ssm_cfg", "state-space layers (Mamba)"},
+    {"state_size", "state-space layers (Mamba)"},
+    {"mamba_d_state", "state-space layers (Mamba)"},
+    {"ssm_state_size", "state-space layers (Mamba)"},
+    {"mamba_num_heads", "state-space layers (Mamba)"},
+    {"hybrid_override_pattern", "state-space layers (Mamba) among its attention layers"},
+    {"attn_layer_period", "state-space layers (Mamba) among its attention layers"},
+    {"layers_block_type", "layers of several kinds, state-space ones among them"},
+    {"linear_num_key_heads", "layers of linear attention (gated delta rule)"},
+    {"linear_attn_config", "layers of linear attention"},
+    {"attn_type_list", "layers of linear attention (lightning)"},
+    {"conv_L_cache", "convolution layers among its attention layers"},
+    {"time_mix_extra_dim", "recurrent layers (RWKV)"},
+    {"lru_width", "recurrent layers"},
+    {"index_topk", "sparse attention (an indexer chooses the tokens)"},
+    {"compress_ratios", "sparse attention over compressed tokens"},
+    {"hidden_size_per_layer_input", "an embedding for every layer"},
+    {"global_head_dim", "heads of another width in its global layers"},
+    {"num_global_key_value_heads", "other key-value heads in its global layers"},
+    {"swa_num_attention_heads", "other heads in its sliding layers"},
+    {"swa_head_dim", "heads of another width in its sliding layers"},
+    {"attention_other_setting", "other heads in some of its layers"},
+    {"share_q_dim", "queries factored over a shared width"},
+    {"zero_expert_num", "experts that compute nothing"},
+    {"block_configs", "layers of different shapes"},
+    {"num_key_value_heads_per_layer", "layers of different shapes"},
+    {"cross_attention_layers", "layers that attend to another input"},
+    {"num_decoder_layers", "an encoder"},
+    {"d_kv", "an encoder"},
+    {"type_vocab_size", "an encoder"},
+    {"global_attn_every_n_layers", "an encoder"},
+    {"kv_lora_rank", "latent attention of unknown build"},
+    {"n_routed_experts", "experts of unknown build"},
+    {"num_experts", "experts of unknown build"},
+    {"num_local_experts", "experts of unknown build"},
+    {"moe_intermediate_size", "experts of unknown build"},
+    {"moe_num_experts", "experts of unknown build"},
+}};
+constexpr std::size_t kDescribable = 6;  // the last ones: a model file can say them
 
 // Activations of a gated MLP; with another one the MLP has two matrices, not three.
 constexpr std::array<const char*, 6> kGatedActivations = {
@@ -86,6 +101,17 @@ void refuse_foreign_builds(ConfigFields& fields, const std::string& model_type, 
   if (known_family) {
     return;
   }
+  for (const ForeignKey& foreign : kForeignKeys) {
+    if (fields.has({foreign.key})) {
+      const bool describable = &foreign - kForeignKeys.data() >=
+                               static_cast<std::ptrdiff_t>(kForeignKeys.size() - kDescribable);
+      fields.fail("model_type",
+                  fmt::format("is \"{}\", which is not known, and {} says that it has {}{}",
+                              model_type, foreign.key, foreign.what,
+                              describable ? "; describe it in a model file of trireme"
+                                          : ", which no model description here can hold"));
+    }
+  }
   const std::string activation = fields.text_or("hidden_act", "silu");
   if (std::find(kGatedActivations.begin(), kGatedActivations.end(), activation) ==
       kGatedActivations.end()) {
@@ -93,15 +119,6 @@ void refuse_foreign_builds(ConfigFields& fields, const std::string& model_type, 
                                           "MLP then is no llama's; describe it in a model file of "
                                           "trireme",
                                           activation, model_type));
-  }
-  for (const char* key : kForeignKeys) {
-    if (fields.has({key})) {
-      fields.fail(
-          "model_type",
-          fmt::format("is \"{}\", which is not known, and {} says that it is no plain llama; "
-                      "describe it in a model file of trireme",
-                      model_type, key));
-    }
   }
 }
 

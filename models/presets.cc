@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -68,8 +69,45 @@ std::string nearest_names(const std::string& name) {
   return nearest;
 }
 
+// Python writes Infinity and NaN where JSON has no word; no dimension of a model is one, so they
+// are read as null.
+std::string without_python_words(const std::string& text) {
+  std::string out;
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    std::size_t size = 1;
+    if (quoted && text[at] == '\\') {
+      size = 2;
+    } else if (text[at] == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+        if (rest.starts_with(word)) {
+          out += "null";
+          at += word.size();
+          size = 0;
+          break;
+        }
+      }
+    }
+    out.append(rest.substr(0, size));
+    at += size;
+  }
+  return out;
+}
+
+nlohmann::json read_config(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string plain = without_python_words(text);
+  return plain == text ? read_json_file(path) : parse_json(plain, path);
+}
+
 Transformer load_file(const std::string& path) {
-  const nlohmann::json json = read_json_file(path);
+  std::error_code failed;
+  const nlohmann::json json =
+      fs::is_regular_file(path, failed) ? read_config(path) : read_json_file(path);
   if (json.is_object() && json.contains("schema")) {
     return read_model_file(json, path);
   }

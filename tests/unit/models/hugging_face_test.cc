@@ -345,5 +345,65 @@ TEST(HuggingFace, EveryRealFileIsReadAndAgreesWithItsCount) {
   EXPECT_GE(agreed, 8);
 }
 
+TEST(HuggingFace, FamiliesOfThisYearAreReadAsFarAsADescriptionGoes) {
+  const Transformer minimax = import_text(R"({"model_type": "minimax_m2", "hidden_size": 3072,
+      "num_hidden_layers": 62, "num_attention_heads": 48, "num_key_value_heads": 8,
+      "head_dim": 128, "intermediate_size": 1536, "num_local_experts": 256,
+      "num_experts_per_tok": 8, "vocab_size": 200064, "use_qk_norm": true,
+      "qk_norm_type": "per_layer", "max_position_embeddings": 196608})");
+  EXPECT_NEAR(static_cast<double>(parameter_count(minimax)), 228.7e9, 0.05e9);
+  EXPECT_NEAR(static_cast<double>(active_parameter_count(minimax)), 11.0e9, 0.5e9);
+  // dots.llm1: 142.8 B, of which 14 B are active.
+  const Transformer dots = import_text(R"({"model_type": "dots1", "hidden_size": 4096,
+      "num_hidden_layers": 62, "num_attention_heads": 32, "num_key_value_heads": 32,
+      "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128,
+      "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+      "vocab_size": 152064})");
+  EXPECT_NEAR(static_cast<double>(parameter_count(dots)), 142.8e9, 0.5e9);
+  // ERNIE-4.5-21B-A3B
+  const Transformer ernie = import_text(R"({"model_type": "ernie4_5_moe", "hidden_size": 2560,
+      "num_hidden_layers": 28, "num_attention_heads": 20, "num_key_value_heads": 4,
+      "head_dim": 128, "intermediate_size": 12288, "moe_intermediate_size": 1536,
+      "moe_num_experts": 64, "moe_k": 6, "moe_num_shared_experts": 2, "vocab_size": 103424,
+      "tie_word_embeddings": true})");
+  EXPECT_NEAR(static_cast<double>(parameter_count(ernie)), 21.8e9, 0.5e9);
+}
+
+TEST(HuggingFace, WhatNoDescriptionCanHoldIsNamedAsThat) {
+  const std::string llama = R"("hidden_size": 2048, "num_hidden_layers": 24,
+      "num_attention_heads": 16, "intermediate_size": 8192, "vocab_size": 32000)";
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("model_type": "qwen3_next", "linear_num_key_heads": 16, "num_experts": 512)",
+       "linear attention"},
+      {R"("model_type": "qwen3_5", "linear_num_key_heads": 16)", "linear attention"},
+      {R"("model_type": "kimi_linear", "linear_attn_config": {}, "kv_lora_rank": 512)",
+       "linear attention"},
+      {R"("model_type": "deepseek_v32", "index_topk": 2048, "kv_lora_rank": 512)",
+       "sparse attention"},
+      {R"("model_type": "glm_moe_dsa", "index_topk": 2048, "n_routed_experts": 256)",
+       "sparse attention"},
+      {R"("model_type": "nemotron_h", "hybrid_override_pattern": "M-M*")", "state-space layers"},
+      {R"("model_type": "gemma4_text", "hidden_size_per_layer_input": 256)",
+       "an embedding for every layer"},
+      {R"("model_type": "mimo_v2_flash", "swa_num_attention_heads": 64, "n_routed_experts": 256)",
+       "other heads in its sliding layers"},
+      {R"("model_type": "step3_text", "share_q_dim": 2048, "moe_num_experts": 48)",
+       "queries factored"}};
+  for (const auto& [keys, named] : cases) {
+    const std::string fault = fault_of("{" + std::string(keys) + ", " + llama + "}");
+    EXPECT_NE(fault.find(named), std::string::npos) << keys << "\n" << fault;
+    EXPECT_EQ(std::count(fault.begin(), fault.end(), '\n'), 0);
+  }
+}
+
+TEST(HuggingFace, PythonsWordsForNumbersAreRead) {
+  const std::string path = testing::TempDir() + "python_words.json";
+  std::ofstream(path) << R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16,
+      "num_attention_heads": 32, "intermediate_size": 8192, "vocab_size": 32000,
+      "time_step_limit": [0.0, Infinity], "floor": -Infinity, "none": NaN,
+      "note": "Infinity and NaN \" stay here"})";
+  EXPECT_EQ(load_model(path).layers, 16);
+}
+
 }  // namespace
 }  // namespace trireme::models

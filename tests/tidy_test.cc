@@ -33,7 +33,8 @@ const std::map<std::string, std::set<std::string>> kPlannerRooms = {
     {"search", {"search", "cost", "plan"}},
     {"budget", {"budget", "plan"}},
     {"calibrate", {"calibrate", "cost", "plan"}},
-    {"launch", {"launch", "plan"}},
+    {"shell", {"shell"}},
+    {"launch", {"launch", "plan", "shell"}},
 };
 
 struct SourceFile {

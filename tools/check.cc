@@ -21,7 +21,8 @@ namespace {
 struct Options {
   std::string file, format;
   planner::LaunchOptions launch;
-  std::vector<std::string> arguments;
+  std::vector<std::string> words;      // the script's own
+  std::vector<std::string> overrides;  // after --
   bool json = false;
 };
 
@@ -91,6 +92,80 @@ void search_better(const Console& console, CheckReport& report) {
   }
 }
 
+std::vector<std::string> arguments_of(const Options& options) {
+  std::vector<std::string> all = options.words;
+  all.insert(all.end(), options.overrides.begin(), options.overrides.end());
+  return all;
+}
+
+// The file with other branches of what it leaves open; those that make no job are left out.
+std::vector<CheckReport> read_branches(const Options& options,
+                                       std::optional<planner::LaunchFormat> format) {
+  constexpr int kBranches = 4;  // the first three of every condition, and none of them
+  std::vector<CheckReport> readings;
+  for (int branch = 0; branch < kBranches; ++branch) {
+    try {
+      CheckReport reading;
+      reading.config =
+          planner::read_launch_file(options.file, format, arguments_of(options), branch);
+      reading.found = planner::make_launch_case(reading.config, options.launch);
+      reading.rules = planner::check_launch(reading.config, reading.found);
+      readings.push_back(std::move(reading));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return readings;
+}
+
+bool fits(const CheckReport& reading) {
+  if (!reading.rules.layout_holds) {
+    return false;
+  }
+  planner::Estimate estimate;
+  planner::Estimator(reading.found.job).estimate(reading.found.plan, estimate);
+  return estimate.memory.fit != planner::Fit::kNo;
+}
+
+void judge(const Options& options, std::optional<planner::LaunchFormat> format,
+           CheckReport& report) {
+  std::vector<CheckReport> branches;
+  if (!report.config.undecided.empty()) {
+    branches = read_branches(options, format);
+    std::vector<planner::RuleReport> rules;
+    for (const CheckReport& branch : branches) {
+      rules.push_back(branch.rules);
+    }
+    if (!rules.empty()) {
+      planner::soften_open_errors(report.config, rules, report.rules);
+    }
+  }
+  if (!report.config.unreadable.empty()) {
+    report.verdict = {false,
+                      fmt::format("arguments could not be worked out: {}; write what they come to, "
+                                  "or give it after --",
+                                  fmt::join(report.config.unreadable, ", "))};
+    return;
+  }
+  if (report.rules.layout_holds) {
+    report.estimate.emplace();
+    planner::Estimator(report.found.job).estimate(report.found.plan, *report.estimate);
+    report.verdict = verdict_of(report.config, report.found, *report.estimate,
+                                std::any_of(branches.begin(), branches.end(), fits));
+  }
+}
+
+int exit_code(const CheckReport& report) {
+  const auto& violations = report.rules.violations;
+  const bool broken = std::any_of(violations.begin(), violations.end(), [](const auto& violation) {
+    return violation.severity == planner::Severity::kError;
+  });
+  if (broken || (report.verdict.known && !report.estimate)) {
+    return kAnswerIsNo;
+  }
+  return report.verdict.known ? exit_code_of(report.estimate->memory) : kDone;
+}
+
 int run(const Options& options, Console& console) {
   if (options.launch.cluster.empty()) {
     throw Error(
@@ -103,24 +178,57 @@ int run(const Options& options, Console& console) {
     format = planner::launch_format_of(options.format);
   }
   CheckReport report;
-  report.config = planner::read_launch_file(options.file, format, options.arguments);
+  report.config = planner::read_launch_file(options.file, format, arguments_of(options));
   report.found = planner::make_launch_case(report.config, options.launch);
   report.rules = planner::check_launch(report.config, report.found);
-  if (report.rules.layout_holds) {
-    report.estimate.emplace();
-    planner::Estimator(report.found.job).estimate(report.found.plan, *report.estimate);
+  judge(options, format, report);
+  if (report.config.unreadable.empty()) {
+    search_better(console, report);
   }
-  search_better(console, report);
   if (options.json) {
     print_json(console, "check", check_json(report));
   } else {
     print_check(console, report);
   }
-  const auto& violations = report.rules.violations;
-  const bool broken = std::any_of(violations.begin(), violations.end(), [](const auto& violation) {
-    return violation.severity == planner::Severity::kError;
-  });
-  return broken || !report.estimate ? kAnswerIsNo : exit_code_of(report.estimate->memory);
+  return exit_code(report);
+}
+
+// What the file may leave open, or have wrong: the job options of `estimate`.
+void add_job_options_beside_a_file(CLI::App& command, planner::LaunchOptions& launch) {
+  command
+      .add_option(
+          "--model", launch.model,
+          "what is trained, where the file does not say: a preset, a config.json, a model file")
+      ->type_name("M");
+  add_count_option(command, "--seq", launch.sequence, "tokens in a sequence; overrides the file");
+  add_count_option(command, "--global-batch", launch.global_batch,
+                   "sequences in a step; overrides the file");
+  add_count_option(command, "--micro-batch", launch.micro_batch,
+                   "sequences in a micro-batch; overrides the file");
+  add_count_option(
+      command, "--gpus", launch.gpus,
+      "ranks that are started; overrides the file (default: its launcher's, else the cluster's)");
+  add_choice_option(command, "--precision", launch.precision,
+                    "what matrix products run in; overrides the file",
+                    {"bf16", "fp16", "fp32", "fp8"});
+  add_choice_option(command, "--optimizer", launch.optimizer, "overrides the file",
+                    {"adam", "adam8bit", "sgd"});
+  add_choice_option(command, "--attention", launch.attention, "overrides the file",
+                    {"flash", "unfused"});
+  add_choice_option(command, "--recompute", launch.recompute,
+                    "what backward recomputes; overrides the file", {"none", "selective", "full"});
+  add_count_option(command, "--recompute-layers", launch.recompute_layers,
+                   "full recompute of so many layers of each (virtual) stage");
+  command
+      .add_option("--recompute-modules", launch.recompute_modules,
+                  "what selective recompute repeats: core_attn,layernorm,mlp,…")
+      ->type_name("LIST");
+  command
+      .add_option("--set", launch.settings, "KEY=VALUE overrides one of the framework's choices")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
 }
 
 }  // namespace
@@ -139,9 +247,11 @@ void add_check_command(CLI::App& app, Program& program) {
       ->type_name("FILE")
       ->required();
   command
-      ->add_option("arguments", options->arguments,
-                   "after --: more arguments, which override the file's")
-      ->type_name("ARGUMENT");
+      ->add_option("words", options->words,
+                   "words that the script takes ($1, $2, …); after --: arguments that follow those "
+                   "of the file and override them")
+      ->type_name("WORD");
+  program.takes_rest(command, options->overrides);
   std::vector<std::string> formats;
   for (const std::string_view name : planner::launch_format_names()) {
     formats.emplace_back(name);
@@ -152,18 +262,7 @@ void add_check_command(CLI::App& app, Program& program) {
       ->add_option("--cluster", options->launch.cluster,
                    "a preset with a node count (dgx-h100x16), or a topology file")
       ->type_name("C");
-  command
-      ->add_option(
-          "--model", options->launch.model,
-          "what is trained, where the file does not say: a preset, a config.json, a model file")
-      ->type_name("M");
-  add_count_option(*command, "--seq", options->launch.sequence,
-                   "tokens in a sequence; overrides the file");
-  add_count_option(*command, "--global-batch", options->launch.global_batch,
-                   "sequences in a step; overrides the file");
-  add_count_option(
-      *command, "--gpus", options->launch.gpus,
-      "ranks that are started; overrides the file (default: its launcher's, else the cluster's)");
+  add_job_options_beside_a_file(*command, options->launch);
   command
       ->add_option("--calibration", options->launch.calibration,
                    "a profile written by 'trireme calibrate'")

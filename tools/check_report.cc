@@ -61,7 +61,7 @@ void print_better(const Console& console, const CheckReport& report) {
   if (!report.better) {
     if (report.estimate && report.estimate->memory.fit != planner::Fit::kNo) {
       fmt::print(console.out, "\nno layout of the same job is more than 2 % faster\n");
-    } else {
+    } else if (report.verdict.known) {
       fmt::print(console.out, "\nno layout of this job fits these GPUs\n");
     }
     return;
@@ -116,11 +116,18 @@ Json check_json(const CheckReport& report) {
   const auto estimate_of = [&](const std::optional<planner::Estimate>& estimate) {
     return estimate ? estimate_json(report.found.job, *estimate) : Json();
   };
+  Json own = estimate_of(report.estimate);
+  if (report.estimate && !report.verdict.known) {
+    own["fits"] = Json();
+    own["fit"] = "not_known";
+  }
   return {{"source", report.config.source},
           {"format", planner::to_string(report.config.format)},
           {"layout", report.rules.ranks_hold ? layout_json(report.found.plan) : Json()},
           {"violations", violations},
-          {"estimate", estimate_of(report.estimate)},
+          {"estimate", own},
+          {"verdict", report.estimate ? own["fit"] : Json("not_known")},
+          {"verdict_reason", report.verdict.why},
           {"better", estimate_of(report.better)},
           {"filled", report.found.filled},
           {"remarks", remarks_of(report)},
@@ -132,6 +139,12 @@ void print_check(const Console& console, const CheckReport& report) {
   fmt::print(console.out, "\n");
   if (report.estimate) {
     print_estimate(console, report.found.job, *report.estimate);
+    if (!report.verdict.known) {
+      fmt::print(console.out, "\nwhether it fits is not known: {}\n", report.verdict.why);
+    }
+  } else if (!report.verdict.known) {
+    print_heading(console, job_text(report.found.job));
+    fmt::print(console.out, "no memory, no time, no verdict: {}\n", report.verdict.why);
   } else {
     print_heading(console, job_text(report.found.job));
     fmt::print(console.out,

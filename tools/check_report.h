@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "planner/launch/launch_rules.h"
+#include "tools/check_verdict.h"
 #include "tools/report.h"
 
 namespace trireme::tools {
@@ -13,6 +14,7 @@ struct CheckReport {
   planner::LaunchCase found;
   planner::RuleReport rules;
   std::optional<planner::Estimate> estimate;  // of the configuration, when it can be computed
+  Verdict verdict;                            // of the estimate
   std::optional<planner::Estimate> better;    // more than 2 % faster, or one that fits
 };
 

@@ -149,6 +149,12 @@ const Action* Program::chosen() const {
   return found;
 }
 
+std::vector<std::string>* Program::rest() const {
+  const auto found = std::find_if(rests_.begin(), rests_.end(),
+                                  [](const auto& each) { return each.first->parsed(); });
+  return found == rests_.end() ? nullptr : found->second;
+}
+
 CLI::App* add_command(CLI::App& app, Program& program, const std::string& name,
                       const std::string& description, const std::string& example) {
   CLI::App* command = app.add_subcommand(name, description);
@@ -187,8 +193,17 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_check_command(app, program);
     add_topo_command(app, program);
     add_tune_command(app, program);
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+    std::vector<std::string> reversed(arguments.begin(), dashes);
+    std::reverse(reversed.begin(), reversed.end());
     app.parse(std::move(reversed));
+    if (dashes != arguments.end()) {
+      std::vector<std::string>* rest = program.rest();
+      if (rest == nullptr) {
+        throw Error("--", "is followed by words that this command does not take; leave them out");
+      }
+      rest->assign(dashes + 1, arguments.end());
+    }
   } catch (const CLI::CallForHelp&) {
     fmt::print(console.out, "{}", innermost(app).help());
     return kDone;

@@ -39,12 +39,19 @@ class Program {
  public:
   // `command` runs `action` when it is the one named on the command line.
   void on(CLI::App* command, Action action) { actions_.emplace_back(command, std::move(action)); }
+  // `command` takes what follows a bare "--" of the command line; the others have no such words.
+  void takes_rest(CLI::App* command, std::vector<std::string>& rest) {
+    rests_.emplace_back(command, &rest);
+  }
+  // Where the named command wants those words; nullptr: nowhere.
+  [[nodiscard]] std::vector<std::string>* rest() const;
   // The innermost named command's action; nothing when none was named.
   [[nodiscard]] const Action* chosen() const;
   bool quiet = false;  // -q, which every command has
 
  private:
   std::vector<std::pair<CLI::App*, Action>> actions_;
+  std::vector<std::pair<CLI::App*, std::vector<std::string>*>> rests_;
 };
 
 // A subcommand with -q, whose --help ends with one worked example.

@@ -30,6 +30,18 @@ void refuse_combinations(const Plan& plan) {
   }
 }
 
+// A 16-bit model with fp32 sums needs a stage, which over several ranks shards them.
+void refuse_unsharded_sums(const LaunchPlan& launch) {
+  const Plan& plan = launch.plan;
+  if (plan.sharding == Sharding::kNone && plan.data_parallel() > 1 &&
+      launch.job.precision != topologies::Precision::kFp32 &&
+      launch.job.framework.gradient_bytes == 4) {
+    refuse("sharding",
+           "DeepSpeed keeps fp32 sums beside 16-bit parameters with a ZeRO stage only; --sharding "
+           "optimizer would be right");
+  }
+}
+
 void refuse_degrees(const LaunchPlan& launch) {
   const Plan& plan = launch.plan;
   refuse_other_orders(plan, "DeepSpeed");
@@ -127,6 +139,7 @@ void refuse_plans_unknown_to_deepspeed(const LaunchPlan& launch) {
   refuse_recompute(launch);
   refuse_types(launch.job);
   refuse_choices(launch.job);
+  refuse_unsharded_sums(launch);
 }
 
 }  // namespace trireme::planner

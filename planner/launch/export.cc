@@ -88,9 +88,17 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
     launch.notes.emplace_back(
         "Gradients are accumulated and reduced in fp16, as Megatron does under --fp16.");
   }
+  const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
+  if (megatron && local && job.model.norm == models::Norm::kRmsNorm) {
+    launch.notes.emplace_back(
+        "Local layers with RMSNorm start only where Apex is not installed (its norm refuses it).");
+  }
+  if (megatron && local && job.model.moe) {
+    launch.notes.emplace_back(
+        "Local layers run experts one after the other, which the prediction does not have.");
+  }
   // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
-  const bool sharded = launch.plan.sharding != Sharding::kNone || launch.plan.tensor > 1 ||
-                       job.framework.sharder == Sharder::kFsdp1;
+  const bool sharded = launch.plan.sharding != Sharding::kNone || job.framework.sharder == Sharder::kFsdp1;
   if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&
       job.framework.reduce_bytes > 2) {
     job.framework.reduce_bytes = 2;

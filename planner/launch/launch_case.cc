@@ -49,19 +49,29 @@ topologies::Precision precision_of(std::string_view name) {
                           : Precision::kBf16;
 }
 
-void choose_framework(const LaunchConfig& config, LaunchCase& found) {
+void choose_framework(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Job& job = found.job;
   job.framework = find_framework(config.framework);
-  for (const std::string& choice : config.choices) {
-    const std::size_t cut = choice.find('=');
-    apply_setting(job.framework, choice.substr(0, cut), choice.substr(cut + 1));
+  for (const std::vector<std::string>* choices : {&config.choices, &options.settings}) {
+    for (const std::string& choice : *choices) {
+      const std::size_t cut = choice.find('=');
+      if (cut == std::string::npos) {
+        throw Error("--set", fmt::format("'{}' has no '='; KEY=VALUE is expected", choice));
+      }
+      apply_setting(job.framework, choice.substr(0, cut), choice.substr(cut + 1));
+    }
   }
-  job.precision = precision_of(config.precision);
-  job.optimizer = config.optimizer == "sgd"        ? Optimizer::kSgd
-                  : config.optimizer == "adam8bit" ? Optimizer::kAdam8bit
-                                                   : Optimizer::kAdam;
-  job.attention = config.attention == "unfused" ? models::AttentionKernel::kUnfused
-                                                : models::AttentionKernel::kFlash;
+  const auto said = [](const std::string& beside, const std::string& in_file) {
+    return beside.empty() ? in_file : beside;
+  };
+  const std::string optimizer = said(options.optimizer, config.optimizer);
+  job.precision = precision_of(said(options.precision, config.precision));
+  job.optimizer = optimizer == "sgd"        ? Optimizer::kSgd
+                  : optimizer == "adam8bit" ? Optimizer::kAdam8bit
+                                            : Optimizer::kAdam;
+  job.attention = said(options.attention, config.attention) == "unfused"
+                      ? models::AttentionKernel::kUnfused
+                      : models::AttentionKernel::kFlash;
 }
 
 void choose_gpus(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
@@ -116,13 +126,13 @@ void fill_degrees(const LaunchLayout& layout, LaunchCase& found) {
 }
 
 // torchtitan: one shard is none, and fully_shard is what sets the type beside tp and pp.
-void settle_unsharded(const LaunchConfig& config, LaunchCase& found) {
+void settle_unsharded(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Plan& plan = found.plan;
   if (config.unsharded_precision.empty() || plan.sharded * plan.context > 1) {
     return;
   }
   plan.sharding = Sharding::kNone;
-  if (plan.tensor * plan.pipeline > 1) {
+  if (plan.tensor * plan.pipeline > 1 && options.precision.empty()) {
     found.job.precision = precision_of(config.unsharded_precision);
   }
 }
@@ -130,13 +140,7 @@ void settle_unsharded(const LaunchConfig& config, LaunchCase& found) {
 void fill_pipeline(const LaunchLayout& layout, LaunchCase& found) {
   Plan& plan = found.plan;
   const std::int64_t layers = found.job.model.layers;
-  plan.virtual_pipeline = layout.virtual_pipeline.value_or(1);
-  if (layout.layers_per_virtual_stage > 0 && !layout.virtual_pipeline) {
-    const std::int64_t all = layers + layout.first_chunk_less + layout.last_chunk_less;
-    const std::int64_t chunks =
-        (all + layout.layers_per_virtual_stage - 1) / layout.layers_per_virtual_stage;
-    plan.virtual_pipeline = std::max<std::int64_t>(1, chunks / plan.pipeline);
-  }
+  plan.virtual_pipeline = virtual_stages_of(layout, layers, plan.pipeline);
   plan.stage_layers = split_of(layout, layers, plan.pipeline, plan.virtual_pipeline);
   plan.schedule = layout.schedule.value_or(
       plan.virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward);
@@ -153,14 +157,33 @@ void fill_pipeline(const LaunchLayout& layout, LaunchCase& found) {
   }
 }
 
+// Recompute that the command line asks for beside a file.
+void choose_recompute(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+  Plan& plan = found.plan;
+  const bool said = !options.recompute.empty() || !options.recompute_modules.empty() ||
+                    options.recompute_layers.has_value();
+  found.recompute_is_open = config.recompute_is_open && !said;
+  if (!said) {
+    return;
+  }
+  plan.recompute = options.recompute == "none" ? Recompute::kNone
+                   : options.recompute == "full" || options.recompute_layers
+                       ? Recompute::kFull
+                       : Recompute::kSelective;
+  plan.recompute_layers = options.recompute_layers.value_or(-1);
+  if (!options.recompute_modules.empty()) {
+    plan.recompute_modules = recompute_modules_in(options.recompute_modules);
+  }
+}
+
 void fill_batch(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Plan& plan = found.plan;
   Job& job = found.job;
   const LaunchLayout& layout = config.layout;
   const bool known = options.global_batch || config.global_batch;
   job.global_batch = options.global_batch ? *options.global_batch : config.global_batch.value_or(0);
-  if (layout.micro_batch) {
-    plan.micro_batch = *layout.micro_batch;
+  if (layout.micro_batch || options.micro_batch) {
+    plan.micro_batch = options.micro_batch ? *options.micro_batch : *layout.micro_batch;
   } else if (known && layout.micro_batches) {
     plan.micro_batch = std::max<std::int64_t>(
         1, job.global_batch / (plan.data_parallel() * *layout.micro_batches));
@@ -179,7 +202,7 @@ void fill_batch(const LaunchConfig& config, const LaunchOptions& options, Launch
   const std::int64_t together = plan.data_parallel() * plan.micro_batch;
   if (!known) {
     job.global_batch = together * layout.micro_batches.value_or(1);
-    if (!layout.micro_batches || !layout.micro_batch) {
+    if (!layout.micro_batches || !(layout.micro_batch || options.micro_batch)) {
       found.filled.push_back(fmt::format("global batch {} (--global-batch)", job.global_batch));
     }
   }
@@ -187,6 +210,17 @@ void fill_batch(const LaunchConfig& config, const LaunchOptions& options, Launch
 }
 
 }  // namespace
+
+std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,
+                               std::int64_t pipeline) {
+  if (layout.virtual_pipeline || layout.layers_per_virtual_stage == 0) {
+    return layout.virtual_pipeline.value_or(1);
+  }
+  const std::int64_t all = layers + layout.first_chunk_less + layout.last_chunk_less;
+  const std::int64_t chunks =
+      (all + layout.layers_per_virtual_stage - 1) / layout.layers_per_virtual_stage;
+  return std::max<std::int64_t>(1, chunks / pipeline);
+}
 
 std::vector<std::int64_t> split_of(const LaunchLayout& layout, std::int64_t layers,
                                    std::int64_t pipeline, std::int64_t virtual_pipeline) {
@@ -231,7 +265,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   LaunchCase found;
   choose_model(config, options, found);
   choose_sequence(config, options, found);
-  choose_framework(config, found);
+  choose_framework(config, options, found);
   found.job.profile = options.calibration.empty() ? topologies::shipped_profile()
                                                   : topologies::load_profile(options.calibration);
   choose_gpus(config, options, found);
@@ -248,8 +282,9 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                             product, kMostRanks));
   }
   fill_degrees(layout, found);
-  settle_unsharded(config, found);
+  settle_unsharded(config, options, found);
   fill_pipeline(layout, found);
+  choose_recompute(config, options, found);
   fill_batch(config, options, found);
   Plan& plan = found.plan;
   plan.sequence_parallel = layout.sequence_parallel && plan.tensor > 1;

@@ -16,7 +16,11 @@ namespace trireme::planner {
 // What the command line says beside the file; it overrides the file.
 struct LaunchOptions {
   std::string model = {}, cluster = {}, calibration = {};
-  std::optional<std::int64_t> sequence = {}, global_batch = {}, gpus = {};
+  std::optional<std::int64_t> sequence = {}, global_batch = {}, gpus = {}, micro_batch = {};
+  std::string precision = {}, optimizer = {}, attention = {};
+  std::string recompute = {}, recompute_modules = {};  // as `estimate` takes them
+  std::optional<std::int64_t> recompute_layers = {};
+  std::vector<std::string> settings = {};  // KEY=VALUE
 };
 
 struct LaunchCase {
@@ -26,12 +30,17 @@ struct LaunchCase {
   std::int64_t cluster_gpus = 0;  // of the whole cluster
   bool precision_exists = true;   // the GPU computes in the precision of the file
   std::vector<std::string> filled;
-  bool is_trial = false;  // made to see whether a fix works: no further fix is looked for
+  bool recompute_is_open = false;  // neither the file nor the command line says
+  bool is_trial = false;           // made to see whether a fix works: no further fix is looked for
 };
 
 // Throws Error: no model, no sequence length, a cluster or profile that cannot be read, a step
 // beyond 64 bits. Whether the plan obeys the rules is not asked.
 LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& options);
+
+// Virtual stages a rank that the configuration asks for over so many stages.
+std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,
+                               std::int64_t pipeline);
 
 // The chunks' layers that the configuration's own split gives; empty when it is the even one, or
 // when the numbers do not work out (which a rule reports).

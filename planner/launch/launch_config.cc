@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "planner/shell/value.h"
 
 namespace trireme::planner {
 namespace {
@@ -48,9 +49,21 @@ const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view 
   return last_of(config.environment, name);
 }
 
+std::string line_of(const LaunchConfig& config, int line) {
+  const auto file = static_cast<std::size_t>(line / kLinesOfFile);
+  return fmt::format(
+      "line {}{}", line % kLinesOfFile,
+      file > 0 && file <= config.files.size() ? " of " + config.files[file - 1] : "");
+}
+
 std::string where_of(const LaunchConfig& config, const LaunchSetting& setting) {
-  return setting.line > 0 ? fmt::format("{}:{}", config.source, setting.line)
-                          : fmt::format("{}: arguments", config.source);
+  const auto file = static_cast<std::size_t>(setting.line / kLinesOfFile);
+  return setting.line == 0
+             ? fmt::format("{}: arguments", config.source)
+             : fmt::format(
+                   "{}:{}",
+                   file > 0 && file <= config.files.size() ? config.files[file - 1] : config.source,
+                   setting.line % kLinesOfFile);
 }
 
 std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::string_view key,
@@ -113,6 +126,23 @@ bool is_on(const LaunchConfig& config, std::string_view key) {
 std::string text_setting(const LaunchConfig& config, std::string_view key,
                          const std::string& otherwise) {
   return has_setting(config, key) ? find_setting(config, key)->value : otherwise;
+}
+
+std::uint16_t recompute_modules_in(std::string names) {
+  std::uint16_t modules = 0;
+  names += ' ';
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::string_view(" ,[]'\"").find(names[i]) == std::string_view::npos) {
+      continue;
+    }
+    if (i > begin) {
+      modules =
+          static_cast<std::uint16_t>(modules | recompute_module_of(names.substr(begin, i - begin)));
+    }
+    begin = i + 1;
+  }
+  return modules;
 }
 
 }  // namespace trireme::planner

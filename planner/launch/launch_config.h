@@ -18,7 +18,14 @@ namespace trireme::planner {
 // --tensor-model-parallel-size and for model.tensor_model_parallel_size); `spelled` is the file's.
 struct LaunchSetting {
   std::string key, value, spelled;
-  int line = 0;  // 0: an extra argument of the command line
+  int line = 0;       // 0: an extra argument of the command line
+  bool open = false;  // a value stands there of which the file says nothing
+};
+
+// A condition that the file leaves to whoever starts it.
+struct LaunchQuestion {
+  std::string text;
+  int line = 0;
 };
 
 // What the configuration says of the layout; a part that it leaves open is empty.
@@ -54,6 +61,15 @@ struct LaunchConfig {
   std::vector<LaunchSetting> settings;     // in order; the last of a key holds
   std::vector<LaunchSetting> environment;  // exported variables
   std::vector<LaunchSetting> unknown;      // settings that the program does not know
+  std::vector<LaunchSetting> empty;        // flags whose value is missing
+  std::vector<LaunchQuestion> undecided;
+  std::vector<std::string> files;  // that a script sources; their lines count on from its own
+
+  // What decides memory or time and is not modelled ("--optimizer-cpu-offload"), and arguments that
+  // could not be worked out: no verdict rests on a guess about either.
+  std::vector<std::string> unmodelled, unreadable;
+  bool recompute_is_open = false;  // the program decides it, not this file
+  bool program_sets_precision = false;
 
   std::optional<models::Transformer> model;  // what the file itself describes
   std::string model_name;                    // or the preset that it names
@@ -70,6 +86,8 @@ struct LaunchConfig {
 // The last setting of a key; nullptr when there is none.
 const LaunchSetting* find_setting(const LaunchConfig& config, std::string_view key);
 bool has_setting(const LaunchConfig& config, std::string_view key);
+// "line 12", or "line 3 of models/x.sh".
+std::string line_of(const LaunchConfig& config, int line);
 // "FILE:LINE", or "FILE: arguments" for what the command line adds.
 std::string where_of(const LaunchConfig& config, const LaunchSetting& setting);
 // Values as numbers and switches. Throw Error with FILE:LINE when the value is of another kind.
@@ -83,6 +101,9 @@ std::optional<bool> switch_setting(const LaunchConfig& config, std::string_view 
 bool is_on(const LaunchConfig& config, std::string_view key);  // present and true
 std::string text_setting(const LaunchConfig& config, std::string_view key,
                          const std::string& otherwise = "");
+// "core_attn layernorm", "[\"mlp\", \"moe\"]" or "core_attn,mlp". Throws Error naming
+// --recompute-modules.
+std::uint16_t recompute_modules_in(std::string names);
 // Of an exported variable; nullptr when it is not set.
 const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view name);
 

@@ -108,12 +108,16 @@ std::optional<LaunchCase> changed(const LaunchConfig& config, const LaunchCase& 
     plan.sharded = data;
     plan.replicas = 1;
   }
+  if (knob == Knob::kPipeline) {
+    plan.virtual_pipeline = virtual_stages_of(config.layout, other.job.model.layers, plan.pipeline);
+  }
   plan.sequence_parallel = config.layout.sequence_parallel && plan.tensor > 1;
   plan.stage_layers =
       split_of(config.layout, other.job.model.layers, plan.pipeline, plan.virtual_pipeline);
   if (plan.pipeline == 1) {
     plan.schedule = Schedule::kOneForwardOneBackward;
-  } else if (knob == Knob::kVirtual || plan.schedule == Schedule::kInterleaved) {
+  } else if (knob == Knob::kVirtual || plan.schedule == Schedule::kInterleaved ||
+             plan.virtual_pipeline > 1) {
     plan.schedule =
         plan.virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
   }
@@ -236,6 +240,7 @@ std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found
     }
     if (knob == Knob::kVirtual) {
       trial.layout.virtual_pipeline = value;  // rows of the tables read it there
+      trial.layout.layers_per_virtual_stage = 0;
     }
     const Broken broken = all_broken(trial, *other);
     const bool adds = !std::includes(known.names.begin(), known.names.end(), broken.names.begin(),

@@ -52,7 +52,8 @@ void check_layout(const LaunchConfig& config, const LaunchCase& found,
 std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format) {
   switch (format) {
     case LaunchFormat::kMegatron:
-      return {megatron_layout_rules(), megatron_overlap_rules(), megatron_fsdp_rules()};
+      return {megatron_start_rules(), megatron_layout_rules(), megatron_overlap_rules(),
+              megatron_fsdp_rules()};
     case LaunchFormat::kMegatronBridge:
       return {megatron_layout_rules(), megatron_overlap_rules(), megatron_bridge_rules()};
     case LaunchFormat::kTorchtitan:
@@ -63,6 +64,26 @@ std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format) {
       return {accelerate_rules(), deepspeed_rules()};
   }
   return {};
+}
+
+void soften_open_errors(const LaunchConfig& config, const std::vector<RuleReport>& others,
+                        RuleReport& report) {
+  for (LaunchViolation& violation : report.violations) {
+    const bool everywhere = std::all_of(others.begin(), others.end(), [&](const RuleReport& other) {
+      return std::any_of(other.violations.begin(), other.violations.end(),
+                         [&](const LaunchViolation& each) {
+                           return each.rule == violation.rule && each.severity == Severity::kError;
+                         });
+    });
+    if (violation.severity == Severity::kError && !everywhere) {
+      violation.severity = Severity::kWarning;
+      violation.detail += fmt::format(" (not in every branch of what {} leaves open)",
+                                      line_of(config, config.undecided.front().line));
+    }
+  }
+  std::stable_sort(
+      report.violations.begin(), report.violations.end(),
+      [](const LaunchViolation& a, const LaunchViolation& b) { return a.severity > b.severity; });
 }
 
 RuleReport check_launch(const LaunchConfig& config, const LaunchCase& found) {

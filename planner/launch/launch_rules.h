@@ -39,6 +39,7 @@ struct LaunchRule {
 
 // The rows that a format is held to (megatron_*_rules.cc, torch_rules.cc).
 std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format);
+std::span<const LaunchRule> megatron_start_rules();
 std::span<const LaunchRule> megatron_layout_rules();
 std::span<const LaunchRule> megatron_overlap_rules();
 std::span<const LaunchRule> megatron_fsdp_rules();
@@ -53,6 +54,10 @@ struct RuleReport {
   bool ranks_hold = true;    // the degrees multiply to the ranks that are started
 };
 RuleReport check_launch(const LaunchConfig& config, const LaunchCase& found);
+// Errors that some of the `others`, the same file with other branches of what it leaves open, do
+// not have become warnings that say so.
+void soften_open_errors(const LaunchConfig& config, const std::vector<RuleReport>& others,
+                        RuleReport& report);
 
 // Parts of a layout as a format spells them, for fixes.
 enum class Knob : std::uint8_t {

@@ -49,7 +49,8 @@ const char* precision_of(const LaunchConfig& config) {
   if (is_on(config, "fp16") || mixed.find("fp16") != std::string::npos) {
     return "fp16";
   }
-  const bool bf16 = is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge;
+  const bool bf16 = is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge ||
+                    config.program_sets_precision;
   return bf16 ? "bf16" : "fp32";
 }
 
@@ -198,22 +199,11 @@ void read_recompute(LaunchConfig& config) {
   } else if (granularity == "selective") {
     layout.recompute = Recompute::kSelective;
     if (has_setting(config, "recompute_modules")) {
-      layout.recompute_modules = 0;
       const LaunchSetting& setting = *find_setting(config, "recompute_modules");
-      std::string names = setting.value + " ";
-      std::replace_if(
-          names.begin(), names.end(),
-          [](char c) { return std::string_view("[],'\"").find(c) != std::string_view::npos; }, ' ');
-      for (std::size_t cut = names.find(' '); cut != std::string::npos; cut = names.find(' ')) {
-        if (cut > 0) {
-          try {
-            layout.recompute_modules = static_cast<std::uint16_t>(
-                layout.recompute_modules | recompute_module_of(names.substr(0, cut)));
-          } catch (const Error& error) {
-            throw Error(where_of(config, setting), error.what());
-          }
-        }
-        names.erase(0, cut + 1);
+      try {
+        layout.recompute_modules = recompute_modules_in(setting.value);
+      } catch (const Error& error) {
+        throw Error(where_of(config, setting), error.what());
       }
     }
   } else if (!granularity.empty()) {
@@ -272,9 +262,12 @@ void read_megatron_layout(LaunchConfig& config) {
   if (has_setting(config, "rampup_batch_size")) {
     config.remarks.emplace_back("the batch grows at first; what follows is for the whole one");
   }
-  if (is_on(config, "optimizer_cpu_offload") || is_on(config, "cpu_offloading")) {
-    config.remarks.emplace_back(
-        "offloading to the host is not modelled: memory is what it would be without");
+  for (const char* offload : {"optimizer_cpu_offload", "cpu_offloading",
+                              "fine_grained_activation_offloading", "optimizer_offload_fraction"}) {
+    if (const LaunchSetting* setting = find_setting(config, offload);
+        setting != nullptr && setting->value != "False" && setting->value != "0") {
+      config.unmodelled.push_back(setting->spelled);
+    }
   }
   read_sharding(config);
   read_recompute(config);

@@ -132,6 +132,12 @@ Found uneven_stages(const LaunchConfig& config, const LaunchCase& found) {
         "the first or last stage's layers are given, and embedding or loss counted as a layer",
         "leave out one of the two ways to split"};
   }
+  if (plan.pipeline == 1) {
+    const char* key =
+        first > 0 ? "decoder_first_pipeline_num_layers" : "decoder_last_pipeline_num_layers";
+    return Finding{"layers of the first or last stage are given with pp 1, which has one stage",
+                   fmt::format("leave out {}", find_setting(config, key)->spelled)};
+  }
   const std::int64_t middle = plan.pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
   const std::int64_t rest = found.job.model.layers - first - last;
   if (middle > 0 ? rest < 0 || rest % middle != 0 : rest != 0) {
@@ -203,10 +209,16 @@ Found virtual_needs_pipeline(const LaunchConfig& config, const LaunchCase& found
   if (!said || found.plan.pipeline >= least) {
     return {};
   }
+  std::string fix = found.plan.pipeline > 1 && !overlaps
+                        ? fmt::format("leave out {}, or the virtual stages",
+                                      find_setting(config, "no_overlap_p2p_communication")->spelled)
+                        : "leave the virtual stages out";
+  const std::string stages =
+      values_that_hold(config, found, Knob::kPipeline, Rule::kVirtualNeedsPipeline);
+  fix += stages.empty() ? "" : ", or use " + stages;
   return Finding{fmt::format("virtual stages need pp {} or more {} overlapped messages; pp is {}",
                              least, overlaps ? "with" : "without", found.plan.pipeline),
-                 fmt::format("leave the virtual stages out, or use {}",
-                             spelled(config.format, Knob::kPipeline, std::to_string(least)))};
+                 fix};
 }
 
 Found micro_batch_group(const LaunchConfig& config, const LaunchCase& found) {
@@ -224,12 +236,17 @@ Found micro_batch_group(const LaunchConfig& config, const LaunchCase& found) {
   }
   const std::int64_t one = plan.data_parallel() * plan.micro_batch;
   const std::int64_t near = std::max<std::int64_t>(1, count / group);
+  std::string fix =
+      values_that_hold(config, found, Knob::kGlobalBatch, Rule::kInterleavedMicroBatches);
+  if (fix.empty()) {
+    fix = spelled(config.format, Knob::kGlobalBatch,
+                  fmt::format("{} or {}", near * group * one, (near + 1) * group * one));
+  }
   return Finding{
       fmt::format("{} micro-batches in groups of {} over pp {}: the group must lie between pp "
                   "and the micro-batches, and the rest be 0 or at least pp",
                   count, group, plan.pipeline),
-      "use " + spelled(config.format, Knob::kGlobalBatch,
-                       fmt::format("{} or {}", near * group * one, (near + 1) * group * one))};
+      "use " + fix};
 }
 
 Found hidden_over_heads(const LaunchConfig& config, const LaunchCase& found) {

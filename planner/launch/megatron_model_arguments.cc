@@ -91,9 +91,10 @@ std::string expert_arguments(const Job& job) {
   text += moe.capacity_factor > 0
               ? fmt::format(" --moe-expert-capacity-factor {}", moe.capacity_factor)
               : "";
-  // The grouped product's kernels need Ampere.
-  return text + " --moe-token-dispatcher-type alltoall" +
-         (job.cluster.gpu.compute_capability >= 80 ? " --moe-grouped-gemm" : "");
+  // The grouped product's kernels need Ampere, and Transformer Engine's layers.
+  const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
+  const bool grouped = job.cluster.gpu.compute_capability >= 80 && !local;
+  return text + " --moe-token-dispatcher-type alltoall" + (grouped ? " --moe-grouped-gemm" : "");
 }
 
 }  // namespace

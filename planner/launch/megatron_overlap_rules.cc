@@ -23,11 +23,6 @@ bool is_older(const LaunchConfig& config) {
          has_setting(config, "checkpoint_activations");
 }
 
-bool is_local(const LaunchConfig& config) {
-  return config.format == LaunchFormat::kMegatron && !is_older(config) &&
-         text_setting(config, "transformer_impl") == "local";
-}
-
 // Compute capability 10 and above: B200, B300, GB200, GB300, RTX PRO 6000.
 bool is_blackwell(const topologies::Gpu& gpu) {
   return gpu.name.find("B200") != std::string::npos || gpu.name.find("B300") != std::string::npos ||
@@ -52,56 +47,6 @@ Found connections(const LaunchConfig& config, const LaunchCase& found) {
     finding.severity = Severity::kWarning;
   }
   return finding;
-}
-
-// WrappedTorchNorm asserts both; Megatron-Core has no other RMSNorm outside Transformer Engine.
-Found local_norm(const LaunchConfig& config, const LaunchCase& found) {
-  if (!is_local(config) || text_setting(config, "normalization") != "RMSNorm") {
-    return {};
-  }
-  if (found.plan.sequence_parallel) {
-    return Finding{"local layers with RMSNorm have no sequence parallelism: the norm refuses it",
-                   "use --transformer-impl transformer_engine, or leave out --sequence-parallel"};
-  }
-  if (is_on(config, "no_persist_layer_norm")) {
-    return {};
-  }
-  return Finding{"local layers with RMSNorm have no persistent norm kernel: the norm refuses it",
-                 "add --no-persist-layer-norm"};
-}
-
-Found local_rotation(const LaunchConfig& config, const LaunchCase& found) {
-  if (!is_local(config) || found.job.model.position != models::Position::kRotary ||
-      is_on(config, "no_rope_fusion")) {
-    return {};
-  }
-  return Finding{
-      "local layers rotate by Transformer Engine's fused kernel, and stop where it is not "
-      "installed",
-      "add --no-rope-fusion"};
-}
-
-Found local_attention(const LaunchConfig& config, const LaunchCase&) {
-  if (text_setting(config, "attention_backend") != "local" ||
-      text_setting(config, "spec") == "local") {
-    return {};
-  }
-  return Finding{"--attention-backend local is refused without --spec local",
-                 "use --attention-backend auto or unfused, or add --spec local"};
-}
-
-// get_train_valid_test_num_samples divides by it, whatever eval-iters is; its default of 1000
-// became None in 2026.
-Found evaluation(const LaunchConfig& config, const LaunchCase&) {
-  if (config.format != LaunchFormat::kMegatron || !has_setting(config, "eval_iters") ||
-      has_setting(config, "eval_interval") || is_on(config, "full_validation") ||
-      is_on(config, "skip_train") || is_older(config)) {
-    return {};
-  }
-  return Finding{
-      "--eval-iters is given without --eval-interval, whose default is None: the start "
-      "divides by it",
-      "add --eval-interval 1000"};
 }
 
 Found wgrad_deferral(const LaunchConfig& config, const LaunchCase& found) {
@@ -336,10 +281,6 @@ Found one_half_type(const LaunchConfig& config, const LaunchCase&) {
 
 constexpr LaunchRule kRules[] = {
     {"CUDA_DEVICE_MAX_CONNECTIONS == 1", Severity::kError, {}, connections},
-    {"local layers with RMSNorm", Severity::kError, {}, local_norm},
-    {"local layers need --no-rope-fusion", Severity::kWarning, {}, local_rotation},
-    {"attention-backend local needs spec local", Severity::kError, {}, local_attention},
-    {"eval-iters needs eval-interval", Severity::kError, {}, evaluation},
     {"defer_embedding_wgrad_compute", Severity::kError, {}, wgrad_deferral},
     {"overlap_p2p or batch_p2p", Severity::kError, {}, point_to_point},
     {"overlap_param_gather needs", Severity::kError, {}, parameter_gather},

@@ -133,6 +133,11 @@ void refuse_choices(const LaunchPlan& launch, std::string_view who) {
                               "p2p_overlap_interleaved=true would be right",
                               who));
   }
+  if (local && launch.plan.context > 1) {
+    refuse("cp", fmt::format("{}'s local attention has no context parallelism; cp 1, or --set "
+                             "implementation=transformer_engine, would be right",
+                             who));
+  }
   const bool spread = launch.plan.tensor > 1 && launch.plan.sequence_parallel;
   if (local && spread && launch.job.model.norm == models::Norm::kRmsNorm) {
     refuse("sequence_parallel",

@@ -140,6 +140,7 @@ constexpr std::string_view kSwitches[] = {"group_query_attention",
                                           "gradient_accumulation_fusion",
                                           "cross_entropy_loss_fusion",
                                           "optimizer_cpu_offload",
+                                          "fine_grained_activation_offloading",
                                           "cpu_offloading",
                                           "defer_embedding_wgrad_compute",
                                           "overlap_moe_expert_parallel_comm",
@@ -287,6 +288,12 @@ bool contains(const Names& names, std::string_view key) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> megatron_settings_read() {
+  std::vector<std::string_view> names(std::begin(kWithValue), std::end(kWithValue));
+  names.insert(names.end(), std::begin(kSwitches), std::end(kSwitches));
+  return names;
+}
 
 bool takes_value(std::string_view key) {
   return contains(kWithValue, key);

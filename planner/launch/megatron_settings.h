@@ -2,6 +2,7 @@
 // say of the model, the job and the layout. Keys are the flags' names with underscores.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "models/transformer.h"
@@ -12,10 +13,15 @@ namespace trireme::planner {
 enum class MegatronUse { kUnknown, kRead, kHarmless };
 // Whether the program reads a setting, or knows that neither memory nor time depend on it.
 MegatronUse use_of_megatron_setting(std::string_view key);
+// The settings that the program reads.
+std::vector<std::string_view> megatron_settings_read();
 // Settings that take a value: an empty one means that the value comes from outside the file.
 bool takes_value(std::string_view key);
 // Flags that stand alone.
 bool is_switch(std::string_view key);
+// The flag that an unknown one was probably meant to be, which Megatron-LM's parser would refuse;
+// empty: none is near.
+std::string near_megatron_flag(std::string_view key);
 
 // Fills config.model from the model's settings; leaves it empty when the file does not describe one
 // (no number of layers or no hidden size). Throws Error (FILE:LINE) on impossible values.

@@ -49,7 +49,8 @@ std::string preset_in(std::string_view text) {
   return best;
 }
 
-std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary) {
+std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary) {
+  std::vector<std::string> same;
   for (const std::string& preset : models::preset_names()) {
     models::Transformer other = models::load_model(preset);
     if (other.layers != model.layers || other.hidden != model.hidden) {
@@ -70,10 +71,15 @@ std::string preset_of_shape(const models::Transformer& model, bool any_vocabular
       other.vocab = model.vocab;
     }
     if (other == model) {
-      return preset;
+      same.push_back(preset);
     }
   }
-  return {};
+  return same;
+}
+
+std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary) {
+  const std::vector<std::string> same = presets_of_shape(model, any_vocabulary);
+  return same.empty() ? "" : same.front();
 }
 
 }  // namespace trireme::planner

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/transformer.h"
 
@@ -15,5 +16,7 @@ std::string preset_in(std::string_view text);
 // The preset of the same shape; empty when none is. Names, longest sequences and what the shape of
 // a training step does not depend on may differ; the vocabulary too when `any_vocabulary`.
 std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary);
+// All of them, in the order of their names.
+std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary);
 
 }  // namespace trireme::planner

@@ -86,6 +86,7 @@ void read_fsdp(LaunchConfig& config) {
   if (!hybrid && layout.sharding != Sharding::kNone) {
     layout.replicas = 1;
   }
+  config.recompute_is_open = !has_setting(config, "fsdp_config.fsdp_activation_checkpointing");
   if (is_on(config, "fsdp_config.fsdp_activation_checkpointing")) {
     layout.recompute = Recompute::kFull;
   }
@@ -94,8 +95,7 @@ void read_fsdp(LaunchConfig& config) {
     layout.fsdp_unit = 0;
   }
   if (is_on(config, "fsdp_config.fsdp_offload_params")) {
-    config.remarks.emplace_back(
-        "offloading to the host is not modelled: memory is what it would be without");
+    config.unmodelled.emplace_back("fsdp_offload_params");
   }
 }
 
@@ -158,6 +158,12 @@ void read_deepspeed_plugin(LaunchConfig& config) {
     config.settings.push_back({mixed + ".enabled", "true", "mixed_precision", 0});
   }
   read_deepspeed_layout(config);
+  // Ulysses exchanges heads for tokens inside groups of sp ranks; ZeRO shards over all of them.
+  const auto sequence_ranks =
+      integer_setting(config, "parallelism_config.parallelism_config_sp_size", 1, 1'000'000);
+  if (sequence_ranks.value_or(1) > 1) {
+    config.layout.context = sequence_ranks;
+  }
 }
 
 void read_parallelism(LaunchConfig& config) {
@@ -214,6 +220,7 @@ void read_distributed_type(LaunchConfig& config) {
     return;
   } else if (type == "MULTI_GPU" || type == "NO") {
     config.framework = "fsdp2";  // PyTorch's own stack: DDP
+    config.recompute_is_open = true;
     if (type == "NO" && !config.gpus) {
       config.gpus = 1;
     }

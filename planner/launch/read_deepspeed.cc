@@ -110,7 +110,11 @@ void read_batch(LaunchConfig& config) {
   const auto count = [&](const char* key) { return integer_setting(config, key, 1, 100'000'000); };
   const auto whole = count("train_batch_size");
   const auto times = count("gradient_accumulation_steps");
-  config.global_batch = whole;
+  // DeepSpeed counts the tensor ranks' sequences, which are the same ones, each time.
+  const std::int64_t tensor = std::max<std::int64_t>(
+      1, integer_setting(config, "tensor_parallel.autotp_size", 0, 100'000).value_or(1));
+  config.global_batch =
+      whole ? std::optional(std::max<std::int64_t>(1, *whole / tensor)) : std::nullopt;
   config.accumulation = times;
   config.layout.micro_batch =
       integer_setting(config, "train_micro_batch_size_per_gpu", 1, 1'000'000);
@@ -166,8 +170,7 @@ void read_sharding(LaunchConfig& config) {
     const std::string device =
         text_setting(config, fmt::format("zero_optimization.{}.device", part), "none");
     if (device != "none" && !device.empty()) {
-      config.remarks.push_back(fmt::format(
-          "{} to {} is not modelled: memory is what it would be without", part, device));
+      config.unmodelled.push_back(fmt::format("zero_optimization.{} to {}", part, device));
     }
   }
 }
@@ -198,9 +201,11 @@ void read_deepspeed_layout(LaunchConfig& config) {
   read_batch(config);
   read_sharding(config);
   read_types(config);
-  if (config.layout.recompute == Recompute::kNone) {
+  config.recompute_is_open = config.layout.recompute == Recompute::kNone;
+  if (config.recompute_is_open) {
     config.remarks.emplace_back(
-        "recompute is decided in the training script, not here: none is assumed");
+        "recompute is decided in the training script, not here: none is assumed (--recompute says "
+        "otherwise)");
   }
 }
 

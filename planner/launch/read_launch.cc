@@ -30,6 +30,24 @@ std::string read_text(const std::string& path) {
   return content;
 }
 
+// A file that a script names, in or below the script's own folder.
+std::optional<std::string> read_beside(const std::string& script, const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(script), failed).parent_path();
+  const fs::path given(name);
+  fs::path file = fs::weakly_canonical(given.is_absolute() ? given : folder / given, failed);
+  if (!given.is_absolute() && !fs::exists(file, failed)) {
+    file = fs::weakly_canonical(fs::absolute(given), failed);  // named from where check was started
+  }
+  const auto inside =
+      std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+  if (!inside || !fs::is_regular_file(file, failed)) {
+    return {};
+  }
+  return read_text(file.string());
+}
+
 std::optional<LaunchFormat> by_contents(std::string_view text) {
   const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   if (first < text.size() && text[first] == '{') {
@@ -88,12 +106,12 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
 }
 
 LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::string& source,
-                         const std::vector<std::string>& arguments) {
+                         const std::vector<std::string>& arguments, const LaunchReading& reading) {
   switch (format) {
     case LaunchFormat::kMegatron:
-      return read_megatron(text, source, arguments);
+      return read_megatron(text, source, arguments, reading);
     case LaunchFormat::kMegatronBridge:
-      return read_megatron_bridge(text, source, arguments);
+      return read_megatron_bridge(text, source, arguments, reading);
     case LaunchFormat::kTorchtitan:
       return read_torchtitan(text, source, arguments);
     case LaunchFormat::kDeepspeed:
@@ -105,9 +123,13 @@ LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::
 }
 
 LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchFormat> format,
-                              const std::vector<std::string>& arguments) {
+                              const std::vector<std::string>& arguments, int choice) {
   const std::string text = read_text(path);
-  return read_launch(format ? *format : recognise_format(path, text), text, path, arguments);
+  const LaunchReading reading{
+      .read = [&path](const std::string& name) { return read_beside(path, name); },
+      .choice = choice};
+  return read_launch(format ? *format : recognise_format(path, text), text, path, arguments,
+                     reading);
 }
 
 }  // namespace trireme::planner

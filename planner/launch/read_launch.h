@@ -1,6 +1,7 @@
 // Reads a launch configuration of any of the formats.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,26 +11,37 @@
 
 namespace trireme::planner {
 
+// How a script is read beside its text.
+struct LaunchReading {
+  // The text of a file that the script sources; nothing where it may not be read.
+  std::function<std::optional<std::string>(const std::string& name)> read = {};
+  int choice = -1;  // of undecided branches, as in planner/shell/script.h
+};
+
 // Whether this program can read the format: TOML needs toml++, YAML yaml-cpp, when it is built.
 bool reads_format(LaunchFormat format);
 
 // The format by name and contents. Throws Error, naming the formats, when neither tells.
 LaunchFormat recognise_format(const std::string& path, std::string_view text);
 
-// Reads `text`, which came from `source`. `arguments` follow those of the file and override them:
-// flags (Megatron-LM, torchtitan: --section.key VALUE) or KEY=VALUE. Throws Error (FILE:LINE: what
-// is wrong, what would be right).
+// Reads `text`, which came from `source`. `arguments`: words before the first flag are a script's
+// $1, $2, …; flags (Megatron-LM, torchtitan: --section.key VALUE) or KEY=VALUE follow those of the
+// file and override them. Throws Error (FILE:LINE: what is wrong, what would be right).
 LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::string& source,
-                         const std::vector<std::string>& arguments = {});
-// The same from a file, whose format is recognised when `format` is empty.
+                         const std::vector<std::string>& arguments = {},
+                         const LaunchReading& reading = {});
+// The same from a file, whose format is recognised when `format` is empty; what it sources is read
+// where it lies in or below the file's folder.
 LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchFormat> format,
-                              const std::vector<std::string>& arguments = {});
+                              const std::vector<std::string>& arguments = {}, int choice = -1);
 
 // One reader each (read_megatron.cc and so on), as read_launch.
 LaunchConfig read_megatron(std::string_view text, const std::string& source,
-                           const std::vector<std::string>& arguments);
+                           const std::vector<std::string>& arguments,
+                           const LaunchReading& reading = {});
 LaunchConfig read_megatron_bridge(std::string_view text, const std::string& source,
-                                  const std::vector<std::string>& arguments);
+                                  const std::vector<std::string>& arguments,
+                                  const LaunchReading& reading = {});
 LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
                              const std::vector<std::string>& arguments);
 LaunchConfig read_deepspeed(std::string_view text, const std::string& source,

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "planner/launch/launch_command.h"
 #include "planner/launch/megatron_settings.h"
 #include "planner/launch/read_launch.h"
-#include "planner/launch/shell_arguments.h"
 
 namespace trireme::planner {
 namespace {
@@ -22,15 +22,33 @@ bool is_megatron_flag(std::string_view word) {
          use_of_megatron_setting(key_of_word(word)) == MegatronUse::kRead;
 }
 
+// A flag that takes a value and has none: an error, or a variable that the file does not set.
+bool lost_by_a_variable(const LaunchSetting& setting, const ShellScript& script) {
+  const auto& unset = script.variables.unset_words;
+  return setting.open || std::any_of(unset.begin(), unset.end(), [&](const UnsetWord& word) {
+           return word.after == setting.spelled;
+         });
+}
+
 // Flags whose value is a variable that the file does not set keep Megatron's default.
-void keep_flags(std::vector<LaunchSetting> settings, LaunchConfig& config) {
+void keep_flags(std::vector<LaunchSetting> settings, const ShellScript& script,
+                LaunchConfig& config) {
   std::vector<std::string> empty;
   for (LaunchSetting& setting : settings) {
     const MegatronUse use = use_of_megatron_setting(setting.key);
     if (use == MegatronUse::kUnknown) {
       config.unknown.push_back(setting);
     } else if (setting.value.empty() && takes_value(setting.key)) {
-      empty.push_back(fmt::format("{} (line {})", setting.spelled, setting.line));
+      if (setting.line == 0) {
+        throw Error(where_of(config, setting),
+                    fmt::format("{} has no value; {} VALUE would be right", setting.spelled,
+                                setting.spelled));
+      }
+      if (lost_by_a_variable(setting, script)) {
+        empty.push_back(fmt::format("{} ({})", setting.spelled, line_of(config, setting.line)));
+      } else {
+        config.empty.push_back(setting);
+      }
       continue;
     }
     config.settings.push_back(std::move(setting));
@@ -42,14 +60,40 @@ void keep_flags(std::vector<LaunchSetting> settings, LaunchConfig& config) {
   }
 }
 
+// What programs around Megatron-LM set themselves: ms-swift (megatron sft …) and slime train in
+// bf16 unless told; slime's GPUs are its actors'.
+void read_launchers_own(const LaunchCommand& command, LaunchConfig& config) {
+  bool swift = false;
+  for (std::size_t i = 0; i + 1 < command.launcher.size(); ++i) {
+    const std::string& word = command.launcher[i].text;
+    swift |= word.ends_with("swift") || ((word == "megatron" || word.ends_with("/megatron")) &&
+                                         !command.launcher[i + 1].text.starts_with("-"));
+  }
+  const bool slime =
+      std::any_of(config.settings.begin(), config.settings.end(), [](const LaunchSetting& setting) {
+        return setting.key.starts_with("rollout_") || setting.key.starts_with("actor_num_");
+      });
+  config.program_sets_precision = swift || slime;
+  const auto nodes = integer_setting(config, "actor_num_nodes");
+  const auto each = integer_setting(config, "actor_num_gpus_per_node");
+  if (slime && each) {
+    config.gpus_per_node = each;
+    config.gpus = nodes.value_or(1) * *each;
+  }
+}
+
 }  // namespace
 
 LaunchConfig read_megatron(std::string_view text, const std::string& source,
-                           const std::vector<std::string>& arguments) {
+                           const std::vector<std::string>& arguments,
+                           const LaunchReading& reading) {
   LaunchConfig config;
   config.format = LaunchFormat::kMegatron;
   config.source = source;
-  const ShellScript script = read_launch_script(text, source, config);
+  std::vector<std::string> flags = arguments;
+  const std::vector<std::string> words =
+      take_script_words(flags, [](std::string_view word) { return word.starts_with("-"); });
+  const ShellScript script = read_launch_script(text, source, words, reading, config);
   const LaunchCommand command = training_command(script, is_megatron_flag);
   if (command.arguments.empty()) {
     throw Error(
@@ -68,8 +112,9 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
   }
   remark_missing_arguments(script, is_switch, config);
   read_gpu_count(command.launcher, config);
-  keep_flags(flags_of(command.arguments), config);
-  keep_flags(flags_of(words_of(arguments)), config);
+  keep_flags(flags_of(command.arguments), script, config);
+  keep_flags(flags_of(words_of(flags)), script, config);
+  read_launchers_own(command, config);
   read_megatron_model(config);
   read_megatron_layout(config);
   return config;

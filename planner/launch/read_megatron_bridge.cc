@@ -7,10 +7,10 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/launch/launch_command.h"
 #include "planner/launch/megatron_settings.h"
 #include "planner/launch/preset_name.h"
 #include "planner/launch/read_launch.h"
-#include "planner/launch/shell_arguments.h"
 
 namespace trireme::planner {
 namespace {
@@ -269,17 +269,22 @@ void read_model_of_recipe(LaunchConfig& config) {
 }  // namespace
 
 LaunchConfig read_megatron_bridge(std::string_view text, const std::string& source,
-                                  const std::vector<std::string>& arguments) {
+                                  const std::vector<std::string>& arguments,
+                                  const LaunchReading& reading) {
   LaunchConfig config;
   config.format = LaunchFormat::kMegatronBridge;
   config.source = source;
+  std::vector<std::string> overrides = arguments;
   const bool python = text.find("import ") != std::string_view::npos ||
                       text.find("cfg.") != std::string_view::npos ||
                       text.find("config.model.") != std::string_view::npos;
   if (python) {
     read_python(config, text);
   } else {
-    const ShellScript script = read_launch_script(text, source, config);
+    const std::vector<std::string> words = take_script_words(overrides, [](std::string_view word) {
+      return word.starts_with("-") || word.find('=') != std::string_view::npos;
+    });
+    const ShellScript script = read_launch_script(text, source, words, reading, config);
     const LaunchCommand command = training_command(script, counts_as_override);
     remark_missing_arguments(
         script, [](std::string_view) { return false; }, config);
@@ -287,7 +292,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
     read_words(config, command.launcher);
     read_words(config, command.arguments);
   }
-  read_words(config, words_of(arguments));
+  read_words(config, words_of(overrides));
   if (config.settings.empty()) {
     throw Error(source,
                 "sets nothing of Megatron-Bridge's configuration; lines such as "

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/launch/megatron_settings.h"
+#include "planner/launch/model_family.h"
 #include "planner/launch/preset_name.h"
 
 namespace trireme::planner {
@@ -115,6 +116,29 @@ void read_biases_and_norms(const LaunchConfig& config, Transformer& model) {
   }
 }
 
+// The model of the same shape that the file's other words speak for: its rotary base, Llama 3.1's
+// scaling of it, the tokenizer's name. Empty: no shape of a preset.
+std::string preset_by_evidence(const LaunchConfig& config, const Transformer& model,
+                               bool any_vocabulary) {
+  const auto base = integer_setting(config, "rotary_base", 1, 1'000'000'000'000);
+  const bool scaled = is_on(config, "use_rope_scaling");
+  const bool third = text_setting(config, "tokenizer_type").starts_with("Llama3");
+  std::string best;
+  int most = -1;
+  for (const std::string& preset : presets_of_shape(model, any_vocabulary)) {
+    const models::Transformer other = models::load_model(preset);
+    const bool newer = preset.starts_with("llama-3.");
+    int score = base && model_family(other).rotary_base == *base ? 2 : 0;
+    score += scaled && newer ? 1 : 0;
+    score += third && preset.starts_with("llama-3") ? 2 : 0;
+    if (score > most) {
+      most = score;
+      best = preset;
+    }
+  }
+  return best;
+}
+
 // Vocabularies that a tokenizer's name implies.
 std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
   for (const char* key : {"padded_vocab_size", "vocab_size"}) {
@@ -131,7 +155,9 @@ std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
     size = 50257;
   } else if (type.starts_with("Llama2")) {
     size = 32000;
-  } else if (const std::string same = preset_of_shape(model, true); !same.empty()) {
+  } else if (type.starts_with("Llama3")) {
+    size = 128256;
+  } else if (const std::string same = preset_by_evidence(config, model, true); !same.empty()) {
     size = models::load_model(same).vocab;
   }
   config.remarks.push_back(
@@ -180,7 +206,7 @@ void read_megatron_model(LaunchConfig& config) {
   model.name = std::filesystem::path(config.source).stem().string();
   model.vocab = vocabulary_of(config, model);
   models::check_transformer(model, config.source);
-  if (const std::string same = preset_of_shape(model, false); !same.empty()) {
+  if (const std::string same = preset_by_evidence(config, model, false); !same.empty()) {
     model.name = same;
   }
   config.model = model;

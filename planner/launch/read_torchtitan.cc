@@ -226,8 +226,7 @@ void read_choices(LaunchConfig& config) {
   config.precision = fp8 ? "fp8" : whole ? "fp32" : "bf16";
   config.unsharded_precision = half_states ? "bf16" : "fp32";
   if (is_on(config, "training.enable_cpu_offload")) {
-    config.remarks.emplace_back(
-        "offloading to the host is not modelled: memory is what it would be without");
+    config.unmodelled.emplace_back("training.enable_cpu_offload");
   }
 }
 

@@ -149,16 +149,33 @@ Found deepspeed_batch(const LaunchConfig& config, const LaunchCase& found) {
   const auto whole = integer_setting(config, "train_batch_size");
   const auto micro = integer_setting(config, "train_micro_batch_size_per_gpu");
   const auto times = integer_setting(config, "gradient_accumulation_steps");
-  const std::int64_t data = found.plan.data_parallel();
+  // It is checked before the tensor ranks are known (runtime/config.py): they count too.
+  const std::int64_t data = found.plan.data_parallel() * found.plan.tensor;
   if (!whole || !micro || !times || *whole == *micro * *times * data) {
     return {};
   }
   return Finding{
       fmt::format(
-          "train_batch_size {} is not micro-batch {} x accumulation {} x data parallel {} = {}",
-          *whole, *micro, *times, data, *micro * *times * data),
+          "train_batch_size {} is not micro-batch {} x accumulation {} x data parallel {}{} = {}",
+          *whole, *micro, *times, found.plan.data_parallel(),
+          found.plan.tensor > 1 ? fmt::format(" x tp {}", found.plan.tensor) : "",
+          *micro * *times * data),
       fmt::format("use train_batch_size {}, or leave one of the three out",
                   *micro * *times * data)};
+}
+
+// runtime/engine.py: only the optimizers of a stage keep sums of another type than the parameters'.
+Found sums_without_stage(const LaunchConfig& config, const LaunchCase&) {
+  const bool half = is_on(config, "bf16.enabled") || is_on(config, "bfloat16.enabled") ||
+                    is_on(config, "fp16.enabled");
+  if (!half || text_setting(config, "data_types.grad_accum_dtype") != "fp32" ||
+      integer_setting(config, "zero_optimization.stage", 0, 3).value_or(0) > 0) {
+    return {};
+  }
+  return Finding{
+      "gradients are summed in fp32 beside 16-bit parameters without a ZeRO stage, which "
+      "the engine refuses",
+      "use zero_optimization.stage 1, or leave data_types.grad_accum_dtype out"};
 }
 
 Found parameter_offload(const LaunchConfig& config, const LaunchCase&) {
@@ -202,9 +219,28 @@ Found mics_divides(const LaunchConfig& config, const LaunchCase& found) {
       fmt::format("use a divisor of {}", data)};
 }
 
+// transformers up to 4.57 runs the experts of a layer one after the other, and ZeRO-3 or FSDP
+// gathers as they come; neither the products nor the gathers of one expert at a time are modelled.
+Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
+  const bool gathers = found.plan.sharding == Sharding::kFull;
+  if (!found.job.model.moe || found.plan.expert > 1 || config.framework == "megatron") {
+    return {};
+  }
+  return Finding{
+      fmt::format(
+          "transformers up to 4.57 runs {}'s {} experts in a loop{}: the step can take many "
+          "times what is predicted here, which is that of grouped products",
+          found.job.model.name, found.job.model.moe->experts,
+          gathers ? ", and gathers the parameters of each" : ""),
+      "use transformers 5 or a model with grouped experts, and name the expert block as a leaf "
+      "(set_z3_leaf_modules) under ZeRO-3"};
+}
+
 constexpr LaunchRule kDeepspeed[] = {
+    {"experts in transformers' loop", Severity::kWarning, {}, experts_in_a_loop},
     {"train_batch = micro * accumulation * dp", Severity::kError, Rule::kBatchDivides,
      deepspeed_batch},
+    {"fp32 sums need a ZeRO stage", Severity::kError, {}, sums_without_stage},
     {"offload_param needs stage 3", Severity::kError, {}, parameter_offload},
     {"offload_optimizer needs ZeRO", Severity::kError, {}, optimizer_offload},
     {"bf16 or fp16", Severity::kError, {}, one_type},
@@ -259,7 +295,21 @@ Found reshard_is_switch(const LaunchConfig& config, const LaunchCase&) {
                  "use true or false"};
 }
 
+Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
+  const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+  if (!has_setting(config, "parallelism_config") || version != 2 ||
+      text_setting(config, "distributed_type") != "FSDP" || size_of(config, "dp_shard") > 1 ||
+      size_of(config, "cp") > 1) {
+    return {};
+  }
+  return Finding{fmt::format("FSDP with dp_shard 1 and cp 1 (tp {}) has nothing to shard",
+                             size_of(config, "tp")),
+                 "use distributed_type: MULTI_GPU without fsdp_config, or "
+                 "parallelism_config_dp_shard_size: 2 or more"};
+}
+
 constexpr LaunchRule kAccelerate[] = {
+    {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},
     {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},
     {"cp or sp", Severity::kError, {}, one_sequence_axis},
     {"dp_replicate with tp or cp needs dp_shard", Severity::kError, {}, replicas_need_shards},

@@ -15,10 +15,10 @@ bool first_version(const LaunchPlan& launch) {
   return launch.job.framework.sharder == Sharder::kFsdp1;
 }
 
-// Data parallelism alone, which is DistributedDataParallel; FSDP1 has NO_SHARD for it.
+// Without shards there is nothing for FSDP 2 to do: DistributedDataParallel, or tensor parallelism
+// alone. FSDP 1 has NO_SHARD for it.
 bool is_plain(const LaunchPlan& launch) {
-  return !first_version(launch) && launch.plan.sharding == Sharding::kNone &&
-         launch.plan.tensor == 1;
+  return !first_version(launch) && launch.plan.sharding == Sharding::kNone;
 }
 
 std::string precision_name(topologies::Precision precision) {
@@ -94,7 +94,7 @@ std::string fsdp_section(const LaunchPlan& launch) {
 
 std::string parallelism_section(const LaunchPlan& launch) {
   const Plan& plan = launch.plan;
-  if (first_version(launch) || is_plain(launch)) {
+  if (first_version(launch) || (is_plain(launch) && plan.tensor == 1)) {
     return "";
   }
   std::string text = fmt::format(

@@ -25,7 +25,12 @@ const char* type_name(const Job& job, double bytes) {
 Json zero_section(const LaunchPlan& launch) {
   const Plan& plan = launch.plan;
   const Framework& framework = launch.job.framework;
-  Json zero = {{"stage", static_cast<int>(plan.sharding)},
+  // Without a stage the engine refuses fp32 sums beside 16-bit parameters (runtime/engine.py); over
+  // one data-parallel rank stage 1 shards nothing.
+  const bool alone = plan.sharding == Sharding::kNone && plan.data_parallel() == 1;
+  const bool mixed = launch.job.precision != topologies::Precision::kFp32;
+  const int stage = alone && mixed ? 1 : static_cast<int>(plan.sharding);
+  Json zero = {{"stage", stage},
                {"overlap_comm", framework.overlap_grad_reduce},
                {"contiguous_gradients", true},
                {"reduce_scatter", true}};
@@ -127,10 +132,12 @@ std::vector<std::string> remarks_of(const LaunchPlan& launch, const std::string&
 LaunchFile write_deepspeed(const LaunchPlan& launch) {
   refuse_plans_unknown_to_deepspeed(launch);
   const Plan& plan = launch.plan;
-  Json json = {{"train_batch_size", launch.job.global_batch},
-               {"train_micro_batch_size_per_gpu", plan.micro_batch},
-               {"gradient_accumulation_steps", plan.micro_batches},
-               {"gradient_clipping", 1.0}};
+  // The batch is checked before the engine knows of tensor ranks, and would be theirs too.
+  Json json =
+      plan.tensor > 1 ? Json::object() : Json{{"train_batch_size", launch.job.global_batch}};
+  json["train_micro_batch_size_per_gpu"] = plan.micro_batch;
+  json["gradient_accumulation_steps"] = plan.micro_batches;
+  json["gradient_clipping"] = 1.0;
   json["optimizer"] = launch.job.optimizer == Optimizer::kSgd
                           ? Json{{"type", "SGD"}, {"params", {{"lr", 1e-2}}}}
                           : Json{{"type", "AdamW"},

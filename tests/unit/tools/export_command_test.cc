@@ -104,8 +104,9 @@ TEST_F(ExportFiles, WhatIsRefusedLeavesAnOldFileAsItWas) {
 }
 
 TEST(Export, QuietPrintsTheFileAlone) {
-  const Exported result =
-      run_words("export --model llama-3.2-1b --cluster dgx-h100x1 --framework deepspeed -q");
+  const Exported result = run_words(
+      "export --model llama-3.2-1b --cluster dgx-h100x1 --framework deepspeed --sharding "
+      "optimizer -q");
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.err, "");
 }
@@ -132,7 +133,8 @@ TEST(Export, WhatHasNoFieldIsSaid) {
           .find("# The prediction has, and your program decides: SGD, dropout 0.1.\n"),
       std::string::npos);
   const Exported json = run_words("export " + options +
-                                  "--framework deepspeed --set cross_entropy_fusion=true --set "
+                                  "--framework deepspeed --sharding optimizer --set "
+                                  "cross_entropy_fusion=true --set "
                                   "expandable_segments=true");
   EXPECT_NE(json.err.find("your program decides: fused cross entropy\n"), std::string::npos);
   EXPECT_NE(
@@ -291,9 +293,9 @@ TEST(Export, DegreesMultiplyToTheWorldInEachFormat) {
   const auto json = nlohmann::json::parse(
       exported("--model llama-3.1-70b --cluster dgx-h100x8 --framework deepspeed --layout "
                "tp4.fsdp16.mb2.nosp --global-batch 64"));
-  EXPECT_EQ(json["train_batch_size"].get<std::int64_t>() * 4,
-            json["train_micro_batch_size_per_gpu"].get<std::int64_t>() *
-                json["gradient_accumulation_steps"].get<std::int64_t>() * 64);
+  EXPECT_EQ(json["train_micro_batch_size_per_gpu"].get<std::int64_t>() *
+                json["gradient_accumulation_steps"].get<std::int64_t>() * 64,
+            64 * json["tensor_parallel"]["autotp_size"].get<std::int64_t>());
 
   const auto bridge = lines_in(exported(
       "--model llama-3.1-70b --cluster dgx-h100x8 --framework megatron --format megatron-bridge "

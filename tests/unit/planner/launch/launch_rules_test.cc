@@ -117,13 +117,13 @@ constexpr Case kCases[] = {
      "--no-overlap-p2p-communication",
      "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
      "--no-overlap-p2p-communication",
-     "--pipeline-model-parallel-size 3"},
+     "--pipeline-model-parallel-size 4"},
     {kM, "pp <= micro-batch group <= micro-batches",
      "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
      "--global-batch-size 20",
      "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
      "--global-batch-size 32",
-     "--global-batch-size 16 or 32"},
+     "--global-batch-size 16, 32 or 48"},
     {kM, "hidden % heads", "--num-attention-heads 24", "--num-attention-heads 32",
      "--kv-channels, e.g. 85"},
     {kM, "max_position_embeddings >= seq", "--position-embedding-type rope --seq-length 4096",
@@ -202,6 +202,19 @@ constexpr Case kCases[] = {
      "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm "
      "--tensor-model-parallel-size 2",
      "leave out --sequence-parallel"},
+    {kM, "local layers with cp", "--transformer-impl local --context-parallel-size 2",
+     "--context-parallel-size 2", "--context-parallel-size 1"},
+    {kM, "local experts run one by one", "EXPERTS --transformer-impl local", "EXPERTS",
+     "transformer_engine"},
+    {kM, "flags have values", "--lr --num-layers", "--lr 1e-4 --num-layers 24", "leave it out"},
+    {kM, "flags that Megatron-LM knows", "--pp 2", "--pipeline-model-parallel-size 2",
+     "--pipeline-model-parallel-size"},
+    {kM, "bf16 or fp16 is given",
+     "\ntorchrun --nproc_per_node 16 p.py --num-layers 24 --hidden-size 2048 "
+     "--num-attention-heads 16 --seq-length 2048 --vocab-size 51200 --micro-batch-size 1 "
+     "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather "
+     "--global-batch-size 64",
+     "", "add --bf16"},
     {kM, "local layers need --no-rope-fusion",
      "--transformer-impl local --position-embedding-type rope",
      "--transformer-impl local --position-embedding-type rope --no-rope-fusion",
@@ -281,6 +294,10 @@ constexpr Case kCases[] = {
      R"({"train_batch_size": 100, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})",
      R"({"train_batch_size": 128, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})",
      "train_batch_size 128"},
+    {kD, "fp32 sums need a ZeRO stage",
+     R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "train_micro_batch_size_per_gpu": 1})",
+     R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1}})",
+     "stage 1"},
     {kD, "offload_param needs stage 3",
      R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})",
      R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "stage 3"},
@@ -296,6 +313,11 @@ constexpr Case kCases[] = {
      "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
      "  parallelism_config_dp_shard_size: 16\n",
      "fsdp_version: 2"},
+    {kA, "FSDP needs shards",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
+     "  parallelism_config_tp_size: 2\n",
+     "distributed_type: MULTI_GPU\nparallelism_config:\n  parallelism_config_tp_size: 2\n",
+     "MULTI_GPU"},
     {kA, "cp or sp",
      "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n"
      "  parallelism_config_cp_size: 2\n  parallelism_config_sp_size: 2\n",
@@ -359,8 +381,9 @@ TEST(LaunchRules, TorchtitanSequenceAndExperts) {
 }
 
 TEST(LaunchRules, EveryRowHasItsTest) {
-  // These two have a test of their own above.
-  std::set<std::string> tested = {"seq % (tp * 2 * cp)", "(dp_shard * cp * tp) % ep"};
+  // These have a test of their own.
+  std::set<std::string> tested = {"seq % (tp * 2 * cp)", "(dp_shard * cp * tp) % ep",
+                                  "experts in transformers' loop"};  // check_cases_test
   for (const Case& row : kCases) {
     tested.insert(row.rule);
   }

@@ -1,4 +1,4 @@
-#include "planner/launch/shell.h"
+#include "planner/shell/script.h"
 
 #include <gtest/gtest.h>
 
@@ -86,7 +86,9 @@ TEST(Shell, OpenConditionsAreReadInOrderAndNamed) {
   const ShellScript script =
       read_shell("TP=2\nif [ $1 = big ]; then\n TP=8\nfi\nrun $TP\n", "r", {});
   EXPECT_EQ(script.commands.back().words[1].text, "8");
-  EXPECT_EQ(script.undecided, std::vector<int>{2});
+  ASSERT_EQ(script.undecided.size(), 1U);
+  EXPECT_EQ(script.undecided[0].line, 2);
+  EXPECT_EQ(script.undecided[0].text, "[ $1 = big ]");
   // A loop over the command line's arguments does not empty what they would override.
   EXPECT_EQ(last_command(
                 "TP=4\nwhile [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift;; esac; done\nrun $TP"),
@@ -94,11 +96,10 @@ TEST(Shell, OpenConditionsAreReadInOrderAndNamed) {
 }
 
 TEST(Shell, ExportsAndPrefixesAreTheEnvironment) {
-  const ShellScript script =
-      read_shell("A=1\nexport A\nexport B=2\nC=3\nD=4 run x\n", "r", {{"SLURM_NNODES", "5"}});
+  const ShellScript script = read_shell("A=1\nexport A\nexport B=2\nC=3\nD=4 run x\n", "r", {});
   std::string names;
-  for (const LaunchSetting& setting : script.environment) {
-    names += setting.key + setting.value;
+  for (const ShellExport& variable : script.environment) {
+    names += variable.name + variable.value;
   }
   EXPECT_EQ(names, "A1B2D4");
 }
@@ -117,6 +118,68 @@ TEST(Shell, WhatDoesNotCloseIsRefusedWithItsLine) {
     doubling += "A=$A$A\n";
   }
   EXPECT_THROW(read_shell(doubling, "r", {}), Error);
+}
+
+TEST(Shell, OutputOfCommandsOverKnownText) {
+  EXPECT_EQ(last_command("run $(echo a b | tr ' ' '\\n' | head -n 1) $(echo -n x)y"), "run|a|xy");
+  EXPECT_EQ(last_command("A=8,16\nrun $(echo $A | cut -d, -f2) $(echo 'a b c' | awk '{print $2}')"),
+            "run|16|b");
+  EXPECT_EQ(last_command("run $(printf '%s-' 1 2) $(seq 1 3 | xargs) $(echo ab | sed 's/b/c/')"),
+            "run|1-2-|1|2|3|ac");
+  EXPECT_EQ(last_command("run `basename /x/y.sh .sh` $(dirname /x/y.sh)"), "run|y|/x");
+  // What only a run would tell is left out, without touching the rest.
+  EXPECT_EQ(last_command("run a $(hostname -I | awk '{print $1}') b"), "run|a|b");
+  EXPECT_EQ(last_command("run $(echo $(( 2*4 ))) $(echo $(echo $(echo deep)))"), "run|8|deep");
+}
+
+TEST(Shell, ValuesChangedByTheirExpansion) {
+  EXPECT_EQ(last_command("F=a/b/run.tar.gz\nrun ${F%/*} ${F##*/} ${F%%.*} ${F/b/c} ${F//a/A}"),
+            "run|a/b|run.tar.gz|a/b/run|a/c/run.tar.gz|A/b/run.tAr.gz");
+  EXPECT_EQ(last_command("F=Llama\nrun ${F,,} ${F^^} ${F:1:3} ${F: -2} ${F:?missing}"),
+            "run|llama|LLAMA|lam|ma|Llama");
+}
+
+TEST(Shell, WordsOfTheScriptAndOfItsFunctions) {
+  const auto last = [](const std::string& text, std::vector<std::string> words) {
+    const ShellScript script = read_shell(text, "run.sh", {.words = std::move(words)});
+    std::string all;
+    for (const ShellText& word : script.commands.back().words) {
+      all += (all.empty() ? "" : "|") + word.text;
+    }
+    return all;
+  };
+  EXPECT_EQ(last("A=$1; shift\nrun $A $# \"$@\" ${2:-none}", {"x", "y"}), "run|x|1|y|none");
+  EXPECT_EQ(last("run ${@:2} $4 $0", {"x", "y", "z"}), "run|y|z|run.sh");
+  EXPECT_EQ(last("f() {\n A=$1\n}\nrun $1", {"x"}), "run|x");
+  EXPECT_EQ(last("if [ $1 = b ]; then A=1; else A=2; fi\nrun $A", {"a"}), "run|2");
+}
+
+TEST(Shell, FilesThatAScriptSources) {
+  const ShellWorld world{.read = [](const std::string& name) {
+    return name == "a.sh"   ? std::optional<std::string>("source b.sh\nA=1")
+           : name == "b.sh" ? std::optional<std::string>("\nB=2 # second line")
+           : name == "c.sh" ? std::optional<std::string>("source c.sh")
+                            : std::nullopt;
+  }};
+  const ShellScript script = read_shell("source a.sh\n. gone.sh\nrun $A $B\n", "r", world);
+  EXPECT_EQ(script.commands.back().words[2].text, "2");
+  EXPECT_EQ(script.commands.back().words[2].lines[0], 2 * kLinesOfFile + 2);  // of the second file
+  EXPECT_EQ(script.variables.files, (std::vector<std::string>{"a.sh", "b.sh"}));
+  ASSERT_EQ(script.unread.size(), 1U);
+  EXPECT_EQ(script.unread[0].name, "gone.sh");
+  EXPECT_LE(read_shell("source c.sh", "r", world).variables.files.size(), 40U);  // it ends
+}
+
+TEST(Shell, OneBranchOfEachOpenCondition) {
+  const std::string text =
+      "if [ $1 = a ]; then X=1; elif [ $1 = b ]; then X=2; else X=3; fi\nrun $X";
+  const auto chosen = [&](int choice) {
+    return read_shell(text, "r", {.choice = choice}).commands.back().words[1].text;
+  };
+  EXPECT_EQ(chosen(0), "1");
+  EXPECT_EQ(chosen(1), "2");
+  EXPECT_EQ(chosen(2), "3");
+  EXPECT_EQ(chosen(-1), "3");
 }
 
 }  // namespace

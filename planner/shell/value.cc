@@ -1,11 +1,17 @@
 // Parameter expansion, command substitution and word splitting, as far as launch scripts use them
 // (bash manual, Shell Expansions).
-#include "planner/launch/shell_value.h"
+#include "planner/shell/value.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "core/error.h"
-#include "planner/launch/shell_tokens.h"
+#include "planner/shell/names.h"
+#include "planner/shell/parameter.h"
+#include "planner/shell/substitution.h"
+#include "planner/shell/tokens.h"
 
 namespace trireme::planner {
 namespace {
@@ -15,14 +21,15 @@ constexpr int kDepthMax = 50;
 constexpr std::size_t kUnsetWordsMax = 1000;
 constexpr std::size_t kNone = std::string_view::npos;
 
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
 void put(ShellText& out, char c, int line, bool quoted) {
   out.text += c;
   out.lines.push_back(line);
   out.quoted.push_back(quoted);
+}
+
+const std::string& file_of(const ShellVariables& variables, int line) {
+  const auto file = static_cast<std::size_t>(line / kLinesOfFile);
+  return file == 0 || file > variables.files.size() ? variables.source : variables.files[file - 1];
 }
 
 class Expander {
@@ -39,7 +46,7 @@ class Expander {
  private:
   void walk(std::string_view raw, int line, bool in_quotes, ShellText& out) {
     if (++depth_ > kDepthMax) {
-      throw Error(fmt::format("{}:{}", variables_.source, line), "has too many nested brackets");
+      throw Error(place_of(variables_, line), "has too many nested brackets");
     }
     for (std::size_t i = 0; i < raw.size();) {
       i = step(raw, i, line, in_quotes, out);
@@ -76,8 +83,9 @@ class Expander {
       return i + 2;
     }
     if (c == '`') {
-      out.outside = true;
-      return std::min(raw.find('`', i + 1), raw.size() - 1) + 1;
+      const std::size_t end = std::min(raw.find('`', i + 1), raw.size());
+      substitution(raw.substr(i + 1, end - i - 1), line, in_quotes, out);
+      return std::min(end + 1, raw.size());
     }
     if (c == '$' && more) {
       return dollar(raw, i, line, in_quotes, out);
@@ -104,6 +112,7 @@ class Expander {
     const auto ends_word = [](char c) { return std::string_view(" \t\n\r\"\\").find(c) != kNone; };
     const bool starts = out.text.empty() || ends_word(out.text.back());
     missing_ = {};
+    missing_command_ = false;
     const std::size_t end = take_dollar(raw, i, line, in_quotes, out);
     if (!missing_.empty() && starts && (end >= raw.size() || ends_word(raw[end])) &&
         variables_.unset_words.size() < kUnsetWordsMax) {
@@ -111,7 +120,7 @@ class Expander {
       const std::size_t before = last == kNone ? kNone : out.text.find_last_of(" \t\n\r", last);
       variables_.unset_words.push_back(
           {std::string(missing_), line,
-           last == kNone ? "" : out.text.substr(before + 1, last - before)});
+           last == kNone ? "" : out.text.substr(before + 1, last - before), missing_command_});
     }
     missing_ = {};
     return end;
@@ -122,7 +131,7 @@ class Expander {
     if (raw[i + 1] == '(' || raw[i + 1] == '{') {
       const std::size_t end = after_bracket(raw, i + 1);
       if (end == std::string_view::npos) {
-        throw Error(fmt::format("{}:{}", variables_.source, line),
+        throw Error(place_of(variables_, line),
                     "the bracket after $ does not close; a closing one would be right");
       }
       const std::string_view inside = raw.substr(i + 2, end - i - 3);
@@ -134,15 +143,15 @@ class Expander {
       return end;
     }
     std::size_t end = i + 1;
-    if (is_name(raw[end]) && (raw[end] < '0' || raw[end] > '9')) {
-      while (end < raw.size() && is_name(raw[end])) {
+    if (is_name_character(raw[end]) && (raw[end] < '0' || raw[end] > '9')) {
+      while (end < raw.size() && is_name_character(raw[end])) {
         ++end;
       }
       value(raw.substr(i + 1, end - i - 1), "", line, in_quotes, out);
       return end;
     }
     if (std::string_view("0123456789@*#?$!-").find(raw[end]) != std::string_view::npos) {
-      out.outside = true;
+      special(raw.substr(end, 1), line, in_quotes, out);
       return end + 1;
     }
     put(out, '$', line, in_quotes);
@@ -155,11 +164,53 @@ class Expander {
     }
   }
 
-  // $((…)) and $(expr …) are worked out; any other command is outside the file.
+  // $1, $@, $#, $0; the state of processes is outside the file.
+  void special(std::string_view name, int line, bool in_quotes, ShellText& out) {
+    variables_.uses_words |= name != "0" && !variables_.in_function;
+    const bool counted =
+        name == "@" || name == "*" || name == "#" || (name[0] > '0' && name[0] <= '9');
+    if (name == "0") {
+      append(plain_text(variables_.source, line), in_quotes, out);
+    } else if (!counted || !variables_.positional || variables_.in_function) {
+      out.outside = true;
+    } else if (name == "#") {
+      number(static_cast<std::int64_t>(variables_.positional->size()), line, in_quotes, out);
+    } else if (name == "@" || name == "*") {
+      joined(*variables_.positional, 0, line, in_quotes, out);
+    } else if (const auto at = static_cast<std::size_t>(number_in(name));
+               at <= variables_.positional->size()) {
+      append((*variables_.positional)[at - 1], in_quotes, out);
+    }
+  }
+
+  static std::int64_t number_in(std::string_view digits) {
+    std::int64_t value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return std::clamp<std::int64_t>(value, 1, 1'000'000);
+  }
+
+  void joined(const std::vector<ShellText>& values, std::size_t first, int line, bool in_quotes,
+              ShellText& out) {
+    for (std::size_t i = first; i < values.size(); ++i) {
+      if (i > first) {
+        put(out, ' ', line, false);
+      }
+      append(values[i], in_quotes, out);
+    }
+  }
+
+  // $((…)) and the commands of planner/shell/substitution.h are worked out; any other is outside.
   void substitution(std::string_view inside, int line, bool in_quotes, ShellText& out) {
     const bool arithmetic = inside.starts_with("(") && inside.ends_with(")");
     if (!arithmetic && !inside.starts_with("expr ")) {
-      out.outside = true;
+      const auto result = known_output(variables_, inside, line);
+      if (result) {
+        append(*result, in_quotes, out);
+      } else {
+        missing_ = inside;
+        missing_command_ = true;
+        out.outside = true;
+      }
       return;
     }
     inside = arithmetic ? inside.substr(1, inside.size() - 2) : inside.substr(5);
@@ -176,8 +227,12 @@ class Expander {
     const bool counts = inside.size() > 1 && inside.front() == '#';
     inside.remove_prefix(counts ? 1 : 0);
     std::size_t end = 0;
-    while (end < inside.size() && is_name(inside[end])) {
+    while (end < inside.size() && is_name_character(inside[end])) {
       ++end;
+    }
+    if (end == 0 && !inside.empty() && std::string_view("@*#?$!-").find(inside[0]) != kNone) {
+      all_positional(inside, line, in_quotes, out);
+      return;
     }
     const std::string_view name = inside.substr(0, end);
     std::string_view index;
@@ -201,6 +256,15 @@ class Expander {
                        std::string_view("-=+?").find(rest[1]) != std::string_view::npos;
     rest.remove_prefix(colon ? 1 : 0);
     const char op = rest.empty() ? ' ' : rest.front();
+    const bool positional = !name.empty() && name[0] >= '0' && name[0] <= '9';
+    if (positional && (!variables_.positional || variables_.in_function) && name != "0") {
+      const bool falls_back = (op == '-' || op == '=') && !variables_.in_function;
+      if (falls_back) {  // what runs without words is known, what runs with them is not
+        alternative(name, rest.substr(1), false, line, in_quotes, out);
+      }
+      out.outside = true;
+      return;
+    }
     const bool present = is_set(name, colon);
     if (op == '+' || ((op == '-' || op == '=') && !present)) {
       if (op != '+' || present) {
@@ -208,7 +272,40 @@ class Expander {
       }
       return;
     }
+    if (colon && op == '?') {
+      rest = {};
+    }
+    const std::size_t begin = out.text.size();
     value(name, index, line, in_quotes, out);
+    if (!rest.empty() && op != '?') {
+      edit(begin, colon ? inside.substr(end) : rest, line, in_quotes, out);
+    }
+  }
+
+  // ${@:2}, ${@}, ${#}
+  void all_positional(std::string_view inside, int line, bool in_quotes, ShellText& out) {
+    const std::string_view from = inside.size() > 2 && inside[1] == ':' ? inside.substr(2) : "";
+    if (from.empty() || !variables_.positional || variables_.in_function) {
+      special(inside.substr(0, 1), line, in_quotes, out);
+      return;
+    }
+    joined(*variables_.positional, static_cast<std::size_t>(number_in(from) - 1), line, in_quotes,
+           out);
+  }
+
+  // What came in from `begin` on, changed as ${NAME%…}, ${NAME/…/…} and their kin say.
+  void edit(std::size_t begin, std::string_view operation, int line, bool in_quotes,
+            ShellText& out) {
+    const ShellText worked = Expander(variables_).run(operation.substr(1), line);
+    const auto changed = edited_value(out.text.substr(begin), operation.front(), worked.text);
+    if (!changed) {
+      return;
+    }
+    out.text.resize(begin);
+    out.lines.resize(begin);
+    out.quoted.resize(begin);
+    out.outside |= worked.outside;
+    append(plain_text(*changed, line), in_quotes, out);
   }
 
   void alternative(std::string_view name, std::string_view raw, bool assigns, int line,
@@ -222,6 +319,11 @@ class Expander {
   }
 
   [[nodiscard]] bool is_set(std::string_view name, bool not_empty) const {
+    if (!name.empty() && name[0] > '0' && name[0] <= '9') {
+      const auto at = static_cast<std::size_t>(number_in(name));
+      return at <= variables_.positional->size() &&
+             !(not_empty && (*variables_.positional)[at - 1].text.empty());
+    }
     const auto found = variables_.known.find(name);
     return found != variables_.known.end() && !found->second.values.empty() &&
            !(not_empty && found->second.values.front().text.empty());
@@ -229,6 +331,14 @@ class Expander {
 
   void value(std::string_view name, std::string_view index, int line, bool in_quotes,
              ShellText& out) {
+    if (name == "BASH_SOURCE") {
+      append(plain_text(file_of(variables_, line), line), in_quotes, out);
+      return;
+    }
+    if (!name.empty() && name[0] >= '0' && name[0] <= '9') {
+      special(name, line, in_quotes, out);
+      return;
+    }
     const auto found = variables_.known.find(name);
     if (found == variables_.known.end()) {
       variables_.unset.insert(std::string(name));  // as bash: nothing
@@ -236,13 +346,12 @@ class Expander {
       return;
     }
     const std::vector<ShellText>& values = found->second.values;
+    if (values.size() == 1 && values[0].text.empty() && values[0].outside) {
+      missing_ = name;
+      missing_command_ = values[0].open_after;
+    }
     if (index == "@" || index == "*") {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        if (i > 0) {
-          put(out, ' ', line, false);
-        }
-        append(values[i], in_quotes, out);
-      }
+      joined(values, 0, line, in_quotes, out);
       return;
     }
     std::int64_t element = 0;
@@ -269,13 +378,26 @@ class Expander {
 
   ShellVariables& variables_;
   std::string_view missing_;  // the variable that the last $ named, where it has no value
+  bool missing_command_ = false;
   int depth_ = 0;
 };
 
 }  // namespace
 
+ShellText plain_text(const std::string& text, int line) {
+  return ShellText{text, std::vector<int>(text.size(), line), std::vector<bool>(text.size())};
+}
+
+std::string place_of(const ShellVariables& variables, int line) {
+  return fmt::format("{}:{}", file_of(variables, line), line % kLinesOfFile);
+}
+
 ShellText expand(ShellVariables& variables, std::string_view raw, int line) {
-  return Expander(variables).run(raw, line);
+  const std::size_t noted = variables.unset_words.size();
+  ShellText text = Expander(variables).run(raw, line);
+  text.open_after = text.text.empty() && variables.unset_words.size() > noted &&
+                    variables.unset_words.back().command;
+  return text;
 }
 
 std::vector<ShellText> split(const ShellText& text) {

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "planner/launch/launch_config.h"
-#include "planner/launch/shell.h"
+#include "planner/launch/read_launch.h"
+#include "planner/shell/script.h"
 
 namespace trireme::planner {
 
@@ -16,9 +17,17 @@ struct LaunchCommand {
   std::vector<ShellText> arguments;  // of the script
 };
 
-// Reads a script with its batch system's header (#SBATCH). Throws Error (FILE:LINE).
+// The words before the first that `overrides` says is none of the script's own; those are left in
+// `arguments`.
+std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
+                                           bool (*overrides)(std::string_view word));
+// Reads a script with its batch system's header (#SBATCH); `words` are its $1, $2, …. Throws Error
+// (FILE:LINE).
 ShellScript read_launch_script(std::string_view text, const std::string& source,
+                               const std::vector<std::string>& words, const LaunchReading& reading,
                                LaunchConfig& config);
+// Variables of env_vars in a JSON text among the script's words, as `ray job submit` takes them.
+void read_job_environment(const ShellScript& script, LaunchConfig& config);
 // Remarks of what may be missing: sourced files, loops, and variables without a value that stand as
 // arguments (after a flag that is no switch they are its value, not named here).
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),

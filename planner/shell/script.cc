@@ -1,12 +1,12 @@
 // The statements of a script in order: assignments, commands, and which branches count.
-#include "planner/launch/shell.h"
-
-#include <fmt/format.h>
+#include "planner/shell/script.h"
 
 #include <algorithm>
 
-#include "planner/launch/shell_condition.h"
-#include "planner/launch/shell_tokens.h"
+#include "planner/shell/built_in.h"
+#include "planner/shell/condition.h"
+#include "planner/shell/names.h"
+#include "planner/shell/tokens.h"
 
 namespace trireme::planner {
 namespace {
@@ -15,41 +15,16 @@ using Kind = ShellToken::Kind;
 
 // An `if`, `case` or loop that is open.
 struct Frame {
-  enum class Kind : std::uint8_t { kIf, kCase, kLoop } kind = Kind::kIf;
+  enum class Kind : std::uint8_t { kIf, kCase, kLoop, kFunction, kGroup } kind = Kind::kIf;
   bool condition = false;  // the words of its condition are being read
   bool active = true;      // the present branch counts
   bool taken = false;      // a branch was chosen for sure: the later ones do not count
   bool undecided = false;  // the file does not say whether the branch counts
+  int open_branches = 0;   // that the file did not decide so far
   std::optional<bool> result = true;
-  ShellText subject = {};  // of `case`
+  std::string question = {};  // the words of the condition
+  ShellText subject = {};     // of `case`
 };
-
-bool is_name(std::string_view text) {
-  return !text.empty() && (text[0] < '0' || text[0] > '9') &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_';
-         });
-}
-
-// NAME, NAME+ or NAME[0] before the first '='; empty when the word is no assignment.
-std::string_view assigned_name(std::string_view word) {
-  std::string_view name = word.substr(0, std::min(word.find('='), word.size()));
-  if (name.size() == word.size()) {
-    return {};
-  }
-  if (name.ends_with('+')) {
-    name.remove_suffix(1);
-  }
-  if (const auto bracket = name.find('['); bracket != std::string_view::npos) {
-    name = name.substr(0, bracket);
-  }
-  return is_name(name) ? name : std::string_view();
-}
-
-ShellText plain(const std::string& text, int line) {
-  return ShellText{text, std::vector<int>(text.size(), line), std::vector<bool>(text.size())};
-}
 
 // Part of a command that starts a training, or a line of bare arguments.
 bool holds_arguments(const ShellText& word) {
@@ -58,8 +33,8 @@ bool holds_arguments(const ShellText& word) {
 
 class Reader {
  public:
-  Reader(std::vector<ShellToken> tokens, ShellScript& script)
-      : tokens_(std::move(tokens)), script_(script) {}
+  Reader(std::vector<ShellToken> tokens, const ShellWorld& world, ShellScript& script)
+      : tokens_(std::move(tokens)), world_(world), script_(script) {}
 
   void run() {
     std::string_view joint = ";";
@@ -101,10 +76,12 @@ class Reader {
     Frame& frame = frames_.back();
     bool matches = false;
     const int line = token.line;
+    frame.question = frame.subject.text;
     while (at_ < tokens_.size() && !is_operator(at_, ")")) {
       if (tokens_[at_].kind == Kind::kWord) {
         const ShellText pattern = expand(script_.variables, tokens_[at_].text, line);
         matches |= matches_pattern(frame.subject.text, pattern.text);
+        frame.question += (frame.question.empty() ? "" : " or ") + tokens_[at_].text;
       }
       ++at_;
     }
@@ -116,17 +93,24 @@ class Reader {
   }
 
   void settle(Frame& frame, std::optional<bool> result, int line) {
+    const bool open = !result && !frame.taken && frame.kind != Frame::Kind::kLoop;
+    if (open && world_.choice >= 0) {
+      result = frame.open_branches == world_.choice;
+    }
+    frame.open_branches += open ? 1 : 0;
     frame.active = !frame.taken && result.value_or(true);
     frame.undecided = frame.active && !result;
     frame.taken = frame.taken || (result && *result);
     frame.condition = false;
-    if (frame.undecided) {
+    if (open && (frame.undecided || world_.choice >= 0)) {
       bool outer = true;
       for (std::size_t i = 0; i + 1 < frames_.size(); ++i) {
         outer = outer && frames_[i].active;
       }
       if (outer) {
-        script_.undecided.push_back(line);
+        std::string& asked = frame.question;
+        asked.erase(asked.find_last_not_of(" ;") + 1);
+        script_.undecided.push_back({asked, line});
       }
     }
   }
@@ -154,15 +138,41 @@ class Reader {
       frame->active = false;
       frame->undecided = false;
       frame->result = true;
+      frame->question.clear();
     } else if (frame != nullptr && word == "else") {
       const bool unknown = frame->undecided;
       frame->active = !frame->taken;
       frame->undecided = unknown && frame->active;
     } else if (frame != nullptr && (word == "fi" || word == "done" || word == "esac")) {
       frames_.pop_back();
-    } else if (word != "{" && word != "}" && word != "!" && word != "function" && word != "time") {
+    } else if (word == "function" && at_ < tokens_.size()) {
+      ++at_;  // its name
+      names_function_ = true;
+    } else if (word == "{") {
+      frames_.push_back(
+          Frame{.kind = names_function_ ? Frame::Kind::kFunction : Frame::Kind::kGroup});
+      names_function_ = false;
+    } else if (word == "}") {
+      if (frame != nullptr &&
+          (frame->kind == Frame::Kind::kFunction || frame->kind == Frame::Kind::kGroup)) {
+        frames_.pop_back();
+      }
+    } else if (word != "!" && word != "time") {
       return false;
     }
+    script_.variables.in_function =
+        std::any_of(frames_.begin(), frames_.end(),
+                    [](const Frame& each) { return each.kind == Frame::Kind::kFunction; });
+    return true;
+  }
+
+  // `name () {`
+  bool opens_function() {
+    if (!is_operator(at_ + 1, "(") || !is_operator(at_ + 2, ")")) {
+      return false;
+    }
+    at_ += 3;
+    names_function_ = true;
     return true;
   }
 
@@ -209,14 +219,19 @@ class Reader {
       }
       return first.kind == Kind::kNewline && (joint == "&&" || joint == "||") ? joint : first.text;
     }
+    if (opens_function()) {
+      return ";";
+    }
     ++at_;
     if (keyword(first)) {
       last_ = true;
       return ";";
     }
     --at_;
-    const bool runs =
-        active() && !(joint == "&&" && last_ && !*last_) && !(joint == "||" && last_ && *last_);
+    const bool joined = joint == "&&" || joint == "||";
+    const bool chosen = last_ || !joined || world_.choice <= 0;  // an open one counts as a branch
+    const bool runs = active() && chosen && !(joint == "&&" && last_ && !*last_) &&
+                      !(joint == "||" && last_ && *last_);
     const std::optional<bool> before = last_;
     command(runs);
     if (!runs) {
@@ -246,9 +261,14 @@ class Reader {
     std::vector<std::string> assigned;
     bool exports = false;
     bool declares = false;
+    std::optional<ShellText> input;  // <<< TEXT
     const std::size_t noted = script_.variables.unset_words.size();
     for (; at_ < tokens_.size(); ++at_) {
       const ShellToken& token = tokens_[at_];
+      if (!frames_.empty() && frames_.back().condition && token.kind != Kind::kNewline) {
+        std::string& question = frames_.back().question;
+        question += (question.empty() ? "" : " ") + token.text;
+      }
       if (token.kind == Kind::kOperator) {
         if (token.text == "(" && runs && !found.words.empty() &&
             found.words.back().text.starts_with("--")) {
@@ -258,7 +278,11 @@ class Reader {
         if (token.text.find_first_of("<>") == std::string::npos) {
           break;
         }
-        at_ += token.text == "<<" || token.text == "<<-" ? 0 : 1;  // where it is redirected to
+        const bool here = token.text == "<<" || token.text == "<<-";
+        at_ += here ? 0 : 1;  // where it is redirected to
+        if (token.text == "<<<" && runs && at_ < tokens_.size()) {
+          input = expand(script_.variables, tokens_[at_].text, tokens_[at_].line);
+        }
         continue;
       }
       if (token.kind == Kind::kNewline) {
@@ -279,11 +303,12 @@ class Reader {
         exports = token.text == "export";
       }
       exports = exports || (declares && token.text == "-x");
-      if (exports && is_name(token.text)) {
+      if (exports && is_shell_name(token.text)) {
         assigned.push_back(token.text);  // export NAME
       }
       if (runs) {
         const auto words = expand_and_split(script_.variables, token.text, token.line, found.words);
+        note_open(words, token, found.words);
         found.words.insert(found.words.end(), words.begin(), words.end());
       }
     }
@@ -291,6 +316,9 @@ class Reader {
       return;
     }
     last_ = found.words.empty() ? std::optional(true) : shell_condition(found.words);
+    if (!found.words.empty() && built_in(found.words, input, assigned)) {
+      return;
+    }
     if (exports || !found.words.empty()) {
       export_names(assigned, found.line);
     }
@@ -302,6 +330,59 @@ class Reader {
     }
   }
 
+  // `words` came of a token: where they are none although something stands there, the word before
+  // may have lost its value.
+  static void note_open(const std::vector<ShellText>& words, const ShellToken& token,
+                        std::vector<ShellText>& before) {
+    if (words.empty() && !before.empty() && token.text.find_first_of("$`") != std::string::npos) {
+      before.back().open_after = true;
+    }
+  }
+
+  // What changes the script's own state; true when the command was one of these.
+  bool built_in(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
+                const std::vector<std::string>& assigned) {
+    const std::string& name = words[0].text;
+    ShellVariables& variables = script_.variables;
+    if (name == "set" && words.size() > 1 && words[1].text == "--") {
+      variables.positional.emplace(words.begin() + 2, words.end());
+    } else if (name == "shift") {
+      shift_words(words, variables);
+    } else if (name == "read" && input) {
+      const bool own = std::find(assigned.begin(), assigned.end(), "IFS") != assigned.end();
+      read_into_variables(words, *input, own ? variables.known["IFS"].values.front().text : " \t\n",
+                          variables);
+    } else if ((name == "source" || name == ".") && words.size() > 1) {
+      read_file(words[1]);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // The tokens of a sourced file come next.
+  void read_file(const ShellText& name) {
+    constexpr std::size_t kFilesMax = 40;
+    const int line = name.lines.empty() ? 0 : name.lines.front();
+    ShellVariables& variables = script_.variables;
+    const auto text = world_.read && !name.outside && variables.files.size() < kFilesMax
+                          ? world_.read(name.text)
+                          : std::nullopt;
+    if (!text) {
+      script_.unread.push_back({name.text, line});
+      return;
+    }
+    variables.files.push_back(name.text);
+    std::vector<ShellToken> tokens = shell_tokens(*text, name.text);
+    for (ShellToken& token : tokens) {
+      token.line += static_cast<int>(variables.files.size()) * kLinesOfFile;
+    }
+    tokens.insert(tokens.begin(), ShellToken{Kind::kNewline, "\n", line, false});
+    tokens.push_back(ShellToken{Kind::kNewline, "\n", line, false});
+    tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(at_), tokens.begin(),
+                   tokens.end());
+  }
+
   // ([0]*3+[1]*58) without quotes: no shell would take it, but files of bare arguments have it.
   ShellText bracketed() {
     const int line = tokens_[at_].line;
@@ -310,14 +391,14 @@ class Reader {
            tokens_[at_ + 1].kind != Kind::kNewline && tokens_[at_].text != ")") {
       text += tokens_[++at_].text;
     }
-    return plain(text, line);
+    return plain_text(text, line);
   }
 
   void export_names(const std::vector<std::string>& names, int line) {
     for (const std::string& name : names) {
       const auto found = script_.variables.known.find(name);
       if (found != script_.variables.known.end() && !found->second.values.empty()) {
-        script_.environment.push_back({name, found->second.values.front().text, name, line});
+        script_.environment.push_back({name, found->second.values.front().text, line});
       }
     }
   }
@@ -334,6 +415,7 @@ class Reader {
         if (tokens_[at_].kind == Kind::kWord && runs) {
           const auto words = expand_and_split(script_.variables, tokens_[at_].text,
                                               tokens_[at_].line, variable.values);
+          note_open(words, tokens_[at_], variable.values);
           variable.values.insert(variable.values.end(), words.begin(), words.end());
         }
       }
@@ -341,9 +423,12 @@ class Reader {
       const std::string_view raw = std::string_view(token.text).substr(equals + 1);
       const std::size_t noted = script_.variables.unset_words.size();
       variable.values.push_back(expand(script_.variables, raw, token.line));
-      if (raw.find("--") == std::string_view::npos && name.find("ARGS") == std::string::npos &&
-          name.find("OPT") == std::string::npos) {
-        script_.variables.unset_words.resize(noted);  // no arguments
+      const std::string& text = variable.values.front().text;
+      const bool arguments =
+          text.find("--") != std::string::npos || text.find(".py") != std::string::npos ||
+          name.find("ARGS") != std::string::npos || name.find("OPT") != std::string::npos;
+      if (!arguments) {
+        script_.variables.unset_words.resize(noted);
       }
     }
     if (!runs) {
@@ -371,22 +456,29 @@ class Reader {
   }
 
   std::vector<ShellToken> tokens_;
+  const ShellWorld& world_;
   ShellScript& script_;
   std::size_t at_ = 0;
   std::vector<Frame> frames_;
+  bool names_function_ = false;      // the next brace opens a function's body
   std::optional<bool> last_ = true;  // whether the last command succeeded
 };
 
 }  // namespace
 
-ShellScript read_shell(std::string_view text, const std::string& source,
-                       const std::map<std::string, std::string>& variables) {
+ShellScript read_shell(std::string_view text, const std::string& source, const ShellWorld& world) {
   ShellScript script;
   script.variables.source = source;
-  for (const auto& [name, value] : variables) {
-    script.variables.known[name] = ShellVariable{{plain(value, 0)}, false};
+  for (const auto& [name, value] : world.variables) {
+    script.variables.known[name] = ShellVariable{{plain_text(value, 0)}, false};
   }
-  Reader(shell_tokens(text, source), script).run();
+  if (!world.words.empty()) {
+    script.variables.positional.emplace();
+    for (const std::string& word : world.words) {
+      script.variables.positional->push_back(plain_text(word, 0));
+    }
+  }
+  Reader(shell_tokens(text, source), world, script).run();
   return script;
 }
 

@@ -1,4 +1,4 @@
-#include "planner/launch/shell_command_string.h"
+#include "planner/shell/command_string.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "planner/launch/shell_tokens.h"
+#include "planner/shell/tokens.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // A shell script cut into words and operators, as bash's manual (Shell Syntax) defines them. Quotes
-// and `$` stay in the words; planner/launch/shell.h expands them.
+// and `$` stay in the words; planner/shell/script.h expands them.
 #pragma once
 
 #include <cstdint>

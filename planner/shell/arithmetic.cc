@@ -4,16 +4,13 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "planner/launch/shell_value.h"
+#include "planner/shell/names.h"
+#include "planner/shell/value.h"
 
 namespace trireme::planner {
 namespace {
 
 constexpr int kDepthMax = 100;
-
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
 
 class Arithmetic {
  public:
@@ -28,8 +25,7 @@ class Arithmetic {
 
  private:
   [[noreturn]] void fail(const char* what) const {
-    throw Error(fmt::format("{}:{}", variables_.source, line_),
-                fmt::format("$(({})) {}", text_, what));
+    throw Error(place_of(variables_, line_), fmt::format("$(({})) {}", text_, what));
   }
 
   void skip_blanks() {
@@ -121,7 +117,7 @@ class Arithmetic {
     }
     skip_blanks();
     const std::size_t begin = at_;
-    while (at_ < text_.size() && is_name(text_[at_])) {
+    while (at_ < text_.size() && is_name_character(text_[at_])) {
       ++at_;
     }
     return value_of(text_.substr(begin, at_ - begin));

@@ -1,12 +1,13 @@
-#include "planner/launch/shell_arguments.h"
+#include "planner/launch/launch_command.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <nlohmann/json.hpp>
 
-#include "planner/launch/shell_command_string.h"
+#include "planner/shell/command_string.h"
 
 namespace trireme::planner {
 namespace {
@@ -140,79 +141,140 @@ std::vector<ShellText> command_in_variables(const ShellScript& script,
   return whole.empty() ? all : whole;
 }
 
+// What the file asks of whoever starts it.
+void remark_questions(bool without_words, LaunchConfig& config) {
+  constexpr std::size_t kNamed = 5;
+  if (config.undecided.empty()) {
+    return;
+  }
+  std::vector<std::string> asked;
+  for (const LaunchQuestion& question : config.undecided) {
+    if (asked.size() < kNamed) {
+      asked.push_back(fmt::format("{} ({})", question.text, line_of(config, question.line)));
+    }
+  }
+  const std::size_t more = config.undecided.size() - asked.size();
+  config.remarks.push_back(
+      fmt::format("the file does not decide {}{}: every branch is read in order, the last "
+                  "assignment holds, and "
+                  "no error rests on one that may not run{}",
+                  fmt::join(asked, "; "), more > 0 ? fmt::format(" and {} more", more) : "",
+                  without_words ? "; words after the file are the script's $1, $2, …" : ""));
+}
+
 }  // namespace
 
+std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
+                                           bool (*overrides)(std::string_view word)) {
+  const auto end = std::find_if(arguments.begin(), arguments.end(), overrides);
+  std::vector<std::string> words(arguments.begin(), end);
+  arguments.erase(arguments.begin(), end);
+  return words;
+}
+
 ShellScript read_launch_script(std::string_view text, const std::string& source,
+                               const std::vector<std::string>& words, const LaunchReading& reading,
                                LaunchConfig& config) {
   LaunchConfig header;
   add_launcher_flags(batch_header(text), header);
   const auto nodes = first_of(header, {"nodes"});
   const auto gpus = first_of(header, {"gpus_per_node", "gres"});
   const auto tasks = first_of(header, {"ntasks_per_node"});
-  std::map<std::string, std::string> variables;
+  ShellWorld world{.words = words, .read = reading.read, .choice = reading.choice};
   if (nodes) {
-    variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = std::to_string(*nodes);
+    world.variables["SLURM_NNODES"] = world.variables["SLURM_JOB_NUM_NODES"] =
+        std::to_string(*nodes);
   }
   if (gpus) {
-    variables["SLURM_GPUS_PER_NODE"] = variables["SLURM_GPUS_ON_NODE"] = std::to_string(*gpus);
+    world.variables["SLURM_GPUS_PER_NODE"] = world.variables["SLURM_GPUS_ON_NODE"] =
+        std::to_string(*gpus);
   }
   if (tasks) {
-    variables["SLURM_NTASKS_PER_NODE"] = std::to_string(*tasks);
+    world.variables["SLURM_NTASKS_PER_NODE"] = std::to_string(*tasks);
   }
   if (nodes && (gpus || tasks)) {
-    variables["SLURM_NTASKS"] = std::to_string(*nodes * tasks.value_or(1));
+    world.variables["SLURM_NTASKS"] = std::to_string(*nodes * tasks.value_or(1));
     config.gpus_per_node = gpus ? gpus : tasks;
     config.gpus = *nodes * *config.gpus_per_node;
   }
-  ShellScript script = read_shell(text, source, variables);
-  config.environment = script.environment;
-  if (!script.undecided.empty()) {
-    config.remarks.push_back(fmt::format(
-        "conditions that the file does not decide (line{} {}) were not evaluated: their "
-        "branches are read in order, the last assignment holds",
-        script.undecided.size() == 1 ? "" : "s",
-        fmt::join(
-            script.undecided.begin(),
-            script.undecided.begin() +
-                std::min<std::ptrdiff_t>(5, static_cast<std::ptrdiff_t>(script.undecided.size())),
-            ", ")));
+  ShellScript script = read_shell(text, source, world);
+  config.files = script.variables.files;
+  for (const ShellExport& variable : script.environment) {
+    config.environment.push_back({variable.name, variable.value, variable.name, variable.line});
+  }
+  for (const ShellQuestion& question : script.undecided) {
+    config.undecided.push_back({question.text, question.line});
+  }
+  read_job_environment(script, config);
+  remark_questions(words.empty(), config);
+  if (!words.empty() && !script.variables.uses_words) {
+    config.remarks.push_back(
+        fmt::format("the script does not look at its words: {}", fmt::join(words, " ")));
   }
   return script;
+}
+
+void read_job_environment(const ShellScript& script, LaunchConfig& config) {
+  for (const ShellCommand& command : script.commands) {
+    for (const ShellText& word : command.words) {
+      if (word.text.find("env_vars") == std::string::npos) {
+        continue;
+      }
+      const std::size_t begin = word.text.find('{');
+      const std::size_t end = word.text.rfind('}');
+      if (begin == std::string::npos || end == std::string::npos || end < begin) {
+        continue;
+      }
+      const auto json = nlohmann::json::parse(word.text.substr(begin, end + 1 - begin), nullptr,
+                                              /*allow_exceptions=*/false);
+      if (!json.is_object() || !json.contains("env_vars") || !json["env_vars"].is_object()) {
+        continue;
+      }
+      for (const auto& [name, value] : json["env_vars"].items()) {
+        config.environment.push_back({name,
+                                      value.is_string() ? value.get<std::string>() : value.dump(),
+                                      name, line_of(word)});
+      }
+    }
+  }
 }
 
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),
                               LaunchConfig& config) {
   constexpr std::size_t kNamed = 20;
   std::vector<std::string> files;
-  for (const ShellCommand& command : script.commands) {
-    const std::vector<ShellText>& words = command.words;
-    if (words.size() > 1 && (words[0].text == "source" || words[0].text == ".") &&
-        files.size() < kNamed) {
-      files.push_back(fmt::format("{} (line {})", words[1].text, command.line));
+  for (const ShellUnread& file : script.unread) {
+    if (files.size() < kNamed) {
+      files.push_back(fmt::format("{} ({})", file.name, line_of(config, file.line)));
     }
   }
   if (!files.empty()) {
-    config.remarks.push_back(fmt::format("{} {} sourced but not read: what {} is not counted",
-                                         fmt::join(files, ", "), files.size() == 1 ? "is" : "are",
-                                         files.size() == 1 ? "it sets" : "they set"));
+    config.remarks.push_back(fmt::format(
+        "{} {} sourced but cannot be read below the script's folder: what {} is not counted",
+        fmt::join(files, ", "), files.size() == 1 ? "is" : "are",
+        files.size() == 1 ? "it sets" : "they set"));
   }
   std::map<std::string, int> unset;
   for (const UnsetWord& word : script.variables.unset_words) {
     const bool is_value = is_flag(word.after) && word.after.find('=') == std::string::npos &&
                           !is_switch(key_of(word.after));
-    if (!is_value && unset.size() < kNamed) {
+    if (word.command && !is_value && config.unreadable.size() < kNamed) {
+      config.unreadable.push_back(
+          fmt::format("$({}) ({})", word.name.substr(0, 60), line_of(config, word.line)));
+    } else if (!is_value && unset.size() < kNamed) {
       unset.emplace(word.name, word.line);
     }
   }
   for (const auto& [name, line] : unset) {
     config.remarks.push_back(fmt::format(
-        "${} (line {}) stands as arguments but the file does not set it: nothing is in its place",
-        name, line));
+        "${} ({}) stands as arguments but the file does not set it: nothing is in its place", name,
+        line_of(config, line)));
   }
   for (std::size_t i = 0; i < std::min(script.loops.size(), kNamed); ++i) {
     const ShellLoop& loop = script.loops[i];
-    config.remarks.push_back(fmt::format("the loop over {} (line {}) was read once, with {}={}",
-                                         loop.variable, loop.line, loop.variable, loop.value));
+    config.remarks.push_back(fmt::format("the loop over {} ({}) was read once, with {}={}",
+                                         loop.variable, line_of(config, loop.line), loop.variable,
+                                         loop.value));
   }
 }
 
@@ -300,6 +362,7 @@ std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words) {
     const std::size_t equals = text.find('=');
     LaunchSetting setting{key_of(text.substr(0, equals)), "", text.substr(0, equals),
                           line_of(words[i])};
+    setting.open = words[i].open_after || words[i].outside;
     if (equals != std::string::npos) {
       setting.value = part_of(words[i], equals + 1).text;
     }

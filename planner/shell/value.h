@@ -17,7 +17,8 @@ struct ShellText {
   std::string text;
   std::vector<int> lines;
   std::vector<bool> quoted;
-  bool outside = false;  // part of it comes from outside the file: $1, $(…)
+  bool outside = false;     // part of it comes from outside the file: $1, $(…)
+  bool open_after = false;  // a word of which nothing is known stands after it
 };
 
 struct ShellVariable {
@@ -25,18 +26,29 @@ struct ShellVariable {
   bool array = false;
 };
 
-// A variable that the file never sets and that stands as a whole word: arguments may be missing.
+// A variable that the file never sets, or a command's output, that stands as a whole word:
+// arguments may be missing.
 struct UnsetWord {
   std::string name;
   int line = 0;
-  std::string after;  // the word before it
+  std::string after;     // the word before it
+  bool command = false;  // the output of a command that only a run would tell
 };
+
+// Lines of the n-th file that is read count from n times this on; the script itself is file 0.
+constexpr int kLinesOfFile = 10'000'000;
 
 struct ShellVariables {
   std::string source;
   std::map<std::string, ShellVariable, std::less<>> known;
   std::set<std::string, std::less<>> unset;  // read, but never set in the file
   std::vector<UnsetWord> unset_words = {};   // in order
+  // $1, $2, …: the words after the script's name; nothing where they are not said.
+  std::optional<std::vector<ShellText>> positional = {};
+  bool uses_words = false;              // the script looks at them
+  bool in_function = false;             // $1 is a function's own there
+  std::vector<std::string> files = {};  // those that were read by `source`
+  int substitutions = 0;                // that are open, against scripts that nest them for ever
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever
 };
 
@@ -49,6 +61,10 @@ std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_v
 std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
                                         const std::vector<ShellText>& before);
 std::vector<ShellText> split(const ShellText& text);
+// Text of one line, nothing of it protected.
+ShellText plain_text(const std::string& text, int line);
+// "FILE:LINE" of a line that may be of another file than the script.
+std::string place_of(const ShellVariables& variables, int line);
 
 // Whole-number arithmetic of $(( )): + - * / % and brackets, names of variables. Nothing when the
 // expression uses something else or a variable without a number. Throws Error as above.

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/launch/shell_value.h"
+#include "planner/shell/value.h"
 
 namespace trireme::planner {
 

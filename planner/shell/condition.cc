@@ -1,4 +1,4 @@
-#include "planner/launch/shell_condition.h"
+#include "planner/shell/condition.h"
 
 #include <algorithm>
 #include <charconv>

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/launch/shell_value.h"
+#include "planner/shell/value.h"
 
 namespace trireme::planner {
 

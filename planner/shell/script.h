@@ -1,0 +1,70 @@
+// What a launch script would run: its commands with every variable worked out, in order. A small
+// reader of shell scripts, not a shell: nothing is executed.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/shell/value.h"
+
+namespace trireme::planner {
+
+struct ShellCommand {
+  std::vector<ShellText> words;
+  int line = 0;
+};
+
+// A loop of which one value was read.
+struct ShellLoop {
+  std::string variable, value;
+  int line = 0;
+};
+
+// An exported variable, or one set for one command.
+struct ShellExport {
+  std::string name, value;
+  int line = 0;
+};
+
+// A condition that the file does not decide: what it asks.
+struct ShellQuestion {
+  std::string text;
+  int line = 0;
+};
+
+// A file named by `source` that was not read.
+struct ShellUnread {
+  std::string name;
+  int line = 0;
+};
+
+struct ShellScript {
+  std::vector<ShellCommand> commands;
+  ShellVariables variables;  // as they stand at the end
+  std::vector<ShellExport> environment;
+  std::vector<ShellQuestion> undecided;
+  std::vector<ShellLoop> loops;  // over more than one value
+  std::vector<ShellUnread> unread;
+};
+
+// What is known beside the script's text.
+struct ShellWorld {
+  std::map<std::string, std::string> variables = {};  // those of a batch system
+  // The words after the script's name; empty: not said.
+  std::vector<std::string> words = {};
+  // The text of a file that the script sources, or nothing where it cannot be had. `name` is as
+  // the script says it.
+  std::function<std::optional<std::string>(const std::string& name)> read = {};
+  // Which branch of every undecided condition counts: all of them in order (-1), or only the n-th
+  // of each `if` and `case`.
+  int choice = -1;
+};
+
+// Assignments hold in order, later ones win. `if`, `case` and `&&` are decided where the file says
+// enough. The body of a loop is read once. Throws Error (FILE:LINE) on a quote or a bracket that
+// does not close.
+ShellScript read_shell(std::string_view text, const std::string& source, const ShellWorld& world);
+
+}  // namespace trireme::planner

@@ -1,0 +1,93 @@
+#include "planner/shell/substitution.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "planner/shell/text_commands.h"
+#include "planner/shell/tokens.h"
+
+namespace trireme::planner {
+namespace {
+
+using Words = std::vector<std::string>;
+using Output = std::optional<std::string>;
+
+constexpr int kNestedMax = 20;
+
+// Commands of a pipeline with the operators between them; nothing where a word is not known.
+struct Part {
+  std::string joint;
+  Words words;
+};
+std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string_view command,
+                                          int line) {
+  std::vector<Part> parts(1);
+  bool takes_input = false;
+  for (const ShellToken& token : shell_tokens(command, variables.source)) {
+    if (token.kind == ShellToken::Kind::kNewline) {
+      continue;
+    }
+    if (token.kind == ShellToken::Kind::kOperator) {
+      if (token.text == "<<<" && parts.back().words.size() == 1 && parts.back().words[0] == "cat") {
+        takes_input = true;
+        parts.back().words[0] = "echo";
+        continue;
+      }
+      if (token.text != "|" && token.text != "&&") {
+        return {};
+      }
+      parts.push_back({token.text, {}});
+      continue;
+    }
+    for (const ShellText& word : expand_and_split(variables, token.text, line)) {
+      if (word.outside) {
+        return {};
+      }
+      parts.back().words.push_back(word.text);
+    }
+  }
+  const bool whole =
+      std::all_of(parts.begin(), parts.end(), [](const Part& part) { return !part.words.empty(); });
+  return whole || takes_input ? std::optional(std::move(parts)) : std::nullopt;
+}
+
+// cd FOLDER && pwd
+Output folder_of(const std::vector<Part>& parts) {
+  const bool goes = parts.size() == 2 && parts[1].joint == "&&" && parts[0].words.size() >= 2 &&
+                    parts[0].words[0] == "cd" && parts[1].words[0] == "pwd";
+  return goes ? Output(std::filesystem::path(parts[0].words.back()).lexically_normal().string())
+              : Output();
+}
+
+}  // namespace
+
+std::optional<ShellText> known_output(ShellVariables& variables, std::string_view command,
+                                      int line) {
+  if (variables.substitutions >= kNestedMax) {
+    return {};
+  }
+  ++variables.substitutions;
+  const auto parts = parts_of(variables, command, line);
+  --variables.substitutions;
+  if (!parts) {
+    return {};
+  }
+  Output text = folder_of(*parts);
+  if (!text) {
+    std::string input;
+    for (std::size_t i = 0; i < parts->size(); ++i) {
+      const Part& part = (*parts)[i];
+      text = part.joint == "&&" ? Output() : output_of_command(part.words, input, i == 0);
+      if (!text) {
+        return {};
+      }
+      input = *text;
+    }
+  }
+  text->erase(text->find_last_not_of('\n') + 1);
+  return plain_text(*text, line);
+}
+
+}  // namespace trireme::planner

@@ -5,6 +5,7 @@
 
 #include "planner/cost/estimate.h"
 #include "tools/commands.h"
+#include "tools/limit.h"
 #include "tools/pages.h"
 #include "tools/report.h"
 #include "tools/request.h"
@@ -29,7 +30,16 @@ int run(const Options& options, Console& console) {
     write_page(options.report, estimate_page(request.job, estimate));
   }
   if (options.json) {
-    print_json(console, "estimate", estimate_json(request.job, estimate));
+    Json json = estimate_json(request.job, estimate);
+    double seconds = 0;
+    Json items = Json::array();
+    for (const LimitItem& item : limit_of(request.job, estimate)) {
+      seconds += item.seconds;
+      items.push_back({{"name", item.name}, {"seconds", item.seconds}});
+    }
+    json["limit"] = {
+        {"seconds", seconds}, {"share", seconds / estimate.time.step_seconds}, {"items", items}};
+    print_json(console, "estimate", json);
   } else {
     print_estimate(console, request.job, estimate);
   }

@@ -10,6 +10,9 @@ namespace {
 
 // Costs that differ by less than this part of a layer are balanced alike.
 constexpr double kSteps = 32;
+// No model comes near; a list for every split of a deeper one would take the square of its layers.
+constexpr std::int64_t kLayersMax = 512;
+constexpr std::int64_t kChunksMax = 256;
 
 std::vector<std::int64_t> layers_of(const std::vector<Chunk>& chunks) {
   std::vector<std::int64_t> layers;
@@ -66,7 +69,8 @@ std::vector<std::vector<std::int64_t>> StageSplits::of(const Plan& plan) {
 }
 
 std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
-  if (plan.pipeline * plan.virtual_pipeline > job_.model.layers + 2) {
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  if (chunks > job_.model.layers + 2 || chunks > kChunksMax || job_.model.layers > kLayersMax) {
     return {};
   }
   const PartCosts& costs = costs_of(plan);

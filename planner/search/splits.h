@@ -25,7 +25,7 @@ class StageSplits {
   StageSplits(const Job& job, const FixedChoices& fixed);
   // Values of Plan::stage_layers worth trying, the framework's own (empty) first. Never none.
   std::vector<std::vector<std::int64_t>> of(const Plan& plan);
-  // Empty where there are more chunks than layers and ends to fill them.
+  // Empty where there are more chunks than layers and ends to fill them, or too many of either.
   std::vector<std::int64_t> balanced(const Plan& plan);
 
  private:

@@ -97,6 +97,52 @@ INSTANTIATE_TEST_SUITE_P(
                     Published{"qwen3-235b-a22b", "dgx-b200x16", 3072, 4096, 2, 4, 12, 1, 16, 3},
                     Published{"glm-4.5-air", "dgx-h100x32", 2048, 4096, 1, 4, 1, 1, 8, 1, kBf16}));
 
+// What ran in 80 GB and was refused. NVIDIA's recipes reduce gradients in 16 bits
+// (grad_reduce_in_fp32=False); the first row is of another author, with a fused loss.
+struct Ran {
+  const char *model, *cluster, *form;
+  std::int64_t sequence, batch;
+  topologies::Precision precision = topologies::Precision::kBf16;
+  std::vector<std::pair<const char*, const char*>> settings = {{"grad_dtype", "bf16"}};
+};
+
+TEST(Verdict, WhatRanInEightyGigabytesIsNotRefused) {
+  for (const Ran& ran : {
+           Ran{"qwen3-30b-a3b",
+               "hgx-h800x2",
+               "pp2.ep8.fsdp8.mb1.zero1",
+               8192,
+               256,
+               kBf16,
+               {{"cross_entropy_fusion", "true"}, {"expandable_segments", "true"}}},
+           Ran{"llama-3.1-405b", "dgx-h100x72", "tp8.pp9.vpp7.cp2.fsdp4.mb1.zero1", 8192, 252},
+           Ran{"llama-3.1-405b", "dgx-h100x72", "tp8.pp9.vpp7.cp2.fsdp4.mb1.zero1", 8192, 252,
+               topologies::Precision::kFp8},
+           Ran{"llama-3-8b", "dgx-h100x1", "cp2.fsdp4.mb1.zero1", 8192, 128},
+           Ran{"gpt3-175b", "dgx-h100x16", "tp4.pp8.vpp12.fsdp4.mb1.zero1", 2048, 256,
+               topologies::Precision::kFp8},
+           Ran{"nemotron-4-15b", "dgx-h100x2", "tp2.fsdp8.mb2.zero1", 4096, 64},
+           Ran{"nemotron-4-340b", "dgx-h100x32", "tp8.pp8.vpp12.fsdp4.mb1.zero1", 4096, 64},
+           Ran{"llama-3.1-70b", "dgx-h100x8", "tp4.pp8.vpp5.fsdp2.mb1.zero1", 8192, 128},
+       }) {
+    Job job =
+        job_of({ran.model, ran.cluster, ran.batch, ran.sequence, 0, 0, 0, 0, 0, 0, ran.precision});
+    for (const auto& [key, value] : ran.settings) {
+      apply_setting(job.framework, key, value);
+    }
+    if (job.model.moe) {
+      job.model.moe->capacity_factor = 1.0;
+    }
+    Plan plan = parse_short_form(ran.form);
+    plan.micro_batches = job.global_batch / plan.data_parallel() / plan.micro_batch;
+    ASSERT_FALSE(check_plan(job, plan).has_value()) << ran.form;
+    MemoryEstimate memory;
+    MemoryModel(job).estimate(plan, memory);
+    EXPECT_NE(memory.fit, Fit::kNo) << ran.model << " " << ran.form << ": "
+                                    << memory.reserved_low_gib << " of " << memory.capacity_gib;
+  }
+}
+
 // 61 layers got no pipeline, and so 74.8 s.
 TEST(PublishedLayouts, DeepSeekV3On256H200TakesAtMost45Seconds) {
   const Job job = job_of({"deepseek-v3", "hgx-h200x32", 4096, 4096, 0, 0, 0, 0, 0, 0, kBf16});

@@ -149,6 +149,21 @@ TEST(ExplainCommand, APlanFileIsComparedWithTheRunnerUpNotWithItself) {
   EXPECT_NE(why["rival"]["step_seconds"], why["estimate"]["time"]["step_seconds"]);
 }
 
+TEST(EstimateCommand, TheLimitIsBelowTheStepAndAddsUp) {
+  const Exported result = run_words("estimate --json --fsdp 8 " + kEight);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json estimate = json::parse(result.out);
+  double sum = 0;
+  for (const json& item : estimate["limit"]["items"]) {
+    sum += item["seconds"].get<double>();
+  }
+  const double step = estimate["time"]["step_seconds"];
+  EXPECT_NEAR(sum, estimate["limit"]["seconds"].get<double>(), 1e-12);
+  EXPECT_NEAR(estimate["limit"]["share"].get<double>(), sum / step, 1e-12);
+  // The optimizer of 8.03 B parameters on 8 GPUs, 4 + 8 + 16 + 2 bytes each at 3.35 TB/s: 9 ms.
+  EXPECT_NEAR(sum - step * estimate["throughput"]["mfu"].get<double>(), 0.009, 0.0005);
+}
+
 TEST(Typed, NearNamesOfOptionsAreNamed) {
   for (const auto& [typed, right] : {std::pair{"--tensor-parallel", "--tp"},
                                      {"--mbs", "--micro-batch"},

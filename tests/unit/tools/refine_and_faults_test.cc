@@ -180,7 +180,11 @@ TEST(Refine, TheRefinedStepIsWhatSimulatePrints) {
                                  "--sharding", "none"});
   const json plan = json_of(refined);
   const json& layout = plan["best"]["layout"];
-  const std::vector<std::string> simulate = {
+  std::string split;
+  for (const json& layers : layout["stage_layers"]) {
+    split += (split.empty() ? "" : ",") + std::to_string(layers.get<int>());
+  }
+  std::vector<std::string> simulate = {
       "simulate",
       "--model",
       "llama-3.1-8b",
@@ -204,6 +208,9 @@ TEST(Refine, TheRefinedStepIsWhatSimulatePrints) {
       layout["recompute"].get<std::string>(),
       layout["sequence_parallel"].get<bool>() ? "--sequence-parallel" : "--no-sequence-parallel",
       "--json"};
+  if (!split.empty()) {
+    simulate.insert(simulate.end(), {"--stage-layers", split});
+  }
   const json step = json_of(simulate);
   EXPECT_NEAR(plan["best"]["time"]["step_seconds"].get<double>() /
                   step["time"]["step_seconds"].get<double>(),

@@ -212,11 +212,11 @@ std::string verdict(const planner::MemoryEstimate& memory) {
 }
 
 std::string job_text(const Job& job) {
-  return fmt::format(
-      "{} ({} parameters) on {}: {} x {}; sequence {}, global batch {}, {}", job.model.name,
-      count_text(static_cast<double>(models::parameter_count(job.model))), job.cluster.name,
-      job.cluster.gpus, job.cluster.gpu.name, job.sequence, job.global_batch,
-      full_name(job.framework));
+  return fmt::format("{} ({} parameters) on {}: {} x {}; sequence {}, global batch {}, {}",
+                     job.model.name,
+                     count_text(static_cast<double>(models::parameter_count(job.model))),
+                     job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
+                     job.global_batch, full_name(job.framework));
 }
 
 int exit_code_of(const planner::MemoryEstimate& memory) {

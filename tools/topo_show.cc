@@ -222,7 +222,8 @@ void add_topo_show_command(CLI::App& topo, Program& program) {
       add_command(topo, program, "show", "shows a cluster, routes in it, and what limits a group",
                   "trireme topo show --cluster dgx-h100x64 --pair 0,9 --group 64,8");
   command
-      ->add_option("--cluster,cluster", options->cluster, "a preset with a node count, or a topology file")
+      ->add_option("--cluster,cluster", options->cluster,
+                   "a preset with a node count, or a topology file")
       ->type_name("C")
       ->required();
   add_count_option(*command, "--gpus", options->gpus, "only the first N GPUs");

@@ -100,14 +100,14 @@ const Gpu& find_gpu(const std::string& name, const std::string& where);
 
 // A communicating group, described without listing its ranks: `ranks` members, `ranks_per_node` of
 // them in each node (in each NVLink domain), `stride` ranks apart. Groups of one axis are alike,
-// and `concurrent` of them that share the same NICs run at the same time. Where a group's nodes hold
-// unlike numbers of its members, `ranks_per_node` is their mean, rounded up.
+// and `concurrent` of them that share the same NICs run at the same time. Where a group's nodes
+// hold unlike numbers of its members, `ranks_per_node` is their mean, rounded up.
 struct GroupShape {
   std::int64_t ranks = 1;
   std::int64_t ranks_per_node = 1;
   std::int64_t stride = 1;
   std::int64_t concurrent_per_node = 1;  // groups of this kind whose members share one node
-  std::int64_t fewest_per_node = 0;      // in the node that holds fewest; 0: as many as in the others
+  std::int64_t fewest_per_node = 0;  // in the node that holds fewest; 0: as many as in the others
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 // The shape of an axis whose neighbours are `stride` ranks apart and that has `degree` members.

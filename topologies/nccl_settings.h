@@ -13,8 +13,8 @@ namespace trireme::topologies {
 enum class Path { kSame, kSwitch, kTree, kBridge, kNode, kSystem };
 
 struct NcclSettings {
-  unsigned algorithms = 0;  // bit by NcclAlgorithm; 0: all
-  unsigned protocols = 0;   // bit by NcclProtocol; 0: all
+  unsigned algorithms = 0;                 // bit by NcclAlgorithm; 0: all
+  unsigned protocols = 0;                  // bit by NcclProtocol; 0: all
   int min_channels = 0, max_channels = 0;  // 0: NCCL's own
   bool peer_to_peer = true;                // false: NCCL_P2P_DISABLE=1 (or NCCL_P2P_LEVEL=LOC)
   // GPUDirect RDMA between a GPU and a NIC this far apart and nearer; the default is PXB.

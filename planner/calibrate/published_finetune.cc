@@ -147,7 +147,8 @@ void set_library(const PublishedRow& row, Job& job) {
     framework.prefetch_elements = framework.bucket_elements;
   }
   // What nvidia-smi showed over what was allocated in runs that print both.
-  framework.reserved_typical = framework.sharder == Sharder::kFsdp1 && row.sharding == "full" ? 1.15 : 1.09;
+  framework.reserved_typical =
+      framework.sharder == Sharder::kFsdp1 && row.sharding == "full" ? 1.15 : 1.09;
   framework.reserved_high = framework.reserved_typical + 0.15;
   if (finetune.fused_loss) {
     // Logits of one chunk of the tokens at a time, their gradient in place.

@@ -1,6 +1,6 @@
-// The 90 % interval of a predicted step time: ratios of measured to predicted that held over rows of
-// sources that no fit saw, by the framework's behaviour; narrower under a profile measured on the
-// machine; of the profile's own runs where it has some.
+// The 90 % interval of a predicted step time: ratios of measured to predicted that held over rows
+// of sources that no fit saw, by the framework's behaviour; narrower under a profile measured on
+// the machine; of the profile's own runs where it has some.
 #pragma once
 
 #include "planner/plan/framework.h"

@@ -110,8 +110,8 @@ LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& col
   using models::Implementation;
   const Implementation implementation = job.framework.implementation;
   // TransformerEngine (and this project's runtime) call cuDNN or FlashAttention-3.
-  portable_attention_ =
-      job.framework.sharder != Sharder::kTrireme && implementation != Implementation::kTransformerEngine;
+  portable_attention_ = job.framework.sharder != Sharder::kTrireme &&
+                        implementation != Implementation::kTransformerEngine;
 }
 
 double LayerTimer::products(const std::vector<models::Matmul>& matmuls) const {

@@ -98,7 +98,8 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
         "Local layers run experts one after the other, which the prediction does not have.");
   }
   // Its FSDP plugin gives parameters, reduction and output one type; DDP keeps fp32 gradients.
-  const bool sharded = launch.plan.sharding != Sharding::kNone || job.framework.sharder == Sharder::kFsdp1;
+  const bool sharded =
+      launch.plan.sharding != Sharding::kNone || job.framework.sharder == Sharder::kFsdp1;
   if (transformers && sharded && job.precision != topologies::Precision::kFp32 &&
       job.framework.reduce_bytes > 2) {
     job.framework.reduce_bytes = 2;

@@ -73,7 +73,8 @@ void write_fitted(const std::string& from, const std::string& to,
   Json json = Json::parse(read_file(from, "the shipped profile"));
   for (const auto& [name, fit] : profile.gpus) {
     for (const auto& [key, value] : fit.constants) {
-      if (json["gpus"][name]["constants"].contains(key)) {  // else it is that of the card it is like
+      if (json["gpus"][name]["constants"].contains(
+              key)) {  // else it is that of the card it is like
         json["gpus"][name]["constants"][key] = rounded(value);
       }
     }

@@ -72,7 +72,6 @@ constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
     {"accelerate", "fsdp1"},
     {"megatron-lm", "megatron"},
     {"megatron-core", "megatron"},
-    {"nemo", "megatron"},
     {"zero", "deepspeed"},
     {"zero1", "optimizer"},
     {"zero2", "gradients"},

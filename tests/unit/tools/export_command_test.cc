@@ -48,10 +48,14 @@ TEST_F(ExportFiles, APlanFileAndItsFlagsGiveTheSame) {
   ASSERT_EQ(run_words(kPlan).code, 0);
   const auto plan = nlohmann::json::parse(file_text("plan.json"));
   const std::string from_file = exported("plan.json");
+  std::string settings;  // what plan switched on
+  for (const nlohmann::json& setting : plan["job"]["settings"]) {
+    settings += " --set " + setting.get<std::string>();
+  }
   const std::string from_flags = exported(
       "--model llama-3.2-1b --cluster dgx-h100x1 --global-batch 64 --framework megatron "
       "--layout " +
-      plan["layout"]["short"].get<std::string>());
+      plan["layout"]["short"].get<std::string>() + settings);
   EXPECT_EQ(from_file, from_flags);
   EXPECT_EQ(flags_in(from_file).at("tensor-model-parallel-size"), "2");
 }

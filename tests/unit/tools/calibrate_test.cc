@@ -14,6 +14,7 @@
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"
 #include "tests/unit/tools/command.h"
+#include "tools/program.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::tools {

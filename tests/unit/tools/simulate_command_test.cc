@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "tests/unit/tools/command.h"
 #include "tools/fault_options.h"
+#include "tools/program.h"
 #include "tools/timeline.h"
 
 namespace trireme::tools {

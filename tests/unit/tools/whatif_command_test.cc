@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "tests/unit/tools/command.h"
+#include "tools/program.h"
 #include "tools/variation.h"
 
 namespace trireme::tools {

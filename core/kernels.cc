@@ -70,10 +70,10 @@ constexpr std::array<Row, kKernelCount> kRows = {
     row(Kernel::kClipFactor, "clip_factor", "rww", {}),
     row(Kernel::kAdamw, "adamw", "rruuu", {"N"}),
     row(Kernel::kAdamwCast, "adamw_cast", "rruuuw", {"N"}),
-    row(Kernel::kModelledMatmul, "modelled_matmul", "*", {"m", "n", "k", "count"}),
+    row(Kernel::kModelledMatmul, "modelled_matmul", "*", {"m", "n", "k", "count", "wide"}),
     row(Kernel::kModelledAttention, "modelled_attention", "*",
         {"B", "heads", "kv_heads", "query_length", "key_length", "qk_dim", "v_dim", "backward"}),
-    row(Kernel::kModelledPass, "modelled_pass", "*", {"kernels"}),
+    row(Kernel::kModelledPass, "modelled_pass", "*", {"kernels", "state"}),
 };
 
 constexpr bool rows_are_in_enum_order() {

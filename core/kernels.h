@@ -1,26 +1,33 @@
-// The kernels a Compute op may name. This table is the contract between lowering and every backend: operand order,
-// shapes, meaning. All matrices are row-major and contiguous. A backend computes exactly this, in any order of sums.
+// The kernels a Compute op may name. This table is the contract between lowering and every backend:
+// operand order, shapes, meaning. All matrices are row-major and contiguous. A backend computes
+// exactly this, in any order of sums.
 //
-// Symbols: T tokens on this rank (batch-major: token = sequence_index * S + position), H hidden, A query heads and K
-// key/value heads on this rank, D head size, F inner size on this rank, R vocabulary rows on this rank, S sequence,
-// B sequences of the micro-batch, N a count. Element type of each operand: c compute, m master, t token, * any of
-// c and m (the buffer says). Access: r read, w written whole, u read and written, a written when dim `accumulate` is 0
-// and added to when it is 1. "index(group)" is this rank's place in that group, 0 when the dim is -1.
-// Operands never overlap unless the row says that two may be the same.
+// Symbols: T tokens on this rank (batch-major: token = sequence_index * S + position), H hidden, A
+// query heads and K key/value heads on this rank, D head size, F inner size on this rank, R
+// vocabulary rows on this rank, S sequence, B sequences of the micro-batch, N a count. Element type
+// of each operand: c compute, m master, t token, * any of c and m (the buffer says). Access: r
+// read, w written whole, u read and written, a written when dim `accumulate` is 0 and added to when
+// it is 1. "index(group)" is this rank's place in that group, 0 when the dim is -1. Operands never
+// overlap unless the row says that two may be the same.
 //
 // kernel                  operands, in order                                     dims, in order
 // ---------------------------------------------------------------------------------------------------------------
 // embedding_forward       r tokens t[T]; r table c[R,H]; w y c[T,H]              T H R group
 //     y[i] = table[tokens[i] - index(group)*R], zeros when that row is not here.
-// embedding_backward      r tokens t[T]; r dy c[T,H]; a dtable m[R,H]            T H R group accumulate
+// embedding_backward      r tokens t[T]; r dy c[T,H]; a dtable m[R,H]            T H R group
+// accumulate
 //     dtable[tokens[i] - index(group)*R] += dy[i]; accumulate 0 clears the table first.
 // position_forward        u y c[T,H]; r table c[P,H]                             T H S P group
-//     y[i] += table[(index(group)*T + i) mod S]: the group splits tokens under sequence parallelism.
-// position_backward       r dy c[T,H]; a dtable m[P,H]                           T H S P group accumulate
+//     y[i] += table[(index(group)*T + i) mod S]: the group splits tokens under sequence
+//     parallelism.
+// position_backward       r dy c[T,H]; a dtable m[P,H]                           T H S P group
+// accumulate
 //     dtable[(index(group)*T + i) mod S] += dy[i]; accumulate 0 clears the table first.
-// matmul                  r a c; r b c; a c *[m,n]                               m n k transpose_a transpose_b
+// matmul                  r a c; r b c; a c *[m,n]                               m n k transpose_a
+// transpose_b
 //                                                                                accumulate
-//     c (+)= op(a) op(b); a is [m,k], or [k,m] when transpose_a; b is [k,n], or [n,k] when transpose_b.
+//     c (+)= op(a) op(b); a is [m,k], or [k,m] when transpose_a; b is [k,n], or [n,k] when
+//     transpose_b.
 // bias_forward            u y c[T,N]; r bias c[N]                                T N
 //     y[i,j] += bias[j].
 // bias_backward           r dy c[T,N]; a dbias m[N]                              T N accumulate
@@ -28,29 +35,36 @@
 // layer_norm_forward      r x c[T,H]; r weight c[H]; r bias c[H]; w y c[T,H];
 //                         w mean m[T]; w rstd m[T]                               T H
 //     y = (x - mean) * rstd * weight + bias, rstd = 1/sqrt(var + 1e-5), var the biased variance.
-// layer_norm_backward     r dy c[T,H]; r x c[T,H]; r weight c[H]; r mean m[T]; r rstd m[T]; r residual c[T,H];
-//                         w dx c[T,H]; a dweight m[H]; a dbias m[H]              T H accumulate add_residual
-//     dx = gradient of the norm, plus residual when add_residual is 1; residual and dx may be the same, and so may
-//     dy and dx. With add_residual 0 the residual operand is the same as dy and is not read as a residual.
+// layer_norm_backward     r dy c[T,H]; r x c[T,H]; r weight c[H]; r mean m[T]; r rstd m[T]; r
+// residual c[T,H];
+//                         w dx c[T,H]; a dweight m[H]; a dbias m[H]              T H accumulate
+//                         add_residual
+//     dx = gradient of the norm, plus residual when add_residual is 1; residual and dx may be the
+//     same, and so may dy and dx. With add_residual 0 the residual operand is the same as dy and is
+//     not read as a residual.
 // rms_norm_forward        r x c[T,H]; r weight c[H]; w y c[T,H]; w rstd m[T]     T H
 //     y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + 1e-5).
-// rms_norm_backward       r dy c[T,H]; r x c[T,H]; r weight c[H]; r rstd m[T]; r residual c[T,H]; w dx c[T,H];
-//                         a dweight m[H]                                         T H accumulate add_residual
+// rms_norm_backward       r dy c[T,H]; r x c[T,H]; r weight c[H]; r rstd m[T]; r residual c[T,H]; w
+// dx c[T,H];
+//                         a dweight m[H]                                         T H accumulate
+//                         add_residual
 //     as layer_norm_backward.
-// head_norm_forward       r x c[T,(A+2K)D]; r q_weight c[D]; r k_weight c[D]; w y c[T,(A+2K)D]; w rstd m[T,A+K]
+// head_norm_forward       r x c[T,(A+2K)D]; r q_weight c[D]; r k_weight c[D]; w y c[T,(A+2K)D]; w
+// rstd m[T,A+K]
 //                                                                                T A K D
 //     RMS norm over D of every q and k head; v is copied.
-// head_norm_backward      r dy c[T,(A+2K)D]; r x; r q_weight; r k_weight; r rstd; w dx c[T,(A+2K)D];
+// head_norm_backward      r dy c[T,(A+2K)D]; r x; r q_weight; r k_weight; r rstd; w dx
+// c[T,(A+2K)D];
 //                         a dq_weight m[D]; a dk_weight m[D]                     T A K D accumulate
 //     dx and dy may be the same.
 // rotary_forward          u qkv c[T,(A+2K)D]                                     T A K D S base
-//     Each token's row is [q heads | k heads | v heads]. Rotates q and k by position = i mod S, halves convention
-//     (Hugging Face Llama): pair (x[j], x[j+D/2]), angle position * base^(-2j/D).
+//     Each token's row is [q heads | k heads | v heads]. Rotates q and k by position = i mod S,
+//     halves convention (Hugging Face Llama): pair (x[j], x[j+D/2]), angle position * base^(-2j/D).
 // rotary_backward         u dqkv c[T,(A+2K)D]                                    T A K D S base
 //     The inverse rotation of dq and dk.
 // attention_forward       r qkv c[B*S,(A+2K)D]; w y c[B*S,A*D]; w lse m[B,A,S]   B S A K D window
-//     Causal; scale 1/sqrt(D); query head a reads kv head a*K/A; window w > 0: a query sees only the last w keys,
-//     itself included. lse = log-sum-exp of the scaled scores.
+//     Causal; scale 1/sqrt(D); query head a reads kv head a*K/A; window w > 0: a query sees only
+//     the last w keys, itself included. lse = log-sum-exp of the scaled scores.
 // attention_backward      r dy c[B*S,A*D]; r qkv; r y; r lse; w dqkv c[B*S,(A+2K)D]
 //                                                                                B S A K D window
 // swiglu_forward          r gate_up c[T,2F]; w y c[T,F]                          T F
@@ -63,36 +77,47 @@
 //     y += x (residuals, gradient accumulation).
 // logit_statistics        r logits c[T,R]; r targets t[T]; w local_max m[T]; w sums m[2T]
 //                                                                                T R V group
-//     Columns whose global index index(group)*R + j is V or more are padding and are left out. sums[i] =
-//     sum_j exp(logits[i,j] - local_max[i]); sums[T+i] = the target's logit, 0 when it is not here.
+//     Columns whose global index index(group)*R + j is V or more are padding and are left out.
+//     sums[i] = sum_j exp(logits[i,j] - local_max[i]); sums[T+i] = the target's logit, 0 when it is
+//     not here.
 // statistics_rescale      r local_max m[T]; r global_max m[T]; u sums m[2T]      T
 //     sums[i] *= exp(local_max[i] - global_max[i]); sums[T+i] stays.
 // cross_entropy_loss      r global_max m[T]; r sums m[2T]; u loss m[1]           T denominator
 //     loss += sum_i (global_max[i] + log(sums[i]) - sums[T+i]) / denominator.
 // cross_entropy_backward  u logits c[T,R]; r global_max m[T]; r sums m[2T]; r targets t[T]
-//                                                                                T R V group denominator
-//     In place: logits becomes (exp(logits - global_max)/sums - [column is target]) / denominator; padding columns 0.
+//                                                                                T R V group
+//                                                                                denominator
+//     In place: logits becomes (exp(logits - global_max)/sums - [column is target]) / denominator;
+//     padding columns 0.
 // cast                    r x *[N]; w y *[N]                                     N
 // zero                    w y *[N]                                               N
-// squared_norm            r gradient m[N]; u sum m[1]                            N group replicated_from divisor
+// squared_norm            r gradient m[N]; u sum m[1]                            N group
+// replicated_from divisor
 //                                                                                replicated_divisor
-//     Element i is flat element j = index(group)*N + i of its unit; sum += gradient[i]^2 / (j < replicated_from ?
-//     divisor : replicated_divisor): what several ranks hold alike counts once after the all-reduce.
+//     Element i is flat element j = index(group)*N + i of its unit; sum += gradient[i]^2 / (j <
+//     replicated_from ? divisor : replicated_divisor): what several ranks hold alike counts once
+//     after the all-reduce.
 // clip_factor             r sum m[1]; w norm m[1]; w factor m[1]                 (none)
-//     norm = sqrt(sum); factor = max_norm > 0 ? min(1, max_norm / (norm + 1e-6)) : 1; max_norm is the run's.
-// adamw                   r gradient m[N]; r factor m[1]; u master m[N]; u moment1 m[N]; u moment2 m[N]
+//     norm = sqrt(sum); factor = max_norm > 0 ? min(1, max_norm / (norm + 1e-6)) : 1; max_norm is
+//     the run's.
+// adamw                   r gradient m[N]; r factor m[1]; u master m[N]; u moment1 m[N]; u moment2
+// m[N]
 //                                                                                N
-//     g = gradient * factor; AdamW of the run's learning rate, betas, epsilon, decoupled weight decay (on every
-//     parameter) and step number with bias correction.
+//     g = gradient * factor; AdamW of the run's learning rate, betas, epsilon, decoupled weight
+//     decay (on every parameter) and step number with bias correction.
 // adamw_cast              as adamw; then w weight c[N]                           N
 //     The same, and weight = the new master.
 // ---------------------------------------------------------------------------------------------------------------
-// Work that is timed but not executed (models outside the table above: experts, latent attention, …). A runtime
-// refuses a program that has one of them.
-// modelled_matmul         any operands, as the op lists them                     m n k count
-// modelled_attention      any operands                                           B heads kv_heads query_length
-//                                                                                key_length qk_dim v_dim backward
-// modelled_pass           any operands                                           kernels
+// Work that is timed but not executed (models outside the table above: experts, latent attention,
+// …). A runtime refuses a program that has one of them. modelled_matmul         any operands, as
+// the op lists them                     m n k count wide
+//     `wide`: 1 where the product is in 16 bits whatever the layers' precision.
+// modelled_attention      any operands                                           B heads kv_heads
+// query_length
+//                                                                                key_length qk_dim
+//                                                                                v_dim backward
+// modelled_pass           any operands                                           kernels state
+//     `state`: 1 over parameters and optimizer states, which stream at the memory's own rate.
 #pragma once
 
 #include <cstdint>
@@ -103,12 +128,41 @@
 namespace trireme {
 
 enum class Kernel : std::uint8_t {
-  kEmbeddingForward, kEmbeddingBackward, kPositionForward, kPositionBackward, kMatmul, kBiasForward, kBiasBackward,
-  kLayerNormForward, kLayerNormBackward, kRmsNormForward, kRmsNormBackward, kHeadNormForward, kHeadNormBackward,
-  kRotaryForward, kRotaryBackward, kAttentionForward, kAttentionBackward, kSwigluForward, kSwigluBackward,
-  kGeluForward, kGeluBackward, kAdd, kLogitStatistics, kStatisticsRescale, kCrossEntropyLoss, kCrossEntropyBackward,
-  kCast, kZero, kSquaredNorm, kClipFactor, kAdamw, kAdamwCast,
-  kModelledMatmul, kModelledAttention, kModelledPass,
+  kEmbeddingForward,
+  kEmbeddingBackward,
+  kPositionForward,
+  kPositionBackward,
+  kMatmul,
+  kBiasForward,
+  kBiasBackward,
+  kLayerNormForward,
+  kLayerNormBackward,
+  kRmsNormForward,
+  kRmsNormBackward,
+  kHeadNormForward,
+  kHeadNormBackward,
+  kRotaryForward,
+  kRotaryBackward,
+  kAttentionForward,
+  kAttentionBackward,
+  kSwigluForward,
+  kSwigluBackward,
+  kGeluForward,
+  kGeluBackward,
+  kAdd,
+  kLogitStatistics,
+  kStatisticsRescale,
+  kCrossEntropyLoss,
+  kCrossEntropyBackward,
+  kCast,
+  kZero,
+  kSquaredNorm,
+  kClipFactor,
+  kAdamw,
+  kAdamwCast,
+  kModelledMatmul,
+  kModelledAttention,
+  kModelledPass,
 };
 inline constexpr int kKernelCount = static_cast<int>(Kernel::kModelledPass) + 1;
 
@@ -116,17 +170,20 @@ inline constexpr int kKernelCount = static_cast<int>(Kernel::kModelledPass) + 1;
 enum class Access : std::uint8_t { kRead, kWrite, kUpdate, kAccumulate };
 
 struct KernelSignature {
-  std::string_view name;                         // as in the table
-  std::string_view access;                       // one letter of r w u a an operand; "*" = any operands
-  std::span<const std::string_view> dims;        // names of the dims
+  std::string_view name;                   // as in the table
+  std::string_view access;                 // one letter of r w u a an operand; "*" = any operands
+  std::span<const std::string_view> dims;  // names of the dims
 };
 const KernelSignature& signature_of(Kernel kernel);
 std::optional<Kernel> find_kernel(std::string_view name);  // by the name in the table
 // Throws Error: no kernel of that name.
 Kernel parse_kernel(std::string_view name);
-// The position of a dim in the kernel's list, e.g. "accumulate"; -1 when the kernel has none of that name.
+// The position of a dim in the kernel's list, e.g. "accumulate"; -1 when the kernel has none of
+// that name.
 int dim_index(Kernel kernel, std::string_view name);
 // Kernels that only a simulator can time.
-constexpr bool is_modelled(Kernel kernel) { return kernel >= Kernel::kModelledMatmul; }
+constexpr bool is_modelled(Kernel kernel) {
+  return kernel >= Kernel::kModelledMatmul;
+}
 
 }  // namespace trireme

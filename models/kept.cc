@@ -14,12 +14,12 @@ namespace {
 constexpr double kElement = 2.0;  // bf16 or fp16
 
 // Collects items whose bytes are given per token; `tokens` is what this rank works on.
-class Kept {
+class KeptList {
  public:
-  explicit Kept(double tokens) : tokens_(tokens) {}
-  void add(const char* name, double bytes_per_token) {
+  explicit KeptList(double tokens) : tokens_(tokens) {}
+  void add(Kept kept, double bytes_per_token) {
     if (bytes_per_token > 0) {
-      items_.push_back({name, Bytes(static_cast<std::int64_t>(bytes_per_token * tokens_))});
+      items_.push_back({kept, Bytes(static_cast<std::int64_t>(bytes_per_token * tokens_))});
     }
   }
   std::vector<KeptItem> take() { return std::move(items_); }
@@ -51,86 +51,94 @@ Scale scale_of(const Shard& shard, Implementation implementation) {
 // A norm and the input of the linear layers behind it. With DTensor sequence parallelism the
 // gathered input is what the linear layer keeps, and the norm runs decomposed: its fp32 input and
 // fp32 result stay (measured on PyTorch 2.11).
-void keep_norm(const Transformer& model, const Shard& shard, const Scale& scale, const char* input,
-               const char* output, Kept& kept) {
+struct NormTensors {
+  Kept input, output, fp32;
+};
+void keep_norm(const Transformer& model, const Shard& shard, const Scale& scale,
+               const NormTensors& norm, KeptList& kept) {
   const auto hidden = static_cast<double>(model.hidden);
-  kept.add(input, kElement * hidden * scale.sequence);
+  kept.add(norm.input, kElement * hidden * scale.sequence);
   if (scale.torch && shard.sequence_parallel) {
-    kept.add(output, kElement * hidden);
-    kept.add("norm_fp32", 8 * hidden * scale.sequence);
+    kept.add(norm.output, kElement * hidden);
+    kept.add(norm.fp32, 8 * hidden * scale.sequence);
   } else {
-    kept.add(output, kElement * hidden * scale.sequence);
+    kept.add(norm.output, kElement * hidden * scale.sequence);
   }
 }
 
 void keep_scores(const Transformer& model, const Shard& shard, const Scale& scale, double dropout,
-                 Kept& kept) {
+                 KeptList& kept) {
   const auto heads = static_cast<double>(model.heads) * scale.tensor;
   if (shard.attention == AttentionKernel::kFlash) {
-    kept.add("softmax_statistics", 4 * heads);
+    kept.add(Kept::kSoftmaxStatistics, 4 * heads);
     return;
   }
   const double scores = heads * static_cast<double>(shard.sequence);
-  kept.add("softmax_output", kElement * scores);
+  kept.add(Kept::kSoftmaxOutput, kElement * scores);
   if (dropout > 0) {
-    kept.add("softmax_dropout_mask", scores);
-    kept.add("softmax_dropped", kElement * scores);
+    kept.add(Kept::kSoftmaxDropoutMask, scores);
+    kept.add(Kept::kSoftmaxDropped, kElement * scores);
   }
 }
 
 void keep_latent_attention(const Transformer& model, const Shard& shard, const Scale& scale,
-                           double dropout, Kept& kept) {
+                           double dropout, KeptList& kept) {
   const LatentAttention& latent = *model.latent;
   const auto heads = static_cast<double>(model.heads) * scale.tensor;
   const auto qk = static_cast<double>(latent.qk_nope + latent.qk_rope);
-  kept.add("q_latent", 2 * kElement * static_cast<double>(latent.q_lora) * scale.sequence);
-  kept.add("kv_latent",
+  kept.add(Kept::kQueryLatent, 2 * kElement * static_cast<double>(latent.q_lora) * scale.sequence);
+  kept.add(Kept::kKeyValueLatent,
            kElement * static_cast<double>(2 * latent.kv_lora + latent.qk_rope) * scale.sequence);
-  kept.add("q", kElement * heads * qk);
-  kept.add("k", kElement * heads * qk);
-  kept.add("v", kElement * heads * static_cast<double>(latent.v_head));
+  kept.add(Kept::kQuery, kElement * heads * qk);
+  kept.add(Kept::kKey, kElement * heads * qk);
+  kept.add(Kept::kValue, kElement * heads * static_cast<double>(latent.v_head));
   keep_scores(model, shard, scale, dropout, kept);
-  kept.add("attention_output", kElement * heads * static_cast<double>(latent.v_head));
+  kept.add(Kept::kAttentionOutput, kElement * heads * static_cast<double>(latent.v_head));
 }
 
 void keep_attention(const Transformer& model, const Shard& shard, const Scale& scale,
-                    double dropout, Kept& kept) {
-  keep_norm(model, shard, scale, "norm1_input", "norm1_output", kept);
+                    double dropout, KeptList& kept) {
+  keep_norm(model, shard, scale,
+            {Kept::kAttentionNormInput, Kept::kAttentionNormOutput, Kept::kNormFp32}, kept);
   if (model.latent) {
     keep_latent_attention(model, shard, scale, dropout, kept);
   } else {
     const double query = static_cast<double>(model.heads * model.head_dim) * scale.tensor;
     const double key = static_cast<double>(model.kv_heads * model.head_dim) * scale.tensor;
-    kept.add("q", kElement * query);
-    kept.add("k", kElement * key);
-    kept.add("v", kElement * key);
+    kept.add(Kept::kQuery, kElement * query);
+    kept.add(Kept::kKey, kElement * key);
+    kept.add(Kept::kValue, kElement * key);
     keep_scores(model, shard, scale, dropout, kept);
-    kept.add("attention_output", kElement * query);
+    kept.add(Kept::kAttentionOutput, kElement * query);
     // PyTorch's flash attention writes heads first, so the projection's input is a copy;
     // Transformer Engine's context parallel attention keeps its own output too.
     if (scale.torch || shard.context_parallel > 1) {
-      kept.add("attention_output_copy", kElement * query);
+      kept.add(Kept::kAttentionOutputCopy, kElement * query);
     }
   }
   if (dropout > 0) {
-    kept.add("attention_dropout_mask", static_cast<double>(model.hidden) * scale.sequence);
+    kept.add(Kept::kAttentionDropoutMask, static_cast<double>(model.hidden) * scale.sequence);
   }
 }
 
 // Between the two MLP products, per token and inner element: what the activation function keeps,
 // and the second product's input.
-void keep_activation(const Transformer& model, const Scale& scale, double inner, const char* input,
-                     const char* output, Kept& kept) {
-  kept.add(input, (model.gated_mlp ? 2 : 1) * kElement * inner);
+struct ActivationTensors {
+  Kept input, gate, output;
+};
+void keep_activation(const Transformer& model, const Scale& scale, double inner,
+                     const ActivationTensors& tensors, KeptList& kept) {
+  kept.add(tensors.input, (model.gated_mlp ? 2 : 1) * kElement * inner);
   // SiLU outside a fused kernel writes its result before the product with the up half; a compiler
   // recomputes it.
   if (((scale.torch && !scale.compiled) || scale.classic) && model.gated_mlp) {
-    kept.add("mlp_gate_output", kElement * inner);
+    kept.add(tensors.gate, kElement * inner);
   }
-  kept.add(output, kElement * inner);
+  kept.add(tensors.output, kElement * inner);
 }
 
-void keep_experts(const Transformer& model, const Shard& shard, const Scale& scale, Kept& kept) {
+void keep_experts(const Transformer& model, const Shard& shard, const Scale& scale,
+                  KeptList& kept) {
   const MixtureOfExperts& moe = *model.moe;
   const auto expert_tensor =
       static_cast<double>(std::max<std::int64_t>(1, shard.expert_tensor_parallel));
@@ -145,14 +153,16 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   // tensor group.
   const double routed = static_cast<double>(moe.experts_per_token) * capacity * scale.sequence;
   const auto hidden = static_cast<double>(model.hidden);
-  kept.add("router", 8 * static_cast<double>(moe.experts) * scale.sequence);
-  kept.add("expert_input", kElement * hidden * routed * expert_tensor);
+  kept.add(Kept::kRouter, 8 * static_cast<double>(moe.experts) * scale.sequence);
+  kept.add(Kept::kExpertInput, kElement * hidden * routed * expert_tensor);
   keep_activation(model, scale, static_cast<double>(moe.expert_ffn) * routed,
-                  "expert_activation_input", "expert_down_input", kept);
+                  {Kept::kExpertActivationInput, Kept::kExpertGateOutput, Kept::kExpertDownInput},
+                  kept);
   if (moe.shared_ffn > 0) {
     // The shared expert gathers its own copy of the input.
     keep_activation(model, scale, static_cast<double>(moe.shared_ffn) * scale.tensor,
-                    "shared_activation_input", "shared_down_input", kept);
+                    {Kept::kSharedActivationInput, Kept::kSharedGateOutput, Kept::kSharedDownInput},
+                    kept);
   }
 }
 
@@ -165,19 +175,20 @@ std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t la
                         static_cast<double>(shard.sequence) /
                         static_cast<double>(shard.context_parallel);
   const Scale scale = scale_of(shard, implementation);
-  Kept kept(tokens);
+  KeptList kept(tokens);
   keep_attention(model, shard, scale, dropout, kept);
-  keep_norm(model, shard, scale, "norm2_input", "norm2_output", kept);
+  keep_norm(model, shard, scale, {Kept::kMlpNormInput, Kept::kMlpNormOutput, Kept::kMlpNormFp32},
+            kept);
   const bool sparse = model.moe && (model.moe_layers.empty() ||
                                     model.moe_layers.at(static_cast<std::size_t>(layer)));
   if (sparse) {
     keep_experts(model, shard, scale, kept);
   } else {
     keep_activation(model, scale, static_cast<double>(model.ffn) * scale.tensor,
-                    "mlp_activation_input", "mlp_down_input", kept);
+                    {Kept::kMlpActivationInput, Kept::kMlpGateOutput, Kept::kMlpDownInput}, kept);
   }
   if (dropout > 0) {
-    kept.add("mlp_dropout_mask", static_cast<double>(model.hidden) * scale.sequence);
+    kept.add(Kept::kMlpDropoutMask, static_cast<double>(model.hidden) * scale.sequence);
   }
   return kept.take();
 }

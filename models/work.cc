@@ -27,23 +27,26 @@ class WorkList {
 
  private:
   // A product with a weight: C = A B forward; dA = dC B^T and dB = A^T dC backward.
-  void linear(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
-              std::int64_t count = 1);
+  void linear(Part part, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1);
   // A product of two activations, both of which need a gradient.
-  void activation_product(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+  void activation_product(Part part, std::int64_t m, std::int64_t n, std::int64_t k,
                           std::int64_t count);
-  void pass(const char* name, std::int64_t elements, const PassCost& cost, OwnKernels own = {});
-  void norm(std::int64_t elements);
-  void bias_gradient(std::int64_t rows, std::int64_t width);
+  void pass(Part part, std::int64_t elements, const PassCost& cost, OwnKernels own = {});
+  void norm(Part part, std::int64_t elements);
+  void bias_gradient(Part part, std::int64_t rows, std::int64_t width);
 
   void attention_projections();
   void latent_projections();
   void rotary();
   void core_attention(std::int64_t layer);
   void unfused_attention();
-  void mlp(const char* up, const char* gate, const char* down, std::int64_t inner);
+  // `up`, `gate`, `down` and the function between them.
+  struct MlpParts {
+    Part up, gate, down, activation;
+  };
+  void mlp(const MlpParts& parts, std::int64_t inner);
   void experts();
-  void residual();
+  void residual(Part part);
   void add_layer(std::int64_t layer);
   void add_head();
 
@@ -54,21 +57,21 @@ class WorkList {
   LayerWork work_;
 };
 
-void WorkList::linear(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+void WorkList::linear(Part part, std::int64_t m, std::int64_t n, std::int64_t k,
                       std::int64_t count) {
-  work_.forward.matmuls.push_back({name, m, n, k, count});
-  work_.input_gradient.matmuls.push_back({name, m, k, n, count});
-  work_.weight_gradient.matmuls.push_back({name, k, n, m, count});
+  work_.forward.matmuls.push_back({part, m, n, k, count});
+  work_.input_gradient.matmuls.push_back({part, m, k, n, count});
+  work_.weight_gradient.matmuls.push_back({part, k, n, m, count});
 }
 
-void WorkList::activation_product(const char* name, std::int64_t m, std::int64_t n, std::int64_t k,
+void WorkList::activation_product(Part part, std::int64_t m, std::int64_t n, std::int64_t k,
                                   std::int64_t count) {
-  work_.forward.matmuls.push_back({name, m, n, k, count});
-  work_.input_gradient.matmuls.push_back({name, m, k, n, count});
-  work_.input_gradient.matmuls.push_back({name, k, n, m, count});
+  work_.forward.matmuls.push_back({part, m, n, k, count});
+  work_.input_gradient.matmuls.push_back({part, m, k, n, count});
+  work_.input_gradient.matmuls.push_back({part, k, n, m, count});
 }
 
-void WorkList::pass(const char* name, std::int64_t elements, const PassCost& cost, OwnKernels own) {
+void WorkList::pass(Part part, std::int64_t elements, const PassCost& cost, OwnKernels own) {
   if (kernels_.implementation != Implementation::kTrireme) {
     own = {};
   }
@@ -77,28 +80,28 @@ void WorkList::pass(const char* name, std::int64_t elements, const PassCost& cos
   };
   if (cost.forward_bytes > 0.0) {
     work_.forward.memory_bound.push_back(
-        {name, traffic(cost.forward_bytes), cost.forward_kernels, own.forward});
+        {part, traffic(cost.forward_bytes), cost.forward_kernels, own.forward});
   }
   if (cost.backward_bytes > 0.0) {
     work_.input_gradient.memory_bound.push_back(
-        {name, traffic(cost.backward_bytes), cost.backward_kernels, own.backward});
+        {part, traffic(cost.backward_bytes), cost.backward_kernels, own.backward});
   }
 }
 
-void WorkList::norm(std::int64_t elements) {
+void WorkList::norm(Part part, std::int64_t elements) {
   const OwnKernels own = model_.norm == Norm::kLayerNorm
                              ? OwnKernels{Kernel::kLayerNormForward, Kernel::kLayerNormBackward}
                              : OwnKernels{Kernel::kRmsNormForward, Kernel::kRmsNormBackward};
-  pass("norm", elements, norm_cost(kernels_.implementation), own);
+  pass(part, elements, norm_cost(kernels_.implementation), own);
 }
 
 // TransformerEngine and the compiler sum bias gradients inside a neighbouring kernel.
-void WorkList::bias_gradient(std::int64_t rows, std::int64_t width) {
+void WorkList::bias_gradient(Part part, std::int64_t rows, std::int64_t width) {
   if (kernels_.implementation == Implementation::kEagerTorch ||
       kernels_.implementation == Implementation::kClassicMegatron) {
-    pass("bias_gradient", rows * width, {0.0, 2.0, 0, 1});
+    pass(part, rows * width, {0.0, 2.0, 0, 1});
   } else if (kernels_.implementation == Implementation::kTrireme) {
-    pass("bias", rows * width, {4.0, 2.0, 1, 1}, {Kernel::kBiasForward, Kernel::kBiasBackward});
+    pass(part, rows * width, {4.0, 2.0, 1, 1}, {Kernel::kBiasForward, Kernel::kBiasBackward});
   }
 }
 
@@ -107,26 +110,26 @@ void WorkList::attention_projections() {
   const std::int64_t query_width = share_.heads * model_.head_dim;
   const std::int64_t kv_width = share_.kv_heads * model_.head_dim;
   if (has_fused_projections(kernels_.implementation)) {
-    linear("qkv", share_.tokens, query_width + 2 * kv_width, hidden);
+    linear(Part::kQkv, share_.tokens, query_width + 2 * kv_width, hidden);
     // Backward concatenates the three gradients; this project's attention writes them in place.
     if (kernels_.implementation != Implementation::kTrireme) {
-      pass("qkv_layout", share_.tokens * (query_width + 2 * kv_width), {0.0, 4.0, 0, 1});
+      pass(Part::kQkvLayout, share_.tokens * (query_width + 2 * kv_width), {0.0, 4.0, 0, 1});
     }
   } else {
-    linear("q", share_.tokens, query_width, hidden);
-    linear("k", share_.tokens, kv_width, hidden);
-    linear("v", share_.tokens, kv_width, hidden);
-    pass("gradient_sum", share_.tokens * hidden, {0.0, 12.0, 0, 2});
+    linear(Part::kQuery, share_.tokens, query_width, hidden);
+    linear(Part::kKey, share_.tokens, kv_width, hidden);
+    linear(Part::kValue, share_.tokens, kv_width, hidden);
+    pass(Part::kInputGradientSum, share_.tokens * hidden, {0.0, 12.0, 0, 2});
   }
   if (model_.qkv_bias) {
-    bias_gradient(share_.tokens, query_width + 2 * kv_width);
+    bias_gradient(Part::kQkvBias, share_.tokens, query_width + 2 * kv_width);
   }
   if (model_.qk_norm && kernels_.implementation == Implementation::kTrireme) {
-    pass("norm", share_.tokens * (query_width + 2 * kv_width), {4.0, 6.0, 1, 1},
+    pass(Part::kHeadNorm, share_.tokens * (query_width + 2 * kv_width), {4.0, 6.0, 1, 1},
          {Kernel::kHeadNormForward, Kernel::kHeadNormBackward});
   } else if (model_.qk_norm) {
-    norm(share_.tokens * query_width);
-    norm(share_.tokens * kv_width);
+    norm(Part::kHeadNorm, share_.tokens * query_width);
+    norm(Part::kHeadNorm, share_.tokens * kv_width);
   }
 }
 
@@ -135,17 +138,18 @@ void WorkList::latent_projections() {
   const LatentAttention& latent = *model_.latent;
   const std::int64_t query_width = share_.heads * share_.qk_dim;
   if (latent.q_lora > 0) {
-    linear("q_down", share_.stream_tokens, latent.q_lora, model_.hidden);
-    norm(share_.stream_tokens * latent.q_lora);
-    linear("q_up", share_.tokens, query_width, latent.q_lora);
+    linear(Part::kQueryDown, share_.stream_tokens, latent.q_lora, model_.hidden);
+    norm(Part::kHeadNorm, share_.stream_tokens * latent.q_lora);
+    linear(Part::kQueryUp, share_.tokens, query_width, latent.q_lora);
   } else {
-    linear("q", share_.tokens, query_width, model_.hidden);
+    linear(Part::kQuery, share_.tokens, query_width, model_.hidden);
   }
-  linear("kv_down", share_.stream_tokens, latent.kv_lora + latent.qk_rope, model_.hidden);
-  norm(share_.stream_tokens * latent.kv_lora);
-  linear("kv_up", share_.tokens, share_.heads * (latent.qk_nope + latent.v_head), latent.kv_lora);
+  linear(Part::kKeyValueDown, share_.stream_tokens, latent.kv_lora + latent.qk_rope, model_.hidden);
+  norm(Part::kHeadNorm, share_.stream_tokens * latent.kv_lora);
+  linear(Part::kKeyValueUp, share_.tokens, share_.heads * (latent.qk_nope + latent.v_head),
+         latent.kv_lora);
   // Keys and queries are put together from their two parts.
-  pass("qkv_layout", share_.tokens * 2 * query_width, {4.0, 4.0, 2, 2});
+  pass(Part::kQkvLayout, share_.tokens * 2 * query_width, {4.0, 4.0, 2, 2});
 }
 
 void WorkList::rotary() {
@@ -154,7 +158,7 @@ void WorkList::rotary() {
   }
   const std::int64_t width = model_.latent ? (share_.heads + 1) * model_.latent->qk_rope
                                            : (share_.heads + share_.kv_heads) * model_.head_dim;
-  pass("rotary", share_.tokens * width, rotary_cost(kernels_.implementation),
+  pass(Part::kRotary, share_.tokens * width, rotary_cost(kernels_.implementation),
        {Kernel::kRotaryForward, Kernel::kRotaryBackward});
 }
 
@@ -176,7 +180,7 @@ void WorkList::core_attention(std::int64_t layer) {
   work_.input_gradient.attention.push_back(attention);
   if (kernels_.implementation == Implementation::kEagerTorch) {
     // The transposed output is copied before the output matrix.
-    pass("attention_layout", share_.tokens * share_.heads * share_.v_dim, {4.0, 0.0, 1, 0});
+    pass(Part::kAttentionLayout, share_.tokens * share_.heads * share_.v_dim, {4.0, 0.0, 1, 0});
   }
 }
 
@@ -185,38 +189,38 @@ void WorkList::unfused_attention() {
   const std::int64_t batch = shard_.micro_batch * share_.heads;
   const std::int64_t keys = shard_.sequence;
   const std::int64_t scores = batch * share_.query_length * keys;
-  activation_product("scores", share_.query_length, keys, share_.qk_dim, batch);
-  pass("softmax", scores,
+  activation_product(Part::kScores, share_.query_length, keys, share_.qk_dim, batch);
+  pass(Part::kSoftmax, scores,
        softmax_cost(kernels_.implementation,
                     has_joined_softmax(kernels_.implementation, batch, keys)));
   if (kernels_.dropout > 0.0) {
-    pass("dropout", scores, dropout_cost());
+    pass(Part::kScoresDropout, scores, dropout_cost());
   }
-  activation_product("context", share_.query_length, share_.v_dim, keys, batch);
-  pass("attention_layout", share_.tokens * share_.heads * share_.v_dim, {4.0, 4.0, 1, 1});
+  activation_product(Part::kContext, share_.query_length, share_.v_dim, keys, batch);
+  pass(Part::kAttentionLayout, share_.tokens * share_.heads * share_.v_dim, {4.0, 4.0, 1, 1});
 }
 
 // Bias of a dense MLP is the model's; `inner` is this rank's.
-void WorkList::mlp(const char* up, const char* gate, const char* down, std::int64_t inner) {
+void WorkList::mlp(const MlpParts& parts, std::int64_t inner) {
   const std::int64_t hidden = model_.hidden;
   if (!model_.gated_mlp) {
-    linear(up, share_.tokens, inner, hidden);
+    linear(parts.up, share_.tokens, inner, hidden);
   } else if (has_fused_projections(kernels_.implementation)) {
-    linear(up, share_.tokens, 2 * inner, hidden);
+    linear(parts.up, share_.tokens, 2 * inner, hidden);
   } else {
-    linear(gate, share_.tokens, inner, hidden);
-    linear(up, share_.tokens, inner, hidden);
-    pass("gradient_sum", share_.tokens * hidden, {0.0, 6.0, 0, 1});
+    linear(parts.gate, share_.tokens, inner, hidden);
+    linear(parts.up, share_.tokens, inner, hidden);
+    pass(Part::kMlpInputGradientSum, share_.tokens * hidden, {0.0, 6.0, 0, 1});
   }
   const OwnKernels own = model_.gated_mlp
                              ? OwnKernels{Kernel::kSwigluForward, Kernel::kSwigluBackward}
                              : OwnKernels{Kernel::kGeluForward, Kernel::kGeluBackward};
-  pass("activation", share_.tokens * inner,
+  pass(parts.activation, share_.tokens * inner,
        activation_cost(kernels_.implementation, model_.gated_mlp), own);
-  linear(down, share_.tokens, hidden, inner);
+  linear(parts.down, share_.tokens, hidden, inner);
   if (model_.mlp_bias) {
-    bias_gradient(share_.tokens, (model_.gated_mlp ? 2 : 1) * inner);
-    bias_gradient(share_.stream_tokens, hidden);
+    bias_gradient(Part::kMlpBias, share_.tokens, (model_.gated_mlp ? 2 : 1) * inner);
+    bias_gradient(Part::kMlpBias, share_.stream_tokens, hidden);
   }
 }
 
@@ -224,37 +228,38 @@ void WorkList::experts() {
   const MixtureOfExperts& moe = *model_.moe;
   const ExpertShare expert = expert_share(model_, shard_, share_);
   const std::int64_t hidden = model_.hidden;
-  linear("router", share_.stream_tokens, moe.experts, hidden);
+  linear(Part::kRouter, share_.stream_tokens, moe.experts, hidden);
   // Scores in fp32: softmax or sigmoid, top-k, normalisation, map, balance loss.
-  pass("router", share_.stream_tokens * moe.experts, {24.0, 16.0, 6, 4});
+  pass(Part::kRouting, share_.stream_tokens * moe.experts, {24.0, 16.0, 6, 4});
   if (moe.shared_ffn > 0) {
-    mlp("shared_up", "shared_gate", "shared_down",
+    mlp({Part::kSharedUp, Part::kSharedGate, Part::kSharedDown, Part::kSharedActivation},
         divide_up(moe.shared_ffn, shard_.tensor_parallel));
   }
   const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
   const std::int64_t received = expert.tokens_per_expert * expert.local_experts;
   const PassCost copy{4.0, 4.0, 1, 1};
-  pass("permute", sent * hidden, copy);
+  pass(Part::kPermute, sent * hidden, copy);
   if (shard_.expert_parallel > 1 && expert.local_experts > 1) {
-    pass("permute", 2 * received * hidden, {4.0, 4.0, 2, 2});  // by expert on arrival, and back
+    pass(Part::kPermute, 2 * received * hidden,
+         {4.0, 4.0, 2, 2});  // by expert on arrival, and back
   }
-  linear("experts_up", expert.tokens_per_expert, (model_.gated_mlp ? 2 : 1) * expert.inner, hidden,
-         expert.local_experts);
-  pass("activation", received * expert.inner,
+  linear(Part::kExpertsUp, expert.tokens_per_expert, (model_.gated_mlp ? 2 : 1) * expert.inner,
+         hidden, expert.local_experts);
+  pass(Part::kExpertActivation, received * expert.inner,
        activation_cost(kernels_.implementation, model_.gated_mlp));
-  linear("experts_down", expert.tokens_per_expert, hidden, expert.inner, expert.local_experts);
-  pass("unpermute", sent * hidden, copy);
+  linear(Part::kExpertsDown, expert.tokens_per_expert, hidden, expert.inner, expert.local_experts);
+  pass(Part::kUnpermute, sent * hidden, copy);
 }
 
-void WorkList::residual() {
-  pass("residual", share_.stream_tokens * model_.hidden,
+void WorkList::residual(Part part) {
+  pass(part, share_.stream_tokens * model_.hidden,
        residual_cost(kernels_.implementation, kernels_.dropout), {Kernel::kAdd, std::nullopt});
 }
 
 void WorkList::add_layer(std::int64_t layer) {
   const std::int64_t stream = share_.stream_tokens * model_.hidden;
   for (std::int64_t i = 0; i < model_.norms_per_layer; ++i) {
-    norm(stream);
+    norm(i % 2 == 0 ? Part::kAttentionNorm : Part::kMlpNorm, stream);
   }
   if (model_.latent) {
     latent_projections();
@@ -263,17 +268,18 @@ void WorkList::add_layer(std::int64_t layer) {
   }
   rotary();
   core_attention(layer);
-  linear("attention_output", share_.tokens, model_.hidden, share_.heads * share_.v_dim);
+  linear(Part::kAttentionOutput, share_.tokens, model_.hidden, share_.heads * share_.v_dim);
   if (model_.attention_output_bias) {
-    bias_gradient(share_.stream_tokens, model_.hidden);
+    bias_gradient(Part::kAttentionOutputBias, share_.stream_tokens, model_.hidden);
   }
-  residual();
+  residual(Part::kAttentionResidual);
   if (is_moe_layer(model_, layer)) {
     experts();
   } else {
-    mlp("mlp_up", "mlp_gate", "mlp_down", divide_up(model_.ffn, shard_.tensor_parallel));
+    mlp({Part::kMlpUp, Part::kMlpGate, Part::kMlpDown, Part::kActivation},
+        divide_up(model_.ffn, shard_.tensor_parallel));
   }
-  residual();
+  residual(Part::kMlpResidual);
 }
 
 LayerWork WorkList::layer(std::int64_t layer) {
@@ -286,26 +292,26 @@ LayerWork WorkList::embedding() {
   const std::int64_t table = divide_up(model_.vocab, shard_.tensor_parallel) * width;
   const bool own = kernels_.implementation == Implementation::kTrireme;
   // This project's kernel adds into the fp32 gradient and masks rows of other ranks itself.
-  pass("embedding", share_.tokens * width,
+  pass(Part::kEmbedding, share_.tokens * width,
        own ? PassCost{4.0, 10.0, 1, 1} : PassCost{4.0, 4.0, 1, 2},
        {Kernel::kEmbeddingForward, Kernel::kEmbeddingBackward});
   // Backward fills a gradient of the whole table with zeros first.
-  pass("embedding_gradient", table, {0.0, own ? 4.0 : 2.0, 0, own ? 0 : 1});
+  pass(Part::kEmbeddingGradient, table, {0.0, own ? 4.0 : 2.0, 0, own ? 0 : 1});
   if (shard_.tensor_parallel > 1 && !own) {
-    pass("vocabulary_mask", share_.tokens * width, {2.0, 0.0, 3, 0});
+    pass(Part::kVocabularyMask, share_.tokens * width, {2.0, 0.0, 3, 0});
   }
   if (width != model_.hidden) {
-    linear("project_in", share_.tokens, model_.hidden, width);
+    linear(Part::kProjectIn, share_.tokens, model_.hidden, width);
   }
   if (model_.position == Position::kLearned) {
-    pass("position", share_.tokens * model_.hidden, {6.0, 2.0, 1, 1});
+    pass(Part::kPosition, share_.tokens * model_.hidden, {6.0, 2.0, 1, 1});
   }
   const std::int64_t stream = share_.stream_tokens * model_.hidden;
   if (model_.embedding_norm) {
-    norm(stream);
+    norm(Part::kEmbeddingNorm, stream);
   }
   if (kernels_.dropout > 0.0) {
-    pass("dropout", stream, dropout_cost());
+    pass(Part::kEmbeddingDropout, stream, dropout_cost());
   }
   return std::move(work_);
 }
@@ -314,13 +320,13 @@ void WorkList::add_head() {
   const std::int64_t width = model_.embedding_dim > 0 ? model_.embedding_dim : model_.hidden;
   const std::int64_t vocab = divide_up(model_.vocab, shard_.tensor_parallel);
   if (model_.final_norm) {
-    norm(share_.stream_tokens * model_.hidden);
+    norm(Part::kFinalNorm, share_.stream_tokens * model_.hidden);
   }
   if (width != model_.hidden) {
-    linear("project_out", share_.tokens, width, model_.hidden);
+    linear(Part::kProjectOut, share_.tokens, width, model_.hidden);
   }
-  linear("head", share_.tokens, vocab, width);
-  pass("cross_entropy", share_.tokens * vocab, cross_entropy_cost(kernels_),
+  linear(Part::kHead, share_.tokens, vocab, width);
+  pass(Part::kCrossEntropy, share_.tokens * vocab, cross_entropy_cost(kernels_),
        {Kernel::kLogitStatistics, Kernel::kCrossEntropyBackward});
 }
 
@@ -331,10 +337,10 @@ LayerWork WorkList::head() {
 
 LayerWork WorkList::multi_token() {
   const std::int64_t stream = share_.stream_tokens * model_.hidden;
-  norm(stream);
-  norm(stream);
-  pass("concatenate", 2 * stream, {4.0, 4.0, 1, 1});
-  linear("token_projection", share_.tokens, divide_up(model_.hidden, shard_.tensor_parallel),
+  norm(Part::kTokenNorm, stream);
+  norm(Part::kTokenNorm, stream);
+  pass(Part::kConcatenate, 2 * stream, {4.0, 4.0, 1, 1});
+  linear(Part::kTokenProjection, share_.tokens, divide_up(model_.hidden, shard_.tensor_parallel),
          2 * model_.hidden);
   add_layer(model_.layers - 1);
   add_head();

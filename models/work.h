@@ -10,6 +10,7 @@
 
 #include "core/kernels.h"
 #include "core/units.h"
+#include "models/layer_parts.h"
 #include "models/transformer.h"
 
 namespace trireme::models {
@@ -32,7 +33,7 @@ struct Shard {
 
 // C[m,n] = A[m,k] B[k,n], `count` times (experts, heads). FLOP = 2 m n k count.
 struct Matmul {
-  const char* name = "";  // "qkv", "attention_output", "mlp_up", "mlp_down", "head", …
+  Part part = Part::kQkv;
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -54,10 +55,16 @@ struct AttentionWork {
   std::int64_t window = 0;  // tokens a query sees; 0 = all before it
 };
 
+// Keys whose scores are computed as of dense attention: under a window every query sees at most
+// `window`, and half of a square twice as wide is masked.
+constexpr std::int64_t keys_seen(const AttentionWork& attention) {
+  return attention.window > 0 && 2 * attention.window < attention.key_length ? 2 * attention.window
+                                                                             : attention.key_length;
+}
+
 // A pass over memory that computes little: bytes read plus written, and how many kernels it is.
 struct MemoryBoundWork {
-  const char* name =
-      "";  // "norm", "rotary", "activation", "residual", "dropout", "softmax", "cross_entropy", …
+  Part part = Part::kAttentionNorm;
   Bytes traffic;
   int kernels = 1;
   std::optional<Kernel> own = {};  // which of core/kernels.h it is in this project's runtime
@@ -113,6 +120,16 @@ LayerWork head_work(const Transformer& model, const Shard& shard, const Kernels&
 LayerWork multi_token_work(const Transformer& model, const Shard& shard,
                            const Kernels& kernels = {});
 
+// What backward repeats of a layer's forward: of `modules` (kWholeLayer: everything).
+// `stops_early`: not what the layer's output alone needs (PyTorch's early stop, this project's
+// runtime); frameworks that recompute through autograd hooks repeat that too.
+inline constexpr std::uint16_t kWholeLayer = 0xffff;
+struct Repeat {
+  std::uint16_t modules = kWholeLayer;
+  bool stops_early = false;
+};
+PassWork repeated_work(const PassWork& forward, const Repeat& repeat);
+
 Flop flop_of(const Matmul& matmul);
 // FLOP of one forward pass of attention. With `half_causal` only the scores that a causal mask and
 // a window leave (s/2 a query, w - w^2/(2s) under a window w < s); without, query_length x
@@ -134,8 +151,7 @@ Flop multi_token_flop_per_token(const Transformer& model, std::int64_t sequence,
 
 // Bytes kept for backward by one layer, item by item; the sum is the layer's activation memory.
 struct KeptItem {
-  const char* name =
-      "";  // "norm1_input", "qkv_input", "q", "k", "v", "attention_output", "softmax_statistics", …
+  Kept kept = Kept::kAttentionNormInput;
   Bytes bytes;
 };
 std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t layer,

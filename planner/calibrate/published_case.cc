@@ -35,7 +35,7 @@ std::int64_t number_after(const std::string& text, const std::string& word) {
 }
 
 std::uint16_t modules_of(const std::string& detail) {
-  constexpr std::pair<std::string_view, RecomputeModule> kNames[] = {
+  constexpr std::pair<std::string_view, models::RecomputeModule> kNames[] = {
       {"core_attn", kCoreAttention},
       {"layernorm", kLayerNorm},
       {"mla_up_proj", kMlaUpProjection},

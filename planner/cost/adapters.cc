@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "planner/plan/sample_lengths.h"
@@ -17,7 +16,6 @@ struct Linear {
   AdapterTarget target;
   double input, output;
   bool row_parallel;  // its input is split over the tensor ranks, else its output is
-  const char* item;   // the kept tensor that is its input
 };
 
 std::vector<Linear> attention_layers(const models::Transformer& model) {
@@ -31,18 +29,18 @@ std::vector<Linear> attention_layers(const models::Transformer& model) {
     key = static_cast<double>(model.latent->kv_lora + model.latent->qk_rope);
     context = heads * static_cast<double>(model.latent->v_head);
   }
-  return {{kTargetQuery, hidden, query, false, "norm1_output"},
-          {kTargetKey, hidden, key, false, "norm1_output"},
-          {kTargetValue, hidden, key, false, "norm1_output"},
-          {kTargetOutput, context, hidden, true, "attention_output_copy"}};
+  return {{kTargetQuery, hidden, query, false},
+          {kTargetKey, hidden, key, false},
+          {kTargetValue, hidden, key, false},
+          {kTargetOutput, context, hidden, true}};
 }
 
 std::vector<Linear> mlp_layers(const models::Transformer& model, double inner) {
   const auto hidden = static_cast<double>(model.hidden);
-  std::vector<Linear> layers = {{kTargetUp, hidden, inner, false, "norm2_output"},
-                                {kTargetDown, inner, hidden, true, "mlp_down_input"}};
+  std::vector<Linear> layers = {{kTargetUp, hidden, inner, false},
+                                {kTargetDown, inner, hidden, true}};
   if (model.gated_mlp) {
-    layers.push_back({kTargetGate, hidden, inner, false, "norm2_output"});
+    layers.push_back({kTargetGate, hidden, inner, false});
   }
   return layers;
 }
@@ -99,8 +97,8 @@ double dequantised_bytes(BaseFormat base) {
   return 0;
 }
 
-models::MemoryBoundWork pass_of(const char* name, double bytes, int kernels) {
-  return {name, Bytes(static_cast<std::int64_t>(bytes)), kernels, {}};
+models::MemoryBoundWork pass_of(models::Part part, double bytes, int kernels) {
+  return {part, Bytes(static_cast<std::int64_t>(bytes)), kernels, {}};
 }
 
 // The products and passes of the adapters of one layer in each direction, per token of the rank.
@@ -118,13 +116,14 @@ void add_adapter_work(const Job& job, double tokens, const std::vector<Linear>& 
     const double cast = casts ? 8 : 0;
     const double forward = tokens * (input * (2 + drop + cast) + output * 12);
     const double backward = tokens * (input * (8 + drop + cast) + output * 8);
-    work.forward.memory_bound.push_back(pass_of("adapter", forward, casts ? 12 : 8));
-    work.input_gradient.memory_bound.push_back(pass_of("adapter", backward, casts ? 16 : 11));
+    work.forward.memory_bound.push_back(pass_of(models::Part::kAdapter, forward, casts ? 12 : 8));
+    work.input_gradient.memory_bound.push_back(
+        pass_of(models::Part::kAdapter, backward, casts ? 16 : 11));
   }
 }
 
 bool is_weight(const models::Matmul& matmul) {
-  return std::strcmp(matmul.name, "scores") != 0 && std::strcmp(matmul.name, "context") != 0;
+  return matmul.part != models::Part::kScores && matmul.part != models::Part::kContext;
 }
 
 void add_dequantisation(const Job& job, models::PassWork& pass) {
@@ -139,7 +138,7 @@ void add_dequantisation(const Job& job, models::PassWork& pass) {
     }
   }
   if (bytes > 0 && kernels > 0) {
-    pass.memory_bound.push_back(pass_of("dequantise", bytes * weights, 2 * kernels));
+    pass.memory_bound.push_back(pass_of(models::Part::kDequantise, bytes * weights, 2 * kernels));
   }
 }
 
@@ -170,23 +169,24 @@ AdapterElements adapter_elements(const Job& job, const ParameterSplit& split) {
   return elements;
 }
 
-bool is_kept_beside_frozen(const Training& training, std::string_view item) {
+bool is_kept_beside_frozen(const Training& training, models::Kept item) {
   if (training.keeps_inputs) {
     return true;
   }
   const auto read_by = [&](unsigned targets) {
     return training.adapter_dropout == 0 && (training.targets & targets) != 0 && training.rank > 0;
   };
-  if (item == "norm1_output") {
+  if (item == models::Kept::kAttentionNormOutput) {
     return read_by(kTargetQuery | kTargetKey | kTargetValue);
   }
-  if (item == "norm2_output" || item == "expert_input") {
+  if (item == models::Kept::kMlpNormOutput || item == models::Kept::kExpertInput) {
     return read_by(kTargetGate | kTargetUp);
   }
-  if (item == "attention_output_copy") {
+  if (item == models::Kept::kAttentionOutputCopy) {
     return read_by(kTargetOutput);
   }
-  if (item == "mlp_down_input" || item == "expert_down_input" || item == "shared_down_input") {
+  if (item == models::Kept::kMlpDownInput || item == models::Kept::kExpertDownInput ||
+      item == models::Kept::kSharedDownInput) {
     return read_by(kTargetDown);
   }
   return true;
@@ -220,7 +220,7 @@ void freeze_layer(const Job& job, const Plan& plan, models::LayerWork& work) {
                           static_cast<double>(plan.context);
     bool sparse = false;
     for (const models::Matmul& matmul : work.forward.matmuls) {
-      sparse = sparse || std::strcmp(matmul.name, "router") == 0;
+      sparse = sparse || matmul.part == models::Part::kRouter;
     }
     add_adapter_work(job, tokens, layers_of(job, sparse), static_cast<double>(plan.tensor), work);
   }

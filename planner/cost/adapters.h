@@ -3,8 +3,6 @@
 // layers for the order of their operations.
 #pragma once
 
-#include <string_view>
-
 #include "models/work.h"
 #include "planner/cost/rank_parameters.h"
 #include "planner/plan/job.h"
@@ -23,7 +21,7 @@ AdapterElements adapter_elements(const Job& job, const ParameterSplit& split);
 
 // Whether backward reads this kept tensor (models/kept.cc) where the linear layers are frozen:
 // their inputs are read by adapters only.
-bool is_kept_beside_frozen(const Training& training, std::string_view item);
+bool is_kept_beside_frozen(const Training& training, models::Kept item);
 // Bytes a token that the adapters of one layer keep of their own: the inputs that dropout wrote.
 double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse);
 

@@ -4,6 +4,7 @@
 
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
+#include "planner/cost/unit_copies.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 #include "topologies/op_cost.h"
@@ -24,6 +25,7 @@ struct DataParallelInput {
   double units = 1;            // FSDP units (layers over --fsdp-unit) on this rank
   double forward = 0;          // one micro-batch through this rank
   double backward = 0;         // recompute included
+  double kernel_share = 1;     // of both: kernels, which run slower beside a collective
   double embedding_compute = 0, head_forward = 0, head_backward = 0;  // of them, at the ends
 };
 
@@ -32,7 +34,7 @@ struct DataParallelTime {
   double hidden = 0;
   double per_micro_batch_forward = 0;  // added to every micro-batch's forward (exposed gathers)
   double per_micro_batch_backward = 0;
-  // This project's runtime: casts before gathers and sums before scatters, among the other compute.
+  // Copies and casts before gathers, copies and sums before scatters, among the other compute.
   double compute_forward = 0, compute_backward = 0;  // of a micro-batch
   double compute_once = 0;                           // of a step
 };
@@ -45,39 +47,52 @@ class DataParallelTimer {
       : job_(job), fit_(fit), collectives_(collectives), memory_rate_(memory_rate) {}
 
   struct Groups {
-    topologies::GroupShape shard, replica, expert_shard;
+    topologies::GroupShape shard, replica, expert_shard, expert_replica;
+    // Bytes on the wire for each element of what is gathered and of what is reduced.
     double reduce_bytes = 4, parameter_bytes = 2;
+    double expert_reduce_bytes = 4, expert_parameter_bytes = 2;
   };
   [[nodiscard]] Groups groups_of(const Plan& plan) const;
   [[nodiscard]] DataParallelTime measure(const Plan& plan, const DataParallelInput& in,
                                          const Groups& groups) const;
 
  private:
-  [[nodiscard]] DataParallelTime reduce_whole(const Plan& plan, const DataParallelInput& in,
-                                              const Groups& groups) const;
-  [[nodiscard]] DataParallelTime gather_units(const Plan& plan, const DataParallelInput& in,
-                                              const Groups& groups) const;
-  // This project's runtime (own_data_parallel.cc).
-  [[nodiscard]] DataParallelTime own_whole(const Plan& plan, const DataParallelInput& in,
-                                           const Groups& groups) const;
-  [[nodiscard]] double own_gather(const Groups& groups, double parameters) const;
-  [[nodiscard]] double own_cast(const Groups& groups, double parameters) const;
-  [[nodiscard]] double own_sum(const Plan& plan, const Groups& groups, double parameters) const;
-  [[nodiscard]] double own_scatter(const Groups& groups, double parameters) const;
-  [[nodiscard]] double own_experts(topologies::Collective collective, const Groups& groups,
-                                   double parameters) const;
-  [[nodiscard]] DataParallelTime own_units(const Plan& plan, const DataParallelInput& in,
-                                           const Groups& groups) const;
-  [[nodiscard]] double copies(const Plan& plan, const DataParallelInput& in, bool reshard,
-                              bool reduce_each) const;
-  [[nodiscard]] double beside(double communication, double compute, double tail,
-                              DataParallelTime& time) const;
+  // A plan and what follows from it.
+  struct Case {
+    const Plan& plan;
+    const RunSharding& run;
+    const UnitCopies& copies;
+    const Groups& groups;
+  };
+  [[nodiscard]] DataParallelTime units_whole(const Case& at, const DataParallelInput& in) const;
+  [[nodiscard]] DataParallelTime units_sharded(const Case& at, const DataParallelInput& in) const;
+  [[nodiscard]] double gather(const Groups& groups, double parameters) const;
+  [[nodiscard]] double scatter(const Groups& groups, double parameters) const;
+  [[nodiscard]] double gather_experts(const Groups& groups, double parameters) const;
+  [[nodiscard]] double reduce_experts(const Case& at, double parameters) const;
+  [[nodiscard]] double replicate_experts(const Groups& groups, double parameters) const;
+  [[nodiscard]] double slowed(double communication, double compute, double kernel_share) const;
+  [[nodiscard]] double replicate(const Case& at, double parameters) const;
+  [[nodiscard]] double end_of_sharded(const Case& at, const DataParallelInput& in, double last,
+                                      double waiting) const;
+  [[nodiscard]] double gather_copies(const Case& at, double parameters) const;
+  [[nodiscard]] double reduce_copies(const Case& at, double parameters) const;
 
   const Job& job_;
   const BehaviourFit& fit_;
   Collectives& collectives_;
   double memory_rate_;
 };
+
+// Bytes of a gradient on the wire of its reduction.
+double reduce_bytes_of(const Job& job);
+
+// The optimizer's step over `parameters` (before sharding): what goes through memory.
+struct OptimizerWork {
+  Bytes traffic;
+  int kernels = 0;
+};
+OptimizerWork optimizer_work(const Job& job, const Plan& plan, double parameters);
 
 // Seconds of the optimizer step: bytes of the local shard's states and of the whole gradients
 // through memory.

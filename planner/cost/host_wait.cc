@@ -6,11 +6,10 @@
 namespace trireme::planner {
 namespace {
 
-// How much longer work takes than the GPU needs because the host issues it: some kernels wait for
-// the host and others queue up behind the GPU, so that near equality neither is wholly hidden. A
-// power mean of both, with power 5: vTrain's single-node rows pass through equality with their
-// micro-batch. With a queue that lasts from pass to pass 10: PyTorch's steps on H200 show little
-// waiting at 0.9.
+// Some kernels wait for the host and others queue up behind the GPU, so that near equality neither
+// is wholly hidden. A power mean of both, with power 5: vTrain's single-node rows pass through
+// equality with their micro-batch. With a queue that lasts from pass to pass 10: PyTorch's steps on
+// H200 show little waiting at 0.9.
 double host_wait(double gpu, double host, bool runs_ahead) {
   const double larger = std::max(gpu, host);
   if (larger <= 0) {
@@ -27,24 +26,19 @@ double host_wait(double gpu, double host, bool runs_ahead) {
 
 }  // namespace
 
-void set_host_waits(const Plan& plan, const Framework& framework, RankTimes& rank) {
+HostWaits host_waits(const PassPair& gpu, const PassPair& host, bool pipelined,
+                     const Framework& framework) {
   if (framework.launch_blocking) {
-    rank.host_wait_forward = rank.host_forward;
-    rank.host_wait_backward = rank.host_backward;
-    return;
+    return {host.forward, host.backward};
   }
   const bool ahead = framework.host_runs_ahead;
-  const double forward = rank.forward_total();
-  const double backward = rank.backward_total();
-  if (plan.pipeline > 1 && !ahead) {
-    rank.host_wait_forward = host_wait(forward, rank.host_forward, ahead);
-    rank.host_wait_backward = host_wait(backward, rank.host_backward, ahead);
-    return;
+  if (pipelined && !ahead) {
+    return {host_wait(gpu.forward, host.forward, ahead),
+            host_wait(gpu.backward, host.backward, ahead)};
   }
-  const double wait = host_wait(forward + backward, rank.host_forward + rank.host_backward, ahead);
-  const double share = wait > 0 ? rank.host_forward / (rank.host_forward + rank.host_backward) : 0;
-  rank.host_wait_forward = share * wait;
-  rank.host_wait_backward = (1 - share) * wait;
+  const double wait = host_wait(gpu.forward + gpu.backward, host.forward + host.backward, ahead);
+  const double share = wait > 0 ? host.forward / (host.forward + host.backward) : 0;
+  return {share * wait, (1 - share) * wait};
 }
 
 }  // namespace trireme::planner

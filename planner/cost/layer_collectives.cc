@@ -11,68 +11,91 @@ using topologies::Collective;
 using topologies::GroupShape;
 using topologies::Pass;
 
+// What of a collective is left beside compute: what compute does not cover, and the share by which
+// compute gets longer.
+double LayerTimer::beside(double communication, double compute, PassTimes& pass) const {
+  const double hidden = std::min(communication, compute);
+  pass.hidden += hidden;
+  return communication - hidden + fit_.overlap_slowdown * hidden;
+}
+
 // Megatron's collectives of one dense layer (training_systems 3.1): after each row-parallel product
 // an all-reduce, or under sequence parallelism a reduce-scatter, with the all-gather before each
-// column-parallel one. In backward the input gradient's collective runs beside the weight
-// gradient's product, the second gather of the inputs beside the input gradient's.
+// column-parallel one. An expert layer's tokens leave through the expert collectives; only
+// attention is tensor parallel there.
 void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const {
   if (plan.tensor <= 1) {
     return;
   }
-  const GroupShape group = collectives_.group(plan, Axis::kTensor);
-  const double bytes = stream_bytes(job_, plan);
-  // An expert layer's tokens leave through the expert collectives; only attention is tensor
-  // parallel there.
-  const double blocks = moe ? 1 : 2;
-  // A split backward has no weight gradient beside the input gradient's collective.
-  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
-  const bool overlap = overlaps_tensor_backward(job_.framework, plan.sequence_parallel) &&
-                       !(own && splits_backward(plan));
-  const auto beside = [&](double communication, double compute, PassTimes& pass) {
-    const double hidden = std::min(communication, compute);
-    pass.hidden += hidden;
-    return communication - hidden + fit_.overlap_slowdown * hidden;
-  };
-  if (!plan.sequence_parallel) {
-    const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
-    times.forward.tensor += blocks * reduce;
-    times.input_gradient.tensor +=
-        overlap ? beside(blocks * reduce, bare.column_weight, times.input_gradient)
-                : blocks * reduce;
+  if (plan.sequence_parallel) {
+    add_sequence_tensor(plan, bare, moe, times);
   } else {
-    const double gather = collectives_.time(Collective::kAllGather, group, bytes);
-    const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-    double forward = blocks * (gather + scatter);
-    double exposed_gather = blocks * gather;  // gradient of the reduce-scatter
-    if (job_.framework.tp_comm_overlap) {
-      // Chunks of the product and of the collective run in turn: one of `tensor` chunks is always
-      // exposed.
-      const double chunk = 1.0 / static_cast<double>(plan.tensor);
-      forward =
-          std::max(forward * chunk, beside(forward, 0.8 * bare.forward_products, times.forward));
-      exposed_gather =
-          std::max(exposed_gather * chunk,
-                   beside(exposed_gather, 0.8 * bare.column_input, times.input_gradient));
+    const double reduce = collectives_.time(
+        Collective::kAllReduce, collectives_.group(plan, Axis::kTensor), stream_bytes(job_, plan));
+    // A split backward has no weight gradient beside the input gradient's collective.
+    const bool overlap = overlaps_tensor_backward(job_.framework, false) && !splits_backward(plan);
+    for (const models::Half half : {models::Half::kAttention, models::Half::kMlp}) {
+      if (half == models::Half::kMlp && moe) {
+        continue;
+      }
+      const Bare::Beside& compute = bare.beside[static_cast<std::size_t>(half)];
+      times.forward.tensor += reduce;
+      times.input_gradient.tensor +=
+          overlap ? beside(reduce, compute.column_weight, times.input_gradient) : reduce;
     }
-    times.forward.tensor += forward;
-    double again = job_.framework.regather_in_backward ? blocks * gather : 0;
-    double backward = exposed_gather;
-    if (own && splits_backward(plan) && again > 0) {
-      // Each input is gathered with the weight gradients, behind the product before it.
-      const double down = products_named(bare.work.weight_gradient.matmuls, {"mlp_down"});
-      const double output = products_named(bare.work.weight_gradient.matmuls, {"attention_output"});
-      again = beside(gather, output, times.input_gradient);
-      again += moe ? 0 : beside(gather, down, times.input_gradient);
-      times.weight_tensor = again;
-    }
-    backward += overlap ? beside(again, bare.column_input, times.input_gradient) +
-                              beside(blocks * scatter, bare.column_weight, times.input_gradient)
-                        : again + blocks * scatter;
-    times.input_gradient.tensor += backward;
   }
   const double host = tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
   times.forward.host += host / 3;
   times.input_gradient.host += host * 2 / 3;
+}
+
+// In backward the input gradient's reduce-scatter runs beside the weight gradient's product, the
+// second gather of the inputs beside the input gradient's.
+void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe,
+                                     LayerTimes& times) const {
+  const GroupShape group = collectives_.group(plan, Axis::kTensor);
+  const double bytes = stream_bytes(job_, plan);
+  const double gather = collectives_.time(Collective::kAllGather, group, bytes);
+  const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
+  const double again = job_.framework.regather_in_backward ? gather : 0;
+  const bool split = splits_backward(plan);
+  const bool overlap = overlaps_tensor_backward(job_.framework, true) && !split;
+  const double blocks = moe ? 1 : 2;
+  double forward = blocks * (gather + scatter);
+  double exposed_gather = blocks * gather;  // gradient of the reduce-scatter
+  if (job_.framework.tp_comm_overlap) {
+    // Chunks of the product and of the collective run in turn: one of `tensor` chunks is always
+    // exposed.
+    const double chunk = 1.0 / static_cast<double>(plan.tensor);
+    forward =
+        std::max(forward * chunk, beside(forward, 0.8 * bare.forward_products, times.forward));
+    double columns = 0;
+    for (const Bare::Beside& half : bare.beside) {
+      columns += half.column_input;
+    }
+    exposed_gather = std::max(exposed_gather * chunk,
+                              beside(exposed_gather, 0.8 * columns, times.input_gradient));
+  }
+  times.forward.tensor += forward;
+  times.input_gradient.tensor += exposed_gather;
+  for (const models::Half half : {models::Half::kAttention, models::Half::kMlp}) {
+    if (half == models::Half::kMlp && moe) {
+      continue;
+    }
+    const Bare::Beside& compute = bare.beside[static_cast<std::size_t>(half)];
+    PassTimes& backward = times.input_gradient;
+    if (split) {
+      // The input is gathered with the weight gradients, beside the one before it.
+      const double left = beside(again, compute.other_weight, backward);
+      times.weight_tensor += left;
+      backward.tensor += left + scatter;
+    } else if (overlap) {
+      backward.tensor += beside(again, compute.column_input, backward) +
+                         beside(scatter, compute.column_weight, backward);
+    } else {
+      backward.tensor += again + scatter;
+    }
+  }
 }
 
 // Ulysses (3.4): queries, keys and values leave with a share of the tokens and come back with a
@@ -134,9 +157,7 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
 
 // Two all-to-alls a direction: dispatch and combine (3.5); with experts split over tensor ranks a
 // gather and a reduce-scatter of the tokens too.
-void LayerTimer::add_expert(const Plan& plan, const models::LayerWork& work,
-                            LayerTimes& times) const {
-  static_cast<void>(work);
+void LayerTimer::add_expert(const Plan& plan, LayerTimes& times) const {
   const models::MixtureOfExperts& moe = *job_.model.moe;
   const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
                         static_cast<double>(plan.context * plan.tensor);
@@ -163,7 +184,7 @@ void LayerTimer::add_expert(const Plan& plan, const models::LayerWork& work,
 
 // Vocabulary-parallel embedding and head (3.1), and the three all-reduces of the loss over tensor
 // ranks.
-void LayerTimer::add_head_collectives(const Plan& plan, LayerTimes& embedding,
+void LayerTimer::add_head_collectives(const Plan& plan, const Bare& bare, LayerTimes& embedding,
                                       LayerTimes& head) const {
   if (plan.tensor <= 1) {
     return;
@@ -173,10 +194,16 @@ void LayerTimer::add_head_collectives(const Plan& plan, LayerTimes& embedding,
   const double scalars = 4 * bytes / (kActivationBytes * static_cast<double>(job_.model.hidden));
   const double loss = 3 * collectives_.time(Collective::kAllReduce, group, scalars);
   head.forward.tensor += loss;
+  const bool overlap =
+      overlaps_tensor_backward(job_.framework, plan.sequence_parallel) && !splits_backward(plan);
+  const double input = products(bare.work.input_gradient.matmuls);
+  const auto behind = [&](double communication, double compute) {
+    return overlap ? beside(communication, compute, head.input_gradient) : communication;
+  };
   if (!plan.sequence_parallel) {
     const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
     embedding.forward.tensor += reduce;
-    head.input_gradient.tensor += reduce;
+    head.input_gradient.tensor += behind(reduce, bare.times.weight_gradient);
     return;
   }
   const double gather = collectives_.time(Collective::kAllGather, group, bytes);
@@ -184,7 +211,8 @@ void LayerTimer::add_head_collectives(const Plan& plan, LayerTimes& embedding,
   embedding.forward.tensor += scatter;
   embedding.input_gradient.tensor += gather;
   head.forward.tensor += gather;
-  head.input_gradient.tensor += gather + scatter;
+  head.input_gradient.tensor += job_.framework.regather_in_backward ? behind(gather, input) : 0;
+  head.input_gradient.tensor += behind(scatter, bare.times.weight_gradient);
 }
 
 }  // namespace trireme::planner

@@ -1,10 +1,10 @@
 #include "planner/cost/layer_memory.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "planner/cost/adapters.h"
 #include "planner/plan/sample_lengths.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -13,22 +13,9 @@ namespace {
 using models::Implementation;
 using topologies::Precision;
 
-// Which of a layer's kept tensors a module's recompute drops. Source: Megatron-Core's
-// --recompute-modules.
-bool dropped_by(std::uint16_t modules, std::string_view item, bool engine) {
-  const auto has = [modules](RecomputeModule module) { return (modules & module) != 0; };
-  const auto starts = [item](std::string_view prefix) {
-    return item.substr(0, prefix.size()) == prefix;
-  };
-  return (has(kCoreAttention) && starts("softmax")) ||
-         (has(kLayerNorm) && (item == "norm1_output" || item == "norm2_output")) ||
-         // Transformer Engine fuses the norm into the first product, so it is recomputed with it.
-         (has(kMlp) && (item == "mlp_activation_input" || item == "mlp_down_input" ||
-                        item == "mlp_gate_output" || (engine && item == "norm2_output"))) ||
-         (has(kMlaUpProjection) && (item == "q" || item == "k" || item == "v")) ||
-         (has(kMoe) && (starts("expert") || starts("shared") || item == "router")) ||
-         (has(kMoeActivation) && item == "expert_down_input") ||
-         (has(kSharedExperts) && starts("shared"));
+// Whether a module's recompute drops it. Source: Megatron-Core's --recompute-modules.
+bool dropped_by(std::uint16_t modules, const models::KeptTraits& item, bool engine) {
+  return (modules & item.modules) != 0 || (engine && (modules & item.engine_modules) != 0);
 }
 
 // Whose count of kept tensors applies.
@@ -103,8 +90,8 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
   const double gated = job.model.gated_mlp ? 4 : 2;
   // The second product's input is free by then, unless the layer is frozen and never kept it.
   const bool never_kept =
-      frozen &&
-      !is_kept_beside_frozen(job.training, sparse ? "expert_down_input" : "mlp_down_input");
+      frozen && !is_kept_beside_frozen(job.training, sparse ? models::Kept::kExpertDownInput
+                                                            : models::Kept::kMlpDownInput);
   const double activation = tokens * (gated * inner + width + (never_kept ? 2 * inner : 0));
   const double second = tokens * (2 * inner + width + (plan.sequence_parallel ? full_width : 0)) +
                         (job.model.gated_mlp ? weight / 2 : weight);
@@ -135,39 +122,19 @@ double output_gradients(const Job& job, const Plan& plan, double tokens, bool sp
   return tokens * 2 * (qkv + inner + 2 * static_cast<double>(model.hidden) * sequence);
 }
 
-bool is_linear_input(std::string_view item) {
-  return item == "norm1_output" || item == "norm2_output" || item == "attention_output" ||
-         item == "mlp_down_input" || item == "expert_input" || item == "expert_down_input" ||
-         item == "shared_down_input";
-}
-
-// Bytes of an item under fp8: Transformer Engine keeps the inputs of its products in 8 bits.
-double item_scale(const Job& job, std::string_view item) {
+// Bytes of an item under other precisions: Transformer Engine keeps the inputs of its products in 8
+// bits under fp8.
+double item_scale(const Job& job, const models::KeptTraits& item) {
   if (job.precision == Precision::kFp32) {
-    return item == "softmax_statistics" || item == "router" ? 1 : 2;
+    return item.always_fp32 ? 1 : 2;
   }
   const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
-  const bool input = item == "norm1_output" || item == "norm2_output" || item == "mlp_down_input" ||
-                     item == "expert_down_input" || item == "expert_input" ||
-                     item == "shared_down_input";
-  return low && input && job.framework.implementation == Implementation::kTransformerEngine ? 0.5
-                                                                                            : 1;
+  return low && item.narrow && job.framework.implementation == Implementation::kTransformerEngine
+             ? 0.5
+             : 1;
 }
 
 }  // namespace
-
-models::Shard shard_of(const Job& job, const Plan& plan) {
-  models::Shard shard;
-  shard.micro_batch = plan.micro_batch;
-  shard.sequence = longest_sequence(job, plan);
-  shard.tensor_parallel = plan.tensor;
-  shard.context_parallel = plan.context;
-  shard.expert_parallel = plan.expert;
-  shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-  shard.sequence_parallel = plan.sequence_parallel;
-  shard.attention = job.attention;
-  return shard;
-}
 
 bool uses_autocast(const Job& job, const Plan& plan) {
   return !job.training.has_adapters() && job.framework.states == StateLayout::kTorch &&
@@ -187,21 +154,20 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   LayerMemory memory;
   double selective = 0;
   double mlp_kept = 0;
-  bool in_mlp = false;
-  for (const models::KeptItem& item : models::kept_activations(
-           job.model, layer, shard_of(job, plan), keeps_as(job), job.framework.dropout)) {
-    const std::string_view name = item.name;
-    if ((name == "attention_output_copy" && !job.framework.attention_output_copy) ||
-        (name == "norm_fp32" && !job.framework.decomposed_norms) ||
-        (frozen && !is_kept_beside_frozen(job.training, name))) {
+  for (const models::KeptItem& item :
+       models::kept_activations(job.model, layer, shard_of(job, plan, longest_sequence(job, plan)),
+                                keeps_as(job), job.framework.dropout)) {
+    const models::KeptTraits& traits = models::traits_of(item.kept);
+    if ((traits.output_copy && !job.framework.attention_output_copy) ||
+        (traits.decomposed_norm && !job.framework.decomposed_norms) ||
+        (frozen && !is_kept_beside_frozen(job.training, item.kept))) {
       continue;
     }
-    const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, name);
+    const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, traits);
     memory.whole += bytes;
-    memory.weight_gradient += is_linear_input(name) ? bytes : 0;
-    selective += dropped_by(plan.recompute_modules, name, engine) ? 0 : bytes;
-    in_mlp = in_mlp || name == "norm2_input";
-    mlp_kept += in_mlp ? bytes : 0;
+    memory.weight_gradient += traits.feeds_product ? bytes : 0;
+    selective += dropped_by(plan.recompute_modules, traits, engine) ? 0 : bytes;
+    mlp_kept += traits.half == models::Half::kMlp ? bytes : 0;
   }
   if (uses_autocast(job, plan)) {
     // An fp32 residual stream (2 h more for each norm's input) and a cast input of its own for each

@@ -22,7 +22,6 @@ struct LayerMemory {
 // kind's.
 LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
                          const LayerParameters& parameters);
-models::Shard shard_of(const Job& job, const Plan& plan);
 // Weights stay in their stored type and are cast where they are used (torch.autocast): fp32
 // parameters that nobody gathers.
 bool uses_autocast(const Job& job, const Plan& plan);

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <initializer_list>
-#include <tuple>
 #include <utility>
 
 #include "planner/cost/adapters.h"
@@ -22,30 +19,6 @@ using topologies::Pass;
 
 namespace {
 
-// Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is said.
-constexpr double kClassicDropout = 0.1;
-
-models::Kernels kernels_of(const Job& job) {
-  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
-  return {
-      .implementation = job.framework.implementation,
-      .dropout = classic && job.framework.dropout == 0 ? kClassicDropout : job.framework.dropout,
-      .fused_cross_entropy = job.framework.cross_entropy_fusion};
-}
-
-models::Shard shard_of(const Job& job, const Plan& plan) {
-  models::Shard shard;
-  shard.micro_batch = plan.micro_batch;
-  shard.sequence = timed_sequence(job, plan);
-  shard.tensor_parallel = plan.tensor;
-  shard.context_parallel = plan.context;
-  shard.expert_parallel = plan.expert;
-  shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-  shard.sequence_parallel = plan.sequence_parallel;
-  shard.attention = job.attention;
-  return shard;
-}
-
 void forget_own_kernels(PassWork& work) {
   for (models::MemoryBoundWork& pass : work.memory_bound) {
     pass.own.reset();
@@ -56,7 +29,9 @@ double flop_of_pass(const PassWork& work) {
   double flop = 0;
   for (const models::Matmul& matmul : work.matmuls) {
     // Unfused scores and context compute the masked half too, which no FLOP convention counts.
-    const double share = is_named(matmul.name, {"scores", "context"}) ? 0.5 : 1.0;
+    const bool masked =
+        matmul.part == models::Part::kScores || matmul.part == models::Part::kContext;
+    const double share = masked ? 0.5 : 1.0;
     flop += share * models::flop_of(matmul).value;
   }
   for (const models::AttentionWork& attention : work.attention) {
@@ -117,30 +92,20 @@ LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& col
 double LayerTimer::products(const std::vector<models::Matmul>& matmuls) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
-    const bool stays_wide = is_named(matmul.name, {"scores", "context", "head", "router"});
-    seconds +=
-        product_seconds(job_, op_, fit_, {matmul.m, matmul.n, matmul.k, matmul.count}, stays_wide);
+    seconds += product_seconds(job_, op_, fit_, {matmul.m, matmul.n, matmul.k, matmul.count},
+                               models::traits_of(matmul.part).stays_wide);
   }
   return seconds;
-}
-
-double LayerTimer::products_named(const std::vector<models::Matmul>& matmuls,
-                                  std::initializer_list<const char*> names) const {
-  std::vector<models::Matmul> chosen;
-  std::copy_if(matmuls.begin(), matmuls.end(), std::back_inserter(chosen),
-               [&](const models::Matmul& matmul) { return is_named(matmul.name, names); });
-  return products(chosen);
 }
 
 double LayerTimer::core_attention(const PassWork& work, Pass pass, double share) const {
   double seconds = 0;
   for (const models::AttentionWork& a : work.attention) {
-    const std::int64_t keys = a.window > 0 ? std::min(a.key_length, 2 * a.window) : a.key_length;
     seconds += op_.attention({.batch = a.batch,
                               .heads = a.heads,
                               .kv_heads = a.kv_heads,
                               .query_length = a.query_length,
-                              .key_length = keys,
+                              .key_length = models::keys_seen(a),
                               .qk_dim = a.qk_dim,
                               .v_dim = a.v_dim,
                               .causal = a.causal,
@@ -190,105 +155,54 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) 
   return times;
 }
 
-// What one layer's recompute repeats in backward.
-// This project's runtime repeats a layer up to the input of its last product.
-void LayerTimer::drop_last_product(const Plan& plan, const models::LayerWork& work,
-                                   LayerTimes& times) const {
-  PassWork last;
-  const auto& matmuls = work.forward.matmuls;
-  std::copy_if(matmuls.begin(), matmuls.end(), std::back_inserter(last.matmuls),
-               [](const models::Matmul& matmul) { return is_named(matmul.name, {"mlp_down"}); });
-  for (const models::MemoryBoundWork& pass : work.forward.memory_bound) {
-    if (is_named(pass.name, {"residual"})) {
-      last.memory_bound = {pass};
-    }
-  }
-  times.recompute.kernels -= products(last.matmuls) + passes(last);
-  times.recompute.host -= host(last);
-  times.recompute_flop -= flop_of_pass(last);
-  if (plan.tensor > 1) {
-    const GroupShape group = collectives_.group(plan, Axis::kTensor);
-    times.recompute.tensor -= collectives_.time(
-        plan.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce, group,
-        stream_bytes(job_, plan));
-  }
-}
-
-void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work,
+// What one layer's recompute repeats in backward. This project's runtime repeats a layer up to the
+// input of its last product, others all of it with its collectives.
+void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,
                                LayerTimes& times) const {
   if (plan.recompute == Recompute::kNone) {
     return;
   }
-  if (plan.recompute == Recompute::kFull) {
-    times.recompute = times.forward;
-    times.recompute.hidden = 0;
-    times.recompute_flop = times.forward_flop;
-    if (job_.framework.implementation == models::Implementation::kTrireme) {
-      drop_last_product(plan, work, times);
-    }
-    return;
-  }
-  PassWork again;
-  const unsigned modules = plan.recompute_modules;
-  const auto keep = [&](std::initializer_list<const char*> matmuls,
-                        std::initializer_list<const char*> passes) {
-    for (const models::Matmul& matmul : work.forward.matmuls) {
-      if (is_named(matmul.name, matmuls)) {
-        again.matmuls.push_back(matmul);
-      }
-    }
-    for (const models::MemoryBoundWork& pass : work.forward.memory_bound) {
-      if (is_named(pass.name, passes)) {
-        again.memory_bound.push_back(pass);
-      }
-    }
-  };
-  if ((modules & kTorchPerOp) != 0) {
-    // Attention and every second product are kept; all passes are repeated.
-    for (std::size_t i = 1; i < work.forward.matmuls.size(); i += 2) {
-      again.matmuls.push_back(work.forward.matmuls[i]);
-    }
-    again.memory_bound = work.forward.memory_bound;
-  } else {
-    if ((modules & kCoreAttention) != 0) {
-      keep({"scores", "context"}, {"softmax"});
-      again.attention = work.forward.attention;
-    }
-    if ((modules & kLayerNorm) != 0) {
-      keep({}, {"norm"});
-    }
-    if ((modules & kMlp) != 0) {
-      const bool own = job_.framework.implementation == models::Implementation::kTrireme;
-      keep({"mlp_up", "mlp_gate", own ? "" : "mlp_down"}, {"activation"});
-    }
-    if ((modules & kMlaUpProjection) != 0) {
-      keep({"q_up", "kv_up"}, {"rotary", "qkv_layout"});
-    }
-    if ((modules & kMoe) != 0) {
-      keep({"experts_up", "experts_down", "router"},
-           {"router", "permute", "unpermute", "activation"});
-      times.recompute.expert += times.forward.expert;
-    } else if ((modules & kMoeActivation) != 0) {
-      keep({}, {"activation"});
-    }
-    if ((modules & kSharedExperts) != 0) {
-      keep({"shared_up", "shared_gate", "shared_down"}, {});
-    }
-  }
-  times.recompute.kernels = products(again.matmuls) +
-                            core_attention(again, Pass::kForward, attention_share(job_, plan)) +
-                            passes(again);
-  times.recompute.host = host(again);
+  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+  const bool whole = plan.recompute == Recompute::kFull;
+  const PassWork again = models::repeated_work(
+      work.forward, {whole ? models::kWholeLayer : plan.recompute_modules, own});
+  PassTimes& times_again = times.recompute;
+  times_again.kernels = products(again.matmuls) +
+                        core_attention(again, Pass::kForward, attention_share(job_, plan)) +
+                        passes(again);
+  times_again.host = host(again);
   times.recompute_flop = flop_of_pass(again);
+  if (whole) {
+    times_again.tensor = times.forward.tensor;
+    times_again.context = times.forward.context;
+    times_again.host += times.forward.host - host(work.forward);
+    if (own && !moe && plan.tensor > 1) {
+      times_again.tensor -= collectives_.time(
+          plan.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
+          collectives_.group(plan, Axis::kTensor), stream_bytes(job_, plan));
+    }
+  }
+  if (whole || (plan.recompute_modules & kMoe) != 0) {
+    times_again.expert = times.forward.expert;
+  }
 }
 
 LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) const {
   Bare bare;
   bare.times = time_of(work, attention);
-  const auto columns = {"qkv", "q", "k", "v", "q_up", "kv_up", "mlp_up", "mlp_gate"};
   bare.forward_products = products(work.forward.matmuls);
-  bare.column_input = products_named(work.input_gradient.matmuls, columns);
-  bare.column_weight = products_named(work.weight_gradient.matmuls, columns);
+  const auto add = [&](const std::vector<models::Matmul>& matmuls, bool weight) {
+    for (const models::Matmul& matmul : matmuls) {
+      const models::PartTraits& traits = models::traits_of(matmul.part);
+      Bare::Beside& beside = bare.beside[static_cast<std::size_t>(traits.half)];
+      const double seconds = products({matmul});
+      (traits.column_parallel ? (weight ? beside.column_weight : beside.column_input)
+                              : beside.other_weight) +=
+          traits.column_parallel || weight ? seconds : 0;
+    }
+  };
+  add(work.input_gradient.matmuls, false);
+  add(work.weight_gradient.matmuls, true);
   bare.work = std::move(work);
   return bare;
 }
@@ -300,12 +214,8 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
     return *found;
   }
   BareSet set;
-  models::Transformer model = job_.model;
-  if (job_.framework.pad_vocabulary) {
-    const std::int64_t unit = 128 * plan.tensor;
-    model.vocab = (model.vocab + unit - 1) / unit * unit;
-  }
-  const models::Shard shard = shard_of(job_, plan);
+  const models::Transformer model = padded_model(job_, plan);
+  const models::Shard shard = shard_of(job_, plan, timed_sequence(job_, plan));
   const models::Kernels kernels = kernels_of(job_);
   for (const std::int64_t layer : kinds.first_layer) {
     models::LayerWork work = models::layer_work(model, layer, shard, kernels);
@@ -323,7 +233,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
   models::LayerWork head = models::head_work(model, shard, kernels);
   freeze_ends(job_, embedding, head);
   set.embedding = time_of(embedding, 1);
-  set.head = time_of(head, 1);
+  set.head = bare(std::move(head), 1);
   return bare_.insert(key, std::move(set));
 }
 
@@ -337,9 +247,9 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     add_tensor(plan, bare.kinds[kind], moe, times);
     add_context(plan, work, times);
     if (moe) {
-      add_expert(plan, work, times);
+      add_expert(plan, times);
     }
-    set_recompute(plan, work, times);
+    set_recompute(plan, work, moe, times);
     if (kinds.first_layer[kind] < job_.training.frozen_layers) {
       times.recompute = {};
       times.input_gradient = {};
@@ -348,8 +258,8 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     set.kinds.push_back(times);
   }
   set.embedding = bare.embedding;
-  set.head = bare.head;
-  add_head_collectives(plan, set.embedding, set.head);
+  set.head = bare.head.times;
+  add_head_collectives(plan, bare.head, set.embedding, set.head);
   return set;
 }
 

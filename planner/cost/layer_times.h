@@ -3,6 +3,7 @@
 // models/work.h, kernel times from topologies/op_cost.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -65,18 +66,22 @@ class LayerTimer {
   struct Bare {
     models::LayerWork work;
     LayerTimes times;
-    double forward_products = 0;                 // seconds of the matrix products
-    double column_input = 0, column_weight = 0;  // of them, of the column-parallel ones' backward
+    double forward_products = 0;  // seconds of the matrix products
+    // Of their backward, by half of the layer: what a tensor collective runs beside.
+    struct Beside {
+      double column_input = 0, column_weight = 0;  // of the column-parallel products
+      double other_weight = 0;
+    };
+    std::array<Beside, 3> beside = {};  // by models::Half
   };
   struct BareSet {
     std::vector<Bare> kinds;
-    LayerTimes embedding, head;
+    LayerTimes embedding;
+    Bare head;
   };
   const BareSet& bare_set(const Plan& plan, const LayerKinds& kinds);
   [[nodiscard]] Bare bare(models::LayerWork work, double attention) const;
   [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls) const;
-  [[nodiscard]] double products_named(const std::vector<models::Matmul>& matmuls,
-                                      std::initializer_list<const char*> names) const;
   [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass,
                                       double share) const;
   [[nodiscard]] double passes(const models::PassWork& work) const;
@@ -85,10 +90,13 @@ class LayerTimer {
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
-  void add_expert(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
-  void add_head_collectives(const Plan& plan, LayerTimes& embedding, LayerTimes& head) const;
-  void drop_last_product(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
-  void set_recompute(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
+  void add_expert(const Plan& plan, LayerTimes& times) const;
+  [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;
+  void add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
+  void add_head_collectives(const Plan& plan, const Bare& bare, LayerTimes& embedding,
+                            LayerTimes& head) const;
+  void set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,
+                     LayerTimes& times) const;
 
   const Job& job_;
   const BehaviourFit& fit_;

@@ -1,10 +1,6 @@
 // Words that the files of layer times share.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-#include <initializer_list>
-
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/sample_lengths.h"
@@ -18,11 +14,6 @@ inline double stream_bytes(const Job& job, const Plan& plan) {
   return kActivationBytes * static_cast<double>(plan.micro_batch) *
          static_cast<double>(timed_sequence(job, plan)) * static_cast<double>(job.model.hidden) /
          static_cast<double>(plan.context);
-}
-
-inline bool is_named(const char* name, std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(),
-                     [name](const char* other) { return std::strcmp(name, other) == 0; });
 }
 
 }  // namespace trireme::planner

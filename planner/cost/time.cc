@@ -10,7 +10,9 @@
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/time_state.h"
 #include "planner/cost/unit_launches.h"
+#include "planner/cost/unit_layers.h"
 #include "planner/plan/sample_lengths.h"
+#include "planner/plan/shape.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {
@@ -149,32 +151,46 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
   }
-  if (job.framework.unit_gather_launches > 0 && plan.sharding >= Sharding::kGradients) {
-    add_unit_hosts(plan, std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}),
-                   times);
+  if (job.framework.unit_gather_launches > 0 && plan.sharding >= Sharding::kGradients &&
+      plan.sharded * plan.context > 1) {
+    add_unit_hosts(plan, rank, times);
   }
-  set_host_waits(plan, job.framework, times);
+  const HostWaits waits =
+      host_waits({times.forward_total(), times.backward_total()},
+                 {times.host_forward, times.host_backward}, plan.pipeline > 1, job.framework);
+  times.host_wait_forward = waits.forward;
+  times.host_wait_backward = waits.backward;
   return times;
 }
 
 // The host's share of gathering and reducing units shows where the host is the slower one.
-void TimeModel::State::add_unit_hosts(const Plan& plan, std::int64_t count,
+void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
                                       RankTimes& times) const {
+  const std::int64_t count =
+      std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0});
   const std::int64_t unit = plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(count, 1);
+  std::int64_t experts = 0;  // layers whose experts are a unit beside them
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    experts += kinds.expert_parameters[kind] > 0 ? rank.layers[kind] : 0;
+  }
+  experts = experts > 0 && expert_ranks(job, plan).shards > 1 ? experts : 0;
   const std::int64_t units = (count + unit - 1) / unit;
+  const double hooks = unit_launches(job, false, static_cast<double>(units), 0).hooks;
   const UnitLaunches launches =
-      unit_launches(job, plan.tensor > 1, static_cast<double>(units), static_cast<double>(count));
+      unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
+                    static_cast<double>(count + experts));
   const double launch = op.launch(1).value * fit.host_factor;
   const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once
-  const bool reshards = plan.sharding == Sharding::kFull && plan.reshard_after_forward &&
-                        job.framework.reshard_after_forward;
-  times.host_forward += launch * launches.gather * (reshards ? 1 : share);
-  times.host_backward += launch * (reshards ? launches.gather : 0);
+  const RunSharding run = run_sharding(job, plan);
+  const bool each = run.sharding == Sharding::kFull && (run.reshards || plan.pipeline == 1);
+  const bool again = run.sharding == Sharding::kFull && run.reshards;
+  times.host_forward += launch * launches.gather * (each ? 1 : share);
+  times.host_backward += launch * (again ? launches.gather : 0);
   // A pipeline of PyTorch reduces behind its last micro-batch.
-  const bool each = job.framework.reduce_every_micro_batch && plan.pipeline == 1;
-  times.host_backward += launch * launches.reduce * (each ? 1 : share);
-  times.host_forward += launch * launches.hooks / 2;
-  times.host_backward += launch * launches.hooks / 2;
+  const bool reduces = run.sharding != Sharding::kOptimizer;
+  times.host_backward += launch * launches.reduce * (reduces ? 1 : share);
+  times.host_forward += launch * hooks / 2;
+  times.host_backward += launch * hooks / 2;
 }
 
 // What is reduced and stepped where weights are frozen, and what a gathered one weighs.
@@ -241,17 +257,18 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   }
   in.dense_parameters += in.root_parameters;
   set_trained_shares(plan, rank, in);
-  // This project's runtime buckets gradients by layer where parameters stay whole.
-  const bool by_layer = plan.sharding != Sharding::kFull &&
-                        job.framework.implementation == models::Implementation::kTrireme;
-  const std::int64_t unit = by_layer             ? 1
-                            : plan.fsdp_unit > 0 ? plan.fsdp_unit
-                                                 : std::max<std::int64_t>(layer_count, 1);
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, layer_count / std::max<std::int64_t>(1, plan.virtual_pipeline));
+  const std::int64_t all = layers_of_unit(job, plan, run_sharding(job, plan));
+  const std::int64_t unit = all > 0 ? std::min(all, chunk) : chunk;
   const std::int64_t units = (layer_count + unit - 1) / unit;
   in.units = static_cast<double>(units);
   in.forward = times.forward_total();
   in.backward = times.backward_total();
-  in.weight_gradient = times.weight_gradient + times.weight_tensor;
+  in.weight_gradient = times.weight_pass();
+  const double kernels =
+      times.forward + times.input_gradient + times.weight_gradient + times.recompute;
+  in.kernel_share = kernels / std::max(in.forward + in.backward, 1e-12);
   return in;
 }
 
@@ -297,7 +314,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
       step.slowest_sums = data.compute_forward + data.compute_backward;
       step.totals.slowest = forward + backward;
       step.totals.exchanges = exchanges;
-      step.totals.weight_gradient = times.weight_gradient + times.weight_tensor;
+      step.totals.weight_gradient = times.weight_pass();
     }
   }
   step.totals.bottleneck = bottleneck(plan, ranks);

@@ -88,7 +88,7 @@ double TimeModel::placed_bound(const Plan& plan) {
     add_ranks(totals, count, forward, backward);
     if (forward + backward > totals.slowest) {
       totals.slowest = forward + backward;
-      totals.weight_gradient = times.weight_gradient + times.weight_tensor;
+      totals.weight_gradient = times.weight_pass();
     }
   }
   totals.bottleneck = s.bottleneck(plan, classes);

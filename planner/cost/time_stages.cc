@@ -32,7 +32,11 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
   const double free =
       collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
   hop.transfer += message_seconds(fit, free, bytes);
-  hop.synchronisation = fit.exchange_seconds;
+  // This project's streams wait for a message by themselves.
+  const bool streams =
+      job.framework.implementation == models::Implementation::kTrireme && plan.virtual_pipeline > 1;
+  hop.transfer += streams ? fit.exchange_seconds : 0;
+  hop.synchronisation = streams ? 0 : fit.exchange_seconds;
   hop.blocking = exchanges_block(job.framework, plan);
   hop.overlapped = job.framework.p2p_overlap_interleaved;
   return hop;
@@ -68,17 +72,16 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
   return longest;
 }
 
-// The first and the last stage of this project's runtime sum their gradients of a tied table at the
-// end of the step.
+// The first and the last stage sum their gradients of a tied table at the end of the step.
 double TimeModel::State::tied_exchange(const Plan& plan) {
-  if (plan.pipeline == 1 || !job.model.tied_embeddings ||
-      job.framework.implementation != models::Implementation::kTrireme) {
+  if (plan.pipeline == 1 || !job.model.tied_embeddings) {
     return 0;
   }
   const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
   const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
                           (static_cast<double>(plan.tensor) * shards);
-  return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan), 4 * elements);
+  return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan),
+                          reduce_bytes_of(job) * elements);
 }
 
 }  // namespace trireme::planner

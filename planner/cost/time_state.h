@@ -44,6 +44,12 @@ struct RankTimes {
   [[nodiscard]] double forward_total() const {
     return forward + tensor_forward + context_forward + expert_forward + host_wait_forward;
   }
+  // Of the backward, what a split one puts off: the host's share of it too.
+  [[nodiscard]] double weight_pass() const {
+    const double kernels = input_gradient + weight_gradient + recompute;
+    const double share = kernels > 0 ? weight_gradient / kernels : 0;
+    return weight_gradient + weight_tensor + share * host_wait_backward;
+  }
   [[nodiscard]] double backward_total() const {
     return input_gradient + weight_gradient + recompute + tensor_backward +
            (context - context_forward) + (expert - expert_forward) + host_wait_backward;
@@ -86,7 +92,7 @@ struct TimeModel::State {
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
                                      const RankClass& rank) const;
-  void add_unit_hosts(const Plan& plan, std::int64_t count, RankTimes& times) const;
+  void add_unit_hosts(const Plan& plan, const RankClass& rank, RankTimes& times) const;
   void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;

@@ -29,7 +29,7 @@ void refuse_modules(const LaunchPlan& launch, std::string_view who) {
   const bool experts = model.moe.has_value();
   const bool grouped = experts && launch.job.cluster.gpu.compute_capability >= 80;
   struct Module {
-    RecomputeModule bit;
+    models::RecomputeModule bit;
     bool present;
     const char* why;
   };

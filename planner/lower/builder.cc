@@ -142,13 +142,22 @@ OpId ProgramBuilder::all_to_all(std::string_view name, GroupId group, const Oper
 
 OpId ProgramBuilder::modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
                                    std::initializer_list<Operand> operands) {
+  return add_modelled(name, {Kernel::kModelledPass, {kernels, 0}, Flop(0), traffic}, operands);
+}
+
+OpId ProgramBuilder::state_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
+                                std::initializer_list<Operand> operands) {
+  return add_modelled(name, {Kernel::kModelledPass, {kernels, 1}, Flop(0), traffic}, operands);
+}
+
+OpId ProgramBuilder::add_modelled(std::string_view name, const Work& work,
+                                  std::initializer_list<Operand> operands) {
   std::array<OperandUse, kMaxOperands> uses{};
   std::size_t count = 0;
   for (const Operand& operand : operands) {
     uses[count] = {&operand, count + 1 == operands.size() ? 'w' : 'r'};
     ++count;
   }
-  Work work{Kernel::kModelledPass, {kernels}, Flop(0), traffic};
   return add(name, Compute{work_index(work)}, {uses.data(), count}, Stream::kCompute);
 }
 

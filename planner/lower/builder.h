@@ -60,6 +60,9 @@ class ProgramBuilder {
   // A kModelledPass op of this traffic; the last operand is written, the others are read.
   OpId modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
                      std::initializer_list<Operand> operands);
+  // The same over parameters and their states, which stream at the memory's own rate.
+  OpId state_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
+                  std::initializer_list<Operand> operands);
   OpId send(std::string_view name, const Send& send, const Operand& operand, Stream stream);
   OpId recv(std::string_view name, const Recv& recv, const Operand& operand, Stream stream);
 
@@ -80,6 +83,8 @@ class ProgramBuilder {
     char access;
   };
 
+  OpId add_modelled(std::string_view name, const Work& work,
+                    std::initializer_list<Operand> operands);
   OpId add(std::string_view name, const OpKind& kind, std::span<const OperandUse> uses,
            Stream stream);
   void need(Clock& needed, std::span<const OperandUse> uses, Stream stream) const;

@@ -71,9 +71,7 @@ bool frees_gradients(const Job& job, const Plan& plan) {
   return true;
 }
 
-}  // namespace
-
-StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options) {
+StepProgram write_program(const Job& job, const Plan& plan, const LowerOptions& options) {
   check_supported(job, plan, options);
   StepProgram program;
   program.name = short_form(plan);
@@ -95,6 +93,22 @@ StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options)
   TRIREME_CHECK(problems.empty());
 #endif
   return program;
+}
+
+}  // namespace
+
+StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options) {
+  if (options.executable) {
+    // What runs is this project's runtime, whatever framework's choices it follows.
+    Job written = job;
+    written.framework.implementation = models::Implementation::kTrireme;
+    return write_program(written, plan, options);
+  }
+  const RunSharding run = run_sharding(job, plan);
+  Plan as_run = plan;
+  as_run.sharding = run.sharding;
+  as_run.reshard_after_forward = run.reshards;
+  return write_program(job, as_run, options);
 }
 
 }  // namespace trireme::planner

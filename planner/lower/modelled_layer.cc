@@ -1,8 +1,6 @@
 #include "planner/lower/modelled_layer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <string_view>
 
 #include "planner/cost/layer_memory.h"
 
@@ -10,20 +8,6 @@ namespace trireme::planner::lowering {
 namespace {
 
 constexpr std::int64_t kElementBytes = 2;
-
-bool starts_with(const char* text, const char* prefix) {
-  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
-}
-
-// Products of the MLP half; all others are attention's.
-bool in_mlp(const char* name) {
-  return starts_with(name, "mlp") || starts_with(name, "experts") || starts_with(name, "shared") ||
-         starts_with(name, "router");
-}
-
-bool of_experts(const char* name) {
-  return starts_with(name, "experts");
-}
 
 }  // namespace
 
@@ -33,134 +17,180 @@ ModelledLayer::ModelledLayer(Writer& writer, std::int64_t layer, bool recompute)
       layer_(layer),
       recompute_(recompute),
       sparse_(models::is_moe_layer(writer.job.model, layer)),
-      shard_(shard_of(writer.job, writer.plan)),
-      work_(
-          models::layer_work(writer.job.model, layer, shard_,
-                             {.implementation = writer.job.framework.implementation,
-                              .dropout = writer.job.framework.dropout,
-                              .fused_cross_entropy = writer.job.framework.cross_entropy_fusion})) {
+      shard_(shard_of(writer.job, writer.plan, writer.job.sequence)),
+      work_(models::layer_work(writer.job.model, layer, shard_, kernels_of(writer.job))) {
   w_.builder.origin.layer = static_cast<std::int32_t>(layer);
 }
 
-const Slot& ModelledLayer::slot(bool experts) const {
-  return experts && slots_.experts.count > 0 ? slots_.experts : slots_.modelled;
+bool ModelledLayer::is_own() const {
+  return w_.job.framework.implementation == models::Implementation::kTrireme;
+}
+
+const Slot& ModelledLayer::slot(bool routed) const {
+  return routed && slots_.experts.count > 0 ? slots_.experts : slots_.modelled;
 }
 
 // Elements of what the half keeps, its input from the residual stream aside.
 std::int64_t ModelledLayer::kept_elements(Half half) const {
   std::int64_t bytes = 0;
-  bool mlp = false;
   for (const models::KeptItem& item :
        models::kept_activations(w_.job.model, layer_, shard_, w_.job.framework.implementation,
                                 w_.job.framework.dropout)) {
-    const std::string_view name = item.name;
-    mlp = mlp || name == "norm2_input";
-    const bool stream = name == "norm1_input" || name == "norm2_input";
-    bytes += mlp == (half == Half::kMlp) && !stream ? item.bytes.value : 0;
+    const models::KeptTraits& traits = models::traits_of(item.kept);
+    bytes += traits.half == half && !traits.is_stream ? item.bytes.value : 0;
   }
   return std::max<std::int64_t>(1, bytes / kElementBytes);
 }
 
-void ModelledLayer::products(const char* name, const models::PassWork& work, Half half,
-                             bool experts, const Operand& input, const Operand& output) {
+void ModelledLayer::products(const models::PassWork& work, Half half, bool routed, Which which,
+                             const Operand& input, const Operand& output) {
   for (const models::Matmul& product : work.matmuls) {
-    const bool mine =
-        in_mlp(product.name) == (half == Half::kMlp) && of_experts(product.name) == experts;
-    if (mine) {
-      w_.builder.compute(std::strcmp(name, "") == 0 ? product.name : name, Kernel::kModelledMatmul,
-                         {product.m, product.n, product.k, product.count},
-                         {input, w_.units.weight(slot(experts)), output});
+    const models::PartTraits& traits = models::traits_of(product.part);
+    const bool wanted =
+        which == Which::kAll || traits.column_parallel == (which == Which::kColumns);
+    if (traits.half == half && traits.routed == routed && wanted) {
+      write_product(w_, product, input, w_.units.weight(slot(routed)), output);
     }
   }
 }
 
-// The half's share of the passes over memory as one op: half of them.
-void ModelledLayer::pass(const char* name, const models::PassWork& work, Half half,
-                         const Operand& input, const Operand& output) {
-  std::int64_t bytes = 0;
-  std::int64_t kernels = 0;
-  for (const models::MemoryBoundWork& part : work.memory_bound) {
-    bytes += part.traffic.value;
-    kernels += part.kernels;
-  }
-  const bool first = half == Half::kAttention;
-  kernels = first ? kernels / 2 : kernels - kernels / 2;
-  w_.builder.modelled_pass(name, kernels, Bytes(bytes / 2), {input, output});
+void ModelledLayer::pass(const models::PassWork& work, Half half, const Operand& input,
+                         const Operand& output) {
+  write_passes(w_, half == Half::kAttention ? "attention_passes" : "mlp_passes", work, half, input,
+               output);
 }
 
-// Under context parallelism the keys and values go round the context group, each piece beside the
-// attention of the one before.
+void ModelledLayer::attention_piece(const models::AttentionWork& a, std::int64_t keys,
+                                    bool backward, const Operand& kept, const Operand& output) {
+  w_.builder.compute("attention", Kernel::kModelledAttention,
+                     {a.batch, a.heads, a.kv_heads, a.query_length, std::max<std::int64_t>(1, keys),
+                      a.qk_dim, a.v_dim, backward ? 1 : 0},
+                     {kept, kept, output});
+}
+
 void ModelledLayer::core_attention(const models::PassWork& work, bool backward, const Operand& kept,
                                    const Operand& output) {
-  const std::int64_t pieces = w_.groups.context == kNoGroup ? 1 : w_.plan.context;
   for (const models::AttentionWork& a : work.attention) {
-    const std::int64_t own = kept.count / std::max<std::int64_t>(1, 4 * pieces) * pieces;
-    const std::int64_t window = a.window > 0 ? std::min(a.key_length, 2 * a.window) : a.key_length;
-    for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      Operand keys = kept;
-      if (piece > 0) {
-        // One step of the ring moves keys and values (backward: their gradients too) of a 1/c of
-        // the tokens.
-        const std::int64_t width = 2 * a.kv_heads * (a.qk_dim + a.v_dim) / 2 * (backward ? 2 : 1);
-        const std::int64_t moved =
-            a.batch * a.query_length * width / std::max<std::int64_t>(1, pieces - 1);
-        const std::int64_t part = std::max<std::int64_t>(1, moved);
-        keys = w_.builder.buffer("ring_keys", part * pieces, ElementType::kCompute);
-        const Operand mine{kept.buffer, kNoGroup, kept.offset,
-                           std::min(part, std::max<std::int64_t>(1, own))};
-        const Operand sized{keys.buffer, kNoGroup, 0, mine.count * pieces};
-        w_.builder.all_gather("ring_exchange", w_.groups.context, mine, sized, Stream::kContext);
-        keys = sized;
-      }
-      w_.builder.compute(
-          "attention", Kernel::kModelledAttention,
-          {a.batch, a.heads, a.kv_heads, a.query_length, std::max<std::int64_t>(1, window / pieces),
-           a.qk_dim, a.v_dim, backward ? 1 : 0},
-          {keys, kept, output});
+    if (w_.groups.context == kNoGroup) {
+      attention_piece(a, models::keys_seen(a), backward, kept, output);
+    } else if (w_.job.framework.context_all_to_all) {
+      exchange_heads(a, kept);
+      attention_piece(a, models::keys_seen(a), backward, kept, output);
+    } else {
+      ring_attention(a, backward, kept, output);
     }
   }
 }
 
-// To the experts' ranks and back: every token goes to experts_per_token of them.
-Operand ModelledLayer::exchange_tokens(const char* name, const Operand& tokens) {
-  if (w_.groups.expert == kNoGroup) {
-    return tokens;
+// Ulysses: queries, keys and values leave with a share of the tokens and come back with a share of
+// the heads, the output the other way. Keys and values with fewer heads than ranks are copied
+// first.
+void ModelledLayer::exchange_heads(const models::AttentionWork& a, const Operand& kept) {
+  const std::int64_t ranks = w_.plan.context;
+  const std::int64_t shared = std::max(a.kv_heads, std::min(a.heads, ranks));
+  const std::int64_t tokens = a.batch * a.query_length;
+  for (const std::int64_t heads : {a.heads, shared, shared, a.heads}) {
+    const std::int64_t elements =
+        std::max<std::int64_t>(1, tokens * heads * w_.job.model.head_dim / ranks) * ranks;
+    const Operand in = w_.builder.buffer("heads_here", elements, ElementType::kCompute);
+    const Operand out = w_.builder.buffer("tokens_here", elements, ElementType::kCompute);
+    w_.builder.modelled_pass("exchange_heads", 0, Bytes(0), {kept, in});
+    w_.builder.all_to_all("exchange_heads", w_.groups.context, in, out, Stream::kContext);
+    w_.builder.modelled_pass("exchange_heads", 0, Bytes(0), {out, kept});
   }
+}
+
+// Keys and values (backward: their gradients too) go round the context group beside the attention
+// of the pieces that are there, all but one of `context`.
+void ModelledLayer::ring_attention(const models::AttentionWork& a, bool backward,
+                                   const Operand& kept, const Operand& output) {
+  const std::int64_t ranks = w_.plan.context;
+  const std::int64_t width = a.kv_heads * (a.qk_dim + a.v_dim);
+  const std::int64_t moved = std::max<std::int64_t>(1, a.batch * a.query_length * width);
+  const Operand own = w_.builder.buffer("own_keys", moved, ElementType::kCompute);
+  const Operand all = w_.builder.buffer("ring_keys", moved * ranks, ElementType::kCompute);
+  w_.builder.modelled_pass("own_keys", 0, Bytes(0), {kept, own});
+  w_.builder.all_gather("ring_exchange", w_.groups.context, own, all, Stream::kContext);
+  const std::int64_t keys = models::keys_seen(a);
+  attention_piece(a, keys - keys / ranks, backward, kept, output);
+  if (backward) {
+    // The gradients travel as far as the keys did.
+    const Operand sums = w_.builder.buffer("own_key_gradients", moved, ElementType::kCompute);
+    const Operand gradients =
+        w_.builder.buffer("key_gradients", moved * ranks, ElementType::kCompute);
+    w_.builder.modelled_pass("key_gradients", 0, Bytes(0), {kept, gradients});
+    w_.builder.reduce_scatter("ring_gradients", w_.groups.context, gradients, sums,
+                              Stream::kContext);
+    attention_piece(a, keys / ranks, backward, all, output);
+    w_.builder.modelled_pass("own_key_gradients", 0, Bytes(0), {sums, output});
+    return;
+  }
+  attention_piece(a, keys / ranks, backward, all, output);
+}
+
+// To the experts' ranks and back: every token goes to experts_per_token of them; where experts are
+// cut over ranks, those share their tokens.
+Operand ModelledLayer::exchange_tokens(const char* name, const Operand& tokens, bool to_experts) {
   const std::int64_t sent =
       w_.shape.tokens / w_.plan.tensor * w_.shape.hidden * w_.job.model.moe->experts_per_token;
   const std::int64_t whole =
       std::max<std::int64_t>(w_.plan.expert, sent / w_.plan.expert * w_.plan.expert);
-  const Operand out = w_.builder.buffer("routed_tokens", whole, ElementType::kCompute);
-  const Operand in = w_.builder.buffer("permuted_tokens", whole, ElementType::kCompute);
-  w_.builder.modelled_pass("permute", 0, Bytes(0), {tokens, in});
-  w_.builder.all_to_all(name, w_.groups.expert, in, out, Stream::kExpert);
-  return out;
+  Operand routed = tokens;
+  const auto share = [&](bool gathers) {
+    const std::int64_t ranks = w_.plan.expert_tensor > 0 ? w_.plan.expert_tensor : w_.plan.tensor;
+    if (w_.groups.expert_tensor == kNoGroup) {
+      return;
+    }
+    const Operand one = w_.builder.buffer("routed_share", whole, ElementType::kCompute);
+    const Operand all = w_.builder.buffer("routed_all", whole * ranks, ElementType::kCompute);
+    w_.builder.modelled_pass("permute", 0, Bytes(0), {routed, gathers ? one : all});
+    if (gathers) {
+      w_.builder.all_gather(name, w_.groups.expert_tensor, one, all, Stream::kExpert);
+    } else {
+      w_.builder.reduce_scatter(name, w_.groups.expert_tensor, all, one, Stream::kExpert);
+    }
+    routed = gathers ? all : one;
+  };
+  if (!to_experts) {
+    share(false);
+  }
+  if (w_.groups.expert != kNoGroup) {
+    const Operand out = w_.builder.buffer("routed_tokens", whole, ElementType::kCompute);
+    const Operand in = w_.builder.buffer("permuted_tokens", whole, ElementType::kCompute);
+    w_.builder.modelled_pass("permute", 0, Bytes(0), {routed, in});
+    w_.builder.all_to_all(name, w_.groups.expert, in, out, Stream::kExpert);
+    routed = out;
+  }
+  if (to_experts) {
+    share(true);
+  }
+  return routed;
 }
 
-void ModelledLayer::attention_half(ModelledState& state) {
+void ModelledLayer::attention_half(const models::PassWork& work, ModelledState& state) {
   const Operand normed = w_.builder.buffer(
       "attention_norm", w_.shape.local_tokens * w_.shape.hidden, ElementType::kCompute);
-  pass("attention_passes", work_.forward, Half::kAttention, state.x, normed);
+  pass(work, Half::kAttention, state.x, normed);
   const Operand input = gather_tokens(w_, "attention_input", normed);
   state.attention =
       w_.builder.buffer("attention_kept", kept_elements(Half::kAttention), ElementType::kCompute);
-  products("", work_.forward, Half::kAttention, false, input, state.attention);
-  core_attention(work_.forward, false, state.attention, state.attention);
+  products(work, Half::kAttention, false, Which::kAll, input, state.attention);
+  core_attention(work, false, state.attention, state.attention);
 }
 
 // Returns what the half adds to the stream: kept tensors, or the experts' results back on their
 // tokens' ranks.
-Operand ModelledLayer::mlp_half(ModelledState& state) {
+Operand ModelledLayer::mlp_half(const models::PassWork& work, ModelledState& state) {
   const Operand normed =
       w_.builder.buffer("mlp_norm", w_.shape.local_tokens * w_.shape.hidden, ElementType::kCompute);
-  pass("mlp_passes", work_.forward, Half::kMlp, state.middle, normed);
+  pass(work, Half::kMlp, state.middle, normed);
   state.mlp = w_.builder.buffer("mlp_kept", kept_elements(Half::kMlp), ElementType::kCompute);
   const Operand input = sparse_ ? normed : gather_tokens(w_, "mlp_input", normed);
-  products("", work_.forward, Half::kMlp, false, input, state.mlp);
+  products(work, Half::kMlp, false, Which::kAll, input, state.mlp);
   if (sparse_) {
-    const Operand routed = exchange_tokens("dispatch", normed);
-    products("", work_.forward, Half::kMlp, true, routed, state.mlp);
-    return exchange_tokens("combine", state.mlp);
+    const Operand routed = exchange_tokens("dispatch", normed, true);
+    products(work, Half::kMlp, true, Which::kAll, routed, state.mlp);
+    return exchange_tokens("combine", state.mlp, false);
   }
   return state.mlp;
 }
@@ -182,9 +212,9 @@ Operand ModelledLayer::finish_half(Half half, const Operand& kept, const Operand
 
 Operand ModelledLayer::forward(const Operand& x, ModelledState& state) {
   state.x = x;
-  attention_half(state);
+  attention_half(work_.forward, state);
   state.middle = finish_half(Half::kAttention, state.attention, x);
-  const Operand added = mlp_half(state);
+  const Operand added = mlp_half(work_.forward, state);
   const Operand out = finish_half(Half::kMlp, added, state.middle);
   if (recompute_) {
     state = {};
@@ -196,43 +226,70 @@ Operand ModelledLayer::forward(const Operand& x, ModelledState& state) {
 void ModelledLayer::recompute(ModelledState& state) {
   w_.builder.origin.phase = Phase::kRecompute;
   if (recompute_) {
-    attention_half(state);
+    const models::PassWork again =
+        models::repeated_work(work_.forward, {models::kWholeLayer, is_own()});
+    attention_half(again, state);
     state.middle = finish_half(Half::kAttention, state.attention, state.x);
-    const Operand added = mlp_half(state);
+    const Operand added = mlp_half(again, state);
     // This project's runtime has no use for a repeated layer's output.
-    if (w_.job.framework.implementation != models::Implementation::kTrireme) {
+    if (!is_own()) {
       finish_half(Half::kMlp, added, state.middle);
     }
-  } else {
-    const unsigned modules = w_.plan.recompute_modules;
-    if ((modules & kCoreAttention) != 0) {
-      core_attention(work_.forward, false, state.attention, state.attention);
-    }
-    if ((modules & (kMlp | kTorchPerOp)) != 0 && !sparse_) {
-      products("", work_.forward, Half::kMlp, false, state.mlp, state.mlp);
-    }
-    if ((modules & kMoe) != 0 && sparse_) {
-      products("", work_.forward, Half::kMlp, true, exchange_tokens("dispatch", state.middle),
-               state.mlp);
-    }
+  } else if (w_.plan.recompute == Recompute::kSelective) {
+    repeat_modules(state);
   }
   w_.builder.origin.phase = Phase::kBackward;
 }
 
-void ModelledLayer::weight_products(Half half, const Operand& d_output, const Operand& kept) {
+void ModelledLayer::repeat_modules(ModelledState& state) {
+  const models::PassWork again =
+      models::repeated_work(work_.forward, {w_.plan.recompute_modules, is_own()});
+  for (const Half half : {Half::kAttention, Half::kMlp}) {
+    const Operand& kept = half == Half::kMlp ? state.mlp : state.attention;
+    pass(again, half, kept, kept);
+    products(again, half, false, Which::kAll, kept, kept);
+  }
+  for (const models::AttentionWork& a : again.attention) {
+    attention_piece(a, models::keys_seen(a), false, state.attention, state.attention);
+  }
+  if (sparse_ && (w_.plan.recompute_modules & kMoe) != 0) {
+    const Operand routed = exchange_tokens("dispatch", state.middle, true);
+    products(again, Half::kMlp, true, Which::kAll, routed, state.mlp);
+    exchange_tokens("combine", state.mlp, false);
+  }
+}
+
+void ModelledLayer::weight_products(Half half, Which which, const Operand& d_output,
+                                    const Operand& kept) {
   const Phase before = w_.builder.origin.phase;
   w_.builder.origin.phase = Phase::kWeightGradient;
   for (const models::Matmul& product : work_.weight_gradient.matmuls) {
-    if (in_mlp(product.name) == (half == Half::kMlp)) {
-      const GradientTarget target = w_.units.gradient(slot(of_experts(product.name)));
-      w_.builder.compute(product.name, Kernel::kModelledMatmul,
-                         {product.m, product.n, product.k, product.count},
-                         {d_output, kept, target.operand});
+    const models::PartTraits& traits = models::traits_of(product.part);
+    const bool wanted =
+        which == Which::kAll || traits.column_parallel == (which == Which::kColumns);
+    if (traits.half == half && wanted) {
+      const GradientTarget target = w_.units.gradient(slot(traits.routed));
+      write_product(w_, product, d_output, kept, target.operand);
     }
   }
   w_.builder.origin.phase = before;
 }
 
+// Sequence parallelism: the inputs of the column-parallel products, gathered a second time.
+Operand ModelledLayer::gather_again(Half half, const Operand& kept) {
+  if (!w_.shape.sequence_parallel || !w_.job.framework.regather_in_backward ||
+      (sparse_ && half == Half::kMlp)) {
+    return kept;
+  }
+  const Operand own = w_.builder.buffer("norm_output", w_.shape.local_tokens * w_.shape.hidden,
+                                        ElementType::kCompute);
+  w_.builder.modelled_pass("norm_output", 0, Bytes(0), {kept, own});
+  return gather_tokens(w_, half == Half::kMlp ? "mlp_input" : "attention_input", own);
+}
+
+// Order of issue: what the row-parallel product leaves, then the second gather of the column-
+// parallel products' inputs beside their input gradient, whose sum hides behind their weight
+// gradient.
 Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand& kept,
                                      Operand& d_kept, bool split) {
   const bool mlp = half == Half::kMlp;
@@ -240,28 +297,26 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand
   const std::int64_t tokens = routed ? w_.shape.local_tokens : w_.shape.tokens;
   const Operand all =
       routed ? dy : gather_tokens(w_, mlp ? "d_mlp_output" : "d_attention_output", dy);
-  Operand again = kept;
-  if (!routed && !split && w_.job.framework.regather_in_backward) {
-    // The product's input is gathered again beside the input gradient.
-    const Operand own{kept.buffer, kNoGroup, kept.offset, std::min(kept.count, dy.count)};
-    if (own.count == dy.count) {
-      again = gather_tokens(w_, mlp ? "mlp_input" : "attention_input", own);
-    }
-  }
   d_kept =
       w_.builder.buffer(mlp ? "d_mlp" : "d_attention",
                         std::max(tokens * w_.shape.hidden, kept.count / 2), ElementType::kCompute);
   Operand returned = d_kept;
   if (routed) {
-    const Operand arrived = exchange_tokens("combine_gradient", dy);
-    products("", work_.input_gradient, half, true, arrived, d_kept);
-    returned = exchange_tokens("dispatch_gradient", d_kept);
+    const Operand arrived = exchange_tokens("combine_gradient", dy, true);
+    products(work_.input_gradient, half, true, Which::kAll, arrived, d_kept);
+    returned = exchange_tokens("dispatch_gradient", d_kept, false);
+  }
+  products(work_.input_gradient, half, false, Which::kOthers, all, d_kept);
+  if (!split) {
+    weight_products(half, Which::kOthers, all, kept);
   }
   if (!mlp) {
     core_attention(work_.input_gradient, true, kept, d_kept);
   }
-  products("", work_.input_gradient, half, false, all, d_kept);
-  pass(mlp ? "mlp_passes" : "attention_passes", work_.input_gradient, half, all, d_kept);
+  pass(work_.input_gradient, half, all, d_kept);
+  const Operand again = split || routed ? kept : gather_again(half, kept);
+  settle_tensor(w_);
+  products(work_.input_gradient, half, false, Which::kColumns, d_kept, d_kept);
   const Operand partial = w_.builder.buffer(mlp ? "d_mlp_input" : "d_attention_input",
                                             tokens * w_.shape.hidden, ElementType::kCompute);
   w_.builder.modelled_pass("gradient", 0, Bytes(0), {d_kept, returned, partial});
@@ -269,7 +324,7 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand
       routed ? partial : reduce_tokens(w_, mlp ? "d_mlp_reduce" : "d_attention_reduce", partial);
   settle_tensor(w_);
   if (!split) {
-    weight_products(half, d_kept, again);
+    weight_products(half, Which::kColumns, d_kept, again);
   }
   w_.builder.modelled_pass("residual_gradient", 0, Bytes(0), {dy, reduced});
   return reduced;
@@ -285,9 +340,15 @@ Operand ModelledLayer::backward(const Operand& dy, ModelledState& state, bool sp
   return dx;
 }
 
+// The inputs are gathered beside the row-parallel products' weight gradients.
 void ModelledLayer::weight_gradients(ModelledState& state) {
-  weight_products(Half::kMlp, state.d_mlp, state.mlp);
-  weight_products(Half::kAttention, state.d_attention, state.attention);
+  for (const Half half : {Half::kMlp, Half::kAttention}) {
+    const Operand& kept = half == Half::kMlp ? state.mlp : state.attention;
+    const Operand& d_kept = half == Half::kMlp ? state.d_mlp : state.d_attention;
+    const Operand again = gather_again(half, kept);
+    weight_products(half, Which::kOthers, d_kept, kept);
+    weight_products(half, Which::kColumns, d_kept, again);
+  }
   state = {};
 }
 

@@ -1,7 +1,7 @@
-// Pass 6 for layers outside core/kernels.h's executable table: experts, latent attention, parallel
-// blocks, ALiBi, extra norms, and any layer under context parallelism. Their products, attention,
-// passes over memory and collectives are those of models/work.h, as ops that a simulator times and
-// no runtime executes.
+// Pass 6 for layers that are timed and not executed: all of other frameworks', and of this
+// project's those outside core/kernels.h's table (experts, latent attention, parallel blocks,
+// ALiBi, extra norms, any layer under context parallelism). Their ops are those of models/work.h,
+// part by part.
 #pragma once
 
 #include "models/work.h"
@@ -25,23 +25,33 @@ class ModelledLayer {
   void weight_gradients(ModelledState& state);
 
  private:
-  enum class Half { kAttention, kMlp };
+  using Half = models::Half;
+  // Which products of a half: by where their rank's share is summed, or all.
+  enum class Which : std::uint8_t { kAll, kColumns, kOthers };
 
-  void attention_half(ModelledState& state);
-  Operand mlp_half(ModelledState& state);
+  void attention_half(const models::PassWork& work, ModelledState& state);
+  Operand mlp_half(const models::PassWork& work, ModelledState& state);
   Operand finish_half(Half half, const Operand& kept, const Operand& stream);
-  void products(const char* name, const models::PassWork& work, Half half, bool experts,
-                const Operand& input, const Operand& output);
-  void weight_products(Half half, const Operand& d_output, const Operand& kept);
-  void pass(const char* name, const models::PassWork& work, Half half, const Operand& input,
-            const Operand& output);
-  void core_attention(const models::PassWork& work, bool backward, const Operand& kept,
-                      const Operand& output);
-  Operand exchange_tokens(const char* name, const Operand& tokens);
+  void repeat_modules(ModelledState& state);
   Operand backward_half(Half half, const Operand& dy, const Operand& kept, Operand& d_kept,
                         bool split);
+  void weight_products(Half half, Which which, const Operand& d_output, const Operand& kept);
+  [[nodiscard]] Operand gather_again(Half half, const Operand& kept);
+
+  void products(const models::PassWork& work, Half half, bool routed, Which which,
+                const Operand& input, const Operand& output);
+  void pass(const models::PassWork& work, Half half, const Operand& input, const Operand& output);
+  void core_attention(const models::PassWork& work, bool backward, const Operand& kept,
+                      const Operand& output);
+  void ring_attention(const models::AttentionWork& attention, bool backward, const Operand& kept,
+                      const Operand& output);
+  void exchange_heads(const models::AttentionWork& attention, const Operand& kept);
+  void attention_piece(const models::AttentionWork& attention, std::int64_t keys, bool backward,
+                       const Operand& kept, const Operand& output);
+  Operand exchange_tokens(const char* name, const Operand& tokens, bool to_experts);
   [[nodiscard]] std::int64_t kept_elements(Half half) const;
-  [[nodiscard]] const Slot& slot(bool experts) const;
+  [[nodiscard]] const Slot& slot(bool routed) const;
+  [[nodiscard]] bool is_own() const;
 
   Writer& w_;
   const LayerSlots& slots_;

@@ -1,5 +1,7 @@
 #include "planner/lower/optimizer.h"
 
+#include "planner/cost/data_parallel_time.h"
+
 namespace trireme::planner::lowering {
 namespace {
 
@@ -36,6 +38,24 @@ Operand write_norm(Writer& w, const StepProgram& step, Program& program) {
   return sum;
 }
 
+// Another framework's norm, clipping and step: its passes over all states of the rank.
+void write_modelled_step(Writer& w, Program& program) {
+  const Operand norm = w.builder.buffer("gradient_square", 1, ElementType::kMaster);
+  program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);
+  double elements = 0;
+  for (std::size_t i = 0; i < program.units.size(); ++i) {
+    elements += static_cast<double>(w.stage.units[i].elements);
+    const Operand gradient = state_of(program.units[i], State::kGradient).operand;
+    w.builder.state_pass("gradient_square", 0, Bytes(0), {gradient, norm});
+  }
+  if (w.groups.norm != kNoGroup) {
+    w.builder.all_reduce("norm_reduce", w.groups.norm, Reduction::kSum, norm, norm,
+                         Stream::kReduce);
+  }
+  const OptimizerWork work = optimizer_work(w.job, w.plan, elements);
+  w.builder.state_pass("optimizer", work.kernels, work.traffic, {norm, program.gradient_norm});
+}
+
 }  // namespace
 
 void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Program& program) {
@@ -43,6 +63,10 @@ void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Pr
   if (loss.count > 0 && w.groups.data != kNoGroup) {
     w.builder.all_reduce("loss_reduce", w.groups.data, Reduction::kSum, loss, loss,
                          Stream::kReduce);
+  }
+  if (w.job.framework.implementation != models::Implementation::kTrireme) {
+    write_modelled_step(w, program);
+    return;
   }
   const Operand sum = write_norm(w, step, program);
   program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);

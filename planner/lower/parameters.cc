@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/cost/rank_parameters.h"
+#include "planner/cost/unit_layers.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/state_writer.h"
 
@@ -141,7 +142,7 @@ class LayerUnits {
             job, {.tensor = plan.tensor,
                   .expert = plan.expert,
                   .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor})) {
-    unit_ = plan.sharding == Sharding::kFull ? plan.fsdp_unit : 1;
+    unit_ = layers_of_unit(job, plan, {.sharding = plan.sharding});
   }
 
   void add_chunk(const Chunk& chunk) {
@@ -288,6 +289,31 @@ void add_embedding_units(const Job& job, const Shape& shape, StageParameters& st
   stage.positions_unit = positions.finish("positions", states);
 }
 
+void add_final_norm(const Job& job, EndUnit& unit, StageParameters& stage) {
+  if (job.model.final_norm) {
+    std::vector<Tensor> tensors;
+    add_norm(tensors, job.model, "final_norm", stage.final_norm);
+    for (const Tensor& tensor : tensors) {
+      unit.add_whole(tensor);
+    }
+  }
+}
+
+// FSDP's root unit: what no layer's unit holds, gathered and reduced together.
+void add_root_unit(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
+                   StateWriter& states) {
+  EndUnit unit(job, shape, stage, program);
+  unit.add_table(kTableName, 1, &stage.embedding);
+  if (job.model.tied_embeddings) {
+    stage.head = stage.embedding;
+  } else {
+    unit.add_table("head.weight", 1, &stage.head);
+  }
+  add_positions(job, unit, stage);
+  add_final_norm(job, unit, stage);
+  stage.embedding_unit = stage.head_unit = unit.finish("root", states);
+}
+
 void add_head_units(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
                     StateWriter& states) {
   if (stage.tied_across_stages) {
@@ -302,13 +328,7 @@ void add_head_units(const Job& job, const Shape& shape, StageParameters& stage, 
   if (!job.model.tied_embeddings) {
     unit.add_table("head.weight", 1, &stage.head);
   }
-  if (job.model.final_norm) {
-    std::vector<Tensor> tensors;
-    add_norm(tensors, job.model, "final_norm", stage.final_norm);
-    for (const Tensor& tensor : tensors) {
-      unit.add_whole(tensor);
-    }
-  }
+  add_final_norm(job, unit, stage);
   stage.head_unit = unit.finish("head", states);
 }
 
@@ -327,14 +347,17 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
   result.tied_across_stages =
       job.model.tied_embeddings && has_embedding != has_head && (has_embedding || has_head);
   StateWriter states(plan, groups, shape, step, builder);
-  if (has_embedding) {
+  const bool root = has_embedding && has_head && run_sharding(job, plan).root_unit;
+  if (root) {
+    add_root_unit(job, shape, result, program, states);
+  } else if (has_embedding) {
     add_embedding_units(job, shape, result, program, states);
   }
   LayerUnits layers(job, plan, shape, result, program, states);
   for (const Chunk& chunk : result.chunks) {
     layers.add_chunk(chunk);
   }
-  if (has_head) {
+  if (has_head && !root) {
     add_head_units(job, shape, result, program, states);
   }
   return result;

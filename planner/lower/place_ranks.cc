@@ -1,5 +1,7 @@
 #include "planner/lower/place_ranks.h"
 
+#include "planner/plan/shape.h"
+
 #include <algorithm>
 #include <initializer_list>
 #include <string>
@@ -37,19 +39,15 @@ Group group_of_axis(std::string name, std::int64_t degree, std::int64_t stride) 
 
 // Experts are spread over the ranks inside a pipeline stage, nearest first; what is left of those
 // holds copies.
-void place_experts(const Plan& plan, bool over_context, StepProgram& program, Groups& groups) {
-  const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-  const std::int64_t split = inner * plan.expert;
-  const std::int64_t copies =
-      std::max<std::int64_t>(1, plan.tensor * plan.context * plan.data_parallel() / split);
-  groups.expert = add_group(program, group_of_axis("expert", plan.expert, inner));
-  const std::int64_t within = plan.tensor * plan.sharded * (over_context ? plan.context : 1);
-  const std::int64_t shards = plan.sharding == Sharding::kNone
-                                  ? 1
-                                  : std::max<std::int64_t>(1, std::min(copies, within / split));
-  groups.expert_shard = add_group(program, group_of_axis("expert_shard", shards, split));
-  groups.expert_replica =
-      add_group(program, group_of_axis("expert_replica", copies / shards, split * shards));
+void place_experts(const ExpertRanks& ranks, StepProgram& program, Groups& groups) {
+  const std::int64_t split = ranks.inner * ranks.experts;
+  groups.expert = add_group(program, group_of_axis("expert", ranks.experts, ranks.inner));
+  if (ranks.inner > 1) {
+    groups.expert_tensor = add_group(program, group_of_axis("expert_tensor", ranks.inner, 1));
+  }
+  groups.expert_shard = add_group(program, group_of_axis("expert_shard", ranks.shards, split));
+  groups.expert_replica = add_group(
+      program, group_of_axis("expert_replica", ranks.copies / ranks.shards, split * ranks.shards));
 }
 
 }  // namespace
@@ -82,7 +80,7 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
         add_group(program, {"tied", {{2, (plan.pipeline - 1) * stages.stride, stages.period}}});
   }
   if (job.model.moe) {
-    place_experts(plan, job.framework.shard_over_context, program, groups);
+    place_experts(expert_ranks(job, plan), program, groups);
   }
   program.tensor = groups.tensor;
   program.data = groups.data;

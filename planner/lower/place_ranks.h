@@ -18,6 +18,7 @@ struct Groups {
       kNoGroup;  // ranks that together hold each gradient once (but for what tensor ranks share)
   GroupId context = kNoGroup;
   GroupId expert = kNoGroup;                                   // ranks that hold different experts
+  GroupId expert_tensor = kNoGroup;                            // ranks that share one expert
   GroupId expert_shard = kNoGroup, expert_replica = kNoGroup;  // copies of the same experts
   GroupId tied = kNoGroup;  // first and last stage, when they share the embedding
 };

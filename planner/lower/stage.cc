@@ -8,11 +8,12 @@
 #include "planner/cost/pipeline_time.h"
 #include "planner/lower/ends.h"
 #include "planner/lower/layer.h"
+#include "planner/lower/modelled_ends.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/optimizer.h"
-#include "planner/lower/schedule.h"
 #include "planner/lower/unit_keeper.h"
 #include "planner/lower/visits.h"
+#include "planner/plan/schedule.h"
 
 namespace trireme::planner::lowering {
 namespace {
@@ -34,6 +35,8 @@ class StageWriter {
         visits_(list_visits(actions_, stage_)),
         units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
         writer_{job, plan, shape, groups, stage_, builder_, units_},
+        modelled_ends_(writer_),
+        own_(job.framework.implementation == models::Implementation::kTrireme),
         blocking_(exchanges_block(job.framework, plan)) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);
@@ -211,18 +214,26 @@ class StageWriter {
     Operand& kept = embedding_gradients_[static_cast<std::size_t>(action.micro_batch)];
     switch (action.kind) {
       case ActionKind::kForward:
-        return embedding_forward(writer_, tokens);
+        return own_ ? embedding_forward(writer_, tokens) : modelled_ends_.embedding_forward(tokens);
       case ActionKind::kBackward:
-        embedding_backward(writer_, tokens, stream);
+        write_embedding_gradient(tokens, stream);
         break;
       case ActionKind::kInputGradient:
         kept = stream;
         break;
       case ActionKind::kWeightGradient:
-        embedding_backward(writer_, tokens, kept);
+        write_embedding_gradient(tokens, kept);
         break;
     }
     return {};
+  }
+
+  void write_embedding_gradient(const Operand& tokens, const Operand& dy) {
+    if (own_) {
+      embedding_backward(writer_, tokens, dy);
+    } else {
+      modelled_ends_.embedding_backward(tokens, dy);
+    }
   }
 
   Operand write_layer(const Action& action, std::int64_t layer, const Operand& stream) {
@@ -271,6 +282,9 @@ class StageWriter {
   Operand write_head(const Action& action, const Operand& stream) {
     HeadState& state = heads_[static_cast<std::size_t>(action.micro_batch)];
     const Operand targets = micro_batch_part(program_.targets, action.micro_batch);
+    if (!own_) {
+      return write_modelled_head(action.kind, stream, targets, state);
+    }
     switch (action.kind) {
       case ActionKind::kForward:
         head_forward(writer_, stream, targets, program_.loss, state);
@@ -280,6 +294,22 @@ class StageWriter {
         return head_backward(writer_, targets, state, action.kind == ActionKind::kInputGradient);
       case ActionKind::kWeightGradient:
         head_weight_gradient(writer_, state);
+        break;
+    }
+    return {};
+  }
+
+  Operand write_modelled_head(ActionKind kind, const Operand& stream, const Operand& targets,
+                              HeadState& state) {
+    switch (kind) {
+      case ActionKind::kForward:
+        modelled_ends_.head_forward(stream, targets, program_.loss, state);
+        break;
+      case ActionKind::kBackward:
+      case ActionKind::kInputGradient:
+        return modelled_ends_.head_backward(targets, state, kind == ActionKind::kInputGradient);
+      case ActionKind::kWeightGradient:
+        modelled_ends_.head_weight_gradient(state);
         break;
     }
     return {};
@@ -296,6 +326,8 @@ class StageWriter {
   std::vector<Visit> visits_;
   UnitKeeper units_;
   Writer writer_;
+  ModelledEnds modelled_ends_;
+  bool own_;
   bool blocking_;
 
   std::vector<LayerState> layers_;            // by layer of the stage, then micro-batch

@@ -32,6 +32,7 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       visits_(visits),
       builder_(builder),
       program_(program),
+      copies_(unit_copies(job, plan, run_sharding(job, plan))),
       units_(stage.units.size()),
       remaining_(stage.units.size(),
                  std::vector<std::int32_t>(static_cast<std::size_t>(plan.micro_batches), 0)),
@@ -46,12 +47,11 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
   if (plan.sharding == Sharding::kFull) {
     const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
     std::vector<bool> reshards(units_.size(), reshard);
-    if (job.framework.root_unit_stays_gathered) {
-      for (std::size_t i = 0; i < units_.size(); ++i) {
-        reshards[i] = reshard && stage.units[i].layer >= 0;
-      }
+    std::vector<bool> stays(units_.size(), false);
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      stays[i] = job.framework.root_unit_stays_gathered && stage.units[i].layer < 0;
     }
-    spans_ = plan_gathers(visits, actions, units_.size(), reshards);
+    spans_ = plan_gathers(visits, actions, reshards, stays);
   }
   for (std::uint32_t i = 0; i < units_.size(); ++i) {
     const Operand weights = storage(i, State::kWeight).operand;
@@ -113,12 +113,28 @@ void UnitKeeper::gather(std::uint32_t unit) {
   }
   const Operand master = storage(unit, State::kMaster).operand;
   const Operand mine = own_shard(whole, stage_.units[unit].shard, master.count);
-  builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine});
+  if (is_own()) {
+    builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine});
+  } else {
+    builder_.state_pass("copy_parameters", copies_.gather > 0 ? 1 : 0,
+                        bytes_of(copies_.gather, unit), {master, mine});
+  }
   if (stage_.units[unit].shard != kNoGroup) {
-    builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine, whole,
-                        Stream::kGather);
+    const OpId gathered = builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine,
+                                              whole, Stream::kGather);
+    if (plan_.sharding == Sharding::kFull && !overlaps_parameter_gather(job_.framework)) {
+      builder_.also_wait(gathered);
+    }
   }
   builder_.origin = before;
+}
+
+bool UnitKeeper::is_own() const {
+  return job_.framework.implementation == models::Implementation::kTrireme;
+}
+
+Bytes UnitKeeper::bytes_of(double each, std::uint32_t unit) const {
+  return Bytes(static_cast<std::int64_t>(each * static_cast<double>(stage_.units[unit].elements)));
 }
 
 void UnitKeeper::begin_visit(std::uint32_t visit) {
@@ -151,8 +167,14 @@ void UnitKeeper::end_visit(std::uint32_t visit) {
     }
     --remaining_total_[unit];
     std::int32_t& left = remaining_[unit][static_cast<std::size_t>(action.micro_batch)];
-    if (--left == 0 && (units_[unit].transient || remaining_total_[unit] == 0)) {
+    if (--left > 0) {
+      continue;
+    }
+    if (units_[unit].transient || remaining_total_[unit] == 0) {
       finish_gradient(unit, remaining_total_[unit] == 0);
+    } else if (copies_.keep > 0) {
+      const Operand whole = whole_gradients(unit).operand;
+      builder_.state_pass("keep_gradients", 1, bytes_of(copies_.keep, unit), {whole, whole});
     }
   }
 }
@@ -252,6 +274,10 @@ void UnitKeeper::sum_over_tensor(std::uint32_t unit) {
 
 // After the last micro-batch, in place.
 void UnitKeeper::reduce_whole(std::uint32_t unit) {
+  if (!is_own() && copies_.reduce > 0) {
+    const Operand whole = whole_gradients(unit).operand;
+    builder_.state_pass("copy_gradients", 1, bytes_of(copies_.reduce, unit), {whole, whole});
+  }
   if (stage_.units[unit].shard != kNoGroup) {
     builder_.reduce_scatter("reduce_gradients", stage_.units[unit].shard,
                             whole_gradients(unit).operand, storage(unit, State::kGradient).operand,
@@ -278,8 +304,12 @@ void UnitKeeper::reduce_transient(std::uint32_t unit) {
   units_[unit].kept_filled = true;
   const UnitLayout& layout = stage_.units[unit];
   OpId last = kNoOp;
+  if (!is_own()) {
+    builder_.state_pass("copy_gradients", copies_.reduce > 0 ? 1 : 0,
+                        bytes_of(copies_.reduce, unit), {whole, whole});
+  }
   if (layout.shard != kNoGroup) {
-    if (!first) {
+    if (!first && is_own()) {
       builder_.compute("add_gradients", Kernel::kAdd, {kept.count},
                        {own_shard(whole, layout.shard, kept.count), kept});
     }

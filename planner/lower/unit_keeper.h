@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/cost/unit_copies.h"
 #include "planner/lower/builder.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/place_ranks.h"
@@ -53,6 +54,8 @@ class UnitKeeper {
   };
 
   [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
+  [[nodiscard]] bool is_own() const;
+  [[nodiscard]] Bytes bytes_of(double each, std::uint32_t unit) const;
 
   [[nodiscard]] const StateStorage& storage(std::uint32_t unit, State state) const;
   void gather(std::uint32_t unit);
@@ -74,6 +77,7 @@ class UnitKeeper {
   const std::vector<Visit>& visits_;
   ProgramBuilder& builder_;
   Program& program_;
+  UnitCopies copies_;
 
   std::vector<UnitState> units_;
   std::vector<GatherSpan> spans_;

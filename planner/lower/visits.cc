@@ -31,7 +31,7 @@ bool uses(const Visit& visit, std::uint32_t unit) {
 }
 
 std::vector<GatherSpan> spans_of(std::uint32_t unit, const std::vector<Visit>& visits,
-                                 const std::vector<Action>& actions, bool reshards) {
+                                 const std::vector<Action>& actions, bool reshards, bool stays_on) {
   std::vector<GatherSpan> spans;
   std::int64_t pending = 0;  // forwards whose backward is still to come
   for (std::uint32_t i = 0; i < visits.size(); ++i) {
@@ -39,7 +39,9 @@ std::vector<GatherSpan> spans_of(std::uint32_t unit, const std::vector<Visit>& v
     if (!uses(visits[i], unit) || kind == ActionKind::kWeightGradient) {
       continue;  // weight gradients need no weights
     }
-    const bool stays = reshards ? !spans.empty() && spans.back().last + 1 >= i : pending > 0;
+    const bool stays = stays_on   ? true
+                       : reshards ? !spans.empty() && spans.back().last + 1 >= i
+                                  : pending > 0;
     if (stays && !spans.empty()) {
       spans.back().last = i;
     } else {
@@ -69,11 +71,13 @@ std::vector<Visit> list_visits(const std::vector<Action>& actions, const StagePa
 }
 
 std::vector<GatherSpan> plan_gathers(const std::vector<Visit>& visits,
-                                     const std::vector<Action>& actions, std::size_t units,
-                                     const std::vector<bool>& reshards) {
+                                     const std::vector<Action>& actions,
+                                     const std::vector<bool>& reshards,
+                                     const std::vector<bool>& stays) {
   std::vector<GatherSpan> spans;
-  for (std::uint32_t unit = 0; unit < units; ++unit) {
-    const std::vector<GatherSpan> mine = spans_of(unit, visits, actions, reshards[unit]);
+  for (std::uint32_t unit = 0; unit < reshards.size(); ++unit) {
+    const std::vector<GatherSpan> mine =
+        spans_of(unit, visits, actions, reshards[unit], stays[unit]);
     spans.insert(spans.end(), mine.begin(), mine.end());
   }
   std::stable_sort(spans.begin(), spans.end(),

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "planner/lower/parameters.h"
-#include "planner/lower/schedule.h"
 #include "planner/plan/job.h"
+#include "planner/plan/schedule.h"
 
 namespace trireme::planner::lowering {
 
@@ -27,10 +27,12 @@ std::vector<Visit> list_visits(const std::vector<Action>& actions, const StagePa
 struct GatherSpan {
   std::uint32_t unit = 0, first = 0, last = 0;
 };
-// In order of `first`. Resharding: each run of neighbouring visits is a span; else spans reach from
-// a micro-batch's forward to its backward, and overlapping ones are one.
+// In order of `first`. By unit, `stays`: gathered once, to its last visit. Resharding: each run of
+// neighbouring visits is a span; else spans reach from a micro-batch's forward to its backward, and
+// overlapping ones are one.
 std::vector<GatherSpan> plan_gathers(const std::vector<Visit>& visits,
-                                     const std::vector<Action>& actions, std::size_t units,
-                                     const std::vector<bool>& reshards);
+                                     const std::vector<Action>& actions,
+                                     const std::vector<bool>& reshards,
+                                     const std::vector<bool>& stays);
 
 }  // namespace trireme::planner::lowering

@@ -109,6 +109,27 @@ Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial) 
   return local;
 }
 
+void write_product(Writer& w, const models::Matmul& product, const Operand& a, const Operand& b,
+                   const Operand& output) {
+  const models::PartTraits& traits = models::traits_of(product.part);
+  w.builder.compute(traits.name, Kernel::kModelledMatmul,
+                    {product.m, product.n, product.k, product.count, traits.stays_wide ? 1 : 0},
+                    {a, b, output});
+}
+
+void write_passes(Writer& w, std::string_view name, const models::PassWork& work, models::Half half,
+                  const Operand& input, const Operand& output) {
+  std::int64_t bytes = 0;
+  std::int64_t kernels = 0;
+  for (const models::MemoryBoundWork& pass : work.memory_bound) {
+    if (models::traits_of(pass.part).half == half) {
+      bytes += pass.traffic.value;
+      kernels += pass.kernels;
+    }
+  }
+  w.builder.modelled_pass(name, kernels, Bytes(bytes), {input, output});
+}
+
 void settle_tensor(Writer& w) {
   if (w.shape.tensor > 1 && !overlaps_tensor_backward(w.job.framework, w.shape.sequence_parallel)) {
     w.builder.also_wait(w.builder.last_on(Stream::kTensor));

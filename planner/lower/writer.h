@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "models/work.h"
 #include "planner/lower/builder.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/place_ranks.h"
@@ -58,6 +59,13 @@ Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const
 Operand gather_tokens(Writer& w, std::string_view name, const Operand& local);
 // Sums partial results of the tensor ranks; under sequence parallelism keeps the own tokens only.
 Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial);
+// Parts of models/work.h as ops that are timed and not executed: one product, out of `a` and `b`.
+void write_product(Writer& w, const models::Matmul& product, const Operand& a, const Operand& b,
+                   const Operand& output);
+// All passes over memory of a half, as one op.
+void write_passes(Writer& w, std::string_view name, const models::PassWork& work, models::Half half,
+                  const Operand& input, const Operand& output);
+
 // In a backward without overlap the compute stream waits for the tensor collective before it goes
 // on.
 void settle_tensor(Writer& w);

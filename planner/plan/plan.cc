@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kDegreeMax = 1'000'000'000;
 constexpr std::size_t kChunksMax = 1 << 16;
 
-constexpr std::pair<std::string_view, RecomputeModule> kModules[] = {
+constexpr std::pair<std::string_view, models::RecomputeModule> kModules[] = {
     {"core_attn", kCoreAttention},
     {"layernorm", kLayerNorm},
     {"mlp", kMlp},

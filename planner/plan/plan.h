@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/layer_parts.h"
+
 namespace trireme::planner {
 
 enum class Sharding : std::uint8_t { kNone, kOptimizer, kGradients, kFull };
@@ -21,18 +23,7 @@ enum class Schedule : std::uint8_t {
 };
 enum class Axis : std::uint8_t { kTensor, kContext, kSharded, kReplica, kPipeline };
 
-// Modules whose forward selective recompute repeats (Megatron's --recompute-modules); a bit set.
-enum RecomputeModule : std::uint16_t {
-  kCoreAttention = 1,
-  kLayerNorm = 2,
-  kMlp = 4,
-  kMlaUpProjection = 8,
-  kMoe = 16,
-  kMoeActivation = 32,
-  kSharedExperts = 64,
-  kTorchPerOp =
-      128,  // torchtitan's "op" policy: keep attention, collectives and every second matmul
-};
+using enum models::RecomputeModule;
 
 struct Plan {
   std::int64_t tensor = 1;

@@ -1,5 +1,6 @@
 #include "planner/plan/shape.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trireme::planner {
@@ -33,6 +34,71 @@ Shape shape_of(const Job& job, const Plan& plan) {
   const std::int64_t rows = ceil_divide(model.vocab, plan.tensor);
   shape.vocabulary_rows = job.framework.pad_vocabulary ? ceil_divide(rows, 128) * 128 : rows;
   return shape;
+}
+
+models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) {
+  models::Shard shard;
+  shard.micro_batch = plan.micro_batch;
+  shard.sequence = sequence;
+  shard.tensor_parallel = plan.tensor;
+  shard.context_parallel = plan.context;
+  shard.expert_parallel = plan.expert;
+  shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  shard.sequence_parallel = plan.sequence_parallel;
+  shard.attention = job.attention;
+  return shard;
+}
+
+models::Kernels kernels_of(const Job& job) {
+  // Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is
+  // said.
+  constexpr double kClassicDropout = 0.1;
+  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
+  return {
+      .implementation = job.framework.implementation,
+      .dropout = classic && job.framework.dropout == 0 ? kClassicDropout : job.framework.dropout,
+      .fused_cross_entropy = job.framework.cross_entropy_fusion};
+}
+
+RunSharding run_sharding(const Job& job, const Plan& plan) {
+  const Sharder sharder = job.framework.sharder;
+  RunSharding run;
+  run.sharding = plan.sharding;
+  run.reshards = plan.reshard_after_forward && job.framework.reshard_after_forward;
+  if (plan.sharding == Sharding::kGradients &&
+      (sharder == Sharder::kFsdp1 || sharder == Sharder::kMegatronFsdp)) {
+    run.sharding = Sharding::kFull;
+    run.reshards = false;
+  } else if (plan.sharding == Sharding::kFull && plan.pipeline > 1 && sharder == Sharder::kFsdp2) {
+    run.sharding = Sharding::kOptimizer;
+  }
+  run.root_unit = job.framework.root_unit_stays_gathered && run.sharding == Sharding::kFull &&
+                  job.framework.implementation != models::Implementation::kTrireme;
+  return run;
+}
+
+ExpertRanks expert_ranks(const Job& job, const Plan& plan) {
+  ExpertRanks ranks;
+  ranks.inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  ranks.experts = plan.expert;
+  const std::int64_t split = ranks.inner * plan.expert;
+  ranks.copies =
+      std::max<std::int64_t>(1, plan.tensor * plan.context * plan.data_parallel() / split);
+  const std::int64_t within =
+      plan.tensor * plan.sharded * (job.framework.shard_over_context ? plan.context : 1);
+  ranks.shards = plan.sharding == Sharding::kNone
+                     ? 1
+                     : std::max<std::int64_t>(1, std::min(ranks.copies, within / split));
+  return ranks;
+}
+
+models::Transformer padded_model(const Job& job, const Plan& plan) {
+  models::Transformer model = job.model;
+  if (job.framework.pad_vocabulary) {
+    const std::int64_t unit = 128 * plan.tensor;
+    model.vocab = (model.vocab + unit - 1) / unit * unit;
+  }
+  return model;
 }
 
 std::int64_t window_of(const models::Transformer& model, std::int64_t layer) {

@@ -31,6 +31,29 @@ struct Shape {
 
 Shape shape_of(const Job& job, const Plan& plan);
 
+// How the plan cuts one micro-batch of a layer of `sequence` tokens, and whose kernels run it: what
+// models/work.h asks.
+models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence);
+models::Kernels kernels_of(const Job& job);
+// A plan's sharding as the framework runs it. FSDP that shards gradients too gathers its units one
+// by one, as full sharding that does not reshard; PyTorch's pipelines gather a stage once and
+// reduce it once, as a distributed optimizer does.
+struct RunSharding {
+  Sharding sharding = Sharding::kNone;
+  bool reshards = false;   // after the forward
+  bool root_unit = false;  // embedding, head and final norm are one unit
+};
+RunSharding run_sharding(const Job& job, const Plan& plan);
+// How routed experts lie among the ranks of a stage, nearest first: `inner` ranks cut one expert,
+// `experts` groups of those hold different ones, and `copies` of it all share states in groups of
+// `shards`.
+struct ExpertRanks {
+  std::int64_t inner = 1, experts = 1, copies = 1, shards = 1;
+};
+ExpertRanks expert_ranks(const Job& job, const Plan& plan);
+// The model with its vocabulary as the framework pads it.
+models::Transformer padded_model(const Job& job, const Plan& plan);
+
 // The rotary base every program uses; the models' own bases change numbers, not work.
 inline constexpr std::int64_t kRotaryBase = 10000;
 // Keys a query sees in this layer's attention; 0: all before it.
@@ -38,8 +61,10 @@ std::int64_t window_of(const models::Transformer& model, std::int64_t layer);
 // Which part of this layer is no kernel of core/kernels.h ("experts"), so that lower() writes the
 // layer by its modelled work; empty when all are kernels.
 std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t layer);
+// Likewise every layer of another framework.
 inline bool is_modelled_layer(const Job& job, const Plan& plan, std::int64_t layer) {
-  return !modelled_part(job, plan, layer).empty();
+  return job.framework.implementation != models::Implementation::kTrireme ||
+         !modelled_part(job, plan, layer).empty();
 }
 
 }  // namespace trireme::planner

@@ -6,16 +6,16 @@
 #include <array>
 #include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include "core/error.h"
 #include "core/kernel_work.h"
 #include "core/rendezvous.h"
 #include "planner/cost/behaviour_fit.h"
+#include "planner/cost/data_parallel_time.h"
 #include "planner/cost/product_time.h"
-#include "planner/cost/unit_launches.h"
-#include "planner/walk/framework_pass.h"
+#include "planner/walk/host_times.h"
+#include "planner/walk/state_pass.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
@@ -50,9 +50,6 @@ class OpTimer {
         program_(program),
         cost_(job.cluster, job.profile),
         fit_(behaviour_fit(job.framework, job.profile)),
-        kernels_{.implementation = job.framework.implementation,
-                 .dropout = job.framework.dropout,
-                 .fused_cross_entropy = job.framework.cross_entropy_fusion},
         launch_seconds_(cost_.launch(1).value * fit_.host_factor) {
     for (const Group& group : program.groups) {
       shapes_.push_back(shape_of_group(job.cluster, group));
@@ -69,11 +66,12 @@ class OpTimer {
 
   std::vector<OpTime> time_role(const Program& role) {
     role_ = &role;
-    std::array<std::vector<OpTime>, 2> works;  // by whether products stay in bf16
-    for (const bool wide : {false, true}) {
+    std::array<std::vector<OpTime>, 2> works;  // by whether the op is outside the layers
+    for (const bool outside : {false, true}) {
       for (const Work& work : role.works) {
-        works[wide ? 1 : 0].push_back({duration_of(time_work(work, wide)),
-                                       duration_of(Seconds(launch_seconds_ * kernels_of(work)))});
+        works[outside ? 1 : 0].push_back(
+            {duration_of(time_work(work, outside)),
+             duration_of(Seconds(launch_seconds_ * kernels_of(work)))});
       }
     }
     const SimDuration launch = duration_of(Seconds(launch_seconds_));
@@ -81,12 +79,12 @@ class OpTimer {
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
       if (const auto* compute = std::get_if<Compute>(&op.kind)) {
-        times.push_back(works[stays_wide(role, op) ? 1 : 0][compute->work]);
+        times.push_back(works[op.origin.layer < 0 ? 1 : 0][compute->work]);
       } else {
-        times.push_back({time_transfer(op), launch + tensor_launch(op) + unit_launch(op)});
+        times.push_back({time_transfer(op), launch});
       }
     }
-    add_unit_hooks(role, times);
+    add_host_times({job_, fit_, program_, role, cost_.launch(1).value}, times);
     double sum = 0;
     for (const OpTime& time : times) {
       sum += to_seconds(time.duration).value + to_seconds(time.launch).value;
@@ -103,87 +101,17 @@ class OpTimer {
   }
 
  private:
-  [[nodiscard]] bool is_own() const {
-    return job_.framework.implementation == models::Implementation::kTrireme;
+  [[nodiscard]] static double kernels_of(const Work& work) {
+    return work.kernel == Kernel::kModelledPass ? static_cast<double>(work.dims[0]) : 1.0;
   }
 
-  [[nodiscard]] double kernels_of(const Work& work) const {
-    const bool pass = kernel_flop(work).value == 0;
-    return pass && !is_own()                      ? framework_pass(work, kernels_).kernels
-           : work.kernel == Kernel::kModelledPass ? static_cast<double>(work.dims[0])
-                                                  : 1.0;
-  }
-
-  // Outside the layers, and the router: bf16 under fp8 too.
-  [[nodiscard]] static bool stays_wide(const Program& role, const Op& op) {
-    return op.origin.layer < 0 || role.names[op.name] == "router";
-  }
-
-  // Host time that the framework's tensor parallelism adds to a layer, spread over the layer's
-  // collectives: a third in forward, as estimate has it.
-  [[nodiscard]] SimDuration tensor_launch(const Op& op) const {
-    const bool is_forward =
-        op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
-    const bool in_layer = op.origin.layer >= 0 && program_.tensor != kNoGroup &&
-                          group_of(op.kind) == program_.tensor &&
-                          (is_forward || op.origin.phase == Phase::kBackward);
-    if (!in_layer || fit_.tensor_host_seconds <= 0) {
-      return SimDuration(0);
-    }
-    const bool scatters = job_.framework.regather_in_backward;
-    const bool sequence = !std::holds_alternative<AllReduce>(op.kind);
-    const double forward = sequence ? 4 : 2;
-    const double backward = sequence ? (scatters ? 6 : 4) : 2;
-    const double share = is_forward ? 1.0 / 3 / forward : 2.0 / 3 / backward;
-    const double host = tensor_host_seconds(fit_, job_.framework, cost_.launch(1).value);
-    return duration_of(Seconds(host * share));
-  }
-
-  // The hooks around a unit's forward and backward, before the first kernel of each. A unit bears
-  // the number of the layer that it is gathered for.
-  void add_unit_hooks(const Program& role, std::vector<OpTime>& times) const {
-    const double hooks = unit_launches(job_, program_.tensor != kNoGroup, 1, 1).hooks;
-    if (hooks <= 0) {
-      return;
-    }
-    std::set<std::int32_t> units;
-    for (const Op& op : role.ops) {
-      if (std::holds_alternative<AllGather>(op.kind) && group_of(op.kind) != program_.tensor) {
-        units.insert(op.origin.layer);
-      }
-    }
-    std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      const Origin& origin = role.ops[i].origin;
-      const bool passes = origin.phase == Phase::kForward || origin.phase == Phase::kBackward;
-      if (passes && origin.layer >= 0 && units.count(origin.layer) > 0 &&
-          std::holds_alternative<Compute>(role.ops[i].kind) &&
-          begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
-        times[i].launch += duration_of(Seconds(launch_seconds_ * hooks / 2));
-      }
-    }
-  }
-
-  // Beside the collective's own: of a layer's unit, gathered or reduced over the ranks that share
-  // it.
-  [[nodiscard]] SimDuration unit_launch(const Op& op) const {
-    const bool gathers = std::holds_alternative<AllGather>(op.kind);
-    const bool reduces = std::holds_alternative<ReduceScatter>(op.kind);
-    if (op.origin.layer < 0 || (!gathers && !reduces) || group_of(op.kind) == program_.tensor) {
-      return SimDuration(0);
-    }
-    const UnitLaunches launches = unit_launches(job_, program_.tensor != kNoGroup, 1, 1);
-    const double all = gathers ? launches.gather : launches.reduce;
-    return to_sim_duration(Seconds(launch_seconds_ * std::max(0.0, all - 1)));
-  }
-
-  [[nodiscard]] Seconds time_work(const Work& work, bool stays_wide) const {
+  [[nodiscard]] Seconds time_work(const Work& work, bool outside) const {
     const auto& d = work.dims;
     if (work.kernel == Kernel::kMatmul) {
-      return time_product({d[0], d[1], d[2], 1}, stays_wide);
+      return time_product({d[0], d[1], d[2], 1}, outside);  // bf16 there under fp8 too
     }
     if (work.kernel == Kernel::kModelledMatmul) {
-      return time_product({d[0], d[1], d[2], d[3]}, stays_wide);
+      return time_product({d[0], d[1], d[2], d[3]}, d[4] != 0);
     }
     if (work.kernel == Kernel::kAttentionForward) {
       return time_attention(work, topologies::Pass::kForward);
@@ -250,15 +178,14 @@ class OpTimer {
   }
 
   [[nodiscard]] Seconds time_pass(const Work& work) const {
-    const int count = work.kernel == Kernel::kModelledPass ? static_cast<int>(work.dims[0]) : 1;
-    const FrameworkPass pass = is_own()
-                                   ? FrameworkPass{static_cast<double>(work.traffic.value), count}
-                                   : framework_pass(work, kernels_);
-    if (const auto own = is_own() ? time_own(work) : std::nullopt) {
+    const bool modelled = work.kernel == Kernel::kModelledPass;
+    if (const auto own = modelled ? std::nullopt : time_own(work)) {
       return *own;
     }
     const double traffic = is_state_pass(work) ? 1.0 : fit_.memory_traffic;
-    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(pass.bytes * traffic)), pass.kernels);
+    const double bytes = static_cast<double>(work.traffic.value) * traffic;
+    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)),
+                              static_cast<int>(kernels_of(work)));
   }
 
   [[nodiscard]] Bytes operand_size(const Op& op, std::uint32_t position) const {
@@ -285,7 +212,12 @@ class OpTimer {
     } else if (std::holds_alternative<Copy>(op.kind)) {
       return duration_of(cost_.memory_bound(operand_size(op, 0) * 2, 1));
     }
-    const Bytes size = operand_size(op, ask.operand);
+    Bytes size = operand_size(op, ask.operand);
+    if (op.origin.phase == Phase::kGradientReduce) {
+      // The program keeps gradients in fp32, whatever goes over the wire.
+      const double wire = static_cast<double>(size.value) / 4 * reduce_bytes_of(job_);
+      size = Bytes(static_cast<std::int64_t>(wire));
+    }
     const auto key = std::make_tuple(ask.collective, index_of(ask.group), size.value);
     const auto found = known_.find(key);
     if (found != known_.end()) {
@@ -309,7 +241,6 @@ class OpTimer {
   const Program* role_ = nullptr;
   topologies::OpCost cost_;
   BehaviourFit fit_;
-  models::Kernels kernels_;
   double launch_seconds_ = 0;
   std::vector<GroupShape> shapes_;
   GroupShape pair_;

@@ -46,7 +46,7 @@ void use(const models::Transformer& model) {
   EXPECT_GE(models::parameter_count(model), models::active_parameter_count(model));
   const models::Shard shard{.sequence = 128, .tensor_parallel = 2};
   for (const models::Matmul& matmul : models::layer_work(model, 0, shard).forward.matmuls) {
-    EXPECT_GT(models::flop_of(matmul).value, 0.0) << matmul.name;
+    EXPECT_GT(models::flop_of(matmul).value, 0.0) << models::traits_of(matmul.part).name;
   }
   const std::string again = models::write_model_file(model).dump();
   EXPECT_EQ(models::read_model_file(parse_json(again, "again"), "again"), model);

@@ -157,7 +157,7 @@ TEST(Work, ExpertParallelismKeepsTheRanksProducts) {
     const LayerWork work = layer_work(model, 60, {.sequence = 4096, .expert_parallel = degree});
     EXPECT_NEAR(matmul_flop(work.forward) / one, 1.0, 1e-12);
     for (const Matmul& matmul : work.forward.matmuls) {
-      if (std::string(matmul.name) == "experts_up") {
+      if (matmul.part == Part::kExpertsUp) {
         EXPECT_EQ(matmul.count, 256 / degree);
         EXPECT_EQ(matmul.m, 4096 * 8 * degree / 256);
       }
@@ -182,10 +182,10 @@ TEST(Work, WindowLimitsTheScoresThatAreComputed) {
 }
 
 TEST(Work, SequenceParallelismDividesTheStreamsPasses) {
-  const auto traffic = [](const LayerWork& work, const std::string& name) {
+  const auto traffic = [](const LayerWork& work, Part part) {
     std::int64_t total = 0;
     for (const MemoryBoundWork& pass : work.forward.memory_bound) {
-      total += pass.name == name ? pass.traffic.value : 0;
+      total += pass.part == part ? pass.traffic.value : 0;
     }
     return total;
   };
@@ -194,9 +194,9 @@ TEST(Work, SequenceParallelismDividesTheStreamsPasses) {
   both.sequence_parallel = true;
   const LayerWork replicated = layer_work(llama3_8b(), 0, tensor);
   const LayerWork divided = layer_work(llama3_8b(), 0, both);
-  EXPECT_EQ(traffic(replicated, "norm"), 2 * 4 * 4096 * 4096);
-  EXPECT_EQ(traffic(replicated, "norm"), 8 * traffic(divided, "norm"));
-  EXPECT_EQ(traffic(replicated, "activation"), traffic(divided, "activation"));
+  EXPECT_EQ(traffic(replicated, Part::kMlpNorm), 4 * 4096 * 4096);
+  EXPECT_EQ(traffic(replicated, Part::kMlpNorm), 8 * traffic(divided, Part::kMlpNorm));
+  EXPECT_EQ(traffic(replicated, Part::kActivation), traffic(divided, Part::kActivation));
 }
 
 TEST(Work, UnfusedScoresCostQuadraticTraffic) {
@@ -204,7 +204,7 @@ TEST(Work, UnfusedScoresCostQuadraticTraffic) {
     for (const MemoryBoundWork& pass :
          layer_work(llama3_8b(), 0, {.sequence = sequence, .attention = AttentionKernel::kUnfused})
              .forward.memory_bound) {
-      if (std::string(pass.name) == "softmax") {
+      if (pass.part == Part::kSoftmax) {
         return pass.traffic.value;
       }
     }

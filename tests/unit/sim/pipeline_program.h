@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "planner/lower/schedule.h"
 #include "planner/plan/plan.h"
+#include "planner/plan/schedule.h"
 #include "tests/unit/sim/step_builder.h"
 
 namespace trireme::sim {
@@ -19,8 +19,8 @@ struct PassTimes {  // picoseconds, of the whole stage and one micro-batch
 // (Megatron-LM's default).
 inline StepBuilder pipeline_program(const planner::Plan& plan, const PassTimes& pass,
                                     bool blocking) {
-  using planner::lowering::Action;
-  using planner::lowering::ActionKind;
+  using planner::Action;
+  using planner::ActionKind;
   const std::int64_t stages = plan.pipeline;
   const std::int64_t chunks = plan.virtual_pipeline;
   StepBuilder step(stages, stages);
@@ -30,7 +30,7 @@ inline StepBuilder pipeline_program(const planner::Plan& plan, const PassTimes& 
       return static_cast<std::int32_t>((stage + direction + stages) % stages - stage);
     };
     std::vector<OpId> unsent;
-    for (const Action& action : planner::lowering::schedule_micro_batches(plan, stage)) {
+    for (const Action& action : planner::schedule_micro_batches(plan, stage)) {
       const std::int64_t place = action.chunk * stages + stage;  // of the model's chunks
       const bool forward = action.kind == ActionKind::kForward;
       const bool weights = action.kind == ActionKind::kWeightGradient;

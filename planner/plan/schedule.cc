@@ -1,8 +1,8 @@
-#include "planner/lower/schedule.h"
+#include "planner/plan/schedule.h"
 
 #include <algorithm>
 
-namespace trireme::planner::lowering {
+namespace trireme::planner {
 namespace {
 
 class Order {
@@ -147,4 +147,4 @@ std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage)
   return {};
 }
 
-}  // namespace trireme::planner::lowering
+}  // namespace trireme::planner

@@ -1,4 +1,4 @@
-// Pass 3: the order in which a pipeline stage handles micro-batches. Orders: those of the
+// The order in which a pipeline stage handles micro-batches. Orders: those of the
 // schedules' papers and of Megatron-Core's schedules.py; each stage's list is complete, so that no
 // stage has to look at another's.
 #pragma once
@@ -8,7 +8,7 @@
 
 #include "planner/plan/plan.h"
 
-namespace trireme::planner::lowering {
+namespace trireme::planner {
 
 enum class ActionKind : std::uint8_t {
   kForward,
@@ -31,4 +31,4 @@ std::vector<Action> schedule_micro_batches(const Plan& plan, std::int64_t stage)
 // such a remainder).
 std::int64_t group_size_of(const Plan& plan);
 
-}  // namespace trireme::planner::lowering
+}  // namespace trireme::planner

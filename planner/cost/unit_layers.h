@@ -1,0 +1,16 @@
+// How many layers a framework gathers or reduces together.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/shape.h"
+
+namespace trireme::planner {
+
+// Fully sharded: the plan's unit, 0 = all of a chunk. Else a bucket of gradients: one layer under
+// this project's runtime, in others as many as fill the framework's bucket.
+std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding& run);
+
+}  // namespace trireme::planner

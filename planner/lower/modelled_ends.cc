@@ -1,0 +1,114 @@
+#include "planner/lower/modelled_ends.h"
+
+#include "planner/plan/shape.h"
+
+namespace trireme::planner::lowering {
+
+using models::Half;
+
+ModelledEnds::ModelledEnds(Writer& writer) : w_(writer) {
+  const models::Transformer model = padded_model(w_.job, w_.plan);
+  const models::Shard shard = shard_of(w_.job, w_.plan, w_.job.sequence);
+  const models::Kernels kernels = kernels_of(w_.job);
+  embedding_ = models::embedding_work(model, shard, kernels);
+  head_ = models::head_work(model, shard, kernels);
+}
+
+void ModelledEnds::products(const models::PassWork& work, const Operand& input,
+                            const Operand& weight, const Operand& output) {
+  for (const models::Matmul& product : work.matmuls) {
+    write_product(w_, product, input, weight, output);
+  }
+}
+
+Operand ModelledEnds::embedding_forward(const Operand& tokens) {
+  const Shape& s = w_.shape;
+  const Operand partial =
+      w_.builder.buffer("embedding", s.tokens * s.hidden, ElementType::kCompute);
+  w_.builder.modelled_pass("table", 0, Bytes(0),
+                           {tokens, w_.units.weight(w_.stage.embedding), partial});
+  write_passes(w_, "embedding", embedding_.forward, Half::kEnds, tokens, partial);
+  const Operand x = reduce_tokens(w_, "embedding_reduce", partial);
+  if (w_.stage.positions.count > 0) {
+    w_.builder.modelled_pass("positions", 0, Bytes(0), {w_.units.weight(w_.stage.positions), x});
+  }
+  return x;
+}
+
+void ModelledEnds::embedding_backward(const Operand& tokens, const Operand& dy) {
+  const Operand all = gather_tokens(w_, "d_embedding", dy);
+  const GradientTarget table = w_.units.gradient(w_.stage.embedding);
+  w_.builder.modelled_pass("table_gradient", 0, Bytes(0), {tokens, all, table.operand});
+  write_passes(w_, "embedding_gradient", embedding_.input_gradient, Half::kEnds, all,
+               table.operand);
+  if (w_.stage.positions.count > 0) {
+    const GradientTarget positions = w_.units.gradient(w_.stage.positions);
+    w_.builder.modelled_pass("positions_gradient", 0, Bytes(0), {dy, positions.operand});
+  }
+}
+
+Operand ModelledEnds::head_input(HeadState& state) {
+  if (present(state.gathered_input)) {
+    return state.gathered_input;
+  }
+  const Operand input = gather_tokens(w_, "head_input", state.x);
+  if (!w_.job.framework.regather_in_backward) {
+    state.gathered_input = input;
+  }
+  return input;
+}
+
+// Of a vocabulary that is split: maximum, sum of exponentials and the target's logit.
+void ModelledEnds::reduce_loss() {
+  for (const char* name : {"maximum_reduce", "sums_reduce", "target_reduce"}) {
+    const Operand row = w_.builder.buffer(name, w_.shape.tokens, ElementType::kMaster);
+    w_.builder.modelled_pass(name, 0, Bytes(0), {row});
+    w_.builder.all_reduce(name, w_.groups.tensor, Reduction::kSum, row, row, Stream::kTensor);
+    w_.builder.modelled_pass(name, 0, Bytes(0), {row, row});
+  }
+}
+
+void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const Operand& loss,
+                                HeadState& state) {
+  const Shape& s = w_.shape;
+  state.x = x;
+  const Operand input = head_input(state);
+  state.logits = w_.builder.buffer("logits", s.tokens * s.vocabulary_rows, ElementType::kCompute);
+  products(head_.forward, input, w_.units.weight(w_.stage.head), state.logits);
+  write_passes(w_, "head_passes", head_.forward, Half::kEnds, targets, state.logits);
+  if (w_.groups.tensor != kNoGroup) {
+    reduce_loss();
+  }
+  w_.builder.modelled_pass("loss", 0, Bytes(0), {state.logits, loss});
+}
+
+Operand ModelledEnds::head_backward(const Operand& targets, HeadState& state, bool split) {
+  const Shape& s = w_.shape;
+  write_passes(w_, "d_logits", head_.input_gradient, Half::kEnds, targets, state.logits);
+  const Operand input = split ? Operand{} : head_input(state);
+  settle_tensor(w_);
+  const Operand partial =
+      w_.builder.buffer("d_head_input", s.tokens * s.hidden, ElementType::kCompute);
+  products(head_.input_gradient, state.logits, w_.units.weight(w_.stage.head), partial);
+  const Operand reduced = reduce_tokens(w_, "d_head_reduce", partial);
+  settle_tensor(w_);
+  if (!split) {
+    products(head_.weight_gradient, state.logits, input, w_.units.gradient(w_.stage.head).operand);
+  }
+  if (w_.stage.final_norm.weight.count > 0) {
+    const GradientTarget norm = w_.units.gradient(w_.stage.final_norm.weight);
+    w_.builder.modelled_pass("final_norm_gradient", 0, Bytes(0), {reduced, norm.operand});
+  }
+  if (!split) {
+    state = {};
+  }
+  return reduced;
+}
+
+void ModelledEnds::head_weight_gradient(HeadState& state) {
+  const Operand input = head_input(state);
+  products(head_.weight_gradient, state.logits, input, w_.units.gradient(w_.stage.head).operand);
+  state = {};
+}
+
+}  // namespace trireme::planner::lowering

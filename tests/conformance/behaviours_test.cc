@@ -1,0 +1,282 @@
+// The closed form held to the program of the same plan, behaviour by behaviour: `estimate` against
+// `simulate --no-contention` on random plans of real models over four generations of cluster, with
+// every schedule, recompute mode and sharding that the framework has, up to 24 chunks a pipeline
+// rank. Only plans that fit the GPU's memory are drawn: no one asks how fast the others are.
+// TRIREME_CASES sets how many plans of each behaviour, TRIREME_SEED the first seed,
+// TRIREME_BEHAVIOUR one behaviour alone, TRIREME_VERBOSE=1 prints each plan.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "models/presets.h"
+#include "planner/cost/behaviour_fit.h"
+#include "planner/cost/estimate.h"
+#include "planner/lower/lower.h"
+#include "planner/plan/rules.h"
+#include "planner/plan/shape.h"
+#include "planner/walk/step_times.h"
+#include "sim/simulate.h"
+#include "tests/property/random_plans.h"
+
+namespace trireme {
+namespace {
+
+using planner::Job;
+using planner::Plan;
+using planner::Recompute;
+using planner::Schedule;
+using planner::Sharding;
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+template <typename T, std::size_t N>
+const T& pick(tests::Random& random, const T (&values)[N]) {
+  return values[random.below(static_cast<std::int64_t>(N))];
+}
+
+struct Machine {
+  const char* name;
+  std::int64_t gpus;  // of a node
+};
+constexpr Machine kMachines[] = {
+    {"dgx-a100-80gb", 8}, {"dgx-h100", 8}, {"hgx-h200", 8}, {"gb200-nvl72", 72}};
+constexpr const char* kModels[] = {"llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b",  "qwen3-8b",
+                                   "llama-2-13b",  "qwen3-14b",    "llama-3.1-70b", "gpt3-175b",
+                                   "gpt3-6.7b",    "mixtral-8x7b", "qwen3-30b-a3b"};
+
+void draw_pipeline(tests::Random& random, const Job& job, Plan& plan) {
+  plan.pipeline = random.chance(45) ? 1 : std::int64_t{2} << random.below(3);
+  if (plan.pipeline == 1) {
+    plan.micro_batches = 1 + random.below(8);
+    return;
+  }
+  plan.schedule =
+      random.chance(30) ? Schedule::kInterleaved : static_cast<Schedule>(random.below(5));
+  plan.micro_batches = plan.pipeline * (1 + random.below(6));
+  if (plan.schedule == Schedule::kInterleaved) {
+    // Chunks of one, two, … layers: as many as there are, up to 24.
+    const std::int64_t layers = job.model.layers / plan.pipeline;
+    do {
+      plan.virtual_pipeline = 2 + random.below(23);
+    } while (plan.virtual_pipeline > 2 && layers % plan.virtual_pipeline != 0);
+  }
+}
+
+Plan draw_plan(tests::Random& random, const Job& job) {
+  Plan plan;
+  plan.tensor = 1 << random.below(4);
+  draw_pipeline(random, job, plan);
+  plan.context = random.chance(85) ? 1 : 2 << random.below(2);
+  plan.sharded = 1 << random.below(6);
+  plan.replicas = 1 << random.below(3);
+  plan.micro_batch = 1 << random.below(3);
+  plan.sequence_parallel = plan.tensor > 1 && random.chance(70);
+  plan.sharding = static_cast<Sharding>(random.below(4));
+  if (plan.sharding == Sharding::kNone) {
+    plan.replicas *= plan.sharded;
+    plan.sharded = 1;
+  }
+  if (job.model.moe) {
+    plan.expert = std::min<std::int64_t>(plan.data_parallel(), 1 << random.below(4));
+    plan.expert_tensor = random.chance(50) ? 1 : 0;
+  }
+  plan.recompute = static_cast<Recompute>(random.below(3));
+  plan.recompute_modules = static_cast<std::uint16_t>(1 + random.below(7));
+  if (job.framework.name == "fsdp2" && random.chance(50)) {
+    plan.recompute_modules = planner::kTorchPerOp;
+  }
+  plan.recompute_layers = random.chance(80) ? -1 : random.below(4);
+  plan.reshard_after_forward = random.chance(70);
+  plan.fsdp_unit = random.chance(85) ? 1 : 2;
+  return plan;
+}
+
+struct Drawn {
+  Job job;
+  Plan plan;
+  StepProgram program;
+  planner::Estimate estimate;
+  std::string what;
+};
+
+bool can_be_drawn(Drawn& drawn, const Machine& machine) {
+  const std::int64_t gpus = drawn.plan.gpus();
+  if (gpus > 1024 || drawn.plan.tensor > machine.gpus) {
+    return false;
+  }
+  Job& job = drawn.job;
+  job.cluster = topologies::load_cluster(
+      fmt::format("{}x{}", machine.name, (gpus + machine.gpus - 1) / machine.gpus));
+  job.cluster = topologies::narrowed(job.cluster, gpus);
+  job.global_batch = drawn.plan.micro_batch * drawn.plan.micro_batches * drawn.plan.data_parallel();
+  if (planner::check_plan(job, drawn.plan)) {
+    return false;
+  }
+  // A split backward with gradients reduced every micro-batch holds whole gradients between its
+  // halves; no system trains so, and the closed form does not follow its queues.
+  const planner::RunSharding run = planner::run_sharding(job, drawn.plan);
+  if (drawn.plan.pipeline > 1 && drawn.plan.schedule >= Schedule::kZeroBubbleH1 &&
+      run.sharding >= Sharding::kGradients) {
+    return false;
+  }
+  planner::Estimator(job).estimate(drawn.plan, drawn.estimate);
+  if (drawn.estimate.memory.fit == planner::Fit::kNo) {
+    return false;
+  }
+  try {
+    drawn.program = planner::lower(job, drawn.plan);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+Drawn draw(const std::string& framework, std::uint64_t seed) {
+  tests::Random random(seed * 104729 + 7);
+  while (true) {
+    Drawn drawn;
+    Job& job = drawn.job;
+    job.framework = planner::find_framework(framework);
+    job.profile = topologies::shipped_profile();
+    job.model = models::load_model(pick(random, kModels));
+    const std::int64_t longest = std::min<std::int64_t>(8192, job.model.max_sequence);
+    job.sequence = std::max<std::int64_t>(1024, longest >> random.below(3));
+    const Machine& machine = pick(random, kMachines);
+    drawn.plan = draw_plan(random, job);
+    if (!can_be_drawn(drawn, machine)) {
+      continue;
+    }
+    const Plan& plan = drawn.plan;
+    drawn.what = fmt::format(
+        "{} seed {} {} {} s{} {} {} m {} modules {} layers {} reshard {} unit {}", framework, seed,
+        job.model.name, machine.name, job.sequence, planner::short_form(plan),
+        planner::to_string(plan.schedule), plan.micro_batches, plan.recompute_modules,
+        plan.recompute_layers, plan.reshard_after_forward, plan.fsdp_unit);
+    return drawn;
+  }
+}
+
+double simulated_seconds(const Drawn& drawn) {
+  const double lost = std::clamp(
+      planner::behaviour_fit(drawn.job.framework, drawn.job.profile).overlap_slowdown, 0.0, 0.9);
+  sim::SimulateOptions options;
+  options.share_links = false;
+  options.record_trace = false;
+  options.compute_slowdown = lost / (1 - lost);
+  const sim::Simulation simulation = sim::simulate(
+      drawn.program, planner::time_ops(drawn.job, drawn.program), drawn.job.cluster, options);
+  return to_seconds(simulation.step).value;
+}
+
+// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: 135 of the
+// 3,000 plans are beyond 8 %, most of them bound by gathers or reductions, or with experts.
+struct Behaviour {
+  const char* name;
+  double mean, worst;
+};
+void PrintTo(const Behaviour& behaviour, std::ostream* out) {
+  *out << behaviour.name;
+}
+constexpr Behaviour kBehaviours[] = {{"trireme", 0.030, 0.30},       {"megatron", 0.022, 0.16},
+                                     {"megatron-fsdp", 0.022, 0.26}, {"fsdp1", 0.030, 0.28},
+                                     {"fsdp2", 0.036, 0.45},         {"deepspeed", 0.020, 0.40}};
+
+class Behaviours : public testing::TestWithParam<Behaviour> {};
+
+TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
+  const char* only = std::getenv("TRIREME_BEHAVIOUR");
+  if (only != nullptr && std::string(only) != GetParam().name) {
+    GTEST_SKIP() << "TRIREME_BEHAVIOUR asks for " << only;
+  }
+  const std::uint64_t cases = from_environment("TRIREME_CASES", 40);
+  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
+  double sum = 0;
+  double worst = 0;
+  std::uint64_t far = 0;
+  std::string worst_case;
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) {
+    const Drawn drawn = draw(GetParam().name, seed);
+    const double simulated = simulated_seconds(drawn);
+    const double difference = drawn.estimate.time.step_seconds / simulated - 1;
+    if (verbose) {
+      const planner::TimeItems& t = drawn.estimate.time.exposed;
+      fmt::print(
+          "{:+6.2f}% {} sim {:.4f} s; compute {:.4f} tp {:.4f} cp {:.4f} ep {:.4f} dp {:.4f} "
+          "bubble {:.4f} "
+          "p2p {:.4f} opt {:.4f} other {:.4f}\n",
+          100 * difference, drawn.what, simulated, t.compute, t.tensor_parallel, t.context_parallel,
+          t.expert_parallel, t.data_parallel, t.pipeline_bubble, t.pipeline_p2p, t.optimizer,
+          t.other);
+    }
+    sum += std::abs(difference);
+    far += std::abs(difference) > 0.08 ? 1 : 0;
+    if (std::abs(difference) > std::abs(worst)) {
+      worst = difference;
+      worst_case = drawn.what;
+    }
+  }
+  const double mean = sum / static_cast<double>(cases);
+  fmt::print("{}: {} plans, mean {:.2f} %, {} beyond 8 %, worst {:+.2f} % ({})\n", GetParam().name,
+             cases, 100 * mean, far, 100 * worst, worst_case);
+  EXPECT_LE(mean, GetParam().mean);
+  EXPECT_LE(std::abs(worst), GetParam().worst) << worst_case;
+}
+
+// Interleaved pipelines of one or two layers a chunk, run on two H200 of one host by this project's
+// runtime (docs/gpu_measurements.md): the closed form once gave their messages 2 ms where 20 to 40
+// were spent, and was 4 to 15 % too fast.
+struct DeepPipeline {
+  const char* model;
+  std::int64_t sequence, micro_batches, micro_batch, chunks;
+  double measured;  // seconds, median of seven steps
+};
+constexpr DeepPipeline kDeepPipelines[] = {
+    {"qwen2.5-1.5b", 4096, 8, 1, 14, 0.42120},  {"gpt3-2.7b", 2048, 8, 1, 16, 0.35959},
+    {"llama-3.2-3b", 2048, 8, 1, 14, 0.40780},  {"qwen2.5-3b", 2048, 8, 1, 18, 0.38660},
+    {"megatron-3.6b", 2048, 8, 1, 15, 0.44566}, {"qwen3-1.7b", 1024, 8, 1, 14, 0.14520},
+    {"qwen3-4b", 2048, 4, 1, 18, 0.28470},      {"llama-3.2-3b", 2048, 2, 2, 14, 0.22370}};
+
+TEST(DeepPipelines, MessagesThatWaitAreInTheClosedForm) {
+  for (const DeepPipeline& run : kDeepPipelines) {
+    Drawn drawn;
+    Job& job = drawn.job;
+    job.model = models::load_model(run.model);
+    job.framework = planner::find_framework("trireme");
+    job.profile = topologies::load_profile(std::string(TRIREME_SOURCE_DIR) +
+                                           "/topologies/profiles/hgx-h200.json");
+    job.sequence = run.sequence;
+    job.cluster = topologies::narrowed(topologies::load_cluster("hgx-h200x1"), 2);
+    Plan& plan = drawn.plan;
+    plan.pipeline = 2;
+    plan.virtual_pipeline = run.chunks;
+    plan.schedule = Schedule::kInterleaved;
+    plan.micro_batch = run.micro_batch;
+    plan.micro_batches = run.micro_batches;
+    job.global_batch = run.micro_batch * run.micro_batches;
+    drawn.program = planner::lower(job, plan);
+    planner::Estimator(job).estimate(plan, drawn.estimate);
+    const double estimated = drawn.estimate.time.step_seconds;
+    EXPECT_NEAR(estimated / simulated_seconds(drawn), 1, 0.01) << run.model;
+    EXPECT_NEAR(estimated / run.measured, 1, 0.06) << run.model;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Behaviours, testing::ValuesIn(kBehaviours), [](const auto& given) {
+  std::string name = given.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace trireme

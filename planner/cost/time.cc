@@ -259,7 +259,9 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   set_trained_shares(plan, rank, in);
   const std::int64_t chunk =
       std::max<std::int64_t>(1, layer_count / std::max<std::int64_t>(1, plan.virtual_pipeline));
-  const std::int64_t all = layers_of_unit(job, plan, run_sharding(job, plan));
+  const std::int64_t all =
+      layers_of_unit(job, plan, run_sharding(job, plan),
+                     kinds.dense_parameters.front() + kinds.expert_parameters.front());
   const std::int64_t unit = all > 0 ? std::min(all, chunk) : chunk;
   const std::int64_t units = (layer_count + unit - 1) / unit;
   in.units = static_cast<double>(units);

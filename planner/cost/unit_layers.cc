@@ -5,7 +5,8 @@
 
 namespace trireme::planner {
 
-std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding& run) {
+std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding& run,
+                            double parameters) {
   if (run.sharding == Sharding::kFull) {
     return plan.fsdp_unit;
   }
@@ -18,8 +19,7 @@ std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding&
   const double bucket = job.framework.bucket_elements > 0
                             ? static_cast<double>(job.framework.bucket_elements)
                             : std::max(40e6, 1e6 * static_cast<double>(plan.data_parallel()));
-  const auto layer = static_cast<double>(models::layer_parameter_count(job.model, 0)) /
-                     static_cast<double>(plan.tensor);
+  const double layer = parameters / static_cast<double>(plan.tensor);
   const double layers = std::ceil(bucket / std::max(layer, 1.0));
   return static_cast<std::int64_t>(
       std::clamp(layers, 1.0, static_cast<double>(std::max<std::int64_t>(1, job.model.layers))));

@@ -142,7 +142,8 @@ class LayerUnits {
             job, {.tensor = plan.tensor,
                   .expert = plan.expert,
                   .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor})) {
-    unit_ = layers_of_unit(job, plan, {.sharding = plan.sharding});
+    unit_ = layers_of_unit(job, plan, {.sharding = plan.sharding},
+                           static_cast<double>(models::layer_parameter_count(job.model, 0)));
   }
 
   void add_chunk(const Chunk& chunk) {

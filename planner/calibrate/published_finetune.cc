@@ -96,7 +96,7 @@ bool is_torchtune(const PublishedRow& row) {
   return contains(row.framework, "torchtune");
 }
 
-bool is_torch(const Framework& framework) {
+bool keeps_torch_states(const Framework& framework) {
   return framework.states == StateLayout::kTorch;
 }
 
@@ -136,7 +136,7 @@ void set_library(const PublishedRow& row, Job& job) {
   Framework& framework = job.framework;
   const bool litgpt = contains(row.framework, "LitGPT");
   framework.fp32_norms = !finetune.fused_kernels;
-  framework.foreach_optimizer = is_torch(framework) && !is_torchtune(row);
+  framework.foreach_optimizer = keeps_torch_states(framework) && !is_torchtune(row);
   framework.frozen_graph_stays = framework.sharder == Sharder::kFsdp1;
   if (litgpt && row.sharding == "full" && job.training.has_adapters()) {
     framework.reshard_after_forward = false;  // its FSDP strategy gathered the whole frozen model
@@ -165,7 +165,7 @@ void set_library(const PublishedRow& row, Job& job) {
 
 void set_full(const PublishedRow& row, Job& job) {
   const bool master = contains(row.finetune->base_dtype, "fp32") && row.sharding == "full";
-  if (is_torch(job.framework) && !master) {
+  if (keeps_torch_states(job.framework) && !master) {
     apply_setting(job.framework, "parameter_dtype", "bf16");
     apply_setting(job.framework, "optimizer_dtype", "bf16");
   }

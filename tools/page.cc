@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/files.h"
 #include "core/json_reader.h"
 
 namespace trireme::tools {

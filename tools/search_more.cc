@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json_reader.h"
 #include "planner/search/space.h"
 #include "tools/report.h"

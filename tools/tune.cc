@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/parallel.h"
 #include "planner/calibrate/run_fit.h"
 #include "planner/search/constraint.h"

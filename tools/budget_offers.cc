@@ -35,19 +35,17 @@ void plan_offer(const BudgetRequest& request, OfferAnswer& answer) {
   fix_layout(request.layout, search);
   search.best_only = true;
   search.threads = 1;
-  PlanReport report;
-  report.result = planner::search(answer.job, search);
-  if (report.result.space == 0) {
-    use_fewer_gpus(answer.job, search, report);
+  planner::SearchResult result = planner::search(answer.job, search);
+  if (result.space == 0 && use_fewer_gpus(answer.job, search, false)) {
+    result = planner::search(answer.job, search);
   }
-  if (report.result.best) {
-    answer.estimate = *report.result.best;
-  } else if (!report.result.nearest_misses.empty()) {
-    answer.reason =
-        "does not fit: " + planner::memory_detail(report.result.nearest_misses.front().memory);
+  if (result.best) {
+    answer.estimate = *result.best;
+  } else if (!result.nearest_misses.empty()) {
+    answer.reason = "does not fit: " + planner::memory_detail(result.nearest_misses.front().memory);
   } else {
-    answer.reason = report.result.rejected.empty() ? "has no legal layout"
-                                                   : report.result.rejected.front().detail;
+    answer.reason =
+        result.rejected.empty() ? "has no legal layout" : result.rejected.front().detail;
   }
 }
 

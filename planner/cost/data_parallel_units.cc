@@ -288,14 +288,17 @@ DataParallelTime DataParallelTimer::units_sharded(const Case& at,
   time.per_micro_batch_forward *= each;
   time.compute_once += (1 - each) * time.compute_forward;
   time.compute_forward *= each;
-  // Neither stream can do more than it has time for.
+  // Neither stream can do more than it has time for. Over the network both have one link, which
+  // carries them one after the other; in a pipeline the two mostly fall into different micro-batches.
+  const bool network = groups.shard.ranks_per_node < groups.shard.ranks && plan.pipeline == 1;
   const double gathers = each * (units.count * (one + again) + head_gather);
   const double scatters =
       units.count * unit_scatter + head_scatter + scatter(groups, units.embedding);
   const double backward = in.backward + time.compute_backward;
   const double cycle = in.forward + time.compute_forward + backward + time.per_micro_batch_forward +
                        time.per_micro_batch_backward;
-  time.per_micro_batch_backward += over(std::max(gathers, scatters), cycle);
+  const double on_the_way = network ? gathers + scatters : std::max(gathers, scatters);
+  time.per_micro_batch_backward += over(on_the_way, cycle);
   if (backwards_only(plan)) {
     time.per_micro_batch_backward += over(scatters, backward + time.per_micro_batch_backward);
   }

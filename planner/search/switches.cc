@@ -16,7 +16,7 @@ constexpr double kNothing = 1e-6;  // of a step: a gain that is not worth a word
 constexpr std::string_view kFp8 = "precision=fp8";
 
 struct FrameworkSwitch {
-  std::string_view framework;  // a name, or what names begin with
+  std::string_view family;  // a framework's base, or what bases begin with
   Switch which;
   bool (*is_on)(const Job&);
 };
@@ -146,6 +146,10 @@ SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate&
   return gain;
 }
 
+bool is_of(const Framework& framework, const FrameworkSwitch& row) {
+  return std::string_view(framework.base).substr(0, row.family.size()) == row.family;
+}
+
 }  // namespace
 
 std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given) {
@@ -154,7 +158,7 @@ std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& 
     const bool decided = std::any_of(given.begin(), given.end(), [&](const std::string& key) {
       return key == key_of(row.which.setting);
     });
-    if (job.framework.base.starts_with(row.framework) && !decided && can_be_switched(job, row)) {
+    if (is_of(job.framework, row) && !decided && can_be_switched(job, row)) {
       found.push_back(row.which);
     }
   }

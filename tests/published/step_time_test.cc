@@ -172,7 +172,7 @@ TEST_F(PublishedCorpus, EverySource) {
                         {"bloom_bigscience", 0.12},
                         {"torchtitan", 0.095},
                         {"llm_foundry_mpt", 0.07},
-                        {"internevo", 0.125},
+                        {"internevo", 0.14},
                         {"nemo_launcher_a100", 0.12},
                         {"zero_bubble_2024", 0.06},
                         {"torch_h200", 0.05}});

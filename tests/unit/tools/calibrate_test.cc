@@ -395,10 +395,10 @@ TEST_F(CalibrateCommand, LogsMayBeginWithABracket) {
       "2026-01-02 03:04:05,678 - root - INFO - step:  1  loss: 12.2  tps: 800\n"
       "[rank1]:[titan] step: 10  loss: 9.8  tps: 4,000\n";
   for (const char* start : {"[titan] ", "[rank0]:[titan] ", "\n[", "  [2026] {"}) {
-    const Answer answer = trireme({"calibrate", "--from-run", write("bracket.log", start + steps),
-                                   "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1", "--seq",
-                                   "8192", "--framework", "fsdp2", "--sharding", "full",
-                                   "--global-batch", "8", "-o", path("profile.json"), "--json"});
+    const Answer answer = run_command(
+        {"calibrate", "--from-run", write("bracket.log", start + steps), "--model", "llama-3.1-8b",
+         "--cluster", "dgx-h100x1", "--seq", "8192", "--framework", "fsdp2", "--sharding", "full",
+         "--global-batch", "8", "-o", path("profile.json"), "--json"});
     ASSERT_EQ(answer.code, kDone) << start << answer.err;
     EXPECT_EQ(Json::parse(answer.out).at("runs").size(), 1U);
   }

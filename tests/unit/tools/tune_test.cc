@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "tests/unit/tools/export_run.h"
+#include "tests/unit/tools/command.h"
 #include "tools/child_process.h"
 #include "tools/tune_choice.h"
 
@@ -52,8 +52,8 @@ class Tune : public testing::Test {
     return {std::istreambuf_iterator<char>(stream), {}};
   }
   // With `launcher.sh LAYOUT` as what starts a run.
-  [[nodiscard]] Exported tune(const std::vector<std::string>& more,
-                              const std::string& model = "llama-3.2-1b") const {
+  [[nodiscard]] Answer tune(const std::vector<std::string>& more,
+                            const std::string& model = "llama-3.2-1b") const {
     std::vector<std::string> words = {"tune",
                                       "--model",
                                       model,
@@ -77,14 +77,7 @@ class Tune : public testing::Test {
                                       (folder_ / "tune.json").string(),
                                       "-q"};
     words.insert(words.end(), more.begin(), more.end());
-    Console console;
-    console.out = std::tmpfile();
-    console.err = std::tmpfile();
-    Exported result;
-    result.code = run_program(words, console);
-    result.out = content_of(console.out);
-    result.err = content_of(console.err);
-    return result;
+    return run_command(words);
   }
   [[nodiscard]] json result() const { return json::parse(text("tune.json")); }
 
@@ -101,7 +94,7 @@ TEST_F(Tune, FindsTheFastestAndTakesOutOfMemoryAsAnAnswer) {
         std::string("case $1 in\n tp2*) ms=900;;\n pp2*) echo 'torch.OutOfMemoryError: "
                     "CUDA out of memory'; exit 1;;\n *) ms=100;;\nesac\n") +
             kSteps);
-  const Exported found = tune({"--gain", "0.5%"});
+  const Answer found = tune({"--gain", "0.5%"});
   ASSERT_EQ(found.code, kDone) << found.err;
   const json tuned = result();
   EXPECT_EQ(tuned.at("schema"), "trireme.tune/1");
@@ -132,7 +125,7 @@ TEST_F(Tune, GoesOnWhereItWasKilled) {
   // Nothing is left to do.
   ASSERT_EQ(tune({"--runs", "2"}).code, kDone);
   EXPECT_EQ(text("started"), started);
-  const Exported other = tune({"--runs", "2"}, "gpt3-1.3b");
+  const Answer other = tune({"--runs", "2"}, "gpt3-1.3b");
   EXPECT_EQ(other.code, kWrongInput);
   EXPECT_NE(other.err.find("--state"), std::string::npos) << other.err;
 }
@@ -148,7 +141,7 @@ bool is_running(const std::string& process) {
 TEST_F(Tune, EndsARunThatHangsWithAllItsProcesses) {
   write("launcher.sh", "sh -c \"trap '' TERM; sleep 300; sleep 300\" & echo $! >" +
                            (folder_ / "hanging").string() + "\nwait\n");
-  const Exported found = tune({"--runs", "1", "--each", "0.5s"});
+  const Answer found = tune({"--runs", "1", "--each", "0.5s"});
   EXPECT_EQ(found.code, kAnswerIsNo) << found.err;
   EXPECT_EQ(result().at("runs").at(0).at("outcome"), "timeout");
   EXPECT_TRUE(result().at("best").is_null());
@@ -163,7 +156,7 @@ TEST_F(Tune, EndsARunThatHangsWithAllItsProcesses) {
 
 TEST_F(Tune, GivesUpWhereNothingRuns) {
   write("launcher.sh", "echo 'ModuleNotFoundError: No module named torch'; exit 1\n");
-  const Exported found = tune({});
+  const Answer found = tune({});
   EXPECT_EQ(found.code, kAnswerIsNo) << found.err;
   const json tuned = result();
   EXPECT_LE(tuned.at("runs").size(), 3U);

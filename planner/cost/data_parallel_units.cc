@@ -289,8 +289,12 @@ DataParallelTime DataParallelTimer::units_sharded(const Case& at,
   time.compute_once += (1 - each) * time.compute_forward;
   time.compute_forward *= each;
   // Neither stream can do more than it has time for. Over the network both have one link, which
-  // carries them one after the other; in a pipeline the two mostly fall into different micro-batches.
-  const bool network = groups.shard.ranks_per_node < groups.shard.ranks && plan.pipeline == 1;
+  // carries them one after the other; in a pipeline the two mostly fall into different
+  // micro-batches. This project's own programs are held to their longest path without contention,
+  // which simulate adds.
+  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+  const bool network =
+      !own && groups.shard.ranks_per_node < groups.shard.ranks && plan.pipeline == 1;
   const double gathers = each * (units.count * (one + again) + head_gather);
   const double scatters =
       units.count * unit_scatter + head_scatter + scatter(groups, units.embedding);

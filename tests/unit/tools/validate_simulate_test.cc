@@ -48,15 +48,6 @@ RowSimulation simulate(const json& row) {
   return simulate_row(cases.at(0), profile);
 }
 
-bool names(const RowSimulation& simulated, const std::string& part) {
-  for (const Cause& cause : simulated.causes) {
-    if (cause.name.find(part) != std::string::npos) {
-      return true;
-    }
-  }
-  return false;
-}
-
 TEST(ValidateSimulate, ARowThatIsComputeOnlyAgreesAndHasNoCause) {
   json row = row_of("large-0");
   row["gpus"] = 1;
@@ -127,7 +118,8 @@ TEST(ValidateSimulate, ARowWithoutAStepProgramSaysWhy) {
   EXPECT_EQ(report["not_simulated"], simulated.not_simulated);
 }
 
-TEST(ValidateSimulate, AStreamBoundByLaunchesIsNamed) {
+// The closed form once left out that launches bind the step of a small model.
+TEST(ValidateSimulate, AStreamBoundByLaunchesIsInTheClosedFormToo) {
   json row = row_of("launch-0");
   row["hidden"] = 256;
   row["heads"] = 4;
@@ -140,8 +132,7 @@ TEST(ValidateSimulate, AStreamBoundByLaunchesIsNamed) {
   row["behaviour"] = "fsdp2";
   row["vocab"] = 32000;
   const RowSimulation simulated = simulate(row);
-  EXPECT_GT(std::abs(simulated.difference()), kAgreement);
-  EXPECT_TRUE(names(simulated, "launch")) << causes_text(simulated);
+  EXPECT_LT(std::abs(simulated.difference()), kAgreement) << causes_text(simulated);
 }
 
 TEST(ValidateSimulate, TheReportKeepsItsKeysAndAddsTheSimulators) {

@@ -35,9 +35,11 @@ std::vector<FitConstant> fit_constants() {
       card("H100-SXM-96GB-HBM2e", "matmul_efficiency", 0.57, 0.08),
       card("H100-SXM-96GB-HBM2e", "portable_attention_efficiency", 0.26, 0.1),
       // A kernel takes PyTorch's interpreter and autograd 40 to 70 us on the hosts of traced steps.
-      shared({"megatron-classic", "deepspeed"}, "host_factor", 10, 0.25),
+      shared({"megatron-classic"}, "host_factor", 10, 0.25),
       shared({"fsdp1", "fsdp2"}, "host_factor", 12, 0.3),
-      shared(kFused, "host_factor", 1.5, 0.4),
+      // DeepSpeed's with it: under the old megatron's 12 the fine-tuning runs of transformers with
+      // DeepSpeed (87 of 2026's corpus, one A100) came out 62 % too slow.
+      shared({"megatron", "megatron-fsdp", "deepspeed"}, "host_factor", 1.5, 0.4),
       shared({"megatron-classic", "fsdp2", "deepspeed"}, "memory_traffic", 0.9, 0.15),
       // Low-precision layer norms of llm-foundry, fused residuals.
       shared({"fsdp1"}, "memory_traffic", 0.8, 0.2),

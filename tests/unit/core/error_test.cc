@@ -15,6 +15,11 @@ TEST(Error, StaysOneLine) {
   EXPECT_STREQ(Error("a\nb", "c\td\r\n").what(), "a b: c d  ");
 }
 
+TEST(Error, BytesOfNoCharacterAreQuestionMarks) {
+  EXPECT_STREQ(Error("a\xff", "last read: '\xc3' and \xc3\xa9, cut \xe2\x82").what(),
+               "a?: last read: '?' and \xc3\xa9, cut ??");
+}
+
 TEST(Error, CutsALongTextBetweenCharacters) {
   std::string text;
   while (text.size() < 10'000) {

@@ -3,22 +3,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <iterator>
 
 #include "core/error.h"
+#include "core/files.h"
 
 namespace trireme::tools {
 namespace {
 
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    throw Error("--lengths", fmt::format("{} cannot be read; a file of 'tokens count' lines or "
-                                         "[[tokens, count], ...] would be right",
-                                         path));
+std::string read_lengths(const std::string& path) {
+  constexpr std::size_t kFileMax = 256'000'000;
+  try {
+    return read_file(path, "a file of 'tokens count' lines or [[tokens, count], ...]", kFileMax);
+  } catch (const Error& error) {
+    throw Error("--lengths", error.what());
   }
-  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
 }
 
 planner::Batching batching_of(const std::string& name) {
@@ -79,7 +77,7 @@ void apply_training(const JobOptions& options, planner::Job& job) {
                                                training.frozen_layers, job.model.layers));
   }
   if (!options.lengths.empty()) {
-    training.lengths = planner::parse_lengths(read_text(options.lengths), options.lengths);
+    training.lengths = planner::parse_lengths(read_lengths(options.lengths), options.lengths);
     training.batching = batching_of(options.batching);
   } else if (!options.batching.empty()) {
     throw Error("--batching", "says how samples are joined; --lengths FILE is needed with it");

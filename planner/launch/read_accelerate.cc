@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "planner/launch/deepspeed_settings.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/yaml_settings.h"
@@ -124,18 +123,18 @@ void read_deepspeed_plugin(LaunchConfig& config) {
   const std::string file = text_setting(config, "deepspeed_config.deepspeed_config_file");
   if (!file.empty()) {
     const auto path = std::filesystem::path(config.source).parent_path() / file;
-    std::ifstream stream(path);
-    if (!stream) {
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(path, failed)) {
       throw Error(where_of(config, *find_setting(config, "deepspeed_config.deepspeed_config_file")),
                   fmt::format("{} cannot be read; DeepSpeed's JSON, named from this file's folder, "
                               "would be right",
                               path.string()));
     }
-    std::ostringstream text;
-    text << stream.rdbuf();
+    constexpr std::size_t kFileMax = 4'000'000;
+    const std::string text = read_file(path.string(), "DeepSpeed's JSON", kFileMax);
     LaunchConfig inner;
     inner.source = path.string();
-    read_json_settings(text.str(), inner);
+    read_json_settings(text, inner);
     config.settings.insert(config.settings.end(), inner.settings.begin(), inner.settings.end());
   }
   constexpr std::pair<const char*, const char*> kNames[] = {

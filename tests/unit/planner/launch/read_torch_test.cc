@@ -291,5 +291,12 @@ TEST_F(ReadAccelerate, ADeepspeedFileBesideIt) {
   EXPECT_THROW(read_accelerate(text, folder + "nowhere/a.yaml", {}), Error);
 }
 
+TEST_F(ReadAccelerate, ADeviceIsNoDeepspeedFile) {  // was read without an end
+  EXPECT_THROW(read_accelerate("distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
+                               "  deepspeed_config_file: /dev/zero\n",
+                               "a.yaml", {}),
+               Error);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -156,15 +156,7 @@ int run(const Options& options, Console& console) {
   if (!options.report.empty()) {
     write_page(options.report, plan_page(job, report));
   }
-  if (options.json) {
-    print_json(console, "plan", plan_json(job, report));
-  } else {
-    print_plan(console, job, report);
-  }
-  if (!report.result.best) {
-    return kAnswerIsNo;
-  }
-  if (!options.output.empty()) {
+  if (!options.output.empty() && report.result.best) {
     JobOptions file = options.job;
     file.gpus = job.cluster.gpus;
     file.sequence = job.sequence;
@@ -176,7 +168,12 @@ int run(const Options& options, Console& console) {
     }
     write_plan_file(options.output, file, *report.result.best);
   }
-  return kDone;
+  if (options.json) {
+    print_json(console, "plan", plan_json(job, report));
+  } else {
+    print_plan(console, job, report);
+  }
+  return report.result.best ? kDone : kAnswerIsNo;
 }
 
 }  // namespace

@@ -214,6 +214,22 @@ void print_result(const Console& console, const Json& json) {
   fmt::print(console.out, "stopped: {}\n", json.at("stopped_because").get<std::string>());
 }
 
+// Before the first run: what cannot be written afterwards is said now.
+void prepare_folders(const Options& options) {
+  std::error_code failed;
+  fs::create_directories(options.start.folder, failed);
+  if (!fs::is_directory(options.start.folder, failed)) {
+    throw Error("--state", fmt::format("the folder {} cannot be created; a path in a writable "
+                                       "folder would be right",
+                                       options.start.folder));
+  }
+  const fs::path folder = fs::path(options.output).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, failed)) {
+    throw Error(options.output,
+                fmt::format("cannot be written: there is no folder {}", folder.string()));
+  }
+}
+
 int run(const Options& given, Console& console) {
   Options options = given;
   name_framework(options.start);
@@ -238,7 +254,7 @@ int run(const Options& given, Console& console) {
   constexpr std::size_t kAlternatives = 40;
   tuning.search.alternatives = kAlternatives;
   tuning.search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
-  fs::create_directories(options.start.folder);
+  prepare_folders(options);
   tuning.runs = read_runs(options.start.folder, job_name(tuning));
   tune(tuning, console);
   topologies::save_profile(tuning.job.profile, options.start.folder + "/profile.json");

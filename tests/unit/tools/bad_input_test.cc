@@ -34,6 +34,24 @@ void expect_one_line(const Answer& outcome, const std::string& what) {
 const std::string kModel = "estimate --cluster dgx-h100x1 --model ";
 const std::string kGood = "estimate --cluster dgx-h100x1 --model llama-3.1-8b ";
 
+TEST(BadInput, LengthsWithoutAnEndAreRefused) {
+  expect_one_line(run_words(kGood + "--lengths /dev/zero"), "/dev/zero");
+  expect_one_line(run_words(kGood + "--lengths /"), "a folder");
+}
+
+TEST(BadInput, WhatCannotBeWrittenIsSaidBeforeAnyAnswer) {
+  const std::string job =
+      " --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --global-batch 64 --json ";
+  for (const char* rest : {"-o /nowhere/p.json", "--csv /nowhere/p.csv", "--report /nowhere/p"}) {
+    expect_one_line(run_words("plan" + job + rest), rest);
+  }
+  const std::string tune = "tune" + job + "--framework megatron ";
+  expect_one_line(run_words(tune + "--state /dev/null"), "no folder");
+  expect_one_line(
+      run_words(tune + "-o /nowhere/tune.json --state " + testing::TempDir() + "tune_state"),
+      "nowhere");
+}
+
 TEST(BadInput, FlagsGiveOneLineAndCodeTwo) {
   for (const char* rest : {"--tp abc",
                            "--tp 0",

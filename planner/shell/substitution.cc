@@ -21,15 +21,30 @@ struct Part {
   std::string joint;
   Words words;
 };
+
+// `&>/dev/null`, `2>&1` of a cd, which prints nothing: where it leads changes no output.
+bool loses_nothing(const ShellToken& redirection, const ShellToken& target, const Words& words) {
+  constexpr std::string_view kRedirections[] = {">", ">>", "&>", "&>>", ">&", ">|"};
+  return !words.empty() && words.front() == "cd" && target.kind == ShellToken::Kind::kWord &&
+         std::find(std::begin(kRedirections), std::end(kRedirections), redirection.text) !=
+             std::end(kRedirections);
+}
+
 std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string_view command,
                                           int line) {
   std::vector<Part> parts(1);
   bool takes_input = false;
-  for (const ShellToken& token : shell_tokens(command, variables.source)) {
+  const std::vector<ShellToken> tokens = shell_tokens(command, variables.source);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const ShellToken& token = tokens[i];
     if (token.kind == ShellToken::Kind::kNewline) {
       continue;
     }
     if (token.kind == ShellToken::Kind::kOperator) {
+      if (i + 1 < tokens.size() && loses_nothing(token, tokens[i + 1], parts.back().words)) {
+        ++i;
+        continue;
+      }
       if (token.text == "<<<" && parts.back().words.size() == 1 && parts.back().words[0] == "cat") {
         takes_input = true;
         parts.back().words[0] = "echo";
@@ -53,8 +68,11 @@ std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string
   return whole || takes_input ? std::optional(std::move(parts)) : std::nullopt;
 }
 
-// cd FOLDER && pwd
+// cd FOLDER && pwd; alone, pwd is the folder that the script starts in, as for names in `source`
 Output folder_of(const std::vector<Part>& parts) {
+  if (parts.size() == 1 && parts[0].words.size() == 1 && parts[0].words[0] == "pwd") {
+    return ".";
+  }
   const bool goes = parts.size() == 2 && parts[1].joint == "&&" && parts[0].words.size() >= 2 &&
                     parts[0].words[0] == "cd" && parts[1].words[0] == "pwd";
   return goes ? Output(std::filesystem::path(parts[0].words.back()).lexically_normal().string())

@@ -112,7 +112,7 @@ void answer(const Options& options, planner::SearchOptions& search, planner::Job
   }
   report.idle_gpus = gpus - job.cluster.gpus;
   if (!report.result.best && report.result.space > 0) {
-    report.would_fit = what_would_fit(job, search);
+    report.would_fit = what_would_fit(job, search, report.result.nearest_misses);
   }
   if (report.result.best) {
     report.remarks = near_sizes(job, search, report.result.best->time.step_seconds);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "planner/cost/offload_fit.h"
+#include "planner/plan/rules.h"
 #include "planner/search/space.h"
 #include "planner/search/switches.h"
 #include "tools/plan_report.h"
@@ -46,6 +48,38 @@ void add_shorter(const Job& job, const SearchOptions& search, std::vector<Advice
       advice.push_back({fmt::format("--seq {}", other.sequence), fit_text(*best)});
       return;
     }
+  }
+}
+
+// The first of the nearest misses that fits with a part of it on the host.
+void add_offload(const Job& job, const std::vector<Estimate>& misses, std::vector<Advice>& advice) {
+  for (const Estimate& miss : misses) {
+    const auto offload = planner::offload_that_fits(job, miss.plan);
+    if (!offload) {
+      continue;
+    }
+    Job other = job;
+    other.offload = *offload;
+    if (planner::check_plan(other, miss.plan)) {
+      continue;
+    }
+    Estimate then;
+    planner::Estimator(other).estimate(miss.plan, then);
+    advice.push_back({fmt::format("--offload {}", planner::to_text(*offload)), fit_text(then)});
+    return;
+  }
+}
+
+void add_adapters(const Job& job, const SearchOptions& search, std::vector<Advice>& advice) {
+  constexpr std::int64_t kRank = 16;  // LoRA's paper trains with 4 to 64
+  if (job.training.has_adapters() || job.training.frozen_layers > 0) {
+    return;
+  }
+  Job other = job;
+  other.training.rank = kRank;
+  if (const auto best = best_of(other, search)) {
+    advice.push_back({fmt::format("--lora-rank {} (trains adapters beside frozen weights)", kRank),
+                      fit_text(*best)});
   }
 }
 
@@ -141,7 +175,8 @@ std::string why_alone(const Job& job, const Constraint& wish) {
 
 }  // namespace
 
-std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search) {
+std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search,
+                                   const std::vector<Estimate>& misses) {
   std::vector<Advice> advice;
   if (!search.constraints.empty()) {
     SearchOptions free = search;
@@ -158,6 +193,8 @@ std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search) 
       advice.push_back({"--optimizer adam8bit (changes numerics)", fit_text(*best)});
     }
   }
+  add_offload(job, misses, advice);
+  add_adapters(job, search, advice);
   add_shorter(job, search, advice);
   add_larger(job, search, advice);
   return advice;

@@ -10,13 +10,14 @@
 namespace trireme::tools {
 
 struct Advice {
-  std::string change;  // "--seq 2048", "16 GPUs", "--optimizer adam8bit"
+  std::string change;  // "--seq 2048", "16 GPUs", "--offload optimizer"
   std::string detail;  // the best layout then, its memory and step
 };
 
 // Changes under each of which something fits, each by itself. Searches once or a few times a
-// change.
-std::vector<Advice> what_would_fit(const planner::Job& job, const planner::SearchOptions& search);
+// change. `misses` are the layouts nearest to fitting.
+std::vector<Advice> what_would_fit(const planner::Job& job, const planner::SearchOptions& search,
+                                   const std::vector<planner::Estimate>& misses);
 
 // Why no layout is legal: each wish that cannot be met alone, or that they do not go together.
 std::vector<std::string> why_empty(const planner::Job& job, const planner::SearchOptions& search);

@@ -56,6 +56,8 @@ TEST(PlanCommand, NothingFitsNamesWhatWould) {
     });
   };
   EXPECT_TRUE(names("GPUs")) << plan["would_fit"];
+  EXPECT_TRUE(names("--offload optimizer")) << plan["would_fit"];
+  EXPECT_TRUE(names("--lora-rank 16")) << plan["would_fit"];
   EXPECT_FALSE(names("--seq")) << "its states alone are too large: " << plan["would_fit"];
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "planner/launch/read_launch.h"
+#include "planner/plan/rules.h"
 #include "planner/search/search.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
@@ -90,6 +91,15 @@ void search_better(const Console& console, CheckReport& report) {
   if (!fits || report.estimate->time.step_seconds > kClose * result.best->time.step_seconds) {
     report.better = std::move(result.best);
   }
+}
+
+// The keys of KEY=VALUE settings.
+std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
+  std::vector<std::string> keys;
+  for (const std::string& setting : settings) {
+    keys.push_back(setting.substr(0, setting.find('=')));
+  }
+  return keys;
 }
 
 std::vector<std::string> arguments_of(const Options& options) {
@@ -183,6 +193,10 @@ int run(const Options& options, Console& console) {
   report.rules = planner::check_launch(report.config, report.found);
   judge(options, format, report);
   if (report.config.unreadable.empty()) {
+    if (report.estimate && !planner::check_plan(report.found.job, report.found.plan)) {
+      report.switches = planner::switch_gains(report.found.job, report.found.plan,
+                                              keys_of(options.launch.settings));
+    }
     search_better(console, report);
   }
   if (options.json) {

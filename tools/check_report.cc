@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "tools/plan_report.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -15,6 +16,11 @@ using planner::Severity;
 
 std::vector<std::string> remarks_of(const CheckReport& report) {
   std::vector<std::string> remarks = report.config.remarks;
+  if (report.found.recompute_is_open) {
+    remarks.emplace_back(
+        "recompute is decided in the training script, not here: none is assumed (--recompute says "
+        "otherwise)");
+  }
   if (!report.found.filled.empty()) {
     remarks.push_back(
         fmt::format("not in the file, filled: {}", fmt::join(report.found.filled, "; ")));
@@ -54,6 +60,26 @@ void print_violations(const Console& console, const CheckReport& report) {
   }
   for (const std::string& remark : remarks_of(report)) {
     fmt::print(console.out, "remark: {}\n", remark);
+  }
+}
+
+// Flags that help the layout of the file, each added by itself.
+void print_switches(const Console& console, const CheckReport& report) {
+  for (const bool changes : {false, true}) {
+    std::vector<std::string> list;
+    for (const planner::SwitchGain& gain : report.switches) {
+      if (gain.which.changes_numerics == changes) {
+        list.push_back(fmt::format(
+            "{} with {} ({})",
+            gain.decides_fit ? std::string("fits") : "-" + duration_text(gain.gain_seconds),
+            gain.which.flag, gain.which.name));
+      }
+    }
+    if (!list.empty()) {
+      fmt::print(console.out, "\n{}: {}\n",
+                 changes ? "the same layout, changed numerics" : "the same layout",
+                 fmt::join(list, "; "));
+    }
   }
 }
 
@@ -121,6 +147,10 @@ Json check_json(const CheckReport& report) {
     own["fits"] = Json();
     own["fit"] = "not_known";
   }
+  Json switches = Json::array();
+  for (const planner::SwitchGain& gain : report.switches) {
+    switches.push_back(switch_json(gain));
+  }
   return {{"source", report.config.source},
           {"format", planner::to_string(report.config.format)},
           {"layout", report.rules.ranks_hold ? layout_json(report.found.plan) : Json()},
@@ -129,6 +159,7 @@ Json check_json(const CheckReport& report) {
           {"verdict", report.estimate ? own["fit"] : Json("not_known")},
           {"verdict_reason", report.verdict.why},
           {"better", estimate_of(report.better)},
+          {"switches", switches},
           {"filled", report.found.filled},
           {"remarks", remarks_of(report)},
           {"unknown", unknown}};
@@ -150,6 +181,7 @@ void print_check(const Console& console, const CheckReport& report) {
     fmt::print(console.out,
                "memory and time cannot be computed before the errors above are mended\n");
   }
+  print_switches(console, report);
   print_better(console, report);
 }
 

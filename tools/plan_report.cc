@@ -211,6 +211,16 @@ std::string miss_text(const planner::MemoryEstimate& memory) {
                      memory.reserved_low_gib - memory.capacity_gib);
 }
 
+Json switch_json(const planner::SwitchGain& gain) {
+  return {{"name", gain.which.name},
+          {"flag", gain.which.flag},
+          {"setting", gain.which.setting},
+          {"gain_seconds", gain.gain_seconds},
+          {"changes_numerics", gain.which.changes_numerics},
+          {"applied", gain.applied},
+          {"decides_fit", gain.decides_fit}};
+}
+
 Json plan_json(const Job& job, const PlanReport& report) {
   const planner::SearchResult& result = report.result;
   const auto estimates = [&](const std::vector<Estimate>& list) {
@@ -247,13 +257,7 @@ Json plan_json(const Job& job, const PlanReport& report) {
   }
   json["switches"] = Json::array();
   for (const planner::SwitchGain& gain : report.switches) {
-    json["switches"].push_back({{"name", gain.which.name},
-                                {"flag", gain.which.flag},
-                                {"setting", gain.which.setting},
-                                {"gain_seconds", gain.gain_seconds},
-                                {"changes_numerics", gain.which.changes_numerics},
-                                {"applied", gain.applied},
-                                {"decides_fit", gain.decides_fit}});
+    json["switches"].push_back(switch_json(gain));
   }
   json["recommendation"] = report.reason.empty() ? Json() : Json(report.reason);
   json["reasons"] = report.reasons;

@@ -202,11 +202,6 @@ void read_deepspeed_layout(LaunchConfig& config) {
   read_sharding(config);
   read_types(config);
   config.recompute_is_open = config.layout.recompute == Recompute::kNone;
-  if (config.recompute_is_open) {
-    config.remarks.emplace_back(
-        "recompute is decided in the training script, not here: none is assumed (--recompute says "
-        "otherwise)");
-  }
 }
 
 LaunchConfig read_deepspeed(std::string_view text, const std::string& source,

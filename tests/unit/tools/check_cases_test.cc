@@ -151,7 +151,11 @@ TEST(CheckCases, SourcedFilesAreReadBelowTheScriptsFolder) {
   for (const char* first :
        {"SCRIPT_DIR=\"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\"\nsource "
         "\"${SCRIPT_DIR}/models/x.sh\"\n",
-        "cd $(dirname $0)\n. ./models/x.sh\n", "source ${0%/*}/models/x.sh\n"}) {
+        "SCRIPT_DIR=\"$(cd -- \"$(dirname -- \"${BASH_SOURCE[0]}\")\" &>/dev/null && pwd)\"\n"
+        "source \"${SCRIPT_DIR}/models/x.sh\"\n",
+        "D=\"$( cd \"$( dirname \"$0\" )\" >/dev/null 2>&1 && pwd )\"\n. $D/models/x.sh\n",
+        "source $(pwd)/models/x.sh\n", "cd $(dirname $0)\n. ./models/x.sh\n",
+        "source ${0%/*}/models/x.sh\n"}) {
     const Answer answer = check(written("sourcing.sh", first + rest), "--cluster dgx-h100x1");
     EXPECT_EQ(answer.code, 0) << first << answer.err;
     EXPECT_EQ(answer.json["estimate"]["model"]["name"], "gpt3-1.3b") << first;
@@ -403,6 +407,33 @@ TEST(CheckCases, EvidenceOfTheVocabularyIsUsedBeforeADefault) {
   EXPECT_EQ(parameters("--rotary-base 500000 --use-rope-scaling"), kThird);
   EXPECT_EQ(parameters("--rotary-base 500000"), kThird);
   EXPECT_EQ(parameters("--tokenizer-type Llama2Tokenizer"), 68'976'648'192);
+}
+
+TEST(CheckCases, SwitchesThatTheFileLeavesOffAreNamed) {
+  const std::string run =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt + "--use-distributed-optimizer ";
+  const auto names = [](const Answer& answer, const char* flag) {
+    for (const auto& one : answer.json["switches"]) {
+      if (one["flag"] == flag) {
+        return one["gain_seconds"] > 0;
+      }
+    }
+    return false;
+  };
+  const Answer off = check(written("off.sh", run + "\n"), "--cluster dgx-h100x1");
+  EXPECT_TRUE(names(off, "--overlap-grad-reduce")) << off.json["switches"] << off.err;
+  const Answer on =
+      check(written("on.sh", run + "--overlap-grad-reduce\n"), "--cluster dgx-h100x1");
+  EXPECT_FALSE(names(on, "--overlap-grad-reduce")) << on.json["switches"];
+}
+
+TEST(CheckCases, RecomputeThatIsSaidIsNotCalledOpen) {
+  const std::string file =
+      written("said.json", R"({"train_micro_batch_size_per_gpu":1,"bf16":{"enabled":true},)"
+                           R"("zero_optimization":{"stage":3}})");
+  const std::string words = "--cluster dgx-h100x1 --model llama-3.1-8b --seq 4096";
+  EXPECT_TRUE(remarks_have(check(file, words), "none is assumed"));
+  EXPECT_FALSE(remarks_have(check(file, words + " --recompute full"), "none is assumed"));
 }
 
 }  // namespace

@@ -200,6 +200,10 @@ std::string verdict(const planner::MemoryEstimate& memory) {
       return fmt::format("fits: at most {:.1f} of {:.1f} GiB", memory.reserved_high_gib,
                          memory.capacity_gib);
     case planner::Fit::kAtRisk:
+      if (memory.allocated_gib > memory.capacity_gib) {
+        return fmt::format("at risk: {:.1f} to {:.1f} GiB are expected and {:.1f} can be had",
+                           memory.reserved_low_gib, memory.reserved_high_gib, memory.capacity_gib);
+      }
       return fmt::format(
           "at risk: {:.1f} GiB allocated fit, fragmentation may ask for {:.1f} of {:.1f} GiB; try "
           "the allocator's expandable segments first",

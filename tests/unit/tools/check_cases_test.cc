@@ -8,6 +8,7 @@
 
 #include "planner/launch/read_launch.h"
 #include "tests/unit/tools/export_run.h"
+#include "tools/report.h"
 
 namespace trireme::tools {
 namespace {
@@ -434,6 +435,18 @@ TEST(CheckCases, RecomputeThatIsSaidIsNotCalledOpen) {
   const std::string words = "--cluster dgx-h100x1 --model llama-3.1-8b --seq 4096";
   EXPECT_TRUE(remarks_have(check(file, words), "none is assumed"));
   EXPECT_FALSE(remarks_have(check(file, words + " --recompute full"), "none is assumed"));
+}
+
+TEST(CheckCases, MoreThanThereIsIsNotSaidToFit) {
+  planner::MemoryEstimate memory;
+  memory.fit = planner::Fit::kAtRisk;
+  memory.allocated_gib = 76.9;
+  memory.capacity_gib = 75.5;
+  memory.reserved_low_gib = 73.4;
+  memory.reserved_high_gib = 83.3;
+  EXPECT_EQ(verdict(memory), "at risk: 73.4 to 83.3 GiB are expected and 75.5 can be had");
+  memory.allocated_gib = 74.0;
+  EXPECT_NE(verdict(memory).find("74.0 GiB allocated fit"), std::string::npos);
 }
 
 }  // namespace

@@ -78,9 +78,10 @@ void add_communication(const Job& job, const Estimate& chosen, const Symbols& s,
   rows.push_back({"F12", "Megatron volume, bytes", f12_megatron_volume(s),
                   fmt::format("a boundary moves {:.3g} each way; exposed {:.3g} s",
                               f12_pipeline_volume(s) / 2, time.pipeline_p2p)});
-  rows.push_back(
-      {"F13", "C_FSDP / C_Megatron with d = L h^2", f13_ratio(s),
-       fmt::format("with the real d: {:.2f}; limit {:.2f}", f13_ratio_real(s), f13_limit(s))});
+  rows.push_back({"F13", "C_FSDP / C_Megatron with d = L h^2", f13_ratio(s),
+                  fmt::format("with the real d: {:.2f}; {}", f13_ratio_real(s),
+                              s.tensor > 1 ? fmt::format("limit {:.2f}", f13_limit(s))
+                                           : "no limit without tensor parallelism")});
   const topologies::GroupShape group =
       topologies::group_shape(job.cluster, plan.data_parallel(), stride_of(plan, Axis::kSharded));
   const topologies::Route route = topologies::group_bottleneck(job.cluster, group);

@@ -141,6 +141,13 @@ TEST(ExplainCommand, SaysInSentencesWhatBindsAndWhatWouldFlip) {
   EXPECT_NE(formulas.out.find("F13"), std::string::npos);
 }
 
+TEST(ExplainCommand, ALimitOverTensorParallelismNeedsSome) {  // was "limit inf"
+  const Exported result = run_words("explain --formulas --layout fsdp8.mb1 " + kEight);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("no limit without tensor"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find(" inf"), std::string::npos) << result.out;
+}
+
 TEST(ExplainCommand, APlanFileIsComparedWithTheRunnerUpNotWithItself) {
   const std::string file = testing::TempDir() + "explained.json";
   plan_of(kEight + "-o " + file);

@@ -14,6 +14,7 @@
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"
 #include "planner/calibrate/machine.h"
+#include "planner/calibrate/measurement_file.h"
 #include "planner/calibrate/training_log.h"
 #include "planner/calibrate/validation.h"
 #include "tools/calibrate_cuda.h"
@@ -283,7 +284,7 @@ int fit_from_runs(const Options& options, const Console& console) {
   CalibrationReport report;
   std::vector<planner::MeasuredRun> runs;
   for (const std::string& path : options.from_run) {
-    const std::string text = read_file(path, "a run, rows or a log");
+    const std::string text = read_file(path, "a run, rows or a log", planner::kMeasurementsMost);
     const bool json = is_json(text);
     if (json && text.find("\"trireme.run/") != std::string::npos) {
       runs.push_back(run_of_result(path, options));

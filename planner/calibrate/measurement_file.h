@@ -13,6 +13,9 @@
 
 namespace trireme::planner {
 
+// Bytes of a file of measurements or a log at most: a device has no end.
+inline constexpr std::size_t kMeasurementsMost = std::size_t{256} << 20U;
+
 // What the file may not say. `cluster` is the machine that was measured.
 struct MeasurementHints {
   topologies::Cluster cluster;

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_reader.h"
+#include "planner/calibrate/measurement_file.h"
 #include "planner/calibrate/row_words.h"
 
 namespace trireme::planner {
@@ -356,8 +357,8 @@ std::vector<PublishedFile> read_published(const std::string& file_or_folder) {
   std::vector<PublishedFile> files;
   files.reserve(paths.size());
   for (const fs::path& path : paths) {
-    files.push_back(
-        parse_published(read_file(path.string(), "a file of measured rows"), path.string()));
+    files.push_back(parse_published(
+        read_file(path.string(), "a file of measured rows", kMeasurementsMost), path.string()));
   }
   return files;
 }

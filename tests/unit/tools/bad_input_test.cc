@@ -39,6 +39,12 @@ TEST(BadInput, LengthsWithoutAnEndAreRefused) {
   expect_one_line(run_words(kGood + "--lengths /"), "a folder");
 }
 
+TEST(BadInput, MeasurementsWithoutAnEndAreRefused) {
+  expect_one_line(run_words("validate --rows /dev/zero"), "/dev/zero");
+  expect_one_line(run_words("calibrate --fit /dev/zero --cluster dgx-h100x1 -o /tmp/none.json"),
+                  "/dev/zero");
+}
+
 TEST(BadInput, WhatCannotBeWrittenIsSaidBeforeAnyAnswer) {
   const std::string job =
       " --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --global-batch 64 --json ";

@@ -353,7 +353,8 @@ MeasurementFile parse_measurements(const std::string& text, const std::string& w
 }
 
 MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints) {
-  return parse_measurements(read_file(path, "a file of measurements", kMeasurementsMost), path, hints);
+  return parse_measurements(read_file(path, "a file of measurements", kMeasurementsMost), path,
+                            hints);
 }
 
 }  // namespace trireme::planner

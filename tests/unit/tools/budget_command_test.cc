@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,35 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/tools/command.h"
 #include "tools/program.h"
 
 namespace trireme::tools {
 namespace {
 
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-std::string text_of(std::FILE* file) {
-  std::rewind(file);
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text += static_cast<char>(c);
-  }
-  std::fclose(file);
-  return text;
-}
-
 Answer ask(const std::vector<std::string>& arguments) {
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Answer answer;
-  answer.code = run_program(arguments, console);
-  answer.out = text_of(console.out);
-  answer.err = text_of(console.err);
-  return answer;
+  return run_command(arguments);
 }
 
 const std::vector<std::string> kJob = {"budget",   "--model", "llama-3.1-8b", "--seq", "4096",

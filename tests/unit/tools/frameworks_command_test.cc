@@ -2,40 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/unit/tools/command.h"
 #include "tools/program.h"
 
 namespace trireme::tools {
 namespace {
 
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-std::string content_of(std::FILE* file) {
-  std::rewind(file);
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    text += static_cast<char>(c);
-  }
-  std::fclose(file);
-  return text;
-}
-
 Answer run(const std::vector<std::string>& arguments) {
-  Console console;
-  console.out = std::tmpfile();
-  console.err = std::tmpfile();
-  Answer answer;
-  answer.code = run_program(arguments, console);
-  answer.out = content_of(console.out);
-  answer.err = content_of(console.err);
-  return answer;
+  return run_command(arguments);
 }
 
 TEST(FrameworksCommand, ListsVersionsWithTheirSettings) {

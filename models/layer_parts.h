@@ -86,9 +86,9 @@ enum class Part : std::uint8_t {
 inline constexpr int kPartCount = static_cast<int>(Part::kDequantise) + 1;
 
 struct PartTraits {
-  Part part;
-  const char* name;
-  Half half;
+  Part part{};
+  const char* name = nullptr;
+  Half half{};
   std::uint16_t modules = 0;     // recompute modules that repeat it
   bool column_parallel = false;  // its input gradient is summed over the tensor ranks, beside its
                                  // own weight gradient
@@ -134,9 +134,9 @@ enum class Kept : std::uint8_t {
 inline constexpr int kKeptCount = static_cast<int>(Kept::kMlpDropoutMask) + 1;
 
 struct KeptTraits {
-  Kept kept;
-  const char* name;
-  Half half;
+  Kept kept{};
+  const char* name = nullptr;
+  Half half{};
   std::uint16_t modules = 0;         // recompute modules that drop it
   std::uint16_t engine_modules = 0;  // and those of Transformer Engine besides
   bool is_stream = false;            // the residual stream itself

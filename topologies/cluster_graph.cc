@@ -93,7 +93,7 @@ class PcieTree {
       }
     }
   }
-  std::size_t cpu(const Place& place) const {
+  [[nodiscard]] std::size_t cpu(const Place& place) const {
     return cpus_[static_cast<std::size_t>(place.socket)];
   }
   std::size_t leaf(const Place& place) {

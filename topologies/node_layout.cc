@@ -81,6 +81,7 @@ GroupPath worst_group(const NodeLayout& layout, int ranks, int stride) {
     for (int first = block; first < block + stride && first + (ranks - 1) * stride < gpus;
          ++first) {
       std::vector<int> members;
+      members.reserve(static_cast<std::size_t>(ranks));
       for (int i = 0; i < ranks; ++i) {
         members.push_back(first + i * stride);
       }

@@ -184,8 +184,8 @@ struct Behaviour {
   const char* name;
   double mean, worst;
 };
-void PrintTo(const Behaviour& behaviour, std::ostream* out) {
-  *out << behaviour.name;
+std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
+  return out << behaviour.name;
 }
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.030, 0.30},       {"megatron", 0.022, 0.16},
                                      {"megatron-fsdp", 0.022, 0.26}, {"fsdp1", 0.035, 0.28},

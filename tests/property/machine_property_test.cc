@@ -31,9 +31,11 @@ std::shared_ptr<const NodeLayout> random_layout(Random& random, const Node& node
     const int tree = 2 * bridge + below(random, 2);
     return Place{socket, bridge, tree, 2 * tree + below(random, 2), {}};
   };
+  gpus.reserve(static_cast<std::size_t>(node.gpus));
   for (int i = 0; i < node.gpus; ++i) {
     gpus.push_back(place());
   }
+  nics.reserve(static_cast<std::size_t>(node.nics));
   for (int i = 0; i < node.nics; ++i) {
     nics.push_back(place());
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -248,7 +249,7 @@ void count_links(NodeFacts& facts, const Gpu& gpu) {
   const double booked = nccl_nvlink_share(gpu.compute_capability) * own * 1e-9;
   for (std::vector<int>& row : facts.links) {
     for (int& links : row) {
-      links = links > 0 ? std::max(1, static_cast<int>(links / booked + 0.5)) : 0;
+      links = links > 0 ? std::max(1, static_cast<int>(std::lround(links / booked))) : 0;
     }
   }
 }

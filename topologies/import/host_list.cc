@@ -31,7 +31,9 @@ void expand_range(const std::string& before, const std::string& range, const std
   for (long i = std::stol(low); i <= std::stol(high); ++i) {
     std::string number = std::to_string(i);
     number.insert(0, number.size() < low.size() ? low.size() - number.size() : 0, '0');
-    hosts.push_back(before + number + after);
+    hosts.push_back(before);
+    hosts.back() += number;
+    hosts.back() += after;
   }
 }
 

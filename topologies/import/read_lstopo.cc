@@ -30,7 +30,7 @@ PciType pci_type(const pugi::xml_node& object) {
 
 bool holds(const pugi::xml_node& object, const char* type, const char* name_start) {
   for (const pugi::xml_node& child : object.children("object")) {
-    const std::string name = child.attribute("name").as_string();
+    std::string name = child.attribute("name").as_string();
     if (std::string(child.attribute("type").as_string()) == type && name.starts_with(name_start)) {
       return true;
     }
@@ -51,7 +51,7 @@ bool is_gpu(const pugi::xml_node& object, const PciType& type) {
 // RDMA adapters: InfiniBand's class, or Ethernet with a verbs device.
 std::string adapter_name(const pugi::xml_node& object) {
   for (const pugi::xml_node& child : object.children("object")) {
-    const std::string name = child.attribute("name").as_string();
+    std::string name = child.attribute("name").as_string();
     const bool verbs = std::string(child.attribute("osdev_type").as_string()) == "3" ||
                        name.starts_with("mlx") || name.starts_with("bnxt_re") ||
                        name.starts_with("irdma") || name.starts_with("efa") ||

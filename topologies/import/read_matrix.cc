@@ -59,7 +59,7 @@ void fill_adapters(const SmiMatrix& matrix, std::vector<std::vector<std::string>
   if (own.empty()) {
     return;
   }
-  std::size_t members = 0;
+  std::size_t members = 1;  // GPU 0, from which `own` was read
   while (members < shown && near(members, own.front())) {
     ++members;
   }

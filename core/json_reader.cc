@@ -22,11 +22,11 @@ std::size_t line_of_byte(std::string_view text, std::size_t byte) {
   return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
 }
 
-// nlohmann's message holds its own id and position before the last colon-separated sentence; keep
-// the reason.
+// nlohmann's message is "[its own id] parse error at line L, column C: reason"; keep the reason.
 std::string parse_reason(const std::string& message) {
-  const auto cut = message.find("syntax error");
-  return cut == std::string::npos ? message : message.substr(cut);
+  const auto position = message.find("column");
+  const auto cut = message.find(": ", position == std::string::npos ? 0 : position);
+  return cut == std::string::npos ? message : message.substr(cut + 2);
 }
 
 // A value as an error message shows it: whole when short, never the content of a list or object.
@@ -44,6 +44,11 @@ std::string shown(const nlohmann::json& value) {
 nlohmann::json parse_json(std::string_view text, const std::string& name) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw Error(name, "is empty; a JSON object is expected");
+  }
+  // Some versions of nlohmann/json take a first byte 0 for the end of the text.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    throw Error(fmt::format("{}:{}", name, line_of_byte(text, zero)),
+                "is not valid JSON: it has a byte 0, which no text has");
   }
   constexpr int kDeepest = 200;  // the readers below recurse
   const JsonScan scan = scan_json(text);

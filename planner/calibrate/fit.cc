@@ -1,9 +1,9 @@
 #include "planner/calibrate/fit.h"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 
+#include "planner/calibrate/prior_fit.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/time.h"
 #include "topologies/gpu_fit.h"
@@ -13,10 +13,6 @@ namespace trireme::planner {
 namespace {
 
 constexpr double kIndependentRows = 12;  // as many as rows of one source count for at most
-constexpr double kBend = 2;              // expected errors at which a row begins to weigh less
-constexpr double kStep = 0.02;           // of a logarithm, for derivatives
-constexpr double kFarthest = 0.5;        // of a logarithm in one round
-constexpr int kRounds = 12;
 
 double& slot(const FitConstant& constant, const std::string& entry, topologies::Profile& profile) {
   return constant.owner == FitConstant::Owner::kGpu
@@ -72,115 +68,16 @@ std::vector<FitRow> rows_of(const std::vector<ValidationCase>& cases, const std:
   return rows;
 }
 
-class Problem {
- public:
-  Problem(std::vector<FitConstant> constants, std::vector<FitRow> rows)
-      : constants_(std::move(constants)), rows_(std::move(rows)) {}
-
-  [[nodiscard]] Eigen::Index count() const { return static_cast<Eigen::Index>(constants_.size()); }
-
-  // Weighed residuals of the rows at the logarithms `at`.
-  Eigen::VectorXd residuals(const Eigen::VectorXd& at) {
-    Eigen::VectorXd found(static_cast<Eigen::Index>(rows_.size()));
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      found[static_cast<Eigen::Index>(i)] = residual(rows_[i], at);
+double residual(FitRow& row, const std::vector<FitConstant>& constants,
+                const std::vector<double>& values) {
+  for (const std::size_t moved : row.moved_by) {
+    for (const std::string& entry : constants[moved].entries) {
+      slot(constants[moved], entry, row.job.profile) = values[moved];
     }
-    return found;
   }
-
-  Eigen::MatrixXd slopes(const Eigen::VectorXd& at, const Eigen::VectorXd& here) {
-    Eigen::MatrixXd slopes = Eigen::MatrixXd::Zero(here.size(), count());
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const auto row = static_cast<Eigen::Index>(i);
-      for (const std::size_t moved : rows_[i].moved_by) {
-        Eigen::VectorXd shifted = at;
-        shifted[static_cast<Eigen::Index>(moved)] += kStep;
-        slopes(row, static_cast<Eigen::Index>(moved)) =
-            (residual(rows_[i], shifted) - here[row]) / kStep;
-      }
-    }
-    return slopes;
-  }
-
-  // Of the constants against their priors, in widths.
-  [[nodiscard]] Eigen::VectorXd pulls(const Eigen::VectorXd& at) const {
-    Eigen::VectorXd found(count());
-    for (Eigen::Index i = 0; i < count(); ++i) {
-      const FitConstant& constant = constants_[static_cast<std::size_t>(i)];
-      found[i] = (at[i] - std::log(constant.prior)) / constant.width;
-    }
-    return found;
-  }
-
-  [[nodiscard]] Eigen::VectorXd stiffness() const {
-    Eigen::VectorXd found(count());
-    for (Eigen::Index i = 0; i < count(); ++i) {
-      found[i] = 1 / constants_[static_cast<std::size_t>(i)].width;
-    }
-    return found;
-  }
-
-  static double bent(double residual) {
-    return kBend * kBend * std::log1p(residual * residual / (kBend * kBend));
-  }
-
-  [[nodiscard]] double loss(const Eigen::VectorXd& residuals, const Eigen::VectorXd& at) const {
-    double sum = pulls(at).squaredNorm();
-    for (const double each : residuals) {
-      sum += bent(each);
-    }
-    return sum;
-  }
-
- private:
-  double residual(FitRow& row, const Eigen::VectorXd& at) const {
-    for (const std::size_t moved : row.moved_by) {
-      const FitConstant& constant = constants_[moved];
-      for (const std::string& entry : constant.entries) {
-        slot(constant, entry, row.job.profile) = std::exp(at[static_cast<Eigen::Index>(moved)]);
-      }
-    }
-    TimeEstimate estimate;
-    TimeModel(row.job).estimate(row.plan, estimate);
-    return row.weight * std::log(estimate.step_seconds / row.measured);
-  }
-
-  std::vector<FitConstant> constants_;
-  std::vector<FitRow> rows_;
-};
-
-struct Normal {
-  Eigen::MatrixXd matrix;
-  Eigen::VectorXd gradient;
-};
-
-Normal normal_equations(Problem& problem, const Eigen::VectorXd& at, const Eigen::VectorXd& here) {
-  Eigen::MatrixXd slopes = problem.slopes(at, here);
-  Eigen::VectorXd residuals = here;
-  for (Eigen::Index i = 0; i < here.size(); ++i) {
-    const double trust = 1 / std::sqrt(1 + here[i] * here[i] / (kBend * kBend));
-    slopes.row(i) *= trust;
-    residuals[i] *= trust;
-  }
-  const Eigen::VectorXd stiffness = problem.stiffness();
-  Normal normal;
-  normal.matrix = slopes.transpose() * slopes;
-  normal.matrix.diagonal() += stiffness.cwiseAbs2();
-  normal.gradient = slopes.transpose() * residuals + stiffness.cwiseProduct(problem.pulls(at));
-  return normal;
-}
-
-void describe(const Normal& normal, const Eigen::VectorXd& at, FitReport& report) {
-  const Eigen::MatrixXd covariance = normal.matrix.inverse();
-  for (Eigen::Index i = 0; i < at.size(); ++i) {
-    report.values.push_back(std::exp(at[i]));
-    report.standard_errors.push_back(std::sqrt(covariance(i, i)));
-    std::vector<double> line;
-    for (Eigen::Index j = 0; j < at.size(); ++j) {
-      line.push_back(covariance(i, j) / std::sqrt(covariance(i, i) * covariance(j, j)));
-    }
-    report.correlation.push_back(std::move(line));
-  }
+  TimeEstimate estimate;
+  TimeModel(row.job).estimate(row.plan, estimate);
+  return row.weight * std::log(estimate.step_seconds / row.measured);
 }
 
 }  // namespace
@@ -189,40 +86,18 @@ FitReport fit_constants_to_rows(const std::vector<ValidationCase>& cases,
                                 const std::string& left_out, topologies::Profile& profile) {
   const std::vector<FitConstant> constants = fit_constants();
   // Tables of measured products say more of a card than its constants: rows are judged with them.
-  Problem problem(constants, rows_of(cases, left_out, constants, profile));
-  Eigen::VectorXd at(problem.count());
-  for (Eigen::Index i = 0; i < at.size(); ++i) {
-    at[i] = std::log(constants[static_cast<std::size_t>(i)].prior);
+  std::vector<FitRow> rows = rows_of(cases, left_out, constants, profile);
+  PriorProblem problem;
+  for (const FitConstant& constant : constants) {
+    problem.constants.push_back({constant.prior, constant.width});
   }
-  Eigen::VectorXd here = problem.residuals(at);
-  FitReport report;
-  report.rows = static_cast<int>(here.size());
-  report.loss_before = report.loss_after = problem.loss(here, at);
-  Normal normal = normal_equations(problem, at, here);
-  double damping = 1e-3;
-  for (int round = 0; round < kRounds && damping < 1e3; ++round) {
-    Eigen::MatrixXd damped = normal.matrix;
-    damped.diagonal() *= 1 + damping;
-    const Eigen::VectorXd move =
-        (-damped.ldlt().solve(normal.gradient)).cwiseMax(-kFarthest).cwiseMin(kFarthest);
-    const Eigen::VectorXd next = at + move;
-    const Eigen::VectorXd there = problem.residuals(next);
-    const double loss = problem.loss(there, next);
-    if (loss >= report.loss_after) {
-      damping *= 10;
-      continue;
-    }
-    const bool settled = report.loss_after - loss < 1e-4 * report.loss_after;
-    at = next;
-    here = there;
-    report.loss_after = loss;
-    damping = std::max(1e-6, damping / 5);
-    normal = normal_equations(problem, at, here);
-    if (settled) {
-      break;
-    }
+  for (const FitRow& row : rows) {
+    problem.moved_by.push_back(row.moved_by);
   }
-  describe(normal, at, report);
+  problem.residual = [&](std::size_t row, const std::vector<double>& values) {
+    return residual(rows[row], constants, values);
+  };
+  FitReport report{fit_with_priors(problem), static_cast<int>(rows.size())};
   for (std::size_t i = 0; i < constants.size(); ++i) {
     for (const std::string& entry : constants[i].entries) {
       slot(constants[i], entry, profile) = report.values[i];

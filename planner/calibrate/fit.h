@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/calibrate/prior_fit.h"
 #include "planner/calibrate/validation.h"
 #include "topologies/profile.h"
 
@@ -31,16 +32,12 @@ struct FitSource {
 std::vector<FitConstant> fit_constants();
 std::vector<FitSource> fit_sources();
 
-struct FitReport {
+struct FitReport : PriorFit {
   int rows = 0;
-  double loss_before = 0, loss_after = 0;
-  std::vector<double> values;           // of the constants, in their order
-  std::vector<double> standard_errors;  // of their logarithms
-  std::vector<std::vector<double>> correlation;
 };
 
 // Sets the constants in `profile`, fitted on the fit rows of the sources but `left_out` (empty:
-// none). Gauss-Newton with damping; rows beyond two expected errors weigh less (Cauchy's loss).
+// none).
 FitReport fit_constants_to_rows(const std::vector<ValidationCase>& cases,
                                 const std::string& left_out, topologies::Profile& profile);
 

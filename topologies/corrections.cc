@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,36 +14,53 @@
 namespace trireme::topologies {
 namespace {
 
+constexpr double kUnbounded = 1e9;
+
 template <typename Fit>
 struct Field {
   const char* name;
   double Fit::*value;
+  double width = 0;  // 0: a datasheet's, not fitted
+  double high = kUnbounded;
 };
 
 constexpr std::array kFabricFields = {
-    Field<FabricFit>{"launch_us", &FabricFit::launch_us},
-    Field<FabricFit>{"step_scale", &FabricFit::step_scale},
-    Field<FabricFit>{"simple_us", &FabricFit::simple_us},
-    Field<FabricFit>{"ring_efficiency", &FabricFit::ring_efficiency},
-    Field<FabricFit>{"ll_efficiency", &FabricFit::ll_efficiency},
-    Field<FabricFit>{"ll128_efficiency", &FabricFit::ll128_efficiency},
-    Field<FabricFit>{"tree_efficiency", &FabricFit::tree_efficiency},
-    Field<FabricFit>{"nvls_efficiency", &FabricFit::nvls_efficiency},
-    Field<FabricFit>{"nvls_ramp_mib", &FabricFit::nvls_ramp_mib},
-    Field<FabricFit>{"copy_gbytes_per_second", &FabricFit::copy_gbytes_per_second},
-    Field<FabricFit>{"ramp_mib", &FabricFit::ramp_mib},
-    Field<FabricFit>{"p2p_us", &FabricFit::p2p_us},
-    Field<FabricFit>{"p2p_peer_us", &FabricFit::p2p_peer_us},
-    Field<FabricFit>{"p2p_efficiency", &FabricFit::p2p_efficiency},
-    Field<FabricFit>{"p2p_ramp_mib", &FabricFit::p2p_ramp_mib}};
+    Field<FabricFit>{"start_us", &FabricFit::start_us, 0.4},
+    Field<FabricFit>{"ll128_start_us", &FabricFit::ll128_start_us, 0.7},
+    Field<FabricFit>{"simple_start_us", &FabricFit::simple_start_us, 1.0},
+    Field<FabricFit>{"step_scale", &FabricFit::step_scale, 0.4},
+    Field<FabricFit>{"simple_step_scale", &FabricFit::simple_step_scale, 0.5},
+    Field<FabricFit>{"ring_share", &FabricFit::ring_share, 0.5, 1},
+    Field<FabricFit>{"ll_share", &FabricFit::ll_share, 0.5, 1},
+    Field<FabricFit>{"ll128_share", &FabricFit::ll128_share, 0.2, 1},
+    Field<FabricFit>{"tree_share", &FabricFit::tree_share, 0.15, 1},
+    Field<FabricFit>{"nvls_share", &FabricFit::nvls_share, 0.2, 1},
+    Field<FabricFit>{"nvls_ramp_mib", &FabricFit::nvls_ramp_mib, 1.0},
+    Field<FabricFit>{"copy_gbytes_per_second", &FabricFit::copy_gbytes_per_second, 0.4},
+    Field<FabricFit>{"ramp_mib", &FabricFit::ramp_mib, 1.0},
+    Field<FabricFit>{"p2p_us", &FabricFit::p2p_us, 0.4},
+    Field<FabricFit>{"p2p_peer_us", &FabricFit::p2p_peer_us, 0.7},
+    Field<FabricFit>{"p2p_share", &FabricFit::p2p_share, 0.5, 1},
+    Field<FabricFit>{"p2p_ramp_mib", &FabricFit::p2p_ramp_mib, 1.0}};
 constexpr std::array kNetworkFields = {
-    Field<NetworkFit>{"latency_us", &NetworkFit::latency_us},
-    Field<NetworkFit>{"efficiency", &NetworkFit::efficiency},
-    Field<NetworkFit>{"tree_efficiency", &NetworkFit::tree_efficiency},
-    Field<NetworkFit>{"ramp_mib", &NetworkFit::ramp_mib},
+    Field<NetworkFit>{"latency_us", &NetworkFit::latency_us, 1.0},
+    Field<NetworkFit>{"efficiency", &NetworkFit::efficiency, 0.02, 1},
+    Field<NetworkFit>{"tree_efficiency", &NetworkFit::tree_efficiency, 0.1, 1},
+    Field<NetworkFit>{"ramp_mib", &NetworkFit::ramp_mib, 1.0},
     Field<NetworkFit>{"nic_latency_us", &NetworkFit::nic_latency_us},
     Field<NetworkFit>{"switch_latency_us", &NetworkFit::switch_latency_us},
     Field<NetworkFit>{"ll128", &NetworkFit::ll128}};
+
+template <typename Fit, std::size_t N>
+std::vector<CorrectionPrior> fitted_of(const Fit& fit, const std::array<Field<Fit>, N>& fields) {
+  std::vector<CorrectionPrior> all;
+  for (const Field<Fit>& field : fields) {
+    if (field.width > 0) {
+      all.push_back({field.name, fit.*field.value, field.width, field.high});
+    }
+  }
+  return all;
+}
 
 struct Shipped {
   std::map<std::string, FabricFit, std::less<>> fabrics;
@@ -54,17 +72,26 @@ template <typename Fit, std::size_t N>
 std::map<std::string, Fit, std::less<>> read_fits(JsonReader reader, const nlohmann::json& json,
                                                   const std::array<Field<Fit>, N>& fields) {
   std::map<std::string, Fit, std::less<>> fits;
-  for (const auto& item : json.items()) {
-    JsonReader entry = reader.object(item.key());
-    Fit fit;
+  // An entry may stand on another's by name, so that the same numbers are written once.
+  const std::function<const Fit&(const std::string&)> read =
+      [&](const std::string& name) -> const Fit& {
+    if (const auto known = fits.find(name); known != fits.end()) {
+      return known->second;
+    }
+    JsonReader entry = reader.object(name);
+    Fit fit = entry.has("carried_from") ? read(entry.text("carried_from")) : Fit{};
     for (const auto& field : fields) {
       if (entry.has(field.name)) {
-        fit.*field.value = entry.number(field.name, -1e6, 1e9);
+        fit.*field.value = entry.number(field.name, 0, field.high);
       }
     }
     entry.ignore("source");
+    entry.ignore("standard_errors");
     entry.finish();
-    fits[item.key()] = fit;
+    return fits[name] = fit;
+  };
+  for (const auto& item : json.items()) {
+    read(item.key());
   }
   return fits;
 }
@@ -162,6 +189,14 @@ NetworkFit network_fit(const Profile& profile, const std::string& name) {
     lay_over(profile, name, kNetworkFields, fit);
   }
   return fit;
+}
+
+std::vector<CorrectionPrior> corrections_of(const FabricFit& fit) {
+  return fitted_of(fit, kFabricFields);
+}
+
+std::vector<CorrectionPrior> corrections_of(const NetworkFit& fit) {
+  return fitted_of(fit, kNetworkFields);
 }
 
 const std::vector<std::string>& fitted_tables() {

@@ -23,6 +23,9 @@ constexpr double kPeerOfSocket = 1.6;
 // generation 4 measures).
 constexpr double kPcieShare = 0.85;
 
+// Of PCIe's raw rate that NCCL books: 12 of 15.75 GB/s.
+constexpr double kPcieBooked = 0.762;
+
 // Channels x speed that come nearest to `total`, at the highest rung (search.cc tries rungs from
 // above and stops below .49 of one that worked).
 struct Channels {
@@ -296,6 +299,9 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
   graph.step_latency = node.nvlink_latency.value > 0.0 ? node.nvlink_latency / kUsualNvlink : 1.0;
   graph.path = intra_path(cluster, graph.ranks_per_node, group.stride);
   graph.intra_total = ring_rate(cluster, graph.ranks_per_node, graph.path, group.stride);
+  graph.line_share = graph.path == IntraPath::kNvlink
+                         ? nccl_nvlink_share(cluster.gpu.compute_capability)
+                         : kPcieBooked;
   const bool between_switches =
       graph.path >= IntraPath::kPciePeer && graph.nodes > 1 && node.nics > 1;
   if (between_switches && cluster.nccl.cross_nic == 0) {

@@ -27,6 +27,7 @@ struct NcclGraph {
   NcclGeneration generation = NcclGeneration::kAmpere;
   bool amd_cpu = false;
   double intra_total = 0.0;  // GB/s out of one GPU within the node, as NCCL books the links
+  double line_share = 1.0;   // of those links' line rate that NCCL books
   double net_total =
       0.0;  // GB/s line rate of the NICs that the group has to itself in one node; 0: one node
   double net_rung = 0.0;  // GB/s of those NICs as NCCL's ladder books them

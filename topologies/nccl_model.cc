@@ -78,9 +78,9 @@ bool allowed(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol) {
   return false;
 }
 
-// NCCL's latency in microseconds (tuning.cc). `step_scale` and `net_extra` are 1 and the plug-in's
-// own for NCCL's view.
-double latency(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol,
+// NCCL's latency in microseconds (tuning.cc), with its `base` and one step in the node `step_scale`
+// times as long.
+double latency(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol, double base,
                double step_scale) {
   const NcclGraph& graph = in.graph;
   const NcclLatencies& table = nccl_latencies();
@@ -95,7 +95,6 @@ double latency(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol,
   const std::size_t row = graph.ranks_per_node == 1 ? index_of(NcclAlgorithm::kTree) : a;
   const double inter =
       table.network[row][p] + (in.network.latency_us + graph.hop_extra_us) * (simple ? 2.0 : 1.0);
-  const double base = table.base[a][p];
   const double levels = log2_floor(graph.nodes);
   const double ranks = graph.ranks;
   switch (algorithm) {
@@ -110,9 +109,9 @@ double latency(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol,
     case NcclAlgorithm::kTree:
       return base + 2.0 * ((graph.ranks_per_node - 1.0) * intra + levels * inter);
     case NcclAlgorithm::kNvls:
-      return intra + (graph.nodes > 1 ? inter : 0.0);
+      return base + intra + (graph.nodes > 1 ? inter : 0.0);
     case NcclAlgorithm::kNvlsTree:
-      return intra + 2.0 * levels * inter;
+      return base + intra + 2.0 * levels * inter;
     case NcclAlgorithm::kPat:
       return base + levels * inter / 3.5 + 2.8 * ranks;
   }
@@ -193,42 +192,46 @@ double ramp_factor(double ramp_mib, double bytes) {
 struct Transfer {
   double us = 0.0;
   bool network_bound = false;
+  double fast_us = 0.0;  // of it, what the hops in the node take while the network's are waited for
 };
 
-// Over NICs a protocol costs its share of the payload only: channels are doubled at connect time,
-// so that NCCL's caps of one channel do not bind.
-double network_ring_rate(const Inputs& in, NcclProtocol protocol, double rate) {
+// Of the bytes on a link that are data: LL sends a flag with every four, LL128 eight in 128.
+double payload(NcclProtocol protocol) {
+  return protocol == NcclProtocol::kLL ? 0.5 : (protocol == NcclProtocol::kLL128 ? 0.9375 : 1.0);
+}
+
+double line_rate(const NcclGraph& graph) {
+  return graph.intra_total / graph.line_share;
+}
+
+double ring_share(const FabricFit& fabric, NcclProtocol protocol) {
   switch (protocol) {
     case NcclProtocol::kLL:
-      return ring_bus(in, protocol, rate);
+      return fabric.ll_share;
     case NcclProtocol::kLL128:
-      return 0.92 * rate;
+      return fabric.ll128_share;
     case NcclProtocol::kSimple:
       break;
   }
-  return rate;
+  return fabric.ring_share;
 }
 
 Transfer ring_transfer(const Inputs& in, NcclProtocol protocol) {
   const NcclGraph& graph = in.graph;
-  const double protocol_efficiency = protocol == NcclProtocol::kLL      ? in.fabric.ll_efficiency
-                                     : protocol == NcclProtocol::kLL128 ? in.fabric.ll128_efficiency
-                                                                        : 1.0;
   const double ranks = graph.ranks;
-  double rate = in.fabric.ring_efficiency * graph.intra_total;
+  double rate = ring_share(in.fabric, protocol) * payload(protocol) * line_rate(graph);
   bool network_bound = false;
+  double faster = 0.0;  // of the time, on the hops that do not set the pace
   if (graph.nodes > 1) {
     const double per_node = graph.ranks_per_node;
-    const double inside =
-        per_node > 1.0 ? network_ring_rate(in, protocol, rate * per_node / (per_node - 1.0)) *
-                             protocol_efficiency
-                       : kInfinity;
-    const double outside = network_ring_rate(
-        in, protocol, in.network.efficiency * graph.net_total / graph.uplink_slowdown);
+    const double inside = per_node > 1.0 ? rate * per_node / (per_node - 1.0) : kInfinity;
+    // Channels are doubled at connect time, so that NCCL's caps of one LL128 channel do not bind.
+    const double nics = in.network.efficiency * graph.net_total / graph.uplink_slowdown;
+    const double outside =
+        protocol == NcclProtocol::kLL ? ring_bus(in, protocol, nics) : payload(protocol) * nics;
     network_bound = outside < inside;
+    faster = (1.0 + (per_node - 1.0) * outside / inside) / per_node;
     rate = std::min(inside, outside);
-  } else {
-    rate = ring_bus(in, protocol, rate) * protocol_efficiency;
   }
   const double part = in.bytes / ranks / kPerMicrosecond;
   const bool copies = in.collective != Collective::kBroadcast;
@@ -240,21 +243,21 @@ Transfer ring_transfer(const Inputs& in, NcclProtocol protocol) {
   if (protocol != NcclProtocol::kLL && graph.nodes > 1) {
     us *= ramp_factor(in.network.ramp_mib, in.bytes);
   }
-  return {us, network_bound};
+  return {us, network_bound, us * std::min(1.0, faster)};
 }
 
 Transfer tree_transfer(const Inputs& in, NcclProtocol protocol) {
   const NcclGraph& graph = in.graph;
   double inside = kInfinity;
   if (graph.ranks_per_node > 1) {
-    inside = tree_algorithm_bandwidth(in, protocol, graph.intra_total) * in.fabric.tree_efficiency;
+    // A link carries the message up and down.
+    inside = 0.5 * in.fabric.tree_share * payload(protocol) * line_rate(graph) *
+             nccl_tree_factor(protocol, in.bytes);
   }
   double outside = kInfinity;
   if (graph.nodes > 1) {
-    const double share =
-        protocol == NcclProtocol::kLL ? 0.5 : (protocol == NcclProtocol::kLL128 ? 0.9375 : 1.0);
-    outside = in.network.tree_efficiency * share * graph.net_total / tree_traffic(graph.nodes) /
-              graph.uplink_slowdown;
+    outside = in.network.tree_efficiency * payload(protocol) * graph.net_total /
+              tree_traffic(graph.nodes) / graph.uplink_slowdown;
   }
   double us = in.bytes / (std::min(inside, outside) * kPerMicrosecond);
   if (protocol != NcclProtocol::kLL && graph.nodes > 1) {
@@ -273,7 +276,7 @@ constexpr double kTreeOverSwitches = 0.95;
 Transfer nvls_transfer(const Inputs& in, NcclAlgorithm algorithm) {
   const NcclGraph& graph = in.graph;
   const double per_node = graph.ranks_per_node;
-  const double rate = in.fabric.nvls_efficiency * graph.intra_total *
+  const double rate = in.fabric.nvls_share * line_rate(graph) *
                       (graph.ranks_per_node > graph.nvls_heads ? kSharedHeads : 1.0);
   double inside = is_reduce_all(in.collective) ? rate / (1.0 + 1.0 / per_node) : rate;
   double outside = kInfinity;
@@ -329,7 +332,8 @@ NcclTime evaluate(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protoc
   }
   const double factor = long_ring_factor(in.graph, in.collective, algorithm, protocol, in.bytes);
   const double bandwidth = nominal_bandwidth(in, algorithm, protocol);
-  result.nominal_us = bandwidth > 0.0 ? factor * latency(in, algorithm, protocol, 1.0) +
+  const double base = nccl_latencies().base[index_of(algorithm)][index_of(protocol)];
+  result.nominal_us = bandwidth > 0.0 ? factor * latency(in, algorithm, protocol, base, 1.0) +
                                             in.bytes / (bandwidth * kPerMicrosecond)
                                       : kInfinity;
   return result;
@@ -338,12 +342,23 @@ NcclTime evaluate(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protoc
 void finish(const Inputs& in, NcclTime& result) {
   const double factor =
       long_ring_factor(in.graph, in.collective, result.algorithm, result.protocol, in.bytes);
-  const bool simple = result.protocol == NcclProtocol::kSimple;
   const Transfer moved = transfer(in, result.algorithm, result.protocol);
-  result.latency_us = std::max(
-      1.0, in.fabric.launch_us + (simple ? in.fabric.simple_us : 0.0) +
-               factor * latency(in, result.algorithm, result.protocol, in.fabric.step_scale));
+  double start = in.fabric.start_us;
+  double step_scale = in.fabric.step_scale;
+  if (result.protocol == NcclProtocol::kLL128) {
+    start += in.fabric.ll128_start_us;
+  } else if (result.protocol == NcclProtocol::kSimple) {
+    start += in.fabric.simple_start_us;
+    step_scale = in.fabric.simple_step_scale;
+  }
+  result.latency_us =
+      start + factor * latency(in, result.algorithm, result.protocol, 0.0, step_scale);
   result.time_us = result.latency_us + moved.us;
+  if (result.algorithm == NcclAlgorithm::kRing && moved.network_bound) {
+    // Between two hops over the network a chunk has as long as the chunks before it take there: the
+    // steps' latency shows only beyond that.
+    result.time_us = std::max(start + moved.us, result.latency_us + moved.fast_us);
+  }
   result.network_bound = moved.network_bound;
 }
 

@@ -52,7 +52,7 @@ double ramp_factor(double ramp_mib, double bytes) {
 
 // GB/s out of one GPU to all its peers in the node at once.
 double intra_rate(const Cluster& cluster, const NcclGraph& graph, const FabricFit& fabric) {
-  double rate = fabric.p2p_efficiency * graph.intra_total;
+  double rate = fabric.p2p_share * graph.intra_total / graph.line_share;
   // In a cube mesh most pairs have no link of their own and cross another GPU or PCIe.
   if (cluster.node.fabric == Node::Fabric::kCubeMesh && graph.ranks_per_node > 4) {
     rate *= 0.5;
@@ -117,7 +117,7 @@ NcclTime send_receive(const Cluster& cluster, const NcclGraph& graph, const Fabr
     result.network_bound = true;
   } else {
     // Over a mesh or cube mesh a pair has its own links only.
-    rate = fabric.p2p_efficiency * ring_rate(cluster, 2, graph.path);
+    rate = fabric.p2p_share * ring_rate(cluster, 2, graph.path) / graph.line_share;
   }
   result.time_us = result.latency_us + bytes / (rate * kPerMicrosecond) * ramp_factor(ramp, bytes);
   return result;

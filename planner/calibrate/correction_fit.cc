@@ -3,72 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string>
 
 #include "planner/calibrate/least_squares.h"
-#include "planner/calibrate/nelder_mead.h"
+#include "planner/calibrate/prior_fit.h"
 #include "topologies/corrections.h"
 #include "topologies/nccl_graph.h"
 
 namespace trireme::planner {
 namespace {
 
-using topologies::Collective;
+using topologies::CorrectionPrior;
 using topologies::FabricFit;
 using topologies::NetworkFit;
 using topologies::Profile;
 
-// One constant being fitted: where it stands, what it starts from, and the step that is as likely
-// as not.
-struct Constant {
-  std::string entry, name;
-  double start = 0, step = 0, low = 0, high = 0;
-};
-
-bool is_point_to_point(Collective collective) {
-  return collective == Collective::kAllToAll || collective == Collective::kSendRecv;
-}
-
-using Group = std::vector<Constant>;
-
-Constant rate(const std::string& entry, const std::string& name, double start) {
-  return {entry, name, start, 0.1 * start, 0.02, 2.0};
-}
-Constant ramp(const std::string& entry, const std::string& name, double start) {
-  return {entry, name, start, 0.5 + 0.5 * start, 0, 64};
-}
-
-// Constants of the fabric inside the node, in the order of what they bound: first the plateau, then
-// the small sizes.
-std::vector<Group> fabric_groups(const std::string& entry, const FabricFit& fit, bool collectives,
-                                 bool exchanges) {
-  std::vector<Group> groups;
-  if (collectives) {
-    groups.push_back({rate(entry, "ring_efficiency", fit.ring_efficiency),
-                      rate(entry, "nvls_efficiency", fit.nvls_efficiency),
-                      ramp(entry, "ramp_mib", fit.ramp_mib),
-                      ramp(entry, "nvls_ramp_mib", fit.nvls_ramp_mib)});
-    groups.push_back({{entry, "launch_us", fit.launch_us, 5, -20, 200},
-                      {entry, "step_scale", fit.step_scale, 0.3, 0.2, 20},
-                      {entry, "simple_us", fit.simple_us, 5, -40, 100},
-                      rate(entry, "ll128_efficiency", fit.ll128_efficiency),
-                      rate(entry, "ll_efficiency", fit.ll_efficiency)});
-  }
-  if (exchanges) {
-    groups.push_back({{entry, "p2p_us", fit.p2p_us, 5, 0, 300},
-                      {entry, "p2p_peer_us", fit.p2p_peer_us, 0.2, 0, 20},
-                      rate(entry, "p2p_efficiency", fit.p2p_efficiency),
-                      ramp(entry, "p2p_ramp_mib", fit.p2p_ramp_mib)});
-  }
-  return groups;
-}
-
-std::vector<Group> network_groups(const std::string& entry, const NetworkFit& fit) {
-  return {{{entry, "latency_us", fit.latency_us, 3 + 0.3 * fit.latency_us, 0, 500},
-           rate(entry, "efficiency", fit.efficiency),
-           rate(entry, "tree_efficiency", fit.tree_efficiency),
-           ramp(entry, "ramp_mib", fit.ramp_mib)}};
-}
+constexpr double kError = 0.06;            // expected of a point's logarithm
+constexpr double kIndependentPoints = 12;  // as many as points of one table count for at most
+// A constant so far is that of machines of the same kind: it says more than one of any kind.
+constexpr double kSameKind = 0.5;
+// Of its prior's width that is left to a constant that no point feels.
+constexpr double kUntouched = 0.98;
 
 double model_seconds(const CollectiveMeasurement& one, const Profile& profile, double bytes) {
   return topologies::collective_time(one.cluster, profile, one.collective, one.group,
@@ -77,102 +31,86 @@ double model_seconds(const CollectiveMeasurement& one, const Profile& profile, d
       .time.value;
 }
 
-// Mean over tables of the mean robust error in logarithms. Every table counts once, so that a long
-// sweep does not drown a short one.
-double misfit(const std::vector<const CollectiveMeasurement*>& measured, const Profile& profile) {
-  constexpr double kScale = 0.1;
-  double sum = 0;
-  for (const CollectiveMeasurement* one : measured) {
-    double errors = 0;
-    for (const auto& point : one->points) {
-      const double error =
-          std::abs(std::log(model_seconds(*one, profile, point.bytes) / point.seconds));
-      errors += error < kScale ? error * error / (2 * kScale) : error - kScale / 2;
+// Constants of the entries that tables speak of, each entry's in a row.
+class Constants {
+ public:
+  // Indices of the entry's constants.
+  std::vector<std::size_t> of(const std::string& entry,
+                              const std::vector<CorrectionPrior>& corrections, double width_scale) {
+    auto [at, added] = indices_.try_emplace(entry);
+    for (const CorrectionPrior& one : added ? corrections : std::vector<CorrectionPrior>()) {
+      at->second.push_back(priors.size());
+      priors.push_back({one.value, one.width * width_scale, one.high});
+      fitted.push_back({entry, std::string(one.name)});
     }
-    sum += errors / static_cast<double>(one->points.size());
+    return at->second;
   }
-  return sum / static_cast<double>(measured.size());
-}
+  std::vector<Prior> priors;
+  std::vector<FittedCorrection> fitted;
 
-// In units of each constant's step from where it started.
-void fit_group_of(const Group& group, const std::vector<const CollectiveMeasurement*>& measured,
-                  Profile& profile) {
-  constexpr double kPull = 0.002;
-  const auto apply = [&](const std::vector<double>& at) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      profile.networks[group[i].entry][group[i].name] =
-          std::clamp(group[i].start + at[i] * group[i].step, group[i].low, group[i].high);
-    }
-  };
-  const auto loss = [&](const std::vector<double>& at) {
-    apply(at);
-    double pull = 0;
-    for (const double value : at) {
-      pull += value * value;
-    }
-    return misfit(measured, profile) + kPull * pull / static_cast<double>(at.size());
-  };
-  const std::vector<double> origin(group.size(), 0.0);
-  const double before = loss(origin);
-  Minimum found = nelder_mead(loss, origin, 1.0, 160 + 60 * static_cast<int>(group.size()));
-  found = nelder_mead(loss, found.at, 0.3, 120 + 40 * static_cast<int>(group.size()));
-  apply(found.value < before ? found.at : origin);
-}
+ private:
+  std::map<std::string, std::vector<std::size_t>> indices_;
+};
 
-// A constant whose value the points do not feel is left out of the profile.
-void drop_untouched(const std::vector<const CollectiveMeasurement*>& measured, const Group& group,
-                    Profile& profile) {
-  for (const Constant& constant : group) {
-    auto& entry = profile.networks[constant.entry];
-    const double fitted = entry[constant.name];
-    const double with = misfit(measured, profile);
-    entry[constant.name] = constant.start;
-    if (std::abs(misfit(measured, profile) - with) < 1e-6) {
-      entry.erase(constant.name);
-    } else {
-      entry[constant.name] = fitted;
-    }
-  }
-}
+struct Point {
+  const CollectiveMeasurement* table = nullptr;
+  double bytes = 0, seconds = 0, weight = 0;
+};
 
 }  // namespace
 
-void fit_corrections(const std::vector<CollectiveMeasurement>& measured, Profile& profile) {
+std::vector<FittedCorrection> fitted_corrections(const std::vector<CollectiveMeasurement>& measured,
+                                                 const Profile& profile, bool anew) {
+  Constants constants;
+  PriorProblem problem;
+  std::vector<Point> points;
+  for (const CollectiveMeasurement& one : measured) {
+    const auto graph = topologies::nccl_graph(one.cluster, one.group);
+    const FabricFit fabric = topologies::fabric_fit(profile, graph, one.cluster.gpu);
+    const NetworkFit network = topologies::network_fit(profile, one.cluster.network.name);
+    const double width_scale = anew ? 1 : kSameKind;
+    std::vector<std::size_t> moved_by =
+        constants.of(std::string(topologies::fabric_key(graph, one.cluster.gpu)),
+                     corrections_of(anew ? FabricFit{} : fabric), width_scale);
+    if (graph.nodes > 1) {
+      const auto more = constants.of(one.cluster.network.name,
+                                     corrections_of(anew ? NetworkFit{} : network), width_scale);
+      moved_by.insert(moved_by.end(), more.begin(), more.end());
+    }
+    const auto count = static_cast<double>(one.points.size());
+    for (const auto& point : one.points) {
+      points.push_back({&one, point.bytes, point.seconds,
+                        std::sqrt(std::min(1.0, kIndependentPoints / count)) / kError});
+      problem.moved_by.push_back(moved_by);
+    }
+  }
   // Tables would answer in the model's place.
   Profile model;
   model.networks = profile.networks;
-  const auto fit = [&](const std::vector<Group>& groups,
-                       const std::vector<const CollectiveMeasurement*>& chosen) {
-    for (const Group& group : groups) {
-      fit_group_of(group, chosen, model);
-      drop_untouched(chosen, group, model);
+  problem.constants = constants.priors;
+  problem.residual = [&](std::size_t row, const std::vector<double>& values) {
+    for (const std::size_t moved : problem.moved_by[row]) {
+      const FittedCorrection& constant = constants.fitted[moved];
+      model.networks[constant.entry][constant.name] = values[moved];
     }
+    const Point& point = points[row];
+    return point.weight * std::log(model_seconds(*point.table, model, point.bytes) / point.seconds);
   };
-  // Inside nodes first: the fabric's part of a collective over nodes is then known.
-  std::map<std::string, std::vector<const CollectiveMeasurement*>> inside, outside;
-  for (const CollectiveMeasurement& one : measured) {
-    const auto graph = topologies::nccl_graph(one.cluster, one.group);
-    if (graph.nodes > 1) {
-      outside[one.cluster.network.name].push_back(&one);
-    } else {
-      inside[std::string(topologies::fabric_key(graph, one.cluster.gpu))].push_back(&one);
+  const PriorFit fit = fit_with_priors(problem);
+  std::vector<FittedCorrection> felt;
+  for (std::size_t i = 0; i < fit.values.size(); ++i) {
+    if (fit.standard_errors[i] < kUntouched * constants.priors[i].width) {
+      felt.push_back({constants.fitted[i].entry, constants.fitted[i].name, fit.values[i],
+                      fit.standard_errors[i]});
     }
   }
-  const auto any = [](const std::vector<const CollectiveMeasurement*>& all, bool exchange) {
-    return std::ranges::any_of(all, [exchange](const CollectiveMeasurement* one) {
-      return is_point_to_point(one->collective) == exchange;
-    });
-  };
-  for (const auto& [entry, chosen] : inside) {
-    const auto graph = topologies::nccl_graph(chosen.front()->cluster, chosen.front()->group);
-    const FabricFit start = topologies::fabric_fit(model, graph, chosen.front()->cluster.gpu);
-    fit(fabric_groups(entry, start, any(chosen, false), any(chosen, true)), chosen);
+  return felt;
+}
+
+void fit_corrections(const std::vector<CollectiveMeasurement>& measured, Profile& profile) {
+  for (const FittedCorrection& one : fitted_corrections(measured, profile, false)) {
+    profile.networks[one.entry][one.name] = one.value;
   }
-  for (const auto& [entry, chosen] : outside) {
-    fit(network_groups(entry, topologies::network_fit(model, entry)), chosen);
-  }
-  profile.networks = std::move(model.networks);
-  std::erase_if(profile.networks, [](const auto& entry) { return entry.second.empty(); });
 }
 
 double model_error(const CollectiveMeasurement& measured, const Profile& profile,

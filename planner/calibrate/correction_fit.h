@@ -2,14 +2,25 @@
 // collectives of one cluster.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "planner/calibrate/collective_fit.h"
 
 namespace trireme::planner {
 
-// Changes profile.networks: for each fabric and network that was measured, the constants that its
-// points speak of. Pulled towards their values so far, so that a few points do not carry them off.
+struct FittedCorrection {
+  std::string entry, name;
+  double value = 0, standard_error = 0;  // the latter of its logarithm
+};
+
+// All constants of every fabric and network that was measured, at once. Priors are the values so
+// far, or (`anew`) those of any fabric and network; constants that the points do not feel are left
+// out.
+std::vector<FittedCorrection> fitted_corrections(const std::vector<CollectiveMeasurement>& measured,
+                                                 const topologies::Profile& profile, bool anew);
+
+// The same, from the values so far, laid over profile.networks.
 void fit_corrections(const std::vector<CollectiveMeasurement>& measured,
                      topologies::Profile& profile);
 

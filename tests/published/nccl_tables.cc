@@ -22,6 +22,7 @@ struct System {
   int gpus_per_node;    // 0: the preset's
   int nics;             // 0: the preset's
   const char* set_apart;
+  bool ring_only = false;  // the command says NCCL_ALGO=Ring, in the source
 };
 
 // Which preset each measured system is. Where a file's text states other adapters than the preset
@@ -53,7 +54,7 @@ constexpr System kSystems[] = {
     {"h100_2node_4gpu_crossnic0", "dgx-h100", 4, 4, "network not stated"},
     {"h100pcie_nvlink_pair", "h100-pcie", 0, 0, "one of three NVLink bridges by its rate"},
     {"h20_8gpu", "hgx-h20", 0, 0, ""},
-    {"oci_a100_b4", "oci-gpu4", 0, 0, ""},
+    {"oci_a100_b4", "oci-gpu4", 0, 0, "", true},
     {"oci_h100", "oci-h100", 0, 0, ""},
     {"oci_mi300x", "oci-mi300x", 0, 0, ""},
     {"oke_a100", "oci-gpu4", 0, 0, ""},
@@ -131,10 +132,13 @@ std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
     if (!json.contains("rows") || system == nullptr) {
       continue;
     }
+    table.machine = system->prefix;
     table.set_apart = system->set_apart;
-    table.ring_only =
-        json.at("hardware").get<std::string>().find("NVLS off, ring") != std::string::npos;
     place(table, *system, json.at("gpus").get<int>());
+    if (system->ring_only ||
+        json.at("hardware").get<std::string>().find("NVLS off, ring") != std::string::npos) {
+      table.cluster.nccl.algorithms = 1U << index_of(topologies::NcclAlgorithm::kRing);
+    }
     table.collective = collective_of(json.at("collective").get<std::string>());
     for (const auto& row : json.at("rows")) {
       table.rows.push_back(
@@ -149,18 +153,9 @@ std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
 
 double predicted_seconds(const NcclTable& table, const topologies::Profile& profile,
                          std::int64_t bytes) {
-  if (!table.ring_only) {
-    return topologies::collective_time(table.cluster, profile, table.collective, table.group,
-                                       Bytes(bytes))
-        .time.value;
-  }
-  const topologies::NcclGraph graph = topologies::nccl_graph(table.cluster, table.group);
-  const topologies::NcclTime time =
-      topologies::nccl_time_of(graph, topologies::fabric_fit(profile, graph, table.cluster.gpu),
-                               topologies::network_fit(profile, table.cluster.network.name),
-                               table.collective, static_cast<double>(bytes),
-                               topologies::NcclAlgorithm::kRing, topologies::NcclProtocol::kSimple);
-  return time.time_us * 1e-6;
+  return topologies::collective_time(table.cluster, profile, table.collective, table.group,
+                                     Bytes(bytes))
+      .time.value;
 }
 
 double median(std::vector<double> values) {

@@ -11,7 +11,8 @@
 namespace trireme::published {
 
 struct NcclTable {
-  std::string name;  // the file's, without .json
+  std::string name;     // the file's, without .json
+  std::string machine;  // tables of one machine are fitted or scored together
   topologies::Cluster cluster;
   topologies::GroupShape group;
   topologies::Collective collective = topologies::Collective::kAllReduce;
@@ -23,7 +24,6 @@ struct NcclTable {
   std::string set_apart;  // why its error does not count: a known fault, or a system that the text
                           // does not describe
   bool fitted = false;
-  bool ring_only = false;  // the run had NCCL's other algorithms switched off
 };
 
 struct TableError {
@@ -37,7 +37,8 @@ std::string shared_data_folder();
 std::vector<NcclTable> read_nccl_tables(const std::string& folder);
 TableError table_error(const NcclTable& table, const topologies::Profile& profile);
 // Predicted seconds of one size.
-double predicted_seconds(const NcclTable& table, const topologies::Profile& profile, std::int64_t bytes);
+double predicted_seconds(const NcclTable& table, const topologies::Profile& profile,
+                         std::int64_t bytes);
 double median(std::vector<double> values);
 
 }  // namespace trireme::published

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "nccl_tables.h"
@@ -23,54 +24,77 @@ class NcclTables : public testing::Test {
   std::vector<NcclTable> tables_;
 };
 
-TEST_F(NcclTables, FittedAndScoredAreDisjoint) {
+TEST_F(NcclTables, MachinesAreFittedOrScored) {
   const auto& fitted = topologies::fitted_tables();
   const std::set<std::string> unique(fitted.begin(), fitted.end());
   EXPECT_EQ(unique.size(), fitted.size());
-  std::size_t held = 0;
+  std::set<std::string> fitted_machines;
+  std::set<std::string> scored_machines;
   for (const NcclTable& table : tables_) {
     EXPECT_EQ(table.fitted, unique.contains(table.name)) << table.name;
     EXPECT_FALSE(table.fitted && !table.set_apart.empty())
         << table.name << " is faulty, yet fitted";
-    held += table.fitted ? 0U : 1U;
+    (table.fitted ? fitted_machines : scored_machines).insert(table.machine);
   }
-  // At least half of the tables are kept apart.
-  EXPECT_GE(2 * held, tables_.size());
+  for (const std::string& machine : fitted_machines) {
+    EXPECT_FALSE(scored_machines.contains(machine)) << machine;
+  }
+  EXPECT_GE(scored_machines.size(), fitted_machines.size());
 }
 
+// Where a scored table is off by more than a quarter, and why.
+const std::map<std::string, std::string> kMisses = {
+    {"azure_ndh100v5_1node_all_reduce",
+     "below 1 MiB: times worked back from a printed in-place bandwidth of two digits; three other "
+     "H100 tables take half as long"}};
+
+struct Medians {
+  std::vector<double> large, small;
+  void add(const TableError& error) {
+    if (error.large) {
+      large.push_back(*error.large);
+    }
+    if (error.small) {
+      small.push_back(*error.small);
+    }
+  }
+  void print(const char* what) const {
+    fmt::print("{}: {:.1f} % at 1 MiB and up ({} tables), {:.1f} % below ({})\n", what,
+               large.empty() ? 0.0 : 100 * median(large), large.size(),
+               small.empty() ? 0.0 : 100 * median(small), small.size());
+  }
+};
+
 TEST_F(NcclTables, HeldApartMedians) {
-  std::vector<double> large[2];
-  std::vector<double> small[2];
+  Medians one_node;
+  Medians several;
+  Medians exchanges;
   for (const NcclTable& table : tables_) {
     const TableError error = table_error(table, topologies::shipped_profile());
-    const std::size_t several = table.cluster.nodes > 1 ? 1U : 0U;
-    if (!table.set_apart.empty()) {
-      fmt::print("{:<44} bandwidth measured / expected {:.2f}: {}\n", table.name,
-                 error.ratio_largest, table.set_apart);
-      continue;
-    }
-    if (table.fitted) {
+    if (table.fitted || !table.set_apart.empty()) {
+      fmt::print("{:<44} measured / expected {:.2f}: {}\n", table.name, error.ratio_largest,
+                 table.fitted ? "fitted" : table.set_apart);
       continue;
     }
     fmt::print("{:<44} {:>3} nodes  >=1MiB {:5.1f} %  <1MiB {:5.1f} %\n", table.name,
                table.cluster.nodes, 100.0 * error.large.value_or(0.0),
                100.0 * error.small.value_or(0.0));
-    if (error.large) {
-      large[several].push_back(*error.large);
-    }
-    if (error.small) {
-      small[several].push_back(*error.small);
-    }
+    const bool exchange = table.collective == topologies::Collective::kAllToAll ||
+                          table.collective == topologies::Collective::kSendRecv;
+    (exchange ? exchanges : table.cluster.nodes > 1 ? several : one_node).add(error);
+    const double worst = std::max(error.large.value_or(0), error.small.value_or(0));
+    EXPECT_TRUE(worst <= 0.25 || kMisses.contains(table.name))
+        << table.name << " is off by " << worst << " without a cause";
   }
-  fmt::print(
-      "median of held-apart tables: one node {:.1f} % at 1 MiB and up ({} tables), {:.1f} % below "
-      "({}); several "
-      "nodes {:.1f} % ({})\n",
-      100.0 * median(large[0]), large[0].size(), 100.0 * median(small[0]), small[0].size(),
-      100.0 * median(large[1]), large[1].size());
-  EXPECT_LE(median(large[0]), 0.15);
-  EXPECT_LE(median(large[1]), 0.15);
-  EXPECT_LE(median(small[0]), 0.30);
+  one_node.print("median of held-apart tables, one node");
+  several.print("several nodes");
+  exchanges.print("all-to-all and send/receive");
+  EXPECT_LE(median(one_node.large), 0.06);
+  EXPECT_LE(median(one_node.small), 0.15);
+  EXPECT_LE(median(several.large), 0.12);
+  EXPECT_LE(median(several.small), 0.25);
+  EXPECT_LE(median(exchanges.large), 0.15);
+  EXPECT_LE(median(exchanges.small), 0.15);
 }
 
 }  // namespace

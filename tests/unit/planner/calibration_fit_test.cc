@@ -75,7 +75,7 @@ TEST(CollectiveFit, CorrectionsMoveTheModelTowardsAnotherMachine) {
   // A machine whose rings reach 70 % of what the shipped constants say: the model must follow for
   // a size and a group that were not measured.
   topologies::Profile slow = topologies::shipped_profile();
-  slow.networks["NVLink Hopper"]["ring_efficiency"] = 0.72;
+  slow.networks["NVLink Hopper"]["ring_share"] = 0.6;
   CollectiveMeasurement measured = two_regimes();
   measured.points.clear();
   measured.collective = Collective::kAllGather;

@@ -140,14 +140,17 @@ TEST(Nccl, ChoosesByGenerationAndSize) {
 // = 28.01 us.
 TEST(Nccl, NominalRingArithmetic) {
   const Cluster cluster = load_cluster("dgx-h100");
+  NetworkFit plain;
+  plain.latency_us = 0;
   const NcclGraph graph = nccl_graph(cluster, everyone(cluster));
-  const NcclTime time = nccl_time_of(graph, {}, {}, Collective::kAllReduce, 1048576.0,
+  const NcclTime time = nccl_time_of(graph, {}, plain, Collective::kAllReduce, 1048576.0,
                                      NcclAlgorithm::kRing, NcclProtocol::kLL);
   EXPECT_NEAR(time.nominal_us, 15.0 + 1048576.0 / (141.0 * 8.0 / 14.0 * 1e3), 1e-9);
   // Tree over 2 nodes of 8, LL: 6.8 + 2 (7 x 0.6 + 1 x 5.0) = 25.2 us.
   const Cluster two = load_cluster("dgx-h100x2");
-  const NcclTime tree = nccl_time_of(nccl_graph(two, everyone(two)), {}, {}, Collective::kAllReduce,
-                                     1.0, NcclAlgorithm::kTree, NcclProtocol::kLL);
+  const NcclTime tree =
+      nccl_time_of(nccl_graph(two, everyone(two)), {}, plain, Collective::kAllReduce, 1.0,
+                   NcclAlgorithm::kTree, NcclProtocol::kLL);
   EXPECT_NEAR(tree.nominal_us, 25.2, 0.01);
 }
 

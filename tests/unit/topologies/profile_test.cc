@@ -37,7 +37,7 @@ Profile calibrated() {
       {4096, 4096, 4096, FlopPerSecond(1.2e15), "input_gradient", MatmulPrecision::kFp8}};
   fit.attention = {{1, 32, 8, 4096, 128, Seconds(3e-4), Seconds(9e-4), false}};
   profile.gpus["H200-SXM-141GB"] = fit;
-  profile.networks["NVLink Hopper"] = {{"ring_efficiency", 0.9}};
+  profile.networks["NVLink Hopper"] = {{"ring_share", 0.7}};
   profile.collectives.push_back({.operation = "all_reduce",
                                  .gpu = "H200-SXM-141GB",
                                  .network = "",

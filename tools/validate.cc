@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "planner/calibrate/fit.h"
 #include "planner/calibrate/validation.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
@@ -149,14 +150,15 @@ std::vector<RowSimulation> simulate_rows(const Console& console,
   return simulations;
 }
 
-void print_sources(const Console& console, const std::vector<SourceErrors>& sources) {
+void print_sources(const Console& console, const std::vector<SourceErrors>& sources, bool shipped) {
   Table table{.head = {"source", "rows", "skipped", "compared", "mean |error|", "mean error",
                        "worst", "memory mean |error|"},
               .rows = {},
               .text_columns = 1};
   for (const SourceErrors& errors : sources) {
     table.rows.push_back(
-        {errors.source, std::to_string(errors.rows), std::to_string(errors.skipped),
+        {errors.source + (shipped && planner::is_fitted_source(errors.source) ? " *" : ""),
+         std::to_string(errors.rows), std::to_string(errors.skipped),
          std::to_string(errors.compared), percent(errors.compared, errors.mean_absolute, false),
          percent(errors.compared, errors.mean, true), percent(errors.compared, errors.worst, true),
          percent(errors.memory_compared, errors.memory_mean_absolute, false)});
@@ -203,7 +205,7 @@ int run(const Options& options, Console& console) {
   if (options.simulate) {
     print_simulations(console, rows, simulations);
   }
-  print_sources(console, sources);
+  print_sources(console, sources, options.rows.empty());
   if (!console.quiet) {
     for (const planner::PublishedFile& file : files) {
       if (!file.unknown_keys.empty()) {
@@ -223,8 +225,8 @@ void add_validate_command(CLI::App& app, Program& program) {
                                   "measurements beside this model's predictions, by row and source",
                                   "trireme validate --rows measurements.json");
   command->add_option("--rows", options->rows,
-                      "a file or folder in the row format; else the rows that ship, kept apart "
-                      "from every fit");
+                      "a file or folder in the row format; else the rows that ship, of which the "
+                      "sources marked * were fitted");
   command->add_option("--calibration", options->calibration, "a profile of `trireme calibrate`");
   command->add_flag("--all", options->all, "every row, not the sources alone");
   command->add_flag("--simulate", options->simulate,

@@ -47,8 +47,7 @@ std::vector<FitRow> rows_of(const std::vector<ValidationCase>& cases, const std:
   for (const FitSource& source : fit_sources()) {
     const auto first = static_cast<std::ptrdiff_t>(rows.size());
     for (const ValidationCase& one : cases) {
-      if (one.row.source != source.source || source.source == left_out || !is_gated_row(one) ||
-          !is_fit_row(one.row)) {
+      if (one.row.source != source.source || source.source == left_out || !is_gated_row(one)) {
         continue;
       }
       FitRow row{one.found.job, one.found.plan, *one.measured_seconds, 0, {}};
@@ -82,6 +81,11 @@ double residual(FitRow& row, const std::vector<FitConstant>& constants,
 
 }  // namespace
 
+bool is_fitted_source(const std::string& source) {
+  return std::ranges::any_of(fit_sources(),
+                             [&](const FitSource& one) { return one.source == source; });
+}
+
 FitReport fit_constants_to_rows(const std::vector<ValidationCase>& cases,
                                 const std::string& left_out, topologies::Profile& profile) {
   const std::vector<FitConstant> constants = fit_constants();
@@ -90,6 +94,7 @@ FitReport fit_constants_to_rows(const std::vector<ValidationCase>& cases,
   PriorProblem problem;
   for (const FitConstant& constant : constants) {
     problem.constants.push_back({constant.prior, constant.width});
+    problem.start.push_back(slot(constant, constant.entries.front(), profile));
   }
   for (const FitRow& row : rows) {
     problem.moved_by.push_back(row.moved_by);

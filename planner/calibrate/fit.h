@@ -30,14 +30,16 @@ struct FitSource {
 };
 
 std::vector<FitConstant> fit_constants();
+// Whole sources are fitted or scored: rows of one share its machine and its mistakes.
 std::vector<FitSource> fit_sources();
+bool is_fitted_source(const std::string& source);
 
 struct FitReport : PriorFit {
   int rows = 0;
 };
 
-// Sets the constants in `profile`, fitted on the fit rows of the sources but `left_out` (empty:
-// none).
+// Sets the constants in `profile`, from which the search begins, fitted on the gated rows of the
+// fit sources but `left_out` (empty: none).
 FitReport fit_constants_to_rows(const std::vector<ValidationCase>& cases,
                                 const std::string& left_out, topologies::Profile& profile);
 

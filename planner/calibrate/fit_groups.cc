@@ -68,7 +68,7 @@ std::vector<FitConstant> fit_constants() {
 // nothing here says so.
 std::vector<FitSource> fit_sources() {
   return {{"korthikanti_2022", 0.06},   {"megatron_sc21", 0.06},    {"vtrain_single_node", 0.08},
-          {"vtrain_multi_node", 0.10},  {"bloom_bigscience", 0.15}, {"zero_bubble_2024", 0.08},
+          {"vtrain_multi_node", 0.10},  {"bloom_bigscience", 0.13}, {"zero_bubble_2024", 0.08},
           {"nemo_launcher_a100", 0.12}, {"llm_foundry_mpt", 0.06},  {"torch_h200", 0.06},
           {"pytorch_side", 0.06},       {"torchtitan", 0.10}};
 }

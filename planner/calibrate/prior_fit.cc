@@ -107,6 +107,9 @@ PriorFit fit_with_priors(const PriorProblem& problem) {
     return sum;
   };
   VectorXd at = priors;
+  for (std::size_t i = 0; i < problem.start.size(); ++i) {
+    at[static_cast<Index>(i)] = std::log(problem.start[i]);
+  }
   VectorXd here = residuals(problem, at);
   PriorFit fit;
   fit.loss_before = fit.loss_after = loss_of(here, at);

@@ -17,6 +17,7 @@ struct Prior {
 
 struct PriorProblem {
   std::vector<Prior> constants;
+  std::vector<double> start;  // where the search begins; empty: at the priors
   // Which constants (indices) move each residual.
   std::vector<std::vector<std::size_t>> moved_by;
   // A residual, in units of the error expected of it, at `values` of the constants.

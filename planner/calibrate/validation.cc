@@ -136,10 +136,6 @@ bool is_measured_row(const ValidationCase& one) {
   return one.found.skipped.empty() && one.row.outcome.empty();
 }
 
-bool is_fit_row(const PublishedRow& row) {
-  return !row.id.empty() && (row.id.back() - '0') % 2 == 0;
-}
-
 std::vector<PublishedFile> shipped_rows() {
   std::vector<PublishedFile> files;
   for (const core::EmbeddedFile& file : embedded::validation_rows()) {

@@ -51,9 +51,8 @@ std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases
                                         const std::function<bool(const ValidationCase&)>& counts);
 // Measured and not marked as broken: what the statistics of `validate` are about.
 bool is_measured_row(const ValidationCase& one);
-// Rows that the shipped constants were fitted on; the others are kept apart for scoring.
-bool is_fit_row(const PublishedRow& row);
-// The held-apart rows that ship with the program.
+// The rows that ship with the program: those of the sources that the constants are fitted on
+// (`fit_sources`), and those that no fit ever sees.
 std::vector<PublishedFile> shipped_rows();
 // Dense, bf16 or fp16, 1F1B or interleaved (or no pipeline), not marked suspect: what the accuracy
 // targets are about.

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "planner/calibrate/left_out.h"
 #include "planner/cost/interval.h"
 #include "topologies/profile.h"
 
@@ -15,9 +17,8 @@ namespace {
 // Constants are recovered from rows that were made with them; a source that is left out is not
 // read.
 TEST(Fit, RecoversConstantsFromRows) {
-  std::vector<ValidationCase> cases = validation_cases(
-      read_published(std::string(TRIREME_SOURCE_DIR) + "/planner/calibrate/fit_rows"),
-      topologies::shipped_profile());
+  std::vector<ValidationCase> cases =
+      validation_cases(shipped_rows(), topologies::shipped_profile());
   topologies::Profile truth = topologies::shipped_profile();
   truth.gpus.at("A100-SXM4-80GB").constants.at("matmul_efficiency") = 0.7;
   truth.frameworks.at("megatron-classic").at("host_factor") = 9;
@@ -28,7 +29,11 @@ TEST(Fit, RecoversConstantsFromRows) {
   }
   topologies::Profile fitted = topologies::shipped_profile();
   const FitReport report = fit_constants_to_rows(cases, "", fitted);
-  EXPECT_GT(report.rows, 200);
+  // Whole sources: half of one says what the other half is.
+  EXPECT_EQ(report.rows, std::ranges::count_if(cases, [](const ValidationCase& one) {
+              return is_gated_row(one) && is_fitted_source(one.row.source);
+            }));
+  EXPECT_FALSE(is_fitted_source("simumax_b200") || is_fitted_source("megatron_bridge_perf"));
   EXPECT_LT(report.loss_after, report.loss_before);
   EXPECT_NEAR(fitted.gpus.at("A100-SXM4-80GB").constants.at("matmul_efficiency"), 0.7, 0.02);
   EXPECT_NEAR(fitted.frameworks.at("megatron-classic").at("host_factor"), 9, 0.6);
@@ -41,15 +46,25 @@ TEST(Fit, RecoversConstantsFromRows) {
     EXPECT_LE(report.standard_errors[i], fit_constants()[i].width * 1.0001);
     EXPECT_NEAR(report.correlation[i][i], 1, 1e-9);
   }
-  const int without = fit_constants_to_rows(cases, "vtrain_single_node", fitted).rows;
-  EXPECT_LT(without, report.rows - 50);
+}
+
+// 90 % intervals, of sources that neither the fit nor the interval saw.
+TEST(Interval, OfOtherSourcesHoldsALeftOutSource) {
+  const topologies::Profile& shipped = topologies::shipped_profile();
+  const std::vector<ValidationCase> cases = validation_cases(shipped_rows(), shipped);
+  const LeftOutIntervals found = left_out_intervals(cases, validate_left_out(cases, shipped));
+  EXPECT_GE(found.share_inside(), 0.85);
+  EXPECT_LE(found.share_inside(), 0.95);
+  for (const LeftOutInterval& one : found.intervals) {
+    EXPECT_NEAR(shipped.intervals.at(one.behaviour).at("low"), one.low, 0.03) << one.behaviour;
+    EXPECT_NEAR(shipped.intervals.at(one.behaviour).at("high"), one.high, 0.05) << one.behaviour;
+  }
 }
 
 // The shipped constants are those that the fit gives.
 TEST(Fit, ShippedConstantsAreTheFitted) {
   const topologies::Profile& shipped = topologies::shipped_profile();
-  const std::vector<ValidationCase> cases = validation_cases(
-      read_published(std::string(TRIREME_SOURCE_DIR) + "/planner/calibrate/fit_rows"), shipped);
+  const std::vector<ValidationCase> cases = validation_cases(shipped_rows(), shipped);
   topologies::Profile fitted = shipped;
   const FitReport report = fit_constants_to_rows(cases, "", fitted);
   const std::vector<FitConstant> constants = fit_constants();

@@ -1,11 +1,10 @@
 // Fits topologies/fitted.json on published rows, so that every shipped constant can be made again:
-//   trireme_fit --rows planner/calibrate/fit_rows --profile topologies/fitted.json --write out.json
+//   trireme_fit --rows planner/calibrate/rows --profile topologies/fitted.json --write out.json
 // with the standard error of each constant; --leave-out adds errors by source with that source left
 // out of the fit and the 90 % intervals from those.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -13,8 +12,8 @@
 
 #include "core/error.h"
 #include "planner/calibrate/fit.h"
+#include "planner/calibrate/left_out.h"
 #include "planner/calibrate/validation.h"
-#include "planner/cost/behaviour_fit.h"
 #include "planner/cost/time.h"
 #include "tools/fit/profile_file.h"
 
@@ -101,116 +100,24 @@ void print_detail(const std::vector<ValidationCase>& cases, const topologies::Pr
   }
 }
 
-// Ratios of measured to predicted of rows whose source no fit saw, by behaviour and by source.
-using Ratios = std::map<std::string, std::map<std::string, std::vector<double>>>;
-
-void add_ratios(const std::vector<ValidationCase>& cases, const std::vector<ValidatedRow>& rows,
-                const std::function<bool(const std::string&)>& wanted, Ratios& ratios) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (wanted(rows[i].source) && planner::is_measured_row(cases[i]) && rows[i].measured_seconds &&
-        rows[i].predicted_seconds) {
-      const double ratio = *rows[i].measured_seconds / *rows[i].predicted_seconds;
-      const planner::Framework& framework = cases[i].found.job.framework;
-      ratios[planner::behaviour_name(framework)][rows[i].source].push_back(ratio);
-      ratios["other"][rows[i].source].push_back(ratio);
-    }
-  }
-}
-
-// Sources count alike, however many rows they have: rows of one share its machine and its mistakes.
-// A source that is yet unseen lies further out than those that are: the tails are narrower than 5
-// %.
-constexpr double kTail = 0.03;
-
-// The tails of the ratios but those of `left_out`.
-std::pair<double, double> quantiles(const std::map<std::string, std::vector<double>>& by_source,
-                                    const std::string& left_out) {
-  std::vector<std::pair<double, double>> all;  // ratio, weight
-  for (const auto& [source, ratios] : by_source) {
-    for (const double ratio : ratios) {
-      if (source != left_out) {
-        all.emplace_back(ratio, 1.0 / static_cast<double>(ratios.size()));
-      }
-    }
-  }
-  if (all.empty()) {
-    return {0.8, 1.25};
-  }
-  std::sort(all.begin(), all.end());
-  double whole = 0;
-  for (const auto& [ratio, weight] : all) {
-    whole += weight;
-  }
-  const auto at = [&](double share) {
-    double sum = 0;
-    for (const auto& [ratio, weight] : all) {
-      sum += weight;
-      if (sum >= share * whole) {
-        return ratio;
-      }
-    }
-    return all.back().first;
-  };
-  return {at(kTail), at(1 - kTail)};
-}
-
-// A behaviour has an interval of its own where enough sources speak of it.
-constexpr std::size_t kEnoughSources = 5;
-
-void set_intervals(const Ratios& ratios, topologies::Profile& profile) {
-  const std::map<std::string, double> calibrated = profile.intervals["calibrated"];
-  profile.intervals = {{"calibrated", calibrated}};
-  int inside = 0;
-  int all = 0;
-  for (const auto& [name, by_source] : ratios) {
-    if (name != "other" && by_source.size() < kEnoughSources) {
-      continue;
-    }
-    const auto [low, high] = quantiles(by_source, "");
-    profile.intervals[name] = {{"low", low}, {"high", high}};
-    fmt::print("{:20} {:2} sources  {:.3f} to {:.3f}\n", name, by_source.size(), low, high);
-  }
-  for (const auto& [name, by_source] : ratios) {
-    for (const auto& [source, list] : by_source) {
-      const auto [low, high] =
-          quantiles(by_source.size() < kEnoughSources ? ratios.at("other") : by_source, source);
-      if (name != "other") {
-        const int before = inside;
-        all += static_cast<int>(list.size());
-        inside += static_cast<int>(std::count_if(
-            list.begin(), list.end(),
-            [low = low, high = high](double ratio) { return ratio >= low && ratio <= high; }));
-        fmt::print("  {:16} {:24} {:3} of {:3}\n", name, source, inside - before, list.size());
-      }
-    }
-  }
-  fmt::print("{} of {} rows ({:.0f} %) lie in the interval of the other sources\n", inside, all,
-             100.0 * inside / std::max(1, all));
-}
-
 // Each source's error when none of its rows entered the fit; the intervals come from these.
 void leave_each_out(const std::vector<ValidationCase>& cases, topologies::Profile& profile) {
-  Ratios ratios;
-  std::vector<std::string> fitted;
-  for (const planner::FitSource& source : planner::fit_sources()) {
-    topologies::Profile without = profile;
-    planner::fit_constants_to_rows(cases, source.source, without);
-    const std::vector<ValidatedRow> rows = predict(cases, without);
-    print_sources(fmt::format("{} left out", source.source).c_str(), cases, rows,
-                  [&](const ValidationCase& one) {
-                    return one.row.source == source.source && planner::is_gated_row(one);
-                  });
-    add_ratios(
-        cases, rows, [&](const std::string& name) { return name == source.source; }, ratios);
-    fitted.push_back(source.source);
+  const std::vector<ValidatedRow> rows = planner::validate_left_out(cases, profile);
+  print_sources("left out of the fit, or never in it: dense rows in 16 bit", cases, rows,
+                planner::is_gated_row);
+  const planner::LeftOutIntervals found = planner::left_out_intervals(cases, rows);
+  const std::map<std::string, double> calibrated = profile.intervals["calibrated"];
+  profile.intervals = {{"calibrated", calibrated}};
+  for (const planner::LeftOutInterval& one : found.intervals) {
+    profile.intervals[one.behaviour] = {{"low", one.low}, {"high", one.high}};
+    fmt::print("{:20} {:2} sources  {:.3f} to {:.3f}\n", one.behaviour, one.sources, one.low,
+               one.high);
   }
-  add_ratios(
-      cases, predict(cases, profile),
-      [&](const std::string& name) {
-        return std::find(fitted.begin(), fitted.end(), name) == fitted.end();
-      },
-      ratios);
-  set_intervals(ratios, profile);
+  for (const planner::Coverage& one : found.coverage) {
+    fmt::print("  {:16} {:24} {:3} of {:3}\n", one.behaviour, one.source, one.inside, one.rows);
+  }
+  fmt::print("{:.1f} % of rows lie in the interval of the other sources\n",
+             100 * found.share_inside());
 }
 
 int run(const Options& options) {
@@ -232,9 +139,16 @@ int run(const Options& options) {
   if (!options.detail.empty()) {
     print_detail(cases, profile, options.detail);
   }
-  print_sources("dense rows in 16 bit, 1F1B or interleaved", cases, rows, planner::is_gated_row);
-  print_sources("of them, held apart from the fit", cases, rows, [](const ValidationCase& one) {
-    return planner::is_gated_row(one) && !planner::is_fit_row(one.row);
+  print_sources("in-sample: dense rows in 16 bit, 1F1B or interleaved", cases, rows,
+                [](const ValidationCase& one) {
+                  return planner::is_gated_row(one) && planner::is_fitted_source(one.row.source);
+                });
+  print_sources("never fitted: dense rows in 16 bit", cases, rows, [](const ValidationCase& one) {
+    return planner::is_gated_row(one) && !planner::is_fitted_source(one.row.source);
+  });
+  print_sources("fp8, no experts", cases, rows, [](const ValidationCase& one) {
+    return planner::is_measured_row(one) && !one.found.job.model.moe &&
+           one.found.job.precision == topologies::Precision::kFp8;
   });
   print_sources("other rows", cases, rows, [](const ValidationCase& one) {
     return planner::is_measured_row(one) && !planner::is_gated_row(one);

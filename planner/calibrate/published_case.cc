@@ -78,7 +78,7 @@ void fill_recompute(const PublishedRow& row, const Job& job, Plan& plan,
       plan.recompute_modules = kTorchPerOp;
     }
   }
-  if (contains(detail, "offload") && !row.offload) {
+  if (contains(detail, "offload") && !job.offload.any()) {
     assumed.emplace_back("activation offload is not modelled");
   }
 }
@@ -238,10 +238,19 @@ std::string gpu_of(const PublishedRow& row, std::vector<std::string>& assumed) {
   return "A100-80GB";
 }
 
-// Two GPUs that hold a model's layers in turn (transformers' device_map) are a pipeline of one
-// micro-batch.
+// GPUs that hold a model's layers in turn are a pipeline of one micro-batch.
 bool holds_layers_in_turn(const PublishedRow& row) {
-  return contains(row.notes, "device_map");
+  return row.finetune && row.finetune->library.layers_in_turn;
+}
+
+// "activation CPU offload of 40 layers"
+void set_activation_offload(const PublishedRow& row, Job& job) {
+  const std::int64_t layers = number_after(row.recompute_detail, "activation CPU offload of ");
+  if (layers > 0) {
+    job.offload.activations = OffloadTo::kHost;
+    job.offload.activation_share =
+        std::min(1.0, static_cast<double>(layers) / static_cast<double>(job.model.layers));
+  }
 }
 
 void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase& found) {
@@ -257,6 +266,8 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   }
   if (row.offload) {
     set_offload(row, job);
+  } else {
+    set_activation_offload(row, job);
   }
   job.global_batch = row.global_batch.value_or(0);
   Plan plan;

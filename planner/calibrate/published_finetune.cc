@@ -77,25 +77,6 @@ void read_number(const json& value, double scale, std::optional<double>& out, co
   out = scale * value.get<double>();
 }
 
-// Libraries on Hugging Face's models: modules in plain PyTorch, Adam in its foreach form.
-bool is_transformers(const PublishedRow& row) {
-  if (contains(row.framework, "Megatron")) {
-    return false;  // Megatron-SWIFT's models are Megatron-Core's
-  }
-  for (const char* name : {"HF Trainer", "PEFT", "TRL", "swift", "SWIFT", "transformers", "axolotl",
-                           "Axolotl", "Unsloth", "LLaMA", "LlamaFactory", "fsdp_qlora", "Answer.AI",
-                           "VectorLM", "Hugging Face", "accelerate"}) {
-    if (contains(row.framework, name)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool is_torchtune(const PublishedRow& row) {
-  return contains(row.framework, "torchtune");
-}
-
 bool keeps_torch_states(const Framework& framework) {
   return framework.states == StateLayout::kTorch;
 }
@@ -134,12 +115,12 @@ void set_optimizer(const FinetuneRow& row, Job& job) {
 void set_library(const PublishedRow& row, Job& job) {
   const FinetuneRow& finetune = *row.finetune;
   Framework& framework = job.framework;
-  const bool litgpt = contains(row.framework, "LitGPT");
+  const FinetuneLibrary& library = finetune.library;
   framework.fp32_norms = !finetune.fused_kernels;
-  framework.foreach_optimizer = keeps_torch_states(framework) && !is_torchtune(row);
+  framework.foreach_optimizer = keeps_torch_states(framework) && library.foreach_optimizer;
   framework.frozen_graph_stays = framework.sharder == Sharder::kFsdp1;
-  if (litgpt && row.sharding == "full" && job.training.has_adapters()) {
-    framework.reshard_after_forward = false;  // its FSDP strategy gathered the whole frozen model
+  if (library.gathers_frozen && row.sharding == "full" && job.training.has_adapters()) {
+    framework.reshard_after_forward = false;
   }
   if (framework.sharder == Sharder::kZero) {
     // "auto" in transformers' configuration: buckets of hidden x hidden elements.
@@ -155,11 +136,9 @@ void set_library(const PublishedRow& row, Job& job) {
     framework.cross_entropy_fusion = true;
     framework.fused_logit_bytes = 0.25;
   } else if (finetune.fused_kernels) {
-    framework.logit_bytes = row.date >= "2025" ? 10 : 8;
-  } else if (litgpt) {
-    framework.logit_bytes = 10;
-  } else if (is_torchtune(row)) {
-    framework.logit_bytes = row.date >= "2024-10" ? 5.5 : 14;
+    framework.logit_bytes = library.kernel_logit_bytes;
+  } else if (library.logit_bytes > 0) {
+    framework.logit_bytes = library.logit_bytes;
   }
 }
 
@@ -207,28 +186,23 @@ void set_adapters(const PublishedRow& row, Job& job, std::vector<std::string>& a
                            finetune.method)};
   }
   training.embeddings = finetune.embeddings;
-  // PEFT keeps adapters in fp32 beside a 16-bit base since mid 2024, and always under fp16.
-  const bool peft = is_transformers(row) && !contains(finetune.config, "accelerated-peft");
-  training.adapter_bytes = peft || training.base == BaseFormat::kFp32 ? 4 : 2;
-  const bool drops = is_transformers(row) || contains(row.framework, "LitGPT");
-  training.adapter_dropout = finetune.dropout.value_or(drops ? 0.05 : 0);
-  training.fp32_stream = contains(finetune.config, "baseline-peft") && row.sharding == "none";
-  const bool bitsandbytes =
-      training.base == BaseFormat::kNf4 || training.base == BaseFormat::kNf4Double;
-  training.keeps_inputs =
-      bitsandbytes && !is_torchtune(row) && !row.date.empty() && row.date < "2024-06";
+  const FinetuneLibrary& library = finetune.library;
+  training.adapter_bytes = training.base == BaseFormat::kFp32 ? 4 : library.adapter_bytes;
+  training.adapter_dropout = finetune.dropout.value_or(library.adapter_dropout);
+  training.fp32_stream = library.fp32_stream && row.sharding == "none";
+  training.keeps_inputs = library.keeps_inputs && (training.base == BaseFormat::kNf4 ||
+                                                   training.base == BaseFormat::kNf4Double);
 }
 
-// Samples of instruction sets like Alpaca, in tokens; Megatron-SWIFT and transformers leave them
-// unpadded or pad them to the longest of a micro-batch.
-constexpr double kAlpacaTokens = 100;
+// Samples of instruction sets, in tokens; Megatron-SWIFT and transformers leave them unpadded or
+// pad them to the longest of a micro-batch.
 constexpr double kLongestAlpaca = 512;
 
 void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
   const FinetuneRow& finetune = *row.finetune;
   std::optional<double> mean = finetune.mean_tokens;
-  if (!mean && contains(row.notes, "Alpaca-like")) {
-    mean = kAlpacaTokens;
+  if (!mean && finetune.library.mean_tokens > 0) {
+    mean = finetune.library.mean_tokens;
   }
   if (finetune.packed || !mean) {
     return;
@@ -249,10 +223,44 @@ void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& as
   }
   // A sample as long as the limit comes once in a while; memory is its peak.
   job.training.lengths.push_back({std::llround(longest), 1e-9});
-  // Scripts of 2025 and later set expandable_segments.
-  job.framework.expandable_segments = job.framework.expandable_segments || row.date >= "2025";
+  job.framework.expandable_segments =
+      job.framework.expandable_segments || finetune.library.expandable_segments;
   job.training.batching = finetune.padding_free ? Batching::kUnpadded : Batching::kPadded;
   assumed.push_back(fmt::format("samples of {:.0f} tokens on average, log-logistic", *mean));
+}
+
+}  // namespace
+
+namespace {
+
+void read_library(const json& object, FinetuneLibrary& library) {
+  constexpr std::pair<const char*, bool FinetuneLibrary::*> kSwitches[] = {
+      {"plain_modules", &FinetuneLibrary::plain_modules},
+      {"recomputes", &FinetuneLibrary::recomputes},
+      {"foreach_optimizer", &FinetuneLibrary::foreach_optimizer},
+      {"gathers_frozen", &FinetuneLibrary::gathers_frozen},
+      {"keeps_inputs", &FinetuneLibrary::keeps_inputs},
+      {"fp32_stream", &FinetuneLibrary::fp32_stream},
+      {"expandable_segments", &FinetuneLibrary::expandable_segments},
+      {"layers_in_turn", &FinetuneLibrary::layers_in_turn}};
+  constexpr std::pair<const char*, double FinetuneLibrary::*> kNumbers[] = {
+      {"adapter_bytes", &FinetuneLibrary::adapter_bytes},
+      {"adapter_dropout", &FinetuneLibrary::adapter_dropout},
+      {"logit_bytes", &FinetuneLibrary::logit_bytes},
+      {"kernel_logit_bytes", &FinetuneLibrary::kernel_logit_bytes},
+      {"mean_tokens", &FinetuneLibrary::mean_tokens}};
+  for (const auto& [key, field] : kSwitches) {
+    if (const auto value = object.find(key); value != object.end() && value->is_boolean()) {
+      library.*field = value->get<bool>();
+    }
+  }
+  for (const auto& [key, field] : kNumbers) {
+    if (const auto value = object.find(key); value != object.end() && value->is_number()) {
+      library.*field = value->get<double>();
+    }
+  }
+  const auto behaviour = object.find("behaviour");
+  library.behaviour = behaviour == object.end() ? "" : words_of(*behaviour);
 }
 
 }  // namespace
@@ -261,7 +269,9 @@ std::string read_finetune(const json& object, FinetuneRow& row, std::set<std::st
   std::string fault;
   for (const auto& [key, value] : object.items()) {
     const bool on = value.is_boolean() && value.get<bool>();
-    if (key == "method") {
+    if (key == "library" && value.is_object()) {
+      read_library(value, row.library);
+    } else if (key == "method") {
       row.method = words_of(value);
     } else if (key == "base_dtype") {
       row.base_dtype = words_of(value);
@@ -302,11 +312,12 @@ std::string read_finetune(const json& object, FinetuneRow& row, std::set<std::st
 }
 
 bool recomputes_by_default(const PublishedRow& row) {
-  return row.finetune && is_transformers(row);
+  return row.finetune && row.finetune->library.recomputes;
 }
 
 std::string finetune_behaviour(const PublishedRow& row) {
-  return is_torchtune(row) ? "fsdp2" : row.sharding == "gradients" ? "deepspeed" : "fsdp1";
+  const std::string& behaviour = row.finetune->library.behaviour;
+  return !behaviour.empty() ? behaviour : row.sharding == "gradients" ? "deepspeed" : "fsdp1";
 }
 
 void set_finetune(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
@@ -316,7 +327,7 @@ void set_finetune(const PublishedRow& row, Job& job, std::vector<std::string>& a
   } else {
     set_adapters(row, job, assumed);
   }
-  if (is_transformers(row) || is_torchtune(row) || contains(row.framework, "LitGPT")) {
+  if (finetune.library.plain_modules) {
     set_library(row, job);
   }
   set_optimizer(finetune, job);

@@ -15,7 +15,25 @@ namespace trireme::planner {
 
 struct PublishedRow;
 
+// What the library that ran a row does otherwise than its framework (library_words.json).
+struct FinetuneLibrary {
+  std::string behaviour;       // the framework it stands on, when the row names none
+  bool plain_modules = false;  // modules in plain PyTorch, one kernel an operation
+  bool recomputes = false;     // whole layers, unless it is told not to
+  bool foreach_optimizer = true;
+  bool gathers_frozen = false;  // FSDP gathers the whole frozen model
+  bool keeps_inputs = false;    // 4-bit products keep their inputs
+  bool fp32_stream = false;
+  bool expandable_segments = false;
+  bool layers_in_turn = false;  // GPUs hold a model's layers in turn (transformers' device_map)
+  double adapter_bytes = 2, adapter_dropout = 0;
+  double logit_bytes = 0;         // a logit, at the loss's peak; 0: the framework's
+  double kernel_logit_bytes = 8;  // the same with fused kernels
+  double mean_tokens = 0;         // of a sample, when the row prints none; 0: full samples
+};
+
 struct FinetuneRow {
+  FinetuneLibrary library;
   std::string method;  // full, lora, qlora, or another kind of adapter
   std::string base_dtype, targets, optimizer, config, variant;
   std::optional<double> rank, dropout, trainable_parameters, mean_tokens;

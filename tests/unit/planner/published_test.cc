@@ -89,6 +89,44 @@ PublishedRow torchtitan_pipeline(const char* schedule, const char* date) {
   return row;
 }
 
+// Words of a library's rows stand for what it does, by date; rows without the dict have none of it.
+TEST(Published, WordsOfALibraryOfFineTuningAreReadFromData) {
+  const auto library = [](const std::string& framework, const std::string& date,
+                          const std::string& finetune) {
+    const PublishedRow row = parse_published("[{\"id\": \"a\", \"framework\": \"" + framework +
+                                                 "\", \"date\": \"" + date + "\"" + finetune + "}]",
+                                             "s")
+                                 .rows.at(0);
+    return row.finetune ? row.finetune->library : FinetuneLibrary{};
+  };
+  const std::string lora = ", \"finetune\": {\"method\": \"lora\"}";
+  EXPECT_EQ(library("HF Trainer, PEFT", "2025-01", lora).adapter_bytes, 4);
+  EXPECT_TRUE(library("HF Trainer, PEFT", "2025-01", lora).expandable_segments);
+  EXPECT_FALSE(library("HF Trainer, PEFT", "2024-01", lora).expandable_segments);
+  EXPECT_FALSE(library("ms-swift / Megatron-SWIFT", "2025-01", lora).plain_modules);
+  EXPECT_EQ(library("torchtune", "2024-04", lora).logit_bytes, 14);
+  EXPECT_EQ(library("torchtune", "2024-11", lora).logit_bytes, 5.5);
+  EXPECT_EQ(library("torchtune", "2024-11", lora).behaviour, "fsdp2");
+  EXPECT_FALSE(library("torchtune", "2024-04", lora).keeps_inputs);
+  EXPECT_TRUE(library("LitGPT", "2024-04", lora).keeps_inputs);
+  EXPECT_EQ(library("HF Trainer, PEFT", "2025-01", "").adapter_bytes, 2);  // no dict
+  EXPECT_FALSE(
+      library("LitGPT", "2025", ", \"finetune\": {\"library\": {\"logit_bytes\": []}}").behaviour ==
+      "fsdp2");  // a wrong type is no fault of the file
+}
+
+// "activation CPU offload of 40 layers" of 80 was read, and not modelled: six runs "did not fit".
+TEST(Published, ActivationsOfALayersShareGoToTheHost) {
+  PublishedRow row = parse_published(std::string("[") + kRow + "]", "s").rows[0];
+  row.recompute = "none";
+  row.recompute_detail = "activation CPU offload of 1 layers";
+  const PublishedCase found = row_to_case(row);
+  EXPECT_EQ(found.skipped, "");
+  EXPECT_EQ(found.job.offload.activations, OffloadTo::kHost);
+  EXPECT_DOUBLE_EQ(found.job.offload.activation_share * static_cast<double>(found.job.model.layers),
+                   1);
+}
+
 // torchtitan cut a rank's batch into as many micro-batches as there are chunks, two a rank under
 // interleaving; since spring 2025 a micro-batch is one sequence.
 TEST(Published, OpenMicroBatchesOfTorchtitanFollowItsDefaultOfTheDay) {

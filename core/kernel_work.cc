@@ -27,7 +27,7 @@ double attention_flop(const Work& work) {
 
 Flop kernel_flop(const Work& work) {
   const double product = 2 * dim(work, 0) * dim(work, 1) * dim(work, 2);
-  if (work.kernel == Kernel::kMatmul) {
+  if (work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul) {
     return Flop(product);
   }
   if (work.kernel == Kernel::kModelledMatmul) {
@@ -38,6 +38,12 @@ Flop kernel_flop(const Work& work) {
   }
   if (work.kernel == Kernel::kAttentionBackward) {
     return Flop(2.5 * attention_flop(work));
+  }
+  if (work.kernel == Kernel::kContextAttentionForward) {
+    return Flop(attention_flop(work) / dim(work, 7));
+  }
+  if (work.kernel == Kernel::kContextAttentionBackward) {
+    return Flop(2.5 * attention_flop(work) / dim(work, 7));
   }
   if (work.kernel == Kernel::kModelledAttention) {
     const double forward =
@@ -60,6 +66,9 @@ Bytes kernel_traffic(const Work& work, Bytes operand_bytes, const ElementWidths&
   if (work.kernel == Kernel::kRotaryForward || work.kernel == Kernel::kRotaryBackward) {
     // Reads and writes q and k, not v.
     return Bytes(2 * tokens * (work.dims[1] + work.dims[2]) * work.dims[3] * widths.compute);
+  }
+  if (work.kernel == Kernel::kRegroupRows) {  // the rows of an even load, not the room for more
+    return Bytes(2 * tokens * hidden * widths.compute);
   }
   if (work.kernel == Kernel::kPositionForward) {
     return Bytes(3 * tokens * hidden * widths.compute);

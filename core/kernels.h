@@ -18,11 +18,13 @@
 // accumulate
 //     dtable[tokens[i] - index(group)*R] += dy[i]; accumulate 0 clears the table first.
 // position_forward        u y c[T,H]; r table c[P,H]                             T H S P group
-//     y[i] += table[(index(group)*T + i) mod S]: the group splits tokens under sequence
-//     parallelism.
+// context
+//     y[i] += table[position(index(group)*T + i)]: the group splits tokens under sequence
+//     parallelism. position(j) = j mod S; with a context group of c ranks, of the tokens that its
+//     rank has: context_position(j mod (S/c), S, c, index(context)) of core/program.h.
 // position_backward       r dy c[T,H]; a dtable m[P,H]                           T H S P group
-// accumulate
-//     dtable[(index(group)*T + i) mod S] += dy[i]; accumulate 0 clears the table first.
+// context accumulate
+//     dtable[position(index(group)*T + i)] += dy[i]; accumulate 0 clears the table first.
 // matmul                  r a c; r b c; a c *[m,n]                               m n k transpose_a
 // transpose_b
 //                                                                                accumulate
@@ -58,15 +60,33 @@
 //                         a dq_weight m[D]; a dk_weight m[D]                     T A K D accumulate
 //     dx and dy may be the same.
 // rotary_forward          u qkv c[T,(A+2K)D]                                     T A K D S base
-//     Each token's row is [q heads | k heads | v heads]. Rotates q and k by position = i mod S,
+// context
+//     Each token's row is [q heads | k heads | v heads]. Rotates q and k by position(i), as above,
 //     halves convention (Hugging Face Llama): pair (x[j], x[j+D/2]), angle position * base^(-2j/D).
 // rotary_backward         u dqkv c[T,(A+2K)D]                                    T A K D S base
+// context
 //     The inverse rotation of dq and dk.
 // attention_forward       r qkv c[B*S,(A+2K)D]; w y c[B*S,A*D]; w lse m[B,A,S]   B S A K D window
 //     Causal; scale 1/sqrt(D); query head a reads kv head a*K/A; window w > 0: a query sees only
 //     the last w keys, itself included. lse = log-sum-exp of the scaled scores.
 // attention_backward      r dy c[B*S,A*D]; r qkv; r y; r lse; w dqkv c[B*S,(A+2K)D]
 //                                                                                B S A K D window
+// keys_out                r qkv c[T,(A+2K)D]; w kv c[T,2KD]                      T A K D
+//     The keys and values of each token's row: what the context group gathers.
+// keys_in                 r dkv c[T,2KD]; u dqkv c[T,(A+2K)D]                    T A K D
+//     Adds them into the row's places.
+// keys_in_order           r x c[C,B*S/C,2KD]; w y c[B*S,2KD]                     B S K D C inverse
+//     Rows that C context ranks brought, in order of sequence and position; inverse: back.
+// context_attention_forward r qkv c[B*S/C,(A+2K)D]; r kv c[B*S,2KD]; w y c[B*S/C,A*D]; w lse
+// m[B,A,S/C]
+//                                                                                B S A K D window
+//                                                                                context C
+//     As attention_forward of this rank's queries, C ranks of the context group, over all keys.
+// context_attention_backward r dy c[B*S/C,A*D]; r qkv; r kv; r y; r lse; w dqkv c[B*S/C,(A+2K)D];
+//                         w dkv c[B*S,2KD]                                       B S A K D window
+//                                                                                context C
+//     dqkv: of the queries; its keys' and values' places are cleared. dkv: of all keys, from these
+//     queries.
 // swiglu_forward          r gate_up c[T,2F]; w y c[T,F]                          T F
 //     Row = [gate | up]; y = silu(gate) * up.
 // swiglu_backward         r dy c[T,F]; r gate_up c[T,2F]; w dgate_up c[T,2F]     T F
@@ -107,8 +127,39 @@
 //     decay (on every parameter) and step number with bias correction.
 // adamw_cast              as adamw; then w weight c[N]                           N
 //     The same, and weight = the new master.
+//
+// Routed experts. Slot i*k+j is the j-th choice of token i; rows sorted by expert hold the slots of
+// expert 0 in order, then of expert 1 and so on. E experts in all or on this rank, k a token; M
+// rows under an even load, and room for any number that `counts` t[P,E] say there are: P ranks that
+// sent them.
+//
+// route_forward           r logits m[T,E]; r bias c[E]; w weights m[T,k]; w experts t[T,k]
+//                                                                                T E k sigmoid
+//                                                                                biased
+//     Scores: softmax over E, or the sigmoid of each. The k largest of score (+ bias when `biased`,
+//     else any operand stands there) are chosen, the lower index where equal; weights are the
+//     scores over their sum.
+// route_backward          r dweights m[T,k]; r weights m[T,k]; r experts t[T,k]; r logits m[T,E]; w
+// dlogits c[T,E]                                                                 T E k sigmoid
+// expert_places           r experts t[N]; w places t[N]; w counts t[E]           N E
+//     The row of each slot when sorted by expert, and how many slots each expert has.
+// permute_rows            r x c[T,H]; r places t[T,k]; w y c[T*k,H]              T k H
+//     y[places[i,j]] = x[i].
+// combine_rows            r y c[T*k,H]; r places t[T,k]; r weights m[T,k]; w x c[T,H]
+//                                                                                T k H weighted
+//     x[i] = sum_j weights[i,j] y[places[i,j]]; `weighted` 0: the plain sum.
+// combine_backward        r dx c[T,H]; r y c[T*k,H]; r places; r weights; w dy c[T*k,H]; w dweights
+// m[T,k]                                                                         T k H
+// regroup_rows            r x c[*,H]; r counts t[P,E]; w y c[*,H]                M H P E inverse
+//     From rows by sender, then expert, to rows by expert, then sender; inverse: back.
+// expert_matmul           r a c; r b c; a c *; r counts t[P,E]                   m n k transpose_a
+// transpose_b
+//                                                                                accumulate P E
+//     As matmul, one for each expert. The rows are sorted by expert: those of a and c, m under an
+//     even load, of which expert e's are multiplied with b[e]; with transpose_a those of a and b, k
+//     under an even load, of which expert e's give c[e].
 // ---------------------------------------------------------------------------------------------------------------
-// Work that is timed but not executed (models outside the table above: experts, latent attention,
+// Work that is timed but not executed (models outside the table above: latent attention,
 // …). A runtime refuses a program that has one of them. modelled_matmul         any operands, as
 // the op lists them                     m n k count wide
 //     `wide`: 1 where the product is in 16 bits whatever the layers' precision.
@@ -145,6 +196,11 @@ enum class Kernel : std::uint8_t {
   kRotaryBackward,
   kAttentionForward,
   kAttentionBackward,
+  kKeysOut,
+  kKeysIn,
+  kKeysInOrder,
+  kContextAttentionForward,
+  kContextAttentionBackward,
   kSwigluForward,
   kSwigluBackward,
   kGeluForward,
@@ -160,6 +216,14 @@ enum class Kernel : std::uint8_t {
   kClipFactor,
   kAdamw,
   kAdamwCast,
+  kRouteForward,
+  kRouteBackward,
+  kExpertPlaces,
+  kPermuteRows,
+  kCombineRows,
+  kCombineBackward,
+  kRegroupRows,
+  kExpertMatmul,
   kModelledMatmul,
   kModelledAttention,
   kModelledPass,

@@ -185,7 +185,9 @@ Liveness liveness(const StepProgram& program, const Program& role) {
 
 std::vector<ParameterSlice> parameter_slices(const StepProgram& program, Rank rank, State state) {
   const Program& role = program.roles[index_of(role_of(program, rank))];
-  const std::int64_t tensor_place = index_in_group(program, program.tensor, rank);
+  const std::int64_t tensor = index_in_group(program, program.tensor, rank);
+  const std::int64_t expert = index_in_group(program, program.expert, rank);
+  const std::int64_t expert_tensor = index_in_group(program, program.expert_tensor, rank);
   std::vector<ParameterSlice> slices;
   for (std::uint32_t i = 0; i < role.parameters.size(); ++i) {
     const Parameter& parameter = role.parameters[i];
@@ -196,9 +198,10 @@ std::vector<ParameterSlice> parameter_slices(const StepProgram& program, Rank ra
     }
     ParameterSlice slice;
     slice.parameter = i;
-    slice.row_begin = parameter.split == Split::kRows ? tensor_place * parameter.local_rows : 0;
-    slice.column_begin =
-        parameter.split == Split::kColumns ? tensor_place * parameter.local_columns : 0;
+    const std::int64_t place = parameter.expert_step > 0 ? expert_tensor : tensor;
+    slice.row_begin = parameter.expert_first + expert * parameter.expert_step +
+                      (parameter.split == Split::kRows ? place * parameter.local_rows : 0);
+    slice.column_begin = parameter.split == Split::kColumns ? place * parameter.local_columns : 0;
     slice.row_count =
         std::clamp<std::int64_t>(parameter.rows - slice.row_begin, 0, parameter.local_rows);
     slice.column_count = parameter.local_columns;

@@ -96,8 +96,13 @@ struct ReduceScatter {  // output is the own shard of the sum; it may be the own
   GroupId group{};
   friend bool operator==(const ReduceScatter&, const ReduceScatter&) = default;
 };
-struct AllToAll {  // block i of the input goes to member i; equal counts
+// Block i of the input goes to member i. Equal counts; or, with a row length, as many rows as the third
+// operand says (token counts, an equal number of them a member: those of member i add up to block i's
+// rows), and the fourth says likewise what comes. Then one of input and output has what an even load
+// moves, the other room for more; rows follow each other without gaps.
+struct AllToAll {
   GroupId group{};
+  std::int64_t row = 0;  // elements of a row; 0: equal blocks
   friend bool operator==(const AllToAll&, const AllToAll&) = default;
 };
 struct Broadcast {  // from the member `root`
@@ -154,7 +159,8 @@ struct Op {
 // ---- parameters -----------------------------------------------------------------------------------------------------
 enum class State : std::uint8_t { kWeight, kMaster, kMoment1, kMoment2, kGradient };
 inline constexpr int kStateCount = 5;
-enum class Split : std::uint8_t { kNone, kRows, kColumns };  // over StepProgram::tensor
+// Over StepProgram::tensor, of an expert over StepProgram::expert_tensor.
+enum class Split : std::uint8_t { kNone, kRows, kColumns };
 
 // A trained tensor; vectors have one column. Its local part (rows or columns split evenly over the tensor group) lies
 // row-major in its unit's flat list of elements.
@@ -165,6 +171,9 @@ struct Parameter {
   Split split = Split::kNone;
   std::uint32_t unit = 0;
   std::int64_t offset = 0;                   // of the local part in the unit's elements
+  // Of one expert's part of a tensor of all experts, one below the other: the rows before it on the
+  // first member of StepProgram::expert, and between its like on neighbouring members; 0: no expert's.
+  std::int64_t expert_first = 0, expert_step = 0;
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };
 // Where a unit keeps one state. Not kept between steps: operand.count 0. Sharded: this rank holds flat elements
@@ -202,7 +211,8 @@ struct Program {
 };
 
 // The batch a step consumes: rank's micro-batch i is rows [(d * micro_batches + i) * micro_batch, + micro_batch) of the
-// global batch, d its place in `data`. Row r's tokens are positions 0 .. sequence-1, its targets 1 .. sequence.
+// global batch, d its place in `data`. Row r's tokens are positions 0 .. sequence-1, its targets 1 .. sequence; of these
+// a rank of a `context` group has its own (context_position).
 struct Batch {
   std::int64_t sequence = 0, micro_batch = 0, micro_batches = 0, vocabulary = 0;
   friend bool operator==(const Batch&, const Batch&) = default;
@@ -217,6 +227,9 @@ struct StepProgram {
   Batch batch;
   std::vector<Group> groups;
   GroupId tensor = kNoGroup, data = kNoGroup;  // kNoGroup: of one rank
+  // Ranks that hold different experts, and those that share one.
+  GroupId expert = kNoGroup, expert_tensor = kNoGroup;
+  GroupId context = kNoGroup;                // ranks that share each sequence
   std::vector<Program> roles;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
@@ -228,6 +241,13 @@ Bytes size_of(const StepProgram& program, const Program& role, const Operand& op
 std::int64_t group_size(const Group& group);
 // Place of a rank in its group of this kind; 0 for kNoGroup.
 std::int64_t index_in_group(const StepProgram& program, GroupId group, Rank rank);
+// Where in the sequence the `index`th of the tokens lies that member `place` of `ranks` has: of 2 * ranks equal chunks
+// it has numbers `place` and 2 * ranks - 1 - place, so that causal attention is the same work on each.
+constexpr std::int64_t context_position(std::int64_t index, std::int64_t sequence, std::int64_t ranks,
+                                        std::int64_t place) {
+  const std::int64_t chunk = sequence / (2 * ranks);
+  return index < chunk ? place * chunk + index : (2 * ranks - 2 - place) * chunk + index;
+}
 // Members of the rank's group in order; itself for kNoGroup.
 std::vector<Rank> members_of(const StepProgram& program, GroupId group, Rank rank);
 RoleIndex role_of(const StepProgram& program, Rank rank);

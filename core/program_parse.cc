@@ -182,6 +182,10 @@ class RoleParser {
                                         : Split::kColumns;
     parameter.unit = line.index<std::uint32_t>(line.value("unit"));
     parameter.offset = line.number_of("offset");
+    if (const auto first = line.optional_value("expert_first")) {
+      parameter.expert_first = line.number(*first);
+      parameter.expert_step = line.number_of("expert_step");
+    }
     role_.parameters.push_back(std::move(parameter));
   }
 
@@ -280,7 +284,8 @@ class RoleParser {
       return ReduceScatter{group};
     }
     if (kind == "all_to_all") {
-      return AllToAll{group};
+      const auto row = line.optional_value("row");
+      return AllToAll{group, row ? line.number(*row) : 0};
     }
     if (kind == "broadcast") {
       return Broadcast{group, line.index<std::uint32_t>(line.value("root"))};
@@ -346,6 +351,13 @@ class ProgramParser {
       program_.stages = parse_axis(line, line.value("stages"));
       program_.tensor = parse_group(line, line.value("tensor"));
       program_.data = parse_group(line, line.value("data"));
+      if (const auto expert = line.optional_value("expert")) {
+        program_.expert = parse_group(line, *expert);
+        program_.expert_tensor = parse_group(line, line.value("expert_tensor"));
+      }
+      if (const auto context = line.optional_value("context")) {
+        program_.context = parse_group(line, *context);
+      }
     } else if (head == "widths") {
       program_.widths.compute = line.number_of("compute");
       program_.widths.master = line.number_of("master");

@@ -63,7 +63,8 @@ struct KindText {
     return fmt::format(" group={}", index_of(op.group));
   }
   std::string operator()(const AllToAll& op) const {
-    return fmt::format(" group={}", index_of(op.group));
+    return fmt::format(" group={}", index_of(op.group)) +
+           (op.row > 0 ? fmt::format(" row={}", op.row) : "");
   }
   std::string operator()(const Broadcast& op) const {
     return fmt::format(" group={} root={}", index_of(op.group), op.root);
@@ -93,8 +94,13 @@ void print_parameters(const Program& role, std::string& text) {
     fmt::format_to(Out(text), "parameter {} rows={} columns={} local_rows={} local_columns={}",
                    parameter.name, parameter.rows, parameter.columns, parameter.local_rows,
                    parameter.local_columns);
-    fmt::format_to(Out(text), " split={} unit={} offset={}\n", to_text(parameter.split),
+    fmt::format_to(Out(text), " split={} unit={} offset={}", to_text(parameter.split),
                    parameter.unit, parameter.offset);
+    if (parameter.expert_step > 0) {
+      fmt::format_to(Out(text), " expert_first={} expert_step={}", parameter.expert_first,
+                     parameter.expert_step);
+    }
+    text += '\n';
   }
 }
 
@@ -151,8 +157,16 @@ std::string print_op(const StepProgram& program, const Program& role, OpId id) {
 
 std::string print(const StepProgram& program) {
   std::string text = fmt::format("step_program 1 {}\n", program.name.empty() ? "-" : program.name);
-  fmt::format_to(Out(text), "ranks {} stages={} tensor={} data={}\n", program.ranks,
+  fmt::format_to(Out(text), "ranks {} stages={} tensor={} data={}", program.ranks,
                  axis_text(program.stages), group_name(program.tensor), group_name(program.data));
+  if (program.expert != kNoGroup || program.expert_tensor != kNoGroup) {
+    fmt::format_to(Out(text), " expert={} expert_tensor={}", group_name(program.expert),
+                   group_name(program.expert_tensor));
+  }
+  if (program.context != kNoGroup) {
+    fmt::format_to(Out(text), " context={}", group_name(program.context));
+  }
+  text += '\n';
   fmt::format_to(Out(text), "widths compute={} master={} token={}\n", program.widths.compute,
                  program.widths.master, program.widths.token);
   fmt::format_to(Out(text), "batch sequence={} micro_batch={} micro_batches={} vocabulary={}\n",

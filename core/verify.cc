@@ -34,7 +34,7 @@ char access_of(const Program& role, const Op& op, std::uint32_t position) {
   if (std::holds_alternative<Recv>(op.kind)) {
     return 'w';
   }
-  return position == 0 ? 'r' : 'w';
+  return position == 1 ? 'w' : 'r';
 }
 
 class RoleVerifier {
@@ -101,6 +101,8 @@ class RoleVerifier {
       expected = access == "*" ? op.operands.count : static_cast<std::uint32_t>(access.size());
     } else if (std::holds_alternative<Send>(op.kind) || std::holds_alternative<Recv>(op.kind)) {
       expected = 1;
+    } else if (is_ragged(op)) {
+      expected = 4;
     }
     if (op.operands.count != expected) {
       problem(i, fmt::format("has {} operands instead of {}", op.operands.count, expected));
@@ -123,8 +125,40 @@ class RoleVerifier {
     }
   }
 
+  static bool is_ragged(const Op& op) {
+    const auto* exchange = std::get_if<AllToAll>(&op.kind);
+    return exchange != nullptr && exchange->row != 0;
+  }
+
+  // Both whole rows, one of them what an even load moves; counts for every member.
+  void check_ragged(std::uint32_t i, std::int64_t ranks) {
+    const Op& op = role_.ops[i];
+    if (op.operands.count != 4) {
+      return;  // said already
+    }
+    const std::int64_t row = std::get<AllToAll>(op.kind).row;
+    const auto operand = [&](std::uint32_t k) -> const Operand& {
+      return role_.operands[op.operands.first + k];
+    };
+    if (row < 0 || operand(0).count % row != 0 || operand(1).count % row != 0) {
+      problem(i, fmt::format("{} elements in and {} out are not whole rows of {}", operand(0).count,
+                             operand(1).count, row));
+    }
+    for (const std::uint32_t k : {2U, 3U}) {
+      const bool tokens = index_of(operand(k).buffer) < role_.buffers.size() &&
+                          role_.buffers[index_of(operand(k).buffer)].type == ElementType::kToken;
+      if (!tokens || operand(k).count % ranks != 0) {
+        problem(i, fmt::format("its operand {} is not counts of each of {} ranks", k, ranks));
+      }
+    }
+  }
+
   void check_counts(std::uint32_t i, std::int64_t ranks) {
     const Op& op = role_.ops[i];
+    if (is_ragged(op)) {
+      check_ragged(i, ranks);
+      return;
+    }
     if (op.operands.count != 2) {
       return;
     }

@@ -86,8 +86,8 @@ class Backend {
                           const View& output) = 0;
   virtual void reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input,
                               const View& output) = 0;
-  virtual void all_to_all(OpId op, StreamId stream, GroupId group, const View& input,
-                          const View& output) = 0;
+  virtual void all_to_all(OpId op, StreamId stream, const AllToAll& kind,
+                          std::span<const View> operands) = 0;
   virtual void broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root,
                          const View& input, const View& output) = 0;
   virtual void send(OpId op, StreamId stream, const Send& message, const View& view) = 0;

@@ -147,13 +147,20 @@ void RankExecutor::fill_tokens(const TokenSource& source, std::int64_t first_seq
   const std::int64_t first =
       first_sequence + index_in_group(*program_, program_->data, rank_) * rows;
   const auto length = static_cast<std::size_t>(batch.sequence);
+  const std::int64_t sharers =
+      program_->context == kNoGroup ? 1 : group_size(program_->groups[index_of(program_->context)]);
+  const std::int64_t place = index_in_group(*program_, program_->context, rank_);
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
   std::vector<std::int32_t> line(length + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
     source.read(first + row, line);
-    tokens.insert(tokens.end(), line.begin(), line.end() - 1);
-    targets.insert(targets.end(), line.begin() + 1, line.end());
+    for (std::int64_t i = 0; i < batch.sequence / sharers; ++i) {
+      const auto position =
+          static_cast<std::size_t>(context_position(i, batch.sequence, sharers, place));
+      tokens.push_back(line[position]);
+      targets.push_back(line[position + 1]);
+    }
   }
   if (role_->tokens.count > 0) {
     TRIREME_CHECK(role_->tokens.count == static_cast<std::int64_t>(tokens.size()));
@@ -198,9 +205,7 @@ void RankExecutor::issue(std::uint32_t index) {
     void operator()(const ReduceScatter& k) const {
       backend.reduce_scatter(id, stream, k.group, v[0], v[1]);
     }
-    void operator()(const AllToAll& k) const {
-      backend.all_to_all(id, stream, k.group, v[0], v[1]);
-    }
+    void operator()(const AllToAll& k) const { backend.all_to_all(id, stream, k, v); }
     void operator()(const Broadcast& k) const {
       backend.broadcast(id, stream, k.group, k.root, v[0], v[1]);
     }

@@ -82,9 +82,12 @@ double StepRun::wire_bytes(const Channel& channel, std::uint32_t place, bool& al
     members = static_cast<double>(group_size(program_.groups[index_of(channel.group)]));
   }
   // An in-place gather or scatter names its own shard only: the whole is `members` of them.
+  const auto* exchange = std::get_if<AllToAll>(&op.kind);
+  const bool ragged = exchange != nullptr && exchange->row > 0;  // one has room for an uneven load
   const double input = std::holds_alternative<ReduceScatter>(op.kind)
                            ? std::max(size(0), members * size(1))
-                           : size(0);
+                       : ragged ? std::min(size(0), size(1))
+                                : size(0);
   const double output = std::max(size(1), members * size(0));
   return std::visit(SentBytes{input, output, members}, op.kind);
 }

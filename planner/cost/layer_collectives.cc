@@ -4,6 +4,7 @@
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
 #include "planner/plan/sample_lengths.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -146,8 +147,10 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
   const double backward =
       core_attention(work.input_gradient, Pass::kBackward, attention_share(job_, plan));
   const auto degree = static_cast<double>(plan.context);
+  // This project's runtime has all keys before attention begins.
+  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
   const auto ring = [&](double communication, double compute, PassTimes& pass) {
-    const double hidden = std::min(communication, compute * (degree - 1) / degree);
+    const double hidden = own ? 0 : std::min(communication, compute * (degree - 1) / degree);
     pass.hidden += hidden;
     return communication - hidden + fit_.overlap_slowdown * hidden;
   };
@@ -156,25 +159,28 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
 }
 
 // Two all-to-alls a direction: dispatch and combine (3.5); with experts split over tensor ranks a
-// gather and a reduce-scatter of the tokens too.
-void LayerTimer::add_expert(const Plan& plan, LayerTimes& times) const {
+// gather and a reduce-scatter of the tokens too. Those ranks gather what came to each, or, in this
+// project's runtime, their tokens before each sends them all.
+void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const {
   const models::MixtureOfExperts& moe = *job_.model.moe;
   const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
                         static_cast<double>(plan.context * plan.tensor);
-  const double bytes = kActivationBytes * tokens * static_cast<double>(job_.model.hidden) *
-                       static_cast<double>(moe.experts_per_token);
+  const double once = kActivationBytes * tokens * static_cast<double>(job_.model.hidden);
+  const auto copies = static_cast<double>(moe.experts_per_token);
+  const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  const bool gathers_first = job_.framework.implementation == models::Implementation::kTrireme &&
+                             modelled_part(job_, plan, layer).empty();
   if (plan.expert > 1) {
     // Experts are spread over the ranks outside tensor and pipeline parallelism, nearest first.
-    const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+    const double bytes = once * copies * (gathers_first ? static_cast<double>(inner) : 1.0);
     const GroupShape group = topologies::group_shape(job_.cluster, plan.expert, inner);
     const double exchange = collectives_.time(Collective::kAllToAll, group, bytes);
     times.forward.expert += 2 * exchange;
     times.input_gradient.expert += 2 * exchange;
   }
-  const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
   if (inner > 1) {
     const GroupShape group = topologies::group_shape(job_.cluster, inner, 1);
-    const double whole = bytes * static_cast<double>(inner);
+    const double whole = once * (gathers_first ? 1.0 : copies) * static_cast<double>(inner);
     const double both = collectives_.time(Collective::kAllGather, group, whole) +
                         collectives_.time(Collective::kReduceScatter, group, whole);
     times.forward.expert += both;

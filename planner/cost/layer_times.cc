@@ -247,7 +247,7 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     add_tensor(plan, bare.kinds[kind], moe, times);
     add_context(plan, work, times);
     if (moe) {
-      add_expert(plan, times);
+      add_expert(plan, kinds.first_layer[kind], times);
     }
     set_recompute(plan, work, moe, times);
     if (kinds.first_layer[kind] < job_.training.frozen_layers) {

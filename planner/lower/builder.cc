@@ -140,6 +140,14 @@ OpId ProgramBuilder::all_to_all(std::string_view name, GroupId group, const Oper
   return add(name, AllToAll{group}, uses, stream);
 }
 
+OpId ProgramBuilder::exchange_rows(std::string_view name, const AllToAll& kind,
+                                   const Operand& input, const Operand& output, const Operand& sent,
+                                   const Operand& arriving, Stream stream) {
+  const std::array<OperandUse, 4> uses = {
+      {{&input, 'r'}, {&output, 'w'}, {&sent, 'r'}, {&arriving, 'r'}}};
+  return add(name, kind, uses, stream);
+}
+
 OpId ProgramBuilder::modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
                                    std::initializer_list<Operand> operands) {
   return add_modelled(name, {Kernel::kModelledPass, {kernels, 0}, Flop(0), traffic}, operands);

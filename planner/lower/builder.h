@@ -57,6 +57,10 @@ class ProgramBuilder {
                       const Operand& output, Stream stream);
   OpId all_to_all(std::string_view name, GroupId group, const Operand& input, const Operand& output,
                   Stream stream);
+  // Rows of `row` elements, as many for each member as the counts say.
+  OpId exchange_rows(std::string_view name, const AllToAll& kind, const Operand& input,
+                     const Operand& output, const Operand& sent, const Operand& arriving,
+                     Stream stream);
   // A kModelledPass op of this traffic; the last operand is written, the others are read.
   OpId modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
                      std::initializer_list<Operand> operands);

@@ -3,13 +3,13 @@
 namespace trireme::planner::lowering {
 namespace {
 
-std::int64_t group_dim(GroupId group) {
-  return group == kNoGroup ? -1 : static_cast<std::int64_t>(index_of(group));
-}
-
 // The tensor group where it splits tokens.
 std::int64_t token_group(const Writer& w) {
   return group_dim(w.shape.sequence_parallel ? w.groups.tensor : kNoGroup);
+}
+
+std::int64_t context_group(const Writer& w) {
+  return group_dim(w.groups.context);
 }
 
 std::int64_t global_tokens(const Writer& w) {
@@ -34,10 +34,10 @@ Operand embedding_forward(Writer& w, const Operand& tokens) {
                     {tokens, w.units.weight(w.stage.embedding), partial});
   const Operand x = reduce_tokens(w, "embedding_reduce", partial);
   if (w.stage.positions.count > 0) {
-    w.builder.compute(
-        "positions", Kernel::kPositionForward,
-        {s.local_tokens, s.hidden, s.sequence, w.stage.positions.count / s.hidden, token_group(w)},
-        {x, w.units.weight(w.stage.positions)});
+    w.builder.compute("positions", Kernel::kPositionForward,
+                      {s.local_tokens, s.hidden, s.sequence, w.stage.positions.count / s.hidden,
+                       token_group(w), context_group(w)},
+                      {x, w.units.weight(w.stage.positions)});
   }
   return x;
 }
@@ -48,7 +48,7 @@ void embedding_backward(Writer& w, const Operand& tokens, const Operand& dy) {
     const GradientTarget target = w.units.gradient(w.stage.positions);
     w.builder.compute("positions_gradient", Kernel::kPositionBackward,
                       {s.local_tokens, s.hidden, s.sequence, w.stage.positions.count / s.hidden,
-                       token_group(w), target.accumulate},
+                       token_group(w), context_group(w), target.accumulate},
                       {dy, target.operand});
   }
   const Operand all = gather_tokens(w, "d_embedding", dy);

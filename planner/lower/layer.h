@@ -1,6 +1,7 @@
 // Pass 6: the ops of one transformer layer: forward, recompute, backward in one piece or split.
 #pragma once
 
+#include "planner/lower/experts.h"
 #include "planner/lower/writer.h"
 
 namespace trireme::planner::lowering {
@@ -11,6 +12,7 @@ struct LayerState {
   Operand raw_qkv, head_rstd;  // before the norms of heads, when the model has them
   Operand qkv, attention, statistics;
   Operand up, activation;
+  ExpertState experts;  // of a layer with experts, instead
   Operand gathered_attention_input,
       gathered_mlp_input;  // when sequence parallelism does not gather them again
   // Left by the input gradient for the weight gradient.
@@ -45,6 +47,10 @@ class LayerWriter {
   Operand backward_mlp(const Operand& dy, LayerState& state, bool split);
   Operand backward_attention(const Operand& dy, LayerState& state, bool split);
   void backward_qkv_gradient(LayerState& state, const Operand& d_attention);
+  Operand backward_experts(const Operand& dy, LayerState& state, bool split);
+  void attention_gradient(LayerState& state, const Operand& d_attention);
+  void context_attention_gradient(LayerState& state, const Operand& d_attention);
+  Operand all_keys(const LayerState& state);
   Operand attention_input(LayerState& state);
   Operand mlp_input(LayerState& state);
   void down_weight_gradient(const LayerState& state);
@@ -55,7 +61,7 @@ class LayerWriter {
   Writer& w_;
   const LayerSlots& slots_;
   std::int64_t layer_;
-  bool recompute_all_;
+  bool recompute_all_, sparse_;
 };
 
 // Whether the plan repeats this layer's whole forward; `place` is its place in its chunk.

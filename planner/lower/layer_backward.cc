@@ -68,16 +68,54 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
   return norm_gradient(w_, "mlp_norm_gradient", reduced, state.mlp_norm, slots_.mlp_norm, dy);
 }
 
-void LayerWriter::backward_qkv_gradient(LayerState& state, const Operand& d_attention) {
+// Order of issue as in backward_mlp, inside the experts.
+Operand LayerWriter::backward_experts(const Operand& dy, LayerState& state, bool split) {
+  const Operand d_input =
+      ExpertWriter(w_, slots_).backward(dy, state.mlp_norm.y, state.experts, split);
+  return norm_gradient(w_, "mlp_norm_gradient", d_input, state.mlp_norm, slots_.mlp_norm, dy);
+}
+
+void LayerWriter::attention_gradient(LayerState& state, const Operand& d_attention) {
   const Shape& s = w_.shape;
-  state.d_qkv = w_.builder.buffer("d_qkv", s.tokens * s.qkv, ElementType::kCompute);
   w_.builder.compute(
       "attention_gradient", Kernel::kAttentionBackward,
       {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_)},
       {d_attention, state.qkv, state.attention, state.statistics, state.d_qkv});
+}
+
+// Keys and values are gathered a second time; their gradients are summed where they came from.
+void LayerWriter::context_attention_gradient(LayerState& state, const Operand& d_attention) {
+  const Shape& s = w_.shape;
+  const Operand keys = all_keys(state);
+  const Operand d_keys = w_.builder.buffer("d_all_keys", keys.count, ElementType::kCompute);
+  w_.builder.compute(
+      "attention_gradient", Kernel::kContextAttentionBackward,
+      {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_),
+       group_dim(w_.groups.context), w_.plan.context},
+      {d_attention, state.qkv, keys, state.attention, state.statistics, state.d_qkv, d_keys});
+  const Operand leaving = w_.builder.buffer("leaving_keys", keys.count, ElementType::kCompute);
+  w_.builder.compute("order_keys", Kernel::kKeysInOrder,
+                     {s.batch, s.sequence, s.kv_heads, s.head_dim, w_.plan.context, 1},
+                     {d_keys, leaving});
+  const Operand own =
+      w_.builder.buffer("d_keys", keys.count / w_.plan.context, ElementType::kCompute);
+  w_.builder.reduce_scatter("reduce_keys", w_.groups.context, leaving, own, Stream::kContext);
+  w_.builder.compute("d_keys", Kernel::kKeysIn, {s.tokens, s.heads, s.kv_heads, s.head_dim},
+                     {own, state.d_qkv});
+}
+
+void LayerWriter::backward_qkv_gradient(LayerState& state, const Operand& d_attention) {
+  const Shape& s = w_.shape;
+  state.d_qkv = w_.builder.buffer("d_qkv", s.tokens * s.qkv, ElementType::kCompute);
+  if (w_.groups.context == kNoGroup) {
+    attention_gradient(state, d_attention);
+  } else {
+    context_attention_gradient(state, d_attention);
+  }
   if (w_.job.model.position == models::Position::kRotary) {
     w_.builder.compute("rotary_gradient", Kernel::kRotaryBackward,
-                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, kRotaryBase},
+                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, kRotaryBase,
+                        group_dim(w_.groups.context)},
                        {state.d_qkv});
   }
   if (slots_.q_norm.count > 0) {
@@ -116,7 +154,8 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
 }
 
 Operand LayerWriter::backward(const Operand& dy, LayerState& state, bool split) {
-  const Operand middle = backward_mlp(dy, state, split);
+  const Operand middle =
+      sparse_ ? backward_experts(dy, state, split) : backward_mlp(dy, state, split);
   const Operand dx = backward_attention(middle, state, split);
   if (!split) {
     state = {};
@@ -125,9 +164,13 @@ Operand LayerWriter::backward(const Operand& dy, LayerState& state, bool split) 
 }
 
 void LayerWriter::weight_gradients(LayerState& state) {
-  const Operand mlp = mlp_input(state);
-  down_weight_gradient(state);
-  up_weight_gradient(state, mlp);
+  if (sparse_) {
+    ExpertWriter(w_, slots_).weight_gradients(state.mlp_norm.y, state.experts);
+  } else {
+    const Operand mlp = mlp_input(state);
+    down_weight_gradient(state);
+    up_weight_gradient(state, mlp);
+  }
   const Operand attention = attention_input(state);
   output_weight_gradient(state);
   qkv_weight_gradient(state, attention);

@@ -11,7 +11,8 @@ LayerWriter::LayerWriter(Writer& writer, std::int64_t layer, bool recompute)
     : w_(writer),
       slots_(writer.stage.layers[static_cast<std::size_t>(layer)]),
       layer_(layer),
-      recompute_all_(recompute) {
+      recompute_all_(recompute),
+      sparse_(models::is_moe_layer(writer.job.model, layer)) {
   w_.builder.origin.layer = static_cast<std::int32_t>(layer);
 }
 
@@ -43,9 +44,27 @@ void LayerWriter::forward_qkv(LayerState& state) {
   }
   if (w_.job.model.position == models::Position::kRotary) {
     w_.builder.compute("rotary", Kernel::kRotaryForward,
-                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, kRotaryBase},
+                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, kRotaryBase,
+                        group_dim(w_.groups.context)},
                        {state.qkv});
   }
+}
+
+// Context parallelism: keys and values of whole sequences, from all that share them.
+Operand LayerWriter::all_keys(const LayerState& state) {
+  const Shape& s = w_.shape;
+  const std::int64_t own = s.tokens * 2 * s.kv_heads * s.head_dim;
+  const Operand keys = w_.builder.buffer("keys", own, ElementType::kCompute);
+  w_.builder.compute("keys", Kernel::kKeysOut, {s.tokens, s.heads, s.kv_heads, s.head_dim},
+                     {state.qkv, keys});
+  const Operand gathered =
+      w_.builder.buffer("gathered_keys", own * w_.plan.context, ElementType::kCompute);
+  w_.builder.all_gather("gather_keys", w_.groups.context, keys, gathered, Stream::kContext);
+  const Operand all = w_.builder.buffer("all_keys", own * w_.plan.context, ElementType::kCompute);
+  w_.builder.compute("order_keys", Kernel::kKeysInOrder,
+                     {s.batch, s.sequence, s.kv_heads, s.head_dim, w_.plan.context, 0},
+                     {gathered, all});
+  return all;
 }
 
 void LayerWriter::forward_attention(LayerState& state) {
@@ -53,6 +72,14 @@ void LayerWriter::forward_attention(LayerState& state) {
   state.attention = w_.builder.buffer("attention", s.tokens * s.attention, ElementType::kCompute);
   state.statistics =
       w_.builder.buffer("attention_statistics", s.tokens * s.heads, ElementType::kMaster);
+  if (w_.groups.context != kNoGroup) {
+    w_.builder.compute(
+        "attention", Kernel::kContextAttentionForward,
+        {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_),
+         group_dim(w_.groups.context), w_.plan.context},
+        {state.qkv, all_keys(state), state.attention, state.statistics});
+    return;
+  }
   w_.builder.compute(
       "attention", Kernel::kAttentionForward,
       {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_)},
@@ -103,9 +130,14 @@ Operand LayerWriter::forward(const Operand& x, LayerState& state) {
   forward_attention(state);
   const Operand middle = forward_output(x, state);
   state.mlp_norm = norm(w_, "mlp_norm", middle, slots_.mlp_norm);
-  forward_up(state);
-  forward_activation(state);
-  const Operand out = forward_down(state);
+  Operand out;
+  if (sparse_) {
+    out = ExpertWriter(w_, slots_).forward(state.mlp_norm.y, state.experts);
+  } else {
+    forward_up(state);
+    forward_activation(state);
+    out = forward_down(state);
+  }
   w_.builder.compute("mlp_residual", Kernel::kAdd, {out.count}, {out, middle});
   drop_unkept(state);
   return out;
@@ -130,6 +162,9 @@ void LayerWriter::drop_unkept(LayerState& state) {
   if (recomputes(kMlp | kTorchPerOp)) {
     state.up = state.activation = {};
   }
+  if (sparse_ && w_.plan.recompute == Recompute::kSelective) {
+    ExpertWriter::drop(w_.plan.recompute_modules, state.experts);
+  }
 }
 
 void LayerWriter::recompute(LayerState& state) {
@@ -140,8 +175,12 @@ void LayerWriter::recompute(LayerState& state) {
     forward_qkv(state);
     forward_attention(state);
     state.mlp_norm = norm(w_, "mlp_norm", forward_output(x, state), slots_.mlp_norm);
-    forward_up(state);
-    forward_activation(state);
+    if (sparse_) {
+      ExpertWriter(w_, slots_).repeat(state.mlp_norm.y, state.experts);
+    } else {
+      forward_up(state);
+      forward_activation(state);
+    }
     // This project's runtime stops at the input of the last product.
     if (w_.job.framework.implementation != models::Implementation::kTrireme) {
       forward_down(state);
@@ -154,7 +193,9 @@ void LayerWriter::recompute(LayerState& state) {
     if (!present(state.attention)) {
       forward_attention(state);
     }
-    if (!present(state.up)) {
+    if (sparse_) {
+      ExpertWriter(w_, slots_).repeat_dropped(state.mlp_norm.y, state.experts);
+    } else if (!present(state.up)) {
       forward_up(state);
       forward_activation(state);
     }

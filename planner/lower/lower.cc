@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/error.h"
 #include "core/verify.h"
@@ -36,8 +38,9 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   if (model.embedding_dim != 0 && model.embedding_dim != model.hidden) {
     refuse(job, plan, "no step program for an embedding narrower than the model yet");
   }
-  if ((plan.expert > 1 || plan.context > 1) && plan.order.back() != Axis::kPipeline) {
-    refuse(job, plan, "with expert or context parallelism the pipeline is the slowest axis");
+  if ((plan.expert > 1 || plan.context > 1 || (model.moe && plan.pipeline > 1)) &&
+      plan.order.back() != Axis::kPipeline) {
+    refuse(job, plan, "with experts or context parallelism the pipeline is the slowest axis");
   }
   if (options.executable) {
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
@@ -85,6 +88,10 @@ StepProgram write_program(const Job& job, const Plan& plan, const LowerOptions& 
   const lowering::Groups groups = lowering::place_ranks(job, plan, program);
   Shape shape = shape_of(job, plan);
   shape.frees_gradients = !options.keep_gradients && frees_gradients(job, plan);
+  const ExpertRows rows = expert_rows(job, plan);
+  shape.expert_rows = options.executable && job.framework.expert_load == 0
+                          ? rows.most
+                          : std::min(rows.most, shape.expert_rows);
   for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
     program.roles.push_back(lowering::write_stage(job, plan, shape, groups, program, stage));
   }

@@ -16,8 +16,8 @@ struct LowerOptions {
 };
 
 // Requires: check_plan found no violation. Throws Error when the plan or the model has what no
-// program is written for yet (context parallelism, ZB-H2), and with `executable` also for models
-// outside core/kernels.h's table.
+// program is written for yet (adapters, offload), and with `executable` also for models outside
+// core/kernels.h's table.
 //
 // What a program does, beyond the plan's own words:
 // - Sharding full: a unit is gathered `framework.prefetch_units` block visits ahead, and only when
@@ -36,6 +36,10 @@ struct LowerOptions {
 // - Full recompute repeats a layer's forward up to the input of its last matrix product (what
 // PyTorch's early stop
 //   does); frameworks that recompute through autograd hooks (megatron) repeat all of it.
+// - Context parallelism gathers keys and values before attention, and again before its backward.
+// - Where tensor ranks share experts, each gathers the others' tokens before it sends the rows of
+// all
+//   to their experts, and the sum over those ranks goes back.
 // - Loss and gradients are those of the mean over all tokens of the global batch; reductions are
 // sums.
 StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options = {});

@@ -1,7 +1,6 @@
 // Pass 6 for layers that are timed and not executed: all of other frameworks', and of this
-// project's those outside core/kernels.h's table (experts, latent attention, parallel blocks,
-// ALiBi, extra norms, any layer under context parallelism). Their ops are those of models/work.h,
-// part by part.
+// project's those outside core/kernels.h's table (latent attention, parallel blocks, ALiBi, extra
+// norms, experts with a capacity or biases). Their ops are those of models/work.h, part by part.
 #pragma once
 
 #include "models/work.h"

@@ -26,10 +26,11 @@ Operand write_norm(Writer& w, const StepProgram& step, Program& program) {
     const std::int64_t group =
         gradient.sharded ? static_cast<std::int64_t>(index_of(unit.shard)) : -1;
     w.builder.origin.layer = layout.layer;
-    w.builder.compute(
-        "gradient_square", Kernel::kSquaredNorm,
-        {gradient.operand.count, group, layout.replicated_from, layout.copies, tensor},
-        {gradient.operand, sum});
+    const std::int64_t alike = w.job.model.moe ? size_of_group(step, layout.replica) : 1;
+    w.builder.compute("gradient_square", Kernel::kSquaredNorm,
+                      {gradient.operand.count, group, layout.replicated_from, layout.copies * alike,
+                       tensor * alike},
+                      {gradient.operand, sum});
   }
   w.builder.origin.layer = -1;
   if (w.groups.norm != kNoGroup) {

@@ -6,20 +6,11 @@
 
 #include "planner/cost/rank_parameters.h"
 #include "planner/cost/unit_layers.h"
-#include "planner/lower/modelled_layer.h"
+#include "planner/lower/expert_tensors.h"
 #include "planner/lower/state_writer.h"
 
 namespace trireme::planner::lowering {
 namespace {
-
-// One tensor to be placed; `split` says how the tensor group cuts it.
-struct Tensor {
-  std::string name;
-  std::int64_t rows = 0, columns = 1;
-  Split split = Split::kNone;
-  std::int64_t local_rows = 0, local_columns = 1;
-  Slot* slot = nullptr;  // grows by this tensor
-};
 
 class UnitWriter {
  public:
@@ -28,7 +19,8 @@ class UnitWriter {
   void add(const Tensor& tensor) {
     const std::int64_t count = tensor.local_rows * tensor.local_columns;
     program_.parameters.push_back({tensor.name, tensor.rows, tensor.columns, tensor.local_rows,
-                                   tensor.local_columns, tensor.split, unit_, size_});
+                                   tensor.local_columns, tensor.split, unit_, size_,
+                                   tensor.expert_first, tensor.expert_step});
     if (tensor.slot->count == 0) {
       *tensor.slot = {unit_, size_, 0};
     }
@@ -66,6 +58,25 @@ void add_norm(std::vector<Tensor>& tensors, const models::Transformer& model,
   }
 }
 
+void add_mlp(const models::Transformer& model, const std::string& prefix, std::int64_t ranks,
+             LayerSlots& slots, std::vector<Tensor>& split) {
+  const auto rows = [&](const char* name, std::int64_t columns, Slot* slot) {
+    split.push_back(rows_split(prefix + name, model.ffn, columns, ranks, slot));
+  };
+  if (model.gated_mlp) {
+    rows("mlp.gate.weight", model.hidden, &slots.up);
+  }
+  rows("mlp.up.weight", model.hidden, &slots.up);
+  if (model.mlp_bias) {
+    if (model.gated_mlp) {
+      rows("mlp.gate.bias", 1, &slots.up_bias);
+    }
+    rows("mlp.up.bias", 1, &slots.up_bias);
+  }
+  split.push_back({prefix + "mlp.down.weight", model.hidden, model.ffn, Split::kColumns,
+                   model.hidden, model.ffn / ranks, &slots.down});
+}
+
 LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer, std::int64_t ranks,
                            LayerSlots& slots) {
   const std::string prefix = fmt::format("layers.{}.", layer);
@@ -86,18 +97,10 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
   }
   out.split.push_back(
       {prefix + "attention.output.weight", h, q, Split::kColumns, h, q / ranks, &slots.output});
-  if (model.gated_mlp) {
-    rows("mlp.gate.weight", model.ffn, h, &slots.up);
+  const bool sparse = models::is_moe_layer(model, layer);
+  if (!sparse) {
+    add_mlp(model, prefix, ranks, slots, out.split);
   }
-  rows("mlp.up.weight", model.ffn, h, &slots.up);
-  if (model.mlp_bias) {
-    if (model.gated_mlp) {
-      rows("mlp.gate.bias", model.ffn, 1, &slots.up_bias);
-    }
-    rows("mlp.up.bias", model.ffn, 1, &slots.up_bias);
-  }
-  out.split.push_back({prefix + "mlp.down.weight", h, model.ffn, Split::kColumns, h,
-                       model.ffn / ranks, &slots.down});
   if (model.qk_norm) {
     out.head_norms.push_back(
         whole_vector(prefix + "attention.q_norm.weight", model.head_dim, &slots.q_norm));
@@ -109,7 +112,9 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
   if (model.attention_output_bias) {
     out.whole.push_back(whole_vector(prefix + "attention.output.bias", h, &slots.output_bias));
   }
-  if (model.mlp_bias) {
+  if (sparse) {
+    add_router_tensors(model, prefix, ranks, slots, out.split, out.whole);
+  } else if (model.mlp_bias) {
     out.whole.push_back(whole_vector(prefix + "mlp.down.bias", h, &slots.down_bias));
   }
   return out;
@@ -205,9 +210,16 @@ class LayerUnits {
     }
     const auto index = static_cast<std::uint32_t>(stage_.units.size());
     UnitWriter writer(program_, index);
-    const auto count = static_cast<std::int64_t>(counts_.sparse_layer.expert);
-    writer.add({fmt::format("layers.{}.experts", layer), count, 1, Split::kNone, count, 1,
-                &stage_.layers[l].experts});
+    if (is_modelled_layer(job_, plan_, layer)) {
+      const auto count = static_cast<std::int64_t>(counts_.sparse_layer.expert);
+      writer.add({fmt::format("layers.{}.experts", layer), count, 1, Split::kNone, count, 1,
+                  &stage_.layers[l].experts});
+    } else {
+      for (const Tensor& tensor : expert_tensors(job_.model, fmt::format("layers.{}.", layer),
+                                                 expert_ranks(job_, plan_), stage_.layers[l])) {
+        writer.add(tensor);
+      }
+    }
     UnitLayout layout;
     layout.layer = static_cast<std::int32_t>(layer);
     layout.elements = layout.replicated_from = layout.head_norms_end = writer.size();

@@ -28,6 +28,7 @@ struct NormSlots {
 struct LayerSlots {
   Slot qkv, qkv_bias, q_norm, k_norm, output, output_bias, up, up_bias, down, down_bias;
   NormSlots attention_norm, mlp_norm;
+  Slot router, router_bias, shared_up, shared_down, experts_up, experts_down;
   Slot modelled, experts;  // of a layer that is timed and not executed
 };
 struct UnitLayout {

@@ -53,6 +53,7 @@ void place_experts(const ExpertRanks& ranks, StepProgram& program, Groups& group
 }  // namespace
 
 Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
+  const bool own = job.framework.implementation == models::Implementation::kTrireme;
   program.ranks = plan.gpus();
   program.stages = axis_of(plan, Axis::kPipeline);
   Groups groups;
@@ -72,7 +73,10 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
         add_group(program, joined ? group_over(plan, "replica", {Axis::kReplica})
                                   : group_over(plan, "replica", {Axis::kContext, Axis::kReplica}));
     groups.norm = add_group(
-        program, group_over(plan, "model", {Axis::kTensor, Axis::kSharded, Axis::kPipeline}));
+        program, own && joined
+                     ? group_over(plan, "model",
+                                  {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kPipeline})
+                     : group_over(plan, "model", {Axis::kTensor, Axis::kSharded, Axis::kPipeline}));
   }
   if (job.model.tied_embeddings && plan.pipeline > 1) {
     const GroupAxis stages = program.stages;
@@ -82,8 +86,23 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
   if (job.model.moe) {
     place_experts(expert_ranks(job, plan), program, groups);
   }
+  if (own && job.model.moe) {
+    // Experts are held once by other ranks than everything else: the sum of squares runs over all,
+    // of which each divides by how many hold the same.
+    groups.norm = add_group(program, group_over(plan, "world",
+                                                {Axis::kTensor, Axis::kContext, Axis::kSharded,
+                                                 Axis::kReplica, Axis::kPipeline}));
+  }
   program.tensor = groups.tensor;
   program.data = groups.data;
+  if (groups.context != kNoGroup && own) {
+    program.data = add_group(program, group_over(plan, "batch", {Axis::kSharded, Axis::kReplica}));
+    program.context = groups.context;
+  }
+  if (own && job.model.moe) {
+    program.expert = groups.expert;
+    program.expert_tensor = groups.expert_tensor;
+  }
   return groups;
 }
 

@@ -28,6 +28,10 @@ struct NormState {
   Operand x, y, mean, rstd;
 };
 
+// A group as a kernel's dim names it.
+inline std::int64_t group_dim(GroupId group) {
+  return group == kNoGroup ? -1 : static_cast<std::int64_t>(index_of(group));
+}
 inline bool present(const Operand& operand) {
   return operand.count > 0;
 }

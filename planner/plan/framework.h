@@ -131,7 +131,10 @@ struct Framework {
   // and its memory serves again only once that stream is known to have passed.
   bool recorded_collectives = false;
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel
-  bool world_group = false;      // barriers and norms run on a communicator of all ranks of its own
+  // Rows that this project's runtime has room for in what arrives at a rank's experts, over an even
+  // load's; 0: for all that could come. One that is not enough ends the run.
+  double expert_load = 0;
+  bool world_group = false;  // barriers and norms run on a communicator of all ranks of its own
   double workspace_libraries = 2;  // cuBLAS-sized workspaces inside the allocator
   double lasting_gib = 0;    // batch, masks, random states and scalars that live through the step
   double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator

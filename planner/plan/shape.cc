@@ -1,6 +1,8 @@
 #include "planner/plan/shape.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace trireme::planner {
@@ -33,6 +35,9 @@ Shape shape_of(const Job& job, const Plan& plan) {
   // Megatron pads the vocabulary to a multiple of 128 * tp.
   const std::int64_t rows = ceil_divide(model.vocab, plan.tensor);
   shape.vocabulary_rows = job.framework.pad_vocabulary ? ceil_divide(rows, 128) * 128 : rows;
+  const double load = std::max(1.0, job.framework.expert_load);
+  shape.expert_rows =
+      static_cast<std::int64_t>(std::ceil(load * static_cast<double>(expert_rows(job, plan).even)));
   return shape;
 }
 
@@ -88,8 +93,24 @@ ExpertRanks expert_ranks(const Job& job, const Plan& plan) {
       plan.tensor * plan.sharded * (job.framework.shard_over_context ? plan.context : 1);
   ranks.shards = plan.sharding == Sharding::kNone
                      ? 1
-                     : std::max<std::int64_t>(1, std::min(ranks.copies, within / split));
+                     : std::max<std::int64_t>(1, std::gcd(ranks.copies, within / split));
   return ranks;
+}
+
+ExpertRows expert_rows(const Job& job, const Plan& plan) {
+  if (!job.model.moe) {
+    return {};
+  }
+  const models::MixtureOfExperts& moe = *job.model.moe;
+  const ExpertRanks ranks = expert_ranks(job, plan);
+  // Tokens are split over tensor ranks there, and those that share experts gather theirs.
+  const std::int64_t tokens =
+      plan.micro_batch * job.sequence / plan.context / plan.tensor * ranks.inner;
+  const std::int64_t even = tokens * moe.experts_per_token;
+  const std::int64_t local = moe.experts / ranks.experts;
+  return {even, ranks.experts == 1
+                    ? even
+                    : ranks.experts * tokens * std::min(moe.experts_per_token, local)};
 }
 
 models::Transformer padded_model(const Job& job, const Plan& plan) {
@@ -107,16 +128,44 @@ std::int64_t window_of(const models::Transformer& model, std::int64_t layer) {
   return slides ? model.sliding_window : 0;
 }
 
+namespace {
+
+// Of a layer with experts.
+std::string_view modelled_experts(const models::Transformer& model, const Plan& plan) {
+  const models::MixtureOfExperts& moe = *model.moe;
+  const std::pair<bool, std::string_view> parts[] = {
+      {moe.capacity_factor > 0, "experts that drop what is beyond a capacity"},
+      {moe.expert_bias || model.mlp_bias, "biases inside experts"},
+      {moe.shared_gate, "a gate on its shared expert"},
+      {plan.tensor > 1 && !plan.sequence_parallel,
+       "experts under tensor parallelism without sequence parallelism"},
+      {moe.shared_ffn % plan.tensor != 0,
+       "a shared expert that tensor parallelism does not divide"}};
+  for (const auto& [is_there, part] : parts) {
+    if (is_there) {
+      return part;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t layer) {
   const models::Transformer& model = job.model;
+  if (models::is_moe_layer(model, layer)) {
+    if (const auto part = modelled_experts(model, plan); !part.empty()) {
+      return part;
+    }
+  }
   const std::pair<bool, std::string_view> parts[] = {
-      {models::is_moe_layer(model, layer), "experts"},
       {model.latent.has_value(), "latent attention"},
       {model.parallel_block, "attention and MLP side by side (a parallel block)"},
       {model.norms_per_layer != 2, "another number of norms than two"},
       {model.position == models::Position::kAlibi, "ALiBi"},
       {model.attention_sinks, "attention sinks"},
-      {plan.context > 1, "context parallelism"},
+      {plan.context > 1 && job.framework.context_all_to_all,
+       "context parallelism by an exchange of heads"},
       {job.attention == models::AttentionKernel::kUnfused, "unfused attention"}};
   for (const auto& [is_there, part] : parts) {
     if (is_there) {

@@ -25,6 +25,7 @@ struct Shape {
   std::int64_t vocabulary = 0;                         // true size
   std::int64_t vocabulary_rows = 0;                    // on this rank, padding included
   std::int64_t tensor = 1;
+  std::int64_t expert_rows = 0;  // room for the rows that come to this rank's experts
   bool sequence_parallel = false;
   bool frees_gradients = false;  // they are memory of the backward and the optimizer only
 };
@@ -51,8 +52,21 @@ struct ExpertRanks {
   std::int64_t inner = 1, experts = 1, copies = 1, shards = 1;
 };
 ExpertRanks expert_ranks(const Job& job, const Plan& plan);
+// Rows that come to a rank's experts from one micro-batch: when every expert gets as many, and at
+// most.
+struct ExpertRows {
+  std::int64_t even = 0, most = 0;
+};
+ExpertRows expert_rows(const Job& job, const Plan& plan);
 // The model with its vocabulary as the framework pads it.
 models::Transformer padded_model(const Job& job, const Plan& plan);
+
+// DeepSeek V3's router: sigmoid scores, and a bias that only chooses. All others score by a
+// softmax. The weights are normalised over the chosen in every program; what models do otherwise
+// changes numbers, not work.
+inline bool scores_by_sigmoid(const models::MixtureOfExperts& moe) {
+  return moe.router_bias && !moe.expert_bias;
+}
 
 // The rotary base every program uses; the models' own bases change numbers, not work.
 inline constexpr std::int64_t kRotaryBase = 10000;

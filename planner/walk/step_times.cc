@@ -110,14 +110,26 @@ class OpTimer {
     if (work.kernel == Kernel::kMatmul) {
       return time_product({d[0], d[1], d[2], 1}, outside);  // bf16 there under fp8 too
     }
+    if (work.kernel == Kernel::kExpertMatmul) {  // every expert with its share of the rows
+      const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };
+      return time_product(d[3] != 0 ? topologies::MatmulShape{d[0], d[1], share(d[2]), d[7]}
+                                    : topologies::MatmulShape{share(d[0]), d[1], d[2], d[7]},
+                          false);
+    }
     if (work.kernel == Kernel::kModelledMatmul) {
       return time_product({d[0], d[1], d[2], d[3]}, d[4] != 0);
     }
     if (work.kernel == Kernel::kAttentionForward) {
-      return time_attention(work, topologies::Pass::kForward);
+      return time_attention(work, 1, topologies::Pass::kForward);
     }
     if (work.kernel == Kernel::kAttentionBackward) {
-      return time_attention(work, topologies::Pass::kBackward);
+      return time_attention(work, 1, topologies::Pass::kBackward);
+    }
+    if (work.kernel == Kernel::kContextAttentionForward) {
+      return time_attention(work, d[7], topologies::Pass::kForward);
+    }
+    if (work.kernel == Kernel::kContextAttentionBackward) {
+      return time_attention(work, d[7], topologies::Pass::kBackward);
     }
     if (work.kernel == Kernel::kModelledAttention) {
       return time_modelled_attention(work);
@@ -147,13 +159,15 @@ class OpTimer {
     return time * (1 / fit_.attention_rate);
   }
 
-  [[nodiscard]] Seconds time_attention(const Work& work, topologies::Pass pass) const {
+  // `ranks` share the queries.
+  [[nodiscard]] Seconds time_attention(const Work& work, std::int64_t ranks,
+                                       topologies::Pass pass) const {
     const auto& d = work.dims;
     const std::int64_t keys = d[5] > 0 ? std::min(d[1], 2 * d[5]) : d[1];
     const Seconds time = cost_.attention({.batch = d[0],
                                           .heads = d[2],
                                           .kv_heads = d[3],
-                                          .query_length = d[1],
+                                          .query_length = d[1] / ranks,
                                           .key_length = keys,
                                           .qk_dim = d[4],
                                           .v_dim = d[4],
@@ -213,6 +227,9 @@ class OpTimer {
       return duration_of(cost_.memory_bound(operand_size(op, 0) * 2, 1));
     }
     Bytes size = operand_size(op, ask.operand);
+    if (const auto* rows = std::get_if<AllToAll>(&op.kind); rows != nullptr && rows->row > 0) {
+      size = std::min(size, operand_size(op, 1));  // the other has room for an uneven load
+    }
     if (op.origin.phase == Phase::kGradientReduce) {
       // The program keeps gradients in fp32, whatever goes over the wire.
       const double wire = static_cast<double>(size.value) / 4 * reduce_bytes_of(job_);

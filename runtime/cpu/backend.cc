@@ -96,8 +96,9 @@ class CpuBackend : public Backend {
                       const View& out) override {
     enqueue(op, s, {in, out});
   }
-  void all_to_all(OpId op, StreamId s, GroupId /*g*/, const View& in, const View& out) override {
-    enqueue(op, s, {in, out});
+  void all_to_all(OpId op, StreamId s, const AllToAll& /*kind*/,
+                  std::span<const View> views) override {
+    enqueue(op, s, {views.begin(), views.end()});
   }
   void broadcast(OpId op, StreamId s, GroupId /*g*/, std::uint32_t /*root*/, const View& in,
                  const View& out) override {
@@ -261,10 +262,17 @@ class CpuBackend : public Backend {
     const std::vector<Rank> members = members_of(*program_, group, rank_);
     task.place = static_cast<std::size_t>(index_in_group(*program_, group, rank_));
     TRIREME_CHECK(members[task.place] == rank_);
+    const auto* exchange = std::get_if<AllToAll>(&op.kind);
+    const void* input = task.views[0].data;
+    if (exchange != nullptr && exchange->row > 0) {
+      task.rows = {input, static_cast<const std::int32_t*>(task.views[2].data),
+                   static_cast<std::size_t>(task.views[2].count) / members.size()};
+      input = &task.rows;
+    }
     const std::string label = fmt::format("{} {} of {} elements", kind_name(op.kind),
                                           op_label(*role_, op), task.views[0].count);
     task.meeting = exchange_->arrive(members, group, role_->streams[index_of(op.stream)],
-                                     rounds_[{group, op.stream}]++, task.place, task.views[0].data,
+                                     rounds_[{group, op.stream}]++, task.place, input,
                                      task.times.ready + start_, label);
     task.state = Task::State::kMeeting;
   }
@@ -272,37 +280,64 @@ class CpuBackend : public Backend {
   // Everybody is here: computes the own result beside the inputs, which others may still be
   // reading.
   bool meet(Task& task, const Op& op) {
-    const Meeting& meeting = *task.meeting;
     task.times.start = std::max(
-        task.times.ready, *std::max_element(meeting.ready.begin(), meeting.ready.end()) - start_);
-    const View& output = task.views[1];
-    std::vector<T>& result = results_[index_of(op.stream)];
-    result.resize(static_cast<std::size_t>(output.count));
-    const std::span<const void* const> inputs(meeting.inputs);
-    const auto place = static_cast<std::int64_t>(task.place);
-    const auto size = static_cast<std::int64_t>(inputs.size());
-    if (const auto* reduction = std::get_if<AllReduce>(&op.kind)) {
-      reduce<T>(inputs, reduction->reduction, 0, result);
-    } else if (std::holds_alternative<ReduceScatter>(op.kind)) {
-      reduce<T>(inputs, Reduction::kSum, place * output.count, result);
-    } else if (std::holds_alternative<AllGather>(op.kind)) {
-      concatenate<T>(inputs, 0, task.views[0].count, result);
-    } else if (std::holds_alternative<AllToAll>(op.kind)) {
-      concatenate<T>(inputs, place * (output.count / size), output.count / size, result);
+        task.times.ready,
+        *std::max_element(task.meeting->ready.begin(), task.meeting->ready.end()) - start_);
+    if (task.views[1].type == ElementType::kToken) {
+      collect(task, op, token_results_[index_of(op.stream)]);
     } else {
-      concatenate<T>(inputs.subspan(std::get<Broadcast>(op.kind).root, 1), 0, output.count, result);
-    }
-    if (context_.round_to_bf16 && output.type == ElementType::kCompute) {
-      round_to_bf16(std::span<T>(result));
+      std::vector<T>& result = results_[index_of(op.stream)];
+      collect(task, op, result);
+      if (context_.round_to_bf16 && task.views[1].type == ElementType::kCompute) {
+        round_to_bf16(std::span<T>(result));
+      }
     }
     exchange_->finish_reading(*task.meeting);
     task.state = Task::State::kReading;
     return true;
   }
 
+  template <typename U>
+  void collect(const Task& task, const Op& op, std::vector<U>& result) {
+    const View& output = task.views[1];
+    const std::span<const void* const> inputs(task.meeting->inputs);
+    const auto place = static_cast<std::int64_t>(task.place);
+    const auto size = static_cast<std::int64_t>(inputs.size());
+    const auto* exchange = std::get_if<AllToAll>(&op.kind);
+    if (exchange != nullptr && exchange->row > 0) {
+      concatenate_rows<U>(inputs, task.place, exchange->row, result);
+      if (static_cast<std::int64_t>(result.size()) > output.count) {
+        throw Error(fmt::format("rank {}", index_of(rank_)),
+                    fmt::format("{} brings {} rows, and there is room for {}; give a larger "
+                                "expert_load",
+                                describe_op(*role_, task.op),
+                                static_cast<std::int64_t>(result.size()) / exchange->row,
+                                output.count / exchange->row));
+      }
+      return;
+    }
+    result.resize(static_cast<std::size_t>(output.count));
+    if (const auto* reduction = std::get_if<AllReduce>(&op.kind)) {
+      reduce<U>(inputs, reduction->reduction, 0, result);
+    } else if (std::holds_alternative<ReduceScatter>(op.kind)) {
+      reduce<U>(inputs, Reduction::kSum, place * output.count, result);
+    } else if (std::holds_alternative<AllGather>(op.kind)) {
+      concatenate<U>(inputs, 0, task.views[0].count, result);
+    } else if (exchange != nullptr) {
+      concatenate<U>(inputs, place * (output.count / size), output.count / size, result);
+    } else {
+      concatenate<U>(inputs.subspan(std::get<Broadcast>(op.kind).root, 1), 0, output.count, result);
+    }
+  }
+
   bool conclude(Task& task) {
-    const auto& result = results_[index_of(role_->ops[index_of(task.op)].stream)];
-    std::copy(result.begin(), result.end(), pointer<T>(task.views[1].data));
+    const std::uint32_t stream = index_of(role_->ops[index_of(task.op)].stream);
+    if (task.views[1].type == ElementType::kToken) {
+      std::copy(token_results_[stream].begin(), token_results_[stream].end(),
+                pointer<std::int32_t>(task.views[1].data));
+    } else {
+      std::copy(results_[stream].begin(), results_[stream].end(), pointer<T>(task.views[1].data));
+    }
     return finish(task);
   }
 
@@ -365,6 +400,7 @@ class CpuBackend : public Backend {
   std::vector<OpTimes> times_;
   std::map<std::pair<GroupId, StreamId>, std::int64_t> rounds_;
   std::map<std::uint32_t, std::vector<T>> results_;  // by stream
+  std::map<std::uint32_t, std::vector<std::int32_t>> token_results_;
   std::int64_t unfinished_ = 0;
   double start_ = 0;
   std::uint64_t shuffle_key_ = 0;

@@ -1,6 +1,7 @@
 #include "runtime/cpu/collective.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/check.h"
 
@@ -31,10 +32,34 @@ void concatenate(std::span<const void* const> inputs, std::int64_t first, std::i
   }
 }
 
+template <typename T>
+void concatenate_rows(std::span<const void* const> senders, std::size_t place, std::int64_t row,
+                      std::vector<T>& output) {
+  output.clear();
+  for (const void* sender : senders) {
+    const auto& sent = *static_cast<const SentRows*>(sender);
+    const std::int32_t* own = sent.counts + place * sent.each;
+    const auto first = std::accumulate(sent.counts, own, std::int64_t{0});
+    const auto rows = std::accumulate(own, own + sent.each, std::int64_t{0});
+    const T* from = static_cast<const T*>(sent.rows) + first * row;
+    output.insert(output.end(), from, from + rows * row);
+  }
+}
+
+template void concatenate_rows<float>(std::span<const void* const>, std::size_t, std::int64_t,
+                                      std::vector<float>&);
+template void concatenate_rows<double>(std::span<const void* const>, std::size_t, std::int64_t,
+                                       std::vector<double>&);
+template void concatenate_rows<std::int32_t>(std::span<const void* const>, std::size_t,
+                                             std::int64_t, std::vector<std::int32_t>&);
 template void reduce<float>(std::span<const void* const>, Reduction, std::int64_t,
                             std::span<float>);
 template void reduce<double>(std::span<const void* const>, Reduction, std::int64_t,
                              std::span<double>);
+template void reduce<std::int32_t>(std::span<const void* const>, Reduction, std::int64_t,
+                                   std::span<std::int32_t>);
+template void concatenate<std::int32_t>(std::span<const void* const>, std::int64_t, std::int64_t,
+                                        std::span<std::int32_t>);
 template void concatenate<float>(std::span<const void* const>, std::int64_t, std::int64_t,
                                  std::span<float>);
 template void concatenate<double>(std::span<const void* const>, std::int64_t, std::int64_t,

@@ -7,61 +7,18 @@
 #include <cmath>
 #include <vector>
 
-#include "core/check.h"
 #include "core/error.h"
 #include "runtime/cpu/attention.h"
+#include "runtime/cpu/call.h"
 #include "runtime/cpu/elementwise.h"
 #include "runtime/cpu/loss.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/norm.h"
 #include "runtime/cpu/optimizer.h"
+#include "runtime/cpu/run_experts.h"
 
 namespace trireme::runtime::cpu {
 namespace {
-
-// The operands and dims of one op, named as the kernel's row names them.
-template <typename T>
-class Call {
- public:
-  Call(const ComputeContext& context, const Work& work, std::span<const View> operands)
-      : context_(&context), work_(&work), operands_(operands) {}
-
-  [[nodiscard]] T* at(std::size_t i) const {
-    TRIREME_CHECK(i < operands_.size());
-    TRIREME_CHECK(operands_[i].type != ElementType::kToken);
-    return static_cast<T*>(operands_[i].data);
-  }
-  [[nodiscard]] const std::int32_t* tokens(std::size_t i) const {
-    TRIREME_CHECK(operands_[i].type == ElementType::kToken);
-    return static_cast<const std::int32_t*>(operands_[i].data);
-  }
-  [[nodiscard]] std::int64_t dim(const char* name) const {
-    const int index = dim_index(work_->kernel, name);
-    TRIREME_CHECK(index >= 0);
-    return work_->dims[static_cast<std::size_t>(index)];
-  }
-  // This rank's place in the group that dim "group" names.
-  [[nodiscard]] std::int64_t place() const {
-    const std::int64_t group = dim("group");
-    return group < 0 ? 0
-                     : index_in_group(*context_->program,
-                                      GroupId(static_cast<std::uint32_t>(group)), context_->rank);
-  }
-  // An operand that "accumulate 0" clears first.
-  [[nodiscard]] T* accumulated(std::size_t i) const {
-    if (dim("accumulate") == 0) {
-      std::fill_n(at(i), operands_[i].count, T(0));
-    }
-    return at(i);
-  }
-  [[nodiscard]] std::int64_t count(std::size_t i) const { return operands_[i].count; }
-  [[nodiscard]] const StepSettings& settings() const { return context_->settings; }
-
- private:
-  const ComputeContext* context_;
-  const Work* work_;
-  std::span<const View> operands_;
-};
 
 template <typename T>
 EmbeddingShape embedding_shape(const Call<T>& c) {
@@ -76,7 +33,9 @@ PositionShape position_shape(const Call<T>& c) {
   return {.rows = c.dim("T"),
           .width = c.dim("H"),
           .length = c.dim("S"),
-          .first_row = c.place() * c.dim("T")};
+          .first_row = c.place() * c.dim("T"),
+          .context_ranks = c.ranks("context"),
+          .context_place = c.place("context")};
 }
 
 template <typename T>
@@ -123,7 +82,9 @@ void run_rotary(const Call<T>& c, bool backward) {
              .stride = (heads + c.dim("K")) * c.dim("D"),
              .length = c.dim("S"),
              .first_position = 0,
-             .theta = static_cast<double>(c.dim("base"))},
+             .theta = static_cast<double>(c.dim("base")),
+             .context_ranks = c.ranks("context"),
+             .context_place = c.place("context")},
             c.at(0), backward);
 }
 
@@ -277,6 +238,21 @@ void dispatch(const Call<T>& c, Kernel kernel) {
       return run_attention_forward(c);
     case Kernel::kAttentionBackward:
       return run_attention_backward(c);
+    case Kernel::kKeysOut:
+    case Kernel::kKeysIn:
+    case Kernel::kKeysInOrder:
+    case Kernel::kContextAttentionForward:
+    case Kernel::kContextAttentionBackward:
+      return run_context(c, kernel);
+    case Kernel::kRouteForward:
+    case Kernel::kRouteBackward:
+    case Kernel::kExpertPlaces:
+    case Kernel::kPermuteRows:
+    case Kernel::kCombineRows:
+    case Kernel::kCombineBackward:
+    case Kernel::kRegroupRows:
+    case Kernel::kExpertMatmul:
+      return run_experts(c, kernel);
     case Kernel::kSwigluForward:
       return swiglu_forward<T>(c.dim("T"), c.dim("F"), c.at(0), c.at(1));
     case Kernel::kSwigluBackward:
@@ -310,8 +286,7 @@ void dispatch(const Call<T>& c, Kernel kernel) {
     case Kernel::kModelledAttention:
     case Kernel::kModelledPass:
       throw Error(std::string(signature_of(kernel).name),
-                  "is work that can be timed but not executed; the runtime trains dense models "
-                  "with plain attention");
+                  "is work that can be timed but not executed; run says which part of the model");
   }
 }
 

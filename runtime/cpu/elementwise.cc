@@ -3,13 +3,25 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/program.h"
+
 namespace trireme::runtime::cpu {
+namespace {
+
+// Of a token of this rank in its sequence.
+template <typename Shape>
+std::int64_t position_of(const Shape& s, std::int64_t token) {
+  return context_position(token % (s.length / s.context_ranks), s.length, s.context_ranks,
+                          s.context_place);
+}
+
+}  // namespace
 
 template <typename T>
 void rotary(const RotaryShape& s, T* x, bool backward) {
   const std::int64_t half = s.head_dim / 2;
   for (std::int64_t row = 0; row < s.rows; ++row) {
-    const double position = static_cast<double>(s.first_position + row % s.length);
+    const double position = static_cast<double>(s.first_position + position_of(s, row));
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = position * std::pow(s.theta, -2.0 * static_cast<double>(i) /
                                                             static_cast<double>(s.head_dim));
@@ -126,7 +138,7 @@ void embedding_backward(const EmbeddingShape& s, const std::int32_t* tokens, con
 template <typename T>
 void position_forward(const PositionShape& s, const T* table, T* y) {
   for (std::int64_t row = 0; row < s.rows; ++row) {
-    const T* line = table + (s.first_row + row) % s.length * s.width;
+    const T* line = table + position_of(s, s.first_row + row) * s.width;
     for (std::int64_t i = 0; i < s.width; ++i) {
       y[row * s.width + i] += line[i];
     }
@@ -136,7 +148,7 @@ void position_forward(const PositionShape& s, const T* table, T* y) {
 template <typename T>
 void position_backward(const PositionShape& s, const T* dy, T* dtable) {
   for (std::int64_t row = 0; row < s.rows; ++row) {
-    T* line = dtable + (s.first_row + row) % s.length * s.width;
+    T* line = dtable + position_of(s, s.first_row + row) * s.width;
     for (std::int64_t i = 0; i < s.width; ++i) {
       line[i] += dy[row * s.width + i];
     }

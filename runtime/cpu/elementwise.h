@@ -11,9 +11,10 @@ struct RotaryShape {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;  // even; the halves are rotated against each other (GPT-NeoX, Llama)
   std::int64_t stride = 0;    // between tokens
-  std::int64_t length = 0;    // tokens of one sequence in these rows
+  std::int64_t length = 0;    // tokens of a whole sequence
   std::int64_t first_position = 0;  // of each sequence's first row
   double theta = 10000.0;
+  std::int64_t context_ranks = 1, context_place = 0;  // that share each sequence (core/program.h)
 };
 
 // Rotates `x` in place by its position (Su et al. 2021); `backward` rotates by the negative angle.
@@ -63,12 +64,13 @@ struct PositionShape {
   std::int64_t width = 0;
   std::int64_t length = 0;     // tokens of a sequence
   std::int64_t first_row = 0;  // of these rows among the micro-batch's tokens
+  std::int64_t context_ranks = 1, context_place = 0;
 };
 
-// y[row] += table[(first_row + row) mod length].
+// y[row] += table[position], of the token first_row + row.
 template <typename T>
 void position_forward(const PositionShape& shape, const T* table, T* y);
-// dtable[(first_row + row) mod length] += dy[row].
+// dtable[position] += dy[row].
 template <typename T>
 void position_backward(const PositionShape& shape, const T* dy, T* dtable);
 

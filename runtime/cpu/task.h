@@ -8,6 +8,7 @@
 
 #include "core/program.h"
 #include "runtime/backend.h"
+#include "runtime/cpu/collective.h"
 #include "runtime/cpu/exchange.h"
 
 namespace trireme::runtime::cpu {
@@ -22,6 +23,7 @@ struct Task {
   std::shared_ptr<Meeting> meeting;
   std::shared_ptr<Message> message;
   std::size_t place = 0;
+  SentRows rows;  // of an exchange of rows
   OpTimes times;
 };
 

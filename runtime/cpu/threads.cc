@@ -130,9 +130,12 @@ void run_on_threads(const StepProgram& program, const CpuOptions& options, Secon
     }
     exchange.fail(reason);
   };
+  // A rank that fails leaves its memory to those that are still reading it.
+  std::vector<std::unique_ptr<Backend>> backends(static_cast<std::size_t>(program.ranks));
   const auto run_rank = [&](Rank rank) {
     try {
-      const std::unique_ptr<Backend> backend = make_cpu_backend(program, rank, exchange, options);
+      std::unique_ptr<Backend>& backend = backends[index_of(rank)];
+      backend = make_cpu_backend(program, rank, exchange, options);
       RankExecutor executor(program, rank, *backend);
       ThreadCoordinator coordinator(rank, program.ranks, timeout, place, exchange);
       ThreadRank self{executor, *backend, coordinator};

@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/attention_graph.h"
 #include "runtime/cuda/check.h"
+#include "runtime/cuda/context_attention.h"
 #include "runtime/cuda/kernels.h"
 
 namespace trireme::runtime::cuda {
@@ -88,12 +89,18 @@ struct AttentionLibrary::Plans {
 AttentionLibrary::AttentionLibrary(MatmulLibrary& matmuls, bool deterministic)
     : matmuls_(matmuls), deterministic_(deterministic) {
   check(cudnnCreate(&handle_), "cuDNN");
+  context_ = std::make_unique<ContextAttention>(handle_);
 }
 
 AttentionLibrary::~AttentionLibrary() {
   plans_.clear();
+  context_.reset();
   cudnnDestroy(handle_);
   cudaFree(scratch_);
+}
+
+std::size_t AttentionLibrary::scratch_bytes() const {
+  return scratch_bytes_ + context_->scratch_bytes();
 }
 
 std::byte* AttentionLibrary::scratch(std::size_t bytes) {
@@ -117,8 +124,8 @@ AttentionLibrary::Plans& AttentionLibrary::plans_for(const AttentionCall& call) 
       return *plans;
     }
     try {
-      plans->forward = attention_forward_graph(call);
-      plans->backward = attention_backward_graph(call);
+      plans->forward = attention_forward_graph(piece_of(call));
+      plans->backward = attention_backward_graph(piece_of(call));
       plans->fused = plans->forward.graph.build(handle_, plans->reason) &&
                      plans->backward.graph.build(handle_, plans->reason);
     } catch (const Error& error) {

@@ -18,6 +18,8 @@
 
 namespace trireme::runtime::cuda {
 
+class ContextAttention;
+
 struct AttentionCall {
   std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
   std::int64_t window = 0;  // 0 = all earlier keys
@@ -46,7 +48,10 @@ class AttentionLibrary {
 
   // "cudnn", or why cuDNN has no plan for the shape.
   std::string path(const AttentionCall& call);
-  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
+  // Of whole sequences and of shared ones.
+  [[nodiscard]] std::size_t scratch_bytes() const;
+  // Attention over sequences that ranks share.
+  [[nodiscard]] ContextAttention& context() { return *context_; }
 
  private:
   struct Plans;
@@ -61,6 +66,7 @@ class AttentionLibrary {
   MatmulLibrary& matmuls_;
   bool deterministic_ = false;
   cudnnHandle_t handle_ = nullptr;
+  std::unique_ptr<ContextAttention> context_;
   std::map<AttentionCall, std::unique_ptr<Plans>> plans_;
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;

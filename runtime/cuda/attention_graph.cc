@@ -7,25 +7,35 @@ using Tensor = CudnnGraph::Tensor;
 constexpr cudnnDataType_t kBf16 = CUDNN_DATA_BFLOAT16;
 constexpr cudnnDataType_t kFloat = CUDNN_DATA_FLOAT;
 
-// Shapes and strides of one call; cuDNN's order is batch, head, row, column.
+// Shapes and strides of one piece; cuDNN's order is batch, head, row, column.
 struct Layout {
-  std::int64_t b, a, k, s, d, width;
+  const AttentionPiece& p;
+  std::int64_t b, a, k, s, n, d;  // s queries, n keys
 
-  explicit Layout(const AttentionCall& call)
-      : b(call.batch),
-        a(call.heads),
-        k(call.kv_heads),
-        s(call.sequence),
-        d(call.head_size),
-        width((call.heads + 2 * call.kv_heads) * call.head_size) {}
-  [[nodiscard]] Dims in_qkv() const { return {s * width, d, width, 1}; }
-  [[nodiscard]] Dims in_qkv_transposed() const { return {s * width, d, 1, width}; }
-  [[nodiscard]] Dims in_output() const { return {s * a * d, d, a * d, 1}; }
-  [[nodiscard]] Dims scores() const { return {b, a, s, s}; }
-  [[nodiscard]] Dims scores_strides() const { return {a * s * s, s * s, s, 1}; }
-  [[nodiscard]] Dims scores_transposed_strides() const { return {a * s * s, s * s, 1, s}; }
+  explicit Layout(const AttentionPiece& piece)
+      : p(piece),
+        b(piece.batch),
+        a(piece.heads),
+        k(piece.kv_heads),
+        s(piece.queries),
+        n(piece.keys),
+        d(piece.head_size) {}
+  [[nodiscard]] Dims queries() const { return {b, a, s, d}; }
+  [[nodiscard]] Dims keys() const { return {b, k, n, d}; }
+  [[nodiscard]] Dims keys_transposed() const { return {b, k, d, n}; }
+  [[nodiscard]] Dims in_q() const { return {p.q_batch, d, p.q_row, 1}; }
+  [[nodiscard]] Dims in_kv() const { return {p.kv_batch, d, p.kv_row, 1}; }
+  [[nodiscard]] Dims in_kv_transposed() const { return {p.kv_batch, d, 1, p.kv_row}; }
+  [[nodiscard]] Dims in_output() const { return {p.y_batch, d, p.y_row, 1}; }
+  [[nodiscard]] Dims in_dq() const { return {p.dq_batch, d, p.dq_row, 1}; }
+  [[nodiscard]] Dims in_dkv() const { return {p.dkv_batch, d, p.dkv_row, 1}; }
+  [[nodiscard]] Dims scores() const { return {b, a, s, n}; }
+  [[nodiscard]] Dims scores_strides() const { return {a * s * n, s * n, n, 1}; }
+  [[nodiscard]] Dims scores_transposed() const { return {b, a, n, s}; }
+  [[nodiscard]] Dims scores_transposed_strides() const { return {a * s * n, s * n, 1, n}; }
   [[nodiscard]] Dims rows() const { return {b, a, s, 1}; }
   [[nodiscard]] Dims rows_strides() const { return {a * s, s, 1, 1}; }
+  [[nodiscard]] Dims in_statistics() const { return {a * p.lse_head, p.lse_head, 1, 1}; }
 };
 
 Tensor scores_tensor(CudnnGraph& graph, const Layout& at, cudnnDataType_t type = kFloat) {
@@ -36,8 +46,11 @@ Tensor rows_tensor(CudnnGraph& graph, const Layout& at) {
   return graph.virtual_tensor(kFloat, at.rows(), at.rows_strides());
 }
 
-// Keeps a score where its row is at or after its column.
+// Under a causal mask, keeps a score where its row is at or after its column.
 Tensor causal(CudnnGraph& graph, const Layout& at, Tensor scores, Tensor masked) {
+  if (!at.p.causal) {
+    return scores;
+  }
   const Tensor row = scores_tensor(graph, at, CUDNN_DATA_INT32);
   const Tensor column = scores_tensor(graph, at, CUDNN_DATA_INT32);
   const Tensor keep = scores_tensor(graph, at, CUDNN_DATA_BOOLEAN);
@@ -51,17 +64,42 @@ Tensor causal(CudnnGraph& graph, const Layout& at, Tensor scores, Tensor masked)
 
 }  // namespace
 
-AttentionForwardGraph attention_forward_graph(const AttentionCall& call) {
-  const Layout at(call);
+AttentionPiece piece_of(const AttentionCall& call) {
+  const std::int64_t width = (call.heads + 2 * call.kv_heads) * call.head_size;
+  const std::int64_t out = call.heads * call.head_size;
+  return {.batch = call.batch,
+          .queries = call.sequence,
+          .keys = call.sequence,
+          .heads = call.heads,
+          .kv_heads = call.kv_heads,
+          .head_size = call.head_size,
+          .causal = true,
+          .q_row = width,
+          .q_batch = call.sequence * width,
+          .kv_row = width,
+          .kv_batch = call.sequence * width,
+          .y_row = out,
+          .y_batch = call.sequence * out,
+          .lse_head = call.sequence,
+          .dq_row = width,
+          .dq_batch = call.sequence * width,
+          .dkv_row = width,
+          .dkv_batch = call.sequence * width};
+}
+
+AttentionForwardGraph attention_forward_graph(const AttentionPiece& piece) {
+  const Layout at(piece);
   AttentionForwardGraph made;
   CudnnGraph& graph = made.graph;
-  made.q = graph.input(kBf16, {at.b, at.a, at.s, at.d}, at.in_qkv());
-  made.k = graph.input(kBf16, {at.b, at.k, at.d, at.s}, at.in_qkv_transposed());
-  made.v = graph.input(kBf16, {at.b, at.k, at.s, at.d}, at.in_qkv());
+  made.q = graph.input(kBf16, at.queries(), at.in_q());
+  made.k = graph.input(kBf16, at.keys_transposed(), at.in_kv_transposed());
+  made.v = graph.input(kBf16, at.keys(), at.in_kv());
   made.scale = graph.scalar();
-  made.masked = graph.scalar();
-  made.y = graph.input(kBf16, {at.b, at.a, at.s, at.d}, at.in_output());
-  made.lse = graph.input(kFloat, at.rows(), at.rows_strides());
+  if (piece.causal) {
+    made.masked = graph.scalar();
+  }
+  made.y = graph.input(kBf16, at.queries(), at.in_output());
+  made.lse = graph.input(kFloat, at.rows(), at.in_statistics());
 
   const Tensor products = scores_tensor(graph, at);
   graph.matmul(made.q, made.k, products);
@@ -96,39 +134,39 @@ void key_gradient(CudnnGraph& graph, const Layout& at, Tensor transposed, Tensor
     graph.matmul(transposed, right, gradient);
     return;
   }
-  const Tensor every_head = graph.virtual_tensor(kBf16, {at.b, at.a, at.s, at.d},
-                                                 {at.a * at.s * at.d, at.s * at.d, at.d, 1});
+  const Tensor every_head = graph.virtual_tensor(kBf16, {at.b, at.a, at.n, at.d},
+                                                 {at.a * at.n * at.d, at.n * at.d, at.d, 1});
   graph.matmul(transposed, right, every_head);
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, every_head, gradient);
 }
 
 Tensor transposed_scores(CudnnGraph& graph, const Layout& at, Tensor scores) {
   const Tensor transposed =
-      graph.virtual_tensor(kBf16, at.scores(), at.scores_transposed_strides());
+      graph.virtual_tensor(kBf16, at.scores_transposed(), at.scores_transposed_strides());
   graph.reshape(scores, transposed);
   return transposed;
 }
 
 }  // namespace
 
-AttentionBackwardGraph attention_backward_graph(const AttentionCall& call) {
-  const Layout at(call);
+AttentionBackwardGraph attention_backward_graph(const AttentionPiece& piece) {
+  const Layout at(piece);
   AttentionBackwardGraph made;
   CudnnGraph& graph = made.graph;
-  const Dims queries = {at.b, at.a, at.s, at.d};
-  const Dims keys = {at.b, at.k, at.s, at.d};
-  const Dims keys_transposed = {at.b, at.k, at.d, at.s};
-  made.q = graph.input(kBf16, queries, at.in_qkv());
-  made.k = graph.input(kBf16, keys_transposed, at.in_qkv_transposed());
-  made.v = graph.input(kBf16, keys_transposed, at.in_qkv_transposed());
+  const Dims queries = at.queries();
+  made.q = graph.input(kBf16, queries, at.in_q());
+  made.k = graph.input(kBf16, at.keys_transposed(), at.in_kv_transposed());
+  made.v = graph.input(kBf16, at.keys_transposed(), at.in_kv_transposed());
   made.y = graph.input(kBf16, queries, at.in_output());
   made.dy = graph.input(kBf16, queries, at.in_output());
-  made.lse = graph.input(kFloat, at.rows(), at.rows_strides());
-  made.dq = graph.input(kBf16, queries, at.in_qkv());
-  made.dk = graph.input(kBf16, keys, at.in_qkv());
-  made.dv = graph.input(kBf16, keys, at.in_qkv());
+  made.lse = graph.input(kFloat, at.rows(), at.in_statistics());
+  made.dq = graph.input(kBf16, queries, at.in_dq());
+  made.dk = graph.input(kBf16, at.keys(), at.in_dkv());
+  made.dv = graph.input(kBf16, at.keys(), at.in_dkv());
   made.scale = graph.scalar();
-  made.masked = graph.scalar();
+  if (piece.causal) {
+    made.masked = graph.scalar();
+  }
   made.one = graph.scalar();
   made.softmax_sum = graph.input(kFloat, at.rows(), at.rows_strides());
   made.dq_sum = graph.input(kFloat, queries, {at.a * at.s * at.d, at.s * at.d, at.d, 1});
@@ -163,7 +201,7 @@ AttentionBackwardGraph attention_backward_graph(const AttentionCall& call) {
   const Tensor dscores = scores_tensor(graph, at);
   graph.pointwise(CUDNN_POINTWISE_MUL, unscaled, made.scale, dscores);
   key_gradient(graph, at, transposed_scores(graph, at, dscores), made.q, made.dk);
-  const Tensor k_rows = graph.virtual_tensor(kBf16, keys, at.in_qkv());
+  const Tensor k_rows = graph.virtual_tensor(kBf16, at.keys(), at.in_kv());
   graph.reshape(made.k, k_rows);
   graph.matmul(dscores, k_rows, made.dq_sum);
   graph.pointwise(CUDNN_POINTWISE_IDENTITY, made.dq_sum, made.dq);

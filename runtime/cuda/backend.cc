@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -12,6 +13,8 @@
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device_objects.h"
+#include "runtime/cuda/exchange.h"
+#include "runtime/cuda/host_counts.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/memory_plan.h"
 #include "runtime/cuda/random_fill.h"
@@ -22,16 +25,6 @@ namespace trireme::runtime::cuda {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-
-ncclDataType_t nccl_type(ElementType type) {
-  return type == ElementType::kCompute  ? ncclBfloat16
-         : type == ElementType::kMaster ? ncclFloat32
-                                        : ncclInt32;
-}
-
-std::size_t bytes_of(const View& view) {
-  return static_cast<std::size_t>(view.count) * (view.type == ElementType::kCompute ? 2 : 4);
-}
 
 // What a stream's kernels need besides their operands.
 struct StreamWork {
@@ -48,9 +41,11 @@ std::vector<StreamWork> stream_work(const Program& role) {
     }
     const Work& work = role.works[compute->work];
     StreamWork& need = needs[index_of(op.stream)];
-    need.multiplies = need.multiplies || work.kernel == Kernel::kMatmul ||
-                      work.kernel == Kernel::kAttentionForward ||
-                      work.kernel == Kernel::kAttentionBackward;
+    need.multiplies =
+        need.multiplies || work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul ||
+        work.kernel == Kernel::kContextAttentionForward ||
+        work.kernel == Kernel::kContextAttentionBackward ||
+        work.kernel == Kernel::kAttentionForward || work.kernel == Kernel::kAttentionBackward;
     need.scratch = std::max(need.scratch, scratch_bytes_of(work));
   }
   return needs;
@@ -99,6 +94,7 @@ struct CudaBackend::State {
   std::vector<std::optional<Event>> done;          // by op: what another stream waits for
   std::vector<Event> before, after;                // by op, when timed
   std::optional<Event> begin;
+  std::unique_ptr<HostCounts> counts;
   std::unique_ptr<MatmulLibrary> matmuls;
   std::unique_ptr<AttentionLibrary> attention;
   std::unique_ptr<Communicators> communicators;
@@ -155,6 +151,12 @@ void CudaBackend::State::rehearse() {
       views.push_back(planned_view(role->operands[k]));
     }
     const std::size_t at = index_of(op.stream);
+    for (const View& view : views) {
+      if (view.type == ElementType::kToken) {  // kernels index by what is there
+        check(cudaDeviceSynchronize(), "rehearsal");
+        check(cudaMemset(view.data, 0, bytes_of(view)), "rehearsal");
+      }
+    }
     run_kernel({program, rank, &settings, matmuls.get(), attention.get(), streams[at].raw(),
                 workspaces[at].data(), scratches[at].data(), scratches[at].bytes()},
                role->works[compute->work], views);
@@ -191,6 +193,7 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
     }
   }
   s.begin.emplace(static_cast<unsigned int>(cudaEventDefault));
+  s.counts = std::make_unique<HostCounts>(*s.role);
   s.matmuls = std::make_unique<MatmulLibrary>();
   s.attention = std::make_unique<AttentionLibrary>(*s.matmuls, deterministic);
   constexpr double kLongerThanTheTimeout = 1.25;  // the time-outs that name their cause go first
@@ -337,11 +340,18 @@ void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
 void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
                           std::span<const View> operands) {
   const State& s = *state_;
+  if (work.kernel == Kernel::kExpertMatmul) {
+    static_cast<void>(s.counts->read(operands[3]));  // waits outside what is timed
+  }
   queue(op, stream, [&](cudaStream_t raw) {
     const std::size_t at = index_of(stream);
-    run_kernel({s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
-                s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes()},
-               work, operands);
+    run_kernel(
+        {s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
+         s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes(), s.counts.get()},
+        work, operands);
+    if (work.kernel == Kernel::kExpertPlaces) {
+      s.counts->mirror(operands[2], raw);
+    }
   });
 }
 
@@ -379,25 +389,29 @@ void CudaBackend::reduce_scatter(OpId op, StreamId stream, GroupId group, const 
   });
 }
 
-void CudaBackend::all_to_all(OpId op, StreamId stream, GroupId group, const View& input,
-                             const View& output) {
+void CudaBackend::all_to_all(OpId op, StreamId stream, const AllToAll& kind,
+                             std::span<const View> operands) {
   const State& s = *state_;
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    const std::int64_t members = group_size(s.program->groups[index_of(group)]);
-    const auto count = static_cast<std::size_t>(input.count / members);
-    const std::size_t block = bytes_of(input) / static_cast<std::size_t>(members);
-    check(ncclGroupStart(), "all_to_all");
-    for (int peer = 0; peer < static_cast<int>(members); ++peer) {
-      const std::size_t at = static_cast<std::size_t>(peer) * block;
-      check(ncclSend(static_cast<std::byte*>(input.data) + at, count, nccl_type(input.type), peer,
-                     communicator, raw),
-            "all_to_all");
-      check(ncclRecv(static_cast<std::byte*>(output.data) + at, count, nccl_type(input.type), peer,
-                     communicator, raw),
-            "all_to_all");
+  Exchange exchange{
+      s.communicators->of_group(kind.group, stream), operands[0], operands[1], {}, {}};
+  const std::int64_t members = group_size(s.program->groups[index_of(kind.group)]);
+  if (kind.row == 0) {
+    exchange.sent.assign(static_cast<std::size_t>(members), operands[0].count / members);
+    exchange.arriving = exchange.sent;
+  } else {
+    exchange.sent = elements_of(s.counts->read(operands[2]), members, kind.row);
+    exchange.arriving = elements_of(s.counts->read(operands[3]), members, kind.row);
+    const std::int64_t all = std::reduce(exchange.arriving.begin(), exchange.arriving.end());
+    if (all > operands[1].count) {
+      throw Error("rank " + std::to_string(index_of(s.rank)),
+                  describe_op(*s.role, op) + " brings " + std::to_string(all / kind.row) +
+                      " rows, and there is room for " +
+                      std::to_string(operands[1].count / kind.row) + "; give a larger expert_load");
     }
-    check(ncclGroupEnd(), "all_to_all");
+  }
+  queue(op, stream, [&](cudaStream_t raw) {
+    run_exchange(exchange, raw);
+    s.counts->mirror(operands[1], raw);
   });
 }
 

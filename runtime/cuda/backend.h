@@ -58,8 +58,8 @@ class CudaBackend : public Backend {
                   const View& output) override;
   void reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input,
                       const View& output) override;
-  void all_to_all(OpId op, StreamId stream, GroupId group, const View& input,
-                  const View& output) override;
+  void all_to_all(OpId op, StreamId stream, const AllToAll& kind,
+                  std::span<const View> operands) override;
   void broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root, const View& input,
                  const View& output) override;
   void send(OpId op, StreamId stream, const Send& message, const View& view) override;

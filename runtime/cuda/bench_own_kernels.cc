@@ -105,8 +105,8 @@ void add_heads(const Shared& shared, const Extent& e, std::vector<KernelRun>& ru
   for (const bool inverse : {false, true}) {
     runs.push_back({inverse ? "rotary_backward" : "rotary_forward", e,
                     4 * e.rows * (heads + kv_heads) * kHeadSize, set, [=](const Base& at) {
-                      rotary(shared.stream, at.bf16(x), e.rows, heads, kv_heads, kHeadSize, e.rows,
-                             500000.0, inverse);
+                      rotary(shared.stream, at.bf16(x), e.rows, heads, kv_heads, kHeadSize,
+                             {e.rows, e.rows, 0, 0}, 500000.0, inverse);
                     }});
   }
   const std::size_t y = set.bf16(e.elements());

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-namespace trireme::runtime::cuda {
+#include "runtime/cuda/kernels.h"
 
-using Bf16 = __nv_bfloat16;
+namespace trireme::runtime::cuda {
 
 inline constexpr int kThreads = 256;
 inline constexpr int kVector = 8;  // bf16 elements of one 16-byte access
@@ -78,6 +78,11 @@ __device__ inline float block_max(float value, float* shared) {
   }
   __syncthreads();
   return warp_max(lane < warps ? shared[lane] : -INFINITY);
+}
+
+__device__ inline std::int64_t position_of(const Positions& at, std::int64_t token) {
+  const std::int64_t i = token % at.own;
+  return i < at.chunk ? at.low + i : at.high + i - at.chunk;
 }
 
 inline unsigned int blocks_for(std::int64_t items, std::int64_t per_block) {

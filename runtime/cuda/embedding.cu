@@ -53,9 +53,9 @@ __global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16
 }
 
 __global__ void position_forward_kernel(Bf16* y, const Bf16* table, std::int64_t hidden,
-                                        std::int64_t sequence, std::int64_t first_token) {
+                                        Positions positions, std::int64_t first_token) {
   const std::int64_t row = blockIdx.x;
-  const std::int64_t position = (first_token + row) % sequence;
+  const std::int64_t position = position_of(positions, first_token + row);
   for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
     Bf16& value = y[row * hidden + j];
     value =
@@ -64,13 +64,14 @@ __global__ void position_forward_kernel(Bf16* y, const Bf16* table, std::int64_t
 }
 
 __global__ void position_backward_kernel(const Bf16* dy, float* dtable, std::int64_t rows,
-                                         std::int64_t hidden, std::int64_t sequence,
+                                         std::int64_t hidden, Positions positions,
                                          std::int64_t first_token) {
-  const std::int64_t position = blockIdx.x;
-  const std::int64_t first = (position - first_token % sequence + sequence) % sequence;
+  const std::int64_t own = positions.own;
+  const std::int64_t position = position_of(positions, blockIdx.x);
+  const std::int64_t first = (blockIdx.x - first_token % own + own) % own;
   for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
     float sum = 0.0F;
-    for (std::int64_t row = first; row < rows; row += sequence) {
+    for (std::int64_t row = first; row < rows; row += own) {
       sum += __bfloat162float(dy[row * hidden + j]);
     }
     dtable[position * hidden + j] += sum;
@@ -98,20 +99,20 @@ void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const B
 }
 
 void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows,
-                      std::int64_t hidden, std::int64_t sequence, std::int64_t first_token) {
+                      std::int64_t hidden, const Positions& positions, std::int64_t first_token) {
   position_forward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
-      y, table, hidden, sequence, first_token);
+      y, table, hidden, positions, first_token);
 }
 
 void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows,
-                       std::int64_t hidden, std::int64_t sequence, std::int64_t table_rows,
+                       std::int64_t hidden, const Positions& positions, std::int64_t table_rows,
                        std::int64_t first_token, bool accumulate) {
   if (!accumulate) {
     cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float),
                     stream);
   }
-  position_backward_kernel<<<static_cast<unsigned int>(sequence), kThreads, 0, stream>>>(
-      dy, dtable, rows, hidden, sequence, first_token);
+  position_backward_kernel<<<static_cast<unsigned int>(positions.own), kThreads, 0, stream>>>(
+      dy, dtable, rows, hidden, positions, first_token);
 }
 
 }  // namespace trireme::runtime::cuda

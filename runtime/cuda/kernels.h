@@ -22,6 +22,12 @@ struct Scratch {
 // Bytes that any kernel below may need for rows of `columns` elements.
 std::size_t scratch_bytes(std::int64_t columns);
 
+// Where the tokens of a sequence lie that a rank has: the first `chunk` from `low` on, the others
+// from `high` on.
+struct Positions {
+  std::int64_t own, chunk, low, high;
+};
+
 // ---- embedding.cu
 void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y,
                        std::int64_t rows, std::int64_t hidden, std::int64_t table_rows,
@@ -30,9 +36,9 @@ void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const B
                         float* dtable, std::int64_t rows, std::int64_t hidden,
                         std::int64_t table_rows, std::int64_t first_row, bool accumulate);
 void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows,
-                      std::int64_t hidden, std::int64_t sequence, std::int64_t first_token);
+                      std::int64_t hidden, const Positions& positions, std::int64_t first_token);
 void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows,
-                       std::int64_t hidden, std::int64_t sequence, std::int64_t table_rows,
+                       std::int64_t hidden, const Positions& positions, std::int64_t table_rows,
                        std::int64_t first_token, bool accumulate);
 
 // ---- norm.cu
@@ -72,7 +78,7 @@ void head_norm_backward(cudaStream_t stream, const HeadNorm& norm, Scratch scrat
 
 // ---- rotary.cu
 void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads,
-            std::int64_t kv_heads, std::int64_t head_size, std::int64_t sequence, double base,
+            std::int64_t kv_heads, std::int64_t head_size, const Positions& positions, double base,
             bool inverse);
 
 // ---- elementwise.cu

@@ -169,16 +169,37 @@ const MatmulLibrary::Prepared& MatmulLibrary::prepare(const MatmulCall& call) {
   return prepared_.emplace(call, made).first->second;
 }
 
+cublasStatus_t MatmulLibrary::launch(const MatmulCall& call, const Prepared& prepared,
+                                     const cublasLtMatmulAlgo_t& algorithm, const void* a,
+                                     const void* b, void* c, void* workspace, cudaStream_t stream) {
+  const float alpha = 1.0F;
+  const float beta = call.accumulate ? 1.0F : 0.0F;
+  return cublasLtMatmul(handle_, prepared.operation, &alpha, b, prepared.first, a, prepared.second,
+                        &beta, c, prepared.output, c, prepared.output, &algorithm, workspace,
+                        kWorkspaceBytes, stream);
+}
+
 void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, void* c,
                         void* workspace, cudaStream_t stream) {
   const Prepared& prepared = prepare(call);
-  const float alpha = 1.0F;
-  const float beta = call.accumulate ? 1.0F : 0.0F;
-  const cublasStatus_t status = cublasLtMatmul(
-      handle_, prepared.operation, &alpha, b, prepared.first, a, prepared.second, &beta, c,
-      prepared.output, c, prepared.output, &prepared.algorithm, workspace, kWorkspaceBytes, stream);
+  const cublasStatus_t status =
+      launch(call, prepared, prepared.algorithm, a, b, c, workspace, stream);
   if (status != CUBLAS_STATUS_SUCCESS) {
     check_supported(status, call);
+  }
+}
+
+void MatmulLibrary::run_like(const MatmulCall& call, const MatmulCall& kept, const void* a,
+                             const void* b, void* c, void* workspace, cudaStream_t stream) {
+  const Prepared& like = prepare(kept);
+  Prepared own;
+  cublasStatus_t status = describe_operation(call, own);
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status = launch(call, own, like.algorithm, a, b, c, workspace, stream);
+  }
+  destroy(own);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    run(call, a, b, c, workspace, stream);
   }
 }
 

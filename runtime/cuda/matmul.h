@@ -57,6 +57,11 @@ class MatmulLibrary {
   void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace,
            cudaStream_t stream);
 
+  // The same by the algorithm of a product of another size, which is kept; by its own where that
+  // does not serve.
+  void run_like(const MatmulCall& call, const MatmulCall& kept, const void* a, const void* b,
+                void* c, void* workspace, cudaStream_t stream);
+
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
  private:
@@ -69,6 +74,9 @@ class MatmulLibrary {
   // Fills in what `prepared` has; a status other than success is why it is incomplete.
   cublasStatus_t describe_operation(const MatmulCall& call, Prepared& prepared);
   cublasStatus_t find_algorithm(Prepared& prepared);
+  cublasStatus_t launch(const MatmulCall& call, const Prepared& prepared,
+                        const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
+                        void* c, void* workspace, cudaStream_t stream);
   static void destroy(const Prepared& prepared);
 
   cublasLtHandle_t handle_ = nullptr;

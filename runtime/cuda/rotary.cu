@@ -32,11 +32,10 @@ __device__ void turn<2>(Bf16* low, Bf16* high, const float2* turns) {
 // One block a token: the angles are computed once in shared memory and used by every head.
 template <int kWide>
 __global__ void rotary_kernel(Bf16* qkv, std::int64_t rotated_heads, std::int64_t width,
-                              std::int64_t half, std::int64_t sequence, float log2_base,
-                              float sign) {
+                              std::int64_t half, Positions positions, float log2_base, float sign) {
   extern __shared__ float2 turns[];
   const std::int64_t row = blockIdx.x;
-  const float position = static_cast<float>(row % sequence);
+  const float position = static_cast<float>(position_of(positions, row));
   for (std::int64_t j = threadIdx.x; j < half; j += blockDim.x) {
     const float frequency = exp2f(-log2_base * static_cast<float>(j) / static_cast<float>(half));
     float sine = 0.0F;
@@ -56,14 +55,14 @@ __global__ void rotary_kernel(Bf16* qkv, std::int64_t rotated_heads, std::int64_
 }  // namespace
 
 void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads,
-            std::int64_t kv_heads, std::int64_t head_size, std::int64_t sequence, double base,
+            std::int64_t kv_heads, std::int64_t head_size, const Positions& positions, double base,
             bool inverse) {
   const std::int64_t half = head_size / 2;
   // Two neighbours at a time need an even half: both for their number and for their alignment.
   auto* kernel = half % 2 == 0 ? rotary_kernel<2> : rotary_kernel<1>;
   kernel<<<static_cast<unsigned int>(rows), kThreads,
            static_cast<std::size_t>(half) * sizeof(float2), stream>>>(
-      qkv, heads + kv_heads, (heads + 2 * kv_heads) * head_size, half, sequence,
+      qkv, heads + kv_heads, (heads + 2 * kv_heads) * head_size, half, positions,
       static_cast<float>(__builtin_log2(base)), inverse ? -1.0F : 1.0F);
 }
 

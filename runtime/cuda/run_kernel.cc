@@ -3,59 +3,10 @@
 #include <string>
 
 #include "core/check.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/call.h"
 
 namespace trireme::runtime::cuda {
 namespace {
-
-// The operands and dims of one launch, by place and by name.
-struct Call {
-  const KernelContext& context;
-  const Work& work;
-  std::span<const View> operands;
-
-  [[nodiscard]] std::int64_t dim(std::size_t index) const { return work.dims[index]; }
-  [[nodiscard]] bool flag(std::size_t index) const { return work.dims[index] != 0; }
-  [[nodiscard]] Bf16* compute(std::size_t index) const {
-    return static_cast<Bf16*>(operands[index].data);
-  }
-  [[nodiscard]] float* master(std::size_t index) const {
-    return static_cast<float*>(operands[index].data);
-  }
-  [[nodiscard]] std::int32_t* tokens(std::size_t index) const {
-    return static_cast<std::int32_t*>(operands[index].data);
-  }
-  [[nodiscard]] bool is_master(std::size_t index) const {
-    return operands[index].type == ElementType::kMaster;
-  }
-  // This rank's place in the group that dim `index` names; 0 without one.
-  [[nodiscard]] std::int64_t place(std::size_t index) const {
-    return dim(index) < 0
-               ? 0
-               : index_in_group(*context.program, GroupId(static_cast<std::uint32_t>(dim(index))),
-                                context.rank);
-  }
-  [[nodiscard]] cudaStream_t stream() const { return context.stream; }
-  [[nodiscard]] Scratch scratch() const {
-    return {reinterpret_cast<float*>(context.scratch), context.scratch_bytes};
-  }
-};
-
-// Kernels that move eight bf16 at a time need rows and addresses of whole vectors.
-void need_vectors(const Call& call, std::int64_t row_elements) {
-  bool fits = row_elements % 8 == 0;
-  for (const View& view : call.operands) {
-    fits = fits && (view.type != ElementType::kCompute ||
-                    reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0);
-  }
-  if (!fits) {
-    throw Error(std::string(signature_of(call.work.kernel).name),
-                "rows of " + std::to_string(row_elements) +
-                    " elements are not whole 16-byte vectors on each rank; use sizes that are "
-                    "multiples of 8");
-  }
-}
 
 void run_embedding(const Call& c) {
   const Kernel kernel = c.work.kernel;
@@ -70,12 +21,12 @@ void run_embedding(const Call& c) {
     return;
   }
   if (kernel == Kernel::kPositionForward) {
-    position_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0), c.dim(1), c.dim(2),
-                     c.place(4) * c.dim(0));
+    position_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0), c.dim(1),
+                     c.positions(c.dim(2), 5), c.place(4) * c.dim(0));
     return;
   }
-  position_backward(c.stream(), c.compute(0), c.master(1), c.dim(0), c.dim(1), c.dim(2), c.dim(3),
-                    c.place(4) * c.dim(0), c.flag(5));
+  position_backward(c.stream(), c.compute(0), c.master(1), c.dim(0), c.dim(1),
+                    c.positions(c.dim(2), 5), c.dim(3), c.place(4) * c.dim(0), c.flag(6));
 }
 
 void run_matmul(const Call& c) {
@@ -185,7 +136,7 @@ void run_activation(const Call& c) {
 }
 
 void run_rotary(const Call& c) {
-  rotary(c.stream(), c.compute(0), c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4),
+  rotary(c.stream(), c.compute(0), c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.positions(c.dim(4), 6),
          static_cast<double>(c.dim(5)), c.work.kernel == Kernel::kRotaryBackward);
 }
 
@@ -295,6 +246,23 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
     case Kernel::kAttentionForward:
     case Kernel::kAttentionBackward:
       run_attention(call);
+      break;
+    case Kernel::kRouteForward:
+    case Kernel::kRouteBackward:
+    case Kernel::kExpertPlaces:
+    case Kernel::kPermuteRows:
+    case Kernel::kCombineRows:
+    case Kernel::kCombineBackward:
+    case Kernel::kRegroupRows:
+    case Kernel::kExpertMatmul:
+      run_experts(call);
+      break;
+    case Kernel::kKeysOut:
+    case Kernel::kKeysIn:
+    case Kernel::kKeysInOrder:
+    case Kernel::kContextAttentionForward:
+    case Kernel::kContextAttentionBackward:
+      run_context(call);
       break;
     case Kernel::kBiasForward:
     case Kernel::kBiasBackward:

@@ -11,6 +11,7 @@
 #include "core/program.h"
 #include "runtime/backend.h"
 #include "runtime/cuda/attention.h"
+#include "runtime/cuda/host_counts.h"
 #include "runtime/cuda/matmul.h"
 
 namespace trireme::runtime::cuda {
@@ -26,6 +27,7 @@ struct KernelContext {
   void* matmul_workspace = nullptr;  // the stream's
   std::byte* scratch = nullptr;      // the stream's, scratch_bytes_of(work) at least
   std::size_t scratch_bytes = 0;
+  const HostCounts* counts = nullptr;  // null: kernels with counts run their rehearsal
 };
 
 // Scratch that the work's kernel needs.

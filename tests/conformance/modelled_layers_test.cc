@@ -1,6 +1,6 @@
-// Plans of models whose layers are timed and not executed (experts, latent attention, parallel
-// blocks, extra norms, ALiBi, context parallelism): their programs are sound, do the model's FLOP,
-// move what the experts' exchange takes, and their walk is near the closed form.
+// Plans of models with experts and long sequences, and of those whose layers are timed and not
+// executed (latent attention, parallel blocks, extra norms, ALiBi): their programs are sound, do
+// the model's FLOP, move what the experts' exchange takes, and their walk is near the closed form.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,18 +24,19 @@ struct Case {
   const char* cluster;
   const char* plan;
   std::int64_t sequence, micro_batches;
+  bool runs = false;  // every layer has kernels
 };
 
 const std::vector<Case> kCases = {
-    {"mixtral-8x7b", "dgx-h100x8", "tp2.ep8.fsdp8.dp4.mb1", 4096, 4},
-    {"mixtral-8x7b", "dgx-h100x8", "tp4.pp4.dp4.ep4.mb1.zb-h1", 4096, 8},
+    {"mixtral-8x7b", "dgx-h100x8", "tp2.ep8.fsdp8.dp4.mb1", 4096, 4, true},
+    {"mixtral-8x7b", "dgx-h100x8", "tp4.pp4.dp4.ep4.mb1.zb-h1", 4096, 8, true},
     {"deepseek-v2-lite", "dgx-h100x2", "ep8.fsdp16.mb1", 4096, 2},
     {"deepseek-v3", "dgx-h100x256", "pp16.ep64.fsdp128.mb1.zero1", 4096, 32},
     {"gemma-2-9b", "dgx-h100x1", "tp2.fsdp4.mb1", 4096, 2},
     {"falcon-7b", "dgx-h100x1", "fsdp8.mb1", 2048, 2},
     {"bloom-7b1", "dgx-h100x1", "tp2.pp4.mb1", 2048, 8},
-    {"llama-3.1-8b", "dgx-h100x2", "cp4.fsdp4.mb1", 32768, 2},
-    {"llama-3.1-70b", "dgx-h100x8", "tp8.cp2.pp4.mb1", 16384, 8},
+    {"llama-3.1-8b", "dgx-h100x2", "cp4.fsdp4.mb1", 32768, 2, true},
+    {"llama-3.1-70b", "dgx-h100x8", "tp8.cp2.pp4.mb1", 16384, 8, true},
     {"gpt-oss-20b", "dgx-h100x1", "ep8.fsdp8.mb1", 4096, 2},
     {"kimi-k2", "dgx-h100x256", "pp16.ep32.fsdp128.mb1.rc-full.zero1", 4096, 32},
 };
@@ -89,7 +90,11 @@ TEST(ModelledLayers, ProgramsAreSoundAndNearTheClosedForm) {
     model.estimate(plan, estimate);
     const double walked = to_seconds(trace.step_times.front()).value;
     EXPECT_NEAR(estimate.step_seconds / walked, 1.0, 0.25);
-    EXPECT_THROW(planner::lower(job, plan, {.widths = {}, .executable = true}), Error);
+    if (drawn.runs) {
+      planner::lower(job, plan, {.widths = {}, .executable = true});
+    } else {
+      EXPECT_THROW(planner::lower(job, plan, {.widths = {}, .executable = true}), Error);
+    }
   }
 }
 
@@ -106,14 +111,15 @@ TEST(ModelledLayers, EveryRoutedTokenIsExchangedOnceEachWay) {
   const StepProgram program = planner::lower(job, plan);
   std::int64_t sent = 0;
   for (const Op& op : program.roles[0].ops) {
-    if (std::holds_alternative<AllToAll>(op.kind)) {
+    const auto* exchange = std::get_if<AllToAll>(&op.kind);
+    if (exchange != nullptr && exchange->row > 0) {
       sent +=
           size_of(program, program.roles[0], program.roles[0].operands[op.operands.first]).value;
     }
   }
-  // 32 layers x 4 micro-batches x (2 forward + 2 backward), each 2 bytes x tokens/tp x hidden x 2
-  // experts a token.
-  EXPECT_EQ(sent, std::int64_t{32} * 4 * 4 * 2 * (4096 / 2) * 4096 * 2);
+  // 32 layers x 4 micro-batches x (2 forward + 2 backward), each 2 bytes x tokens x hidden x 2
+  // experts a token: both tensor ranks send all tokens to their halves of the experts.
+  EXPECT_EQ(sent, std::int64_t{32} * 4 * 4 * 2 * 4096 * 4096 * 2);
 }
 
 }  // namespace

@@ -293,6 +293,78 @@ std::vector<Case> layouts() {
   return cases;
 }
 
+std::vector<Case> expert_layouts() {
+  std::vector<Case> cases;
+  const auto add = [&](const Plan& plan, const std::string& settings = "") {
+    cases.push_back({plan, settings});
+  };
+  add(plan_of("mb1", 2));
+  add(with(plan_of("mb1", 4), Recompute::kFull));
+  add(with(plan_of("mb1", 4), Recompute::kSelective, -1,
+           planner::kMoe | planner::kLayerNorm | planner::kCoreAttention));
+  add(with(plan_of("mb1", 4), Recompute::kSelective, -1,
+           planner::kMoeActivation | planner::kSharedExperts));
+  add(plan_of("dp4", 2));
+  add(plan_of("ep2.dp2", 2));
+  add(plan_of("ep4.dp4"), "expert_load=4");
+  add(plan_of("ep8.dp8"));
+  add(plan_of("ep2.dp8"), "reduce_every_micro_batch=true");
+  add(with(plan_of("ep2.dp2", 4), Recompute::kFull));
+  add(with(plan_of("ep2.dp2", 4), Recompute::kSelective, -1, planner::kMoe));
+  for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+    add(with(plan_of("fsdp2", 2), sharding));
+    add(with(plan_of("ep2.fsdp2", 2), sharding));
+    add(with(plan_of("ep2.fsdp4"), sharding));
+    add(with(plan_of("ep4.dp2.fsdp2"), sharding));
+    add(with(plan_of("ep2.dp2.fsdp4"), sharding));
+    add(with(sequence_parallel(plan_of("tp2.ep2.etp1.fsdp2")), sharding));
+  }
+  add(with(plan_of("ep2.fsdp8"), Sharding::kFull, false, 2));
+  // Experts cut over ranks.
+  add(sequence_parallel(plan_of("tp2", 4)));
+  add(sequence_parallel(plan_of("tp2.ep2.dp2")));
+  add(sequence_parallel(plan_of("tp2.ep2.etp1")));
+  add(sequence_parallel(plan_of("tp2.ep2.etp2.dp4")));
+  add(plan_of("ep2.etp2.dp4"));
+  add(with(sequence_parallel(plan_of("tp2.ep2.dp2")), Recompute::kFull));
+  add(sequence_parallel(plan_of("tp2.ep2.dp2")), "regather_in_backward=false");
+  // Pipelines.
+  for (const Schedule schedule : {Schedule::kOneForwardOneBackward, Schedule::kZeroBubbleH1,
+                                  Schedule::kZeroBubbleH2, Schedule::kGpipe}) {
+    add(with(plan_of("pp2.ep2.dp2"), schedule));
+    add(with(with(plan_of("pp2.ep2.fsdp2"), schedule), Sharding::kFull));
+    add(with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2")), schedule));
+  }
+  add(with(plan_of("pp2.ep4.dp4"), Schedule::kInterleaved, 2));
+  add(with(with(plan_of("pp4.ep2.fsdp2"), Recompute::kFull), Sharding::kOptimizer));
+  // Sequences shared.
+  add(plan_of("cp2.ep2"));
+  add(with(plan_of("cp2.ep4.fsdp2"), Sharding::kFull));
+  return cases;
+}
+
+std::vector<Case> context_layouts() {
+  std::vector<Case> cases;
+  const auto add = [&](const Plan& plan) { cases.push_back({plan, ""}); };
+  add(plan_of("cp2", 4));
+  add(plan_of("cp4", 2));
+  add(with(plan_of("cp2", 4), Recompute::kFull));
+  add(with(plan_of("cp2", 4), Recompute::kSelective));
+  add(plan_of("cp2.dp2"));
+  add(plan_of("cp4.dp2"));
+  for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+    add(with(plan_of("cp2.fsdp2"), sharding));
+    add(with(plan_of("cp2.dp2.fsdp2"), sharding));
+  }
+  add(plan_of("tp2.cp2"));
+  add(sequence_parallel(plan_of("tp2.cp2.dp2")));
+  add(plan_of("cp2.pp2"));
+  add(with(plan_of("cp2.pp2.dp2"), Schedule::kZeroBubbleH1));
+  add(with(plan_of("cp2.pp2"), Schedule::kInterleaved, 2));
+  add(with(sequence_parallel(plan_of("tp2.cp2.pp2")), Recompute::kFull));
+  return cases;
+}
+
 class PlanInvariance : public testing::TestWithParam<models::Transformer> {};
 
 TEST_P(PlanInvariance, EveryLayoutComputesWhatOneRankComputes) {
@@ -305,6 +377,36 @@ TEST_P(PlanInvariance, EveryLayoutComputesWhatOneRankComputes) {
       continue;  // a key-value head on several ranks can be simulated, not executed
     }
     expect_same(model, layout, reference);
+  }
+}
+
+TEST_P(PlanInvariance, RanksThatShareSequencesComputeWhatOneRankComputes) {
+  models::Transformer model = GetParam();
+  model.sliding_window = model.qk_norm ? 3 : 0;
+  const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
+  for (const Case& layout : context_layouts()) {
+    expect_same(model, layout, reference);
+  }
+}
+
+TEST(ExpertInvariance, EveryLayoutComputesWhatOneRankComputes) {
+  for (const bool sigmoid : {false, true}) {
+    const models::Transformer model = tests::expert_shape(sigmoid);
+    const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
+    for (const Case& layout : expert_layouts()) {
+      expect_same(model, layout, reference);
+    }
+  }
+}
+
+TEST(ExpertInvariance, MoreRowsThanThereIsRoomForEndTheRun) {
+  const Job job = job_of(tests::expert_shape(false), "expert_load=1");
+  try {
+    run(lowered(job, plan_of("ep8.dp8")), 1, 0);
+    FAIL() << "no expert had more than its share";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("give a larger expert_load"), std::string::npos)
+        << error.what();
   }
 }
 

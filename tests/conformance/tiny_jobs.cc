@@ -42,6 +42,18 @@ models::Transformer qwen_shape() {
   return model;
 }
 
+models::Transformer expert_shape(bool sigmoid) {
+  models::Transformer model = llama_shape();
+  model.name = sigmoid ? "tiny-sigmoid-experts" : "tiny-experts";
+  model.moe = models::MixtureOfExperts{.experts = 8,
+                                       .experts_per_token = sigmoid ? 3 : 2,
+                                       .expert_ffn = 8,
+                                       .shared_ffn = sigmoid ? 12 : 0,
+                                       .router_bias = sigmoid};
+  model.moe_layers = {false, true, true, true};
+  return model;
+}
+
 planner::Job job_of(const models::Transformer& model, std::int64_t sequence,
                     std::int64_t global_batch, const std::string& settings) {
   planner::Job job;

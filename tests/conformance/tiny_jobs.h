@@ -16,6 +16,9 @@ models::Transformer llama_shape(std::int64_t layers = 4);
 models::Transformer gpt_shape();
 // A Qwen3 shape: norms of heads, tied.
 models::Transformer qwen_shape();
+// The Llama shape with a first dense layer and experts in the others: softmax scores, or sigmoids
+// with a bias that chooses; beside them a shared expert.
+models::Transformer expert_shape(bool sigmoid);
 
 // Under framework trireme with the settings "key=value key=value" applied.
 planner::Job job_of(const models::Transformer& model, std::int64_t sequence,

@@ -62,6 +62,22 @@ TEST(GoldenProgram, FullyShardedWithRecompute) {
   compare_with_golden("fully_sharded.txt", job, plan);
 }
 
+TEST(GoldenProgram, RoutedExperts) {
+  models::Transformer model = tests::expert_shape(true);
+  model.layers = 1;
+  model.moe_layers = {true};
+  const auto job = tests::job_of(model, 8, 2);
+  planner::Plan plan = tests::plan_of("tp2.ep2.fsdp2", 2);
+  plan.sequence_parallel = true;
+  plan.sharding = planner::Sharding::kFull;
+  compare_with_golden("experts.txt", job, plan);
+}
+
+TEST(GoldenProgram, SharedSequences) {
+  const auto job = tests::job_of(tests::llama_shape(1), 8, 1);
+  compare_with_golden("context.txt", job, tests::plan_of("cp2", 1));
+}
+
 TEST(GoldenProgram, InterleavedPipeline) {
   const auto job = tests::job_of(tests::llama_shape(4), 8, 2);
   planner::Plan plan = tests::plan_of("pp2", 2);

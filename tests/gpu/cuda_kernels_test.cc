@@ -277,9 +277,9 @@ TEST_F(CudaKernels, Embeddings) {
          50});
   check(
       {Kernel::kEmbeddingBackward, {300, 64, 50, -1, 1}, {{kT, 300}, {kC, 19200}, {kM, 3200}}, 80});
-  check({Kernel::kPositionForward, {64, 64, 32, 40, -1}, {{kC, 4096}, {kC, 2560}}});
+  check({Kernel::kPositionForward, {64, 64, 32, 40, -1, -1}, {{kC, 4096}, {kC, 2560}}});
   check({Kernel::kPositionBackward,
-         {64, 64, 32, 40, -1, 0},
+         {64, 64, 32, 40, -1, -1, 0},
          {{kC, 4096}, {kM, 2560, Fill::kPoison}}});
 }
 
@@ -336,12 +336,12 @@ TEST_F(CudaKernels, Norms) {
 
 TEST_F(CudaKernels, RotaryAndHeadNorms) {
   const std::int64_t width = (4 + 2 * 2) * 64;
-  check({Kernel::kRotaryForward, {64, 4, 2, 64, 32, 10000}, {{kC, 64 * width}}});
-  check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, 500000}, {{kC, 64 * width}}});
+  check({Kernel::kRotaryForward, {64, 4, 2, 64, 32, 10000, -1}, {{kC, 64 * width}}});
+  check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, 500000, -1}, {{kC, 64 * width}}});
   // A head size that is no multiple of four: the last of each half was never turned.
   const std::int64_t odd_half = (4 + 2 * 2) * 22;
-  check({Kernel::kRotaryForward, {64, 4, 2, 22, 32, 10000}, {{kC, 64 * odd_half}}});
-  check({Kernel::kRotaryBackward, {64, 4, 2, 22, 32, 10000}, {{kC, 64 * odd_half}}});
+  check({Kernel::kRotaryForward, {64, 4, 2, 22, 32, 10000, -1}, {{kC, 64 * odd_half}}});
+  check({Kernel::kRotaryBackward, {64, 4, 2, 22, 32, 10000, -1}, {{kC, 64 * odd_half}}});
   check({Kernel::kHeadNormForward,
          {64, 4, 2, 64},
          {{kC, 64 * width},

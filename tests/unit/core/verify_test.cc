@@ -71,6 +71,16 @@ void repeat(StepProgram& program, std::size_t role, std::size_t index) {
   program.roles[role].ops.push_back(again);
 }
 
+// Op 1 of role 0 becomes an exchange of rows, with y, which is no tokens, for counts.
+void exchange_rows(StepProgram& program, std::int64_t row) {
+  Program& role = program.roles[0];
+  role.ops[1].kind = AllToAll{GroupId(0), row};
+  const Operand rows = operand(program, 0, 1, 0);
+  role.ops[1].operands = {static_cast<std::uint32_t>(role.operands.size()), 4};
+  const Operand counts{BufferId(0), kNoGroup, 0, 2};
+  role.operands.insert(role.operands.end(), {rows, rows, counts, counts});
+}
+
 std::vector<Broken> broken_programs() {
   return {
       {"group pair: an axis does not fit 4 ranks", [](auto& p) { p.groups[0].axes[0].period = 3; }},
@@ -86,6 +96,8 @@ std::vector<Broken> broken_programs() {
       {"an operand leaves buffer a", [](auto& p) { operand(p, 0, 2, 0).offset = 1; }},
       {"8 elements in and 8 out do not fit 2 ranks",
        [](auto& p) { op(p, 0, 1).kind = AllGather{GroupId(0)}; }},
+      {"8 elements in and 8 out are not whole rows of 3", [](auto& p) { exchange_rows(p, 3); }},
+      {"its operand 2 is not counts of each of 2 ranks", [](auto& p) { exchange_rows(p, 4); }},
       {"reads a before anything wrote it",
        [](auto& p) {
          op(p, 0, 0).kind = Copy{};

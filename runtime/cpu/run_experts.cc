@@ -1,0 +1,103 @@
+#include "runtime/cpu/run_experts.h"
+
+#include "runtime/cpu/context.h"
+#include "runtime/cpu/experts.h"
+
+namespace trireme::runtime::cpu {
+namespace {
+
+template <typename T>
+RouteShape route_shape(const Call<T>& c) {
+  return {.tokens = c.dim("T"),
+          .experts = c.dim("E"),
+          .chosen = c.dim("k"),
+          .sigmoid = c.dim("sigmoid") != 0};
+}
+
+template <typename T>
+void run_choice(const Call<T>& c, Kernel kernel) {
+  if (kernel == Kernel::kExpertPlaces) {
+    expert_places(c.dim("N"), c.dim("E"), c.tokens(0), c.tokens(1), c.tokens(2));
+    return;
+  }
+  RouteShape s = route_shape(c);
+  if (kernel == Kernel::kRouteForward) {
+    s.biased = c.dim("biased") != 0;
+    route_forward<T>(s, c.at(0), c.at(1), c.at(2), c.tokens(3));
+  } else {
+    route_backward<T>(s, c.at(0), c.at(1), c.tokens(2), c.at(3), c.at(4));
+  }
+}
+
+template <typename T>
+void run_rows(const Call<T>& c, Kernel kernel) {
+  if (kernel == Kernel::kRegroupRows) {
+    regroup_rows<T>({.senders = c.dim("P"), .experts = c.dim("E")}, c.dim("H"), c.tokens(1),
+                    c.at(0), c.at(2), c.dim("inverse") != 0);
+    return;
+  }
+  if (kernel == Kernel::kExpertMatmul) {
+    expert_matmul<T>({.m = c.dim("m"),
+                      .n = c.dim("n"),
+                      .k = c.dim("k"),
+                      .transpose_a = c.dim("transpose_a") != 0,
+                      .transpose_b = c.dim("transpose_b") != 0},
+                     {.senders = c.dim("P"), .experts = c.dim("E")}, c.tokens(3), c.at(0), c.at(1),
+                     c.at(2), c.dim("accumulate") != 0);
+    return;
+  }
+  const RowsShape s{.tokens = c.dim("T"), .chosen = c.dim("k"), .width = c.dim("H")};
+  if (kernel == Kernel::kPermuteRows) {
+    permute_rows<T>(s, c.at(0), c.tokens(1), c.at(2));
+  } else if (kernel == Kernel::kCombineRows) {
+    const bool weighted = c.dim("weighted") != 0;
+    combine_rows<T>(s, c.at(0), c.tokens(1), weighted ? c.at(2) : nullptr, c.at(3));
+  } else {
+    combine_backward<T>(s, c.at(0), c.at(1), c.tokens(2), c.at(3), c.at(4), c.at(5));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void run_experts(const Call<T>& c, Kernel kernel) {
+  if (kernel == Kernel::kRouteForward || kernel == Kernel::kRouteBackward ||
+      kernel == Kernel::kExpertPlaces) {
+    run_choice(c, kernel);
+  } else {
+    run_rows(c, kernel);
+  }
+}
+
+template <typename T>
+void run_context(const Call<T>& c, Kernel kernel) {
+  ContextShape s{.kv_heads = c.dim("K"), .head_dim = c.dim("D")};
+  if (kernel == Kernel::kKeysOut || kernel == Kernel::kKeysIn) {
+    s.heads = c.dim("A");
+    kernel == Kernel::kKeysOut ? keys_out<T>(c.dim("T"), s, c.at(0), c.at(1))
+                               : keys_in<T>(c.dim("T"), s, c.at(0), c.at(1));
+    return;
+  }
+  s.batch = c.dim("B");
+  s.sequence = c.dim("S");
+  s.ranks = c.dim("C");
+  if (kernel == Kernel::kKeysInOrder) {
+    keys_in_order<T>(s, c.at(0), c.at(1), c.dim("inverse") != 0);
+    return;
+  }
+  s.heads = c.dim("A");
+  s.window = c.dim("window");
+  s.place = c.place("context");
+  if (kernel == Kernel::kContextAttentionForward) {
+    context_attention_forward<T>(s, c.at(0), c.at(1), c.at(2), c.at(3));
+  } else {
+    context_attention_backward<T>(s, c.at(0), c.at(1), c.at(2), c.at(3), c.at(4), c.at(5), c.at(6));
+  }
+}
+
+template void run_experts<float>(const Call<float>&, Kernel);
+template void run_experts<double>(const Call<double>&, Kernel);
+template void run_context<float>(const Call<float>&, Kernel);
+template void run_context<double>(const Call<double>&, Kernel);
+
+}  // namespace trireme::runtime::cpu

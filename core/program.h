@@ -211,8 +211,8 @@ struct Program {
 };
 
 // The batch a step consumes: rank's micro-batch i is rows [(d * micro_batches + i) * micro_batch, + micro_batch) of the
-// global batch, d its place in `data`. Row r's tokens are positions 0 .. sequence-1, its targets 1 .. sequence; of these
-// a rank of a `context` group has its own (context_position).
+// global batch, d its place in `data`. Row r's tokens are positions 0 .. sequence-1, its targets 1 .. sequence; a rank
+// of a `context` group has its own of these (context_position).
 struct Batch {
   std::int64_t sequence = 0, micro_batch = 0, micro_batches = 0, vocabulary = 0;
   friend bool operator==(const Batch&, const Batch&) = default;

@@ -35,6 +35,7 @@ struct Scale {
   bool torch = false;   // PyTorch's own modules: linear inputs are gathered copies
   bool compiled = false;
   bool classic = false;
+  bool own = false;  // this project's runtime
 };
 
 Scale scale_of(const Shard& shard, Implementation implementation) {
@@ -45,6 +46,7 @@ Scale scale_of(const Shard& shard, Implementation implementation) {
                 implementation == Implementation::kCompiledTorch;
   scale.compiled = implementation == Implementation::kCompiledTorch;
   scale.classic = implementation == Implementation::kClassicMegatron;
+  scale.own = implementation == Implementation::kTrireme;
   return scale;
 }
 
@@ -154,7 +156,10 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   const double routed = static_cast<double>(moe.experts_per_token) * capacity * scale.sequence;
   const auto hidden = static_cast<double>(model.hidden);
   kept.add(Kept::kRouter, 8 * static_cast<double>(moe.experts) * scale.sequence);
-  kept.add(Kept::kExpertInput, kElement * hidden * routed * expert_tensor);
+  // The own runtime keeps what comes back too: the weights' gradients need it.
+  const double returned =
+      scale.own ? static_cast<double>(moe.experts_per_token) * scale.sequence : 0.0;
+  kept.add(Kept::kExpertInput, kElement * hidden * (routed + returned) * expert_tensor);
   keep_activation(model, scale, static_cast<double>(moe.expert_ffn) * routed,
                   {Kept::kExpertActivationInput, Kept::kExpertGateOutput, Kept::kExpertDownInput},
                   kept);

@@ -134,6 +134,11 @@ double LayerTimer::passes(const PassWork& work) const {
 
 double LayerTimer::host(const PassWork& work) const {
   int kernels = static_cast<int>(work.matmuls.size()) + static_cast<int>(work.attention.size());
+  if (job_.framework.implementation == models::Implementation::kTrireme) {
+    for (const models::Matmul& matmul : work.matmuls) {
+      kernels += static_cast<int>(matmul.count) - 1;
+    }
+  }
   for (const models::MemoryBoundWork& pass : work.memory_bound) {
     kernels += pass.kernels;
   }

@@ -4,6 +4,10 @@ namespace trireme::planner {
 
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
                        const topologies::MatmulShape& shape, bool stays_wide) {
+  if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
+    const topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
+    return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, stays_wide);
+  }
   constexpr double kCastBytes = 5;  // an element: 2 read for the maximum, 2 read and 1 written
   const bool narrow =
       job.precision == topologies::Precision::kFp8 || job.precision == topologies::Precision::kFp4;

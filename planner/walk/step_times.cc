@@ -102,7 +102,9 @@ class OpTimer {
 
  private:
   [[nodiscard]] static double kernels_of(const Work& work) {
-    return work.kernel == Kernel::kModelledPass ? static_cast<double>(work.dims[0]) : 1.0;
+    return work.kernel == Kernel::kModelledPass   ? static_cast<double>(work.dims[0])
+           : work.kernel == Kernel::kExpertMatmul ? static_cast<double>(work.dims[7])
+                                                  : 1.0;
   }
 
   [[nodiscard]] Seconds time_work(const Work& work, bool outside) const {

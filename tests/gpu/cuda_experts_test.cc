@@ -39,7 +39,7 @@ Value tokens(std::vector<std::int32_t> values) {
 Value poison(ElementType type, std::int64_t count) {
   const auto size = static_cast<std::size_t>(count);
   return type == kT ? tokens(std::vector<std::int32_t>(size, -7))
-                    : Value{type, std::vector<double>(size, 777.0), {}};
+                    : Value{type, std::vector<double>(size, 776.0), {}};
 }
 
 class Device {

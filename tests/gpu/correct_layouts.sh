@@ -17,7 +17,11 @@ case $gpus in
   8) layouts=(tp8 fsdp8 tp2.pp2.fsdp2 tp4.fsdp2 pp4.fsdp2 fsdp4.dp2 fsdp2.dp4 "tp2.pp2.fsdp2 --sequence-parallel") ;;
 esac
 failed=0
-for model in tiny-llama tiny-gpt; do
+experts=()
+[ "$gpus" = 1 ] && experts=(mb1 mb2 "mb2 --recompute full")
+[ "$gpus" = 2 ] && experts=(ep2.dp2 ep2.fsdp2 fsdp2 "ep2.fsdp2 --recompute full" pp2 tp2 tp2.ep2.etp1 cp2.ep2)
+[ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full")
+for model in tiny-llama tiny-gpt ${experts:+tiny-experts}; do
   if [ "$gpus" -gt 2 ] && [ $model = tiny-llama ]; then
     model=wide-llama  # as many key heads as ranks
   fi
@@ -25,7 +29,9 @@ for model in tiny-llama tiny-gpt; do
   [ -f "$out/$model.cpu.json" ] ||
     "$trireme" run --backend cpu --precision fp32 "${common[@]}" --layout tp1 -o "$out/$model.cpu.json" >"$out/$model.cpu.log" 2>&1 || {
     cat "$out/$model.cpu.log"; exit 1; }
-  for layout in "${layouts[@]}"; do
+  forms=("${layouts[@]}")
+  [ $model = tiny-experts ] && forms=("${experts[@]}")
+  for layout in "${forms[@]}"; do
     name=$model.${layout// /}
     # shellcheck disable=SC2086
     if ! timeout 100 "$trireme" run --backend cuda "${common[@]}" --layout $layout -o "$out/$name.json" >"$out/$name.log" 2>&1; then

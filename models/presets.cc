@@ -104,14 +104,17 @@ nlohmann::json read_config(const std::string& path) {
   return plain == text ? read_json_file(path) : parse_json(plain, path);
 }
 
+Transformer read_any(const nlohmann::json& json, const std::string& where) {
+  if (json.is_object() && json.contains("schema")) {
+    return read_model_file(json, where);
+  }
+  return import_hugging_face(json, where);
+}
+
 Transformer load_file(const std::string& path) {
   std::error_code failed;
-  const nlohmann::json json =
-      fs::is_regular_file(path, failed) ? read_config(path) : read_json_file(path);
-  if (json.is_object() && json.contains("schema")) {
-    return read_model_file(json, path);
-  }
-  return import_hugging_face(json, path);
+  return read_any(fs::is_regular_file(path, failed) ? read_config(path) : read_json_file(path),
+                  path);
 }
 
 // "meta-llama/Llama-3.1-70B-Instruct" is the preset llama-3.1-70b: a hub name without its owner and
@@ -160,6 +163,9 @@ std::vector<std::string> preset_names() {
 }
 
 Transformer load_model(const std::string& name_or_path) {
+  if (name_or_path.starts_with('{')) {  // the text of a file
+    return read_any(parse_json(without_python_words(name_or_path), "--model"), "--model");
+  }
   if (const core::EmbeddedFile* preset = find_preset(name_or_path); preset != nullptr) {
     const std::string where = "preset " + name_or_path;
     return read_model_file(parse_json(preset->content, where), where);

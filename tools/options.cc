@@ -142,12 +142,12 @@ void add_choice_option(CLI::App& command, const std::string& name, std::string& 
 void add_job_options(CLI::App& command, JobOptions& options) {
   command
       .add_option("--model", options.model,
-                  "a preset (see 'trireme models'), a Hugging Face config.json or its folder, or a "
-                  "model file")
+                  "a preset (see 'trireme models'), a Hugging Face config.json or its folder, a "
+                  "model file, or the text of either")
       ->type_name("M");
   command
       .add_option("--cluster", options.cluster,
-                  "a preset with a node count (dgx-h100x16), or a topology file")
+                  "a preset with a node count (dgx-h100x16), a topology file, or the text of one")
       ->type_name("C");
   add_count_option(command, "--gpus", options.gpus, "use the cluster's first N GPUs");
   add_count_option(command, "--seq", options.sequence,

@@ -83,9 +83,12 @@ std::vector<std::string> cluster_preset_names() {
 }
 
 Cluster load_cluster(const std::string& name_or_path) {
-  if (looks_like_path(name_or_path)) {
-    const nlohmann::json document = read_json_file(name_or_path);
-    JsonReader reader(document, name_or_path);
+  const bool is_text = name_or_path.starts_with('{');  // of a file
+  if (is_text || looks_like_path(name_or_path)) {
+    const std::string where = is_text ? "--cluster" : name_or_path;
+    const nlohmann::json document =
+        is_text ? parse_json(name_or_path, where) : read_json_file(where);
+    JsonReader reader(document, where);
     if (reader.text("format") != "trireme.topology/1") {
       reader.fail("format", "must be 'trireme.topology/1'");
     }

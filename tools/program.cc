@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "tools/build_facts.h"
 #include "tools/commands.h"
+#include "tools/help_commands.h"
 #include "topologies/name_match.h"
 
 namespace trireme::tools {
@@ -173,7 +175,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
   app.footer(
       "Example:\n  trireme plan --model llama-3.1-70b --cluster dgx-h100x8 --global-batch "
       "512 --seq 8192");
-  app.set_version_flag("--version", "trireme 0.1.0");
+  app.set_version_flag("--version", build_text());
   Program program;
   try {
     add_compare_command(app, program);
@@ -193,6 +195,8 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_check_command(app, program);
     add_topo_command(app, program);
     add_tune_command(app, program);
+    add_doctor_command(app, program);
+    add_manual_command(app, program);
     const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
     std::vector<std::string> reversed(arguments.begin(), dashes);
     std::reverse(reversed.begin(), reversed.end());

@@ -1,0 +1,17 @@
+# Writes HEADER: the commit of the tree SOURCE, "+" behind it when files that git knows differ from it.
+set(commit "unknown")
+find_program(git git)
+if(git AND EXISTS ${SOURCE}/.git)
+  execute_process(COMMAND ${git} -C ${SOURCE} describe --always --abbrev=12 --exclude=* --dirty=+
+                  OUTPUT_VARIABLE described OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    set(commit ${described})
+  endif()
+endif()
+set(text "#pragma once\n\ninline constexpr const char* kTriremeCommit = \"${commit}\";\n")
+if(EXISTS ${HEADER})
+  file(READ ${HEADER} old)
+endif()
+if(NOT "${old}" STREQUAL "${text}")
+  file(WRITE ${HEADER} "${text}")
+endif()

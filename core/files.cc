@@ -30,9 +30,24 @@ std::string target_of(const std::string& path) {
   return failed ? path : target.string();
 }
 
+// A call again while a signal interrupts it.
+template <class Call>
+int uninterrupted(Call call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) {
+    result = call();
+  }
+  return result;
+}
+
+int open_file(const std::string& path, int flags) {
+  return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
+}
+
 // What cannot be flushed (a pipe, a file system without a disk) is as safe as it gets.
 bool flush(const Descriptor& file) {
-  return ::fsync(file.value()) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP;
+  return uninterrupted([&] { return ::fsync(file.value()); }) == 0 || errno == EINVAL ||
+         errno == EROFS || errno == ENOTSUP;
 }
 
 [[noreturn]] void fail_to_read(const std::string& path, std::string_view wanted) {
@@ -66,7 +81,7 @@ void replace(const std::string& path, const std::string& target, const std::stri
 }  // namespace
 
 std::string read_file(const std::string& path, std::string_view wanted, std::size_t most) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(open_file(path, O_RDONLY));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.value(), &status) != 0) {
     fail_to_read(path, wanted);
@@ -94,8 +109,7 @@ std::string read_file(const std::string& path, std::string_view wanted, std::siz
 }
 
 FileWriter::FileWriter(const std::string& place, Words words)
-    : words_(std::move(words)),
-      file_(::open(place.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    : words_(std::move(words)), file_(open_file(place, O_WRONLY | O_CREAT | O_TRUNC)) {
   if (!file_.is_open()) {
     fail("cannot be created");
   }
@@ -130,7 +144,7 @@ void FileWriter::fail(const char* what) const {
 }
 
 void sync_folder(const std::string& folder) {
-  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor opened(open_file(folder, O_RDONLY | O_DIRECTORY));
   if (!opened.is_open() && errno == EACCES) {
     return;  // one may write into a folder without being allowed to open it
   }

@@ -1,7 +1,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -100,8 +102,13 @@ void put_in_place(const fs::path& temporary, const fs::path& place) {
   std::error_code error;
   if (fs::exists(place)) {
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+      sync_folder(place.parent_path().string());  // before the old one goes
       fs::remove_all(temporary, error);
       return;
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+      throw Error(place.string(), std::string("cannot put the checkpoint in place: ") +
+                                      std::strerror(errno) + kUntouched);
     }
     fs::remove_all(place, error);  // a file system without the swap
   }

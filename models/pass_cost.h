@@ -26,6 +26,10 @@ PassCost activation_cost(Implementation implementation, bool gated);
 bool has_joined_softmax(Implementation implementation, std::int64_t batch, std::int64_t keys);
 PassCost softmax_cost(Implementation implementation, bool joined);
 PassCost dropout_cost();
+// Per element of the queries and of the keys that latent attention puts together from their parts.
+PassCost latent_layout_cost(Implementation implementation);
+// Per element of a token that is copied into, or out of, the order of its experts.
+PassCost expert_copy_cost(Implementation implementation);
 // Per logit.
 PassCost cross_entropy_cost(const Kernels& kernels);
 

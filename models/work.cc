@@ -149,7 +149,8 @@ void WorkList::latent_projections() {
   linear(Part::kKeyValueUp, share_.tokens, share_.heads * (latent.qk_nope + latent.v_head),
          latent.kv_lora);
   // Keys and queries are put together from their two parts.
-  pass(Part::kQkvLayout, share_.tokens * 2 * query_width, {4.0, 4.0, 2, 2});
+  pass(Part::kQkvLayout, share_.tokens * 2 * query_width,
+       latent_layout_cost(kernels_.implementation));
 }
 
 void WorkList::rotary() {
@@ -237,18 +238,22 @@ void WorkList::experts() {
   }
   const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
   const std::int64_t received = expert.tokens_per_expert * expert.local_experts;
-  const PassCost copy{4.0, 4.0, 1, 1};
-  pass(Part::kPermute, sent * hidden, copy);
-  if (shard_.expert_parallel > 1 && expert.local_experts > 1) {
+  const PassCost copy = expert_copy_cost(kernels_.implementation);
+  const bool arrives_sorted = kernels_.permuted_once && shard_.expert_parallel > 1;
+  pass(Part::kPermute, (arrives_sorted ? received : sent) * hidden, copy);
+  if (shard_.expert_parallel > 1 && expert.local_experts > 1 && !arrives_sorted) {
     pass(Part::kPermute, 2 * received * hidden,
          {4.0, 4.0, 2, 2});  // by expert on arrival, and back
   }
   linear(Part::kExpertsUp, expert.tokens_per_expert, (model_.gated_mlp ? 2 : 1) * expert.inner,
          hidden, expert.local_experts);
-  pass(Part::kExpertActivation, received * expert.inner,
-       activation_cost(kernels_.implementation, model_.gated_mlp));
+  PassCost activation = activation_cost(kernels_.implementation, model_.gated_mlp);
+  const auto alone = static_cast<int>(expert.local_experts) * kernels_.expert_kernels;
+  activation.forward_kernels += alone;
+  activation.backward_kernels += 2 * alone;
+  pass(Part::kExpertActivation, received * expert.inner, activation);
   linear(Part::kExpertsDown, expert.tokens_per_expert, hidden, expert.inner, expert.local_experts);
-  pass(Part::kUnpermute, sent * hidden, copy);
+  pass(Part::kUnpermute, (arrives_sorted ? received : sent) * hidden, copy);
 }
 
 void WorkList::residual(Part part) {

@@ -102,6 +102,10 @@ struct Kernels {
   Implementation implementation = Implementation::kTransformerEngine;
   double dropout = 0.0;              // hidden and attention dropout probability
   bool fused_cross_entropy = false;  // one kernel over the 2-byte logits, gradient in place
+  // Tokens arrive once a rank and are laid out by expert there (DeepEP); else copied in order
+  // before they leave, and again when they have come.
+  bool permuted_once = false;
+  int expert_kernels = 0;  // of each local expert in forward, where experts are computed in turn
   friend bool operator==(const Kernels&, const Kernels&) = default;
 };
 

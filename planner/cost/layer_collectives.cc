@@ -1,6 +1,7 @@
 // Tensor, context and expert collectives inside a layer, and what of them stays exposed.
 #include <algorithm>
 
+#include "planner/cost/expert_time.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
 #include "planner/plan/sample_lengths.h"
@@ -172,11 +173,13 @@ void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, LayerTimes& ti
                              modelled_part(job_, plan, layer).empty();
   if (plan.expert > 1) {
     // Experts are spread over the ranks outside tensor and pipeline parallelism, nearest first.
-    const double bytes = once * copies * (gathers_first ? static_cast<double>(inner) : 1.0);
+    const double sent = once * (gathers_first ? static_cast<double>(inner) : 1.0);
     const GroupShape group = topologies::group_shape(job_.cluster, plan.expert, inner);
-    const double exchange = collectives_.time(Collective::kAllToAll, group, bytes);
-    times.forward.expert += 2 * exchange;
-    times.input_gradient.expert += 2 * exchange;
+    const double both =
+        collectives_.time(Collective::kAllToAll, group, sent * exchanged_copies(job_, plan, true)) +
+        collectives_.time(Collective::kAllToAll, group, sent * exchanged_copies(job_, plan, false));
+    times.forward.expert += both;
+    times.input_gradient.expert += both;
   }
   if (inner > 1) {
     const GroupShape group = topologies::group_shape(job_.cluster, inner, 1);
@@ -185,6 +188,29 @@ void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, LayerTimes& ti
                         collectives_.time(Collective::kReduceScatter, group, whole);
     times.forward.expert += both;
     times.input_gradient.expert += both;
+  }
+  const double host = expert_host_seconds(job_.framework, op_.launch(1).value);
+  times.forward.host += host / 3;
+  times.input_gradient.host += host * 2 / 3;
+}
+
+// Forward and backward of two micro-batches run beside each other, so that all exchanges of a layer
+// have all its kernels to hide behind.
+void LayerTimer::overlap_exchanges(LayerTimes& times) const {
+  PassTimes* passes[] = {&times.forward, &times.input_gradient, &times.recompute};
+  double exchange = 0;
+  double compute = times.weight_gradient;
+  for (const PassTimes* pass : passes) {
+    exchange += pass->expert;
+    compute += pass->kernels;
+  }
+  if (exchange <= 0) {
+    return;
+  }
+  const double share = exposed_exchange(fit_, exchange, compute) / exchange;
+  for (PassTimes* pass : passes) {
+    pass->hidden += pass->expert * std::min(1.0, compute / exchange);
+    pass->expert *= share;
   }
 }
 

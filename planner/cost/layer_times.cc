@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/cost/adapters.h"
+#include "planner/cost/expert_time.h"
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
 #include "planner/plan/sample_lengths.h"
@@ -255,6 +256,9 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
       add_expert(plan, kinds.first_layer[kind], times);
     }
     set_recompute(plan, work, moe, times);
+    if (moe && overlaps_experts(job_, plan)) {
+      overlap_exchanges(times);
+    }
     if (kinds.first_layer[kind] < job_.training.frozen_layers) {
       times.recompute = {};
       times.input_gradient = {};

@@ -91,6 +91,7 @@ class LayerTimer {
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
   void add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const;
+  void overlap_exchanges(LayerTimes& times) const;
   [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;
   void add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_head_collectives(const Plan& plan, const Bare& bare, LayerTimes& embedding,

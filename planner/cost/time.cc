@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "planner/cost/adapters.h"
+#include "planner/cost/expert_time.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/time_state.h"
 #include "planner/cost/unit_launches.h"
@@ -59,7 +60,8 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
       .recompute_modules = plan.recompute_modules,
       .recompute = static_cast<std::uint16_t>(plan.recompute),
       .sequence_parallel = static_cast<std::uint16_t>(plan.sequence_parallel ? 1 : 0),
-      .splits_backward = static_cast<std::uint16_t>(splits_backward(plan) ? 1 : 0)};
+      .splits_backward = static_cast<std::uint8_t>(splits_backward(plan) ? 1 : 0),
+      .overlaps_experts = static_cast<std::uint8_t>(overlaps_experts(job, plan) ? 1 : 0)};
   if (const LayerSet* found = sets.find(key)) {
     return *found;
   }

@@ -89,7 +89,8 @@ void set_layer(const Job& job, Lines& out) {
   out.set("hidden_dropout", job.framework.dropout);
 }
 
-void set_experts(const Transformer& model, Lines& out) {
+void set_experts(const Job& job, Lines& out) {
+  const Transformer& model = job.model;
   if (!model.moe) {
     return;
   }
@@ -114,7 +115,7 @@ void set_experts(const Transformer& model, Lines& out) {
   if (moe.capacity_factor > 0) {
     out.set("moe_expert_capacity_factor", moe.capacity_factor);
   }
-  out.set("moe_token_dispatcher_type", "\"alltoall\"");
+  out.set("moe_token_dispatcher_type", job.framework.dispatch_once ? "\"flex\"" : "\"alltoall\"");
   out.set("moe_grouped_gemm", true);
 }
 
@@ -139,7 +140,7 @@ std::vector<std::string> bridge_model_lines(const LaunchPlan& launch) {
   set_attention(model, out);
   set_positions(job, out);
   set_layer(job, out);
-  set_experts(model, out);
+  set_experts(job, out);
   if (model.multi_token_layers > 0) {
     out.set("mtp_num_layers", model.multi_token_layers);
   }

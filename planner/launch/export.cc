@@ -123,6 +123,8 @@ bool is_in_launch_files(std::string_view setting) {
                                            "compile",
                                            "dropout",
                                            "context_all_to_all",
+                                           "dispatch_once",
+                                           "expert_overlap",
                                            "loss_chunks",
                                            "implementation",
                                            "fp8_parameters",

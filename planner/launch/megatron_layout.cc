@@ -113,6 +113,13 @@ void read_choices(LaunchConfig& config) {
     }
   }
   choose(config, "tp_comm_overlap", is_on(config, "tp_comm_overlap"));
+  if (has_setting(config, "moe_token_dispatcher_type")) {
+    choose(config, "dispatch_once",
+           text_setting(config, "moe_token_dispatcher_type", "") == "flex");
+  }
+  if (is_on(config, "overlap_moe_expert_parallel_comm")) {
+    choose(config, "expert_overlap", true);
+  }
   if (is_on(config, "cross_entropy_loss_fusion")) {
     choose(config, "cross_entropy_fusion", true);
   }

@@ -94,7 +94,9 @@ std::string expert_arguments(const Job& job) {
   // The grouped product's kernels need Ampere, and Transformer Engine's layers.
   const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
   const bool grouped = job.cluster.gpu.compute_capability >= 80 && !local;
-  return text + " --moe-token-dispatcher-type alltoall" + (grouped ? " --moe-grouped-gemm" : "");
+  text += job.framework.dispatch_once ? " --moe-token-dispatcher-type flex --moe-enable-deepep"
+                                      : " --moe-token-dispatcher-type alltoall";
+  return text + (grouped ? " --moe-grouped-gemm" : "");
 }
 
 }  // namespace

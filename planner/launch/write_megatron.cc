@@ -9,6 +9,7 @@
 #include "planner/launch/megatron_refusals.h"
 #include "planner/launch/megatron_stages.h"
 #include "planner/launch/quoting.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 namespace {
@@ -33,6 +34,7 @@ std::string tensor_arguments(const LaunchPlan& launch) {
   if (launch.job.model.moe) {
     text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {}",
                         plan.expert, plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
+    text += overlaps_experts(launch.job, plan) ? " --overlap-moe-expert-parallel-comm" : "";
   }
   return text;
 }

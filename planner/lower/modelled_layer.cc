@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/cost/expert_time.h"
 #include "planner/cost/layer_memory.h"
 
 namespace trireme::planner::lowering {
@@ -155,8 +156,13 @@ Operand ModelledLayer::exchange_tokens(const char* name, const Operand& tokens, 
     share(false);
   }
   if (w_.groups.expert != kNoGroup) {
-    const Operand out = w_.builder.buffer("routed_tokens", whole, ElementType::kCompute);
-    const Operand in = w_.builder.buffer("permuted_tokens", whole, ElementType::kCompute);
+    const double copies = exchanged_copies(w_.job, w_.plan, to_experts);
+    const double each = copies * static_cast<double>(sent) /
+                        static_cast<double>(w_.job.model.moe->experts_per_token * w_.plan.expert);
+    const std::int64_t moved =
+        w_.plan.expert * std::max<std::int64_t>(1, static_cast<std::int64_t>(each));
+    const Operand out = w_.builder.buffer("routed_tokens", moved, ElementType::kCompute);
+    const Operand in = w_.builder.buffer("permuted_tokens", moved, ElementType::kCompute);
     w_.builder.modelled_pass("permute", 0, Bytes(0), {routed, in});
     w_.builder.all_to_all(name, w_.groups.expert, in, out, Stream::kExpert);
     routed = out;
@@ -265,8 +271,9 @@ void ModelledLayer::weight_products(Half half, Which which, const Operand& d_out
   w_.builder.origin.phase = Phase::kWeightGradient;
   for (const models::Matmul& product : work_.weight_gradient.matmuls) {
     const models::PartTraits& traits = models::traits_of(product.part);
-    const bool wanted =
-        which == Which::kAll || traits.column_parallel == (which == Which::kColumns);
+    const bool wanted = traits.routed ? which == Which::kRouted
+                                      : which != Which::kRouted &&
+                                            traits.column_parallel == (which == Which::kColumns);
     if (traits.half == half && wanted) {
       const GradientTarget target = w_.units.gradient(slot(traits.routed));
       write_product(w_, product, d_output, kept, target.operand);
@@ -289,7 +296,8 @@ Operand ModelledLayer::gather_again(Half half, const Operand& kept) {
 
 // Order of issue: what the row-parallel product leaves, then the second gather of the column-
 // parallel products' inputs beside their input gradient, whose sum hides behind their weight
-// gradient.
+// gradient. Gradients of routed tokens travel back when all that stands beside them is done: only
+// another micro-batch covers that (planner/walk/expert_overlap.h).
 Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand& kept,
                                      Operand& d_kept, bool split) {
   const bool mlp = half == Half::kMlp;
@@ -304,7 +312,9 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand
   if (routed) {
     const Operand arrived = exchange_tokens("combine_gradient", dy, true);
     products(work_.input_gradient, half, true, Which::kAll, arrived, d_kept);
-    returned = exchange_tokens("dispatch_gradient", d_kept, false);
+    if (!split) {
+      weight_products(half, Which::kRouted, arrived, kept);
+    }
   }
   products(work_.input_gradient, half, false, Which::kOthers, all, d_kept);
   if (!split) {
@@ -314,6 +324,9 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand
     core_attention(work_.input_gradient, true, kept, d_kept);
   }
   pass(work_.input_gradient, half, all, d_kept);
+  if (routed) {
+    returned = exchange_tokens("dispatch_gradient", d_kept, false);
+  }
   const Operand again = split || routed ? kept : gather_again(half, kept);
   settle_tensor(w_);
   products(work_.input_gradient, half, false, Which::kColumns, d_kept, d_kept);
@@ -346,6 +359,7 @@ void ModelledLayer::weight_gradients(ModelledState& state) {
     const Operand& kept = half == Half::kMlp ? state.mlp : state.attention;
     const Operand& d_kept = half == Half::kMlp ? state.d_mlp : state.d_attention;
     const Operand again = gather_again(half, kept);
+    weight_products(half, Which::kRouted, d_kept, kept);
     weight_products(half, Which::kOthers, d_kept, kept);
     weight_products(half, Which::kColumns, d_kept, again);
   }

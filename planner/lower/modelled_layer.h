@@ -25,8 +25,9 @@ class ModelledLayer {
 
  private:
   using Half = models::Half;
-  // Which products of a half: by where their rank's share is summed, or all.
-  enum class Which : std::uint8_t { kAll, kColumns, kOthers };
+  // Which products of a half: by where their rank's share is summed, or all. Weight gradients of
+  // routed experts are apart: they come before their tokens' gradients travel back.
+  enum class Which : std::uint8_t { kAll, kColumns, kOthers, kRouted };
 
   void attention_half(const models::PassWork& work, ModelledState& state);
   Operand mlp_half(const models::PassWork& work, ModelledState& state);

@@ -76,6 +76,20 @@ struct Framework {
   // Context parallelism by exchanging heads for tokens around attention (Ulysses), not by a ring.
   bool context_all_to_all = false;
 
+  // Experts (planner/cost/expert_time.h). A token goes once to each node (over NVLink: to each
+  // rank) that holds one of its experts and comes back summed, as DeepEP and HybridEP do; else a
+  // copy an expert, as NCCL's all-to-all does.
+  bool dispatch_once = false;
+  double dispatch_bytes = 2;    // of an element on its way to the experts
+  bool expert_overlap = false;  // both exchanges run beside the layers of another micro-batch
+  // Host work of a sparse layer beyond its kernels' launches, forward and backward, in bare
+  // launches of a kernel: the router's and the dispatcher's small ops, experts one by one, counts
+  // that the host waits for.
+  double expert_launches = 0;
+  // Kernels that each local expert has to itself in forward, twice as many in backward: its
+  // products and casts, where they are issued expert by expert.
+  int expert_kernels = 0;
+
   // Loss and logits.
   double logit_bytes = 6;  // peak bytes per logit element
   double compiled_logit_bytes =

@@ -62,7 +62,9 @@ models::Kernels kernels_of(const Job& job) {
   return {
       .implementation = job.framework.implementation,
       .dropout = classic && job.framework.dropout == 0 ? kClassicDropout : job.framework.dropout,
-      .fused_cross_entropy = job.framework.cross_entropy_fusion};
+      .fused_cross_entropy = job.framework.cross_entropy_fusion,
+      .permuted_once = job.framework.dispatch_once,
+      .expert_kernels = job.framework.expert_kernels};
 }
 
 RunSharding run_sharding(const Job& job, const Plan& plan) {
@@ -111,6 +113,12 @@ ExpertRows expert_rows(const Job& job, const Plan& plan) {
   return {even, ranks.experts == 1
                     ? even
                     : ranks.experts * tokens * std::min(moe.experts_per_token, local)};
+}
+
+bool overlaps_experts(const Job& job, const Plan& plan) {
+  return job.framework.expert_overlap && job.model.moe && plan.expert > 1 &&
+         plan.micro_batches > 1 && plan.recompute != Recompute::kFull &&
+         (plan.pipeline == 1 || plan.virtual_pipeline > 1);
 }
 
 models::Transformer padded_model(const Job& job, const Plan& plan) {

@@ -40,6 +40,15 @@ bool expands_segments(const Job& job) {
   return job.framework.expandable_segments;
 }
 
+// DeepEP and HybridEP are for Hopper and Blackwell of the data centre.
+bool dispatches_once(const Job& job) {
+  const int card = job.cluster.gpu.compute_capability;
+  return !job.model.moe || job.framework.dispatch_once || card < 90 || card > 110;
+}
+bool overlaps_exchanges(const Job& job) {
+  return !job.model.moe || job.framework.expert_overlap;
+}
+
 constexpr std::string_view kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 
 constexpr FrameworkSwitch kSwitches[] = {
@@ -53,6 +62,14 @@ constexpr FrameworkSwitch kSwitches[] = {
      {"parameter gather beside forward", "overlap_param_gather=true", "--overlap-param-gather"},
      overlaps_gather},
     {"megatron", {"TP overlap", "tp_comm_overlap=true", "--tp-comm-overlap"}, overlaps_tensor},
+    {"megatron",
+     {"tokens sent once a node (DeepEP)", "dispatch_once=true",
+      "--moe-token-dispatcher-type flex --moe-enable-deepep"},
+     dispatches_once},
+    {"megatron",
+     {"expert exchanges beside another micro-batch", "expert_overlap=true",
+      "--overlap-moe-expert-parallel-comm"},
+     overlaps_exchanges},
     {"megatron",
      {"messages between stages beside compute", "p2p_overlap_interleaved=true",
       "without --no-overlap-p2p-communication"},

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/rendezvous.h"
+#include "planner/cost/expert_time.h"
 #include "planner/cost/host_wait.h"
 #include "planner/cost/unit_launches.h"
 
@@ -24,6 +25,7 @@ class HostTimes {
       times[i].launch += unit_launch(host_.role.ops[i], units.layers_each);
     }
     add_tensor_hosts(times);
+    add_expert_hosts(times);
     add_unit_hooks(units, times);
     if (host_.job.framework.implementation != models::Implementation::kTrireme) {
       wait_for_host(times);
@@ -47,6 +49,25 @@ class HostTimes {
       if (op.origin.layer >= 0 && group_of(op.kind) == host_.program.tensor &&
           (forward || phase == Phase::kBackward) &&
           begun.emplace(op.origin.layer, op.origin.micro_batch, phase).second) {
+        times[i].launch += to_sim_duration(Seconds(host * (forward ? 1.0 : 2.0) / 3));
+      }
+    }
+  }
+
+  // What a sparse layer takes of the host besides: a third with the first op of its forward, the
+  // rest with that of its backward.
+  void add_expert_hosts(std::vector<OpTime>& times) const {
+    const double host = expert_host_seconds(host_.job.framework, host_.card_launch);
+    if (host <= 0 || !host_.job.model.moe) {
+      return;
+    }
+    std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
+    for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
+      const Origin& origin = host_.role.ops[i].origin;
+      const bool forward = origin.phase == Phase::kForward;
+      if (origin.layer >= 0 && (forward || origin.phase == Phase::kBackward) &&
+          models::is_moe_layer(host_.job.model, origin.layer) &&
+          begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
         times[i].launch += to_sim_duration(Seconds(host * (forward ? 1.0 : 2.0) / 3));
       }
     }

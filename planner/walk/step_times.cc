@@ -14,6 +14,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/product_time.h"
+#include "planner/walk/expert_overlap.h"
 #include "planner/walk/host_times.h"
 #include "planner/walk/state_pass.h"
 #include "topologies/op_cost.h"
@@ -84,6 +85,7 @@ class OpTimer {
         times.push_back({time_transfer(op), launch});
       }
     }
+    expose_exchanges(job_, fit_, program_, role, times);
     add_host_times({job_, fit_, program_, role, cost_.launch(1).value}, times);
     double sum = 0;
     for (const OpTime& time : times) {

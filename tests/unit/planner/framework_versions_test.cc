@@ -98,9 +98,14 @@ TEST(FrameworkVersions, WordsAndDatesOfARowNameItsVersion) {
             "nemo@22.01");
   EXPECT_EQ(behaviour_of("megatron", "Megatron-Bridge, NeMo container 26.04.01", "", "2026-05-27"),
             "megatron-bridge@26.04.01");
-  EXPECT_EQ(behaviour_of("megatron", "Megatron-Bridge 6799f0997, nvcr.io/nvidia/nemo:26.06", "",
-                         "2026-06"),
+  // A tuned recipe was modelled as a library recipe of the same day, and took half as long again.
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-Bridge 6799f0997, nvcr.io/nvidia/nemo:26.06",
+                         "functional pretraining run", "2026-06"),
             "megatron-bridge@library");
+  EXPECT_EQ(behaviour_of("megatron", "Megatron-Bridge 6799f0997, nvcr.io/nvidia/nemo:26.06",
+                         "tuned recipe", "2026-06-20"),
+            "megatron-bridge@26.06");
+  EXPECT_EQ(behaviour_of("other", "HAI-LLM", "", "2025-05"), "hai-llm@2024");
   EXPECT_EQ(
       behaviour_of("megatron-fsdp", "Megatron-Bridge, NeMo container 25.09", "", "2025-10-10"),
       "megatron-bridge-fsdp@25.09");

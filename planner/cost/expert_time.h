@@ -1,0 +1,28 @@
+// What routed experts add to a layer: the tokens that travel to other ranks and back, what of that
+// another micro-batch covers, and the host's work. Both readers, the closed form and the times of a
+// program's ops, ask here.
+#pragma once
+
+#include "planner/cost/behaviour_fit.h"
+#include "planner/plan/job.h"
+#include "planner/plan/plan.h"
+
+namespace trireme::planner {
+
+// Copies of a token's activations (kActivationBytes an element) that leave its rank in one exchange
+// with the experts' ranks, its own rank counted as any other: one an expert, or, where the
+// framework dispatches once, one for each node (in one node or NVLink domain: for each rank) that
+// holds at least one. n places of which each of k experts takes any: n (1 - (1 - 1/n)^k) are
+// visited. Narrower elements on the way to the experts are fewer copies. Requires: plan.expert > 1.
+// Source: DeepEP's own description (normal kernels); DeepSeek-V3, section 3.2.2.
+double exchanged_copies(const Job& job, const Plan& plan, bool to_experts);
+
+// Of `exchange` seconds of a layer's exchanges, forward and backward, what is left exposed beside
+// `compute` seconds of its kernels: what they do not cover, and the share by which they get longer.
+double exposed_exchange(const BehaviourFit& fit, double exchange, double compute);
+
+// Host seconds of a sparse layer beyond the launches of its kernels, in forward (a third) and
+// backward together; what a CUDA graph launches is not among them.
+double expert_host_seconds(const Framework& framework, double launch_seconds);
+
+}  // namespace trireme::planner

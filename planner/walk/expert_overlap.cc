@@ -1,0 +1,77 @@
+#include "planner/walk/expert_overlap.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/rendezvous.h"
+#include "planner/cost/expert_time.h"
+
+namespace trireme::planner {
+namespace {
+
+bool is_exchange(const StepProgram& program, const Op& op) {
+  const GroupId group = group_of(op.kind);
+  if (group == kNoGroup || op.origin.layer < 0) {
+    return false;
+  }
+  const std::string& name = program.groups[index_of(group)].name;
+  return name == "expert" || name == "expert_tensor";
+}
+
+bool repeats_attention(const Program& role, const Op& op) {
+  const auto* compute = std::get_if<Compute>(&op.kind);
+  return op.origin.phase == Phase::kRecompute && compute != nullptr &&
+         role.works[compute->work].kernel == Kernel::kModelledAttention;
+}
+
+bool overlaps(const StepProgram& program, const Program& role) {
+  bool several = false, virtual_stages = program.stages.degree == 1;
+  bool repeats_exchange = false, repeats_whole = false;
+  for (const Op& op : role.ops) {
+    several = several || op.origin.micro_batch > 0;
+    virtual_stages = virtual_stages || op.origin.chunk > 0;
+    repeats_whole = repeats_whole || repeats_attention(role, op);
+    repeats_exchange =
+        repeats_exchange || (op.origin.phase == Phase::kRecompute && is_exchange(program, op));
+  }
+  return several && virtual_stages && !(repeats_whole && repeats_exchange);
+}
+
+}  // namespace
+
+void expose_exchanges(const Job& job, const BehaviourFit& fit, const StepProgram& program,
+                      const Program& role, std::vector<OpTime>& times) {
+  if (!job.framework.expert_overlap || !overlaps(program, role)) {
+    return;
+  }
+  struct Layer {
+    double exchange = 0, compute = 0;
+  };
+  std::map<std::pair<std::int32_t, std::int32_t>, Layer> layers;  // by layer and micro-batch
+  const auto layer_of = [&](const Op& op) -> Layer& {
+    return layers[{op.origin.layer, op.origin.micro_batch}];
+  };
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    const Op& op = role.ops[i];
+    const double seconds = to_seconds(times[i].duration).value;
+    if (is_exchange(program, op)) {
+      layer_of(op).exchange += seconds;
+    } else if (op.origin.layer >= 0 && std::holds_alternative<Compute>(op.kind) &&
+               op.origin.phase <= Phase::kWeightGradient) {
+      layer_of(op).compute += seconds;
+    }
+  }
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    if (!is_exchange(program, role.ops[i])) {
+      continue;
+    }
+    const Layer& layer = layer_of(role.ops[i]);
+    const double share = layer.exchange > 0
+                             ? exposed_exchange(fit, layer.exchange, layer.compute) / layer.exchange
+                             : 1;
+    times[i].duration = to_sim_duration(Seconds(to_seconds(times[i].duration).value * share));
+  }
+}
+
+}  // namespace trireme::planner

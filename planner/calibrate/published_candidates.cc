@@ -93,14 +93,15 @@ class Candidates {
         plan.recompute = kind == 2   ? Recompute::kFull
                          : kind == 1 ? Recompute::kSelective
                                      : Recompute::kNone;
-        plan.recompute_modules = torch ? kTorchPerOp : kCoreAttention;
+        plan.recompute_modules = torch ? std::uint16_t{kTorchPerOp} : engine_modules();
         if (recomputes_by_default(row_)) {
           return kind == 2;
         }
         if (job_.framework.recomputes_by_default) {
           return kind == 1;
         }
-        return kind != 1 || torch || job_.attention == models::AttentionKernel::kUnfused;
+        return kind != 1 || torch || job_.model.moe ||
+               job_.attention == models::AttentionKernel::kUnfused;
       });
     }
     finish();
@@ -120,6 +121,16 @@ class Candidates {
       }
     }
     plans_ = std::move(next);
+  }
+
+  // What Megatron's recipes repeat before whole layers.
+  [[nodiscard]] std::uint16_t engine_modules() const {
+    if (!job_.model.moe) {
+      return kCoreAttention;
+    }
+    constexpr unsigned kLatent = kMlaUpProjection | kMlp | kMoeActivation;
+    constexpr unsigned kGrouped = kLayerNorm | kMoeActivation;
+    return static_cast<std::uint16_t>(job_.model.latent ? kLatent : kGrouped);
   }
 
   [[nodiscard]] bool splits_evenly(std::int64_t chunks) const {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "models/function_table.h"
 #include "models/transformer.h"
 
 namespace trireme::models {
@@ -107,6 +108,7 @@ void check_transformer(const Transformer& model, const std::string& where) {
   checker.within("norms_per_layer", model.norms_per_layer, 0, 8);
   checker.within("sliding_window", model.sliding_window, 0, 1'000'000'000);
   checker.within("multi_token_layers", model.multi_token_layers, 0, 1000);
+  check_function(model.function, where);
   if (model.latent) {
     check_latent(checker, *model.latent);
   }

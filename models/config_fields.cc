@@ -14,7 +14,7 @@ constexpr std::size_t kListMax = 100'000;
 }  // namespace
 
 ConfigFields::ConfigFields(const nlohmann::json& json, const std::string& where, bool nested)
-    : json_(&json), reader_(json, where), nested_(nested) {}
+    : json_(&json), where_(where), reader_(json, where), nested_(nested) {}
 
 bool ConfigFields::has(Names names) const {
   for (const char* name : names) {
@@ -64,6 +64,17 @@ std::int64_t ConfigFields::count_or(Names names, std::int64_t fallback, std::int
 
 bool ConfigFields::flag(const char* name, bool fallback) {
   return reader_.has(name) ? reader_.boolean(name) : fallback;
+}
+
+bool ConfigFields::truth(const char* name, bool fallback) {
+  if (!reader_.has(name) || reader_.raw(name).is_boolean()) {
+    return flag(name, fallback);
+  }
+  return reader_.number(name) != 0;
+}
+
+double ConfigFields::number_or(const char* name, double fallback) {
+  return reader_.has(name) ? reader_.number(name, -1e12, 1e12) : fallback;
 }
 
 std::string ConfigFields::text_or(const char* name, const std::string& fallback) {

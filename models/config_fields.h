@@ -38,6 +38,8 @@ class ConfigFields {
   // True also when the key is there and null, which is not the same as absent for some families.
   [[nodiscard]] bool mentions(const char* name) const;
   [[nodiscard]] bool nested() const { return nested_; }
+  [[nodiscard]] const nlohmann::json& json() const { return *json_; }
+  [[nodiscard]] const std::string& where() const { return where_; }
   // A main dimension, at least 1.
   std::int64_t dimension(Names names, std::int64_t class_default = 0);
   // As dimension, bounded so that a list with one entry a layer stays small.
@@ -45,6 +47,9 @@ class ConfigFields {
   // Absent or null: `fallback`.
   std::int64_t count_or(Names names, std::int64_t fallback, std::int64_t low = 1);
   bool flag(const char* name, bool fallback);
+  // As flag, where files also write the number 0 or another one.
+  bool truth(const char* name, bool fallback);
+  double number_or(const char* name, double fallback);
   std::string text_or(const char* name, const std::string& fallback);
   std::vector<std::int64_t> indices(const char* name);
   std::vector<std::string> texts(const char* name);
@@ -53,6 +58,7 @@ class ConfigFields {
 
  private:
   const nlohmann::json* json_;
+  std::string where_;
   JsonReader reader_;
   bool nested_;
 };

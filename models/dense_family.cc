@@ -267,6 +267,17 @@ Transformer read_starcoder2(ConfigFields& fields) {
   return model;
 }
 
+// Command R7B slides on three layers of four.
+Transformer read_cohere2(ConfigFields& fields) {
+  Transformer model = read_cohere(fields);
+  model.sliding_window = fields.count_or({"sliding_window"}, 4096);
+  const std::int64_t pattern =
+      fields.count_or({"sliding_window_pattern", "_sliding_window_pattern"}, 4);
+  set_sliding_layers(model, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+  apply_layer_types(fields, model);
+  return model;
+}
+
 constexpr std::array<std::pair<const char*, FamilyReader>, 44> kFamilies = {{
     {"llama", read_llama},
     {"mistral", read_mistral},
@@ -301,7 +312,7 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 44> kFamilies = {{
     {"arcee", read_arcee},
     {"nemotron", read_nemotron},
     {"cohere", read_cohere},
-    {"cohere2", read_cohere},
+    {"cohere2", read_cohere2},
     {"stablelm", read_stablelm},
     {"starcoder2", read_starcoder2},
     {"granite", read_llama},

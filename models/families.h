@@ -23,4 +23,9 @@ Transformer read_llama(ConfigFields& fields);
 // Marks the layers that `layer_types` names as sliding; without the key leaves the model as it is.
 void apply_layer_types(ConfigFields& fields, Transformer& model);
 
+// The function of a model whose other fields are read: the family's defaults, then the file.
+void read_family_function(ConfigFields& fields, const std::string& model_type, Transformer& model);
+// The first of `names` that is there, under transformers' names of activations (ACT2FN).
+void read_activation(ConfigFields& fields, ConfigFields::Names names, Function& function);
+
 }  // namespace trireme::models

@@ -172,7 +172,9 @@ Transformer import_text_model(ConfigFields& fields) {
     }
     reader = read_llama;
   }
-  return reader(fields);
+  Transformer model = reader(fields);
+  read_family_function(fields, model_type, model);
+  return model;
 }
 
 // The folder's name when the file is called config.json, else the file's own.

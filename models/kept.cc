@@ -181,12 +181,15 @@ std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t la
                         static_cast<double>(shard.context_parallel);
   const Scale scale = scale_of(shard, implementation);
   KeptList kept(tokens);
+  if (layer >= model.layers) {
+    // Both streams before their norms, and the pair of them that the projection reads.
+    kept.add(Kept::kTokenStreams,
+             4 * kElement * static_cast<double>(model.hidden) * scale.sequence);
+  }
   keep_attention(model, shard, scale, dropout, kept);
   keep_norm(model, shard, scale, {Kept::kMlpNormInput, Kept::kMlpNormOutput, Kept::kMlpNormFp32},
             kept);
-  const bool sparse = model.moe && (model.moe_layers.empty() ||
-                                    model.moe_layers.at(static_cast<std::size_t>(layer)));
-  if (sparse) {
+  if (is_moe_layer(model, layer)) {
     keep_experts(model, shard, scale, kept);
   } else {
     keep_activation(model, scale, static_cast<double>(model.ffn) * scale.tensor,

@@ -63,7 +63,7 @@ constexpr std::array<PartTraits, kPartCount> kParts = {{
     {.part = Part::kProjectIn, .name = "project_in", .half = kE, .stays_wide = true},
     {.part = Part::kProjectOut, .name = "project_out", .half = kE, .stays_wide = true},
     {.part = Part::kHead, .name = "head", .half = kE, .stays_wide = true},
-    {.part = Part::kTokenProjection, .name = "token_projection", .half = kE},
+    {.part = Part::kTokenProjection, .name = "token_projection", .half = kA},
     {.part = Part::kAttentionNorm, .name = "attention_norm", .half = kA, .modules = kLayerNorm},
     {.part = Part::kHeadNorm, .name = "head_norm", .half = kA, .modules = kLayerNorm},
     {.part = Part::kQkvBias, .name = "qkv_bias", .half = kA},
@@ -100,8 +100,8 @@ constexpr std::array<PartTraits, kPartCount> kParts = {{
     {.part = Part::kEmbeddingDropout, .name = "embedding_dropout", .half = kE},
     {.part = Part::kFinalNorm, .name = "final_norm", .half = kE},
     {.part = Part::kCrossEntropy, .name = "cross_entropy", .half = kE},
-    {.part = Part::kTokenNorm, .name = "token_norm", .half = kE},
-    {.part = Part::kConcatenate, .name = "concatenate", .half = kE},
+    {.part = Part::kTokenNorm, .name = "token_norm", .half = kA},
+    {.part = Part::kConcatenate, .name = "concatenate", .half = kA},
     {.part = Part::kAdapter, .name = "adapter", .half = kE},
     {.part = Part::kDequantise, .name = "dequantise", .half = kE},
 }};
@@ -194,6 +194,7 @@ constexpr std::array<KeptTraits, kKeptCount> kTensors = {{
      .feeds_product = true,
      .narrow = true},
     {.kept = Kept::kMlpDropoutMask, .name = "mlp_dropout_mask", .half = kM},
+    {.kept = Kept::kTokenStreams, .name = "token_streams", .half = kA, .feeds_product = true},
 }};
 
 constexpr bool rows_are_in_enum_order() {

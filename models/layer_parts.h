@@ -130,8 +130,9 @@ enum class Kept : std::uint8_t {
   kSharedGateOutput,
   kSharedDownInput,
   kMlpDropoutMask,
+  kTokenStreams,  // of an extra prediction module: the two streams, and them normalised and joined
 };
-inline constexpr int kKeptCount = static_cast<int>(Kept::kMlpDropoutMask) + 1;
+inline constexpr int kKeptCount = static_cast<int>(Kept::kTokenStreams) + 1;
 
 struct KeptTraits {
   Kept kept{};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/json_reader.h"
+#include "models/function_table.h"
 
 namespace trireme::models {
 namespace {
@@ -199,6 +200,16 @@ Transformer read_model_file(const nlohmann::json& json, const std::string& where
     model.sliding_layers = read_layers(reader, "full_attention_layers", model.layers);
     model.sliding_layers.flip();
   }
+  // An MLP of two matrices has GPT's activation where the file is silent.
+  model.function.activation = model.gated_mlp ? "silu" : "gelu_tanh";
+  if (reader.has("function")) {
+    const std::string plain = model.function.activation;
+    const bool says =
+        reader.raw("function").is_object() && reader.raw("function").contains("activation");
+    model.function = read_function(reader.object("function"));
+    model.function.activation = says ? model.function.activation : plain;
+  }
+  settle_function(model);
   reader.finish();
   check_transformer(model, where);
   return model;
@@ -252,6 +263,13 @@ nlohmann::ordered_json write_model_file(const Transformer& model) {
   }
   if (!model.sliding_layers.empty()) {
     json["full_attention_layers"] = layers_that_are(model.sliding_layers, false);
+  }
+  nlohmann::ordered_json function = write_function(model.function);
+  if (!model.gated_mlp) {
+    function["activation"] = model.function.activation;
+  }
+  if (!function.empty()) {
+    json["function"] = std::move(function);
   }
   return json;
 }

@@ -166,17 +166,26 @@ std::int64_t outside_layers(const Transformer& model) {
   return total;
 }
 
+// Of the model's own layers, the one that `layer` is like: modules that predict further tokens are
+// like the last.
+std::size_t own_layer(const Transformer& model, std::int64_t layer) {
+  TRIREME_CHECK(layer >= 0);
+  TRIREME_CHECK(layer < trained_layers(model));
+  return static_cast<std::size_t>(std::min(layer, model.layers - 1));
+}
+
 }  // namespace
 
 std::int64_t element_count(const ParameterTensor& tensor) {
   return tensor.rows * tensor.columns * tensor.copies;
 }
 
+std::int64_t trained_layers(const Transformer& model) {
+  return model.layers + model.multi_token_layers;
+}
+
 bool is_moe_layer(const Transformer& model, std::int64_t layer) {
-  TRIREME_CHECK(layer >= 0);
-  TRIREME_CHECK(layer < model.layers);
-  return model.moe &&
-         (model.moe_layers.empty() || model.moe_layers[static_cast<std::size_t>(layer)]);
+  return model.moe && (model.moe_layers.empty() || model.moe_layers[own_layer(model, layer)]);
 }
 
 std::int64_t moe_layer_count(const Transformer& model) {
@@ -189,15 +198,17 @@ std::int64_t moe_layer_count(const Transformer& model) {
 }
 
 std::int64_t attention_window(const Transformer& model, std::int64_t layer) {
-  TRIREME_CHECK(layer >= 0);
-  TRIREME_CHECK(layer < model.layers);
-  const bool slides =
-      model.sliding_layers.empty() || model.sliding_layers[static_cast<std::size_t>(layer)];
+  const bool slides = model.sliding_layers.empty() || model.sliding_layers[own_layer(model, layer)];
   return slides ? model.sliding_window : 0;
 }
 
 std::vector<ParameterTensor> layer_tensors(const Transformer& model, std::int64_t layer) {
-  return tensors_of_kind(model, is_moe_layer(model, layer));
+  std::vector<ParameterTensor> tensors = tensors_of_kind(model, is_moe_layer(model, layer));
+  if (layer >= model.layers) {
+    tensors.push_back(whole("token.norms", 3 * norm_vectors(model), model.hidden));
+    tensors.push_back(split("token.projection", model.hidden, 2 * model.hidden));
+  }
+  return tensors;
 }
 
 std::vector<ParameterTensor> embedding_tensors(const Transformer& model) {
@@ -263,10 +274,7 @@ std::int64_t multi_token_parameter_count(const Transformer& model) {
   if (model.multi_token_layers == 0) {
     return 0;
   }
-  const std::int64_t norm = norm_vectors(model) * model.hidden;
-  const std::int64_t module =
-      layer_parameter_count(model, model.layers - 1) + 2 * model.hidden * model.hidden + 3 * norm;
-  return model.multi_token_layers * module;
+  return model.multi_token_layers * layer_parameter_count(model, model.layers);
 }
 
 }  // namespace trireme::models

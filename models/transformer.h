@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "models/function.h"
+
 namespace trireme::models {
 
 enum class Norm { kLayerNorm, kRmsNorm };
@@ -57,20 +59,23 @@ struct Transformer {
   bool qk_norm = false;            // Qwen3, Gemma3: norms of head_dim on q and k
   bool qk_norm_all_heads = false;  // with qk_norm (OLMo 2): norms of all heads' width instead
   bool tied_embeddings = false;
-  bool attention_sinks = false;         // gpt-oss: one parameter a head
-  bool embedding_norm = false;          // BLOOM
-  bool final_norm = true;               // OPT-350m has none
-  bool norm_bias = true;                // LayerNorm only: bias vectors (MPT has none)
-  bool head_bias = false;               // Phi-2, GPT-J: the output matrix has a bias
-  std::int64_t norms_per_layer = 2;     // Gemma 2/3 have 4; Falcon-7B's parallel block 1
-  bool parallel_block = false;          // attention and MLP read one norm (Falcon, GPT-NeoX)
-  std::int64_t sliding_window = 0;      // 0 = full attention
-  std::int64_t multi_token_layers = 0;  // DeepSeek V3's extra prediction modules; in no count below
+  bool attention_sinks = false;      // gpt-oss: one parameter a head
+  bool embedding_norm = false;       // BLOOM
+  bool final_norm = true;            // OPT-350m has none
+  bool norm_bias = true;             // LayerNorm only: bias vectors (MPT has none)
+  bool head_bias = false;            // Phi-2, GPT-J: the output matrix has a bias
+  std::int64_t norms_per_layer = 2;  // Gemma 2/3 have 4; Falcon-7B's parallel block 1
+  bool parallel_block = false;       // attention and MLP read one norm (Falcon, GPT-NeoX)
+  std::int64_t sliding_window = 0;   // 0 = full attention
+  // DeepSeek V3's extra prediction modules (section 2.2), each a layer of the last kind behind two
+  // norms and a 2h x h projection, then the shared norm and head with a loss of its own.
+  std::int64_t multi_token_layers = 0;
   std::optional<LatentAttention> latent;
   std::optional<MixtureOfExperts> moe;
   std::vector<bool> moe_layers;  // one flag a layer; empty = all dense
   std::vector<bool>
       sliding_layers;  // one flag a layer; empty = sliding_window on all layers when set
+  Function function;
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
 
@@ -94,6 +99,8 @@ std::vector<ParameterTensor> embedding_tensors(const Transformer& model);
 std::vector<ParameterTensor> head_tensors(const Transformer& model);
 std::int64_t element_count(const ParameterTensor& tensor);  // with copies
 
+// Layers with those of the extra prediction modules, which are numbered behind the model's own.
+std::int64_t trained_layers(const Transformer& model);
 // Every trainable parameter, tied ones once; without multi_token_layers.
 std::int64_t parameter_count(const Transformer& model);
 std::int64_t active_parameter_count(const Transformer& model);  // experts_per_token of the experts

@@ -23,7 +23,6 @@ class WorkList {
   LayerWork layer(std::int64_t layer);
   LayerWork embedding();
   LayerWork head();
-  LayerWork multi_token();
 
  private:
   // A product with a weight: C = A B forward; dA = dC B^T and dB = A^T dC backward.
@@ -49,6 +48,7 @@ class WorkList {
   void residual(Part part);
   void add_layer(std::int64_t layer);
   void add_head();
+  void add_token_projection();
 
   const Transformer& model_;
   const Shard& shard_;
@@ -288,6 +288,9 @@ void WorkList::add_layer(std::int64_t layer) {
 }
 
 LayerWork WorkList::layer(std::int64_t layer) {
+  if (layer >= model_.layers) {
+    add_token_projection();
+  }
   add_layer(layer);
   return std::move(work_);
 }
@@ -336,20 +339,19 @@ void WorkList::add_head() {
 }
 
 LayerWork WorkList::head() {
-  add_head();
+  for (std::int64_t module = 0; module <= model_.multi_token_layers; ++module) {
+    add_head();
+  }
   return std::move(work_);
 }
 
-LayerWork WorkList::multi_token() {
+void WorkList::add_token_projection() {
   const std::int64_t stream = share_.stream_tokens * model_.hidden;
   norm(Part::kTokenNorm, stream);
   norm(Part::kTokenNorm, stream);
   pass(Part::kConcatenate, 2 * stream, {4.0, 4.0, 1, 1});
   linear(Part::kTokenProjection, share_.tokens, divide_up(model_.hidden, shard_.tensor_parallel),
          2 * model_.hidden);
-  add_layer(model_.layers - 1);
-  add_head();
-  return std::move(work_);
 }
 
 }  // namespace
@@ -357,10 +359,6 @@ LayerWork WorkList::multi_token() {
 LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard,
                      const Kernels& kernels) {
   return WorkList(model, shard, kernels).layer(layer);
-}
-
-LayerWork multi_token_work(const Transformer& model, const Shard& shard, const Kernels& kernels) {
-  return WorkList(model, shard, kernels).multi_token();
 }
 
 LayerWork embedding_work(const Transformer& model, const Shard& shard, const Kernels& kernels) {

@@ -113,16 +113,13 @@ struct Kernels {
 // that a degree does not divide are rounded up (the busiest rank's share); experts get an equal
 // share of the tokens. Unfused attention appears as the products "scores" and "context" with the
 // passes over the s^2 scores; flash attention as an AttentionWork.
+// The layer of an extra prediction module begins with two norms and the projection of the streams
+// that it joins.
 LayerWork layer_work(const Transformer& model, std::int64_t layer, const Shard& shard,
                      const Kernels& kernels = {});
 LayerWork embedding_work(const Transformer& model, const Shard& shard, const Kernels& kernels = {});
-// Final norm, output matrix, cross-entropy.
+// Final norm, output matrix, cross-entropy; once more for each extra prediction module.
 LayerWork head_work(const Transformer& model, const Shard& shard, const Kernels& kernels = {});
-// One extra prediction module (DeepSeek V3, section 2.2), on the stage that has the head: two
-// norms, the projection of the two streams, a layer of the last kind, and the shared head with its
-// loss.
-LayerWork multi_token_work(const Transformer& model, const Shard& shard,
-                           const Kernels& kernels = {});
 
 // What backward repeats of a layer's forward: of `modules` (kWholeLayer: everything).
 // `stops_early`: not what the layer's output alone needs (PyTorch's early stop, this project's

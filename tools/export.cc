@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_reader.h"
+#include "models/presets.h"
 #include "planner/cost/estimate.h"
 #include "planner/launch/export.h"
 #include "planner/launch/quoting.h"
@@ -96,6 +97,11 @@ int run(const Options& options, Console& console) {
     if (!planner::is_in_launch_files(key)) {
       launch.notes.push_back(fmt::format("--set {} is in the prediction only.", setting));
     }
+  }
+  if (models::load_model(request.options.model).multi_token_layers >
+      launch.job.model.multi_token_layers) {
+    launch.notes.push_back(fmt::format("{}'s extra prediction module is left out: {} trains none.",
+                                       launch.job.model.name, launch.job.framework.name));
   }
   planner::set_hosts(launch);
   planner::settle_launched_job(format, launch);

@@ -8,6 +8,8 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "models/presets.h"
+#include "planner/launch/export.h"
 #include "planner/search/recommend.h"
 #include "planner/search/switches.h"
 #include "tools/commands.h"
@@ -122,6 +124,29 @@ void answer(const Options& options, planner::SearchOptions& search, planner::Job
   }
 }
 
+// What the exporter of the framework's own file would refuse of the best plan, said beside the plan
+// and not after it; empty: nothing, or the framework has no file of its own.
+std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
+  constexpr std::string_view kLaunched[] = {"megatron", "megatron-fsdp", "fsdp1", "fsdp2",
+                                            "deepspeed"};
+  if (std::find(std::begin(kLaunched), std::end(kLaunched), job.framework.name) ==
+      std::end(kLaunched)) {
+    return {};
+  }
+  try {
+    planner::LaunchPlan launch;
+    launch.job = job;
+    launch.plan = plan;
+    planner::set_hosts(launch);
+    const planner::LaunchFormat format = planner::default_launch_format(job.framework.name);
+    planner::settle_launched_job(format, launch);
+    planner::write_launch(format, launch);
+  } catch (const Error& error) {
+    return fmt::format("`export` would refuse it: {}", error.what());
+  }
+  return {};
+}
+
 int run(const Options& options, Console& console) {
   planner::Job job = make_job(options.job);
   planner::SearchOptions search = search_options(options);
@@ -145,6 +170,15 @@ int run(const Options& options, Console& console) {
     refine(job, *options.refine, search, report.result);
   } else if (by_time) {
     report.reason = planner::recommend(job, report.result);
+  }
+  if (models::load_model(options.job.model).multi_token_layers > job.model.multi_token_layers) {
+    report.remarks.push_back(fmt::format("{}'s extra prediction module is left out: {} trains none",
+                                         job.model.name, job.framework.name));
+  }
+  if (report.result.best && !options.job.framework.empty()) {
+    if (std::string refusal = export_refusal(job, report.result.best->plan); !refusal.empty()) {
+      report.remarks.push_back(std::move(refusal));
+    }
   }
   if (!options.against.empty()) {
     report.standing = standing_of(job, search, options.against);

@@ -1,3 +1,4 @@
+#include "planner/plan/stages.h"
 #include "tools/plan_advice.h"
 
 #include <fmt/format.h>
@@ -263,6 +264,7 @@ std::vector<Elsewhere> elsewhere(const Job& job, const SearchOptions& search) {
   for (const Known& program : programs) {
     Job other = job;
     other.framework = planner::find_framework(program.framework);
+    planner::leave_out_prediction(other);
     SearchOptions options = search;
     options.best_only = true;
     options.keep_evaluated = false;

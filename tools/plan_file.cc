@@ -183,6 +183,7 @@ Plan read_layout(JsonReader reader) {
     }
     plan.stage_layers.push_back(count.get<std::int64_t>());
   }
+  plan.prediction_apart = reader.has("prediction_apart") && reader.boolean("prediction_apart");
   read_order(reader, plan);
   reader.finish();
   return plan;

@@ -33,6 +33,7 @@ Json layout_json(const planner::Plan& plan) {
                {"reshard_after_forward", plan.reshard_after_forward},
                {"fsdp_unit", plan.fsdp_unit},
                {"stage_layers", plan.stage_layers},
+               {"prediction_apart", plan.prediction_apart},
                {"order", Json::array()}};
   for (const planner::Axis axis : plan.order) {
     json["order"].push_back(planner::to_string(axis));

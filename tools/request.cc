@@ -9,6 +9,7 @@
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
 #include "planner/plan/rules.h"
+#include "planner/plan/stages.h"
 #include "tools/plan_file.h"
 #include "tools/sample_options.h"
 #include "topologies/cluster.h"
@@ -209,6 +210,7 @@ void settle_framework(const JobOptions& options, Job& job) {
     }
     planner::apply_setting(job.framework, setting.substr(0, cut), setting.substr(cut + 1));
   }
+  planner::leave_out_prediction(job);
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ Estimator::Estimator(const Job& job)
   // Frozen weights need no gradient: two of the three products.
   const double trained = job.training.has_adapters() ? 2.0 / 3 : 1.0;
   const auto flop_per_step = [&](FlopConvention convention) {
-    return trained * tokens_ * models::model_flop_per_token(job.model, attended, convention).value;
+    const Flop token = models::model_flop_per_token(job.model, attended, convention) +
+                       models::multi_token_flop_per_token(job.model, attended, convention);
+    return trained * tokens_ * token.value;
   };
   half_causal_flop_per_step_ = flop_per_step(FlopConvention::kHalfCausal);
   full_flop_per_step_ = flop_per_step(FlopConvention::kFullAttention);

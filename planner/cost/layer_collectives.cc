@@ -224,7 +224,9 @@ void LayerTimer::add_head_collectives(const Plan& plan, const Bare& bare, LayerT
   const GroupShape group = collectives_.group(plan, Axis::kTensor);
   const double bytes = stream_bytes(job_, plan);
   const double scalars = 4 * bytes / (kActivationBytes * static_cast<double>(job_.model.hidden));
-  const double loss = 3 * collectives_.time(Collective::kAllReduce, group, scalars);
+  // Once more for each extra prediction module, whose logits are the shared head's too.
+  const auto heads = static_cast<double>(1 + job_.model.multi_token_layers);
+  const double loss = heads * 3 * collectives_.time(Collective::kAllReduce, group, scalars);
   head.forward.tensor += loss;
   const bool overlap =
       overlaps_tensor_backward(job_.framework, plan.sequence_parallel) && !splits_backward(plan);
@@ -235,16 +237,17 @@ void LayerTimer::add_head_collectives(const Plan& plan, const Bare& bare, LayerT
   if (!plan.sequence_parallel) {
     const double reduce = collectives_.time(Collective::kAllReduce, group, bytes);
     embedding.forward.tensor += reduce;
-    head.input_gradient.tensor += behind(reduce, bare.times.weight_gradient);
+    head.input_gradient.tensor += behind(heads * reduce, bare.times.weight_gradient);
     return;
   }
   const double gather = collectives_.time(Collective::kAllGather, group, bytes);
   const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
   embedding.forward.tensor += scatter;
   embedding.input_gradient.tensor += gather;
-  head.forward.tensor += gather;
-  head.input_gradient.tensor += job_.framework.regather_in_backward ? behind(gather, input) : 0;
-  head.input_gradient.tensor += behind(scatter, bare.times.weight_gradient);
+  head.forward.tensor += heads * gather;
+  head.input_gradient.tensor +=
+      job_.framework.regather_in_backward ? behind(heads * gather, input) : 0;
+  head.input_gradient.tensor += behind(heads * scatter, bare.times.weight_gradient);
 }
 
 }  // namespace trireme::planner

@@ -50,14 +50,14 @@ bool splits_backward(const Plan& plan) {
 
 LayerKinds layer_kinds(const models::Transformer& model, std::int64_t frozen_layers) {
   LayerKinds kinds;
-  std::vector<std::tuple<bool, bool, bool>> known;
-  const auto layers = static_cast<std::size_t>(model.layers);
+  std::vector<std::tuple<bool, bool, bool, bool>> known;
+  const auto layers = static_cast<std::size_t>(models::trained_layers(model));
   for (std::size_t layer = 0; layer < layers; ++layer) {
     const bool moe = models::is_moe_layer(model, static_cast<std::int64_t>(layer));
-    const bool sliding =
-        model.sliding_window > 0 && (model.sliding_layers.empty() || model.sliding_layers[layer]);
+    const bool sliding = models::attention_window(model, static_cast<std::int64_t>(layer)) > 0;
     const bool frozen = static_cast<std::int64_t>(layer) < frozen_layers;
-    const std::tuple<bool, bool, bool> key(moe, sliding, frozen);
+    const bool predicts = static_cast<std::int64_t>(layer) >= model.layers;
+    const std::tuple<bool, bool, bool, bool> key(moe, sliding, frozen, predicts);
     auto kind =
         static_cast<std::size_t>(std::find(known.begin(), known.end(), key) - known.begin());
     if (kind == known.size()) {

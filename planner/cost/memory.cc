@@ -87,6 +87,7 @@ struct MemoryModel::State {
   std::vector<ChunkLayers> explicit_split;  // of the last plan with stage_layers
   std::vector<std::int64_t> explicit_layers;
   std::int64_t explicit_ranks = 0;
+  bool explicit_apart = false;
   OwnMemory own;
 
   const RankLayers& layers_of(const Plan& plan);
@@ -105,11 +106,13 @@ const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
 const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
     // Search asks for all that is done with one split before it asks for the next.
-    if (explicit_ranks != plan.pipeline || explicit_layers != plan.stage_layers ||
+    if (explicit_ranks != plan.pipeline || explicit_apart != plan.prediction_apart ||
+        explicit_layers != plan.stage_layers ||
         static_cast<std::int64_t>(explicit_split.size()) != plan.pipeline * plan.virtual_pipeline) {
       explicit_split = chunk_layers(job, plan);
       explicit_layers = plan.stage_layers;
       explicit_ranks = plan.pipeline;
+      explicit_apart = plan.prediction_apart;
     }
     return explicit_split;
   }

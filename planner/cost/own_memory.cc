@@ -241,8 +241,8 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
   return job.framework.implementation == models::Implementation::kTrireme && plan.context == 1 &&
          plan.expert == 1 && !m.moe && !m.latent && !m.parallel_block && m.norms_per_layer == 2 &&
          m.position != models::Position::kAlibi && !m.embedding_norm && !m.attention_sinks &&
-         !job.training.has_adapters() && job.training.frozen_layers == 0 &&
-         job.training.lengths.empty() && !job.offload.any() &&
+         m.multi_token_layers == 0 && !job.training.has_adapters() &&
+         job.training.frozen_layers == 0 && job.training.lengths.empty() && !job.offload.any() &&
          (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
          plan.schedule != Schedule::kZeroBubbleH2 &&
          job.precision == topologies::Precision::kBf16 && job.optimizer == Optimizer::kAdam &&

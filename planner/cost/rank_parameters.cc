@@ -106,6 +106,7 @@ RankParameters rank_parameters(const Job& job, const ParameterSplit& split) {
   rank.head_matrix = rank.vocabulary * width;
   rank.head = rank.head_matrix + (model.final_norm ? norm_elements(model) : 0) +
               (width != hidden ? width * hidden : 0);
+  rank.prediction = 2 * hidden * hidden / tensor + 3 * norm_elements(model);
   return rank;
 }
 

@@ -23,6 +23,7 @@ struct RankParameters {
   double embedding = 0;  // token and position tables
   double head = 0;       // output matrix and final norm
   double head_matrix = 0;
+  double prediction = 0;  // of an extra prediction module, beside its layer
   double vocabulary = 0;  // rows of the output matrix on this rank, padded
 };
 

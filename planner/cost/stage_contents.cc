@@ -94,6 +94,9 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
         held.whole * (kept_of_chunk(plan, layers.dense, part.dense, part.frozen_dense) +
                       kept_of_chunk(plan, layers.sparse, part.sparse, part.frozen_sparse) +
                       (part.embedding && !frozen_start ? embedding_bytes(context) : 0));
+    stage.prediction += part.prediction;
+    // What is recomputed begins with the module's layer.
+    stage.activations += held.whole * part.prediction * layers.prediction_kept;
     stage.activations += held.weight_gradient * (part.dense * layers.dense.weight_gradient +
                                                  part.sparse * layers.sparse.weight_gradient);
     stage.embedding = stage.embedding || part.embedding;
@@ -101,11 +104,15 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   }
   const RankParameters& parameters = layers.parameters;
   const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
+  // Prediction modules read the token table: a rank without it holds a copy.
+  const bool has_table = stage.embedding || (context.job->model.tied_embeddings && stage.has_head);
   stage.root = (stage.embedding ? parameters.embedding : 0) +
-               (stage.has_head ? parameters.head - (tied_here ? parameters.head_matrix : 0) : 0);
+               (stage.has_head ? parameters.head - (tied_here ? parameters.head_matrix : 0) : 0) +
+               (stage.prediction > 0 && !has_table ? parameters.head_matrix : 0);
   stage.head = stage.has_head ? parameters.head_matrix : 0;
   stage.elements = stage.root + stage.dense_layers * parameters.dense_layer.dense +
-                   stage.sparse_layers * parameters.sparse_layer.dense;
+                   stage.sparse_layers * parameters.sparse_layer.dense +
+                   stage.prediction * parameters.prediction;
   stage.experts = stage.sparse_layers * parameters.sparse_layer.expert;
   const double body = stage.elements + stage.experts - stage.root;
   const double layer = std::max(

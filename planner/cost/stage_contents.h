@@ -10,7 +10,8 @@ namespace trireme::planner {
 // What a stage holds, before any moment is chosen. Bytes and elements.
 struct Stage {
   double dense_layers = 0, sparse_layers = 0;
-  double elements = 0, experts = 0;         // parameters
+  double prediction = 0;             // extra prediction modules; their layers are counted above
+  double elements = 0, experts = 0;  // parameters
   double trained = 0, trained_experts = 0;  // of them, or of adapters beside them
   double frozen = 0;                        // bytes of what is not trained
   double tables = 0;  // elements of the embedding and the head that are trained beside adapters

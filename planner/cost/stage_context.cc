@@ -27,10 +27,13 @@ bool is_torch(const Job& job) {
 std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
   std::vector<ChunkLayers> split;
   for (const Chunk& chunk : chunks_of(job, plan)) {
-    ChunkLayers layers{.dense = 0, .sparse = 0, .embedding = chunk.embedding, .head = chunk.head};
+    ChunkLayers layers{.dense = 0,
+                       .sparse = 0,
+                       .embedding = chunk.embedding,
+                       .head = chunk.head,
+                       .prediction = static_cast<double>(chunk.prediction)};
     for (std::int64_t layer = chunk.first; layer < chunk.last; ++layer) {
-      const bool sparse = job.model.moe && (job.model.moe_layers.empty() ||
-                                            job.model.moe_layers[static_cast<std::size_t>(layer)]);
+      const bool sparse = models::is_moe_layer(job.model, layer);
       (sparse ? layers.sparse : layers.dense) += 1;
       if (layer < job.training.frozen_layers) {
         (sparse ? layers.frozen_sparse : layers.frozen_dense) += 1;
@@ -52,15 +55,21 @@ RankLayers rank_layers(const Job& job, const Plan& plan) {
   std::int64_t dense = -1;
   std::int64_t sparse = -1;
   for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
-    const bool is_sparse = job.model.moe && (job.model.moe_layers.empty() ||
-                                             job.model.moe_layers[static_cast<std::size_t>(layer)]);
-    (is_sparse ? sparse : dense) = layer;
+    (models::is_moe_layer(job.model, layer) ? sparse : dense) = layer;
   }
   if (dense >= 0) {
     layers.dense = layer_memory(job, plan, dense, layers.parameters.dense_layer);
   }
   if (sparse >= 0) {
     layers.sparse = layer_memory(job, plan, sparse, layers.parameters.sparse_layer);
+  }
+  if (job.model.multi_token_layers > 0) {
+    const bool of_experts = models::is_moe_layer(job.model, job.model.layers);
+    layers.prediction_kept =
+        layer_memory(job, plan, job.model.layers,
+                     of_experts ? layers.parameters.sparse_layer : layers.parameters.dense_layer)
+            .whole -
+        (of_experts ? layers.sparse : layers.dense).whole;
   }
   const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
   if (low && job.framework.implementation == Implementation::kTransformerEngine &&
@@ -107,9 +116,12 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
                         static_cast<double>(std::max<std::int64_t>(1, framework.loss_chunks));
   const double loss =
       framework.cross_entropy_fusion ? framework.fused_logit_bytes : framework.logit_bytes;
-  context.logit_peak = logits * loss;
-  context.logit_kept = logits * std::min(loss, framework.kept_logit_bytes);
-  context.logit_backward = logits * (is_torch(job) ? std::min(loss, 4.0) : 2);
+  const double kept = logits * std::min(loss, framework.kept_logit_bytes);
+  // The logits of the extra prediction modules wait for their backward beside the model's own.
+  const double predicted = static_cast<double>(job.model.multi_token_layers) * kept;
+  context.logit_peak = logits * loss + predicted;
+  context.logit_kept = kept + predicted;
+  context.logit_backward = logits * (is_torch(job) ? std::min(loss, 4.0) : 2) + predicted;
   context.logit_block = logits * std::min(loss / 2, 4.0);  // one copy, in fp32 unless fused
   const bool gathered_head = is_torch(job) && plan.sequence_parallel;
   context.head_tokens = gathered_head ? 0

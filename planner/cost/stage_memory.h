@@ -17,6 +17,7 @@ struct ChunkLayers {
   double dense = 0, sparse = 0;
   double frozen_dense = 0, frozen_sparse = 0;  // of them, layers that are not trained
   bool embedding = false, head = false;
+  double prediction = 0;  // of them, layers of the extra prediction modules
 };
 std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan);
 
@@ -25,6 +26,7 @@ struct RankLayers {
   RankParameters parameters;
   AdapterElements adapters;
   LayerMemory dense, sparse;
+  double prediction_kept = 0;    // what an extra prediction module keeps beside its layer
   double fp8_weight_copies = 0;  // bytes an element of a layer's linear weights
 };
 RankLayers rank_layers(const Job& job, const Plan& plan);

@@ -123,9 +123,11 @@ const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
     // Search asks for all that is done with one split before it asks for the next.
     const bool same_ranks = explicit_split.pipeline == plan.pipeline &&
-                            explicit_split.virtual_pipeline == plan.virtual_pipeline;
+                            explicit_split.virtual_pipeline == plan.virtual_pipeline &&
+                            explicit_split.prediction_apart == plan.prediction_apart;
     if (!same_ranks || explicit_split.stage_layers != plan.stage_layers) {
-      explicit_split = {plan.pipeline, plan.virtual_pipeline, plan.stage_layers, {}};
+      explicit_split = {
+          plan.pipeline, plan.virtual_pipeline, plan.prediction_apart, plan.stage_layers, {}};
     }
     const auto found = explicit_split.classes.find(recompute);
     return found != explicit_split.classes.end()
@@ -229,6 +231,14 @@ void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& ran
   }
 }
 
+bool TimeModel::State::predicts(const RankClass& rank) const {
+  bool found = false;
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    found = found || (rank.layers[kind] > 0 && kinds.first_layer[kind] >= job.model.layers);
+  }
+  return found;
+}
+
 DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
                                                const RankTimes& times, const LayerSet& ends) const {
   DataParallelInput in;
@@ -256,6 +266,10 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     in.root_parameters += head_parameters / tensor;
     in.head_forward = ends.head.forward.gpu();
     in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
+  }
+  if (predicts(rank) && !rank.embedding && !job.model.tied_embeddings) {
+    // A copy of the token table, which prediction modules read.
+    in.root_parameters += embedding_parameters / tensor;
   }
   in.dense_parameters += in.root_parameters;
   set_trained_shares(plan, rank, in);

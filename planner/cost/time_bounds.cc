@@ -62,7 +62,7 @@ PartCosts TimeModel::part_seconds(const Plan& plan) {
   PartCosts costs;
   costs.embedding = seconds_of(set.embedding, false);
   costs.head = seconds_of(set.head, false);
-  costs.layers.resize(static_cast<std::size_t>(s.job.model.layers));
+  costs.layers.resize(static_cast<std::size_t>(models::trained_layers(s.job.model)));
   for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
     const double seconds = seconds_of(set.kinds[kind], recomputed);
     const std::vector<std::int64_t>& up_to = s.kinds.up_to[kind];

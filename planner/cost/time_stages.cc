@@ -4,6 +4,7 @@
 
 #include "planner/cost/time_state.h"
 #include "planner/plan/sample_lengths.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 
@@ -72,9 +73,10 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
   return longest;
 }
 
-// The first and the last stage sum their gradients of a tied table at the end of the step.
+// The first and the last stage sum their gradients of a tied table at the end of the step; so do
+// the first and the one whose extra prediction modules read a copy of it.
 double TimeModel::State::tied_exchange(const Plan& plan) {
-  if (plan.pipeline == 1 || !job.model.tied_embeddings) {
+  if (!shares_table(job, plan)) {
     return 0;
   }
   const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);

@@ -101,6 +101,7 @@ struct TimeModel::State {
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
   [[nodiscard]] double tied_exchange(const Plan& plan);
+  [[nodiscard]] bool predicts(const RankClass& rank) const;  // has extra prediction modules
 
   Job job;
   BehaviourFit fit;
@@ -137,6 +138,7 @@ struct TimeModel::State {
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
   struct ExplicitSplit {
     std::int64_t pipeline = 0, virtual_pipeline = 0;
+    bool prediction_apart = false;
     std::vector<std::int64_t> stage_layers;
     std::map<std::int64_t, std::vector<RankClass>> classes;  // by layers recomputed
   };

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/launch/function_spellings.h"
 #include "planner/launch/megatron_model_refusals.h"
-#include "planner/launch/model_family.h"
 
 namespace trireme::planner {
 namespace {
@@ -61,27 +61,19 @@ void set_positions(const Job& job, Lines& out) {
                        megatron_positions(job)));
   }
   const bool rotary = job.model.position == models::Position::kRotary;
-  out.set("position_embedding_type", learned  ? "\"learned_absolute\""
-                                     : rotary ? "\"rope\""
-                                              : "\"none\"");
-  const std::int64_t base = model_family(job.model).rotary_base;
-  if (rotary && base > 0) {
-    out.set("rotary_base", base);
+  if (!rotary) {  // the rotation is a part of the function
+    out.set("position_embedding_type", learned ? "\"learned_absolute\"" : "\"none\"");
   }
   out.set("seq_length", job.sequence);
 }
 
 void set_layer(const Job& job, Lines& out) {
   const Transformer& model = job.model;
-  const ModelFamily family = model_family(model);
   out.set("normalization", model.norm == models::Norm::kRmsNorm ? "\"RMSNorm\"" : "\"LayerNorm\"");
   out.set("gated_linear_unit", model.gated_mlp);
-  if (model.gated_mlp) {
-    out.set("activation_func", family.quick_geglu ? "quick_gelu" : "torch.nn.functional.silu");
-  } else {
-    out.set("activation_func", family.squared_relu ? "squared_relu" : "torch.nn.functional.gelu");
+  for (const FunctionSetting& setting : megatron_function(model, FunctionFormat::kBridge)) {
+    out.set(setting.name.c_str(), setting.value);
   }
-  out.set("bias_activation_fusion", !family.squared_relu);
   out.set("add_bias_linear", has_linear_biases(model));
   out.set("add_qkv_bias", model.qkv_bias);
   out.set("share_embeddings_and_output_weights", model.tied_embeddings);
@@ -104,13 +96,6 @@ void set_experts(const Job& job, Lines& out) {
   if (moe.shared_ffn > 0) {
     out.set("moe_shared_expert_intermediate_size", moe.shared_ffn);
     out.set("moe_shared_expert_gate", moe.shared_gate);
-  }
-  if (moe.router_bias && !has_linear_biases(model)) {
-    out.set("moe_router_score_function", "\"sigmoid\"");
-    out.set("moe_router_enable_expert_bias", true);
-  } else {
-    out.set("moe_router_load_balancing_type", "\"aux_loss\"");
-    out.set("moe_aux_loss_coeff", "1e-3");
   }
   if (moe.capacity_factor > 0) {
     out.set("moe_expert_capacity_factor", moe.capacity_factor);

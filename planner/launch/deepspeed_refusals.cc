@@ -62,7 +62,7 @@ void refuse_degrees(const LaunchPlan& launch) {
   }
   const auto chunks = chunks_of(launch.job, plan);
   for (const Chunk& chunk : chunks) {
-    if (chunk.last - chunk.first != launch.job.model.layers / plan.pipeline) {
+    if (chunk.own_layers() != launch.job.model.layers / plan.pipeline) {
       refuse("stage-layers",
              "DeepSpeed's JSON cannot say an uneven split (PipelineModule's "
              "partition_method does, in the program); equal stages would be right");

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/plan/job_check.h"
+#include "planner/plan/stages.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 
@@ -60,6 +61,10 @@ void choose_framework(const LaunchConfig& config, const LaunchOptions& options, 
       }
       apply_setting(job.framework, choice.substr(0, cut), choice.substr(cut + 1));
     }
+  }
+  if (leave_out_prediction(job)) {
+    found.filled.push_back(fmt::format("no extra prediction module ({} trains none)",
+                                       job.framework.name));
   }
   const auto said = [](const std::string& beside, const std::string& in_file) {
     return beside.empty() ? in_file : beside;
@@ -291,6 +296,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   plan.reshard_after_forward =
       layout.reshard_after_forward && found.job.framework.reshard_after_forward;
   plan.fsdp_unit = layout.fsdp_unit;
+  plan.prediction_apart = layout.prediction_apart && found.job.model.multi_token_layers > 0;
   if (layout.pipeline_before_data) {
     plan.order = {Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica};
   }

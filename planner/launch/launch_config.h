@@ -45,6 +45,7 @@ struct LaunchLayout {
   bool reshard_after_forward = true;
   std::int64_t fsdp_unit = 1;
   std::vector<std::int64_t> stage_layers;
+  bool prediction_apart = false;      // "m|L": extra prediction modules before the head's chunk
   bool pipeline_before_data = false;  // rank order tp, cp, pp, dp
   // The schedule's layer count for one stage where the file gives that instead of stages.
   std::int64_t layers_per_virtual_stage = 0;

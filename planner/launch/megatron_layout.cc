@@ -240,6 +240,7 @@ void read_pipeline(LaunchConfig& config) {
     const LaunchSetting& setting = *find_setting(config, "pipeline_model_parallel_layout");
     if (setting.value.find_first_of("[]") == std::string::npos) {
       layout.stage_layers = read_pipeline_pattern(config, setting);
+      layout.prediction_apart = has_prediction_apart(config, setting);
     } else {
       config.remarks.push_back(fmt::format(
           "{} as a list is not read; the layers are taken as spread evenly", setting.spelled));

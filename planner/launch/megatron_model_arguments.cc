@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "planner/launch/function_spellings.h"
 #include "planner/launch/megatron_model_refusals.h"
-#include "planner/launch/model_family.h"
 
 namespace trireme::planner {
 namespace {
@@ -53,17 +55,12 @@ std::string position_arguments(const Job& job) {
   if (job.model.position == models::Position::kNone) {
     return text + " --position-embedding-type none";
   }
-  text += " --position-embedding-type rope";
-  const std::int64_t base = model_family(job.model).rotary_base;
-  return text + (base > 0 ? fmt::format(" --rotary-base {}", base) : "");
+  return text;  // the rotation is a part of the function
 }
 
 std::string layer_arguments(const Transformer& model) {
-  const ModelFamily family = model_family(model);
   std::string text = fmt::format("--normalization {}",
                                  model.norm == models::Norm::kRmsNorm ? "RMSNorm" : "LayerNorm");
-  text += model.gated_mlp ? (family.quick_geglu ? " --quick-geglu" : " --swiglu")
-                          : (family.squared_relu ? " --squared-relu" : "");
   text += has_linear_biases(model) ? "" : " --disable-bias-linear";
   text += model.qkv_bias && !has_linear_biases(model) ? " --add-qkv-bias" : "";
   return text + (model.tied_embeddings ? "" : " --untie-embeddings-and-output-weights");
@@ -84,10 +81,6 @@ std::string expert_arguments(const Job& job) {
     text += fmt::format(" --moe-shared-expert-intermediate-size {}", moe.shared_ffn);
     text += moe.shared_gate ? " --moe-shared-expert-gate" : "";
   }
-  // With biases everywhere the router has its own; without, it is DeepSeek's balancing bias.
-  text += moe.router_bias && !has_linear_biases(model)
-              ? " --moe-router-score-function sigmoid --moe-router-enable-expert-bias"
-              : " --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-3";
   text += moe.capacity_factor > 0
               ? fmt::format(" --moe-expert-capacity-factor {}", moe.capacity_factor)
               : "";
@@ -97,6 +90,20 @@ std::string expert_arguments(const Job& job) {
   text += job.framework.dispatch_once ? " --moe-token-dispatcher-type flex --moe-enable-deepep"
                                       : " --moe-token-dispatcher-type alltoall";
   return text + (grouped ? " --moe-grouped-gemm" : "");
+}
+
+std::string function_arguments(const Transformer& model) {
+  std::string text;
+  for (const FunctionSetting& setting : megatron_function(model, FunctionFormat::kMegatron)) {
+    std::string flag = setting.name;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    text += (text.empty() ? "--" : " --") + flag;
+    const bool quoted = setting.value.find_first_of("([") != std::string::npos;
+    text += setting.value.empty() ? ""
+            : quoted              ? " \"" + setting.value + "\""
+                                  : " " + setting.value;
+  }
+  return text;
 }
 
 }  // namespace
@@ -110,6 +117,7 @@ std::vector<std::string> megatron_model_arguments(const LaunchPlan& launch) {
       window_arguments(model),
       position_arguments(launch.job),
       layer_arguments(model),
+      function_arguments(model),
       expert_arguments(launch.job),
       model.multi_token_layers > 0 ? fmt::format("--mtp-num-layers {}", model.multi_token_layers)
                                    : ""};

@@ -102,6 +102,12 @@ std::vector<std::int64_t> read_pipeline_pattern(const LaunchConfig& config,
   return stages;
 }
 
+bool has_prediction_apart(const LaunchConfig& config, const LaunchSetting& setting) {
+  const std::string letters = Layout(config, setting).run();
+  const std::size_t module = letters.find('m');
+  return module != std::string::npos && letters.find('|', module) != std::string::npos;
+}
+
 std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSetting& setting,
                                      std::int64_t layers) {
   const std::string_view text = setting.value;

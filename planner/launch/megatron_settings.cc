@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "planner/launch/function_spellings.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -168,12 +170,15 @@ constexpr std::string_view kSwitches[] = {"group_query_attention",
                                           "quick_geglu",
                                           "standalone_embedding_stage",
                                           "use_mcore_models",
+                                          "apply_layernorm_1p",
+                                          "apply_residual_connection_post_layernorm",
+                                          "rotary_interleaved",
+                                          "moe_apply_probs_on_input",
+                                          "yarn_correction_range_round_to_int",
                                           "deepspeed"};
 
 // Learning, data, logging, saving: none of it changes a step's memory or time.
 constexpr std::string_view kHarmless[] = {"lr",
-                                          "activation_func",
-                                          "bias_activation_fusion",
                                           "autocast_dtype",
                                           "min_lr",
                                           "weight_decay",
@@ -199,30 +204,14 @@ constexpr std::string_view kHarmless[] = {"lr",
                                           "exit_interval",
                                           "exit_duration_in_mins",
                                           "distributed_backend",
-                                          "rotary_base",
-                                          "rotary_percent",
                                           "rope_theta",
-                                          "use_rope_scaling",
-                                          "rope_scaling_factor",
-                                          "apply_layernorm_1p",
-                                          "layernorm_epsilon",
-                                          "norm_epsilon",
                                           "override_opt_param_scheduler",
                                           "finetune",
                                           "num_workers",
                                           "dataloader_type",
-                                          "moe_aux_loss_coeff",
-                                          "moe_z_loss_coeff",
-                                          "moe_router_score_function",
                                           "moe_router_dtype",
-                                          "moe_router_topk_scaling_factor",
-                                          "moe_router_num_groups",
-                                          "moe_router_group_topk",
                                           "moe_router_bias_update_rate",
                                           "mtp_loss_scaling_factor",
-                                          "rotary_scaling_factor",
-                                          "mscale",
-                                          "mscale_all_dim",
                                           "initial_loss_scale",
                                           "loss_scale",
                                           "loss_scale_window",
@@ -305,7 +294,8 @@ bool is_switch(std::string_view key) {
 }
 
 MegatronUse use_of_megatron_setting(std::string_view key) {
-  if (contains(kWithValue, key) || contains(kSwitches, key)) {
+  if (contains(kWithValue, key) || contains(kSwitches, key) ||
+      contains(function_settings_read(), key)) {
     return MegatronUse::kRead;
   }
   const bool harmless = contains(kHarmless, key) ||

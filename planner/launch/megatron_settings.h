@@ -34,5 +34,7 @@ std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSet
 // "Et*3|(tt|)*29,m|L": transformer layers of each stage. Throws Error.
 std::vector<std::int64_t> read_pipeline_pattern(const LaunchConfig& config,
                                                 const LaunchSetting& setting);
+// Whether it has "m|L": extra prediction modules on a chunk before the head's.
+bool has_prediction_apart(const LaunchConfig& config, const LaunchSetting& setting);
 
 }  // namespace trireme::planner

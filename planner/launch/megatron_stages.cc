@@ -46,14 +46,13 @@ bool even_between_ends(const Layers& layers, StageSplit& split) {
 }
 
 // "Et*2|t*3|t*2L": E, t, m, L are embedding, layer, extra prediction module and loss.
-std::string layout_text(const Layers& layers, std::int64_t prediction_modules) {
+std::string layout_text(const std::vector<Chunk>& chunks) {
   std::string text = "E";
-  for (std::size_t chunk = 0; chunk < layers.size(); ++chunk) {
-    text += chunk == 0 ? "" : "|";
-    text += layers[chunk] == 0 ? "" : layers[chunk] == 1 ? "t" : fmt::format("t*{}", layers[chunk]);
-  }
-  for (std::int64_t i = 0; i < prediction_modules; ++i) {
-    text += "m";
+  for (const Chunk& chunk : chunks) {
+    const std::int64_t layers = chunk.own_layers();
+    text += chunk.embedding ? "" : "|";
+    text += layers == 0 ? "" : layers == 1 ? "t" : fmt::format("t*{}", layers);
+    text += std::string(static_cast<std::size_t>(chunk.prediction), 'm');
   }
   return text + "L";
 }
@@ -63,15 +62,20 @@ std::string layout_text(const Layers& layers, std::int64_t prediction_modules) {
 StageSplit megatron_stages(const LaunchPlan& launch) {
   StageSplit split;
   Layers layers;
-  for (const Chunk& chunk : chunks_of(launch.job, launch.plan)) {
-    layers.push_back(chunk.last - chunk.first);
+  const std::vector<Chunk> chunks = chunks_of(launch.job, launch.plan);
+  for (const Chunk& chunk : chunks) {
+    layers.push_back(chunk.own_layers());
   }
   const bool one_chunk = launch.plan.virtual_pipeline == 1;
+  if (launch.plan.prediction_apart) {
+    split.layout = layout_text(chunks);
+    return split;
+  }
   if (all_equal(layers) || even_with_ends(layers, split) ||
       (one_chunk && even_between_ends(layers, split))) {
     return split;
   }
-  split.layout = layout_text(layers, launch.job.model.multi_token_layers);
+  split.layout = layout_text(chunks);
   return split;
 }
 

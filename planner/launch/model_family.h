@@ -10,14 +10,11 @@
 namespace trireme::planner {
 
 struct ModelFamily {
-  std::string layer_class;       // of transformers: what FSDP wraps; empty: not known
-  std::int64_t rotary_base = 0;  // 0: not known
-  bool squared_relu = false;     // Nemotron
-  bool quick_geglu = false;      // gpt-oss
+  std::string layer_class;  // of transformers: what FSDP wraps; empty: not known
 };
 
 // By a known part of the name, capitals aside: "meta-llama--Meta-Llama-3.1-8B" is a llama-3.
-// Sources: config.json of each family (rope_theta) and transformers' modeling files.
+// Source: transformers' modelling files.
 ModelFamily model_family(const models::Transformer& model);
 
 }  // namespace trireme::planner

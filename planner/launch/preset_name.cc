@@ -63,6 +63,7 @@ std::vector<std::string> presets_of_shape(const models::Transformer& model, bool
     other.max_sequence = model.max_sequence;
     other.position_rows = model.position_rows;
     other.multi_token_layers = model.multi_token_layers;
+    other.function = model.function;
     if (other.moe && model.moe) {
       other.moe->router_bias = model.moe->router_bias;
       other.moe->capacity_factor = model.moe->capacity_factor;

@@ -97,7 +97,8 @@ void add_setting(LaunchConfig& config, const std::string& path, const std::strin
   const std::string section = path.substr(0, path.find('.'));
   const bool matters = section == "model" || section == "train" || section == "ddp" ||
                        section == "dist" || section == "optimizer" || section == "comm_overlap";
-  if (matters && use_of_megatron_setting(setting.key) == MegatronUse::kUnknown) {
+  if (matters && path != "model.should_pad_vocab" &&
+      use_of_megatron_setting(setting.key) == MegatronUse::kUnknown) {
     config.unknown.push_back(setting);
   }
   config.settings.push_back(std::move(setting));

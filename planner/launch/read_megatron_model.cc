@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/launch/function_spellings.h"
 #include "planner/launch/megatron_settings.h"
-#include "planner/launch/model_family.h"
 #include "planner/launch/preset_name.h"
 
 namespace trireme::planner {
@@ -78,7 +78,8 @@ void read_experts(const LaunchConfig& config, Transformer& model) {
   moe.expert_ffn = number(config, "moe_ffn_hidden_size", model.ffn);
   moe.shared_ffn = number(config, "moe_shared_expert_intermediate_size", 0);
   moe.shared_gate = is_on(config, "moe_shared_expert_gate");
-  moe.router_bias = is_on(config, "moe_router_enable_expert_bias");
+  // With biases everywhere the router has its own; else it is the one that balances.
+  moe.router_bias = is_on(config, "moe_router_enable_expert_bias") || model.mlp_bias;
   moe.capacity_factor = number_setting(config, "moe_expert_capacity_factor").value_or(0);
   moe.expert_bias = model.mlp_bias;
   model.moe = moe;
@@ -128,7 +129,7 @@ std::string preset_by_evidence(const LaunchConfig& config, const Transformer& mo
   for (const std::string& preset : presets_of_shape(model, any_vocabulary)) {
     const models::Transformer other = models::load_model(preset);
     const bool newer = preset.starts_with("llama-3.");
-    int score = base && model_family(other).rotary_base == *base ? 2 : 0;
+    int score = base && other.function.rotary_base == static_cast<double>(*base) ? 2 : 0;
     score += scaled && newer ? 1 : 0;
     score += third && preset.starts_with("llama-3") ? 2 : 0;
     if (score > most) {
@@ -200,9 +201,11 @@ void read_megatron_model(LaunchConfig& config) {
   if (model.moe &&
       std::all_of(model.moe_layers.begin(), model.moe_layers.end(), [](bool moe) { return moe; })) {
     model.ffn = 0;             // no layer is dense
+    model.mlp_bias = false;    // those of the experts are expert_bias
     model.moe_layers.clear();  // all of them
   }
   model.multi_token_layers = number(config, "mtp_num_layers", 0);
+  read_megatron_function(config, model);
   model.name = std::filesystem::path(config.source).stem().string();
   model.vocab = vocabulary_of(config, model);
   models::check_transformer(model, config.source);

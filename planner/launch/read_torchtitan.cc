@@ -9,6 +9,7 @@
 #include "planner/launch/preset_name.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/toml_settings.h"
+#include "planner/launch/torchtitan_flavors.h"
 #include "planner/launch/torchtitan_schedules.h"
 
 namespace trireme::planner {
@@ -294,6 +295,11 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
     }
   }
   config.model_name = model_of(config);
+  const auto built =
+      torchtitan_flavor(text_setting(config, "model.name"), text_setting(config, "model.flavor"));
+  if (built && built->function != models::load_model(built->name).function) {
+    config.model = built;  // which torchtitan builds a little otherwise than the model it is called
+  }
   config.sequence = integer_setting(config, "training.seq_len", 1, 1'000'000'000).value_or(2048);
   const std::int64_t batch = integer_setting(config, "training.global_batch_size", -1).value_or(-1);
   if (batch > 0) {

@@ -4,8 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
+
+#include "models/function_table.h"
+#include "models/model_file.h"
+#include "models/presets.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
@@ -21,30 +28,83 @@ constexpr Family kFamilies[] = {
     {"gpt_oss", "gpt-oss", false, true},
 };
 
+// A field of the function that torchtitan's flavor has otherwise than the preset.
+struct Change {
+  const char* key = nullptr;
+  double value = 0;
+};
 struct Flavor {
   std::string_view family, flavor, assets;
   std::int64_t layers, hidden, ffn, heads, kv_heads, vocab, experts;
+  const char* preset = nullptr;  // the model that it is; none: told by its dimensions alone
+  std::array<Change, 3> changes = {};
 };
+// DeepSeek's flavors have one mscale, which the softmax's scale takes too.
+constexpr Change kTitanEpsilon = {"norm_epsilon", 1e-5};
 // ffn is that of one expert where there are experts.
 constexpr Flavor kFlavors[] = {
-    {"llama3", "8B", "Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128256, 0},
-    {"llama3", "70B", "Llama-3.1-70B", 80, 8192, 28672, 64, 8, 128256, 0},
-    {"llama3", "405B", "Llama-3.1-405B", 126, 16384, 53248, 128, 8, 128256, 0},
+    {"llama3", "8B", "Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128256, 0, "llama-3.1-8b"},
+    {"llama3", "70B", "Llama-3.1-70B", 80, 8192, 28672, 64, 8, 128256, 0, "llama-3.1-70b"},
+    {"llama3", "405B", "Llama-3.1-405B", 126, 16384, 53248, 128, 8, 128256, 0, "llama-3.1-405b"},
     {"llama4", "17bx16e", "Llama-4-Scout-17B-16E", 48, 5120, 8192, 40, 8, 202048, 16},
     {"llama4", "17bx128e", "Llama-4-Maverick-17B-128E", 48, 5120, 8192, 40, 8, 202048, 128},
-    {"qwen3", "0.6B", "Qwen3-0.6B", 28, 1024, 3072, 16, 8, 151936, 0},
-    {"qwen3", "1.7B", "Qwen3-1.7B", 28, 2048, 6144, 16, 8, 151936, 0},
-    {"qwen3", "4B", "Qwen3-4B", 36, 2560, 9728, 32, 8, 151936, 0},
-    {"qwen3", "8B", "Qwen3-8B", 36, 4096, 12288, 32, 8, 151936, 0},
-    {"qwen3", "14B", "Qwen3-14B", 40, 5120, 17408, 40, 8, 151936, 0},
-    {"qwen3", "32B", "Qwen3-32B", 64, 5120, 25600, 64, 8, 151936, 0},
-    {"qwen3", "30B-A3B", "Qwen3-30B-A3B", 48, 2048, 768, 32, 4, 151936, 128},
-    {"qwen3", "235B-A22B", "Qwen3-235B-A22B", 94, 4096, 1536, 64, 4, 151936, 128},
-    {"deepseek_v3", "16B", "deepseek-moe-16b-base", 27, 2048, 1408, 16, 16, 102400, 64},
-    {"deepseek_v3", "236B", "DeepSeek-V2", 60, 5120, 1536, 128, 128, 102400, 160},
-    {"deepseek_v3", "671B", "DeepSeek-V3.1-Base", 61, 7168, 2048, 128, 128, 129280, 256},
-    {"gpt_oss", "20b", "gpt-oss-20b", 24, 2880, 2880, 64, 8, 201088, 32},
-    {"gpt_oss", "120b", "gpt-oss-120b", 36, 2880, 2880, 64, 8, 201088, 128},
+    {"qwen3", "0.6B", "Qwen3-0.6B", 28, 1024, 3072, 16, 8, 151936, 0, "qwen3-0.6b"},
+    {"qwen3", "1.7B", "Qwen3-1.7B", 28, 2048, 6144, 16, 8, 151936, 0, "qwen3-1.7b"},
+    {"qwen3", "4B", "Qwen3-4B", 36, 2560, 9728, 32, 8, 151936, 0, "qwen3-4b"},
+    {"qwen3", "8B", "Qwen3-8B", 36, 4096, 12288, 32, 8, 151936, 0, "qwen3-8b"},
+    {"qwen3", "14B", "Qwen3-14B", 40, 5120, 17408, 40, 8, 151936, 0, "qwen3-14b"},
+    {"qwen3", "32B", "Qwen3-32B", 64, 5120, 25600, 64, 8, 151936, 0, "qwen3-32b"},
+    {"qwen3", "30B-A3B", "Qwen3-30B-A3B", 48, 2048, 768, 32, 4, 151936, 128, "qwen3-30b-a3b"},
+    {"qwen3",
+     "235B-A22B",
+     "Qwen3-235B-A22B",
+     94,
+     4096,
+     1536,
+     64,
+     4,
+     151936,
+     128,
+     "qwen3-235b-a22b",
+     {{{"rotary_base", 5e6}}}},
+    {"deepseek_v3",
+     "16B",
+     "deepseek-moe-16b-base",
+     27,
+     2048,
+     1408,
+     16,
+     16,
+     102400,
+     64,
+     "deepseek-v2-lite",
+     {{kTitanEpsilon, {"rotary_mscale", 0.7}, {"rotary_mscale_all", 0.7}}}},
+    {"deepseek_v3",
+     "236B",
+     "DeepSeek-V2",
+     60,
+     5120,
+     1536,
+     128,
+     128,
+     102400,
+     160,
+     "deepseek-v2",
+     {{kTitanEpsilon, {"rotary_mscale", 1}, {"rotary_mscale_all", 1}}}},
+    {"deepseek_v3",
+     "671B",
+     "DeepSeek-V3.1-Base",
+     61,
+     7168,
+     2048,
+     128,
+     128,
+     129280,
+     256,
+     "deepseek-v3",
+     {{kTitanEpsilon}}},
+    {"gpt_oss", "20b", "gpt-oss-20b", 24, 2880, 2880, 64, 8, 201088, 32, "gpt-oss-20b"},
+    {"gpt_oss", "120b", "gpt-oss-120b", 36, 2880, 2880, 64, 8, 201088, 128, "gpt-oss-120b"},
 };
 
 bool has_dimensions_of(const models::Transformer& model, const Flavor& flavor) {
@@ -56,6 +116,60 @@ bool has_dimensions_of(const models::Transformer& model, const Flavor& flavor) {
   const bool latent = model.latent.has_value() == (flavor.family == "deepseek_v3");
   return heads && latent && model.layers == flavor.layers && model.hidden == flavor.hidden &&
          model.vocab == flavor.vocab && experts == flavor.experts && ffn == flavor.ffn;
+}
+
+// Fields that say how experts are balanced and weights drawn are torchtitan's own choices.
+bool is_training_choice(std::string_view key) {
+  return key == "router_aux_loss" || key == "router_z_loss" || key == "init_std" ||
+         key == "router_bias_selects";
+}
+
+models::Transformer model_of(const Flavor& flavor) {
+  models::Transformer model = models::load_model(flavor.preset);
+  for (const Change& change : flavor.changes) {
+    if (change.key != nullptr) {
+      const auto member = models::function_field(change.key).member;
+      model.function.*std::get<double models::Function::*>(member) = change.value;
+    }
+  }
+  return model;
+}
+
+// What of `model` the flavor has otherwise, by name and with both values; empty: nothing.
+std::string difference_from(const models::Transformer& model, const Flavor& flavor) {
+  if (flavor.preset == nullptr) {
+    return "";
+  }
+  const models::Transformer titan = model_of(flavor);
+  for (const models::FunctionField& field : models::function_fields()) {
+    if (!is_training_choice(field.key) &&
+        !models::same_value(field, model.function, titan.function)) {
+      return fmt::format("{} {}, not {}", field.key, models::value_text(field, titan.function),
+                         models::value_text(field, model.function));
+    }
+  }
+  models::Transformer alike = model;
+  alike.name = titan.name;
+  alike.function = titan.function;
+  alike.max_sequence = titan.max_sequence;
+  alike.multi_token_layers = titan.multi_token_layers;
+  alike.kv_heads = model.latent ? titan.kv_heads : model.kv_heads;
+  if (alike == titan) {
+    return "";
+  }
+  const nlohmann::ordered_json ours = models::write_model_file(alike);
+  const nlohmann::ordered_json theirs = models::write_model_file(titan);
+  for (const auto& [key, value] : ours.items()) {
+    if (!theirs.contains(key) || theirs.at(key) != value) {
+      return fmt::format("no {} {}", key, printable(value.dump()));
+    }
+  }
+  for (const auto& [key, value] : theirs.items()) {
+    if (!ours.contains(key)) {
+      return fmt::format("{} {}, which the model lacks", key, printable(value.dump()));
+    }
+  }
+  return "another number of router biases";
 }
 
 TorchtitanModel made(std::string_view family, std::string_view flavor, std::string_view assets) {
@@ -105,14 +219,34 @@ TorchtitanModel named_model(const LaunchPlan& launch) {
 
 }  // namespace
 
+std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
+                                                     std::string_view flavor) {
+  const auto* found =
+      std::find_if(std::begin(kFlavors), std::end(kFlavors),
+                   [&](const Flavor& row) { return row.family == family && row.flavor == flavor; });
+  if (found == std::end(kFlavors) || found->preset == nullptr) {
+    return {};
+  }
+  return model_of(*found);
+}
+
 TorchtitanModel torchtitan_model(const LaunchPlan& launch) {
   if (!launch.flavor.empty()) {
     return named_model(launch);
   }
   for (const Flavor& flavor : kFlavors) {
-    if (has_dimensions_of(launch.job.model, flavor)) {
+    if (!has_dimensions_of(launch.job.model, flavor)) {
+      continue;
+    }
+    const std::string difference = difference_from(launch.job.model, flavor);
+    if (difference.empty()) {
       return made(flavor.family, flavor.flavor, flavor.assets);
     }
+    const std::string name = fmt::format("{}/{}", flavor.family, flavor.flavor);
+    refuse("--model", fmt::format("torchtitan v0.2.2's {} has the dimensions of {}, but {}; "
+                                  "--flavor {} takes it as it is, --flavor MODEL/NAME names one of "
+                                  "your own",
+                                  name, launch.job.model.name, difference, name));
   }
   refuse("--model", fmt::format("torchtitan v0.2.2 has no flavor of {}'s dimensions; it has {}; "
                                 "--flavor MODEL/NAME names one of your own",

@@ -1,7 +1,9 @@
 // The models that torchtitan v0.2.2 has, under its names: a TOML names one, it cannot describe one.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "planner/launch/launch_plan.h"
 
@@ -15,8 +17,12 @@ struct TorchtitanModel {
   bool flex_attention = false;  // runs without context parallelism
 };
 
-// The flavor of the same dimensions, or the one that launch.flavor names: "8B", or "llama3/8B"
-// where the model's own name does not tell. Throws Error when there is none.
+// What torchtitan v0.2.2 builds under a name of its own; nothing for a name that it lacks.
+std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
+                                                     std::string_view flavor);
+
+// The flavor that computes the same function, or the one that launch.flavor names: "8B", or
+// "llama3/8B" where the model's own name does not tell. Throws Error when there is none.
 TorchtitanModel torchtitan_model(const LaunchPlan& launch);
 
 }  // namespace trireme::planner

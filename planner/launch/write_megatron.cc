@@ -170,8 +170,7 @@ constexpr const char* kHouseArguments =
 std::string schedule_arguments(const LaunchPlan& launch) {
   return fmt::format(
       "--train-iters {} --lr 3e-4 --min-lr 3e-5 --lr-decay-style cosine --lr-warmup-iters {} "
-      "--weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95 --init-method-std "
-      "0.02",
+      "--weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95",
       launch.steps, warmup_steps(launch));
 }
 

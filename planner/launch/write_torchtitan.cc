@@ -18,7 +18,7 @@ using Layers = std::vector<std::int64_t>;
 Layers chunk_layers(const LaunchPlan& launch) {
   Layers layers;
   for (const Chunk& chunk : chunks_of(launch.job, launch.plan)) {
-    layers.push_back(chunk.last - chunk.first);
+    layers.push_back(chunk.own_layers());
   }
   return layers;
 }

@@ -43,7 +43,7 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
     refuse(job, plan, "with experts or context parallelism the pipeline is the slowest axis");
   }
   if (options.executable) {
-    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    for (std::int64_t layer = 0; layer < models::trained_layers(model); ++layer) {
       if (const auto part = modelled_part(job, plan, layer); !part.empty()) {
         refuse(
             job, plan,
@@ -66,7 +66,7 @@ bool frees_gradients(const Job& job, const Plan& plan) {
       plan.micro_batches > 1) {
     return false;
   }
-  for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < models::trained_layers(job.model); ++layer) {
     if (is_modelled_layer(job, plan, layer)) {
       return false;
     }

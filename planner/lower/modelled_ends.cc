@@ -12,6 +12,7 @@ ModelledEnds::ModelledEnds(Writer& writer) : w_(writer) {
   const models::Kernels kernels = kernels_of(w_.job);
   embedding_ = models::embedding_work(model, shard, kernels);
   head_ = models::head_work(model, shard, kernels);
+  modules_ = model.multi_token_layers;
 }
 
 void ModelledEnds::products(const models::PassWork& work, const Operand& input,
@@ -73,10 +74,16 @@ void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const 
   const Shape& s = w_.shape;
   state.x = x;
   const Operand input = head_input(state);
-  state.logits = w_.builder.buffer("logits", s.tokens * s.vocabulary_rows, ElementType::kCompute);
+  state.logits = w_.builder.buffer("logits", (1 + modules_) * s.tokens * s.vocabulary_rows,
+                                   ElementType::kCompute);
   products(head_.forward, input, w_.units.weight(w_.stage.head), state.logits);
   write_passes(w_, "head_passes", head_.forward, Half::kEnds, targets, state.logits);
   if (w_.groups.tensor != kNoGroup) {
+    reduce_loss();
+  }
+  for (std::int64_t module = 0; module < modules_ && w_.groups.tensor != kNoGroup; ++module) {
+    const Operand more = gather_tokens(w_, "token_head_input", x);
+    w_.builder.modelled_pass("token_head", 0, Bytes(0), {more, state.logits});
     reduce_loss();
   }
   w_.builder.modelled_pass("loss", 0, Bytes(0), {state.logits, loss});
@@ -91,6 +98,14 @@ Operand ModelledEnds::head_backward(const Operand& targets, HeadState& state, bo
       w_.builder.buffer("d_head_input", s.tokens * s.hidden, ElementType::kCompute);
   products(head_.input_gradient, state.logits, w_.units.weight(w_.stage.head), partial);
   const Operand reduced = reduce_tokens(w_, "d_head_reduce", partial);
+  for (std::int64_t module = 0; module < modules_ && w_.groups.tensor != kNoGroup; ++module) {
+    if (!split && w_.job.framework.regather_in_backward) {
+      const Operand more = gather_tokens(w_, "token_head_input", state.x);
+      w_.builder.modelled_pass("token_head", 0, Bytes(0), {more, partial});
+    }
+    const Operand more = reduce_tokens(w_, "d_token_head_reduce", partial);
+    w_.builder.modelled_pass("d_token_head", 0, Bytes(0), {more, reduced});
+  }
   settle_tensor(w_);
   if (!split) {
     products(head_.weight_gradient, state.logits, input, w_.units.gradient(w_.stage.head).operand);

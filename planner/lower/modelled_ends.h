@@ -25,6 +25,7 @@ class ModelledEnds {
 
   Writer& w_;
   models::LayerWork embedding_, head_;
+  std::int64_t modules_ = 0;  // extra prediction modules, whose logits are the head's too
 };
 
 }  // namespace trireme::planner::lowering

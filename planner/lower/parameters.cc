@@ -8,6 +8,7 @@
 #include "planner/cost/unit_layers.h"
 #include "planner/lower/expert_tensors.h"
 #include "planner/lower/state_writer.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner::lowering {
 namespace {
@@ -196,7 +197,8 @@ class LayerUnits {
     const auto l = static_cast<std::size_t>(layer);
     const bool sparse = models::is_moe_layer(job_.model, layer);
     const LayerParameters& parameters = sparse ? counts_.sparse_layer : counts_.dense_layer;
-    const auto count = static_cast<std::int64_t>(parameters.dense);
+    const double beside = layer >= job_.model.layers ? counts_.prediction : 0;
+    const auto count = static_cast<std::int64_t>(parameters.dense + beside);
     LayerTensors tensors;
     tensors.split.push_back({fmt::format("layers.{}.modelled", layer), count, 1, Split::kNone,
                              count, 1, &stage_.layers[l].modelled});
@@ -327,9 +329,18 @@ void add_root_unit(const Job& job, const Shape& shape, StageParameters& stage, P
   stage.embedding_unit = stage.head_unit = unit.finish("root", states);
 }
 
+// The table that extra prediction modules read behind the first stage: it starts equal to the
+// embedding's and gets the same gradient.
+void add_table_copy(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
+                    StateWriter& states) {
+  EndUnit table(job, shape, stage, program);
+  table.add_table(kTableName, 2, &stage.embedding);
+  table.finish("embedding", states);
+}
+
 void add_head_units(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
                     StateWriter& states) {
-  if (stage.tied_across_stages) {
+  if (stage.tied_across_stages && job.model.tied_embeddings) {
     // The copy has the embedding's name: it starts equal and gets the same gradient.
     EndUnit table(job, shape, stage, program);
     table.add_table(kTableName, 2, &stage.head);
@@ -352,13 +363,14 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
                                    ProgramBuilder& builder, Program& program) {
   StageParameters result;
   result.chunks = chunks_on(job, plan, stage);
-  result.layers.resize(static_cast<std::size_t>(job.model.layers));
+  result.layers.resize(static_cast<std::size_t>(models::trained_layers(job.model)));
   result.unit_of_layer.resize(result.layers.size());
   result.experts_of_layer.assign(result.layers.size(), kNoUnit);
   const bool has_embedding = result.chunks.front().embedding;
   const bool has_head = result.chunks.back().head;
-  result.tied_across_stages =
-      job.model.tied_embeddings && has_embedding != has_head && (has_embedding || has_head);
+  const bool predicts = result.chunks.back().prediction > 0;
+  result.tied_across_stages = shares_table(job, plan) && has_embedding != (has_head || predicts) &&
+                              (has_embedding || predicts || job.model.tied_embeddings);
   StateWriter states(plan, groups, shape, step, builder);
   const bool root = has_embedding && has_head && run_sharding(job, plan).root_unit;
   if (root) {
@@ -369,6 +381,9 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
   LayerUnits layers(job, plan, shape, result, program, states);
   for (const Chunk& chunk : result.chunks) {
     layers.add_chunk(chunk);
+  }
+  if (predicts && !has_embedding && !job.model.tied_embeddings) {
+    add_table_copy(job, shape, result, program, states);
   }
   if (has_head && !root) {
     add_head_units(job, shape, result, program, states);

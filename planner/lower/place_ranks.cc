@@ -1,6 +1,7 @@
 #include "planner/lower/place_ranks.h"
 
 #include "planner/plan/shape.h"
+#include "planner/plan/stages.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -78,10 +79,10 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
                                   {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kPipeline})
                      : group_over(plan, "model", {Axis::kTensor, Axis::kSharded, Axis::kPipeline}));
   }
-  if (job.model.tied_embeddings && plan.pipeline > 1) {
+  if (shares_table(job, plan)) {
     const GroupAxis stages = program.stages;
-    groups.tied =
-        add_group(program, {"tied", {{2, (plan.pipeline - 1) * stages.stride, stages.period}}});
+    const std::int64_t other = plan.pipeline - (plan.prediction_apart ? 2 : 1);
+    groups.tied = add_group(program, {"tied", {{2, other * stages.stride, stages.period}}});
   }
   if (job.model.moe) {
     place_experts(expert_ranks(job, plan), program, groups);

@@ -36,7 +36,8 @@ class StageWriter {
         units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
         writer_{job, plan, shape, groups, stage_, builder_, units_},
         modelled_ends_(writer_),
-        own_(job.framework.implementation == models::Implementation::kTrireme),
+        own_(job.framework.implementation == models::Implementation::kTrireme &&
+             job.model.multi_token_layers == 0),
         blocking_(exchanges_block(job.framework, plan)) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);

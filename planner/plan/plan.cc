@@ -174,6 +174,8 @@ void read_choice(Plan& plan, std::string_view part, Seen& seen) {
     seen.sequence_parallel = true;
   } else if (part == "noreshard") {
     plan.reshard_after_forward = false;
+  } else if (part == "mtpapart") {
+    plan.prediction_apart = true;
   } else if (part.starts_with("rc-")) {
     read_recompute(plan, part.substr(3), part);
   } else if (part == "unitmodel") {
@@ -188,7 +190,7 @@ void read_choice(Plan& plan, std::string_view part, Seen& seen) {
     refuse(part,
            "parts are tpN ppN vppN cpN epN etpN fsdpN dpN mbN zero1 zero2 rc-selective "
            "rc-full rc-fullN gpipe 1f1b interleaved zb-h1 noreshard nosp unitN "
-           "layersA-B-C order-tp-fsdp-pp, joined by dots");
+           "layersA-B-C mtpapart order-tp-fsdp-pp, joined by dots");
   }
 }
 
@@ -279,7 +281,8 @@ std::string short_form(const Plan& plan) {
             : plan.fsdp_unit == 0 ? ".unitmodel"
                                   : fmt::format(".unit{}", plan.fsdp_unit);
   }
-  return text + stage_layers_form(plan) + order_form(plan);
+  return text + stage_layers_form(plan) + (plan.prediction_apart ? ".mtpapart" : "") +
+         order_form(plan);
 }
 
 Plan parse_short_form(const std::string& text) {

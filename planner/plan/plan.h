@@ -46,6 +46,8 @@ struct Plan {
   std::int64_t fsdp_unit = 1;  // layers per gathered unit; 0 = the whole model is one unit
   std::vector<std::int64_t>
       stage_layers;  // layers of each of pipeline*virtual_pipeline chunks; empty = even
+  // The extra prediction modules stand on the chunk before the head's, Megatron's "m|L".
+  bool prediction_apart = false;
   // Fastest axis (neighbouring ranks) first.
   std::array<Axis, 5> order = {Axis::kTensor, Axis::kContext, Axis::kSharded, Axis::kReplica,
                                Axis::kPipeline};

@@ -131,9 +131,7 @@ models::Transformer padded_model(const Job& job, const Plan& plan) {
 }
 
 std::int64_t window_of(const models::Transformer& model, std::int64_t layer) {
-  const auto l = static_cast<std::size_t>(layer);
-  const bool slides = model.sliding_layers.empty() || model.sliding_layers[l];
-  return slides ? model.sliding_window : 0;
+  return models::attention_window(model, layer);
 }
 
 namespace {
@@ -167,6 +165,7 @@ std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t la
     }
   }
   const std::pair<bool, std::string_view> parts[] = {
+      {layer >= model.layers, "an extra prediction module"},
       {model.latent.has_value(), "latent attention"},
       {model.parallel_block, "attention and MLP side by side (a parallel block)"},
       {model.norms_per_layer != 2, "another number of norms than two"},

@@ -47,6 +47,20 @@ std::vector<std::int64_t> spread_over_chunks(const std::vector<std::int64_t>& st
 
 }  // namespace
 
+bool leave_out_prediction(Job& job) {
+  if (job.model.multi_token_layers == 0 || job.framework.multi_token_prediction) {
+    return false;
+  }
+  job.model.multi_token_layers = 0;
+  return true;
+}
+
+bool shares_table(const Job& job, const Plan& plan) {
+  const std::int64_t apart = plan.prediction_apart ? 2 : 1;
+  const bool predicts = job.model.multi_token_layers > 0 && plan.pipeline > apart;
+  return (job.model.tied_embeddings && plan.pipeline > 1) || predicts;
+}
+
 std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
   const std::int64_t count = plan.pipeline * plan.virtual_pipeline;
   std::vector<std::int64_t> split = plan.stage_layers;
@@ -64,6 +78,15 @@ std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
   }
   chunks.front().embedding = true;
   chunks.back().head = true;
+  const bool apart = plan.prediction_apart && chunks.size() > 1;
+  Chunk& predicting = apart ? chunks[chunks.size() - 2] : chunks.back();
+  predicting.prediction = job.model.multi_token_layers;
+  predicting.last += predicting.prediction;
+  if (apart) {
+    // The head's own layers, if any, stand behind: numbers go on in the order of the chunks.
+    chunks.back().first = predicting.last;
+    chunks.back().last = chunks.back().first;
+  }
   return chunks;
 }
 

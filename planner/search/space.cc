@@ -219,8 +219,9 @@ class Enumerator {
   }
 
   void add_splits(Plan plan) {
-    for (std::vector<std::int64_t>& layers : splits_.of(plan)) {
-      plan.stage_layers = std::move(layers);
+    for (ChunkSplit& split : splits_.of(plan)) {
+      plan.stage_layers = std::move(split.layers);
+      plan.prediction_apart = split.prediction_apart;
       if (!legal(plan)) {
         return;  // a balanced split breaks no rule that the framework's own one, before it, holds
       }

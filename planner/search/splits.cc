@@ -18,7 +18,7 @@ std::vector<std::int64_t> layers_of(const std::vector<Chunk>& chunks) {
   std::vector<std::int64_t> layers;
   layers.reserve(chunks.size());
   for (const Chunk& chunk : chunks) {
-    layers.push_back(chunk.last - chunk.first);
+    layers.push_back(chunk.own_layers());
   }
   return layers;
 }
@@ -46,11 +46,11 @@ std::vector<std::int64_t> chunk_counts(const Job& job, std::int64_t pipeline, bo
 StageSplits::StageSplits(const Job& job, const FixedChoices& fixed)
     : job_(job), fixed_(fixed), kinds_(layer_kinds(job.model)) {}
 
-std::vector<std::vector<std::int64_t>> StageSplits::of(const Plan& plan) {
+std::vector<ChunkSplit> StageSplits::of(const Plan& plan) {
   if (!fixed_.stage_layers.empty()) {
-    return {fixed_.stage_layers};
+    return {{fixed_.stage_layers}};
   }
-  std::vector<std::vector<std::int64_t>> splits;
+  std::vector<ChunkSplit> splits;
   const bool even = splits_evenly(job_, plan);
   const bool free = takes_any_split(job_);
   if (even || !free) {
@@ -59,7 +59,10 @@ std::vector<std::vector<std::int64_t>> StageSplits::of(const Plan& plan) {
   if (free) {
     std::vector<std::int64_t> layers = balanced(plan);
     if (!layers.empty() && (!even || layers != layers_of(chunks_of(job_, plan)))) {
-      splits.push_back(std::move(layers));
+      splits.push_back({std::move(layers)});
+    }
+    if (std::vector<std::int64_t> apart = balanced_apart(plan); !apart.empty()) {
+      splits.push_back({std::move(apart), true});
     }
   }
   if (splits.empty()) {
@@ -73,19 +76,43 @@ std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
   if (chunks > job_.model.layers + 2 || chunks > kChunksMax || job_.model.layers > kLayersMax) {
     return {};
   }
-  const PartCosts& costs = costs_of(plan);
+  PartCosts costs = costs_of(plan);
+  for (std::int64_t module = 0; module < job_.model.multi_token_layers; ++module) {
+    costs.head += costs.layers.back();  // extra prediction modules stand with the head
+    costs.layers.pop_back();
+  }
   const double layer = costs.layers.back();
   const auto step = [&](double cost) { return std::llround(kSteps * cost / layer); };
   std::vector<std::int64_t> key = {plan.pipeline, plan.virtual_pipeline, step(costs.embedding),
                                    step(costs.head)};
   for (const std::int64_t first : kinds_.first_layer) {
-    key.push_back(step(costs.layers[static_cast<std::size_t>(first)]));
+    if (first < job_.model.layers) {  // the modules' are in the head's
+      key.push_back(step(costs.layers[static_cast<std::size_t>(first)]));
+    }
   }
   const auto found = balanced_.find(key);
   return found != balanced_.end()
              ? found->second
              : balanced_.emplace(key, balanced_split(costs, plan.pipeline, plan.virtual_pipeline))
                    .first->second;
+}
+
+// Extra prediction modules on the chunk before the head's, which then holds nothing else; empty
+// where that is not what balances.
+std::vector<std::int64_t> StageSplits::balanced_apart(const Plan& plan) {
+  const std::int64_t modules = job_.model.multi_token_layers;
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  if (modules == 0 || job_.model.tied_embeddings || !is_megatron(job_.framework) ||
+      chunks > job_.model.layers + 2 || chunks > kChunksMax || job_.model.layers > kLayersMax) {
+    return {};
+  }
+  std::vector<std::int64_t> layers =
+      balanced_split(costs_of(plan), plan.pipeline, plan.virtual_pipeline);
+  if (layers.back() != 0 || layers[layers.size() - 2] < modules) {
+    return {};
+  }
+  layers[layers.size() - 2] -= modules;
+  return layers;
 }
 
 // Of a micro-batch of one sequence; with what is recomputed only where that is fixed.

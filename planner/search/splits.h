@@ -20,16 +20,23 @@ namespace trireme::planner {
 // largest chunk, since more of them only make others shorter. `all`: every number there can be.
 std::vector<std::int64_t> chunk_counts(const Job& job, std::int64_t pipeline, bool all);
 
+// Plan::stage_layers and Plan::prediction_apart.
+struct ChunkSplit {
+  std::vector<std::int64_t> layers;
+  bool prediction_apart = false;
+};
+
 class StageSplits {
  public:
   StageSplits(const Job& job, const FixedChoices& fixed);
-  // Values of Plan::stage_layers worth trying, the framework's own (empty) first. Never none.
-  std::vector<std::vector<std::int64_t>> of(const Plan& plan);
+  // Layers of each chunk worth trying, the framework's own (empty) first. Never none.
+  std::vector<ChunkSplit> of(const Plan& plan);
   // Empty where there are more chunks than layers and ends to fill them, or too many of either.
   std::vector<std::int64_t> balanced(const Plan& plan);
 
  private:
   const PartCosts& costs_of(const Plan& plan);
+  std::vector<std::int64_t> balanced_apart(const Plan& plan);
 
   const Job& job_;
   const FixedChoices& fixed_;

@@ -77,8 +77,13 @@ TEST(Work, HalfCausalCountsOfMixturesAreThoseOfMegatronBridge) {
 
 TEST(Work, PredictionModuleListsWhatItsCountSays) {
   const Transformer model = deepseek_v3();
-  const LayerWork work = multi_token_work(model, {.sequence = 4096});
-  double forward = matmul_flop(work.forward) + attention_flop(work.forward, /*half_causal=*/true);
+  // Its layer with the projection before it, and the head once more.
+  Transformer plain = model;
+  plain.multi_token_layers = 0;
+  const LayerWork layer = layer_work(model, model.layers, {.sequence = 4096});
+  double forward = matmul_flop(layer.forward) + attention_flop(layer.forward, /*half_causal=*/true);
+  forward += matmul_flop(head_work(model, {.sequence = 4096}).forward) -
+             matmul_flop(head_work(plain, {.sequence = 4096}).forward);
   forward -= 2.0 * 4096 * 256 * 7168;  // the router, which Megatron does not count
   const Flop count = multi_token_flop_per_token(model, 4096, FlopConvention::kHalfCausal);
   EXPECT_NEAR(3.0 * forward / 4096 / count.value, 1.0, 1e-12);

@@ -236,7 +236,12 @@ TEST(Export, ModelsThatAFrameworkLacksAreNamed) {
       {"--model mistral-7b --cluster dgx-h100x1 --framework fsdp2 --sharding full --flavor 8B",
        "--flavor"},
       {"--model qwen3-8b --cluster dgx-h100x1 --framework fsdp2 --sharding full --pp 2", "pp"},
-      {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full --cp 2", "cp"},
+      {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full --cp 2 "
+       "--flavor deepseek_v3/671B",
+       "cp"},
+      {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full",
+       "--model"},
+      {"--model gemma-2b --cluster dgx-h100x1 --framework megatron", "embedding_multiplier of"},
       {"--model qwen3-30b-a3b --cluster dgx-h100x2 --framework fsdp2 --ep 16 --fsdp 8 --dp 2",
        "ep"},
       {"--model mixtral-8x7b --cluster dgx-h100x2 --framework fsdp2 --format accelerate --sharding "

@@ -78,7 +78,7 @@ TEST(ExportTorchtitan, HybridShardingExpertsAndItsOwnModelNames) {
 TEST(ExportTorchtitan, TheExtraPredictionModuleIsLeftOutBeforeThePrediction) {
   const std::string text = exported(
       "--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --ep 32 --sharding full "
-      "--global-batch 256");
+      "--global-batch 256 --flavor deepseek_v3/671B");
   EXPECT_NE(text.find("# deepseek-v3's extra prediction module is left out"), std::string::npos);
 }
 

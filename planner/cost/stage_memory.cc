@@ -125,9 +125,9 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
   return bytes;
 }
 
-// The three moments that can be a stage's peak, and the one before it all.
+// The moments that can be a stage's peak, and the one before it all.
 struct Moments {
-  MemoryItems load, forward, loss, head_backward, layer_backward, step;
+  MemoryItems load, forward, loss, head_backward, layer_backward, last_backward, root_reduce, step;
 };
 
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from
@@ -147,6 +147,37 @@ double waiting_gradients(const StageContext& context, const Stage& stage) {
   return context.unsharded_gradient > 0
              ? (stage.trained + stage.trained_experts) * context.unsharded_gradient
              : stored;
+}
+
+// PyTorch's gradients come into being layer by layer where nothing waits from a micro-batch before:
+// with little kept (full recompute) the first layers' backward, which is last, is the fullest
+// moment, or the reduction of FSDP2's root unit behind it. Measured on PyTorch 2.11: the last but
+// one layer runs beside the sharded gradients of all but three; the root's reduction holds its
+// input in the reduction's type, its result, and the embedding's gradient in 16 bits.
+void set_late_moments(const StageContext& context, const Stage& stage, const MemoryItems& base,
+                      Moments& moments) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  moments.last_backward = moments.layer_backward;
+  moments.root_reduce = base;
+  const double layers = stage.dense_layers + stage.sparse_layers;
+  if (!is_torch(job) || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
+      job.training.optimizer_in_backward || context.resident.gradients < 1) {
+    return;
+  }
+  const double gradients = (stage.trained - stage.root) * context.dense_state.gradients +
+                           stage.trained_experts * context.expert_state.gradients;
+  const double there = std::max(0.0, layers - (context.gathers ? 3 : 1)) / layers;
+  moments.last_backward.gradients += there * gradients;
+  moments.last_backward.activations -= there * base.activations;
+  if (context.gathers && job.framework.root_unit_stays_gathered) {
+    const double root = stage.root;
+    moments.root_reduce.activations = 0;
+    moments.root_reduce.gathered_parameters = 0;
+    moments.root_reduce.gradients += gradients + root * context.dense_state.gradients +
+                                     compute_bytes(job) * std::max(0.0, root - stage.head);
+    moments.root_reduce.communication += job.framework.reduce_bytes * root;
+  }
 }
 
 Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
@@ -217,6 +248,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   moments.layer_backward.gathered_parameters = gathered.in_backward;
   moments.layer_backward.communication += gathered.unit_gradients;
   moments.layer_backward.gradients += torch ? head_gradient : 0;  // until the root's own reduction
+  set_late_moments(context, stage, base, moments);
   return moments;
 }
 
@@ -251,8 +283,9 @@ StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLay
                          std::int64_t rank) {
   const Stage stage = stage_of(context, split, rank);
   Moments moments = moments_of(context, stage, rank);
-  for (MemoryItems* items : {&moments.load, &moments.forward, &moments.loss, &moments.head_backward,
-                             &moments.layer_backward, &moments.step}) {
+  for (MemoryItems* items :
+       {&moments.load, &moments.forward, &moments.loss, &moments.head_backward,
+        &moments.layer_backward, &moments.last_backward, &moments.root_reduce, &moments.step}) {
     scale(*items);
   }
   StageMemory memory;
@@ -263,9 +296,14 @@ StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLay
   for (const MemoryItems* items : {&moments.loss, &moments.head_backward}) {
     peak = items->total() > peak->total() ? items : peak;
   }
+  const MemoryItems* early = moments.forward.total() > peak->total() ? &moments.forward : peak;
+  memory.reserved_base = early->total() + side_pools(context, stage) / kGiB;
+  // The late moments have the gradients themselves, which the side pools hold beside the others.
+  for (const MemoryItems* items : {&moments.last_backward, &moments.root_reduce}) {
+    peak = items->total() > peak->total() ? items : peak;
+  }
   memory.phases.backward = peak->total();
-  peak = moments.forward.total() > peak->total() ? &moments.forward : peak;
-  memory.reserved_base = peak->total() + side_pools(context, stage) / kGiB;
+  peak = early->total() > peak->total() ? early : peak;
   peak = moments.step.total() > peak->total() ? &moments.step : peak;
   memory.reserved_base = std::max(memory.reserved_base, peak->total());
   memory.largest_block = stage.has_head ? context.logit_block / kGiB : 0;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "planner/launch/launch_switches.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
@@ -100,6 +101,24 @@ std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
     keys.push_back(setting.substr(0, setting.find('=')));
   }
   return keys;
+}
+
+// Switches that the framework's own start-up rules refuse, by themselves or beside better ones, are
+// no advice.
+void keep_switches_that_hold(const Options& options, CheckReport& report) {
+  std::vector<planner::LaunchSwitch> switches;
+  for (const planner::SwitchGain& gain : report.switches) {
+    switches.push_back({gain.which.flag, gain.which.setting});
+  }
+  const std::vector<bool> hold =
+      planner::switches_that_hold(report.config, options.launch, switches);
+  std::vector<planner::SwitchGain> kept;
+  for (std::size_t i = 0; i < hold.size(); ++i) {
+    if (hold[i]) {
+      kept.push_back(report.switches[i]);
+    }
+  }
+  report.switches = std::move(kept);
 }
 
 std::vector<std::string> arguments_of(const Options& options) {
@@ -196,6 +215,7 @@ int run(const Options& options, Console& console) {
     if (report.estimate && !planner::check_plan(report.found.job, report.found.plan)) {
       report.switches = planner::switch_gains(report.found.job, report.found.plan,
                                               keys_of(options.launch.settings));
+      keep_switches_that_hold(options, report);
     }
     search_better(console, report);
   }

@@ -1,9 +1,11 @@
 #include "planner/search/splits.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
+#include "planner/search/lean_split.h"
 
 namespace trireme::planner {
 namespace {
@@ -13,6 +15,8 @@ constexpr double kSteps = 32;
 // No model comes near; a list for every split of a deeper one would take the square of its layers.
 constexpr std::int64_t kLayersMax = 512;
 constexpr std::int64_t kChunksMax = 256;
+// Fewer stages hold nearly as many micro-batches each.
+constexpr std::int64_t kLeanStages = 4;
 
 std::vector<std::int64_t> layers_of(const std::vector<Chunk>& chunks) {
   std::vector<std::int64_t> layers;
@@ -58,8 +62,12 @@ std::vector<ChunkSplit> StageSplits::of(const Plan& plan) {
   }
   if (free) {
     std::vector<std::int64_t> layers = balanced(plan);
+    std::vector<std::int64_t> leaner = layers.empty() ? layers : lean(plan, layers);
     if (!layers.empty() && (!even || layers != layers_of(chunks_of(job_, plan)))) {
       splits.push_back({std::move(layers)});
+    }
+    if (!leaner.empty()) {
+      splits.push_back({std::move(leaner)});
     }
     if (std::vector<std::int64_t> apart = balanced_apart(plan); !apart.empty()) {
       splits.push_back({std::move(apart), true});
@@ -95,6 +103,30 @@ std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
              ? found->second
              : balanced_.emplace(key, balanced_split(costs, plan.pipeline, plan.virtual_pipeline))
                    .first->second;
+}
+
+// By memory too, of the plan with one sequence a micro-batch and its optimizer sharded; with what
+// is recomputed only where that is fixed.
+std::vector<std::int64_t> StageSplits::lean(const Plan& plan, std::vector<std::int64_t> balanced) {
+  if (plan.pipeline < kLeanStages) {
+    return {};
+  }
+  Plan one = plan;
+  one.stage_layers = std::move(balanced);
+  one.prediction_apart = false;
+  one.micro_batch = 1;
+  one.micro_batches = std::max<std::int64_t>(1, job_.global_batch / plan.data_parallel());
+  one.recompute = fixed_.recompute.value_or(Recompute::kNone);
+  one.sharded = plan.data_parallel();
+  one.replicas = 1;
+  one.sharding = one.sharded > 1 ? Sharding::kOptimizer : Sharding::kNone;
+  if (check_plan(job_, one)) {
+    return {};
+  }
+  if (!memory_) {
+    memory_.emplace(job_);
+  }
+  return lean_split(one, costs_of(plan), *memory_);
 }
 
 // Extra prediction modules on the chunk before the head's, which then holds nothing else; empty

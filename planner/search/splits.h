@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/cost/layer_times.h"
+#include "planner/cost/memory.h"
 #include "planner/cost/time.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
@@ -37,11 +38,13 @@ class StageSplits {
  private:
   const PartCosts& costs_of(const Plan& plan);
   std::vector<std::int64_t> balanced_apart(const Plan& plan);
+  std::vector<std::int64_t> lean(const Plan& plan, std::vector<std::int64_t> balanced);
 
   const Job& job_;
   const FixedChoices& fixed_;
   LayerKinds kinds_;
   std::optional<TimeModel> times_;
+  std::optional<MemoryModel> memory_;
   std::map<std::array<std::int64_t, 4>, PartCosts> costs_;                   // by tp, cp, ep, etp
   std::map<std::vector<std::int64_t>, std::vector<std::int64_t>> balanced_;  // by chunks and costs
 };

@@ -1,0 +1,107 @@
+#include "planner/search/lean_split.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trireme::planner {
+namespace {
+
+class Leaner {
+ public:
+  Leaner(const Plan& plan, const PartCosts& costs, MemoryModel& memory)
+      : plan_(plan), memory_(memory), ranks_(static_cast<std::size_t>(plan.pipeline)) {
+    double all = 0;
+    for (const double cost : costs.layers) {
+      all += cost;
+    }
+    layer_ = all / static_cast<double>(costs.layers.size());
+    ends_ = {costs.embedding, costs.head};
+  }
+
+  std::vector<std::int64_t> run() {
+    memory_.estimate(plan_, estimate_);
+    const std::size_t most_moves = plan_.stage_layers.size() * 4;
+    for (std::size_t moves = 0; moves < most_moves && estimate_.fit != Fit::kFits; ++moves) {
+      if (!move()) {
+        return {};
+      }
+    }
+    const bool fits = estimate_.fit == Fit::kFits;
+    return fits && moved_ ? plan_.stage_layers : std::vector<std::int64_t>();
+  }
+
+ private:
+  [[nodiscard]] double gib_of(std::size_t rank) const {
+    return estimate_.stages[rank].items.total();
+  }
+
+  // The rank's chunk with the most layers, to give one, or with the fewest, to take one; count of
+  // chunks when it has none to give.
+  [[nodiscard]] std::size_t chunk_of(std::size_t rank, bool gives) const {
+    const std::vector<std::int64_t>& layers = plan_.stage_layers;
+    std::size_t best = rank;
+    for (std::size_t c = rank; c < layers.size(); c += ranks_) {
+      best = (gives ? layers[c] >= layers[best] : layers[c] <= layers[best]) ? c : best;
+    }
+    const bool end = best == 0 || best + 1 == layers.size();
+    return gives && layers[best] <= (end ? 0 : 1) ? layers.size() : best;
+  }
+
+  [[nodiscard]] double seconds_of(std::size_t rank) const {
+    double seconds = (rank == 0 ? ends_[0] : 0) + (rank + 1 == ranks_ ? ends_[1] : 0);
+    for (std::size_t c = rank; c < plan_.stage_layers.size(); c += ranks_) {
+      seconds += layer_ * static_cast<double>(plan_.stage_layers[c]);
+    }
+    return seconds;
+  }
+
+  // One layer from the fullest rank to the one that then has the least to do and stays below.
+  bool move() {
+    std::size_t fullest = 0;
+    for (std::size_t rank = 1; rank < ranks_; ++rank) {
+      fullest = gib_of(rank) > gib_of(fullest) ? rank : fullest;
+    }
+    const double most = gib_of(fullest);
+    const std::size_t from = chunk_of(fullest, true);
+    if (from == plan_.stage_layers.size()) {
+      return false;
+    }
+    std::vector<std::size_t> others;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      if (rank != fullest) {
+        others.push_back(rank);
+      }
+    }
+    std::stable_sort(others.begin(), others.end(),
+                     [&](std::size_t a, std::size_t b) { return seconds_of(a) < seconds_of(b); });
+    --plan_.stage_layers[from];
+    for (const std::size_t rank : others) {
+      const std::size_t to = chunk_of(rank, false);
+      ++plan_.stage_layers[to];
+      memory_.estimate(plan_, estimate_);
+      if (gib_of(rank) < most) {
+        moved_ = true;
+        return true;
+      }
+      --plan_.stage_layers[to];
+    }
+    return false;
+  }
+
+  Plan plan_;
+  MemoryModel& memory_;
+  std::size_t ranks_;
+  double layer_ = 0;
+  std::array<double, 2> ends_ = {};
+  MemoryEstimate estimate_;
+  bool moved_ = false;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> lean_split(const Plan& plan, const PartCosts& costs,
+                                     MemoryModel& memory) {
+  return Leaner(plan, costs, memory).run();
+}
+
+}  // namespace trireme::planner

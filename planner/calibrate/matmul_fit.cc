@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
-#include "planner/calibrate/nelder_mead.h"
 #include "planner/calibrate/point_errors.h"
+#include "planner/calibrate/prior_fit.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
@@ -27,51 +28,41 @@ Samples in_precision(const Samples& samples, MatmulPrecision precision) {
   return found;
 }
 
-double misfit_of(const Samples& samples, const topologies::Cluster& cluster,
-                 const Profile& profile) {
-  constexpr double kScale = 0.05;
-  const OpCost cost(cluster, profile);
-  double sum = 0;
-  for (const MatmulSample& sample : samples) {
-    const double error =
-        std::abs(std::log(predicted_seconds(sample, cost) / sample.timing.median.value));
-    sum += error < kScale ? error * error / (2 * kScale) : error - kScale / 2;
+struct MatmulConstant {
+  const char* name;
+  double width;  // of its logarithm, among cards of a kind
+  double high;
+};
+
+// The constants of `fit` that products speak of, from their values so far.
+void fit_constants_of(const Samples& samples, const std::vector<MatmulConstant>& constants,
+                      const topologies::Cluster& cluster, Profile& profile, GpuFit& fit) {
+  constexpr double kError = 0.05;  // expected of a product's logarithm
+  PriorProblem problem;
+  std::vector<std::size_t> all;
+  for (const MatmulConstant& constant : constants) {
+    all.push_back(all.size());
+    problem.constants.push_back({fit.constants.at(constant.name), constant.width, constant.high});
   }
-  return sum / static_cast<double>(samples.size());
-}
-
-// The two constants that a table of products in 16 bits speaks of: the share of the peak, and the
-// columns of K that a tile takes to fill its pipeline.
-void fit_half_constants(const Samples& samples, const topologies::Cluster& cluster,
-                        Profile& profile, GpuFit& fit) {
-  const double efficiency = fit.constants.at("matmul_efficiency");
-  const double half_k = fit.constants.at("matmul_half_k");
-  const auto apply = [&](const std::vector<double>& at) {
-    fit.constants["matmul_efficiency"] = std::clamp(efficiency * std::exp(0.2 * at[0]), 0.02, 1.0);
-    fit.constants["matmul_half_k"] = std::clamp(half_k * std::exp(at[1]), 5.0, 3000.0);
+  problem.moved_by.assign(samples.size(), all);
+  const auto apply = [&](const std::vector<double>& values) {
+    for (std::size_t i = 0; i < constants.size(); ++i) {
+      fit.constants[constants[i].name] = values[i];
+    }
     profile.gpus[cluster.gpu.name] = fit;
   };
-  const auto loss = [&](const std::vector<double>& at) {
-    apply(at);
-    return misfit_of(samples, cluster, profile);
+  std::vector<double> applied;
+  std::optional<OpCost> cost;
+  problem.residual = [&](std::size_t row, const std::vector<double>& values) {
+    if (!cost || applied != values) {
+      apply(values);
+      applied = values;
+      cost.emplace(cluster, profile);
+    }
+    return std::log(predicted_seconds(samples[row], *cost) / samples[row].timing.median.value) /
+           kError;
   };
-  apply(nelder_mead(loss, {0, 0}, 0.5, 160).at);
-}
-
-// Products in fp8 share the depth of their pipeline with those in 16 bits: the share of their own
-// peak is all that the model has for them.
-void fit_fp8_constant(const Samples& samples, const topologies::Cluster& cluster, Profile& profile,
-                      GpuFit& fit) {
-  const double efficiency = fit.constants.at("fp8_efficiency");
-  const auto apply = [&](const std::vector<double>& at) {
-    fit.constants["fp8_efficiency"] = std::clamp(efficiency * std::exp(0.2 * at[0]), 0.02, 1.0);
-    profile.gpus[cluster.gpu.name] = fit;
-  };
-  const auto loss = [&](const std::vector<double>& at) {
-    apply(at);
-    return misfit_of(samples, cluster, profile);
-  };
-  apply(nelder_mead(loss, {0}, 0.5, 80).at);
+  apply(fit_with_priors(problem).values);
 }
 
 topologies::MatmulPoint point_of(const MatmulSample& sample) {
@@ -125,14 +116,18 @@ void fit_matmuls(const std::vector<MatmulSample>& samples, const topologies::Clu
   const Samples bf16 = in_precision(samples, MatmulPrecision::kBf16);
   const Samples fp16 = in_precision(samples, MatmulPrecision::kFp16);
   const Samples fp8 = in_precision(samples, MatmulPrecision::kFp8);
+  // The share of the peak, and the columns of K that a tile takes to fill its pipeline.
+  const std::vector<MatmulConstant> half = {{"matmul_efficiency", 0.3, 1},
+                                            {"matmul_half_k", 1.0, 3000}};
   if (bf16.size() >= kFewest) {
-    fit_half_constants(bf16, cluster, profile, fit);
+    fit_constants_of(bf16, half, cluster, profile, fit);
   } else if (fp16.size() >= kFewest &&
              !topologies::matmul_table(fit, topologies::Precision::kBf16)) {
-    fit_half_constants(fp16, cluster, profile, fit);
+    fit_constants_of(fp16, half, cluster, profile, fit);
   }
+  // fp8 shares the depth of its pipeline with 16 bits.
   if (fp8.size() >= kFewest) {
-    fit_fp8_constant(fp8, cluster, profile, fit);
+    fit_constants_of(fp8, {{"fp8_efficiency", 0.3, 1}}, cluster, profile, fit);
   }
   for (const Samples& each : {bf16, fp16, fp8}) {
     fit_table(each, cluster, profile, fit);

@@ -32,17 +32,20 @@ VectorXd residuals(const PriorProblem& problem, const VectorXd& at) {
   return found;
 }
 
+// One constant after the other, so that a residual's setting up for its values serves all rows.
 Eigen::MatrixXd slopes(const PriorProblem& problem, const VectorXd& at, const VectorXd& here) {
   Eigen::MatrixXd slopes = Eigen::MatrixXd::Zero(here.size(), at.size());
   std::vector<double> values = values_at(at);
-  for (Index row = 0; row < here.size(); ++row) {
-    for (const std::size_t moved : problem.moved_by[static_cast<std::size_t>(row)]) {
-      const double kept = values[moved];
-      values[moved] = kept * std::exp(kStep);
-      slopes(row, static_cast<Index>(moved)) =
-          (problem.residual(static_cast<std::size_t>(row), values) - here[row]) / kStep;
-      values[moved] = kept;
+  for (std::size_t constant = 0; constant < values.size(); ++constant) {
+    const double kept = values[constant];
+    values[constant] = kept * std::exp(kStep);
+    for (std::size_t row = 0; row < problem.moved_by.size(); ++row) {
+      if (std::ranges::find(problem.moved_by[row], constant) != problem.moved_by[row].end()) {
+        const auto i = static_cast<Index>(row);
+        slopes(i, static_cast<Index>(constant)) = (problem.residual(row, values) - here[i]) / kStep;
+      }
     }
+    values[constant] = kept;
   }
   return slopes;
 }

@@ -87,6 +87,23 @@ TEST(StepTime, ShippedRowsOfEverySource) {
                         {"megatron_core_h100", 0.10}});
 }
 
+// 8-bit runs without experts, none of which is fitted.
+TEST(StepTime, Fp8WithoutExperts) {
+  const Scored scored = score(shipped_rows());
+  for (const SourceErrors& errors :
+       source_errors(scored.cases, scored.rows, [](const ValidationCase& one) {
+         return is_measured_row(one) && !one.found.job.model.moe &&
+                one.found.job.precision == topologies::Precision::kFp8;
+       })) {
+    if (errors.source == "megatron_bridge_perf") {
+      fmt::print("fp8, no experts: {} rows, mean |error| {:.1f} %\n", errors.compared,
+                 100 * errors.mean_absolute);
+      EXPECT_GE(errors.compared, 10);
+      EXPECT_LE(errors.mean_absolute, 0.09);
+    }
+  }
+}
+
 // Ranks with ties shared.
 std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<double> ranks;

@@ -199,6 +199,20 @@ std::vector<CorrectionPrior> corrections_of(const NetworkFit& fit) {
   return fitted_of(fit, kNetworkFields);
 }
 
+std::optional<double> correction_limit(std::string_view name) {
+  std::optional<double> limit;
+  const auto find = [&](const auto& fields) {
+    for (const auto& field : fields) {
+      if (name == field.name) {
+        limit = field.high;
+      }
+    }
+  };
+  find(kFabricFields);
+  find(kNetworkFields);
+  return limit;
+}
+
 const std::vector<std::string>& fitted_tables() {
   return shipped().tables;
 }

@@ -3,6 +3,7 @@
 // topologies/networks.json; a profile's `networks` (by the same names) overrides them key by key.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,8 @@ struct CorrectionPrior {
 };
 std::vector<CorrectionPrior> corrections_of(const FabricFit& fit);
 std::vector<CorrectionPrior> corrections_of(const NetworkFit& fit);
+// What a constant of this name cannot exceed; none: no fabric or network has it.
+std::optional<double> correction_limit(std::string_view name);
 
 const FabricFit& fabric_fit(const NcclGraph& graph, const Gpu& gpu);
 const NetworkFit& network_fit(const std::string& name);

@@ -1,6 +1,7 @@
 #include "topologies/profile.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "core/json_reader.h"
 #include "core/kernels.h"
 #include "core/microbenchmarks_json.h"
+#include "topologies/corrections.h"
 
 namespace trireme::topologies {
 
@@ -251,6 +253,23 @@ void read_measured(JsonReader& reader, Profile& profile) {
   }
 }
 
+// Names and bounds changed once: constants of before would be taken for what they are not.
+void check_networks(const JsonReader& reader, const Profile& profile) {
+  for (const auto& [entry, constants] : profile.networks) {
+    for (const auto& [name, value] : constants) {
+      const std::optional<double> limit = correction_limit(name);
+      const std::string which = "networks/" + entry + "/" + name;
+      if (!limit) {
+        reader.fail(which,
+                    "is no constant of a fabric or network; `trireme calibrate` writes today's");
+      }
+      if (!(value >= 0 && value <= *limit)) {
+        reader.fail(which, "must be a time of 0 or more, or a share of a line rate up to 1");
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Profile parse_profile(std::string_view text, const std::string& where) {
@@ -276,6 +295,7 @@ Profile parse_profile(std::string_view text, const std::string& where) {
     }
   }
   profile.networks = read_groups(reader, "networks");
+  check_networks(reader, profile);
   profile.frameworks = read_groups(reader, "frameworks");
   profile.intervals = read_groups(reader, "intervals");
   read_measured(reader, profile);

@@ -235,6 +235,21 @@ TEST(CalibratedProfile, ConstantsOutOfTheirRangeAreErrors) {
   EXPECT_THROW(parse_profile(with("launch_seconds", "-1e-6"), "x"), Error);
 }
 
+// A share was an efficiency above 1 once, and a start a latency below 0: neither is read as
+// today's.
+TEST(CalibratedProfile, ConstantsOfNetworksAreTimesAndSharesByTodaysNames) {
+  const std::string text = profile_text(calibrated());
+  const auto with = [&text](const std::string& constant, double value) {
+    nlohmann::json json = nlohmann::json::parse(text);
+    json["networks"]["NVLink Hopper"][constant] = value;
+    return json.dump();
+  };
+  EXPECT_NO_THROW(parse_profile(with("ring_share", 0.8), "x"));
+  EXPECT_THROW(parse_profile(with("ring_share", 1.03), "x"), Error);
+  EXPECT_THROW(parse_profile(with("start_us", -0.3), "x"), Error);
+  EXPECT_THROW(parse_profile(with("ring_efficiency", 0.9), "x"), Error);
+}
+
 TEST(OpCost, AttentionFollowsItsTableAndTheCorrectionOfRuns) {
   const Cluster cluster = load_cluster("hgx-h200x1");
   Profile profile = with_shipped_parts(calibrated());

@@ -187,7 +187,6 @@ std::int64_t fill_degrees(const PublishedRow& row, const Job& job, Plan& plan,
                           std::vector<std::string>& assumed) {
   constexpr std::int64_t kLargestDegree = 100'000;
   constexpr std::int64_t kMostGpus = 100'000'000;
-  constexpr std::int64_t kThinExpert = 4096;  // inner size; all recipes of such models set etp 1
   const auto degree = [&](const char* key, const std::optional<std::int64_t>& value) {
     if (value && (*value < 1 || *value > kLargestDegree)) {
       throw Skip{fmt::format("{} is {}; it must be between 1 and {}", key, *value, kLargestDegree)};
@@ -219,11 +218,8 @@ std::int64_t fill_degrees(const PublishedRow& row, const Job& job, Plan& plan,
   if (gpus % model_ranks != 0) {
     throw Skip{fmt::format("tp * pp * cp = {} does not divide gpus = {}", model_ranks, gpus)};
   }
-  // The expert grid does not hold a whole tensor-parallel group, or experts are too thin to cut.
-  const bool thin = job.model.moe && job.model.moe->expert_ffn <= kThinExpert && plan.tensor > 1;
-  if (!row.etp && plan.expert > 1 &&
-      (thin || gpus % (plan.tensor * plan.expert * plan.pipeline) != 0)) {
-    plan.expert_tensor = 1;
+  if (!row.etp && plan.expert > 1 && gpus % (plan.tensor * plan.expert * plan.pipeline) != 0) {
+    plan.expert_tensor = 1;  // the expert grid does not hold a whole tensor-parallel group
     assumed.emplace_back("etp=1");
   }
   return gpus;

@@ -31,6 +31,9 @@ StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {
   StateBytes bytes;
   bytes.parameters = (full_precision ? 4 : framework.parameter_bytes) /
                      (plan.sharding == Sharding::kFull ? shards : 1);
+  if (plan.sharding == Sharding::kFull && framework.sharder == Sharder::kTrireme) {
+    bytes.parameters = 0;  // gathered from the masters
+  }
   bytes.gradients = gradient / (plan.sharding >= Sharding::kGradients ? shards : 1);
   bytes.main_copy = (full_precision ? 0 : framework.master_bytes) / over_optimizer;
   bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;

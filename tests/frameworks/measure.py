@@ -42,8 +42,8 @@ def measure(step):
         loss = step()
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
-    profile(step)
     own = (torch.cuda.max_memory_allocated() / 2**30, torch.cuda.max_memory_reserved() / 2**30)
+    profile(step)
     every = [None] * dist.get_world_size()
     dist.all_gather_object(every, own)
     if dist.get_rank() == 0:
@@ -53,7 +53,8 @@ def measure(step):
 
 
 def profile(step):
-    """One more step under PyTorch's profiler, when TRIREME_TRACE names a file."""
+    """Two more steps when TRIREME_TRACE names a file: one under PyTorch's profiler, and one whose allocations are kept
+    beside the trace as snapshot.pickle."""
     path = os.environ.get("TRIREME_TRACE")
     if not path:
         return
@@ -62,5 +63,10 @@ def profile(step):
     with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as trace:
         step()
         torch.cuda.synchronize()
+    torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=1000000)
+    step()
+    torch.cuda.synchronize()
     if dist.get_rank() == 0:
         trace.export_chrome_trace(path)
+        torch.cuda.memory._dump_snapshot(os.path.join(os.path.dirname(path), "snapshot.pickle"))
+    torch.cuda.memory._record_memory_history(enabled=None)

@@ -88,9 +88,8 @@ def command_of(case, folder, port, options):
     if kind in PROGRAMS:
         theirs, ours = PROGRAMS[kind]
         command = command.replace(theirs, str(HERE / ours))
-    if kind == "deepspeed":  # of a work tree, which is not installed
-        command = re.sub(r"\bdeepspeed --num_gpus", f"{sys.executable} -m deepspeed.launcher.runner --master_port {port} --num_gpus",
-                         command, count=1)
+    if kind == "deepspeed":  # its launcher imports DeepSpeed twice more, half a minute each, and needs it installed
+        command = re.sub(r"\bdeepspeed --num_gpus (\d+)", rf"torchrun --nproc_per_node \1 --master_port {port}", command, count=1)
     if kind == "accelerate":  # the case that imports ahead needs a port of its own
         command = command.replace("accelerate launch", f"accelerate launch --main_process_port {port}")
     if is_traced(case, options) and kind == "megatron":

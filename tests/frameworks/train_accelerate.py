@@ -49,11 +49,12 @@ def main():
     config = model_config()
     config.use_cache = False
     model = make_model(config, accelerator)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    parallelism = accelerator.parallelism_config
+    tensor_parallel = parallelism is not None and parallelism.tp_enabled  # plain and distributed tensors side by side
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=not tensor_parallel, foreach=False)
     model, optimizer = accelerator.prepare(model, optimizer)
     model.train()
     forget_start()
-    parallelism = accelerator.parallelism_config
     contexts = parallelism.cp_size if parallelism is not None and parallelism.cp_enabled else 1
 
     def micro_step():

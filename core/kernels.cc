@@ -89,10 +89,10 @@ constexpr std::array<Row, kKernelCount> kRows = {
     row(Kernel::kRegroupRows, "regroup_rows", "rrw", {"M", "H", "P", "E", "inverse"}),
     row(Kernel::kExpertMatmul, "expert_matmul", "rrar",
         {"m", "n", "k", "transpose_a", "transpose_b", "accumulate", "P", "E"}),
-    row(Kernel::kModelledMatmul, "modelled_matmul", "*", {"m", "n", "k", "count", "wide"}),
+    row(Kernel::kModelledMatmul, "modelled_matmul", "*", {"m", "n", "k", "count", "wide", "host"}),
     row(Kernel::kModelledAttention, "modelled_attention", "*",
         {"B", "heads", "kv_heads", "query_length", "key_length", "qk_dim", "v_dim", "backward"}),
-    row(Kernel::kModelledPass, "modelled_pass", "*", {"kernels", "state"}),
+    row(Kernel::kModelledPass, "modelled_pass", "*", {"kernels", "state", "host"}),
 };
 
 constexpr bool rows_are_in_enum_order() {

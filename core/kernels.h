@@ -161,13 +161,13 @@
 // ---------------------------------------------------------------------------------------------------------------
 // Work that is timed but not executed (models outside the table above: latent attention,
 // …). A runtime refuses a program that has one of them. modelled_matmul         any operands, as
-// the op lists them                     m n k count wide
-//     `wide`: 1 where the product is in 16 bits whatever the layers' precision.
+// the op lists them                     m n k count wide host
+//     `wide`: 1: in 16 bits whatever the layers' precision. `host`: thousandths of a plain launch.
 // modelled_attention      any operands                                           B heads kv_heads
 // query_length
 //                                                                                key_length qk_dim
 //                                                                                v_dim backward
-// modelled_pass           any operands                                           kernels state
+// modelled_pass           any operands                                           kernels state host
 //     `state`: 1 over parameters and optimizer states, which stream at the memory's own rate.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "planner/plan/host_counts.h"
 
 namespace trireme::planner {
 
@@ -26,10 +27,8 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
   if (found == profile.frameworks.end()) {
     found = profile.frameworks.find(framework.constants);
   }
-  if (found == profile.frameworks.end()) {
-    return fit;
-  }
-  for (const auto& [key, value] : found->second) {
+  static const std::map<std::string, double> kNone;
+  for (const auto& [key, value] : found == profile.frameworks.end() ? kNone : found->second) {
     if (key == "memory_traffic") {
       fit.memory_traffic = value;
     } else if (key == "host_factor") {
@@ -52,6 +51,9 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
       throw Error("profile " + profile.name,
                   "framework " + found->first + " has no constant \"" + key + "\"");
     }
+  }
+  if (const HostCounts* counts = host_counts_of(framework)) {
+    fit.host_factor = kPlainLaunch * counts->skew;
   }
   // What a CUDA graph launches the host does not.
   fit.host_factor *= 1 - framework.graphed_launches;

@@ -14,7 +14,8 @@ namespace trireme::planner {
 struct BehaviourFit {
   double memory_traffic =
       1;  // bytes that memory-bound passes move over the count of a fused implementation
-  double host_factor = 1;          // host time to issue a kernel over the GPU's launch_seconds
+  double host_factor = 1;  // host time to issue a kernel over the GPU's launch_seconds; of a plain
+                           // launch where the host's were counted (planner/plan/host_counts.h)
   double tensor_host_seconds = 0;  // host time that tensor parallelism adds to one layer's forward
                                    // and backward, of a host that launches a kernel in 5 us
   double overlap_slowdown = 0.1;   // share of overlapped communication by which compute gets longer

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/plan/host_counts.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -36,7 +38,13 @@ HostWaits host_waits(const PassPair& gpu, const PassPair& host, bool pipelined,
     return {host_wait(gpu.forward, host.forward, ahead),
             host_wait(gpu.backward, host.backward, ahead)};
   }
-  const double wait = host_wait(gpu.forward + gpu.backward, host.forward + host.backward, ahead);
+  // A host that waits at the end of each forward starts the backward with nothing queued: until it
+  // has issued that, the GPU cannot reach the next forward.
+  const HostCounts* counts = host_counts_of(framework);
+  const bool waits = counts != nullptr && counts->waits_every_micro_batch;
+  const double late = waits ? std::max(0.0, host.backward - gpu.backward) : 0;
+  const double all = gpu.forward + gpu.backward;
+  const double wait = late + host_wait(all + late, host.forward + host.backward, ahead);
   const double share = wait > 0 ? host.forward / (host.forward + host.backward) : 0;
   return {share * wait, (1 - share) * wait};
 }

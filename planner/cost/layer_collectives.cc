@@ -49,6 +49,16 @@ void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerT
   const double host = tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
   times.forward.host += host / 3;
   times.input_gradient.host += host * 2 / 3;
+  if (counts_ != nullptr) {
+    // Under sequence parallelism each half gathers and scatters, and gathers again in backward.
+    const double halves = moe ? 1 : 2;
+    const bool again = plan.sequence_parallel && job_.framework.regather_in_backward;
+    const double each = halves * (plan.sequence_parallel ? 2 : 1);
+    const double launch = op_.launch(1).value * fit_.host_factor;
+    times.forward.host += launch * each * counts_->collective.forward.plain;
+    times.input_gradient.host +=
+        launch * (each + (again ? halves : 0)) * counts_->collective.backward.plain;
+  }
 }
 
 // In backward the input gradient's reduce-scatter runs beside the weight gradient's product, the

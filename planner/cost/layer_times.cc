@@ -8,6 +8,7 @@
 #include "planner/cost/expert_time.h"
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
+#include "planner/cost/written_norms.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -82,7 +83,11 @@ LayerKinds layer_kinds(const models::Transformer& model, std::int64_t frozen_lay
 }
 
 LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& collectives)
-    : job_(job), fit_(fit), collectives_(collectives), op_(job.cluster, job.profile) {
+    : job_(job),
+      fit_(fit),
+      collectives_(collectives),
+      op_(job.cluster, job.profile),
+      counts_(host_counts_of(job.framework)) {
   using models::Implementation;
   const Implementation implementation = job.framework.implementation;
   // TransformerEngine (and this project's runtime) call cuDNN or FlashAttention-3.
@@ -133,7 +138,11 @@ double LayerTimer::passes(const PassWork& work) const {
   return seconds;
 }
 
-double LayerTimer::host(const PassWork& work) const {
+double LayerTimer::host(const PassWork& work, bool backward) const {
+  if (counts_ != nullptr) {
+    return op_.launch(1).value * fit_.host_factor *
+           counted_launches(*counts_, work, backward, shares_heads(job_.model)).plain;
+  }
   int kernels = static_cast<int>(work.matmuls.size()) + static_cast<int>(work.attention.size());
   if (job_.framework.implementation == models::Implementation::kTrireme) {
     for (const models::Matmul& matmul : work.matmuls) {
@@ -155,8 +164,8 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) 
                                  core_attention(work.input_gradient, Pass::kBackward, attention) +
                                  passes(work.input_gradient);
   times.weight_gradient = products(work.weight_gradient.matmuls) + passes(work.weight_gradient);
-  times.forward.host = host(work.forward);
-  times.input_gradient.host = host(work.input_gradient) + host(work.weight_gradient);
+  times.forward.host = host(work.forward, false);
+  times.input_gradient.host = host(work.input_gradient, true) + host(work.weight_gradient, true);
   times.forward_flop = flop_of_pass(work.forward);
   return times;
 }
@@ -176,12 +185,12 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
   times_again.kernels = products(again.matmuls) +
                         core_attention(again, Pass::kForward, attention_share(job_, plan)) +
                         passes(again);
-  times_again.host = host(again);
+  times_again.host = host(again, false);
   times.recompute_flop = flop_of_pass(again);
   if (whole) {
     times_again.tensor = times.forward.tensor;
     times_again.context = times.forward.context;
-    times_again.host += times.forward.host - host(work.forward);
+    times_again.host += times.forward.host - host(work.forward, false);
     if (own && !moe && plan.tensor > 1) {
       times_again.tensor -= collectives_.time(
           plan.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
@@ -229,6 +238,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.forward);
       forget_own_kernels(work.input_gradient);
     }
+    write_out_norms(job_.framework, work);
     freeze_layer(job_, plan, work);
     if (layer < job_.training.frozen_layers) {
       work.input_gradient = work.weight_gradient = {};
@@ -237,6 +247,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
   }
   models::LayerWork embedding = models::embedding_work(model, shard, kernels);
   models::LayerWork head = models::head_work(model, shard, kernels);
+  write_out_norms(job_.framework, head);
   freeze_ends(job_, embedding, head);
   set.embedding = time_of(embedding, 1);
   set.head = bare(std::move(head), 1);

@@ -10,6 +10,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
 #include "planner/cost/flat_map.h"
+#include "planner/plan/host_counts.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 #include "topologies/op_cost.h"
@@ -85,7 +86,7 @@ class LayerTimer {
   [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass,
                                       double share) const;
   [[nodiscard]] double passes(const models::PassWork& work) const;
-  [[nodiscard]] double host(const models::PassWork& work) const;
+  [[nodiscard]] double host(const models::PassWork& work, bool backward) const;
   [[nodiscard]] LayerTimes time_of(const models::LayerWork& work, double attention) const;
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
@@ -104,6 +105,7 @@ class LayerTimer {
   Collectives& collectives_;
   topologies::OpCost op_;
   bool portable_attention_;
+  const HostCounts* counts_;  // nothing: kernels are counted
   struct BareKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
     std::int64_t sequence_parallel = 0;

@@ -155,46 +155,19 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
   }
-  if (job.framework.unit_gather_launches > 0 && plan.sharding >= Sharding::kGradients &&
-      plan.sharded * plan.context > 1) {
+  if (has_unit_hosts(job.framework, plan.sharding) && plan.sharded * plan.context > 1) {
     add_unit_hosts(plan, rank, times);
   }
+  const auto count =
+      static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
+  times.host_backward +=
+      op.launch(1).value * fit.host_factor * micro_batch_host(job, count, plan.micro_batches > 1);
   const HostWaits waits =
       host_waits({times.forward_total(), times.backward_total()},
                  {times.host_forward, times.host_backward}, plan.pipeline > 1, job.framework);
   times.host_wait_forward = waits.forward;
   times.host_wait_backward = waits.backward;
   return times;
-}
-
-// The host's share of gathering and reducing units shows where the host is the slower one.
-void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
-                                      RankTimes& times) const {
-  const std::int64_t count =
-      std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0});
-  const std::int64_t unit = plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(count, 1);
-  std::int64_t experts = 0;  // layers whose experts are a unit beside them
-  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
-    experts += kinds.expert_parameters[kind] > 0 ? rank.layers[kind] : 0;
-  }
-  experts = experts > 0 && expert_ranks(job, plan).shards > 1 ? experts : 0;
-  const std::int64_t units = (count + unit - 1) / unit;
-  const double hooks = unit_launches(job, false, static_cast<double>(units), 0).hooks;
-  const UnitLaunches launches =
-      unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
-                    static_cast<double>(count + experts));
-  const double launch = op.launch(1).value * fit.host_factor;
-  const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once
-  const RunSharding run = run_sharding(job, plan);
-  const bool each = run.sharding == Sharding::kFull && (run.reshards || plan.pipeline == 1);
-  const bool again = run.sharding == Sharding::kFull && run.reshards;
-  times.host_forward += launch * launches.gather * (each ? 1 : share);
-  times.host_backward += launch * (again ? launches.gather : 0);
-  // A pipeline of PyTorch reduces behind its last micro-batch.
-  const bool reduces = run.sharding != Sharding::kOptimizer;
-  times.host_backward += launch * launches.reduce * (reduces ? 1 : share);
-  times.host_forward += launch * hooks / 2;
-  times.host_backward += launch * hooks / 2;
 }
 
 // What is reduced and stepped where weights are frozen, and what a gathered one weighs.
@@ -392,10 +365,12 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.data_parallel = std::max(0.0, step.data_cost - step.data.compute_once) +
                         m * step.slowest_data + s.tied_exchange(plan);
   items.optimizer = optimizer_seconds(s.job, plan, step.parameters, s.op);
+  items.other += std::max(0.0, s.step_host_seconds(plan) - items.optimizer);
   s.add_offload(plan, step, items);
   out.step_seconds = items.total();
   out.low_seconds = out.step_seconds * s.interval.low;
-  out.high_seconds = out.step_seconds * s.interval.high;
+  out.high_seconds =
+      (out.step_seconds + m * s.slower_host_seconds(plan, slowest)) * s.interval.high;
   out.hidden_communication_seconds = m * slowest.hidden + step.data.hidden;
   out.recomputed_flop_share = step.flop > 0 ? step.recomputed_flop / step.flop : 0;
 }

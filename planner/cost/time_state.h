@@ -102,6 +102,8 @@ struct TimeModel::State {
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
   [[nodiscard]] double tied_exchange(const Plan& plan);
   [[nodiscard]] bool predicts(const RankClass& rank) const;  // has extra prediction modules
+  [[nodiscard]] double step_host_seconds(const Plan& plan);
+  [[nodiscard]] double slower_host_seconds(const Plan& plan, const RankTimes& rank) const;
 
   Job job;
   BehaviourFit fit;

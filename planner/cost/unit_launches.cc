@@ -1,12 +1,16 @@
 #include "planner/cost/unit_launches.h"
 
+#include "models/pass_cost.h"
+#include "planner/plan/host_counts.h"
+
 namespace trireme::planner {
 
-namespace {
-
 // Parameter tensors of a dense layer.
-double layer_tensors(const models::Transformer& model) {
-  const int matrices = 4 + (model.gated_mlp ? 3 : 2);
+double layer_tensors(const models::Transformer& model, models::Implementation implementation) {
+  constexpr int kFusedMatrices = 4;
+  const int matrices = models::has_fused_projections(implementation)
+                           ? kFusedMatrices
+                           : 4 + (model.gated_mlp ? 3 : 2);
   const int biases =
       (model.qkv_bias ? 3 : 0) + (model.attention_output_bias ? 1 : 0) + (model.mlp_bias ? 2 : 0);
   const double norms =
@@ -14,18 +18,58 @@ double layer_tensors(const models::Transformer& model) {
   return matrices + biases + norms + (model.qk_norm ? 2 : 0);
 }
 
-}  // namespace
-
 UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, double layers) {
   const Framework& framework = job.framework;
   if (framework.traced_graph) {
     return {};  // collectives are nodes of the graph
   }
-  const double tensors =
-      tensor_parallel ? framework.sharded_tensor_launches * layers * layer_tensors(job.model) : 0;
+  if (const HostCounts* counts = host_counts_of(framework)) {
+    return {.gather = units * counts->unit_gather,
+            .reduce = units * counts->unit_reduce,
+            .hooks = units * counts->unit_hooks};
+  }
+  const double tensors = tensor_parallel ? framework.sharded_tensor_launches * layers *
+                                               layer_tensors(job.model, framework.implementation)
+                                         : 0;
   return {.gather = units * framework.unit_gather_launches + tensors,
           .reduce = units * framework.unit_reduce_launches + tensors,
           .hooks = units * framework.unit_hook_launches};
+}
+
+bool has_unit_hosts(const Framework& framework, Sharding sharding) {
+  const HostCounts* counts = host_counts_of(framework);
+  const double launches = counts != nullptr ? counts->unit_reduce : framework.unit_gather_launches;
+  // ZeRO's hooks are of its third stage.
+  const Sharding least =
+      framework.sharder == Sharder::kZero ? Sharding::kFull : Sharding::kGradients;
+  return launches > 0 && sharding >= least;
+}
+
+bool hooks_repeat(const Framework& framework) {
+  return framework.sharder == Sharder::kZero;
+}
+
+double micro_batch_host(const Job& job, double layers, bool accumulates) {
+  const HostCounts* counts = host_counts_of(job.framework);
+  return counts != nullptr && accumulates
+             ? counts->micro_batch_tensor.plain * layers *
+                   layer_tensors(job.model, job.framework.implementation)
+             : 0;
+}
+
+double step_host(const Job& job, double layers, double shards) {
+  const HostCounts* counts = host_counts_of(job.framework);
+  if (counts == nullptr) {
+    return 0;
+  }
+  const double tensors = layers * layer_tensors(job.model, job.framework.implementation) + 3;
+  return counts->step.plain + counts->step_tensor.plain * tensors / shards;
+}
+
+double step_shards(const Framework& framework, const Plan& plan) {
+  return framework.sharder == Sharder::kBuffers && plan.sharding != Sharding::kNone
+             ? static_cast<double>(plan.sharded)
+             : 1;
 }
 
 }  // namespace trireme::planner

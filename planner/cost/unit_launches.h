@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 
@@ -14,5 +15,19 @@ struct UnitLaunches {
 // PyTorch's FSDP2 in code: copies in and out, events, parameters swapped; with tensor parallelism
 // every parameter tensor is a DTensor over two meshes that is wrapped again each time.
 UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, double layers);
+
+// Whether the host works around units under this sharding.
+bool has_unit_hosts(const Framework& framework, Sharding sharding);
+// Whether a repeated forward runs its hooks again: ZeRO's are of every module, PyTorch's of a unit
+// stand around what is repeated.
+bool hooks_repeat(const Framework& framework);
+
+// In plain launches, 0 where they were not counted: what adds a micro-batch's gradients to a
+// stage's sums, and what ends its step. Its optimizer walks the tensors of `shards` ranks in turn.
+double micro_batch_host(const Job& job, double layers, bool accumulates);
+double step_host(const Job& job, double layers, double shards);
+// Megatron's distributed optimizer cuts its buffers, so that a rank owns some tensors only; others
+// cut every tensor.
+double step_shards(const Framework& framework, const Plan& plan);
 
 }  // namespace trireme::planner

@@ -149,13 +149,15 @@ OpId ProgramBuilder::exchange_rows(std::string_view name, const AllToAll& kind,
 }
 
 OpId ProgramBuilder::modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
-                                   std::initializer_list<Operand> operands) {
-  return add_modelled(name, {Kernel::kModelledPass, {kernels, 0}, Flop(0), traffic}, operands);
+                                   std::initializer_list<Operand> operands, std::int64_t host) {
+  return add_modelled(name, {Kernel::kModelledPass, {kernels, 0, host}, Flop(0), traffic},
+                      operands);
 }
 
 OpId ProgramBuilder::state_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
-                                std::initializer_list<Operand> operands) {
-  return add_modelled(name, {Kernel::kModelledPass, {kernels, 1}, Flop(0), traffic}, operands);
+                                std::initializer_list<Operand> operands, std::int64_t host) {
+  return add_modelled(name, {Kernel::kModelledPass, {kernels, 1, host}, Flop(0), traffic},
+                      operands);
 }
 
 OpId ProgramBuilder::add_modelled(std::string_view name, const Work& work,

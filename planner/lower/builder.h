@@ -61,12 +61,13 @@ class ProgramBuilder {
   OpId exchange_rows(std::string_view name, const AllToAll& kind, const Operand& input,
                      const Operand& output, const Operand& sent, const Operand& arriving,
                      Stream stream);
-  // A kModelledPass op of this traffic; the last operand is written, the others are read.
+  // A kModelledPass op of this traffic; the last operand is written, the others are read. `host`:
+  // thousandths of a plain launch.
   OpId modelled_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
-                     std::initializer_list<Operand> operands);
+                     std::initializer_list<Operand> operands, std::int64_t host = 0);
   // The same over parameters and their states, which stream at the memory's own rate.
   OpId state_pass(std::string_view name, std::int64_t kernels, Bytes traffic,
-                  std::initializer_list<Operand> operands);
+                  std::initializer_list<Operand> operands, std::int64_t host = 0);
   OpId send(std::string_view name, const Send& send, const Operand& operand, Stream stream);
   OpId recv(std::string_view name, const Recv& recv, const Operand& operand, Stream stream);
 

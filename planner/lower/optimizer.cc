@@ -1,6 +1,9 @@
 #include "planner/lower/optimizer.h"
 
+#include <cmath>
+
 #include "planner/cost/data_parallel_time.h"
+#include "planner/cost/unit_launches.h"
 
 namespace trireme::planner::lowering {
 namespace {
@@ -54,7 +57,15 @@ void write_modelled_step(Writer& w, Program& program) {
                          Stream::kReduce);
   }
   const OptimizerWork work = optimizer_work(w.job, w.plan, elements);
-  w.builder.state_pass("optimizer", work.kernels, work.traffic, {norm, program.gradient_norm});
+  constexpr double kThousandths = 1e3;
+  std::int64_t layers = 0;
+  for (const Chunk& chunk : w.stage.chunks) {
+    layers += chunk.last - chunk.first;
+  }
+  const double host =
+      step_host(w.job, static_cast<double>(layers), step_shards(w.job.framework, w.plan));
+  w.builder.state_pass("optimizer", work.kernels, work.traffic, {norm, program.gradient_norm},
+                       std::llround(kThousandths * host));
 }
 
 }  // namespace

@@ -1,6 +1,28 @@
 #include "planner/lower/writer.h"
 
+#include <cmath>
+
+#include "planner/plan/host_counts.h"
+
 namespace trireme::planner::lowering {
+namespace {
+
+constexpr double kThousandths = 1e3;
+
+// What the host takes to issue a part, in thousandths of a plain launch; 0 where it was not
+// counted.
+std::int64_t host_of(const Writer& w, const models::PassWork& work) {
+  const HostCounts* counts = host_counts_of(w.job.framework);
+  if (counts == nullptr) {
+    return 0;
+  }
+  const Phase phase = w.builder.origin.phase;
+  const bool backward = phase == Phase::kBackward || phase == Phase::kWeightGradient;
+  return std::llround(kThousandths *
+                      counted_launches(*counts, work, backward, shares_heads(w.job.model)).plain);
+}
+
+}  // namespace
 
 Operand linear(Writer& w, std::string_view name, const Operand& x, const Slot& weight,
                std::int64_t rows, std::int64_t in, std::int64_t out) {
@@ -113,7 +135,8 @@ void write_product(Writer& w, const models::Matmul& product, const Operand& a, c
                    const Operand& output) {
   const models::PartTraits& traits = models::traits_of(product.part);
   w.builder.compute(traits.name, Kernel::kModelledMatmul,
-                    {product.m, product.n, product.k, product.count, traits.stays_wide ? 1 : 0},
+                    {product.m, product.n, product.k, product.count, traits.stays_wide ? 1 : 0,
+                     host_of(w, {.matmuls = {product}, .attention = {}, .memory_bound = {}})},
                     {a, b, output});
 }
 
@@ -121,13 +144,15 @@ void write_passes(Writer& w, std::string_view name, const models::PassWork& work
                   const Operand& input, const Operand& output) {
   std::int64_t bytes = 0;
   std::int64_t kernels = 0;
+  models::PassWork passes;
   for (const models::MemoryBoundWork& pass : work.memory_bound) {
     if (models::traits_of(pass.part).half == half) {
       bytes += pass.traffic.value;
       kernels += pass.kernels;
+      passes.memory_bound.push_back(pass);
     }
   }
-  w.builder.modelled_pass(name, kernels, Bytes(bytes), {input, output});
+  w.builder.modelled_pass(name, kernels, Bytes(bytes), {input, output}, host_of(w, passes));
 }
 
 void settle_tensor(Writer& w) {

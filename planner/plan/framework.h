@@ -32,10 +32,11 @@ enum class Sharder {
 };
 
 struct Framework {
-  std::string name;       // of its entry: "megatron", "torchtitan"
-  std::string version;    // "core_0.14", "26.02"; empty: as it stands
-  std::string base;       // the entry without a like that it comes from: "megatron", "fsdp2"
-  std::string constants;  // the entry of its fitted constants in topologies/fitted.json
+  std::string name;         // of its entry: "megatron", "torchtitan"
+  std::string version;      // "core_0.14", "26.02"; empty: as it stands
+  std::string base;         // the entry without a like that it comes from: "megatron", "fsdp2"
+  std::string constants;    // the entry of its fitted constants in topologies/fitted.json
+  std::string host_counts;  // of planner/plan/host_counts.json; empty: not counted
   Sharder sharder = Sharder::kBuffers;
   models::Implementation implementation = models::Implementation::kTransformerEngine;
 

@@ -76,6 +76,10 @@ void apply_fields(const json& fields, Framework& framework) {
   if (reader.has("sharder")) {
     framework.sharder = value_named(kSharders, reader.text("sharder"), "sharder");
   }
+  if (reader.has("host_counts")) {
+    const std::string counts = reader.text("host_counts");
+    framework.host_counts = counts == "none" ? "" : counts;
+  }
   if (reader.has("constants")) {
     framework.constants = reader.text("constants");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "planner/cost/expert_time.h"
 #include "planner/cost/host_wait.h"
 #include "planner/cost/unit_launches.h"
+#include "planner/plan/host_counts.h"
 
 namespace trireme::planner {
 namespace {
@@ -17,16 +19,22 @@ namespace {
 class HostTimes {
  public:
   explicit HostTimes(const HostCase& host)
-      : host_(host), launch_seconds_(host.card_launch * host.fit.host_factor) {}
+      : host_(host),
+        counts_(host_counts_of(host.job.framework)),
+        launch_seconds_(host.card_launch * host.fit.host_factor) {}
 
   void add(std::vector<OpTime>& times) const {
     const Units units = units_of();
     for (std::size_t i = 0; i < times.size(); ++i) {
-      times[i].launch += unit_launch(host_.role.ops[i], units.layers_each);
+      times[i].launch += works_around_units(units)
+                             ? unit_launch(host_.role.ops[i], units.layers_each)
+                             : SimDuration(0);
     }
     add_tensor_hosts(times);
     add_expert_hosts(times);
+    add_counted_collectives(times);
     add_unit_hooks(units, times);
+    add_micro_batch_sums(times);
     if (host_.job.framework.implementation != models::Implementation::kTrireme) {
       wait_for_host(times);
       synchronise(times);
@@ -73,6 +81,41 @@ class HostTimes {
     }
   }
 
+  // Collectives of tensor parallelism as they were counted.
+  void add_counted_collectives(std::vector<OpTime>& times) const {
+    if (counts_ == nullptr || host_.program.tensor == kNoGroup) {
+      return;
+    }
+    for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
+      const Op& op = host_.role.ops[i];
+      if (op.origin.layer >= 0 && group_of(op.kind) == host_.program.tensor) {
+        const bool forward =
+            op.origin.phase == Phase::kForward || op.origin.phase == Phase::kRecompute;
+        const PassCount& count = counts_->collective;
+        const double plain = forward ? count.forward.plain : count.backward.plain;
+        times[i].launch += to_sim_duration(Seconds(launch_seconds_ * plain));
+      }
+    }
+  }
+
+  // Of the gradients of a layer in each micro-batch, before the last kernel of its backward.
+  void add_micro_batch_sums(std::vector<OpTime>& times) const {
+    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> last;
+    bool accumulates = false;
+    for (std::size_t i = 0; counts_ != nullptr && i < host_.role.ops.size(); ++i) {
+      const Op& op = host_.role.ops[i];
+      if (op.origin.layer >= 0 && op.origin.phase == Phase::kBackward &&
+          std::holds_alternative<Compute>(op.kind)) {
+        last[{op.origin.layer, op.origin.micro_batch}] = i;
+        accumulates = accumulates || op.origin.micro_batch > 0;
+      }
+    }
+    const double host = launch_seconds_ * micro_batch_host(host_.job, 1, accumulates);
+    for (const auto& [place, op] : last) {
+      times[op].launch += to_sim_duration(Seconds(host));
+    }
+  }
+
   // Other frameworks' hosts by the law that estimate has of them: kernels take longer by their
   // share of the wait, and nothing is issued late besides.
   void wait_for_host(std::vector<OpTime>& times) const {
@@ -88,7 +131,7 @@ class HostTimes {
              : backward               ? std::optional<std::size_t>(1)
                                       : std::nullopt;
     };
-    const bool has_units = host_.job.framework.unit_gather_launches > 0;
+    const bool has_units = works_around_units(units_of());
     const auto unit_launches_of = [&](const Op& op, double host) {
       const bool gathers = op.origin.phase == Phase::kParameterGather;
       const bool reduces = op.origin.phase == Phase::kGradientReduce;
@@ -152,7 +195,13 @@ class HostTimes {
   struct Units {
     std::set<std::int32_t> first_layers;
     double layers_each = 1;
+    bool gathered_again = false;  // for each micro-batch, not once a step: parameters are sharded
   };
+  // ZeRO gathers a unit once a step where parameters are whole, and has no hooks then.
+  [[nodiscard]] bool works_around_units(const Units& units) const {
+    const Sharding sharding = units.gathered_again ? Sharding::kFull : Sharding::kGradients;
+    return has_unit_hosts(host_.job.framework, sharding);
+  }
   [[nodiscard]] Units units_of() const {
     Units units;
     std::set<std::int32_t> layers;
@@ -161,6 +210,8 @@ class HostTimes {
         layers.insert(op.origin.layer);
         if (op.origin.phase == Phase::kParameterGather) {
           units.first_layers.insert(op.origin.layer);
+          units.gathered_again |=
+              op.origin.micro_batch >= 0 && std::holds_alternative<AllGather>(op.kind);
         }
       }
     }
@@ -171,17 +222,41 @@ class HostTimes {
     return units;
   }
 
+  // Layers that recompute as many ops as their forward has.
+  [[nodiscard]] std::set<std::int32_t> repeated_whole() const {
+    std::map<std::int32_t, std::int64_t> left;
+    for (const Op& op : host_.role.ops) {
+      if (op.origin.layer >= 0 && std::holds_alternative<Compute>(op.kind)) {
+        left[op.origin.layer] += op.origin.phase == Phase::kForward     ? 1
+                                 : op.origin.phase == Phase::kRecompute ? -1
+                                                                        : 0;
+      }
+    }
+    std::set<std::int32_t> layers;
+    for (const auto& [layer, count] : left) {
+      if (count <= 0) {
+        layers.insert(layer);
+      }
+    }
+    return layers;
+  }
+
   // The hooks around a unit's forward and backward, before the first kernel of each. A unit bears
   // the number of the layer that it is gathered for.
   void add_unit_hooks(const Units& units, std::vector<OpTime>& times) const {
     const double hooks = unit_launches(host_.job, host_.program.tensor != kNoGroup, 1, 1).hooks;
-    if (hooks <= 0) {
+    if (hooks <= 0 || !works_around_units(units)) {
       return;
     }
+    const std::set<std::int32_t> repeated_layers =
+        hooks_repeat(host_.job.framework) ? repeated_whole() : std::set<std::int32_t>();
     std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
     for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
       const Origin& origin = host_.role.ops[i].origin;
-      const bool passes = origin.phase == Phase::kForward || origin.phase == Phase::kBackward;
+      const bool repeated =
+          origin.phase == Phase::kRecompute && repeated_layers.count(origin.layer) > 0;
+      const bool passes =
+          repeated || origin.phase == Phase::kForward || origin.phase == Phase::kBackward;
       if (passes && origin.layer >= 0 && units.first_layers.count(origin.layer) > 0 &&
           std::holds_alternative<Compute>(host_.role.ops[i].kind) &&
           begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
@@ -206,6 +281,7 @@ class HostTimes {
   }
 
   const HostCase& host_;
+  const HostCounts* counts_;  // nothing: kernels are counted
   double launch_seconds_ = 0;
 };
 

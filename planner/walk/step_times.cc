@@ -14,6 +14,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/product_time.h"
+#include "planner/plan/host_counts.h"
 #include "planner/walk/expert_overlap.h"
 #include "planner/walk/host_times.h"
 #include "planner/walk/state_pass.h"
@@ -51,6 +52,7 @@ class OpTimer {
         program_(program),
         cost_(job.cluster, job.profile),
         fit_(behaviour_fit(job.framework, job.profile)),
+        counts_(host_counts_of(job.framework)),
         launch_seconds_(cost_.launch(1).value * fit_.host_factor) {
     for (const Group& group : program.groups) {
       shapes_.push_back(shape_of_group(job.cluster, group));
@@ -72,7 +74,7 @@ class OpTimer {
       for (const Work& work : role.works) {
         works[outside ? 1 : 0].push_back(
             {duration_of(time_work(work, outside)),
-             duration_of(Seconds(launch_seconds_ * kernels_of(work)))});
+             duration_of(Seconds(launch_seconds_ * launches_of(work)))});
       }
     }
     const SimDuration launch = duration_of(Seconds(launch_seconds_));
@@ -86,6 +88,7 @@ class OpTimer {
       }
     }
     expose_exchanges(job_, fit_, program_, role, times);
+    end_steps(role, times);
     add_host_times({job_, fit_, program_, role, cost_.launch(1).value}, times);
     double sum = 0;
     for (const OpTime& time : times) {
@@ -103,6 +106,34 @@ class OpTimer {
   }
 
  private:
+  // Plain ones where they were counted.
+  [[nodiscard]] double launches_of(const Work& work) const {
+    if (counts_ == nullptr) {
+      return kernels_of(work);
+    }
+    constexpr double kThousandths = 1e3;
+    if (work.kernel == Kernel::kModelledMatmul) {
+      return static_cast<double>(work.dims[5]) / kThousandths;
+    }
+    if (work.kernel == Kernel::kModelledPass) {
+      return static_cast<double>(work.dims[2]) / kThousandths;
+    }
+    if (work.kernel == Kernel::kModelledAttention) {
+      const PassCount count = attention_count(*counts_, shares_heads(job_.model));
+      return work.dims[7] != 0 ? count.backward.plain : count.forward.plain;
+    }
+    return kernels_of(work);
+  }
+
+  // What ends a step waits for the host, where that takes longer than the GPU.
+  void end_steps(const Program& role, std::vector<OpTime>& times) const {
+    for (std::size_t i = 0; counts_ != nullptr && i < times.size(); ++i) {
+      const bool ends = role.ops[i].origin.phase == Phase::kOptimizer &&
+                        std::holds_alternative<Compute>(role.ops[i].kind);
+      times[i].duration = ends ? std::max(times[i].duration, times[i].launch) : times[i].duration;
+    }
+  }
+
   [[nodiscard]] static double kernels_of(const Work& work) {
     return work.kernel == Kernel::kModelledPass   ? static_cast<double>(work.dims[0])
            : work.kernel == Kernel::kExpertMatmul ? static_cast<double>(work.dims[7])
@@ -262,6 +293,7 @@ class OpTimer {
   const Program* role_ = nullptr;
   topologies::OpCost cost_;
   BehaviourFit fit_;
+  const HostCounts* counts_;  // nothing: kernels are counted
   double launch_seconds_ = 0;
   std::vector<GroupShape> shapes_;
   GroupShape pair_;

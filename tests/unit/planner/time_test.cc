@@ -14,7 +14,7 @@ Job classic_job() {
   Job job;
   job.model = models::load_model("gpt3-1.3b");
   job.cluster = topologies::load_cluster("dgx-a100-80gb");
-  job.framework = find_framework("megatron");
+  job.framework = find_framework("megatron@2022");
   job.framework.implementation = models::Implementation::kClassicMegatron;
   job.profile = topologies::shipped_profile();
   job.attention = models::AttentionKernel::kUnfused;

@@ -1,0 +1,75 @@
+// What the host adds to a stage's times: around sharded units, at the end of a step, and on a
+// machine whose host is slower than was thought.
+#include <algorithm>
+#include <numeric>
+
+#include "planner/cost/host_wait.h"
+#include "planner/cost/time_state.h"
+#include "planner/cost/unit_launches.h"
+#include "planner/plan/host_counts.h"
+#include "planner/plan/shape.h"
+
+namespace trireme::planner {
+namespace {
+
+// Runs of one program on one kind of host differ by 10 to 30 % (docs/frameworks_started.md).
+constexpr double kSlowestHost = 1.3;
+
+}  // namespace
+
+// The host's share of gathering and reducing units shows where the host is the slower one.
+void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
+                                      RankTimes& times) const {
+  const std::int64_t count =
+      std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0});
+  const std::int64_t unit = plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(count, 1);
+  std::int64_t experts = 0;  // layers whose experts are a unit beside them
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    experts += kinds.expert_parameters[kind] > 0 ? rank.layers[kind] : 0;
+  }
+  experts = experts > 0 && expert_ranks(job, plan).shards > 1 ? experts : 0;
+  const std::int64_t units = (count + unit - 1) / unit;
+  const double hooks = unit_launches(job, false, static_cast<double>(units), 0).hooks;
+  const UnitLaunches launches =
+      unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
+                    static_cast<double>(count + experts));
+  const double launch = op.launch(1).value * fit.host_factor;
+  const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once
+  const RunSharding run = run_sharding(job, plan);
+  const bool each = run.sharding == Sharding::kFull && (run.reshards || plan.pipeline == 1);
+  const bool again = run.sharding == Sharding::kFull && run.reshards;
+  times.host_forward += launch * launches.gather * (each ? 1 : share);
+  times.host_backward += launch * (again ? launches.gather : 0);
+  // A pipeline of PyTorch reduces behind its last micro-batch.
+  const bool reduces = run.sharding != Sharding::kOptimizer;
+  times.host_backward += launch * launches.reduce * (reduces ? 1 : share);
+  times.host_forward += launch * hooks / 2;
+  times.host_backward += launch * hooks / 2;
+  const bool repeats = plan.recompute == Recompute::kFull && hooks_repeat(job.framework);
+  times.host_backward += repeats ? launch * hooks / 2 : 0;
+}
+
+// The host's part of what ends a step, of the stage that has most layers.
+double TimeModel::State::step_host_seconds(const Plan& plan) {
+  std::int64_t most = 0;
+  for (const RankClass& rank : classes(plan)) {
+    most = std::max(most, std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
+  }
+  return op.launch(1).value * fit.host_factor *
+         step_host(job, static_cast<double>(most), step_shards(job.framework, plan));
+}
+
+// What a micro-batch takes longer on a slower host, where the machine's was not measured.
+double TimeModel::State::slower_host_seconds(const Plan& plan, const RankTimes& rank) const {
+  if (job.profile.machine || host_counts_of(job.framework) == nullptr) {
+    return 0;
+  }
+  const PassPair gpu = {rank.forward_total() - rank.host_wait_forward,
+                        rank.backward_total() - rank.host_wait_backward};
+  const PassPair host = {kSlowestHost * rank.host_forward, kSlowestHost * rank.host_backward};
+  const HostWaits waits = host_waits(gpu, host, plan.pipeline > 1, job.framework);
+  return std::max(
+      0.0, waits.forward + waits.backward - rank.host_wait_forward - rank.host_wait_backward);
+}
+
+}  // namespace trireme::planner

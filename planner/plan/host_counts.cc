@@ -1,0 +1,194 @@
+#include "planner/plan/host_counts.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "core/embedded_file.h"
+#include "core/error.h"
+#include "core/json_reader.h"
+#include "planner/plan/framework_fields.h"
+
+namespace trireme::planner {
+
+namespace embedded {
+std::span<const core::EmbeddedFile> host_counts();
+}  // namespace embedded
+
+namespace {
+
+using models::Part;
+
+constexpr std::pair<const char*, PassCount HostCounts::*> kParts[] = {
+    {"norm", &HostCounts::norm},
+    {"product", &HostCounts::product},
+    {"rotary", &HostCounts::rotary},
+    {"attention", &HostCounts::attention},
+    {"shared_heads", &HostCounts::shared_heads},
+    {"activation", &HostCounts::activation},
+    {"residual", &HostCounts::residual},
+    {"embedding", &HostCounts::embedding},
+    {"loss", &HostCounts::loss},
+    {"collective", &HostCounts::collective}};
+// Passes over memory that were counted; softmax and layouts are attention's.
+constexpr std::pair<Part, PassCount HostCounts::*> kPasses[] = {
+    {Part::kAttentionNorm, &HostCounts::norm},
+    {Part::kMlpNorm, &HostCounts::norm},
+    {Part::kHeadNorm, &HostCounts::norm},
+    {Part::kFinalNorm, &HostCounts::norm},
+    {Part::kEmbeddingNorm, &HostCounts::norm},
+    {Part::kTokenNorm, &HostCounts::norm},
+    {Part::kRotary, &HostCounts::rotary},
+    {Part::kActivation, &HostCounts::activation},
+    {Part::kSharedActivation, &HostCounts::activation},
+    {Part::kExpertActivation, &HostCounts::activation},
+    {Part::kAttentionResidual, &HostCounts::residual},
+    {Part::kMlpResidual, &HostCounts::residual},
+    {Part::kEmbedding, &HostCounts::embedding},
+    {Part::kCrossEntropy, &HostCounts::loss}};
+constexpr std::pair<const char*, HostCount HostCounts::*> kOnce[] = {
+    {"micro_batch_tensor", &HostCounts::micro_batch_tensor},
+    {"step_tensor", &HostCounts::step_tensor},
+    {"step", &HostCounts::step}};
+
+void read_parts(JsonReader& reader, HostCounts& counts) {
+  for (const auto& [key, member] : kParts) {
+    if (reader.has(key)) {
+      JsonReader part = reader.object(key);
+      const auto& launches = part.raw("launches");
+      const auto& plain = part.raw("plain");
+      (counts.*member).forward = {launches.at(0).get<double>(), plain.at(0).get<double>()};
+      (counts.*member).backward = {launches.at(1).get<double>(), plain.at(1).get<double>()};
+      part.finish();
+    }
+  }
+  for (const auto& [key, member] : kOnce) {
+    if (reader.has(key)) {
+      JsonReader once = reader.object(key);
+      counts.*member = {once.number("launches", 0), once.number("plain", 0)};
+      once.finish();
+    }
+  }
+  if (reader.has("unit")) {
+    JsonReader unit = reader.object("unit");
+    counts.unit_gather = unit.number("gather", 0);
+    counts.unit_reduce = unit.number("reduce", 0);
+    counts.unit_hooks = unit.number("hooks", 0);
+    unit.finish();
+  }
+}
+
+const HostCounts* counts_named(const std::vector<HostCounts>& all, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(all, [&](const HostCounts& one) { return one.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<HostCounts> read_counts() {
+  std::vector<HostCounts> all;
+  for (const core::EmbeddedFile& file : embedded::host_counts()) {
+    const nlohmann::json document = parse_json(file.content, "host_counts.json");
+    JsonReader top(document, "host_counts.json");
+    top.ignore("sources");
+    for (JsonReader& reader : top.objects("counts")) {
+      HostCounts counts;
+      if (reader.has("like")) {
+        counts = *counts_named(all, reader.text("like"));
+      }
+      counts.name = reader.text("name");
+      counts.source = reader.text("source");
+      counts.implementation = implementation_of(reader.text("implementation"));
+      if (reader.has("waits_every_micro_batch")) {
+        counts.waits_every_micro_batch = reader.boolean("waits_every_micro_batch");
+      }
+      if (reader.has("skew")) {
+        counts.skew = reader.number("skew", 1);
+      }
+      read_parts(reader, counts);
+      reader.finish();
+      all.push_back(std::move(counts));
+    }
+    top.finish();
+  }
+  return all;
+}
+
+PassCount plain_kernels(int kernels) {
+  const HostCount each{static_cast<double>(kernels), static_cast<double>(kernels)};
+  return {each, each};
+}
+
+}  // namespace
+
+const std::vector<HostCounts>& host_counts() {
+  static const std::vector<HostCounts> all = read_counts();
+  return all;
+}
+
+const HostCounts* host_counts_of(const Framework& framework) {
+  const HostCounts* counts =
+      framework.host_counts.empty() ? nullptr : counts_named(host_counts(), framework.host_counts);
+  return counts != nullptr && counts->implementation == framework.implementation &&
+                 !framework.traced_graph
+             ? counts
+             : nullptr;
+}
+
+PassCount attention_count(const HostCounts& counts, bool shares_heads) {
+  PassCount count = counts.attention;
+  if (shares_heads) {
+    count.forward.launches += counts.shared_heads.forward.launches;
+    count.forward.plain += counts.shared_heads.forward.plain;
+    count.backward.launches += counts.shared_heads.backward.launches;
+    count.backward.plain += counts.shared_heads.backward.plain;
+  }
+  return count;
+}
+
+PassCount product_count(const HostCounts& counts, Part part) {
+  const bool of_attention = part == Part::kScores || part == Part::kContext;
+  return of_attention ? PassCount{} : counts.product;
+}
+
+PassCount pass_count(const HostCounts& counts, Part part, int kernels, bool shares_heads) {
+  if (part == Part::kSoftmax) {
+    // Its count is of a joined kernel; a softmax of several has them besides.
+    PassCount count = attention_count(counts, shares_heads);
+    for (HostCount* pass : {&count.forward, &count.backward}) {
+      pass->launches += kernels - 1;
+      pass->plain += kernels - 1;
+    }
+    return count;
+  }
+  for (const auto& [known, member] : kPasses) {
+    if (known == part) {
+      return counts.*member;
+    }
+  }
+  return part == Part::kAttentionLayout ? PassCount{} : plain_kernels(kernels);
+}
+
+bool shares_heads(const models::Transformer& model) {
+  return !model.latent && model.kv_heads < model.heads;
+}
+
+HostCount counted_launches(const HostCounts& counts, const models::PassWork& work, bool backward,
+                           bool shares_heads) {
+  HostCount sum;
+  const auto add = [&](const PassCount& count, double times) {
+    const HostCount& one = backward ? count.backward : count.forward;
+    sum.launches += times * one.launches;
+    sum.plain += times * one.plain;
+  };
+  add(attention_count(counts, shares_heads), static_cast<double>(work.attention.size()));
+  for (const models::Matmul& product : work.matmuls) {
+    add(product_count(counts, product.part), backward ? 0.5 : 1.0);
+  }
+  for (const models::MemoryBoundWork& pass : work.memory_bound) {
+    add(pass_count(counts, pass.part, pass.kernels, shares_heads), 1);
+  }
+  return sum;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,57 @@
+// What a framework's host issues for each part of a layer, for a unit, a micro-batch and a step:
+// counted from traces of the real programs, part by part (planner/plan/host_counts.json). A
+// framework without such counts issues the kernels of models/work.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/work.h"
+#include "planner/plan/framework.h"
+
+namespace trireme::planner {
+
+// Launches of kernels, copies and fills; and the host's time for them in plain launches, those of
+// one elementwise operator called from Python.
+struct HostCount {
+  double launches = 0, plain = 0;
+};
+
+struct PassCount {
+  HostCount forward, backward;
+};
+
+struct HostCounts {
+  std::string name, source;
+  models::Implementation implementation = models::Implementation::kEagerTorch;
+  bool waits_every_micro_batch = false;  // for the loss, at the end of each forward
+  double skew = 1;  // what waiting for the other ranks' hosts adds, where units hold them together
+  PassCount norm, product, rotary, attention, activation, residual;
+  PassCount shared_heads;     // of attention whose heads share keys and values
+  PassCount embedding, loss;  // the micro-batch's own work is theirs
+  PassCount collective;       // of tensor parallelism
+  double unit_gather = 0, unit_reduce = 0, unit_hooks = 0;  // plain launches of a sharded unit
+  HostCount micro_batch_tensor;  // a parameter tensor's, when gradients are summed by micro-batch
+  HostCount step_tensor, step;   // after the last backward: of a tensor, and whatever the model
+};
+
+// Seconds of a plain launch over those in which the machine launches a kernel from C++, on the host
+// of the traces: 26 us without the profiler, for 5.
+inline constexpr double kPlainLaunch = 5.2;
+
+const std::vector<HostCounts>& host_counts();
+// Of the framework as it is set up: nothing where it has none, or runs other layers than were
+// counted (Transformer Engine's, compiled ones).
+const HostCounts* host_counts_of(const Framework& framework);
+
+// What a part takes, and nothing for a product that its attention counts. Parts that were not
+// counted are as many plain launches as they have kernels.
+PassCount product_count(const HostCounts& counts, models::Part part);
+PassCount pass_count(const HostCounts& counts, models::Part part, int kernels, bool shares_heads);
+PassCount attention_count(const HostCounts& counts, bool shares_heads);
+bool shares_heads(const models::Transformer& model);
+// Of a pass's whole work. A product has its backward as two, half of the count each.
+HostCount counted_launches(const HostCounts& counts, const models::PassWork& work, bool backward,
+                           bool shares_heads);
+
+}  // namespace trireme::planner

@@ -1,0 +1,154 @@
+// What the hosts of real frameworks issue: the counts are those of the traced steps, and steps that
+// the host binds are predicted for models that no constant has seen.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "models/presets.h"
+#include "planner/calibrate/validation.h"
+#include "planner/cost/estimate.h"
+#include "planner/cost/host_wait.h"
+#include "planner/lower/lower.h"
+#include "planner/plan/framework_versions.h"
+#include "planner/plan/host_counts.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
+
+namespace trireme::planner {
+namespace {
+
+const HostCounts& counts_named(const std::string& name) {
+  const auto found = std::ranges::find(host_counts(), name, &HostCounts::name);
+  EXPECT_NE(found, host_counts().end());
+  return *found;
+}
+
+// Of the traced model: 16 layers, embedding and head.
+double launches_of_pass(const HostCounts& counts, const models::Shard& shard, bool backward) {
+  const models::Transformer model = models::load_model(std::string(TRIREME_SOURCE_DIR) +
+                                                       "/tests/gpu/models/llama-1b-untied.json");
+  const models::Kernels kernels = {.implementation = counts.implementation};
+  const auto launches = [&](const models::LayerWork& work) {
+    const auto count = [&](const models::PassWork& pass) {
+      return counted_launches(counts, pass, backward, true).launches;
+    };
+    return backward ? count(work.input_gradient) + count(work.weight_gradient)
+                    : count(work.forward);
+  };
+  return static_cast<double>(model.layers) *
+             launches(models::layer_work(model, 0, shard, kernels)) +
+         launches(models::embedding_work(model, shard, kernels)) +
+         launches(models::head_work(model, shard, kernels));
+}
+
+// The traces' passes: 742 and 772 launches of Megatron-LM, 696 and 1433 of transformers under
+// DeepSpeed.
+TEST(HostCounts, AddUpToTheTracedPasses) {
+  const models::Shard unfused = {
+      .micro_batch = 2, .sequence = 2048, .attention = models::AttentionKernel::kUnfused};
+  const HostCounts& megatron = counts_named("megatron_local");
+  EXPECT_NEAR(launches_of_pass(megatron, unfused, false), 742, 10);
+  EXPECT_NEAR(launches_of_pass(megatron, unfused, true), 772, 20);
+  const models::Shard fused = {.micro_batch = 1, .sequence = 4096};
+  const HostCounts& transformers = counts_named("transformers");
+  EXPECT_NEAR(launches_of_pass(transformers, fused, false), 696, 10);
+  EXPECT_NEAR(launches_of_pass(transformers, fused, true), 1433, 40);
+}
+
+TEST(HostCounts, BelongToTheLayersThatWereTraced) {
+  Framework megatron = find_framework("megatron");
+  EXPECT_EQ(host_counts_of(megatron), nullptr);  // Transformer Engine's layers
+  apply_setting(megatron, "implementation", "local");
+  EXPECT_NE(host_counts_of(megatron), nullptr);
+  EXPECT_EQ(host_counts_of(find_framework("megatron@2022")), nullptr);
+  Framework torchtitan = find_framework("torchtitan");
+  EXPECT_NE(host_counts_of(torchtitan), nullptr);
+  apply_setting(torchtitan, "compile", "true");
+  EXPECT_EQ(host_counts_of(torchtitan), nullptr);
+  EXPECT_NE(host_counts_of(find_framework("accelerate")), nullptr);
+  EXPECT_NE(host_counts_of(find_framework("deepspeed")), nullptr);
+}
+
+// Forward: GPU 10 s, host 4; backward: GPU 6, host 10. A host that runs ahead takes 16 for 16, and
+// some more where both are equal; one that waits for each forward loses the 4 s by which its
+// backward is late.
+TEST(HostCounts, AHostThatWaitsForEachForwardIsLateInTheBackward) {
+  const Framework ahead = find_framework("accelerate");
+  Framework waits = find_framework("megatron");
+  apply_setting(waits, "implementation", "local");
+  const PassPair gpu = {10, 6};
+  const PassPair host = {4, 10};
+  const HostWaits one = host_waits(gpu, host, false, ahead);
+  const HostWaits other = host_waits(gpu, host, false, waits);
+  EXPECT_LT(one.forward + one.backward, 1);
+  EXPECT_GT(other.forward + other.backward, 4);
+  EXPECT_LT(other.forward + other.backward, 5.5);
+}
+
+std::vector<ValidationCase> started_cases() {
+  return validation_cases(
+      read_published(std::string(TRIREME_SOURCE_DIR) + "/tests/frameworks/measured/h200.json"),
+      topologies::shipped_profile());
+}
+
+// Counts and their costs come from runs of these; experts that run one after another are not
+// counted.
+const std::set<std::string> kSeen = {"llama-1b-untied", "gpt3-2.7b", "experts-8x", "qwen3-experts",
+                                     "llama-600m"};
+
+TEST(HostCounts, PredictStepsOfModelsThatTheyHaveNotSeen) {
+  double sum = 0, worst = 0;
+  int rows = 0;
+  for (const ValidationCase& one : started_cases()) {
+    const ValidatedRow row = validate_case(one, topologies::shipped_profile());
+    if (!row.measured_seconds || !row.predicted_seconds || kSeen.count(one.row.model) > 0) {
+      continue;
+    }
+    const double error = std::abs(*row.predicted_seconds / *row.measured_seconds - 1);
+    sum += error;
+    worst = std::max(worst, error);
+    ++rows;
+  }
+  EXPECT_GE(rows, 18);
+  EXPECT_LT(sum / rows, 0.09);
+  EXPECT_LT(worst, 0.22);
+}
+
+TEST(HostCounts, BindTheProgramAsTheyBindTheClosedForm) {
+  for (ValidationCase& one : started_cases()) {
+    if (one.found.job.framework.host_counts.empty() || !one.measured_seconds) {
+      continue;
+    }
+    Job& job = one.found.job;
+    job.profile = topologies::shipped_profile();
+    Estimate estimate;
+    Estimator(job).estimate(one.found.plan, estimate);
+    const StepProgram program = lower(job, one.found.plan);
+    const Trace trace = walk(program, time_ops(job, program), {.keep_timings = false});
+    EXPECT_NEAR(to_seconds(trace.step_times[0]).value / estimate.time.step_seconds, 1, 0.06)
+        << one.row.notes;
+  }
+}
+
+TEST(HostCounts, AnUnknownHostWidensTheIntervalUpwardsOnly) {
+  for (const ValidationCase& one : started_cases()) {
+    if (one.row.notes != "megatron-dp-optimizer-mb1") {
+      continue;
+    }
+    Job job = one.found.job;
+    job.profile = topologies::shipped_profile();
+    Estimate unknown, known;
+    Estimator(job).estimate(one.found.plan, unknown);
+    job.profile.machine.emplace();
+    Estimator(job).estimate(one.found.plan, known);
+    EXPECT_NEAR(unknown.time.step_seconds, known.time.step_seconds, 1e-9);
+    EXPECT_GT(unknown.time.high_seconds, 1.15 * known.time.high_seconds);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "tools/commands.h"
+#include "tools/compare_launches.h"
 #include "tools/compare_side.h"
 #include "tools/options.h"
 #include "tools/report.h"
@@ -319,7 +320,31 @@ std::optional<double> tolerance_of(const std::string& text) {
   return percent ? value / 100 : value;
 }
 
+// A real framework's trace beside a plan of it; no answer: the file is another one.
+std::optional<int> run_profiled(const Options& options, Console& console) {
+  if (options.measured.empty()) {
+    return std::nullopt;
+  }
+  const nlohmann::json measured = read_maybe_gzipped_json(options.measured);
+  if (!is_profiler_trace(options.measured, measured)) {
+    return std::nullopt;
+  }
+  if (!options.tolerance.empty()) {
+    throw Error("--tolerance", "is of measured step times, and a profiler's trace is slowed down");
+  }
+  const LaunchComparison found = compare_launches(options.predicted, measured, options.measured);
+  if (options.json) {
+    print_json(console, "compare", launches_json(found));
+  } else {
+    print_launches(console, found);
+  }
+  return kDone;
+}
+
 int run(const Options& options, Console& console) {
+  if (const std::optional<int> code = run_profiled(options, console)) {
+    return *code;
+  }
   Comparison comparison;
   const std::optional<double> tolerance = tolerance_of(options.tolerance);
   const std::string& measured = options.measured.empty() ? options.predicted : options.measured;
@@ -354,10 +379,13 @@ void add_compare_command(CLI::App& app, Program& program) {
   command
       ->add_option("predicted", options->predicted,
                    "a trace, or the JSON of estimate, simulate or run; a run's result alone is "
-                   "compared with the "
-                   "predictions it carries")
+                   "compared with the predictions it carries; a plan file beside a real "
+                   "framework's trace")
       ->required();
-  command->add_option("measured", options->measured, "a trace, or the JSON of run");
+  command->add_option(
+      "measured", options->measured,
+      "a trace, or the JSON of run; of a real framework a trace of PyTorch's profiler, "
+      "which may be gzipped");
   command
       ->add_option("--tolerance", options->tolerance,
                    "largest error of the step time, as 5% or 0.05; exit code 1 beyond it")

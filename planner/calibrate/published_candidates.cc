@@ -1,20 +1,18 @@
 #include "planner/calibrate/published_candidates.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
+
+#include "planner/plan/names.h"
 
 namespace trireme::planner {
 
 namespace {
 
 Schedule schedule_of(const PublishedRow& row, std::int64_t virtual_pipeline) {
-  for (const Schedule schedule :
-       {Schedule::kGpipe, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
-    constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
-    if (row.schedule == kNames[static_cast<std::size_t>(schedule)]) {
-      return schedule;
-    }
+  const auto named = kScheduleNames.value_of(row.schedule);
+  if (named && *named != Schedule::kOneForwardOneBackward && *named != Schedule::kInterleaved) {
+    return *named;
   }
   return virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "planner/plan/names.h"
 
 namespace trireme::planner {
 namespace {
@@ -24,19 +25,6 @@ constexpr std::pair<std::string_view, models::RecomputeModule> kModules[] = {
     {"moe_act", kMoeActivation},
     {"shared_experts", kSharedExperts},
     {"op", kTorchPerOp},
-};
-
-constexpr std::pair<std::string_view, Axis> kAxes[] = {
-    {"tp", Axis::kTensor},  {"cp", Axis::kContext},  {"fsdp", Axis::kSharded},
-    {"dp", Axis::kReplica}, {"pp", Axis::kPipeline},
-};
-
-constexpr std::pair<std::string_view, Schedule> kSchedules[] = {
-    {"gpipe", Schedule::kGpipe},
-    {"1f1b", Schedule::kOneForwardOneBackward},
-    {"interleaved", Schedule::kInterleaved},
-    {"zb-h1", Schedule::kZeroBubbleH1},
-    {"zb-h2", Schedule::kZeroBubbleH2},
 };
 
 // The degrees of the short form, longest names first so that "pp" does not swallow "vpp".
@@ -129,12 +117,11 @@ std::string stage_layers_form(const Plan& plan) {
 void read_order(Plan& plan, std::string_view names, std::string_view part) {
   std::vector<Axis> order;
   for (const std::string_view name : split(names, '-')) {
-    const auto* found = std::find_if(std::begin(kAxes), std::end(kAxes),
-                                     [&](const auto& axis) { return axis.first == name; });
-    if (found == std::end(kAxes) || std::ranges::count(order, found->second) > 0) {
+    const std::optional<Axis> found = kAxisNames.value_of(name);
+    if (!found || std::ranges::count(order, *found) > 0) {
       refuse(part, "an order names each of tp, cp, fsdp, dp, pp at most once, fastest first");
     }
-    order.push_back(found->second);
+    order.push_back(*found);
   }
   for (const Axis axis : Plan{}.order) {
     if (std::ranges::count(order, axis) == 0) {
@@ -159,10 +146,8 @@ struct Seen {
   bool sharding = false, schedule = false, sequence_parallel = false;
 };
 void read_choice(Plan& plan, std::string_view part, Seen& seen) {
-  const auto* schedule = std::find_if(std::begin(kSchedules), std::end(kSchedules),
-                                      [&](const auto& entry) { return entry.first == part; });
-  if (schedule != std::end(kSchedules)) {
-    plan.schedule = schedule->second;
+  if (const auto schedule = kScheduleNames.value_of(part)) {
+    plan.schedule = *schedule;
     seen.schedule = true;
   } else if (part == "zero1" || part == "zero2" || part == "zero3") {
     plan.sharding = part == "zero1"   ? Sharding::kOptimizer
@@ -306,41 +291,19 @@ Plan parse_short_form(const std::string& text) {
 }
 
 std::string_view to_string(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kNone:
-      return "none";
-    case Sharding::kOptimizer:
-      return "optimizer";
-    case Sharding::kGradients:
-      return "gradients";
-    case Sharding::kFull:
-      return "full";
-  }
-  return "";
+  return kShardingNames.name_of(sharding);
 }
 
 std::string_view to_string(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::kNone:
-      return "none";
-    case Recompute::kSelective:
-      return "selective";
-    case Recompute::kFull:
-      return "full";
-  }
-  return "";
+  return kRecomputeNames.name_of(recompute);
 }
 
 std::string_view to_string(Schedule schedule) {
-  return std::find_if(std::begin(kSchedules), std::end(kSchedules),
-                      [&](const auto& entry) { return entry.second == schedule; })
-      ->first;
+  return kScheduleNames.name_of(schedule);
 }
 
 std::string_view to_string(Axis axis) {
-  return std::find_if(std::begin(kAxes), std::end(kAxes),
-                      [&](const auto& entry) { return entry.second == axis; })
-      ->first;
+  return kAxisNames.name_of(axis);
 }
 
 std::int64_t degree_of(const Plan& plan, Axis axis) {

@@ -1,4 +1,5 @@
-// $((A*B)): recursive descent over the four operations, the remainder and brackets.
+// $((A*B)) and ((A > B)): recursive descent over the four operations, the remainder, comparisons,
+// && || ! and brackets.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -18,7 +19,7 @@ class Arithmetic {
       : variables_(variables), text_(text), line_(line) {}
 
   std::optional<std::int64_t> run() {
-    const std::int64_t value = sum();
+    const std::int64_t value = disjunction();
     skip_blanks();
     return ok_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
   }
@@ -43,6 +44,53 @@ class Arithmetic {
       return true;
     }
     return false;
+  }
+
+  bool take(std::string_view op) {
+    skip_blanks();
+    const bool here = text_.substr(at_).starts_with(op);
+    at_ += here ? op.size() : 0;
+    return here;
+  }
+
+  std::int64_t disjunction() {
+    std::int64_t value = conjunction();
+    while (ok_ && take("||")) {
+      const std::int64_t other = conjunction();
+      value = value != 0 || other != 0 ? 1 : 0;
+    }
+    return value;
+  }
+
+  std::int64_t conjunction() {
+    std::int64_t value = comparison();
+    while (ok_ && take("&&")) {
+      const std::int64_t other = comparison();
+      value = value != 0 && other != 0 ? 1 : 0;
+    }
+    return value;
+  }
+
+  std::int64_t comparison() {
+    std::int64_t value = sum();
+    while (ok_) {
+      if (take("<=")) {
+        value = value <= sum() ? 1 : 0;
+      } else if (take(">=")) {
+        value = value >= sum() ? 1 : 0;
+      } else if (take("==")) {
+        value = value == sum() ? 1 : 0;
+      } else if (take("!=")) {
+        value = value != sum() ? 1 : 0;
+      } else if (take('<')) {
+        value = value < sum() ? 1 : 0;
+      } else if (take('>')) {
+        value = value > sum() ? 1 : 0;
+      } else {
+        break;
+      }
+    }
+    return value;
   }
 
   std::int64_t sum() {
@@ -106,9 +154,12 @@ class Arithmetic {
 
   std::int64_t bracket_or_number() {
     if (take('(')) {
-      const std::int64_t value = sum();
+      const std::int64_t value = disjunction();
       ok_ = ok_ && take(')');
       return value;
+    }
+    if (take('!')) {
+      return atom() == 0 ? 1 : 0;
     }
     if (take('-')) {
       const std::int64_t value = atom();

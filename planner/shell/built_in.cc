@@ -1,6 +1,7 @@
 #include "planner/shell/built_in.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/shell/names.h"
 
@@ -30,7 +31,56 @@ std::vector<ShellText> cut(const ShellText& input, const std::string& separators
   return parts;
 }
 
+// NAME[KEY]=value: of an array by its number, else by its key.
+void set_element(ShellVariable& array, const std::string& key, const ShellText& value) {
+  std::size_t at = array.values.size();
+  const bool number = !key.empty() && key.find_first_not_of("0123456789") == std::string::npos &&
+                      key.size() < 7 && array.keys.empty();
+  if (number) {
+    at = std::min<std::size_t>(std::stoul(key), array.values.size());
+  } else {
+    array.keys.resize(array.values.size());
+    at = static_cast<std::size_t>(std::find(array.keys.begin(), array.keys.end(), key) -
+                                  array.keys.begin());
+  }
+  if (at == array.values.size()) {
+    array.values.emplace_back();
+    if (!number) {
+      array.keys.push_back(key);
+    }
+  }
+  array.array = true;
+  array.values[at] = value;
+}
+
 }  // namespace
+
+bool assign(Assignment given, ShellVariables& variables) {
+  ShellVariable& known = variables.known[given.name];
+  const bool one = !given.value.array;
+  const bool from_outside =
+      one && given.value.values.front().outside && given.value.values.front().text.empty();
+  if (from_outside && given.undecided && !known.values.empty()) {
+    return false;
+  }
+  if (!given.key.empty() && one) {
+    set_element(known, given.key, given.value.values.front());
+  } else if (!given.adds || known.values.empty()) {
+    known = std::move(given.value);
+  } else if (!one) {
+    std::vector<ShellText>& more = given.value.values;
+    known.values.insert(known.values.end(), more.begin(), more.end());
+    known.keys.insert(known.keys.end(), given.value.keys.begin(), given.value.keys.end());
+  } else {
+    ShellText& text = known.values.front();
+    const ShellText& more = given.value.values.front();
+    text.text += more.text;
+    text.lines.insert(text.lines.end(), more.lines.begin(), more.lines.end());
+    text.quoted.insert(text.quoted.end(), more.quoted.begin(), more.quoted.end());
+    text.outside |= more.outside;
+  }
+  return true;
+}
 
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables) {
   if (!variables.positional || variables.in_function) {

@@ -8,6 +8,17 @@
 
 namespace trireme::planner {
 
+// NAME=value, NAME+=value, NAME[KEY]=value or NAME=( … ).
+struct Assignment {
+  std::string name, key;  // key: of an element; empty: of the whole
+  ShellVariable value;
+  bool adds = false;
+  bool undecided = false;  // the file does not say whether it runs
+};
+// Returns whether it was kept: what an undecided branch takes from outside leaves the value that
+// stands (`--tp) TP=$2`: it holds unless the command line changes it).
+bool assign(Assignment given, ShellVariables& variables);
+
 // shift [N]: the first of the script's words are gone.
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables);
 

@@ -2,9 +2,12 @@
 #include "planner/shell/script.h"
 
 #include <algorithm>
+#include <map>
 
+#include "planner/shell/branches.h"
 #include "planner/shell/built_in.h"
 #include "planner/shell/condition.h"
+#include "planner/shell/functions.h"
 #include "planner/shell/names.h"
 #include "planner/shell/tokens.h"
 
@@ -13,18 +16,8 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-// An `if`, `case` or loop that is open.
-struct Frame {
-  enum class Kind : std::uint8_t { kIf, kCase, kLoop, kFunction, kGroup } kind = Kind::kIf;
-  bool condition = false;  // the words of its condition are being read
-  bool active = true;      // the present branch counts
-  bool taken = false;      // a branch was chosen for sure: the later ones do not count
-  bool undecided = false;  // the file does not say whether the branch counts
-  int open_branches = 0;   // that the file did not decide so far
-  std::optional<bool> result = true;
-  std::string question = {};  // the words of the condition
-  ShellText subject = {};     // of `case`
-};
+// The end of a function's body, between its commands.
+constexpr std::string_view kReturn = "\x01return";
 
 // Part of a command that starts a training, or a line of bare arguments.
 bool holds_arguments(const ShellText& word) {
@@ -34,7 +27,10 @@ bool holds_arguments(const ShellText& word) {
 class Reader {
  public:
   Reader(std::vector<ShellToken> tokens, const ShellWorld& world, ShellScript& script)
-      : tokens_(std::move(tokens)), world_(world), script_(script) {}
+      : tokens_(std::move(tokens)),
+        world_(world),
+        script_(script),
+        branches_(world.choice, script.undecided) {}
 
   void run() {
     std::string_view joint = ";";
@@ -49,18 +45,10 @@ class Reader {
   [[nodiscard]] bool is_operator(std::size_t at, std::string_view text) const {
     return at < tokens_.size() && tokens_[at].kind == Kind::kOperator && tokens_[at].text == text;
   }
-  [[nodiscard]] bool active() const {
-    return std::all_of(frames_.begin(), frames_.end(),
-                       [](const Frame& frame) { return frame.active || frame.condition; });
-  }
-  [[nodiscard]] bool undecided() const {
-    return std::any_of(frames_.begin(), frames_.end(),
-                       [](const Frame& frame) { return frame.undecided; });
-  }
-
   // `a|b)` at the start of a branch of `case`.
   bool open_case_pattern() {
-    if (frames_.empty() || frames_.back().kind != Frame::Kind::kCase || !frames_.back().condition) {
+    if (branches_.empty() || branches_.top().kind != Frame::Kind::kCase ||
+        !branches_.top().condition) {
       return false;
     }
     const ShellToken& token = tokens_[at_];
@@ -69,11 +57,11 @@ class Reader {
       return true;
     }
     if (token.text == "esac") {
-      frames_.pop_back();
+      branches_.close();
       ++at_;
       return true;
     }
-    Frame& frame = frames_.back();
+    Frame& frame = branches_.top();
     bool matches = false;
     const int line = token.line;
     frame.question = frame.subject.text;
@@ -88,81 +76,34 @@ class Reader {
     ++at_;
     frame.condition = false;
     const bool outside = frame.subject.outside;
-    settle(frame, outside ? std::nullopt : std::optional(matches), line);
+    branches_.settle(outside ? std::nullopt : std::optional(matches), line);
     return true;
-  }
-
-  void settle(Frame& frame, std::optional<bool> result, int line) {
-    const bool open = !result && !frame.taken && frame.kind != Frame::Kind::kLoop;
-    if (open && world_.choice >= 0) {
-      result = frame.open_branches == world_.choice;
-    }
-    frame.open_branches += open ? 1 : 0;
-    frame.active = !frame.taken && result.value_or(true);
-    frame.undecided = frame.active && !result;
-    frame.taken = frame.taken || (result && *result);
-    frame.condition = false;
-    if (open && (frame.undecided || world_.choice >= 0)) {
-      bool outer = true;
-      for (std::size_t i = 0; i + 1 < frames_.size(); ++i) {
-        outer = outer && frames_[i].active;
-      }
-      if (outer) {
-        std::string& asked = frame.question;
-        asked.erase(asked.find_last_not_of(" ;") + 1);
-        script_.undecided.push_back({asked, line});
-      }
-    }
   }
 
   // Keywords at the start of a statement; true when one was taken.
   bool keyword(const ShellToken& token) {
     const std::string& word = token.text;
-    Frame* frame = frames_.empty() ? nullptr : &frames_.back();
     if (word == "if" || word == "while" || word == "until") {
-      frames_.push_back(
-          Frame{.kind = word == "if" ? Frame::Kind::kIf : Frame::Kind::kLoop, .condition = true});
-      frames_.back().active = false;
+      branches_.open({.kind = word == "if" ? Frame::Kind::kIf : Frame::Kind::kLoop,
+                      .condition = true,
+                      .active = false});
     } else if (word == "for" || word == "select") {
       loop_variable();
     } else if (word == "case") {
       open_case();
-    } else if (frame != nullptr && word == "then") {
-      settle(*frame, frame->result, token.line);
-    } else if (frame != nullptr && word == "do") {
-      if (frame->condition) {
-        settle(*frame, std::nullopt, token.line);
-      }
-    } else if (frame != nullptr && word == "elif") {
-      frame->condition = !frame->taken;
-      frame->active = false;
-      frame->undecided = false;
-      frame->result = true;
-      frame->question.clear();
-    } else if (frame != nullptr && word == "else") {
-      const bool unknown = frame->undecided;
-      frame->active = !frame->taken;
-      frame->undecided = unknown && frame->active;
-    } else if (frame != nullptr && (word == "fi" || word == "done" || word == "esac")) {
-      frames_.pop_back();
+    } else if (word == kReturn) {
+      leave_function();
     } else if (word == "function" && at_ < tokens_.size()) {
-      ++at_;  // its name
-      names_function_ = true;
+      const std::string name = tokens_[at_++].text;
+      at_ += is_operator(at_, "(") && is_operator(at_ + 1, ")") ? 2 : 0;
+      names_function_ = !keep_body(name);
     } else if (word == "{") {
-      frames_.push_back(
-          Frame{.kind = names_function_ ? Frame::Kind::kFunction : Frame::Kind::kGroup});
+      branches_.open({.kind = names_function_ ? Frame::Kind::kFunction : Frame::Kind::kGroup});
       names_function_ = false;
-    } else if (word == "}") {
-      if (frame != nullptr &&
-          (frame->kind == Frame::Kind::kFunction || frame->kind == Frame::Kind::kGroup)) {
-        frames_.pop_back();
-      }
-    } else if (word != "!" && word != "time") {
+    } else if (!branches_.keyword(word, token.line) && word != "!" && word != "time") {
       return false;
     }
-    script_.variables.in_function =
-        std::any_of(frames_.begin(), frames_.end(),
-                    [](const Frame& each) { return each.kind == Frame::Kind::kFunction; });
+    script_.variables.in_function = branches_.in_function();
     return true;
   }
 
@@ -171,22 +112,82 @@ class Reader {
     if (!is_operator(at_ + 1, "(") || !is_operator(at_ + 2, ")")) {
       return false;
     }
+    const std::string name = tokens_[at_].text;
     at_ += 3;
-    names_function_ = true;
+    names_function_ = !keep_body(name);
     return true;
+  }
+
+  // Keeps the body in braces that comes next where the script calls the function later on, and goes
+  // on behind it. Otherwise it is read where it stands, for nobody knows who calls it.
+  bool keep_body(const std::string& name) {
+    const auto [begin, end] = function_body(tokens_, at_);
+    if (begin == end || !is_called_after(tokens_, end, name)) {
+      return false;
+    }
+    if (branches_.active()) {
+      functions_[name] = {tokens_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
+                          tokens_.begin() + static_cast<std::ptrdiff_t>(end)};
+    }
+    at_ = std::min(end + 1, tokens_.size());
+    return true;
+  }
+
+  // The body's tokens come next, with the words of the call as $1, $2, …; false: no function that
+  // is kept, or one that calls itself for ever.
+  bool call_function(const std::vector<ShellText>& words) {
+    constexpr std::size_t kOpenMost = 20;
+    constexpr int kCallsMost = 200;
+    const auto body = functions_.find(words[0].text);
+    if (body == functions_.end() || callers_.size() >= kOpenMost || ++calls_ > kCallsMost) {
+      return false;
+    }
+    callers_.push_back(script_.variables.positional);
+    script_.variables.positional.emplace(words.begin() + 1, words.end());
+    ++script_.variables.calls;
+    const int line = words[0].lines.empty() ? 0 : words[0].lines.front();
+    std::vector<ShellToken> tokens = {ShellToken{Kind::kNewline, "\n", line, false}};
+    tokens.insert(tokens.end(), body->second.begin(), body->second.end());
+    tokens.push_back(ShellToken{Kind::kNewline, "\n", line, false});
+    tokens.push_back(ShellToken{Kind::kWord, std::string(kReturn), line, false});
+    tokens.push_back(ShellToken{Kind::kNewline, "\n", line, false});
+    tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(at_), tokens.begin(),
+                   tokens.end());
+    return true;
+  }
+
+  void leave_function() {
+    if (!callers_.empty()) {
+      script_.variables.positional = callers_.back();
+      callers_.pop_back();
+      --script_.variables.calls;
+    }
+  }
+
+  // ((A > B)) as a command.
+  void arithmetic(const ShellToken& token, bool runs) {
+    ++at_;
+    branches_.ask(token.text);
+    if (runs) {
+      const std::string inside = token.text.substr(2, token.text.size() - 4);
+      const ShellText text = expand(script_.variables, inside, token.line);
+      const auto value =
+          text.outside ? std::nullopt : shell_arithmetic(script_.variables, text.text, token.line);
+      last_ = value ? std::optional(*value != 0) : std::nullopt;
+    }
   }
 
   // `for X in a b; do`: X has its first value.
   void loop_variable() {
     const int line = tokens_[at_ - 1].line;
-    frames_.push_back(Frame{.kind = Frame::Kind::kLoop});
+    branches_.open({.kind = Frame::Kind::kLoop});
     std::vector<ShellText> words;
     while (at_ < tokens_.size() && tokens_[at_].kind == Kind::kWord && tokens_[at_].text != "do") {
       const auto more = expand_and_split(script_.variables, tokens_[at_].text, tokens_[at_].line);
       words.insert(words.end(), more.begin(), more.end());
       ++at_;
     }
-    if (words.size() > 2 && words[1].text == "in" && active()) {
+    if (words.size() > 2 && words[1].text == "in" && branches_.active()) {
       script_.variables.known[words[0].text] = ShellVariable{{words[2]}, false};
       if (words.size() > 3) {
         script_.loops.push_back({words[0].text, words[2].text, line});
@@ -204,7 +205,7 @@ class Reader {
            (tokens_[at_].kind == Kind::kNewline || tokens_[at_].text == "in")) {
       ++at_;
     }
-    frames_.push_back(std::move(frame));
+    branches_.open(std::move(frame));
   }
 
   // One simple command, or the separator before the next. `joint` is what stood before it.
@@ -212,10 +213,10 @@ class Reader {
     const ShellToken& first = tokens_[at_];
     if (first.kind != Kind::kWord) {
       ++at_;
-      if (first.text == ";;" && !frames_.empty() && frames_.back().kind == Frame::Kind::kCase) {
-        frames_.back().condition = true;
-        frames_.back().active = false;
-        frames_.back().undecided = false;
+      if (first.text == ";;" && !branches_.empty() && branches_.top().kind == Frame::Kind::kCase) {
+        branches_.top().condition = true;
+        branches_.top().active = false;
+        branches_.top().undecided = false;
       }
       return first.kind == Kind::kNewline && (joint == "&&" || joint == "||") ? joint : first.text;
     }
@@ -230,14 +231,18 @@ class Reader {
     --at_;
     const bool joined = joint == "&&" || joint == "||";
     const bool chosen = last_ || !joined || world_.choice <= 0;  // an open one counts as a branch
-    const bool runs = active() && chosen && !(joint == "&&" && last_ && !*last_) &&
+    const bool runs = branches_.active() && chosen && !(joint == "&&" && last_ && !*last_) &&
                       !(joint == "||" && last_ && *last_);
     const std::optional<bool> before = last_;
-    command(runs);
+    if (tokens_[at_].text.starts_with("((")) {
+      arithmetic(ShellToken(tokens_[at_]), runs);
+    } else {
+      command(runs);
+    }
     if (!runs) {
       last_ = before;
-    } else if (!frames_.empty() && frames_.back().condition) {
-      frames_.back().result = combined(joint, before);
+    } else if (!branches_.empty() && branches_.top().condition) {
+      branches_.top().result = combined(joint, before);
     }
     return ";";
   }
@@ -265,9 +270,8 @@ class Reader {
     const std::size_t noted = script_.variables.unset_words.size();
     for (; at_ < tokens_.size(); ++at_) {
       const ShellToken& token = tokens_[at_];
-      if (!frames_.empty() && frames_.back().condition && token.kind != Kind::kNewline) {
-        std::string& question = frames_.back().question;
-        question += (question.empty() ? "" : " ") + token.text;
+      if (token.kind != Kind::kNewline) {
+        branches_.ask(token.text);
       }
       if (token.kind == Kind::kOperator) {
         if (token.text == "(" && runs && !found.words.empty() &&
@@ -316,7 +320,8 @@ class Reader {
       return;
     }
     last_ = found.words.empty() ? std::optional(true) : shell_condition(found.words);
-    if (!found.words.empty() && built_in(found.words, input, assigned)) {
+    if (!found.words.empty() &&
+        (built_in(found.words, input, assigned) || call_function(found.words))) {
       return;
     }
     if (exports || !found.words.empty()) {
@@ -412,7 +417,16 @@ class Reader {
     if (equals + 1 == token.text.size() && is_operator(at_ + 1, "(") && tokens_[at_ + 1].glued) {
       variable.array = true;
       for (at_ += 2; at_ < tokens_.size() && !is_operator(at_, ")"); ++at_) {
-        if (tokens_[at_].kind == Kind::kWord && runs) {
+        const std::string& element = tokens_[at_].text;
+        const std::size_t key_end = element.find("]=");
+        if (tokens_[at_].kind == Kind::kWord && runs && element.starts_with('[') &&
+            key_end != std::string::npos) {
+          const std::string_view raw = element;
+          variable.keys.push_back(
+              expand(script_.variables, raw.substr(1, key_end - 1), tokens_[at_].line).text);
+          variable.values.push_back(
+              expand(script_.variables, raw.substr(key_end + 2), tokens_[at_].line));
+        } else if (tokens_[at_].kind == Kind::kWord && runs) {
           const auto words = expand_and_split(script_.variables, tokens_[at_].text,
                                               tokens_[at_].line, variable.values);
           note_open(words, tokens_[at_], variable.values);
@@ -434,33 +448,25 @@ class Reader {
     if (!runs) {
       return false;
     }
-    ShellVariable& known = script_.variables.known[name];
-    const bool from_outside =
-        !variable.array && variable.values.front().outside && variable.values.front().text.empty();
-    if (from_outside && undecided() && !known.values.empty()) {
-      return false;  // `--tp) TP=$2`: the value above stands unless the command line changes it
+    const std::size_t bracket = variable.array ? equals : std::min(token.text.find('['), equals);
+    const std::string_view raw = std::string_view(token.text).substr(bracket, equals - bracket);
+    Assignment given{name, {}, std::move(variable), adds, branches_.undecided()};
+    if (raw.find(']') != std::string_view::npos) {
+      given.key = expand(script_.variables, raw.substr(1, raw.find(']') - 1), token.line).text;
     }
-    if (!adds || known.values.empty()) {
-      known = std::move(variable);
-    } else if (variable.array) {
-      known.values.insert(known.values.end(), variable.values.begin(), variable.values.end());
-    } else {
-      ShellText& text = known.values.front();
-      const ShellText& more = variable.values.front();
-      text.text += more.text;
-      text.lines.insert(text.lines.end(), more.lines.begin(), more.lines.end());
-      text.quoted.insert(text.quoted.end(), more.quoted.begin(), more.quoted.end());
-      text.outside |= more.outside;
-    }
-    return true;
+    return assign(std::move(given), script_.variables);
   }
 
   std::vector<ShellToken> tokens_;
   const ShellWorld& world_;
   ShellScript& script_;
   std::size_t at_ = 0;
-  std::vector<Frame> frames_;
-  bool names_function_ = false;      // the next brace opens a function's body
+  Branches branches_;
+  bool names_function_ = false;  // the next brace opens a function's body
+  std::map<std::string, std::vector<ShellToken>, std::less<>>
+      functions_;                                               // bodies of those called later
+  std::vector<std::optional<std::vector<ShellText>>> callers_;  // their $1, $2, …
+  int calls_ = 0;
   std::optional<bool> last_ = true;  // whether the last command succeeded
 };
 

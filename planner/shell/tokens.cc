@@ -55,7 +55,7 @@ class Lexer {
         take_newline();
       } else if (c == '#') {
         move_to(std::min(text_.find('\n', at_), text_.size()));
-      } else if (!take_operator()) {
+      } else if (!take_arithmetic() && !take_operator()) {
         take_word();
       }
     }
@@ -90,6 +90,20 @@ class Lexer {
       }
     }
     here_documents_.clear();
+  }
+
+  // ((A > B)) at the start of a command is one word.
+  bool take_arithmetic() {
+    if (glued_ || !text_.substr(at_).starts_with("((")) {
+      return false;
+    }
+    const std::size_t end = after_bracket(text_, at_);
+    if (end == kNone || !text_.substr(at_, end - at_).ends_with("))")) {
+      return false;
+    }
+    push(ShellToken::Kind::kWord, std::string(text_.substr(at_, end - at_)));
+    move_to(end);
+    return true;
   }
 
   bool take_operator() {

@@ -166,7 +166,7 @@ class Expander {
 
   // $1, $@, $#, $0; the state of processes is outside the file.
   void special(std::string_view name, int line, bool in_quotes, ShellText& out) {
-    variables_.uses_words |= name != "0" && !variables_.in_function;
+    variables_.uses_words |= name != "0" && !variables_.in_function && variables_.calls == 0;
     const bool counted =
         name == "@" || name == "*" || name == "#" || (name[0] > '0' && name[0] <= '9');
     if (name == "0") {
@@ -354,9 +354,13 @@ class Expander {
       joined(values, 0, line, in_quotes, out);
       return;
     }
+    const std::string place = index.empty() ? "" : Expander(variables_).run(index, line).text;
+    const std::vector<std::string>& keys = found->second.keys;
     std::int64_t element = 0;
-    if (!index.empty()) {
-      element = shell_arithmetic(variables_, index, line).value_or(0);
+    if (!keys.empty()) {
+      element = std::find(keys.begin(), keys.end(), place) - keys.begin();
+    } else if (!place.empty()) {
+      element = shell_arithmetic(variables_, place, line).value_or(0);
     }
     if (element >= 0 && element < static_cast<std::int64_t>(values.size())) {
       append(values[static_cast<std::size_t>(element)], in_quotes, out);

@@ -24,6 +24,7 @@ struct ShellText {
 struct ShellVariable {
   std::vector<ShellText> values;
   bool array = false;
+  std::vector<std::string> keys = {};  // of an associative array's values
 };
 
 // A variable that the file never sets, or a command's output, that stands as a whole word:
@@ -46,7 +47,8 @@ struct ShellVariables {
   // $1, $2, …: the words after the script's name; nothing where they are not said.
   std::optional<std::vector<ShellText>> positional = {};
   bool uses_words = false;              // the script looks at them
-  bool in_function = false;             // $1 is a function's own there
+  bool in_function = false;             // $1 is a function's own there, and not known
+  int calls = 0;                        // of functions, that are open: $1 is their own, and known
   std::vector<std::string> files = {};  // those that were read by `source`
   int substitutions = 0;                // that are open, against scripts that nest them for ever
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever

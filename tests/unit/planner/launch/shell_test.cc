@@ -182,5 +182,34 @@ TEST(Shell, OneBranchOfEachOpenCondition) {
   EXPECT_EQ(chosen(-1), "3");
 }
 
+TEST(Shell, ArithmeticCommandsDecideBranches) {
+  EXPECT_EQ(last_command("PP=2\nif (( PP > 1 )); then A=x; else A=y; fi\nrun $A"), "run|x");
+  EXPECT_EQ(last_command("PP=1\nif ((PP>1)); then A=x; else A=y; fi\nrun $A"), "run|y");
+  EXPECT_EQ(last_command("A=y N=4\n((N >= 4 && N % 2 == 0)) && A=x\nrun $A"), "run|x");
+  EXPECT_EQ(last_command("A=y N=4\n(( N != 4 || !1 )) && A=x\nrun $A $((N <= 4))"), "run|y|1");
+  const ShellScript open = read_shell("if (( N > $1 )); then A=x; fi\nrun $A", "run.sh", {});
+  EXPECT_EQ(open.undecided.size(), 1U);
+}
+
+TEST(Shell, AssociativeArraysAndElements) {
+  EXPECT_EQ(last_command("declare -A L=([7B]=32 [13B]=40)\nS=13B\nrun ${L[$S]} ${L[7B]}"),
+            "run|40|32");
+  EXPECT_EQ(last_command("declare -A L\nL[7B]=32\nL[13B]=40\nL[7B]=33\nrun ${L[7B]} ${L[13B]}"),
+            "run|33|40");
+  EXPECT_EQ(last_command("A=(1 2)\nA[1]=5\nA[2]=6\ni=1\nrun ${A[$i]} ${A[@]}"), "run|5|1|5|6");
+}
+
+TEST(Shell, AFunctionHasTheWordsOfItsCall) {
+  EXPECT_EQ(last_command("go() {\n  local tp=$1 pp=$2\n  run --tp $tp --pp ${pp} $#\n}\ngo 2 4"),
+            "run|--tp|2|--pp|4|2");
+  EXPECT_EQ(last_command("function go {\n  run \"$@\"\n}\ngo a b\ngo c"), "run|c");
+  EXPECT_EQ(last_command("set -- x y\ngo() { A=$1; }\ngo z\nrun $A $1"), "run|z|x");
+  EXPECT_EQ(last_command("go() { run $1; }\nif [ 1 = 2 ]; then go a; fi\nrun b"), "run|b");
+  // Nobody calls it: read where it stands, with words that are not known.
+  EXPECT_EQ(last_command("go() {\n  run a\n}"), "run|a");
+  // One that calls itself ends.
+  EXPECT_FALSE(last_command("go() { run $1; go $1; }\ngo 3").empty());
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -1,0 +1,84 @@
+#include "planner/shell/branches.h"
+
+#include <algorithm>
+
+namespace trireme::planner {
+
+bool Branches::active() const {
+  return std::all_of(frames_.begin(), frames_.end(),
+                     [](const Frame& frame) { return frame.active || frame.condition; });
+}
+
+bool Branches::undecided() const {
+  return std::any_of(frames_.begin(), frames_.end(),
+                     [](const Frame& frame) { return frame.undecided; });
+}
+
+bool Branches::in_function() const {
+  return std::any_of(frames_.begin(), frames_.end(),
+                     [](const Frame& frame) { return frame.kind == Frame::Kind::kFunction; });
+}
+
+bool Branches::keyword(std::string_view word, int line) {
+  if (word == "}") {
+    const bool braces =
+        !empty() && (top().kind == Frame::Kind::kFunction || top().kind == Frame::Kind::kGroup);
+    if (braces) {
+      close();
+    }
+    return true;
+  }
+  if (empty()) {
+    return false;
+  }
+  Frame& frame = top();
+  if (word == "then") {
+    settle(frame.result, line);
+  } else if (word == "do") {
+    if (frame.condition) {
+      settle(std::nullopt, line);
+    }
+  } else if (word == "elif") {
+    frame.condition = !frame.taken;
+    frame.active = false;
+    frame.undecided = false;
+    frame.result = true;
+    frame.question.clear();
+  } else if (word == "else") {
+    const bool unknown = frame.undecided;
+    frame.active = !frame.taken;
+    frame.undecided = unknown && frame.active;
+  } else if (word == "fi" || word == "done" || word == "esac") {
+    close();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Branches::settle(std::optional<bool> result, int line) {
+  Frame& frame = top();
+  const bool open = !result && !frame.taken && frame.kind != Frame::Kind::kLoop;
+  if (open && choice_ >= 0) {
+    result = frame.open_branches == choice_;
+  }
+  frame.open_branches += open ? 1 : 0;
+  frame.active = !frame.taken && result.value_or(true);
+  frame.undecided = frame.active && !result;
+  frame.taken = frame.taken || (result && *result);
+  frame.condition = false;
+  const bool counts = std::all_of(frames_.begin(), frames_.end() - 1,
+                                  [](const Frame& outer) { return outer.active; });
+  if (open && (frame.undecided || choice_ >= 0) && counts) {
+    frame.question.erase(frame.question.find_last_not_of(" ;") + 1);
+    questions_.push_back({frame.question, line});
+  }
+}
+
+void Branches::ask(const std::string& word) {
+  if (!empty() && top().condition) {
+    top().question += (top().question.empty() ? "" : " ") + word;
+  }
+}
+
+}  // namespace trireme::planner

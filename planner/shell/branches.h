@@ -1,0 +1,53 @@
+// Which parts of a script count: the `if`, `case`, loops and functions that are open.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/shell/script.h"
+
+namespace trireme::planner {
+
+// An `if`, `case` or loop that is open.
+struct Frame {
+  enum class Kind : std::uint8_t { kIf, kCase, kLoop, kFunction, kGroup } kind = Kind::kIf;
+  bool condition = false;  // the words of its condition are being read
+  bool active = true;      // the present branch counts
+  bool taken = false;      // a branch was chosen for sure: the later ones do not count
+  bool undecided = false;  // the file does not say whether the branch counts
+  int open_branches = 0;   // that the file did not decide so far
+  std::optional<bool> result = true;
+  std::string question = {};  // the words of the condition
+  ShellText subject = {};     // of `case`
+};
+
+class Branches {
+ public:
+  // `choice` as in ShellWorld; what the file does not decide is added to `questions`.
+  Branches(int choice, std::vector<ShellQuestion>& questions)
+      : choice_(choice), questions_(questions) {}
+
+  [[nodiscard]] bool active() const;       // what is read now counts
+  [[nodiscard]] bool undecided() const;    // the file does not say whether it does
+  [[nodiscard]] bool in_function() const;  // of a body that is read where it stands
+  [[nodiscard]] bool empty() const { return frames_.empty(); }
+  [[nodiscard]] Frame& top() { return frames_.back(); }
+  void open(Frame frame) { frames_.push_back(std::move(frame)); }
+  void close() { frames_.pop_back(); }
+  // then, do, elif, else, fi, done, esac and }; false: another word.
+  bool keyword(std::string_view word, int line);
+  // The condition of the innermost frame is read: its result, or nothing where the file is open.
+  void settle(std::optional<bool> result, int line);
+  // A word of the condition that is being read, if one is.
+  void ask(const std::string& word);
+
+ private:
+  int choice_;
+  std::vector<ShellQuestion>& questions_;
+  std::vector<Frame> frames_;
+};
+
+}  // namespace trireme::planner

@@ -81,6 +81,9 @@ void replace(const std::string& path, const std::string& target, const std::stri
 }  // namespace
 
 std::string read_file(const std::string& path, std::string_view wanted, std::size_t most) {
+  if (path.empty()) {
+    throw Error("FILE", fmt::format("is empty; the name of {} would be right", wanted));
+  }
   const Descriptor file(open_file(path, O_RDONLY));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.value(), &status) != 0) {

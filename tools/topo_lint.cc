@@ -71,7 +71,7 @@ void read_logs(const Options& options, const topologies::Cluster& cluster,
   hints.operation = options.operation;
   hints.ranks = options.gpus;
   for (const std::string& log : options.logs) {
-    const planner::MeasurementFile file = planner::read_measurements(log, hints);
+    const planner::MeasurementFile file = planner::read_measurements(log, hints, planner::kLogMost);
     for (const planner::CollectiveMeasurement& one : file.collectives) {
       const auto largest =
           std::ranges::max_element(one.points, {}, [](const auto& point) { return point.bytes; });

@@ -352,9 +352,9 @@ MeasurementFile parse_measurements(const std::string& text, const std::string& w
   return file;
 }
 
-MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints) {
-  return parse_measurements(read_file(path, "a file of measurements", kMeasurementsMost), path,
-                            hints);
+MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints,
+                                  std::size_t most) {
+  return parse_measurements(read_file(path, "a file of measurements", most), path, hints);
 }
 
 }  // namespace trireme::planner

@@ -15,6 +15,8 @@ namespace trireme::planner {
 
 // Bytes of a file of measurements or a log at most: a device has no end.
 inline constexpr std::size_t kMeasurementsMost = std::size_t{256} << 20U;
+// Of one log of nccl-tests: a line is about 120 bytes and a size.
+inline constexpr std::size_t kLogMost = std::size_t{4} << 20U;
 
 // What the file may not say. `cluster` is the machine that was measured.
 struct MeasurementHints {
@@ -43,7 +45,8 @@ struct MeasurementFile {
 // - {"schema": "trireme.microbenchmarks/1"}: what `calibrate --raw` kept.
 // Throws Error: unreadable, another format, nothing usable, more ranks than the cluster has, wrong
 // results, a log of another card than the cluster's.
-MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints);
+MeasurementFile read_measurements(const std::string& path, const MeasurementHints& hints,
+                                  std::size_t most = kMeasurementsMost);
 MeasurementFile parse_measurements(const std::string& text, const std::string& where,
                                    const MeasurementHints& hints);
 

@@ -32,6 +32,12 @@ Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCas
                                config.unmodelled.size() == 1 ? "it" : "them", needed,
                                estimate.memory.capacity_gib)};
   }
+  if (found.job.offload.any()) {
+    return {false,
+            fmt::format("what stays on a GPU under offloading ({}) is known roughly; {:.1f} of "
+                        "{:.1f} GiB predicted",
+                        planner::to_text(found.job.offload), needed, estimate.memory.capacity_gib)};
+  }
   if (found.recompute_is_open) {
     const planner::MemoryEstimate full = recomputed(found);
     if (full.fit != Fit::kNo) {

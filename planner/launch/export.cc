@@ -4,14 +4,19 @@
 
 #include <algorithm>
 
-#include "planner/launch/write_accelerate.h"
-#include "planner/launch/write_deepspeed.h"
-#include "planner/launch/write_megatron.h"
-#include "planner/launch/write_megatron_bridge.h"
-#include "planner/launch/write_torchtitan.h"
+#include "core/error.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {
+
+std::vector<Axis> axes_in_use(const Plan& plan, const std::array<Axis, 5>& order) {
+  std::vector<Axis> axes;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(axes),
+               [&](Axis axis) { return degree_of(plan, axis) > 1; });
+  return axes;
+}
 
 struct Route {
   LaunchFormat format;
@@ -37,6 +42,133 @@ const Route& route_of(LaunchFormat format) {
 }
 
 }  // namespace
+
+void set_hosts(LaunchPlan& launch) {
+  const topologies::Cluster& cluster = launch.job.cluster;
+  // An NVL72 rack is one node of the topology, but 18 trays of two sockets and four GPUs start it.
+  const topologies::Node& node = cluster.node;
+  const std::int64_t sockets = std::clamp(node.sockets, 1, 2);
+  const std::int64_t gpus =
+      node.sockets > 2 ? std::max<std::int64_t>(1, node.gpus * sockets / node.sockets) : node.gpus;
+  launch.processes_per_host = std::min(gpus, cluster.gpus);
+  if (cluster.gpus % launch.processes_per_host != 0) {
+    refuse("--gpus", fmt::format("{} GPUs are not whole hosts of {}; a launcher starts the same "
+                                 "number of processes on each; {} or {} would be right",
+                                 cluster.gpus, gpus, cluster.gpus / gpus * gpus,
+                                 (cluster.gpus / gpus + 1) * gpus));
+  }
+  launch.hosts = cluster.gpus / launch.processes_per_host;
+}
+
+void refuse(std::string_view axis, const std::string& what) {
+  throw Error(std::string(axis), what);
+}
+
+void refuse_other_orders(const Plan& plan, std::string_view who) {
+  if (axes_in_use(plan, plan.order) != axes_in_use(plan, Plan{}.order)) {
+    refuse("order", fmt::format("{} places ranks tp, cp, fsdp, dp, pp (fastest first); leave the "
+                                "order out of the layout",
+                                who));
+  }
+}
+
+std::vector<std::string> heading(const LaunchPlan& launch, std::string_view command,
+                                 std::string_view version, const std::string& expected) {
+  const Job& job = launch.job;
+  std::vector<std::string> lines = {
+      fmt::format("Start {}: {}", where_to_start(launch), command),
+      fmt::format("For {}; written by 'trireme export'.", version),
+      fmt::format("{} on {} ({} x {}), sequence {}, global batch {}", job.model.name,
+                  job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
+                  job.global_batch),
+      fmt::format("Plan {}, {} micro-batches a step", short_form(launch.plan),
+                  launch.plan.micro_batches),
+      fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "
+                  "GPU",
+                  full_name(job.framework), launch.step_seconds, launch.peak_allocated_gib),
+      "Its log should say: " + expected};
+  lines.insert(lines.end(), launch.notes.begin(), launch.notes.end());
+  return lines;
+}
+
+std::string commented(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += "# " + printable(line) + "\n";
+  }
+  return text;
+}
+
+std::string torchrun(const LaunchPlan& launch) {
+  const bool slurm = launch.launcher == Launcher::kSlurm;
+  std::string text = fmt::format("{}torchrun --nproc_per_node {} --nnodes {}", slurm ? "srun " : "",
+                                 launch.processes_per_host, launch.hosts);
+  if (slurm) {
+    text +=
+        " --rdzv_id \"$SLURM_JOB_ID\" --rdzv_backend c10d --rdzv_endpoint "
+        "\"$MASTER_ADDR:29500\"";
+  } else if (launch.hosts > 1) {
+    text += " --node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port 29500";
+  }
+  return text;
+}
+
+std::string slurm_header(const LaunchPlan& launch) {
+  return fmt::format(
+      "#SBATCH --job-name=trireme\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n"
+      "#SBATCH --gpus-per-node={}\n#SBATCH --exclusive\n",
+      launch.hosts, launch.processes_per_host);
+}
+
+std::int64_t warmup_steps(const LaunchPlan& launch) {
+  return std::clamp<std::int64_t>(launch.steps / 10, 1, 2000);
+}
+
+std::vector<std::string> environment(const LaunchPlan& launch) {
+  std::vector<std::string> variables;
+  if (launch.job.framework.expandable_segments) {
+    variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  }
+  if (launch.job.framework.launch_blocking) {
+    variables.emplace_back("CUDA_LAUNCH_BLOCKING=1");
+  }
+  return variables;
+}
+
+std::string environment_prefix(const LaunchPlan& launch) {
+  std::string text;
+  for (const std::string& variable : environment(launch)) {
+    text += variable + " ";
+  }
+  return text;
+}
+
+std::string choices_of_the_program(const Job& job) {
+  std::vector<std::string> choices;
+  if (job.optimizer != Optimizer::kAdam) {
+    choices.emplace_back(job.optimizer == Optimizer::kSgd ? "SGD" : "8-bit Adam");
+  }
+  if (job.attention == models::AttentionKernel::kUnfused) {
+    choices.emplace_back("unfused attention");
+  }
+  if (job.framework.cross_entropy_fusion) {
+    choices.emplace_back("fused cross entropy");
+  }
+  if (job.framework.loss_chunks > 1) {
+    choices.push_back(fmt::format("a loss in {} chunks", job.framework.loss_chunks));
+  }
+  if (job.framework.dropout > 0) {
+    choices.push_back(fmt::format("dropout {}", job.framework.dropout));
+  }
+  return fmt::format("{}", fmt::join(choices, ", "));
+}
+
+std::string where_to_start(const LaunchPlan& launch) {
+  return launch.launcher == Launcher::kSlurm ? "on the login host"
+         : launch.hosts == 1
+             ? "on the host"
+             : fmt::format("on each of {} hosts, with MASTER_ADDR and NODE_RANK set", launch.hosts);
+}
 
 LaunchFormat default_launch_format(const std::string& framework) {
   if (framework.starts_with("megatron")) {
@@ -109,37 +241,17 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
 }
 
 bool is_in_launch_files(std::string_view setting) {
-  constexpr std::string_view kWritten[] = {"overlap_grad_reduce",
-                                           "overlap_param_gather",
-                                           "tp_comm_overlap",
-                                           "grad_dtype",
-                                           "reduce_dtype",
-                                           "parameter_dtype",
-                                           "optimizer_dtype",
-                                           "mixed_precision",
-                                           "reshard_after_forward",
-                                           "reduce_every_micro_batch",
-                                           "cross_entropy_fusion",
-                                           "compile",
-                                           "dropout",
-                                           "context_all_to_all",
-                                           "dispatch_once",
-                                           "expert_overlap",
-                                           "loss_chunks",
-                                           "implementation",
-                                           "fp8_parameters",
-                                           "gradient_accumulation_fusion",
-                                           "p2p_overlap_interleaved",
-                                           "pad_vocabulary",
-                                           "traced_graph",
-                                           "expandable_segments",
-                                           "launch_blocking",
-                                           "bucket_elements",
-                                           "moment_bytes",
-                                           "gradient_bytes",
-                                           "reduce_bytes",
-                                           "master_bytes"};
-  return std::find(std::begin(kWritten), std::end(kWritten), setting) != std::end(kWritten);
+  constexpr std::string_view kWritten =
+      "overlap_grad_reduce overlap_param_gather tp_comm_overlap grad_dtype reduce_dtype "
+      "parameter_dtype optimizer_dtype mixed_precision reshard_after_forward "
+      "reduce_every_micro_batch cross_entropy_fusion compile dropout context_all_to_all "
+      "dispatch_once expert_overlap "
+      "loss_chunks "
+      "implementation fp8_parameters gradient_accumulation_fusion p2p_overlap_interleaved "
+      "pad_vocabulary traced_graph expandable_segments launch_blocking bucket_elements "
+      "moment_bytes "
+      "gradient_bytes reduce_bytes master_bytes";
+  return is_among(kWritten, setting);
 }
 
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {

@@ -8,9 +8,8 @@
 #include <type_traits>
 
 #include "models/function_table.h"
-#include "planner/launch/launch_plan.h"
-#include "planner/launch/megatron_model_refusals.h"
-#include "planner/launch/megatron_settings.h"
+#include "planner/launch/export.h"
+#include "planner/launch/megatron.h"
 
 namespace trireme::planner {
 namespace {

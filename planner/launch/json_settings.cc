@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/json_reader.h"
-#include "planner/launch/deepspeed_settings.h"
+#include "planner/launch/settings_text.h"
 
 namespace trireme::planner {
 namespace {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/plan/job_check.h"
+#include "planner/plan/names.h"
 #include "planner/plan/stages.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
@@ -43,11 +44,7 @@ void choose_sequence(const LaunchConfig& config, const LaunchOptions& options, L
 }
 
 topologies::Precision precision_of(std::string_view name) {
-  using topologies::Precision;
-  return name == "fp32"   ? Precision::kFp32
-         : name == "fp16" ? Precision::kFp16
-         : name == "fp8"  ? Precision::kFp8
-                          : Precision::kBf16;
+  return kPrecisionNames.value_of(name).value_or(topologies::Precision::kBf16);
 }
 
 void choose_framework(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
@@ -63,20 +60,17 @@ void choose_framework(const LaunchConfig& config, const LaunchOptions& options, 
     }
   }
   if (leave_out_prediction(job)) {
-    found.filled.push_back(fmt::format("no extra prediction module ({} trains none)",
-                                       job.framework.name));
+    found.filled.push_back(
+        fmt::format("no extra prediction module ({} trains none)", job.framework.name));
   }
   const auto said = [](const std::string& beside, const std::string& in_file) {
     return beside.empty() ? in_file : beside;
   };
-  const std::string optimizer = said(options.optimizer, config.optimizer);
   job.precision = precision_of(said(options.precision, config.precision));
-  job.optimizer = optimizer == "sgd"        ? Optimizer::kSgd
-                  : optimizer == "adam8bit" ? Optimizer::kAdam8bit
-                                            : Optimizer::kAdam;
-  job.attention = said(options.attention, config.attention) == "unfused"
-                      ? models::AttentionKernel::kUnfused
-                      : models::AttentionKernel::kFlash;
+  job.optimizer = kOptimizerNames.value_of(said(options.optimizer, config.optimizer))
+                      .value_or(Optimizer::kAdam);
+  job.attention = kAttentionNames.value_of(said(options.attention, config.attention))
+                      .value_or(models::AttentionKernel::kFlash);
 }
 
 void choose_gpus(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
@@ -171,10 +165,9 @@ void choose_recompute(const LaunchConfig& config, const LaunchOptions& options, 
   if (!said) {
     return;
   }
-  plan.recompute = options.recompute == "none" ? Recompute::kNone
-                   : options.recompute == "full" || options.recompute_layers
-                       ? Recompute::kFull
-                       : Recompute::kSelective;
+  plan.recompute =
+      kRecomputeNames.value_of(options.recompute)
+          .value_or(options.recompute_layers ? Recompute::kFull : Recompute::kSelective);
   plan.recompute_layers = options.recompute_layers.value_or(-1);
   if (!options.recompute_modules.empty()) {
     plan.recompute_modules = recompute_modules_in(options.recompute_modules);
@@ -274,6 +267,9 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   found.job.profile = options.calibration.empty() ? topologies::shipped_profile()
                                                   : topologies::load_profile(options.calibration);
   choose_gpus(config, options, found);
+  if (!config.offload.empty()) {
+    found.job.offload = parse_offload(fmt::format("{}", fmt::join(config.offload, ",")));
+  }
   const LaunchLayout& layout = config.layout;
   constexpr double kMostRanks = 1e9;
   double product = 1;

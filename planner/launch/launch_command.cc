@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "planner/shell/command_string.h"
 
@@ -206,37 +205,13 @@ ShellScript read_launch_script(std::string_view text, const std::string& source,
     config.undecided.push_back({question.text, question.line});
   }
   read_job_environment(script, config);
+  read_inner_environment(script, config);
   remark_questions(words.empty(), config);
   if (!words.empty() && !script.variables.uses_words) {
     config.remarks.push_back(
         fmt::format("the script does not look at its words: {}", fmt::join(words, " ")));
   }
   return script;
-}
-
-void read_job_environment(const ShellScript& script, LaunchConfig& config) {
-  for (const ShellCommand& command : script.commands) {
-    for (const ShellText& word : command.words) {
-      if (word.text.find("env_vars") == std::string::npos) {
-        continue;
-      }
-      const std::size_t begin = word.text.find('{');
-      const std::size_t end = word.text.rfind('}');
-      if (begin == std::string::npos || end == std::string::npos || end < begin) {
-        continue;
-      }
-      const auto json = nlohmann::json::parse(word.text.substr(begin, end + 1 - begin), nullptr,
-                                              /*allow_exceptions=*/false);
-      if (!json.is_object() || !json.contains("env_vars") || !json["env_vars"].is_object()) {
-        continue;
-      }
-      for (const auto& [name, value] : json["env_vars"].items()) {
-        config.environment.push_back({name,
-                                      value.is_string() ? value.get<std::string>() : value.dump(),
-                                      name, line_of(word)});
-      }
-    }
-  }
 }
 
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),

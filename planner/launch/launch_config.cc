@@ -49,6 +49,23 @@ const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view 
   return last_of(config.environment, name);
 }
 
+void add_arguments(const std::vector<std::string>& arguments, const std::string& example,
+                   LaunchConfig& config) {
+  for (const std::string& argument : arguments) {
+    const std::size_t equals = argument.find('=');
+    if (equals == std::string::npos) {
+      throw Error(argument, fmt::format("is no KEY=VALUE; {} would be right", example));
+    }
+    const std::string key = argument.substr(0, equals);
+    config.settings.push_back({key, argument.substr(equals + 1), key, 0});
+  }
+}
+
+void note_unknown(LaunchConfig& config, bool (*is_known)(const std::string& key)) {
+  std::copy_if(config.settings.begin(), config.settings.end(), std::back_inserter(config.unknown),
+               [&](const LaunchSetting& setting) { return !is_known(setting.key); });
+}
+
 std::string line_of(const LaunchConfig& config, int line) {
   const auto file = static_cast<std::size_t>(line / kLinesOfFile);
   return fmt::format(

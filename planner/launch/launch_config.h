@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "models/transformer.h"
-#include "planner/launch/launch_format.h"
-#include "planner/plan/plan.h"
+#include "planner/launch/launch_layout.h"
 
 namespace trireme::planner {
 
@@ -28,34 +27,6 @@ struct LaunchQuestion {
   int line = 0;
 };
 
-// What the configuration says of the layout; a part that it leaves open is empty.
-struct LaunchLayout {
-  std::optional<std::int64_t> tensor, pipeline, virtual_pipeline, context, expert, expert_tensor;
-  std::optional<std::int64_t> sharded, replicas;  // the rest of the GPUs goes to the one left open
-  std::optional<std::int64_t> micro_batch, micro_batches;
-  Sharding sharding = Sharding::kNone;
-  bool shards_in_node = false;  // sharded over a node's ranks, replicated over nodes
-  bool sequence_parallel = false;
-  std::optional<Schedule> schedule;
-  Recompute recompute = Recompute::kNone;
-  std::int64_t recompute_layers = -1;
-  // Every so many blocks recompute (torchtitan's selective option as a number); 0 = not said.
-  std::int64_t recompute_every = 0;
-  std::uint16_t recompute_modules = kCoreAttention;
-  bool reshard_after_forward = true;
-  std::int64_t fsdp_unit = 1;
-  std::vector<std::int64_t> stage_layers;
-  bool prediction_apart = false;      // "m|L": extra prediction modules before the head's chunk
-  bool pipeline_before_data = false;  // rank order tp, cp, pp, dp
-  // The schedule's layer count for one stage where the file gives that instead of stages.
-  std::int64_t layers_per_virtual_stage = 0;
-  std::int64_t first_stage_layers = 0, last_stage_layers = 0;  // 0 = as the others
-  // Layers that the first and the last chunk hold less than the others (embedding and head counted
-  // as so many); spread_layers: remainders go to the first chunks (torchtitan).
-  std::int64_t first_chunk_less = 0, last_chunk_less = 0;
-  bool spread_layers = false;
-};
-
 struct LaunchConfig {
   LaunchFormat format = LaunchFormat::kMegatron;
   std::string source;                      // the file's name
@@ -66,10 +37,11 @@ struct LaunchConfig {
   std::vector<LaunchQuestion> undecided;
   std::vector<std::string> files;  // that a script sources; their lines count on from its own
 
-  // What decides memory or time and is not modelled ("--optimizer-cpu-offload"), and arguments that
-  // could not be worked out: no verdict rests on a guess about either.
+  // What decides memory or time and is not modelled ("--fine-grained-activation-offloading"), and
+  // arguments that could not be worked out: no verdict rests on a guess about either.
   std::vector<std::string> unmodelled, unreadable;
-  bool recompute_is_open = false;  // the program decides it, not this file
+  std::vector<std::string> offload;  // parts as `--offload` takes them: "optimizer=0.5"
+  bool recompute_is_open = false;    // the program decides it, not this file
   bool program_sets_precision = false;
 
   std::optional<models::Transformer> model;  // what the file itself describes
@@ -105,6 +77,11 @@ std::string text_setting(const LaunchConfig& config, std::string_view key,
 // "core_attn layernorm", "[\"mlp\", \"moe\"]" or "core_attn,mlp". Throws Error naming
 // --recompute-modules.
 std::uint16_t recompute_modules_in(std::string names);
+// KEY=VALUE words of the command line, after the file's own. Throws Error showing `example`.
+void add_arguments(const std::vector<std::string>& arguments, const std::string& example,
+                   LaunchConfig& config);
+// Lists the settings whose keys are not known.
+void note_unknown(LaunchConfig& config, bool (*is_known)(const std::string& key));
 // Of an exported variable; nullptr when it is not set.
 const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view name);
 

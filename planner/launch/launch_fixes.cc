@@ -13,74 +13,11 @@ namespace {
 constexpr std::int64_t kDegreesTried = 512;
 constexpr std::size_t kShown = 3;
 
-struct Spelling {
-  const char *megatron, *bridge, *torchtitan, *accelerate;
-};
-Spelling spelling_of(Knob knob) {
-  switch (knob) {
-    case Knob::kTensor:
-      return {"--tensor-model-parallel-size", "model.tensor_model_parallel_size",
-              "parallelism.tensor_parallel_degree", "parallelism_config_tp_size"};
-    case Knob::kPipeline:
-      return {"--pipeline-model-parallel-size", "model.pipeline_model_parallel_size",
-              "parallelism.pipeline_parallel_degree", "megatron_lm_pp_degree"};
-    case Knob::kVirtual:
-      return {"--num-virtual-stages-per-pipeline-rank",
-              "model.virtual_pipeline_model_parallel_size",
-              "virtual stages a rank (parallelism.pipeline_parallel_layers_per_stage)", "vpp"};
-    case Knob::kContext:
-      return {"--context-parallel-size", "model.context_parallel_size",
-              "parallelism.context_parallel_degree", "parallelism_config_cp_size"};
-    case Knob::kExpert:
-      return {"--expert-model-parallel-size", "model.expert_model_parallel_size",
-              "parallelism.expert_parallel_degree", "ep"};
-    case Knob::kExpertTensor:
-      return {"--expert-tensor-parallel-size", "model.expert_tensor_parallel_size",
-              "parallelism.expert_tensor_parallel_degree", "etp"};
-    case Knob::kMicroBatch:
-      return {"--micro-batch-size", "train.micro_batch_size", "training.local_batch_size",
-              "the micro-batch"};
-    case Knob::kGlobalBatch:
-      return {"--global-batch-size", "train.global_batch_size", "training.global_batch_size",
-              "the global batch (--global-batch)"};
-    case Knob::kSequence:
-      return {"--seq-length", "model.seq_length", "training.seq_len", "the sequence (--seq)"};
-    case Knob::kSequenceParallel:
-      return {"--sequence-parallel", "model.sequence_parallel", "sequence parallelism",
-              "megatron_lm_sequence_parallelism"};
-  }
-  return {"", "", "", ""};
-}
-
-std::int64_t Plan::*degree_of_knob(Knob knob) {
-  switch (knob) {
-    case Knob::kTensor:
-      return &Plan::tensor;
-    case Knob::kPipeline:
-      return &Plan::pipeline;
-    case Knob::kVirtual:
-      return &Plan::virtual_pipeline;
-    case Knob::kContext:
-      return &Plan::context;
-    case Knob::kExpert:
-      return &Plan::expert;
-    case Knob::kExpertTensor:
-      return &Plan::expert_tensor;
-    case Knob::kMicroBatch:
-      return &Plan::micro_batch;
-    case Knob::kGlobalBatch:
-    case Knob::kSequence:
-    case Knob::kSequenceParallel:
-      break;
-  }
-  return nullptr;
-}
-
 std::int64_t present_value(const LaunchCase& found, Knob knob) {
   if (knob == Knob::kGlobalBatch) {
     return found.job.global_batch;
   }
-  return knob == Knob::kSequence ? found.job.sequence : found.plan.*degree_of_knob(knob);
+  return knob == Knob::kSequence ? found.job.sequence : found.plan.*layout_field(knob).degree;
 }
 
 // The case with one thing changed; the data-parallel ranks and the micro-batches follow.
@@ -93,7 +30,7 @@ std::optional<LaunchCase> changed(const LaunchConfig& config, const LaunchCase& 
   } else if (knob == Knob::kSequence) {
     other.job.sequence = value;
   } else {
-    plan.*degree_of_knob(knob) = value;
+    plan.*layout_field(knob).degree = value;
   }
   const std::int64_t model_ranks = plan.tensor * plan.pipeline * plan.context;
   if (model_ranks > other.world) {
@@ -195,28 +132,6 @@ std::string either(const std::vector<std::string>& fixes) {
 }
 
 }  // namespace
-
-std::string spelled(LaunchFormat format, Knob knob, const std::string& value) {
-  const Spelling names = spelling_of(knob);
-  switch (format) {
-    case LaunchFormat::kMegatron:
-      return fmt::format("{}{}{}", names.megatron, value.empty() ? "" : " ", value);
-    case LaunchFormat::kMegatronBridge:
-      return fmt::format("{}={}", names.bridge, value.empty() ? "true" : value);
-    case LaunchFormat::kTorchtitan:
-      return fmt::format("{} = {}", names.torchtitan, value);
-    case LaunchFormat::kDeepspeed:
-      return fmt::format("{} {}",
-                         knob == Knob::kTensor        ? "tensor_parallel.autotp_size"
-                         : knob == Knob::kMicroBatch  ? "train_micro_batch_size_per_gpu"
-                         : knob == Knob::kGlobalBatch ? "train_batch_size"
-                                                      : names.accelerate,
-                         value);
-    case LaunchFormat::kAccelerate:
-      return fmt::format("{}: {}", names.accelerate, value);
-  }
-  return "";
-}
 
 std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found, Knob knob,
                              Rule rule) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/launch/launch_case.h"
+#include "planner/launch/launch_layout.h"
 #include "planner/plan/rules.h"
 
 namespace trireme::planner {
@@ -59,20 +60,6 @@ RuleReport check_launch(const LaunchConfig& config, const LaunchCase& found);
 void soften_open_errors(const LaunchConfig& config, const std::vector<RuleReport>& others,
                         RuleReport& report);
 
-// Parts of a layout as a format spells them, for fixes.
-enum class Knob : std::uint8_t {
-  kTensor,
-  kPipeline,
-  kVirtual,
-  kContext,
-  kExpert,
-  kExpertTensor,
-  kMicroBatch,
-  kGlobalBatch,
-  kSequence,
-  kSequenceParallel
-};
-std::string spelled(LaunchFormat format, Knob knob, const std::string& value);
 // "use --tensor-model-parallel-size 4 or 8": values near the present one with which every rule
 // holds, else those with which `rule` holds and none is broken that held before. Empty when there
 // is none.

@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "planner/launch/megatron_settings.h"
+#include "planner/launch/launch_layout.h"
+#include "planner/launch/megatron.h"
 
 namespace trireme::planner {
 namespace {
@@ -253,16 +254,35 @@ void read_pipeline(LaunchConfig& config) {
   }
 }
 
+// Optimizer states on the host, all or a share of them; the input of some layers.
+void read_offload(LaunchConfig& config) {
+  if (is_on(config, "optimizer_cpu_offload")) {
+    const double share =
+        number_setting(config, "optimizer_offload_fraction")
+            .value_or(number_setting(config, "optimizer_cpu_offload_fraction").value_or(1));
+    if (share > 0) {
+      config.offload.push_back(fmt::format("optimizer={}", std::min(share, 1.0)));
+    }
+  }
+  const auto layers = integer_setting(config, "cpu_offloading_num_layers", 0, 100'000);
+  const auto all = integer_setting(config, "num_layers", 1, 100'000);
+  if (is_on(config, "cpu_offloading") && layers.value_or(0) > 0 && all) {
+    config.offload.push_back(fmt::format(
+        "activations={}", std::min(1.0, static_cast<double>(*layers) / static_cast<double>(*all))));
+  }
+  if (is_on(config, "fine_grained_activation_offloading")) {
+    config.unmodelled.push_back(
+        find_setting(config, "fine_grained_activation_offloading")->spelled);
+  }
+}
+
 }  // namespace
 
 void read_megatron_layout(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
-  layout.tensor = degree(config, {"tensor_model_parallel_size", "model_parallel_size"});
-  layout.pipeline = degree(config, {"pipeline_model_parallel_size"});
-  layout.context = degree(config, {"context_parallel_size"});
-  layout.expert = degree(config, {"expert_model_parallel_size"});
-  layout.expert_tensor = degree(config, {"expert_tensor_parallel_size"});
-  layout.micro_batch = degree(config, {"micro_batch_size", "batch_size"});
+  read_layout_fields(config, config.format);
+  layout.tensor = layout.tensor ? layout.tensor : degree(config, {"model_parallel_size"});
+  layout.micro_batch = layout.micro_batch ? layout.micro_batch : degree(config, {"batch_size"});
   layout.sequence_parallel = is_on(config, "sequence_parallel");
   layout.pipeline_before_data = is_on(config, "use_tp_pp_dp_mapping");
   config.sequence = degree(config, {"seq_length", "encoder_seq_length"});
@@ -270,13 +290,7 @@ void read_megatron_layout(LaunchConfig& config) {
   if (has_setting(config, "rampup_batch_size")) {
     config.remarks.emplace_back("the batch grows at first; what follows is for the whole one");
   }
-  for (const char* offload : {"optimizer_cpu_offload", "cpu_offloading",
-                              "fine_grained_activation_offloading", "optimizer_offload_fraction"}) {
-    if (const LaunchSetting* setting = find_setting(config, offload);
-        setting != nullptr && setting->value != "False" && setting->value != "0") {
-      config.unmodelled.push_back(setting->spelled);
-    }
-  }
+  read_offload(config);
   read_sharding(config);
   read_recompute(config);
   read_pipeline(config);

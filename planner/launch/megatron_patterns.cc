@@ -1,11 +1,15 @@
-// The two small languages inside Megatron-LM's arguments: which layers have experts, and which
-// layers each pipeline stage holds.
+// The two small languages inside Megatron-LM's arguments, read and written: which layers have
+// experts, and which layers each pipeline stage holds. Sources: Megatron-LM d98e8a64,
+// core/transformer/transformer_block.py (get_num_layers_to_build),
+// core/transformer/pipeline_parallel_layer_layout.py.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/error.h"
-#include "planner/launch/megatron_settings.h"
+#include "planner/launch/megatron.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 namespace {
@@ -87,6 +91,51 @@ class Layout {
   std::size_t at_ = 0;
 };
 
+using Layers = std::vector<std::int64_t>;
+
+bool all_equal(const Layers& layers) {
+  return std::all_of(layers.begin(), layers.end(),
+                     [&](std::int64_t count) { return count == layers.front(); });
+}
+
+// Even once the embedding, the head or both count as a layer.
+bool even_with_ends(const Layers& layers, StageSplit& split) {
+  for (const auto& [embedding, loss] : {std::pair{true, true}, {true, false}, {false, true}}) {
+    Layers counted = layers;
+    counted.front() += embedding ? 1 : 0;
+    counted.back() += loss ? 1 : 0;
+    if (all_equal(counted)) {
+      split.account_for_embedding = embedding;
+      split.account_for_loss = loss;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Stages of one chunk whose middle ones are equal.
+bool even_between_ends(const Layers& layers, StageSplit& split) {
+  const Layers middle(layers.begin() + 1, layers.end() - 1);
+  if ((!middle.empty() && !all_equal(middle)) || layers.front() == 0 || layers.back() == 0) {
+    return false;
+  }
+  split.first_stage = layers.front();
+  split.last_stage = layers.back();
+  return true;
+}
+
+// "Et*2|t*3|t*2L": E, t, m, L are embedding, layer, extra prediction module and loss.
+std::string layout_text(const std::vector<Chunk>& chunks) {
+  std::string text = "E";
+  for (const Chunk& chunk : chunks) {
+    const std::int64_t layers = chunk.own_layers();
+    text += chunk.embedding ? "" : "|";
+    text += layers == 0 ? "" : layers == 1 ? "t" : fmt::format("t*{}", layers);
+    text += std::string(static_cast<std::size_t>(chunk.prediction), 'm');
+  }
+  return text + "L";
+}
+
 }  // namespace
 
 std::vector<std::int64_t> read_pipeline_pattern(const LaunchConfig& config,
@@ -151,6 +200,39 @@ std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSet
     refuse(config, setting, fmt::format("a list of {} layers (it has {})", layers, flags.size()));
   }
   return flags;
+}
+
+std::string layer_pattern(const std::vector<bool>& flags) {
+  std::string text;
+  for (std::size_t first = 0; first < flags.size();) {
+    std::size_t last = first;
+    while (last < flags.size() && flags[last] == flags[first]) {
+      ++last;
+    }
+    text += fmt::format("{}[{}]*{}", text.empty() ? "" : "+", flags[first] ? 1 : 0, last - first);
+    first = last;
+  }
+  return "(" + text + ")";
+}
+
+StageSplit megatron_stages(const LaunchPlan& launch) {
+  StageSplit split;
+  Layers layers;
+  const std::vector<Chunk> chunks = chunks_of(launch.job, launch.plan);
+  for (const Chunk& chunk : chunks) {
+    layers.push_back(chunk.own_layers());
+  }
+  const bool one_chunk = launch.plan.virtual_pipeline == 1;
+  if (launch.plan.prediction_apart) {
+    split.layout = layout_text(chunks);
+    return split;
+  }
+  if (all_equal(layers) || even_with_ends(layers, split) ||
+      (one_chunk && even_between_ends(layers, split))) {
+    return split;
+  }
+  split.layout = layout_text(chunks);
+  return split;
 }
 
 }  // namespace trireme::planner

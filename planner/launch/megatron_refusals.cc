@@ -1,180 +1,247 @@
-// Source: Megatron-LM d98e8a64, training/arguments.py (validate_args).
-#include "planner/launch/megatron_refusals.h"
-
-#include <fmt/format.h>
-
+// What Megatron-LM and Megatron-Bridge refuse of a plan beyond check_plan's rules, and the choices
+// that both formats write in their own words. Sources: Megatron-LM d98e8a64, training/arguments.py
+// (validate_args), core/transformer/transformer_config.py, core/models/gpt/gpt_layer_specs.py.
 #include <algorithm>
 #include <cmath>
 
-#include "planner/launch/megatron_model_refusals.h"
+#include "planner/launch/megatron.h"
 
 namespace trireme::planner {
 namespace {
 
-void refuse_schedule(const Plan& plan, std::string_view who) {
-  if (plan.pipeline > 1 && plan.schedule != Schedule::kOneForwardOneBackward &&
-      plan.schedule != Schedule::kInterleaved) {
-    refuse("schedule", fmt::format("{} runs 1f1b, or interleaved with vpp, not {}; --schedule 1f1b "
-                                   "would be right",
-                                   who, to_string(plan.schedule)));
-  }
+using L = LaunchPlan;
+using models::Transformer;
+
+const Transformer& model_of(const L& l) {
+  return l.job.model;
 }
 
-// Modules that the model does not have.
-void refuse_modules(const LaunchPlan& launch, std::string_view who) {
-  const models::Transformer& model = launch.job.model;
-  if (launch.plan.recompute != Recompute::kSelective) {
-    return;
-  }
-  const bool experts = model.moe.has_value();
-  const bool grouped = experts && launch.job.cluster.gpu.compute_capability >= 80;
-  struct Module {
-    models::RecomputeModule bit;
-    bool present;
-    const char* why;
-  };
-  const Module modules[] = {
-      {kTorchPerOp, false, "op is torchtitan's policy"},
-      {kMlaUpProjection, model.latent.has_value(), "mla_up_proj needs latent attention"},
-      {kMoe, experts, "moe needs experts"},
-      {kMoeActivation, grouped, "moe_act needs experts in grouped products (Ampere and later)"},
-      {kSharedExperts, experts && model.moe->shared_ffn > 0,
-       "shared_experts needs a shared expert"},
-  };
-  for (const Module& module : modules) {
-    if ((launch.plan.recompute_modules & module.bit) != 0 && !module.present) {
-      refuse(
-          "recompute-modules",
-          fmt::format("{}; {} recomputes core_attn, layernorm, mlp, mla_up_proj, moe, moe_act and "
-                      "shared_experts, where the model has them",
-                      module.why, who));
-    }
-  }
+bool is_local(const L& l) {
+  return l.job.framework.implementation == models::Implementation::kClassicMegatron;
 }
 
-void refuse_sharding(const LaunchPlan& launch, std::string_view who) {
-  const Plan& plan = launch.plan;
-  const MegatronSharding sharding = megatron_sharding(launch);
-  if (plan.sharding == Sharding::kFull && plan.fsdp_unit != 1) {
-    refuse("fsdp-unit", fmt::format("{} gathers one layer at a time; --fsdp-unit block would be "
-                                    "right",
-                                    who));
-  }
-  if (sharding == MegatronSharding::kMegatronFsdp && !plan.reshard_after_forward) {
-    refuse("reshard_after_forward",
-           "Megatron-FSDP always reshards; use sharding gradients, or --set "
-           "reshard_after_forward=true");
-  }
-  const Framework& framework = launch.job.framework;
-  if (sharding == MegatronSharding::kMegatronFsdp && plan.sharding >= Sharding::kGradients &&
-      (!framework.overlap_grad_reduce ||
-       (plan.sharding == Sharding::kFull && !framework.overlap_param_gather))) {
-    refuse(
-        "overlap_grad_reduce",
-        fmt::format("Megatron-FSDP always overlaps under {}; --set overlap_grad_reduce=true (and "
-                    "overlap_param_gather=true) would be right",
-                    fsdp_strategy(plan.sharding)));
-  }
-  if (sharding != MegatronSharding::kTorchFsdp2) {
-    return;
-  }
-  const models::Transformer& model = launch.job.model;
-  if (plan.sharding != Sharding::kFull || plan.replicas > 1) {
-    refuse("dp",
-           "--use-torch-fsdp2 shards parameters over all data-parallel ranks; sharding full "
-           "with dp 1 would be right");
-  }
-  if (plan.pipeline > 1 || plan.expert > 1) {
-    refuse(plan.pipeline > 1 ? "pp" : "ep",
-           "--use-torch-fsdp2 runs with pp 1 and ep 1; --framework megatron-fsdp takes both");
-  }
-  if (model.tied_embeddings || launch.job.precision == topologies::Precision::kFp16) {
-    refuse("--use-torch-fsdp2",
-           "needs untied embeddings and no fp16; --framework megatron-fsdp "
-           "takes both");
-  }
+bool is_mixed(const L& l) {
+  return l.job.precision != topologies::Precision::kFp32;
 }
 
-void refuse_types(const LaunchPlan& launch, std::string_view who) {
-  const Framework& framework = launch.job.framework;
-  const bool mixed = launch.job.precision != topologies::Precision::kFp32;
-  const bool same = framework.gradient_bytes == framework.reduce_bytes;
-  if (mixed && framework.master_bytes == 2) {
-    refuse("master_bytes",
-           fmt::format("16-bit remainders, which {}'s precision-aware optimizer keeps as masters, "
-                       "are not written; --set master_bytes=4 would be right",
-                       who));
-  }
-  if (mixed && (framework.master_bytes != 4 || framework.mixed_precision_pure)) {
-    refuse("parameter_dtype", fmt::format("{} keeps an fp32 copy of the parameters; --set "
-                                          "parameter_dtype=fp32, or leave it out",
-                                          who));
-  }
-  const bool fp16 = launch.job.precision == topologies::Precision::kFp16;
-  if (mixed && !fp16 && !same) {
-    refuse("reduce_dtype", fmt::format("{} reduces gradients in the type it accumulates them in; "
-                                       "--set grad_dtype=bf16 would be right",
-                                       who));
-  }
-  if (launch.job.optimizer != Optimizer::kSgd && small_moment_bytes(launch.job) > 0 &&
-      launch.plan.sharding == Sharding::kNone) {
-    refuse("optimizer_dtype",
-           "Megatron's precision-aware optimizer is its distributed one; "
-           "--sharding optimizer would be right");
-  }
+bool is_fp16(const L& l) {
+  return l.job.precision == topologies::Precision::kFp16;
 }
 
-void refuse_choices(const LaunchPlan& launch, std::string_view who) {
-  const Framework& framework = launch.job.framework;
-  const bool local = framework.implementation == models::Implementation::kClassicMegatron;
-  if (launch.plan.virtual_pipeline > 1 && launch.plan.pipeline == 2 &&
-      !framework.p2p_overlap_interleaved) {
-    refuse("vpp", fmt::format("{} interleaves over two stages only with overlapped messages; --set "
-                              "p2p_overlap_interleaved=true would be right",
-                              who));
-  }
-  if (local && launch.plan.context > 1) {
-    refuse("cp", fmt::format("{}'s local attention has no context parallelism; cp 1, or --set "
-                             "implementation=transformer_engine, would be right",
-                             who));
-  }
-  const bool spread = launch.plan.tensor > 1 && launch.plan.sequence_parallel;
-  if (local && spread && launch.job.model.norm == models::Norm::kRmsNorm) {
-    refuse("sequence_parallel",
-           fmt::format("{}'s local RMSNorm has none; --no-sequence-parallel, or --set "
-                       "implementation=transformer_engine, would be right",
-                       who));
-  }
-  const std::int64_t expert_tensor =
-      launch.plan.expert_tensor > 0 ? launch.plan.expert_tensor : launch.plan.tensor;
-  if (launch.job.model.moe && launch.job.model.moe->expert_bias && expert_tensor > 1) {
-    refuse("etp", fmt::format("experts with biases stay whole in {}; --etp 1 would be right", who));
-  }
-  if (framework.loss_chunks > 1) {
-    refuse("loss_chunks",
-           fmt::format("{} computes the loss in one part; --set loss_chunks=1", who));
-  }
-  if (framework.compile || framework.traced_graph) {
-    refuse("compile",
-           fmt::format("{} has no switch that compiles layers; --set compile=false", who));
-  }
-  if (framework.tp_comm_overlap && launch.plan.tensor > 1 && !launch.plan.sequence_parallel) {
-    refuse("tp_comm_overlap", "needs sequence parallelism; --sequence-parallel would be right");
-  }
-  if (local && launch.job.attention == models::AttentionKernel::kFlash) {
-    refuse("--attention",
-           "Megatron's local implementation has no flash attention; --attention "
-           "unfused would be right");
-  }
-  if (framework.overlap_param_gather && !framework.overlap_grad_reduce &&
-      launch.plan.sharding != Sharding::kNone) {
-    refuse("overlap_param_gather",
-           "needs overlap_grad_reduce; --set overlap_param_gather=false "
-           "would be right");
-  }
+bool is_fsdp(const L& l) {
+  return megatron_sharding(l) == MegatronSharding::kMegatronFsdp;
 }
+
+bool is_torch_fsdp(const L& l) {
+  return megatron_sharding(l) == MegatronSharding::kTorchFsdp2;
+}
+
+// A module that selective recompute names and the model does not have.
+bool repeats_without(const L& l, models::RecomputeModule module, bool present) {
+  return l.plan.recompute == Recompute::kSelective && (l.plan.recompute_modules & module) != 0 &&
+         !present;
+}
+
+// --disable-bias-linear is one switch for attention's output, the MLP and the experts;
+// --add-qkv-bias adds back that of q, k and v.
+bool mixes_biases(const L& l) {
+  const Transformer& model = l.job.model;
+  const bool biases = has_linear_biases(model);
+  const bool dense = models::moe_layer_count(model) < model.layers;
+  const bool experts = models::moe_layer_count(model) > 0;
+  return (dense && model.mlp_bias != biases) || (experts && model.moe->expert_bias != biases) ||
+         (biases && !model.qkv_bias);
+}
+
+// Parts that Megatron-Core's layer has no place for, under the names that a model file has for
+// them.
+constexpr Refusal kModel[] = {
+    {"position of {model}",
+     [](const L& l) { return model_of(l).position == models::Position::kAlibi; },
+     "is alibi; Megatron-Core has learned, rotary or no positions; a model without it would be "
+     "right"},
+    {"parallel_block of {model}", [](const L& l) { return model_of(l).parallel_block; },
+     "is attention and MLP beside each other; Megatron-Core's layer runs one after the other; a "
+     "model "
+     "without it would be right"},
+    {"norms_per_layer of {model}", [](const L& l) { return model_of(l).norms_per_layer != 2; },
+     "is not 2, which Megatron-Core's layer has; a model without it would be right"},
+    {"qk_norm_all_heads of {model}",
+     [](const L& l) { return model_of(l).qk_norm && model_of(l).qk_norm_all_heads; },
+     "is a norm over all heads; Megatron-Core normalises each head; a model without it would be "
+     "right"},
+    {"embedding_dim of {model}", [](const L& l) { return model_of(l).embedding_dim > 0; },
+     "is narrower than hidden; Megatron-Core's embedding is as wide as its layers; a model without "
+     "it "
+     "would be right"},
+    {"embedding_norm of {model}", [](const L& l) { return model_of(l).embedding_norm; },
+     "is a norm that Megatron-Core's embedding lacks; a model without it would be right"},
+    {"final_norm of {model}", [](const L& l) { return !model_of(l).final_norm; },
+     "is missing; Megatron-Core always ends with one; a model without it would be right"},
+    {"norm_bias of {model}",
+     [](const L& l) {
+       return model_of(l).norm == models::Norm::kLayerNorm && !model_of(l).norm_bias;
+     },
+     "is missing; Megatron-Core's LayerNorm has one; a model without it would be right"},
+    {"head_bias of {model}", [](const L& l) { return model_of(l).head_bias; },
+     "is a bias that Megatron-Core's output layer lacks; a model without it would be right"},
+    {"attention_output_bias and mlp_bias of {model}", mixes_biases,
+     "differ; Megatron-Core has one switch for the biases of all matrices, and one more for those "
+     "of q, "
+     "k and v"},
+};
+
+constexpr Refusal kSteps[] = {
+    {"schedule",
+     [](const L& l) {
+       return l.plan.pipeline > 1 && l.plan.schedule != Schedule::kOneForwardOneBackward &&
+              l.plan.schedule != Schedule::kInterleaved;
+     },
+     "{who} runs 1f1b, or interleaved with vpp, not {schedule}; --schedule 1f1b would be right"},
+    {"recompute-modules", [](const L& l) { return repeats_without(l, kTorchPerOp, false); },
+     "op is torchtitan's policy; {who} recomputes core_attn, layernorm, mlp, mla_up_proj, moe, "
+     "moe_act "
+     "and shared_experts, where the model has them"},
+    {"recompute-modules",
+     [](const L& l) {
+       return repeats_without(l, kMlaUpProjection, model_of(l).latent.has_value());
+     },
+     "mla_up_proj needs latent attention; --recompute-modules without it would be right"},
+    {"recompute-modules",
+     [](const L& l) { return repeats_without(l, kMoe, model_of(l).moe.has_value()); },
+     "moe needs experts; --recompute-modules without it would be right"},
+    {"recompute-modules",
+     [](const L& l) {
+       return repeats_without(l, kMoeActivation,
+                              model_of(l).moe && l.job.cluster.gpu.compute_capability >= 80);
+     },
+     "moe_act needs experts in grouped products (Ampere and later); --recompute-modules without it "
+     "would "
+     "be right"},
+    {"recompute-modules",
+     [](const L& l) {
+       return repeats_without(l, kSharedExperts,
+                              model_of(l).moe && model_of(l).moe->shared_ffn > 0);
+     },
+     "shared_experts needs a shared expert; --recompute-modules without it would be right"},
+};
+
+constexpr Refusal kSharding[] = {
+    {"fsdp-unit",
+     [](const L& l) { return l.plan.sharding == Sharding::kFull && l.plan.fsdp_unit != 1; },
+     "{who} gathers one layer at a time; --fsdp-unit block would be right"},
+    {"reshard_after_forward",
+     [](const L& l) { return is_fsdp(l) && !l.plan.reshard_after_forward; },
+     "Megatron-FSDP always reshards; use sharding gradients, or --set reshard_after_forward=true"},
+    {"overlap_grad_reduce",
+     [](const L& l) {
+       const Framework& framework = l.job.framework;
+       return is_fsdp(l) && l.plan.sharding >= Sharding::kGradients &&
+              (!framework.overlap_grad_reduce ||
+               (l.plan.sharding == Sharding::kFull && !framework.overlap_param_gather));
+     },
+     "Megatron-FSDP always overlaps under --sharding {sharding}; --set overlap_grad_reduce=true "
+     "(and "
+     "overlap_param_gather=true) would be right"},
+    {"dp",
+     [](const L& l) {
+       return is_torch_fsdp(l) && (l.plan.sharding != Sharding::kFull || l.plan.replicas > 1);
+     },
+     "--use-torch-fsdp2 shards parameters over all data-parallel ranks; sharding full with dp 1 "
+     "would be "
+     "right"},
+    {"pp", [](const L& l) { return is_torch_fsdp(l) && l.plan.pipeline > 1; },
+     "--use-torch-fsdp2 runs with pp 1 and ep 1; --framework megatron-fsdp takes both"},
+    {"ep", [](const L& l) { return is_torch_fsdp(l) && l.plan.expert > 1; },
+     "--use-torch-fsdp2 runs with pp 1 and ep 1; --framework megatron-fsdp takes both"},
+    {"--use-torch-fsdp2",
+     [](const L& l) { return is_torch_fsdp(l) && (model_of(l).tied_embeddings || is_fp16(l)); },
+     "needs untied embeddings and no fp16; --framework megatron-fsdp takes both"},
+};
+
+constexpr Refusal kTypes[] = {
+    {"master_bytes", [](const L& l) { return is_mixed(l) && l.job.framework.master_bytes == 2; },
+     "16-bit remainders, which {who}'s precision-aware optimizer keeps as masters, are not "
+     "written; "
+     "--set master_bytes=4 would be right"},
+    {"parameter_dtype",
+     [](const L& l) {
+       return is_mixed(l) &&
+              (l.job.framework.master_bytes != 4 || l.job.framework.mixed_precision_pure);
+     },
+     "{who} keeps an fp32 copy of the parameters; --set parameter_dtype=fp32, or leave it out"},
+    {"reduce_dtype",
+     [](const L& l) {
+       return is_mixed(l) && !is_fp16(l) &&
+              l.job.framework.gradient_bytes != l.job.framework.reduce_bytes;
+     },
+     "{who} reduces gradients in the type it accumulates them in; --set grad_dtype=bf16 would be "
+     "right"},
+    {"optimizer_dtype",
+     [](const L& l) {
+       return l.job.optimizer != Optimizer::kSgd && small_moment_bytes(l.job) > 0 &&
+              l.plan.sharding == Sharding::kNone;
+     },
+     "Megatron's precision-aware optimizer is its distributed one; --sharding optimizer would be "
+     "right"},
+};
+
+constexpr Refusal kChoices[] = {
+    {"vpp",
+     [](const L& l) {
+       return l.plan.virtual_pipeline > 1 && l.plan.pipeline == 2 &&
+              !l.job.framework.p2p_overlap_interleaved;
+     },
+     "{who} interleaves over two stages only with overlapped messages; --set "
+     "p2p_overlap_interleaved=true would be right"},
+    {"cp", [](const L& l) { return is_local(l) && l.plan.context > 1; },
+     "{who}'s local attention has no context parallelism; cp 1, or --set "
+     "implementation=transformer_engine, would be right"},
+    {"sequence_parallel",
+     [](const L& l) {
+       return is_local(l) && l.plan.tensor > 1 && l.plan.sequence_parallel &&
+              model_of(l).norm == models::Norm::kRmsNorm;
+     },
+     "{who}'s local RMSNorm has none; --no-sequence-parallel, or --set "
+     "implementation=transformer_engine, would be right"},
+    {"etp",
+     [](const L& l) {
+       return model_of(l).moe && model_of(l).moe->expert_bias && expert_tensor_of(l.plan) > 1;
+     },
+     "experts with biases stay whole in {who}; --etp 1 would be right"},
+    {"loss_chunks", [](const L& l) { return l.job.framework.loss_chunks > 1; },
+     "{who} computes the loss in one part; --set loss_chunks=1"},
+    {"compile", [](const L& l) { return l.job.framework.compile || l.job.framework.traced_graph; },
+     "{who} has no switch that compiles layers; --set compile=false"},
+    {"tp_comm_overlap",
+     [](const L& l) {
+       return l.job.framework.tp_comm_overlap && l.plan.tensor > 1 && !l.plan.sequence_parallel;
+     },
+     "needs sequence parallelism; --sequence-parallel would be right"},
+    {"--attention",
+     [](const L& l) { return is_local(l) && l.job.attention == models::AttentionKernel::kFlash; },
+     "Megatron's local implementation has no flash attention; --attention unfused would be right"},
+    {"overlap_param_gather",
+     [](const L& l) {
+       return l.job.framework.overlap_param_gather && !l.job.framework.overlap_grad_reduce &&
+              l.plan.sharding != Sharding::kNone;
+     },
+     "needs overlap_grad_reduce; --set overlap_param_gather=false would be right"},
+};
 
 }  // namespace
+
+void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view who) {
+  if (!pipeline_before_data(launch.plan)) {
+    refuse_other_orders(launch.plan, who);
+  }
+  for (const std::span<const Refusal> table :
+       {std::span<const Refusal>(kModel), std::span<const Refusal>(kSteps),
+        std::span<const Refusal>(kSharding), std::span<const Refusal>(kTypes),
+        std::span<const Refusal>(kChoices)}) {
+    refuse_any(table, launch, who);
+  }
+}
 
 MegatronSharding megatron_sharding(const LaunchPlan& launch) {
   if (launch.job.framework.sharder == Sharder::kFsdp2) {
@@ -198,18 +265,6 @@ bool pipeline_before_data(const Plan& plan) {
          });
 }
 
-void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view who) {
-  if (!pipeline_before_data(launch.plan)) {
-    refuse_other_orders(launch.plan, who);
-  }
-  refuse_models_unknown_to_megatron(launch.job.model);
-  refuse_schedule(launch.plan, who);
-  refuse_modules(launch, who);
-  refuse_sharding(launch, who);
-  refuse_types(launch, who);
-  refuse_choices(launch, who);
-}
-
 std::string_view fsdp_strategy(Sharding sharding) {
   switch (sharding) {
     case Sharding::kNone:
@@ -225,20 +280,18 @@ std::string_view fsdp_strategy(Sharding sharding) {
 }
 
 bool wants_one_connection(const LaunchPlan& launch) {
-  const MegatronSharding sharding = megatron_sharding(launch);
-  const bool fsdp =
-      sharding == MegatronSharding::kMegatronFsdp || sharding == MegatronSharding::kTorchFsdp2;
   // 100 and up is Blackwell; AMD's gfx numbers are 900 and up, and its devices say 9.
   const int capability = launch.job.cluster.gpu.compute_capability;
   const bool before_blackwell = capability < 100 || capability >= 900;
-  return !fsdp && before_blackwell && (launch.plan.tensor > 1 || launch.plan.context > 1);
+  return !is_fsdp(launch) && !is_torch_fsdp(launch) && before_blackwell &&
+         (launch.plan.tensor > 1 || launch.plan.context > 1);
 }
 
 MegatronOverlap megatron_overlap(const LaunchPlan& launch) {
   const Framework& framework = launch.job.framework;
   const bool reduces = launch.plan.data_parallel() * launch.plan.context > 1;
-  const bool gathers = megatron_sharding(launch) == MegatronSharding::kDistributedOptimizer ||
-                       megatron_sharding(launch) == MegatronSharding::kMegatronFsdp;
+  const bool gathers =
+      is_fsdp(launch) || megatron_sharding(launch) == MegatronSharding::kDistributedOptimizer;
   MegatronOverlap overlap;
   overlap.grad_reduce = reduces && overlaps_gradient_reduction(framework);
   overlap.param_gather = overlap.grad_reduce && gathers && overlaps_parameter_gather(framework);
@@ -252,6 +305,17 @@ int small_moment_bytes(const Job& job) {
   return job.framework.moment_bytes < 8
              ? static_cast<int>(std::lround(job.framework.moment_bytes / 2))
              : 0;
+}
+
+bool has_linear_biases(const Transformer& model) {
+  return model.attention_output_bias;
+}
+
+std::int64_t megatron_positions(const Job& job) {
+  if (job.model.position == models::Position::kLearned) {
+    return job.model.position_rows > 0 ? job.model.position_rows : job.model.max_sequence;
+  }
+  return std::max(job.model.max_sequence, job.sequence);
 }
 
 }  // namespace trireme::planner

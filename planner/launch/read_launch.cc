@@ -7,8 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "planner/launch/toml_settings.h"
-#include "planner/launch/yaml_settings.h"
+#include "planner/launch/settings_text.h"
 
 namespace trireme::planner {
 namespace {
@@ -64,9 +63,12 @@ std::optional<LaunchFormat> by_contents(std::string_view text) {
       contains(text, "run_recipe.py") || contains(text, "megatron.bridge")) {
     return LaunchFormat::kMegatronBridge;
   }
-  if (contains(text, "--tensor-model-parallel-size") || contains(text, "--num-layers") ||
-      contains(text, "--micro-batch-size") || contains(text, "--seq-length")) {
-    return LaunchFormat::kMegatron;
+  for (const char* flag : {"--tensor-model-parallel-size", "--num-layers", "--micro-batch-size",
+                           "--seq-length", "--tensor_model_parallel_size", "--num_layers",
+                           "--micro_batch_size", "--seq_length", "megatron sft ", "megatron pt "}) {
+    if (contains(text, flag)) {
+      return LaunchFormat::kMegatron;
+    }
   }
   if (contains(text, "model.tensor_model_parallel_size") ||
       contains(text, "train.global_batch_size")) {

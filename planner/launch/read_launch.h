@@ -48,5 +48,9 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
                             const std::vector<std::string>& arguments);
 LaunchConfig read_accelerate(std::string_view text, const std::string& source,
                              const std::vector<std::string>& arguments);
+// DeepSpeed's settings, whether from its JSON or from accelerate's deepspeed_config: keys are the
+// JSON's, joined by dots. Fills framework, choices, precision, batch and layout. Values "auto"
+// count as missing; a remark lists them. Throws Error as above.
+void read_deepspeed_layout(LaunchConfig& config);
 
 }  // namespace trireme::planner

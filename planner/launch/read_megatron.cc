@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
+#include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/megatron_settings.h"
+#include "planner/launch/megatron.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {
@@ -19,7 +21,7 @@ std::string key_of_word(std::string_view word) {
 
 bool is_megatron_flag(std::string_view word) {
   return word.starts_with("--") && word.find(' ') == std::string_view::npos &&
-         use_of_megatron_setting(key_of_word(word)) == MegatronUse::kRead;
+         reads_megatron_setting(key_of_word(word));
 }
 
 // A flag that takes a value and has none: an error, or a variable that the file does not set.
@@ -60,8 +62,45 @@ void keep_flags(std::vector<LaunchSetting> settings, const ShellScript& script,
   }
 }
 
-// What programs around Megatron-LM set themselves: ms-swift (megatron sft …) and slime train in
-// bf16 unless told; slime's GPUs are its actors'.
+std::optional<std::int64_t> count_in(const LaunchConfig& config, std::string_view variable) {
+  const LaunchSetting* found = find_variable(config, variable);
+  if (found == nullptr) {
+    return {};
+  }
+  std::int64_t value = 0;
+  const char* end = found->value.data() + found->value.size();
+  const auto [stop, failure] = std::from_chars(found->value.data(), end, value);
+  const bool good = failure == std::errc() && stop == end && value >= 1 && value <= 1'000'000;
+  return good ? std::optional(value) : std::nullopt;
+}
+
+// ms-swift (megatron sft …) starts NPROC_PER_NODE processes on each of NNODES hosts, cuts samples
+// at
+// --max_length, and takes the model from a Hugging Face folder.
+void read_swift(LaunchConfig& config) {
+  config.program_sets_precision = true;
+  if (const auto each = count_in(config, "NPROC_PER_NODE"); each && !config.gpus) {
+    config.gpus_per_node = each;
+    config.gpus = *each * count_in(config, "NNODES").value_or(1);
+  }
+  if (const LaunchSetting* length = find_setting(config, "max_length");
+      length != nullptr && !has_setting(config, "seq_length")) {
+    LaunchSetting setting = *length;
+    setting.key = "seq_length";
+    config.settings.push_back(std::move(setting));
+  }
+  for (const char* key : {"model", "load", "mcore_model"}) {
+    if (config.model_name.empty()) {
+      config.model_name = preset_in(text_setting(config, key));
+    }
+  }
+  constexpr std::string_view kRead = "model load mcore_model max_length";
+  std::erase_if(config.unknown,
+                [](const LaunchSetting& setting) { return is_among(kRead, setting.key); });
+}
+
+// What programs around Megatron-LM set themselves: ms-swift and slime train in bf16 unless told;
+// slime's GPUs are its actors'.
 void read_launchers_own(const LaunchCommand& command, LaunchConfig& config) {
   bool swift = false;
   for (std::size_t i = 0; i + 1 < command.launcher.size(); ++i) {
@@ -73,7 +112,12 @@ void read_launchers_own(const LaunchCommand& command, LaunchConfig& config) {
       std::any_of(config.settings.begin(), config.settings.end(), [](const LaunchSetting& setting) {
         return setting.key.starts_with("rollout_") || setting.key.starts_with("actor_num_");
       });
-  config.program_sets_precision = swift || slime;
+  config.program_sets_precision = slime;
+  if (swift) {  // its flags before the first of Megatron-LM's look like the launcher's
+    const std::vector<LaunchSetting> own = flags_of(command.launcher);
+    config.settings.insert(config.settings.begin(), own.begin(), own.end());
+    read_swift(config);
+  }
   const auto nodes = integer_setting(config, "actor_num_nodes");
   const auto each = integer_setting(config, "actor_num_gpus_per_node");
   if (slime && each) {

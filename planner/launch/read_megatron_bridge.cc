@@ -7,9 +7,9 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/megatron_settings.h"
-#include "planner/launch/preset_name.h"
+#include "planner/launch/megatron.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {
@@ -20,22 +20,17 @@ constexpr std::string_view kSections[] = {"model",  "train",     "optimizer",   
                                           "logger", "rng",       "checkpoint",   "validation",
                                           "peft",   "profiling", "comm_overlap", "mixed_precision"};
 
-// Fields whose names are not the flags' ones (transformer_config.py, training/config.py).
+// Megatron-LM's name of a field (transformer_config.py, training/config.py).
 std::string canonical(const std::string& path) {
-  static const std::map<std::string, std::string> kNames = {
-      {"num_moe_experts", "num_experts"},
-      {"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
-      {"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"},
+  static const std::map<std::string, std::string> kOthers = {
       {"sequence_length", "seq_length"},
-      {"microbatch_group_size_per_vp_stage", "microbatch_group_size_per_virtual_pipeline_stage"},
-      {"gated_linear_unit", "swiglu"},
-      {"add_bias_linear", "disable_bias_linear"},
-      {"share_embeddings_and_output_weights", "untie_embeddings_and_output_weights"},
-      {"grad_reduce_in_fp32", "grad_reduce_in_bf16"},
-      {"optimizer.optimizer", "optimizer"}};
+      {"microbatch_group_size_per_vp_stage", "microbatch_group_size_per_virtual_pipeline_stage"}};
+  if (const MegatronField* field = renamed_by_bridge(path); field != nullptr) {
+    return std::string(field->flag);
+  }
   const std::string last = path.substr(path.rfind('.') + 1);
-  const auto found = kNames.find(last);
-  return path == "mixed_precision" ? path : found == kNames.end() ? last : found->second;
+  const auto found = kOthers.find(last);
+  return found == kOthers.end() ? last : found->second;
 }
 
 std::string trimmed(std::string text) {
@@ -66,9 +61,8 @@ std::string plain_value(std::string text) {
 
 // Fields that say the opposite of the flag.
 bool is_opposite(const std::string& path) {
-  return path.ends_with(".add_bias_linear") ||
-         path.ends_with(".share_embeddings_and_output_weights") ||
-         path.ends_with(".grad_reduce_in_fp32");
+  const MegatronField* field = renamed_by_bridge(path);
+  return field != nullptr && field->use == MegatronUse::kOpposite;
 }
 
 bool is_known_section(std::string_view path) {
@@ -207,6 +201,57 @@ std::string_view statement_at(std::string_view text, std::size_t at) {
   return text.substr(at, text.find('\n', at) - at);
 }
 
+// What a recipe's function takes by keyword (recipes/*/), under the configuration's names; what it
+// calls otherwise keeps its name.
+void read_recipe_call(LaunchConfig& config, std::string_view call, int line) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"tensor_parallelism", "tensor_model_parallel_size"},
+      {"pipeline_parallelism", "pipeline_model_parallel_size"},
+      {"virtual_pipeline_parallelism", "virtual_pipeline_model_parallel_size"},
+      {"context_parallelism", "context_parallel_size"},
+      {"expert_parallelism", "expert_model_parallel_size"},
+      {"sequence_parallelism", "sequence_parallel"}};
+  LaunchConfig inner;
+  inner.format = config.format;
+  inner.source = config.source;
+  read_keywords(inner, "model", call, line);
+  for (LaunchSetting& setting : inner.settings) {
+    for (const auto& [name, field] : kNames) {
+      setting.key = setting.key == name ? std::string(field) : setting.key;
+    }
+    if (reads_megatron_setting(setting.key)) {
+      config.settings.push_back(std::move(setting));
+    }
+  }
+}
+
+// cfg.train.a, cfg.train.b = 1, 2 as one assignment each.
+bool read_pairs(LaunchConfig& config, const std::string& left, std::string_view right, int line) {
+  const auto parts = [](std::string_view text) {
+    std::vector<std::string> all;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find(','), text.size());
+      all.push_back(trimmed(std::string(text.substr(0, end))));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
+  };
+  const std::vector<std::string> names = parts(left);
+  const std::vector<std::string> values =
+      parts(right.substr(0, std::min(right.find('#'), right.size())));
+  if (names.size() < 2 || names.size() != values.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string path = names[i].substr(std::min(names[i].find('.') + 1, names[i].size()));
+    if (!is_path(names[i]) || !is_known_section(path)) {
+      return false;
+    }
+    add_setting(config, path, values[i], line);
+  }
+  return true;
+}
+
 // Lines of Python: OBJECT.section.field = value, and OBJECT.section = Class(field=value, …).
 void read_python(LaunchConfig& config, std::string_view text) {
   int line = 0;
@@ -221,6 +266,9 @@ void read_python(LaunchConfig& config, std::string_view text) {
                          row[equals + 1] != '=' && row.front() != '#';
     if (assigns) {
       const std::string left = trimmed(row.substr(0, equals));
+      if (read_pairs(config, left, std::string_view(row).substr(equals + 1), line)) {
+        continue;
+      }
       const std::size_t dot = left.find('.');
       const std::string path = dot == std::string::npos ? "" : left.substr(dot + 1);
       const std::size_t bracket = row.find('(', equals);
@@ -243,6 +291,10 @@ void read_python(LaunchConfig& config, std::string_view text) {
                        row.find("from_hf_pretrained") != std::string::npos;
     if (names && row.front() != '#' && !preset_in(row).empty() && !has_setting(config, "recipe")) {
       config.settings.push_back({"recipe", row, "recipe", line});
+    }
+    if (const std::size_t call = row.find("_config(");
+        call != std::string::npos && row.front() != '#' && !row.starts_with("def ")) {
+      read_recipe_call(config, statement_at(text, text.find("_config(", begin) + 7), line);
     }
   }
 }

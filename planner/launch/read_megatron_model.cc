@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/launch/function_spellings.h"
-#include "planner/launch/megatron_settings.h"
-#include "planner/launch/preset_name.h"
+#include "planner/launch/known_models.h"
+#include "planner/launch/megatron.h"
 
 namespace trireme::planner {
 namespace {

@@ -6,78 +6,39 @@
 
 #include "core/error.h"
 #include "models/presets.h"
-#include "planner/launch/preset_name.h"
+#include "planner/launch/known_models.h"
+#include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
-#include "planner/launch/toml_settings.h"
-#include "planner/launch/torchtitan_flavors.h"
-#include "planner/launch/torchtitan_schedules.h"
+#include "planner/launch/settings_text.h"
+#include "planner/launch/torchtitan.h"
 
 namespace trireme::planner {
 namespace {
 
-// Sections of which neither memory nor time depend.
-constexpr std::string_view kHarmless[] = {
-    "job",          "metrics", "profiling", "lr_scheduler",    "checkpoint",       "validation",
-    "experimental", "comm",    "debug",     "fault_tolerance", "memory_estimation"};
-constexpr std::string_view kKnown[] = {
-    "model.name",
-    "model.flavor",
-    "model.hf_assets_path",
-    "model.tokenizer_path",
-    "model.converters",
-    "optimizer.name",
-    "optimizer.lr",
-    "optimizer.eps",
-    "optimizer.implementation",
-    "optimizer.beta1",
-    "optimizer.beta2",
-    "optimizer.weight_decay",
-    "optimizer.early_step_in_backward",
-    "training.local_batch_size",
-    "training.global_batch_size",
-    "training.seq_len",
-    "training.max_norm",
-    "training.steps",
-    "training.dataset",
-    "training.dataset_path",
-    "training.mixed_precision_param",
-    "training.mixed_precision_reduce",
-    "training.dtype",
-    "training.enable_cpu_offload",
-    "training.compile",
-    "training.seed",
-    "training.deterministic",
-    "training.gc_freq",
-    "training.batch_size",
-    "parallelism.data_parallel_replicate_degree",
-    "parallelism.data_parallel_shard_degree",
-    "parallelism.fsdp_reshard_after_forward",
-    "parallelism.tensor_parallel_degree",
-    "parallelism.enable_async_tensor_parallel",
-    "parallelism.disable_loss_parallel",
-    "parallelism.pipeline_parallel_degree",
-    "parallelism.pipeline_parallel_schedule",
-    "parallelism.pipeline_parallel_microbatch_size",
-    "parallelism.pipeline_parallel_layers_per_stage",
-    "parallelism.pipeline_parallel_first_stage_less_layers",
-    "parallelism.pipeline_parallel_last_stage_less_layers",
-    "parallelism.context_parallel_degree",
-    "parallelism.expert_parallel_degree",
-    "parallelism.expert_tensor_parallel_degree",
-    "parallelism.context_parallel_rotate_method",
-    "parallelism.module_fqns_per_model_part",
-    "activation_checkpoint.mode",
-    "activation_checkpoint.selective_ac_option",
-    "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns",
-    "compile.enable",
-    "compile.components",
-    "compile.backend"};
+constexpr std::string_view kSchedules[] = {"1F1B",      "Interleaved1F1B", "GPipe",
+                                           "LoopedBFS", "ZBVZeroBubble",   "InterleavedZeroBubble",
+                                           "DualPipeV"};
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+// Sections of which neither memory nor time depend, those whose settings are read as a whole, and
+// what is read beside the fields that are written.
+constexpr std::string_view kSections =
+    "job metrics profiling lr_scheduler checkpoint validation experimental comm debug "
+    "fault_tolerance memory_estimation quantize float8";
+constexpr std::string_view kOthers =
+    "model.tokenizer_path optimizer.early_step_in_backward training.dataset_path "
+    "training.enable_cpu_offload training.compile training.seed training.deterministic "
+    "training.batch_size training.enable_fp8_linear training.warmup_steps optimizer.fused "
+    "model.norm_type parallelism.disable_loss_parallel "
+    "parallelism.context_parallel_rotate_method "
+    "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
 bool is_known(const std::string& key) {
-  const std::string section = key.substr(0, key.find('.'));
-  return std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown) ||
-         std::find(std::begin(kHarmless), std::end(kHarmless), section) != std::end(kHarmless) ||
-         key.starts_with("quantize.") || key.starts_with("float8.");
+  return is_among(kSections, key.substr(0, key.find('.'))) || is_among(kOthers, key) ||
+         is_field_of(torchtitan_fields(), key);
 }
 
 std::string model_of(const LaunchConfig& config) {
@@ -96,19 +57,41 @@ std::string model_of(const LaunchConfig& config) {
   return found != kFlavors.end() ? found->second : preset_in(name + "-" + flavor);
 }
 
+// module_fqns_per_model_part, an array of arrays: which modules each stage holds.
+void read_module_parts(LaunchConfig& config) {
+  const LaunchSetting* setting = find_setting(config, "parallelism.module_fqns_per_model_part");
+  if (setting == nullptr || setting->value.empty()) {
+    return;
+  }
+  // The reader of TOML joins inner arrays with '|'.
+  LaunchLayout& layout = config.layout;
+  layout.stage_layers = {0};
+  std::string_view rest = setting->value;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find_first_of(" |"), rest.size());
+    layout.stage_layers.back() += rest.substr(0, end).starts_with("layers.") ? 1 : 0;
+    if (end < rest.size() && rest[end] == '|') {
+      layout.stage_layers.push_back(0);
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  const auto stages = static_cast<std::int64_t>(layout.stage_layers.size());
+  const std::int64_t pipeline = layout.pipeline.value_or(1);
+  if (stages % pipeline == 0) {
+    layout.virtual_pipeline = std::max<std::int64_t>(1, stages / pipeline);
+    layout.layers_per_virtual_stage = 0;
+  }
+}
+
 void read_degrees(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
-  const auto degree = [&](const char* key) {
-    return integer_setting(config, fmt::format("parallelism.{}", key), 1, 1'000'000);
-  };
-  layout.tensor = degree("tensor_parallel_degree");
-  layout.pipeline = degree("pipeline_parallel_degree");
-  layout.context = degree("context_parallel_degree");
-  layout.expert = degree("expert_parallel_degree");
-  if (layout.expert.value_or(1) > 1) {
-    layout.expert_tensor = degree("expert_tensor_parallel_degree").value_or(1);
-  }
-  layout.replicas = degree("data_parallel_replicate_degree").value_or(1);
+  read_layout_fields(config, LaunchFormat::kTorchtitan);
+  layout.expert_tensor = layout.expert.value_or(1) > 1
+                             ? std::optional(layout.expert_tensor.value_or(1))
+                             : std::nullopt;
+  layout.replicas =
+      integer_setting(config, "parallelism.data_parallel_replicate_degree", 1, 1'000'000)
+          .value_or(1);
   const std::int64_t shards =
       integer_setting(config, "parallelism.data_parallel_shard_degree", -1, 1'000'000).value_or(-1);
   layout.sharding = Sharding::kFull;
@@ -220,14 +203,17 @@ void read_choices(LaunchConfig& config) {
     config.choices.emplace_back(half_sums ? "reduce_dtype=bf16" : "reduce_dtype=fp32");
   }
   const std::string converters = text_setting(config, "model.converters");
-  const bool fp8 =
-      converters.find("float8") != std::string::npos || converters.find(".mx") != std::string::npos;
+  // Before v0.1 a section switched it on, at first one key of [training].
+  const bool fp8 = converters.find("float8") != std::string::npos ||
+                   converters.find(".mx") != std::string::npos ||
+                   is_on(config, "float8.enable_float8_linear") ||
+                   is_on(config, "training.enable_fp8_linear");
   const bool whole =
       text_setting(config, "training.mixed_precision_param", "bfloat16") == "float32";
   config.precision = fp8 ? "fp8" : whole ? "fp32" : "bf16";
   config.unsharded_precision = half_states ? "bf16" : "fp32";
   if (is_on(config, "training.enable_cpu_offload")) {
-    config.unmodelled.emplace_back("training.enable_cpu_offload");
+    config.offload = {"parameters", "gradients", "optimizer"};  // CPUOffloadPolicy
   }
 }
 
@@ -271,6 +257,20 @@ void add_arguments(LaunchConfig& config, const std::vector<std::string>& argumen
 
 }  // namespace
 
+std::span<const std::string_view> torchtitan_schedules() {
+  return kSchedules;
+}
+
+std::string_view torchtitan_schedule(const LaunchConfig& config) {
+  const std::string given = text_setting(config, "parallelism.pipeline_parallel_schedule", "1F1B");
+  const auto found =
+      std::find_if(std::begin(kSchedules), std::end(kSchedules), [&](std::string_view name) {
+        return std::equal(name.begin(), name.end(), given.begin(), given.end(),
+                          [](char a, char b) { return lower(a) == lower(b); });
+      });
+  return found == std::end(kSchedules) ? std::string_view() : *found;
+}
+
 LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
                              const std::vector<std::string>& arguments) {
   LaunchConfig config;
@@ -289,11 +289,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
                 "has none of torchtitan's sections [model], [training] and [parallelism]; a "
                 "configuration of torchtitan v0.2.x would be right");
   }
-  for (const LaunchSetting& setting : config.settings) {
-    if (!is_known(setting.key)) {
-      config.unknown.push_back(setting);
-    }
-  }
+  note_unknown(config, is_known);
   config.model_name = model_of(config);
   const auto built =
       torchtitan_flavor(text_setting(config, "model.name"), text_setting(config, "model.flavor"));

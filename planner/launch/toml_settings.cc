@@ -1,4 +1,6 @@
-#include "planner/launch/toml_settings.h"
+#ifdef TRIREME_HAVE_TOML
+
+#include "planner/launch/settings_text.h"
 
 #include <fmt/format.h>
 
@@ -66,3 +68,26 @@ void read_toml_settings(std::string_view text, LaunchConfig& config) {
 }
 
 }  // namespace trireme::planner
+
+#else  // the program is built without toml++
+
+#include "core/error.h"
+#include "planner/launch/settings_text.h"
+
+namespace trireme::planner {
+
+bool reads_toml() {
+  return false;
+}
+
+void read_toml_settings(std::string_view, LaunchConfig& config) {
+  throw Error(
+      config.source,
+      "TOML cannot be read: this program was built without toml++; install libtomlplusplus-dev and "
+      "build it again",
+      ErrorKind::kMissingMachine);
+}
+
+}  // namespace trireme::planner
+
+#endif

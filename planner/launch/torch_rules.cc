@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "planner/launch/launch_rules.h"
-#include "planner/launch/torchtitan_schedules.h"
+#include "planner/launch/torchtitan.h"
 
 namespace trireme::planner {
 namespace {

@@ -1,5 +1,5 @@
 // Source: torchtitan v0.2.2, torchtitan/models/*/__init__.py.
-#include "planner/launch/torchtitan_flavors.h"
+#include "planner/launch/torchtitan.h"
 
 #include <fmt/format.h>
 

@@ -1,18 +1,17 @@
-// Source: torchtitan v0.2.2, config/job_config.py and distributed/pipeline_parallel.py.
-#include "planner/launch/write_torchtitan.h"
-
+// Sources: torchtitan v0.2.2, config/job_config.py and distributed/pipeline_parallel.py.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "planner/launch/export.h"
 #include "planner/launch/quoting.h"
-#include "planner/launch/torchtitan_flavors.h"
-#include "planner/launch/torchtitan_refusals.h"
+#include "planner/launch/torchtitan.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {
 namespace {
 
+using L = LaunchPlan;
 using Layers = std::vector<std::int64_t>;
 
 Layers chunk_layers(const LaunchPlan& launch) {
@@ -42,7 +41,7 @@ Layers torchtitan_split(std::int64_t layers, std::int64_t chunks, std::int64_t l
 
 // Which modules each chunk has, for a split that no rule of torchtitan gives.
 std::string module_lists(const Layers& layers) {
-  std::string text = "module_fqns_per_model_part = [\n";
+  std::string text = "[\n";
   std::int64_t next = 0;
   for (std::size_t chunk = 0; chunk < layers.size(); ++chunk) {
     std::vector<std::string> names;
@@ -57,82 +56,45 @@ std::string module_lists(const Layers& layers) {
     }
     text += fmt::format("  [{}],\n", fmt::join(names, ", "));
   }
-  return text + "]\n";
+  return text + "]";
 }
 
-// Layers a chunk where every chunk must have as many: torchtitan makes of it the number of chunks.
-bool layers_per_stage_gives(std::int64_t counted, std::int64_t chunks, std::int64_t& per_stage) {
-  per_stage = (counted + chunks - 1) / chunks;
-  return (counted + per_stage - 1) / per_stage == chunks;
-}
-
-std::string stage_fields(const LaunchPlan& launch) {
-  const Layers layers = chunk_layers(launch);
+// How many layers the ends count as, and the layers a chunk of which torchtitan makes the chunks;
+// nothing where its rule gives another split.
+struct EvenStages {
+  std::int64_t less = 0, per_stage = 0;
+};
+std::optional<EvenStages> even_stages(const L& l) {
+  const Layers layers = chunk_layers(l);
   const auto chunks = static_cast<std::int64_t>(layers.size());
   for (const std::int64_t less : {1, 0}) {
-    std::int64_t per_stage = 0;
-    if (torchtitan_split(launch.job.model.layers, chunks, less) == layers &&
-        layers_per_stage_gives(launch.job.model.layers + 2 * less, chunks, per_stage)) {
-      return fmt::format(
-          "pipeline_parallel_layers_per_stage = {}\n"
-          "pipeline_parallel_first_stage_less_layers = {}\n"
-          "pipeline_parallel_last_stage_less_layers = {}\n",
-          per_stage, less, less);
+    const std::int64_t counted = l.job.model.layers + 2 * less;
+    const std::int64_t per_stage = (counted + chunks - 1) / chunks;
+    if (torchtitan_split(l.job.model.layers, chunks, less) == layers &&
+        (counted + per_stage - 1) / per_stage == chunks) {
+      return EvenStages{less, per_stage};
     }
   }
-  return module_lists(layers);
+  return {};
 }
 
-std::string pipeline_fields(const LaunchPlan& launch) {
-  const Plan& plan = launch.plan;
-  std::string text = fmt::format("pipeline_parallel_degree = {}\n", plan.pipeline);
-  if (plan.pipeline == 1) {
-    return text;
-  }
-  const char* schedule = plan.schedule == Schedule::kGpipe         ? "GPipe"
-                         : plan.schedule == Schedule::kInterleaved ? "Interleaved1F1B"
-                                                                   : "1F1B";
-  text +=
-      fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n",
-                  schedule, plan.micro_batch);
-  return text + stage_fields(launch);
+// A field of a split by count.
+FieldWriter by_count(std::int64_t EvenStages::*number) {
+  return [number](const L& l) {
+    const auto even = l.plan.pipeline > 1 ? even_stages(l) : std::nullopt;
+    return even ? FieldValue((*even).*number) : FieldValue();
+  };
 }
 
-std::string parallelism_section(const LaunchPlan& launch) {
-  const Plan& plan = launch.plan;
-  const bool sharded = plan.sharding == Sharding::kFull;
-  std::string text = fmt::format(
-      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n",
-      plan.replicas, plan.sharded);
-  if (sharded) {
-    text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n",
-                        plan.reshard_after_forward ? "always" : "never");
-  }
-  text += fmt::format("tensor_parallel_degree = {}\nenable_async_tensor_parallel = {}\n",
-                      plan.tensor, launch.job.framework.tp_comm_overlap && plan.tensor > 1);
-  text += pipeline_fields(launch);
-  text += fmt::format("context_parallel_degree = {}\n", plan.context);
-  if (launch.job.model.moe) {
-    text += fmt::format("expert_parallel_degree = {}\nexpert_tensor_parallel_degree = {}\n",
-                        plan.expert, plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
-  }
-  return text + "\n";
+FieldValue by_modules(const L& l) {
+  const bool needed = l.plan.pipeline > 1 && !even_stages(l);
+  return needed ? FieldValue(Expression{module_lists(chunk_layers(l))}) : FieldValue();
 }
 
-// A pipeline is fed the micro-batches of the whole step at once; without one they are accumulated.
-std::string training_section(const LaunchPlan& launch) {
-  const Plan& plan = launch.plan;
-  const std::int64_t local =
-      plan.pipeline > 1 ? plan.micro_batch * plan.micro_batches : plan.micro_batch;
-  const Framework& framework = launch.job.framework;
-  const bool full = launch.job.precision == topologies::Precision::kFp32;
-  return fmt::format(
-      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\nmax_norm = 1.0\n"
-      "steps = {}\ndataset = \"{}\"\ndtype = \"{}\"\nmixed_precision_param = \"{}\"\n"
-      "mixed_precision_reduce = \"float32\"\ngc_freq = 50\n\n",
-      local, launch.job.global_batch, launch.job.sequence, launch.steps,
-      launch.form == LaunchForm::kBenchmark ? "c4_test" : "c4",
-      framework.master_bytes == 0 ? "bfloat16" : "float32", full ? "float32" : "bfloat16");
+FieldValue schedule(const L& l) {
+  return when(l.plan.pipeline > 1, l.plan.schedule == Schedule::kGpipe         ? "GPipe"
+                                   : l.plan.schedule == Schedule::kInterleaved ? "Interleaved1F1B"
+                                                                               : "1F1B");
 }
 
 // 1 where all layers of every chunk recompute, k where each k-th does.
@@ -153,76 +115,58 @@ std::int64_t recomputed_every(const Layers& layers, std::int64_t recomputed) {
   return every;
 }
 
-std::string recompute_section(const LaunchPlan& launch) {
-  const Plan& plan = launch.plan;
-  if (plan.recompute == Recompute::kNone || plan.recompute_layers == 0) {
-    return "[activation_checkpoint]\nmode = \"none\"\n\n";
-  }
-  if (plan.recompute == Recompute::kSelective) {
-    return "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"op\"\n\n";
-  }
-  const std::int64_t every = recomputed_every(chunk_layers(launch), plan.recompute_layers);
-  return every == 1 ? "[activation_checkpoint]\nmode = \"full\"\n\n"
-                    : fmt::format(
-                          "[activation_checkpoint]\nmode = \"selective\"\n"
-                          "selective_ac_option = \"{}\"\n\n",
-                          every);
+bool recomputes(const L& l) {
+  return l.plan.recompute != Recompute::kNone && l.plan.recompute_layers != 0;
 }
 
-std::string compile_section(const Framework& framework) {
-  std::vector<std::string> components;
-  if (framework.compile) {
-    components.emplace_back("\"model\"");
-  }
-  if (framework.cross_entropy_fusion) {
-    components.emplace_back("\"loss\"");
-  }
-  if (components.empty()) {
-    return "[compile]\nenable = false\n";
-  }
-  return fmt::format("[compile]\nenable = true\ncomponents = [{}]\n", fmt::join(components, ", "));
-}
-
-std::string quantize_section(const Job& job) {
-  if (job.precision != topologies::Precision::kFp8) {
+// "op", or the k of every k-th layer; nothing where all or none recompute.
+std::string recompute_option(const L& l) {
+  if (!recomputes(l)) {
     return "";
   }
-  return fmt::format(
-      "\n[quantize.linear.float8]\nenable_fsdp_float8_all_gather = {}\n"
-      "precompute_float8_dynamic_scale_for_fsdp = {}\nfilter_fqns = [\"output\"]\n",
-      job.framework.fp8_parameters, job.framework.fp8_parameters);
+  if (l.plan.recompute == Recompute::kSelective) {
+    return "op";
+  }
+  const std::int64_t every = recomputed_every(chunk_layers(l), l.plan.recompute_layers);
+  return every == 1 ? "" : std::to_string(every);
+}
+
+FieldValue recompute_mode(const L& l) {
+  return !recomputes(l) ? "none" : recompute_option(l).empty() ? "full" : "selective";
+}
+
+TextList compiled_parts(const L& l) {
+  TextList parts;
+  if (l.job.framework.compile) {
+    parts.emplace_back("model");
+  }
+  if (l.job.framework.cross_entropy_fusion) {
+    parts.emplace_back("loss");
+  }
+  return parts;
+}
+
+bool is_fp8(const L& l) {
+  return l.job.precision == topologies::Precision::kFp8;
+}
+
+bool trains(const L& l) {
+  return l.form == LaunchForm::kTraining;
 }
 
 // torchtitan's own test tokenizer measures: the vocabulary of a flavor does not follow it.
-std::string model_section(const LaunchPlan& launch, const TorchtitanModel& model) {
-  const std::string assets =
-      launch.form == LaunchForm::kBenchmark
-          ? "./tests/assets/tokenizer"
-          : "./assets/hf/" + (model.assets.empty() ? launch.job.model.name : model.assets);
-  std::string text = fmt::format("[model]\nname = {}\nflavor = {}\nhf_assets_path = {}\n",
-                                 quoted(model.name), quoted(model.flavor), quoted(assets));
-  if (launch.job.precision == topologies::Precision::kFp8) {
-    text += "converters = [\"quantize.linear.float8\"]\n";
-  }
-  return text + "\n";
+FieldValue assets(const L& l) {
+  const std::string own = torchtitan_model(l).assets;
+  return trains(l) ? "./assets/hf/" + (own.empty() ? l.job.model.name : own)
+                   : "./tests/assets/tokenizer";
 }
 
-std::string optimizer_section(const LaunchPlan& launch) {
-  return fmt::format(
-      "[optimizer]\nname = \"AdamW\"\nlr = 3e-4\nbeta1 = 0.9\nbeta2 = 0.95\neps = 1e-8\n"
-      "weight_decay = 0.1\nimplementation = \"fused\"\n\n"
-      "[lr_scheduler]\nwarmup_steps = {}\ndecay_type = \"cosine\"\nmin_lr_factor = 0.1\n\n",
-      warmup_steps(launch));
+bool has_experts(const L& l) {
+  return l.job.model.moe.has_value();
 }
 
-std::string house_sections(const LaunchPlan& launch) {
-  const bool trains = launch.form == LaunchForm::kTraining;
-  return fmt::format(
-      "[metrics]\nlog_freq = {}\nenable_tensorboard = {}\n"
-      "\n[checkpoint]\nenable = {}\nfolder = \"checkpoint\"\ninterval = 500\n"
-      "last_save_model_only = false\n"
-      "\n[comm]\ninit_timeout_seconds = 1800\ntrain_timeout_seconds = 600\n\n",
-      trains ? 10 : 1, trains, trains);
+bool is_pipeline(const L& l) {
+  return l.plan.pipeline > 1;
 }
 
 std::string expected_log(const LaunchPlan& launch) {
@@ -233,19 +177,95 @@ std::string expected_log(const LaunchPlan& launch) {
 
 }  // namespace
 
+std::span<const Field> torchtitan_fields() {
+  static const std::vector<Field> kFields = {
+      {"model.name", [](const L& l) { return torchtitan_model(l).name; }},
+      {"model.flavor", [](const L& l) { return torchtitan_model(l).flavor; }},
+      {"model.hf_assets_path", assets},
+      {"model.converters", given(is_fp8, TextList{"quantize.linear.float8"})},
+      {"optimizer.name", "AdamW"},
+      {"optimizer.lr", Expression{"3e-4"}},
+      {"optimizer.beta1", 0.9},
+      {"optimizer.beta2", 0.95},
+      {"optimizer.eps", Expression{"1e-8"}},
+      {"optimizer.weight_decay", 0.1},
+      {"optimizer.implementation", "fused"},
+      {"lr_scheduler.warmup_steps", warmup_steps},
+      {"lr_scheduler.decay_type", "cosine"},
+      {"lr_scheduler.min_lr_factor", 0.1},
+      // A pipeline is fed the micro-batches of the whole step at once; without one they are
+      // accumulated.
+      {"training.local_batch_size",
+       [](const L& l) {
+         return l.plan.micro_batch * (l.plan.pipeline > 1 ? l.plan.micro_batches : 1);
+       }},
+      {"training.global_batch_size", &Job::global_batch},
+      {"training.seq_len", &Job::sequence},
+      {"training.max_norm", Expression{"1.0"}},
+      {"training.steps", &L::steps},
+      {"training.dataset", either(trains, "c4", "c4_test")},
+      {"training.dtype",
+       [](const L& l) { return l.job.framework.master_bytes == 0 ? "bfloat16" : "float32"; }},
+      {"training.mixed_precision_param",
+       [](const L& l) {
+         return l.job.precision == topologies::Precision::kFp32 ? "float32" : "bfloat16";
+       }},
+      {"training.mixed_precision_reduce", "float32"},
+      {"training.gc_freq", 50},
+      {"parallelism.data_parallel_replicate_degree", &Plan::replicas},
+      {"parallelism.data_parallel_shard_degree", &Plan::sharded},
+      {"parallelism.fsdp_reshard_after_forward",
+       [](const L& l) {
+         return when(l.plan.sharding == Sharding::kFull,
+                     l.plan.reshard_after_forward ? "always" : "never");
+       }},
+      {"parallelism.tensor_parallel_degree", &Plan::tensor},
+      {"parallelism.enable_async_tensor_parallel",
+       [](const L& l) { return l.job.framework.tp_comm_overlap && l.plan.tensor > 1; }},
+      {"parallelism.pipeline_parallel_degree", &Plan::pipeline},
+      {"parallelism.pipeline_parallel_schedule", schedule},
+      {"parallelism.pipeline_parallel_microbatch_size", given(is_pipeline, &Plan::micro_batch)},
+      {"parallelism.pipeline_parallel_layers_per_stage", by_count(&EvenStages::per_stage)},
+      {"parallelism.pipeline_parallel_first_stage_less_layers", by_count(&EvenStages::less)},
+      {"parallelism.pipeline_parallel_last_stage_less_layers", by_count(&EvenStages::less)},
+      {"parallelism.module_fqns_per_model_part", by_modules},
+      {"parallelism.context_parallel_degree", &Plan::context},
+      {"parallelism.expert_parallel_degree", given(has_experts, &Plan::expert)},
+      {"parallelism.expert_tensor_parallel_degree",
+       given(has_experts, [](const L& l) { return expert_tensor_of(l.plan); })},
+      {"activation_checkpoint.mode", recompute_mode},
+      {"activation_checkpoint.selective_ac_option",
+       [](const L& l) { return when(!recompute_option(l).empty(), recompute_option(l)); }},
+      {"metrics.log_freq", either(trains, 10, 1)},
+      {"metrics.enable_tensorboard", trains},
+      {"checkpoint.enable", trains},
+      {"checkpoint.folder", "checkpoint"},
+      {"checkpoint.interval", 500},
+      {"checkpoint.last_save_model_only", false},
+      {"comm.init_timeout_seconds", 1800},
+      {"comm.train_timeout_seconds", 600},
+      {"compile.enable", [](const L& l) { return !compiled_parts(l).empty(); }},
+      {"compile.components",
+       [](const L& l) { return when(!compiled_parts(l).empty(), compiled_parts(l)); }},
+      {"quantize.linear.float8.enable_fsdp_float8_all_gather",
+       given(is_fp8, &Framework::fp8_parameters)},
+      {"quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp",
+       given(is_fp8, &Framework::fp8_parameters)},
+      {"quantize.linear.float8.filter_fqns", given(is_fp8, TextList{"output"})},
+  };
+  return kFields;
+}
+
 LaunchFile write_torchtitan(const LaunchPlan& launch) {
   const TorchtitanModel model = torchtitan_model(launch);
-  refuse_plans_unknown_to_torchtitan(launch, model);
+  refuse_plans_unknown_to_torchtitan(launch);
   LaunchFile file;
   file.command = environment_prefix(launch) + torchrun(launch) +
                  " -m torchtitan.train --job.config_file " + shell_word(launch.file);
   file.text = commented(heading(launch, file.command, "torchtitan v0.2.2, from its folder",
                                 expected_log(launch))) +
-              "\n" + model_section(launch, model) + optimizer_section(launch) +
-              training_section(launch) + parallelism_section(launch) + recompute_section(launch) +
-              house_sections(launch) + compile_section(launch.job.framework) +
-              quantize_section(launch.job);
-  if (launch.form == LaunchForm::kTraining && model.assets.empty()) {
+              "\n" + toml_text(torchtitan_fields(), launch);
+  if (trains(launch) && model.assets.empty()) {
     file.remarks.push_back("hf_assets_path must hold the tokenizer of " +
                            printable(launch.job.model.name));
   }

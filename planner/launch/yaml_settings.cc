@@ -1,4 +1,6 @@
-#include "planner/launch/yaml_settings.h"
+#ifdef TRIREME_HAVE_YAML
+
+#include "planner/launch/settings_text.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -116,3 +118,26 @@ void read_yaml_settings(std::string_view text, LaunchConfig& config) {
 }
 
 }  // namespace trireme::planner
+
+#else  // the program is built without yaml-cpp
+
+#include "core/error.h"
+#include "planner/launch/settings_text.h"
+
+namespace trireme::planner {
+
+bool reads_yaml() {
+  return false;
+}
+
+void read_yaml_settings(std::string_view, LaunchConfig& config) {
+  throw Error(
+      config.source,
+      "YAML cannot be read: this program was built without yaml-cpp; install libyaml-cpp-dev and "
+      "build it again",
+      ErrorKind::kMissingMachine);
+}
+
+}  // namespace trireme::planner
+
+#endif

@@ -449,5 +449,92 @@ TEST(CheckCases, MoreThanThereIsIsNotSaidToFit) {
   EXPECT_NE(verdict(memory).find("74.0 GiB allocated fit"), std::string::npos);
 }
 
+// A file's offloading was a remark, and the memory that of a step without it.
+TEST(CheckCases, OffloadingOfAFileIsPredicted) {
+  const auto peak = [](const Answer& answer) {
+    return answer.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>();
+  };
+  const std::string plain = written("gpt.txt", kGpt);
+  const double without = peak(check(plain, std::string(kNode)));
+  const std::string host = " -- --optimizer-cpu-offload --use-precision-aware-optimizer";
+  const double all = peak(check(plain, kNode + host));
+  const double half = peak(check(plain, kNode + host + " --optimizer-offload-fraction 0.5"));
+  EXPECT_LT(all, half);
+  EXPECT_LT(half, without);
+  const std::string job = "--model llama-3.1-8b --seq 4096 --cluster dgx-h100x1 --recompute full";
+  const auto zero = [&](const std::string& offload) {
+    const std::string text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimization": {"stage": 3)" +
+                             offload + "}}";
+    return peak(check(written("zero.json", text), job));
+  };
+  const double on_gpu = zero("");
+  const double states = zero(R"(, "offload_optimizer": {"device": "cpu"})");
+  const double both =
+      zero(R"(, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"})");
+  EXPECT_LT(states, on_gpu);
+  EXPECT_LT(both, states);
+}
+
+TEST(CheckCases, VariablesSetForAnInnerCommandAreSeen) {
+  const std::string flags = std::string(kGpt) + " --tensor-model-parallel-size 2 --bf16";
+  const std::string train = "torchrun --nproc_per_node 8 pretrain_gpt.py " + flags;
+  for (const std::string& script :
+       {"sh -c \"export CUDA_DEVICE_MAX_CONNECTIONS=1; " + train + "\"",
+        "srun --export=ALL,CUDA_DEVICE_MAX_CONNECTIONS=1 " + train,
+        "mpirun -np 8 -x CUDA_DEVICE_MAX_CONNECTIONS=1 python pretrain_gpt.py " + flags}) {
+    EXPECT_EQ(rules_in(check(written("inner.sh", script + "\n"), kNode)), Rules{}) << script;
+  }
+}
+
+TEST(CheckCases, SwiftsOwnWordsAreRead) {
+  const Answer answer = check(
+      written("swift.sh",
+              "CUDA_DEVICE_MAX_CONNECTIONS=1 NPROC_PER_NODE=8 megatron sft --model "
+              "Qwen/Qwen2.5-7B-Instruct --load_safetensors true --tensor_model_parallel_size 2 "
+              "--sequence_parallel true --micro_batch_size 2 --global_batch_size 16 --max_length "
+              "2048\n"),
+      "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(answer), Rules{}) << answer.err;
+  EXPECT_EQ(answer.json.at("layout").at("tp"), 2);
+  EXPECT_EQ(answer.json.at("estimate").at("model").at("name"), "qwen2.5-7b");
+  EXPECT_EQ(answer.json.at("estimate").at("layout").at("micro_batch"), 2);
+}
+
+TEST(CheckCases, OlderNamesOfPrecisionAreRead) {
+  const auto precision = [](const std::string& name, const std::string& text) {
+    return check(written(name, text), "--model llama-3.1-8b --cluster dgx-h100x1")
+        .json.at("estimate")
+        .at("throughput")
+        .at("peak_tflops")
+        .get<double>();
+  };
+  if (planner::reads_format(planner::LaunchFormat::kAccelerate)) {
+    const std::string yaml = "distributed_type: MULTI_GPU\nnum_processes: 8\n";
+    EXPECT_EQ(precision("old.yaml", yaml + "fp16: true\n"),
+              precision("new.yaml", yaml + "mixed_precision: fp16\n"));
+  }
+  if (planner::reads_format(planner::LaunchFormat::kTorchtitan)) {
+    const std::string toml = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+    EXPECT_NEAR(precision("old.toml", toml + "[float8]\nenable_float8_linear = true\n") /
+                    precision("none.toml", toml + "[training]\nseq_len = 4096\n"),
+                2, 0.01);
+  }
+}
+
+TEST(CheckCases, WhatARecipeIsCalledWithCounts) {
+  const Answer answer =
+      check(written("recipe.py",
+                    "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config\n"
+                    "cfg = llama3_8b_pretrain_config(\n    seq_length=8192,\n"
+                    "    tensor_parallelism=2)\n"
+                    "cfg.train.global_batch_size, cfg.train.micro_batch_size = 128, 2\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(answer.json.at("layout").at("tp"), 2);
+  EXPECT_EQ(answer.json.at("layout").at("micro_batch"), 2);
+  EXPECT_EQ(answer.json.at("layout").at("micro_batches"), 16);
+  EXPECT_FALSE(remarks_have(answer, "sequence 4096"));
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -38,7 +38,7 @@ inline Values flags_in(const std::string& script) {
   std::istringstream stream(script.substr(script.find("torchrun --nproc")));
   std::string flag;
   for (std::string word; stream >> word;) {
-    std::erase(word, '"');
+    std::erase_if(word, [](char c) { return c == '"' || c == '\''; });
     if (word.starts_with("--")) {
       flag = word.substr(2);
       flags[flag] = "";

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "planner/launch/launch_case.h"
-#include "planner/launch/preset_name.h"
+#include "planner/launch/known_models.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {

@@ -1,6 +1,9 @@
-// Preset models by the names that launch files use for them.
+// Models by their names: presets that launch files mean, and what launch configurations say of the
+// published families beyond their dimensions. A model that no family knows gets the frameworks'
+// defaults.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,5 +21,13 @@ std::string preset_in(std::string_view text);
 std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary);
 // All of them, in the order of their names.
 std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary);
+
+struct ModelFamily {
+  std::string layer_class;  // of transformers: what FSDP wraps; empty: not known
+};
+
+// By a known part of the name, capitals aside: "meta-llama--Meta-Llama-3.1-8B" is a llama-3.
+// Source: transformers' modelling files.
+ModelFamily model_family(const models::Transformer& model);
 
 }  // namespace trireme::planner

@@ -1,14 +1,20 @@
-// The models that torchtitan v0.2.2 has, under its names: a TOML names one, it cannot describe one.
+// torchtitan of v0.2.x: its TOML as a table, its models and its schedules.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include "planner/launch/launch_plan.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/launch_config.h"
 
 namespace trireme::planner {
 
+// The fields that are written, as section.key.
+std::span<const Field> torchtitan_fields();
+
+// The models that torchtitan v0.2.2 has, under its names: a TOML names one, it cannot describe one.
 struct TorchtitanModel {
   std::string name;             // [model] name
   std::string flavor;           // [model] flavor
@@ -24,5 +30,11 @@ std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
 // The flavor that computes the same function, or the one that launch.flavor names: "8B", or
 // "llama3/8B" where the model's own name does not tell. Throws Error when there is none.
 TorchtitanModel torchtitan_model(const LaunchPlan& launch);
+
+// Pipeline schedules as PyTorch spells them (torch.distributed.pipelining, get_schedule_class).
+std::span<const std::string_view> torchtitan_schedules();
+// The configuration's schedule as PyTorch spells it, whatever its case; "1F1B" where none is given.
+// Empty for a name that PyTorch does not have.
+std::string_view torchtitan_schedule(const LaunchConfig& config);
 
 }  // namespace trireme::planner

@@ -1,0 +1,400 @@
+// Hugging Face accelerate's YAML: its fields as a table, read and written. Sources: accelerate
+// 16cb6eb8, commands/, utils/dataclasses.py (defaults), parallelism_config.py; PyTorch's
+// FullyShardedDataParallel for the names of version 1.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "planner/launch/export.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/known_models.h"
+#include "planner/launch/launch_layout.h"
+#include "planner/launch/quoting.h"
+#include "planner/launch/read_launch.h"
+#include "planner/launch/settings_text.h"
+#include "planner/plan/names.h"
+
+namespace trireme::planner {
+namespace {
+
+using L = LaunchPlan;
+
+bool first_version(const LaunchPlan& launch) {
+  return launch.job.framework.sharder == Sharder::kFsdp1;
+}
+
+// Without shards there is nothing for FSDP 2 to do: DistributedDataParallel, or tensor parallelism
+// alone. FSDP 1 has NO_SHARD for it.
+bool is_plain(const LaunchPlan& launch) {
+  return !first_version(launch) && launch.plan.sharding == Sharding::kNone;
+}
+
+FieldValue precision_name(const L& l) {
+  const std::string_view name = kPrecisionNames.name_of(l.job.precision);
+  return l.job.precision == topologies::Precision::kFp32 ? "no" : std::string(name);
+}
+
+FieldValue distributed_type(const L& l) {
+  return !is_plain(l) ? "FSDP" : l.plan.gpus() == 1 ? "NO" : "MULTI_GPU";
+}
+
+const char* first_version_strategy(const Plan& plan) {
+  const bool hybrid = plan.replicas > 1;
+  if (plan.sharding == Sharding::kFull) {
+    return hybrid ? "HYBRID_SHARD" : "FULL_SHARD";
+  }
+  if (plan.sharding == Sharding::kGradients) {
+    return hybrid ? "HYBRID_SHARD_ZERO2" : "SHARD_GRAD_OP";
+  }
+  return "NO_SHARD";
+}
+
+// A field of FSDP; `wanted`: of the first version (1), the second (2) or either (0).
+FieldWriter fsdp(int wanted, FieldWriter write) {
+  return [wanted, write](const L& l) {
+    const int version = first_version(l) ? 1 : 2;
+    return is_plain(l) || (wanted != 0 && wanted != version) ? FieldValue() : write(l);
+  };
+}
+
+// Without a class, transformers' own _no_split_modules name the layer.
+FieldValue layer_class(const L& l) {
+  const std::string layer = model_family(l.job.model).layer_class;
+  return when(l.plan.fsdp_unit != 0 && !layer.empty(), layer);
+}
+
+FieldWriter mesh(std::int64_t Plan::*degree) {
+  return [degree](const L& l) {
+    return when(!first_version(l) && (!is_plain(l) || l.plan.tensor > 1), l.plan.*degree);
+  };
+}
+
+bool is_compiled(const L& l) {
+  return l.job.framework.compile;
+}
+
+bool is_fp8(const L& l) {
+  return l.job.precision == topologies::Precision::kFp8;
+}
+
+std::span<const Field> accelerate_fields() {
+  static const std::vector<Field> kFields = {
+      {"compute_environment", "LOCAL_MACHINE"},
+      {"debug", false},
+      {"distributed_type", distributed_type},
+      {"downcast_bf16", "no"},
+      {"mixed_precision", precision_name},
+      {"num_machines", &L::hosts},
+      {"num_processes", [](const L& l) { return l.plan.gpus(); }},
+      {"machine_rank", 0},
+      {"rdzv_backend", "static"},
+      {"same_network", true},
+      {"main_training_function", "main"},
+      {"use_cpu", false},
+      {"fsdp_config.fsdp_version", fsdp(0, either(first_version, 1, 2))},
+      {"fsdp_config.fsdp_auto_wrap_policy", fsdp(0,
+                                                 [](const L& l) {
+                                                   return l.plan.fsdp_unit == 0
+                                                              ? "NO_WRAP"
+                                                              : "TRANSFORMER_BASED_WRAP";
+                                                 })},
+      {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", fsdp(0, layer_class)},
+      {"fsdp_config.fsdp_sharding_strategy",
+       fsdp(1, [](const L& l) { return first_version_strategy(l.plan); })},
+      {"fsdp_config.fsdp_backward_prefetch", fsdp(1, "BACKWARD_PRE")},
+      {"fsdp_config.fsdp_forward_prefetch", fsdp(1, false)},
+      {"fsdp_config.fsdp_use_orig_params", fsdp(1, true)},
+      {"fsdp_config.fsdp_sync_module_states", fsdp(1, true)},
+      {"fsdp_config.fsdp_reshard_after_forward", fsdp(2, &Plan::reshard_after_forward)},
+      {"fsdp_config.fsdp_activation_checkpointing",
+       fsdp(0, [](const L& l) { return l.plan.recompute == Recompute::kFull; })},
+      {"fsdp_config.fsdp_offload_params", fsdp(0, false)},
+      {"fsdp_config.fsdp_cpu_ram_efficient_loading", fsdp(0, false)},
+      {"fsdp_config.fsdp_state_dict_type", fsdp(0, "SHARDED_STATE_DICT")},
+      {"parallelism_config.parallelism_config_dp_replicate_size", mesh(&Plan::replicas)},
+      {"parallelism_config.parallelism_config_dp_shard_size", mesh(&Plan::sharded)},
+      {"parallelism_config.parallelism_config_tp_size", mesh(&Plan::tensor)},
+      {"parallelism_config.parallelism_config_cp_size", mesh(&Plan::context)},
+      {"parallelism_config.parallelism_config_cp_comm_strategy",
+       [](const L& l) { return when(l.plan.context > 1, "allgather"); }},
+      {"dynamo_config.dynamo_backend", given(is_compiled, "INDUCTOR")},
+      {"dynamo_config.dynamo_mode", given(is_compiled, "default")},
+      {"dynamo_config.dynamo_use_dynamic", given(is_compiled, false)},
+      {"dynamo_config.dynamo_use_fullgraph", given(is_compiled, false)},
+      {"dynamo_config.dynamo_use_regional_compilation", given(is_compiled, true)},
+      {"fp8_config.fp8_backend", given(is_fp8, "AO")},
+      {"fp8_config.fp8_enable_fsdp_float8_all_gather", given(is_fp8, &Framework::fp8_parameters)},
+  };
+  return kFields;
+}
+
+// Read beside the fields that are written, or known to matter for neither memory nor time.
+constexpr std::string_view kOthers =
+    "main_process_ip main_process_port gpu_ids enable_cpu_affinity gradient_accumulation_steps "
+    "gradient_clipping fp16 tpu_env tpu_use_cluster tpu_use_sudo parallelism_config "
+    "fsdp_config.fsdp_min_num_params fsdp_config.fsdp_backward_prefetch_policy "
+    "fsdp_config.fsdp_param_init_fn fsdp_config.fsdp_limit_all_gathers";
+constexpr std::string_view kSections =
+    "deepspeed_config. megatron_lm_config. parallelism_config. dynamo_config. fp8_config.";
+
+bool is_known(const std::string& key) {
+  return is_field_of(accelerate_fields(), key) || is_among(kOthers, key) ||
+         starts_with_any(kSections, key);
+}
+
+std::string command_of(const LaunchPlan& launch) {
+  std::string text =
+      environment_prefix(launch) + "accelerate launch --config_file " + shell_word(launch.file);
+  if (launch.hosts > 1) {
+    text += " --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port 29500";
+  }
+  return text + fmt::format(
+                    " train.py --per_device_train_batch_size {} "
+                    "--gradient_accumulation_steps {} --max_length {}",
+                    launch.plan.micro_batch, launch.plan.micro_batches, launch.job.sequence);
+}
+
+// Names of accelerate 0.5 to 0.10: fp16 as a switch, fields of FSDP without their prefix.
+void rename_older(LaunchConfig& config) {
+  for (LaunchSetting& setting : config.settings) {
+    if (setting.key.starts_with("fsdp_config.") && !setting.key.starts_with("fsdp_config.fsdp_")) {
+      setting.key.insert(std::string_view("fsdp_config.").size(), "fsdp_");
+    }
+  }
+  if (!has_setting(config, "mixed_precision") && is_on(config, "fp16")) {
+    config.settings.push_back(
+        {"mixed_precision", "fp16", "fp16", find_setting(config, "fp16")->line});
+  }
+}
+
+void read_fsdp(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  const bool second = integer_setting(config, "fsdp_config.fsdp_version", 1, 2).value_or(1) == 2;
+  config.framework = second ? "fsdp2" : "fsdp1";
+  layout.sharding = Sharding::kFull;
+  std::string strategy = text_setting(config, "fsdp_config.fsdp_sharding_strategy", "FULL_SHARD");
+  const std::string reshard =
+      text_setting(config, "fsdp_config.fsdp_reshard_after_forward", second ? "true" : "");
+  if (second) {
+    layout.reshard_after_forward = reshard != "false" && reshard != "False";
+    strategy = "FULL_SHARD";
+  } else if (reshard.find("SHARD") != std::string::npos) {
+    strategy = reshard;  // what newer versions call the first version's strategy
+  }
+  if (strategy == "NO_SHARD" || strategy == "3") {
+    layout.sharding = Sharding::kNone;
+  }
+  const bool hybrid = strategy.starts_with("HYBRID") || strategy == "4" || strategy == "5";
+  layout.shards_in_node = hybrid;
+  if (strategy == "SHARD_GRAD_OP" || strategy == "2" || strategy == "5" ||
+      strategy.ends_with("ZERO2")) {
+    layout.reshard_after_forward = false;
+  }
+  if (!hybrid && layout.sharding != Sharding::kNone) {
+    layout.replicas = 1;
+  }
+  config.recompute_is_open = !has_setting(config, "fsdp_config.fsdp_activation_checkpointing");
+  if (is_on(config, "fsdp_config.fsdp_activation_checkpointing")) {
+    layout.recompute = Recompute::kFull;
+  }
+  if (text_setting(config, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP") ==
+      "NO_WRAP") {
+    layout.fsdp_unit = 0;
+  }
+  if (is_on(config, "fsdp_config.fsdp_offload_params")) {
+    config.offload = {"parameters", "gradients", "optimizer"};  // CPUOffload(offload_params=True)
+  }
+}
+
+void read_megatron_plugin(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  const auto degree = [&](const char* key) {
+    return integer_setting(config, fmt::format("megatron_lm_config.megatron_lm_{}", key), 1,
+                           1'000'000);
+  };
+  config.framework = "megatron";
+  layout.tensor = degree("tp_degree");
+  layout.pipeline = degree("pp_degree");
+  layout.micro_batches = degree("num_micro_batches");
+  layout.sequence_parallel = is_on(config, "megatron_lm_config.megatron_lm_sequence_parallelism");
+  if (is_on(config, "megatron_lm_config.megatron_lm_use_distributed_optimizer")) {
+    layout.sharding = Sharding::kOptimizer;
+    layout.replicas = 1;
+  }
+  if (is_on(config, "megatron_lm_config.megatron_lm_recompute_activations")) {
+    layout.recompute = Recompute::kSelective;
+  }
+}
+
+// The settings of a JSON file beside this one, or those of the plugin by their JSON names.
+void read_deepspeed_plugin(LaunchConfig& config) {
+  const std::string file = text_setting(config, "deepspeed_config.deepspeed_config_file");
+  if (!file.empty()) {
+    const auto path = std::filesystem::path(config.source).parent_path() / file;
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(path, failed)) {
+      throw Error(where_of(config, *find_setting(config, "deepspeed_config.deepspeed_config_file")),
+                  fmt::format("{} cannot be read; DeepSpeed's JSON, named from this file's folder, "
+                              "would be right",
+                              path.string()));
+    }
+    constexpr std::size_t kFileMax = 4'000'000;
+    const std::string text = read_file(path.string(), "DeepSpeed's JSON", kFileMax);
+    LaunchConfig inner;
+    inner.source = path.string();
+    read_json_settings(text, inner);
+    config.settings.insert(config.settings.end(), inner.settings.begin(), inner.settings.end());
+  }
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"zero_stage", "zero_optimization.stage"},
+      {"gradient_accumulation_steps", "gradient_accumulation_steps"},
+      {"offload_optimizer_device", "zero_optimization.offload_optimizer.device"},
+      {"offload_param_device", "zero_optimization.offload_param.device"},
+      {"train_micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu"}};
+  for (const auto& [plugin, name] : kNames) {
+    if (const LaunchSetting* setting =
+            find_setting(config, fmt::format("deepspeed_config.{}", plugin));
+        setting != nullptr && setting->value != "none") {
+      LaunchSetting copy = *setting;
+      copy.key = name;
+      config.settings.push_back(std::move(copy));
+    }
+  }
+  const std::string mixed = text_setting(config, "mixed_precision");
+  if (file.empty() && (mixed == "bf16" || mixed == "fp16")) {
+    config.settings.push_back({mixed + ".enabled", "true", "mixed_precision", 0});
+  }
+  read_deepspeed_layout(config);
+  // Ulysses exchanges heads for tokens inside groups of sp ranks; ZeRO shards over all of them.
+  const auto sequence_ranks =
+      integer_setting(config, "parallelism_config.parallelism_config_sp_size", 1, 1'000'000);
+  if (sequence_ranks.value_or(1) > 1) {
+    config.layout.context = sequence_ranks;
+  }
+}
+
+void read_parallelism(LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  const auto size = [&](const char* axis) {
+    return integer_setting(
+        config, fmt::format("parallelism_config.parallelism_config_{}_size", axis), 1, 1'000'000);
+  };
+  const auto present = [](const LaunchSetting& setting) {
+    return setting.key.starts_with("parallelism_config.");
+  };
+  if (std::none_of(config.settings.begin(), config.settings.end(), present)) {
+    return;
+  }
+  config.settings.push_back({"parallelism_config", "true", "parallelism_config", 0});
+  const auto stages = layout.pipeline;
+  read_layout_fields(config, LaunchFormat::kAccelerate);
+  layout.pipeline = stages;  // of the Megatron plugin alone
+  layout.context = layout.context.value_or(1) > 1 ? layout.context : size("sp");
+  layout.replicas = size("dp_replicate").value_or(1);
+  layout.sharded = size("dp_shard").value_or(1);
+  layout.shards_in_node = false;
+  layout.sequence_parallel = false;  // transformers' tensor-parallel plans keep norms whole
+  if (layout.sharded == 1 && layout.context.value_or(1) == 1) {
+    layout.sharding = Sharding::kNone;
+    layout.sharded.reset();
+  } else {
+    layout.sharding = Sharding::kFull;
+  }
+}
+
+void read_types(LaunchConfig& config) {
+  const std::string mixed = text_setting(config, "mixed_precision", "no");
+  config.precision = kPrecisionNames.value_of(mixed) ? mixed : "fp32";
+  const bool fsdp = config.layout.sharding != Sharding::kNone || config.framework == "fsdp1";
+  if (config.precision != "fp32" && config.framework != "megatron" && fsdp) {
+    config.choices.emplace_back("reduce_dtype=bf16");  // accelerate sets it with the parameters'
+  }
+  const std::string compiler = text_setting(config, "dynamo_config.dynamo_backend", "NO");
+  if (compiler == "INDUCTOR" || compiler == "inductor") {
+    config.choices.emplace_back("compile=true");
+  }
+}
+
+void read_distributed_type(LaunchConfig& config) {
+  const std::string type = text_setting(config, "distributed_type", "NO");
+  if (type == "FSDP") {
+    read_fsdp(config);
+  } else if (type == "MEGATRON_LM") {
+    read_megatron_plugin(config);
+  } else if (type == "DEEPSPEED") {
+    read_deepspeed_plugin(config);
+    return;
+  } else if (type == "MULTI_GPU" || type == "NO") {
+    config.framework = "fsdp2";  // PyTorch's own stack: DDP
+    config.recompute_is_open = true;
+    if (type == "NO" && !config.gpus) {
+      config.gpus = 1;
+    }
+  } else {
+    throw Error(
+        where_of(config, *find_setting(config, "distributed_type")),
+        fmt::format("distributed_type is '{}'; FSDP, MULTI_GPU, DEEPSPEED or MEGATRON_LM would "
+                    "be right",
+                    type));
+  }
+  read_parallelism(config);
+  read_types(config);
+  if (const auto times = integer_setting(config, "gradient_accumulation_steps", 1, 1'000'000);
+      times && !config.layout.micro_batches) {
+    config.layout.micro_batches = times;
+  }
+}
+
+}  // namespace
+
+LaunchConfig read_accelerate(std::string_view text, const std::string& source,
+                             const std::vector<std::string>& arguments) {
+  LaunchConfig config;
+  config.format = LaunchFormat::kAccelerate;
+  config.source = source;
+  read_yaml_settings(text, config);
+  add_arguments(arguments, "fsdp_config.fsdp_version=2", config);
+  if (!has_setting(config, "distributed_type") && !has_setting(config, "num_processes")) {
+    throw Error(
+        source,
+        "has neither distributed_type nor num_processes; accelerate's configuration would be "
+        "right");
+  }
+  rename_older(config);
+  note_unknown(config, is_known);
+  config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
+  read_distributed_type(config);
+  return config;
+}
+
+LaunchFile write_accelerate(const LaunchPlan& launch) {
+  refuse_plans_unknown_to_accelerate(launch);
+  LaunchFile file;
+  file.command = command_of(launch);
+  std::vector<std::string> head =
+      heading(launch, file.command, "accelerate 1.15 (16cb6eb8, July 2026)",
+              fmt::format("{:.1f} ms a step, {:.0f} tokens/s a GPU, {:.2f} GiB by "
+                          "torch.cuda.max_memory_allocated()",
+                          1e3 * launch.step_seconds, launch.tokens_per_second_per_gpu,
+                          launch.peak_allocated_gib));
+  head.emplace_back(
+      "train.py is your program: batch, accumulation, sequence and optimizer are its "
+      "arguments, and the model its own.");
+  if (const std::string choices = choices_of_the_program(launch.job); !choices.empty()) {
+    head.push_back("The prediction has, and your program decides: " + choices + ".");
+  }
+  if (!is_plain(launch) && launch.plan.micro_batches > 1 &&
+      launch.job.framework.reduce_every_micro_batch) {
+    head.push_back(
+        fmt::format("The prediction reduces after every micro-batch: "
+                    "GradientAccumulationPlugin(num_steps={}, sync_each_batch=True).",
+                    launch.plan.micro_batches));
+  }
+  file.text = commented(head) + yaml_text(accelerate_fields(), launch);
+  return file;
+}
+
+}  // namespace trireme::planner

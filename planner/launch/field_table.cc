@@ -1,0 +1,223 @@
+#include "planner/launch/field_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "planner/launch/quoting.h"
+
+namespace trireme::planner {
+namespace {
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+std::string quoted_list(const TextList& items) {
+  TextList all;
+  std::transform(items.begin(), items.end(), std::back_inserter(all),
+                 [](const std::string& item) { return planner::quoted(item); });
+  return fmt::format("[{}]", fmt::join(all, ", "));
+}
+
+// What TOML, YAML and Python write alike; `yes` and `no` are the language's own.
+std::string as_text(const FieldValue& value, const char* yes, const char* no) {
+  return std::visit(Overloaded{[](std::monostate) { return std::string(); },
+                               [&](bool on) { return std::string(on ? yes : no); },
+                               [](std::int64_t number) { return std::to_string(number); },
+                               [](double number) { return fmt::format("{}", number); },
+                               [](const std::string& text) { return planner::quoted(text); },
+                               [](const TextList& items) { return quoted_list(items); },
+                               [](const Expression& expression) { return expression.text; },
+                               [](const Variable& variable) {
+                                 return fmt::format("os.environ[{}]",
+                                                    planner::quoted(variable.name));
+                               }},
+                    value);
+}
+
+// YAML 1.1 takes other words as they are, but these as true and false.
+bool is_plain_yaml(const std::string& text) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  constexpr std::string_view kOther[] = {"no",  "NO",   "yes",   "YES", "on",
+                                         "off", "true", "false", "null"};
+  return text.find_first_not_of(kLetters) == std::string::npos && text.size() > 1 &&
+         text.find_first_of("0123456789") != 0 &&
+         std::find(std::begin(kOther), std::end(kOther), text) == std::end(kOther);
+}
+
+// section and name of "a.b.name"; no dot: no section.
+std::pair<std::string_view, std::string_view> parts_of(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? std::pair{std::string_view(), key}
+                                       : std::pair{key.substr(0, dot), key.substr(dot + 1)};
+}
+
+nlohmann::ordered_json as_json(const FieldValue& value) {
+  return std::visit(
+      Overloaded{
+          [](std::monostate) { return nlohmann::ordered_json(); },
+          [](const Expression& number) { return nlohmann::ordered_json::parse(number.text); },
+          [](const Variable& variable) { return nlohmann::ordered_json(variable.name); },
+          [](const auto& plain) { return nlohmann::ordered_json(plain); }},
+      value);
+}
+
+}  // namespace
+
+FieldValue when(bool holds, FieldValue value) {
+  return holds ? std::move(value) : FieldValue();
+}
+
+FieldWriter given(Condition holds, FieldWriter write) {
+  return either(std::move(holds), std::move(write), nullptr);
+}
+
+FieldWriter either(Condition holds, FieldWriter write, FieldWriter otherwise) {
+  return
+      [=](const LaunchPlan& launch) { return holds(launch) ? write(launch) : otherwise(launch); };
+}
+
+std::vector<std::string_view> names_in(std::string_view names) {
+  std::vector<std::string_view> all;
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(' '), names.size());
+    all.push_back(names.substr(0, end));
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return all;
+}
+
+bool is_among(std::string_view names, std::string_view name) {
+  const std::vector<std::string_view> all = names_in(names);
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
+bool starts_with_any(std::string_view names, std::string_view text) {
+  const std::vector<std::string_view> all = names_in(names);
+  return std::any_of(all.begin(), all.end(),
+                     [&](std::string_view name) { return text.starts_with(name); });
+}
+
+bool is_field_of(std::span<const Field> table, std::string_view key) {
+  return std::any_of(table.begin(), table.end(),
+                     [&](const Field& field) { return field.key == key; });
+}
+
+std::vector<std::pair<std::string_view, FieldValue>> written_fields(std::span<const Field> table,
+                                                                    const LaunchPlan& launch) {
+  std::vector<std::pair<std::string_view, FieldValue>> fields;
+  for (const Field& field : table) {
+    FieldValue value = field.write ? field.write(launch) : FieldValue();
+    if (!std::holds_alternative<std::monostate>(value)) {
+      fields.emplace_back(field.key, std::move(value));
+    }
+  }
+  return fields;
+}
+
+std::string as_flag(std::string_view key, const FieldValue& value) {
+  std::string flag = "--" + std::string(key);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return std::visit(
+      Overloaded{[](std::monostate) { return std::string(); },
+                 [&](bool on) { return on ? flag : std::string(); },
+                 [&](const std::string& text) { return flag + " " + shell_word(text); },
+                 [&](const Expression& text) { return flag + " " + shell_word(text.text); },
+                 [&](const Variable& variable) { return flag + " \"$" + variable.name + "\""; },
+                 [&](const TextList& items) {
+                   std::string all = flag;
+                   for (const std::string& item : items) {
+                     all += " " + shell_word(item);
+                   }
+                   return all;
+                 },
+                 [&](auto number) { return fmt::format("{} {}", flag, number); }},
+      value);
+}
+
+std::string as_python(const FieldValue& value) {
+  return as_text(value, "True", "False");
+}
+
+std::string as_toml(const FieldValue& value) {
+  return as_text(value, "true", "false");
+}
+
+std::string as_yaml(const FieldValue& value) {
+  const std::string* text = std::get_if<std::string>(&value);
+  return text != nullptr && is_plain_yaml(*text) ? *text : as_text(value, "true", "false");
+}
+
+std::string toml_text(std::span<const Field> table, const LaunchPlan& launch) {
+  std::string text;
+  std::string_view open;
+  for (const auto& [key, value] : written_fields(table, launch)) {
+    const auto [section, name] = parts_of(key);
+    if (section != open) {
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+      open = section;
+    }
+    text += fmt::format("{} = {}\n", name, as_toml(value));
+  }
+  return text;
+}
+
+std::string yaml_text(std::span<const Field> table, const LaunchPlan& launch) {
+  std::string text;
+  std::string_view open;
+  for (const auto& [key, value] : written_fields(table, launch)) {
+    const auto [section, name] = parts_of(key);
+    if (section != open) {
+      text += fmt::format("{}:\n", section);
+      open = section;
+    }
+    text += fmt::format("{}{}: {}\n", section.empty() ? "" : "  ", name, as_yaml(value));
+  }
+  return text;
+}
+
+std::string json_text(std::span<const Field> table, const LaunchPlan& launch) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : written_fields(table, launch)) {
+    nlohmann::ordered_json* place = &json;
+    std::string_view rest = key;
+    for (std::size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+      place = &(*place)[std::string(rest.substr(0, dot))];
+      rest.remove_prefix(dot + 1);
+    }
+    (*place)[std::string(rest)] = as_json(value);
+  }
+  return json.dump(2) + "\n";
+}
+
+void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::string_view who) {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const Refusal& row) { return row.when(launch); });
+  if (found == table.end()) {
+    return;
+  }
+  const Plan& plan = launch.plan;
+  const auto filled = [&](std::string_view text) {
+    return fmt::format(
+        fmt::runtime(text), fmt::arg("who", who), fmt::arg("tp", plan.tensor),
+        fmt::arg("pp", plan.pipeline), fmt::arg("cp", plan.context), fmt::arg("ep", plan.expert),
+        fmt::arg("etp", expert_tensor_of(plan)), fmt::arg("fsdp", plan.sharded),
+        fmt::arg("data", plan.data_parallel()), fmt::arg("host", launch.processes_per_host),
+        fmt::arg("sharding", to_string(plan.sharding)), fmt::arg("model", launch.job.model.name),
+        fmt::arg("schedule", to_string(plan.schedule)),
+        fmt::arg("modules", module_names(plan.recompute_modules)));
+  };
+  refuse(filled(found->axis), filled(found->why));
+}
+
+std::int64_t expert_tensor_of(const Plan& plan) {
+  return plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+}
+
+}  // namespace trireme::planner

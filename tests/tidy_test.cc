@@ -150,6 +150,25 @@ TEST(Tidy, ThePlannersRoomsHaveNoCircle) {
   EXPECT_EQ(left, std::set<std::string>{});
 }
 
+// What other programs call must not bring a command line with it.
+TEST(Tidy, TheSharedAnswersKnowNoCommandLine) {
+  const fs::path tools = fs::path(TRIREME_SOURCE_DIR) / "tools";
+  std::ifstream stream(tools / "CMakeLists.txt");
+  const std::string list{std::istreambuf_iterator<char>(stream), {}};
+  const auto begin = list.find("trireme_library(answers");
+  const std::string answers = list.substr(begin, list.find(')', begin) - begin);
+  EXPECT_EQ(answers.find("CLI11"), std::string::npos);
+  const std::regex source(R"(\w+\.cc)");
+  std::size_t files = 0;
+  for (std::sregex_iterator at(answers.begin(), answers.end(), source), end; at != end; ++at) {
+    std::ifstream file(tools / at->str());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_EQ(text.find("CLI/CLI.hpp"), std::string::npos) << at->str();
+    files += text.empty() ? 0U : 1U;
+  }
+  EXPECT_GT(files, 20U);
+}
+
 TEST(Tidy, LinesAreShort) {
   for (const SourceFile& file : source_files()) {
     for (std::size_t i = 0; i < file.lines.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/pages.h"
 #include "tools/progress.h"
+#include "tools/report_option.h"
 #include "tools/sample_options.h"
 
 namespace trireme::tools {
@@ -206,8 +207,7 @@ void add_budget_command(CLI::App& app, Program& program) {
   add_failure_options(*command, *options);
   add_count_option(*command, "--threads", options->threads, "threads (default: all cores)", 1,
                    1024);
-  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
-      ->type_name("FILE");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

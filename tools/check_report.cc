@@ -169,7 +169,9 @@ void print_check(const Console& console, const CheckReport& report) {
   print_violations(console, report);
   fmt::print(console.out, "\n");
   if (report.estimate) {
-    print_estimate(console, report.found.job, *report.estimate);
+    planner::Estimate shown = *report.estimate;
+    shown.memory.fit = report.verdict.known ? shown.memory.fit : planner::Fit::kAtRisk;
+    print_estimate(console, report.found.job, shown);
     if (!report.verdict.known) {
       fmt::print(console.out, "\nwhether it fits is not known: {}\n", report.verdict.why);
     }

@@ -8,6 +8,7 @@
 #include "tools/limit.h"
 #include "tools/pages.h"
 #include "tools/report.h"
+#include "tools/report_option.h"
 #include "tools/request.h"
 #include "tools/sample_options.h"
 
@@ -57,8 +58,7 @@ void add_estimate_command(CLI::App& app, Program& program) {
   add_job_options(*command, options->job);
   add_sample_options(*command, options->job);
   add_layout_options(*command, options->layout);
-  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
-      ->type_name("FILE");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

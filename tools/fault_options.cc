@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -87,19 +86,6 @@ sim::SlowLink parse_slow_link(const std::string& text) {
                 fmt::format("'{}': there is no '{}'; right is {}", text, place, right));
   }
   return link;
-}
-
-void add_fault_options(CLI::App& command, FaultOptions& options) {
-  command.add_option("--straggler", options.stragglers,
-                     "slower compute: 1.2x@rank3 or 1.2x@stage2 (repeatable)");
-  command.add_option(
-      "--slow-link", options.slow_links,
-      "less bandwidth: 0.5x@node2.nic3, 0.5x@nic3 (a rail), 0.5x@nvlink (repeatable)");
-  command.add_option("--jitter", options.jitter,
-                     "deviation of each compute op's duration, as a share: 0.02");
-  command.add_option("--rank-spread", options.rank_spread,
-                     "deviation of the GPUs' speed from each other, as a share: 0.03");
-  command.add_option("--seed", options.seed, "of jitter and spread; one seed gives one answer");
 }
 
 sim::Faults make_faults(const FaultOptions& options) {

@@ -5,52 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
 #include "planner/plan/framework.h"
+#include "planner/plan/names.h"
 
 namespace trireme::tools {
-
-std::int64_t parse_count(const std::string& text, const std::string& where, std::int64_t low,
-                         std::int64_t high) {
-  std::int64_t value = 0;
-  const bool thousands = text.size() > 1 && (text.back() == 'k' || text.back() == 'K');
-  const char* end = text.data() + text.size() - (thousands ? 1 : 0);
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  constexpr std::int64_t kThousand = 1024;  // "8k" tokens are 8192
-  value *= thousands && value < high ? kThousand : 1;
-  if (failure != std::errc() || stop != end || value < low || value > high) {
-    throw Error(where, fmt::format("'{}' is wrong; a whole number from {} to {} is expected", text,
-                                   low, high));
-  }
-  return value;
-}
-
-double parse_number(const std::string& text, const std::string& where, double low, double high) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc() || stop != end || !std::isfinite(value) || value < low ||
-      value > high) {
-    throw Error(where,
-                fmt::format("'{}' is wrong; a number from {} to {} is expected", text, low, high));
-  }
-  return value;
-}
-
-std::vector<std::int64_t> parse_counts(const std::string& text, const std::string& where) {
-  std::vector<std::int64_t> counts;
-  std::istringstream stream(text + ",");
-  for (std::string part; std::getline(stream, part, ',');) {
-    counts.push_back(parse_count(part, where, 0));
-  }
-  return counts;
-}
 
 namespace {
 
@@ -154,11 +117,11 @@ void add_job_options(CLI::App& command, JobOptions& options) {
                    "tokens in a sequence (default: 4096, or the model's longest)");
   add_count_option(command, "--global-batch", options.global_batch, "sequences in a step");
   add_choice_option(command, "--precision", options.precision,
-                    "what matrix products run in (default bf16)", {"bf16", "fp16", "fp32", "fp8"});
+                    "what matrix products run in (default bf16)", planner::kPrecisionNames.names());
   add_choice_option(command, "--optimizer", options.optimizer, "optimizer (default adam)",
-                    {"adam", "adam8bit", "sgd"});
+                    planner::kOptimizerNames.names());
   add_choice_option(command, "--attention", options.attention, "attention kernel (default flash)",
-                    {"flash", "unfused"});
+                    planner::kAttentionNames.names());
   command
       .add_option_function<std::string>(
           "--framework",
@@ -213,9 +176,9 @@ void add_layout_options(CLI::App& command, LayoutOptions& options) {
                    "sequences in a micro-batch (default 1)");
   add_choice_option(command, "--sharding", options.sharding,
                     "what the fsdp ranks share (default: full when --fsdp > 1, else none)",
-                    {"none", "optimizer", "gradients", "full"});
+                    planner::kShardingNames.names());
   add_choice_option(command, "--recompute", options.recompute,
-                    "what backward recomputes (default none)", {"none", "selective", "full"});
+                    "what backward recomputes (default none)", planner::kRecomputeNames.names());
   add_count_option(command, "--recompute-layers", options.recompute_layers,
                    "full recompute of so many layers of each (virtual) stage");
   command
@@ -225,7 +188,7 @@ void add_layout_options(CLI::App& command, LayoutOptions& options) {
       ->type_name("LIST");
   add_choice_option(command, "--schedule", options.schedule,
                     "pipeline schedule (default 1f1b; interleaved when vpp > 1)",
-                    {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"});
+                    planner::kScheduleNames.names());
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
       [&options](std::int64_t count) { options.sequence_parallel = count > 0; },

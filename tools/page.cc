@@ -45,29 +45,6 @@ svg{display:block;width:100%;min-width:520px;max-width:1000px;height:auto}
 svg text{fill:var(--soft);font-size:13px}svg .a{stroke:var(--line)}svg .lim{stroke:var(--mark);stroke-dasharray:6 4}
 )css";
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '&':
-        safe += "&amp;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
-
 double total(const Bar& bar) {
   double sum = 0;
   for (const BarPart& part : bar.parts) {
@@ -98,7 +75,7 @@ std::string key_of(const std::vector<std::string>& names) {
   std::string key;
   for (const std::string& name : names) {
     key += fmt::format("<span><b style=\"background:{}\"></b>{}</span>", colour_of(names, name),
-                       escaped(name));
+                       html_text(name));
   }
   return names.size() > 1 ? "<p class=\"key\">" + key + "</p>\n" : "";
 }
@@ -110,7 +87,7 @@ std::string bar_of(const Bar& bar, const std::vector<std::string>& names, double
   for (const BarPart& part : bar.parts) {
     inside += fmt::format(
         "<i style=\"left:{:.2f}%;width:{:.2f}%;background:{}\" title=\"{}: {:.4g}\"></i>",
-        100 * at / most, 100 * part.value / most, colour_of(names, part.name), escaped(part.name),
+        100 * at / most, 100 * part.value / most, colour_of(names, part.name), html_text(part.name),
         part.value);
     at += part.value;
   }
@@ -124,7 +101,7 @@ std::string bar_of(const Bar& bar, const std::vector<std::string>& names, double
   return fmt::format(
       "<div class=\"n\">{}</div><div class=\"bar\" tabindex=\"0\" aria-label=\"{}: {}\">{}</div>"
       "<div class=\"v\">{}</div>\n",
-      escaped(bar.name), escaped(bar.name), escaped(bar.text), inside, escaped(bar.text));
+      html_text(bar.name), html_text(bar.name), html_text(bar.text), inside, html_text(bar.text));
 }
 
 // A round step that cuts `range` into about five.
@@ -157,13 +134,13 @@ class Drawing {
       text_ += fmt::format("<line class=\"lim\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
                            kLeft, kRight, y(chart_.y_limit), y(chart_.y_limit));
       text_ += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kRight,
-                           y(chart_.y_limit) - 5, escaped(chart_.limit_name));
+                           y(chart_.y_limit) - 5, html_text(chart_.limit_name));
     }
     for (const ChartPoint& point : chart_.points) {
       add(point);
     }
     return fmt::format("<svg viewBox=\"0 0 1000 440\" role=\"img\" aria-label=\"{}\">{}</svg>",
-                       escaped(chart_.title), text_);
+                       html_text(chart_.title), text_);
   }
 
  private:
@@ -191,11 +168,11 @@ class Drawing {
           y(i * y_tick), kLeft, kRight, kLeft - 6, y(i * y_tick) + 4, i * y_tick);
     }
     text_ += fmt::format("<text x=\"{}\" y=\"432\" text-anchor=\"middle\">{}</text>",
-                         (kLeft + kRight) / 2, escaped(chart_.x_name));
+                         (kLeft + kRight) / 2, html_text(chart_.x_name));
     text_ += fmt::format(
         "<text x=\"16\" y=\"{}\" transform=\"rotate(-90 16 {})\" "
         "text-anchor=\"middle\">{}</text>",
-        (kTop + kBottom) / 2, (kTop + kBottom) / 2, escaped(chart_.y_name));
+        (kTop + kBottom) / 2, (kTop + kBottom) / 2, html_text(chart_.y_name));
   }
 
   void add(const ChartPoint& point) {
@@ -210,10 +187,10 @@ class Drawing {
         "<circle tabindex=\"0\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\">"
         "<title>{}</title></circle>",
         x(point.x), y(point.y), point.marked ? 7 : 5, colour,
-        escaped(point.name + ": " + point.text));
+        html_text(point.name + ": " + point.text));
     if (point.marked) {
       text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", x(point.x) + 10,
-                           y(point.y) + 4, escaped(point.name));
+                           y(point.y) + 4, html_text(point.name));
     }
   }
 
@@ -224,14 +201,37 @@ class Drawing {
 
 }  // namespace
 
+std::string html_text(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '&':
+        safe += "&amp;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      default:
+        safe += c;
+    }
+  }
+  return safe;
+}
+
 Page::Page(std::string title) : title_(std::move(title)) {}
 
 void Page::heading(const std::string& text) {
-  body_ += "<h2>" + escaped(text) + "</h2>\n";
+  body_ += "<h2>" + html_text(text) + "</h2>\n";
 }
 
 void Page::text(const std::string& paragraph) {
-  body_ += "<p>" + escaped(paragraph) + "</p>\n";
+  body_ += "<p>" + html_text(paragraph) + "</p>\n";
 }
 
 void Page::table(const Table& table) {
@@ -239,7 +239,7 @@ void Page::table(const Table& table) {
     std::string line = "<tr>";
     for (std::size_t i = 0; i < cells.size(); ++i) {
       line += fmt::format("<{0}{1}>{2}</{0}>", tag, i < table.text_columns ? " class=\"t\"" : "",
-                          escaped(cells[i]));
+                          html_text(cells[i]));
     }
     return line + "</tr>\n";
   };
@@ -285,7 +285,7 @@ std::string Page::html() const {
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>{0}</title>\n<style>{1}</style></head>\n"
       "<body><h1>{0}</h1>\n{2}</body></html>\n",
-      escaped(title_), kStyle, body_);
+      html_text(title_), kStyle, body_);
 }
 
 void write_page(const std::string& path, const Page& page) {

@@ -39,6 +39,9 @@ struct Scatter {
   std::string limit_name = {};
 };
 
+// Text as it stands in HTML, also between double quotes.
+std::string html_text(const std::string& text);
+
 class Page {
  public:
   explicit Page(std::string title);

@@ -18,6 +18,7 @@
 #include "tools/plan_file.h"
 #include "tools/plan_report.h"
 #include "tools/progress.h"
+#include "tools/report_option.h"
 #include "tools/request.h"
 #include "tools/sample_options.h"
 #include "tools/search_more.h"
@@ -253,8 +254,7 @@ void add_plan_command(CLI::App& app, Program& program) {
                    "threads of the search (default: all cores)", 1, 1024);
   command->add_option("-o,--output", options->output, "save the best layout as a plan file")
       ->type_name("FILE");
-  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
-      ->type_name("FILE");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

@@ -45,36 +45,30 @@ const CLI::App& innermost(const CLI::App& app) {
   return parsed.empty() ? app : innermost(*parsed.back());
 }
 
-// What other programs call an option of ours.
+// What other programs call an option of ours, without "-size" and "-degree" at the end.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"--tensor-parallel", "--tp"},
-    {"--tensor-model-parallel-size", "--tp"},
-    {"--pipeline-parallel", "--pp"},
-    {"--pipeline-model-parallel-size", "--pp"},
-    {"--context-parallel", "--cp"},
-    {"--context-parallel-size", "--cp"},
-    {"--expert-parallel", "--ep"},
-    {"--expert-model-parallel-size", "--ep"},
-    {"--virtual-pipeline", "--vpp"},
-    {"--mbs", "--micro-batch"},
-    {"--micro-batch-size", "--micro-batch"},
-    {"--gbs", "--global-batch"},
-    {"--batch", "--global-batch"},
-    {"--batch-size", "--global-batch"},
-    {"--global-batch-size", "--global-batch"},
-    {"--zero", "--sharding"},
-    {"--zero-stage", "--sharding"},
-    {"--seq-len", "--seq"},
-    {"--seq-length", "--seq"},
-    {"--sequence-length", "--seq"},
-    {"--context-length", "--seq"},
-    {"--max-length", "--seq"},
-    {"--dtype", "--precision"},
-    {"--optim", "--optimizer"},
-    {"--num-gpus", "--gpus"},
-    {"--world-size", "--gpus"},
-    {"--recompute-granularity", "--recompute"},
-    {"--activation-checkpointing", "--recompute"},
+    {"--tp", " tensor-parallel tensor-model-parallel tensor-parallelism "},
+    {"--pp", " pipeline-parallel pipeline-model-parallel pipeline-parallelism stages "},
+    {"--cp", " context-parallel sequence-parallel-ranks ulysses sp "},
+    {"--ep", " expert-parallel expert-model-parallel "},
+    {"--etp", " expert-tensor-parallel "},
+    {"--vpp", " virtual-pipeline virtual-pipeline-model-parallel vp "},
+    {"--fsdp", " shard data-parallel-shard "},
+    {"--dp", " replicate data-parallel-replicate ddp "},
+    {"--micro-batch", " mbs micro-batch micro-bs per-device-train-batch "},
+    {"--global-batch", " gbs batch global-batch train-batch bs "},
+    {"--sharding", " zero zero-stage "},
+    {"--seq",
+     " seq-len seqlen seq-length sequence-length context-length max-length max-seq-len "
+     "max-seq-length "},
+    {"--precision", " dtype mixed-precision "},
+    {"--optimizer", " optim "},
+    {"--gpus", " num-gpus world n-gpus ngpus nproc nproc-per-node "},
+    {"--cluster", " nodes nnodes num-nodes machine "},
+    {"--recompute",
+     " recompute-granularity activation-checkpointing activation-checkpoint "
+     "gradient-checkpointing "},
+    {"--lora-rank", " lora lora-r "},
 };
 
 // "; --tp is", or the options with nearly that name.
@@ -87,11 +81,15 @@ std::string near_options(const CLI::App& command, const std::string& typed) {
       names.push_back("--" + name);
     }
   }
-  const auto* other = std::find_if(std::begin(kOtherNames), std::end(kOtherNames),
-                                   [&](const auto& entry) { return entry.first == wrong; });
-  if (other != std::end(kOtherNames) &&
-      std::find(names.begin(), names.end(), other->second) != names.end()) {
-    return fmt::format("; {} is", other->second);
+  std::string word = wrong.substr(std::min<std::size_t>(2, wrong.size()));
+  for (const std::string_view end : {"-size", "-degree"}) {
+    word.resize(word.size() - (word.ends_with(end) ? end.size() : 0));
+  }
+  for (const auto& [option, others] : kOtherNames) {
+    const bool has = std::find(names.begin(), names.end(), option) != names.end();
+    if (has && ("--" + word == option || others.find(" " + word + " ") != std::string_view::npos)) {
+      return fmt::format("; {} is", option);
+    }
   }
   return names.empty() ? "" : "; the nearest are " + topologies::nearest_names(wrong, names);
 }
@@ -100,11 +98,15 @@ std::string near_options(const CLI::App& command, const std::string& typed) {
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
   const std::string name = command.get_parent() == nullptr ? "trireme" : command.get_name();
+  const auto extras = app.remaining(true);
   if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error);
       required != nullptr && command.get_subcommands({}).size() > 0) {
-    return fmt::format("{}: a command is missing; there are {}", name, command_names(command));
+    const bool typed = !extras.empty() && !extras.front().starts_with("-");
+    return typed ? fmt::format("{}: is not a command of {}; there are {}", extras.front(), name,
+                               command_names(command))
+                 : fmt::format("{}: a command is missing; there are {}", name,
+                               command_names(command));
   }
-  const auto extras = app.remaining(true);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
     const bool option = extras.front().starts_with("-");
     const bool top = command.get_parent() == nullptr;

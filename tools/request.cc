@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "models/presets.h"
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
+#include "planner/plan/names.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
 #include "tools/plan_file.h"
@@ -18,22 +20,24 @@
 namespace trireme::tools {
 namespace {
 
+std::string read_lengths(const std::string& path) {
+  constexpr std::size_t kFileMax = 256'000'000;
+  try {
+    return read_file(path, "a file of 'tokens count' lines or [[tokens, count], ...]", kFileMax);
+  } catch (const Error& error) {
+    throw Error("--lengths", error.what());
+  }
+}
+
+planner::Batching batching_of(const std::string& name) {
+  return name == "padded"     ? planner::Batching::kPadded
+         : name == "unpadded" ? planner::Batching::kUnpadded
+                              : planner::Batching::kPacked;
+}
+
 using planner::Job;
 using planner::Plan;
 using planner::Sharding;
-
-topologies::Precision precision_of(const std::string& name) {
-  return name == "fp32"   ? topologies::Precision::kFp32
-         : name == "fp16" ? topologies::Precision::kFp16
-         : name == "fp8"  ? topologies::Precision::kFp8
-                          : topologies::Precision::kBf16;
-}
-
-planner::Optimizer optimizer_of(const std::string& name) {
-  return name == "sgd"        ? planner::Optimizer::kSgd
-         : name == "adam8bit" ? planner::Optimizer::kAdam8bit
-                              : planner::Optimizer::kAdam;
-}
 
 // The precision asked for, or the best that the GPU trains in.
 void settle_precision(Job& job, const std::string& name) {
@@ -50,22 +54,11 @@ void settle_precision(Job& job, const std::string& name) {
   }
 }
 
-Sharding sharding_of(const std::string& name) {
-  return name == "optimizer"   ? Sharding::kOptimizer
-         : name == "gradients" ? Sharding::kGradients
-         : name == "full"      ? Sharding::kFull
-                               : Sharding::kNone;
-}
-
-planner::Schedule schedule_of(const std::string& name) {
-  using planner::Schedule;
-  for (const Schedule schedule : {Schedule::kGpipe, Schedule::kInterleaved, Schedule::kZeroBubbleH1,
-                                  Schedule::kZeroBubbleH2}) {
-    if (name == planner::to_string(schedule)) {
-      return schedule;
-    }
-  }
-  return Schedule::kOneForwardOneBackward;
+// The value of an option whose words were checked when it was parsed; `otherwise` where none
+// stands.
+template <typename Names, typename Value>
+Value chosen(const Names& names, const std::string& word, Value otherwise) {
+  return names.value_of(word).value_or(otherwise);
 }
 
 // A layout being put together, and which of its degrees were given.
@@ -112,9 +105,7 @@ void apply_recompute(Plan& plan, const LayoutOptions& options) {
     }
   }
   if (!options.recompute.empty()) {
-    plan.recompute = options.recompute == "none"        ? Recompute::kNone
-                     : options.recompute == "selective" ? Recompute::kSelective
-                                                        : Recompute::kFull;
+    plan.recompute = chosen(planner::kRecomputeNames, options.recompute, plan.recompute);
   }
 }
 
@@ -122,13 +113,14 @@ void apply_choices(Draft& draft, const LayoutOptions& options) {
   Plan& plan = draft.plan;
   draft.sharding = !options.sharding.empty() || plan.sharding != Sharding::kNone;
   if (!options.sharding.empty()) {
-    plan.sharding = sharding_of(options.sharding);
+    plan.sharding = chosen(planner::kShardingNames, options.sharding, Sharding::kNone);
   } else if (plan.sharding == Sharding::kNone && plan.sharded > 1) {
     plan.sharding = Sharding::kFull;
   }
   apply_recompute(plan, options);
   if (!options.schedule.empty()) {
-    plan.schedule = schedule_of(options.schedule);
+    plan.schedule = chosen(planner::kScheduleNames, options.schedule,
+                           planner::Schedule::kOneForwardOneBackward);
   } else if (plan.virtual_pipeline > 1) {
     plan.schedule = planner::Schedule::kInterleaved;
   }
@@ -226,10 +218,10 @@ Job make_job_without_cluster(const JobOptions& options) {
   const std::int64_t longest = job.model.max_sequence > 0 ? job.model.max_sequence : 4096;
   job.sequence = options.sequence.value_or(std::min<std::int64_t>(4096, longest));
   job.global_batch = options.global_batch.value_or(0);
-  job.precision = precision_of(options.precision);
-  job.optimizer = optimizer_of(options.optimizer);
-  job.attention = options.attention == "unfused" ? models::AttentionKernel::kUnfused
-                                                 : models::AttentionKernel::kFlash;
+  job.precision = chosen(planner::kPrecisionNames, options.precision, topologies::Precision::kBf16);
+  job.optimizer = chosen(planner::kOptimizerNames, options.optimizer, planner::Optimizer::kAdam);
+  job.attention =
+      chosen(planner::kAttentionNames, options.attention, models::AttentionKernel::kFlash);
   settle_framework(options, job);
   apply_training(options, job);
   return job;
@@ -306,6 +298,36 @@ Request make_request(const std::string& plan_file, const JobOptions& job,
   request.plan = make_plan(layout, request.job.cluster.gpus, base);
   complete(request.job, request.plan);
   return request;
+}
+
+void apply_training(const JobOptions& options, planner::Job& job) {
+  planner::Training& training = job.training;
+  training.rank = options.lora_rank.value_or(0);
+  if (!options.lora_targets.empty()) {
+    training.targets = planner::adapter_targets_of(options.lora_targets);
+  }
+  if (!options.base.empty()) {
+    training.base = planner::base_format_of(options.base);
+  }
+  if (training.rank == 0 && (!options.lora_targets.empty() || !options.base.empty())) {
+    throw Error(options.base.empty() ? "--lora-targets" : "--base",
+                "says how adapters are trained; --lora-rank N is needed with it");
+  }
+  training.frozen_layers = options.freeze_layers.value_or(0);
+  if (training.frozen_layers >= job.model.layers) {
+    throw Error("--freeze-layers", fmt::format("{} leaves none of {} layers to train",
+                                               training.frozen_layers, job.model.layers));
+  }
+  if (!options.lengths.empty()) {
+    training.lengths = planner::parse_lengths(read_lengths(options.lengths), options.lengths);
+    training.batching = batching_of(options.batching);
+  } else if (!options.batching.empty()) {
+    throw Error("--batching", "says how samples are joined; --lengths FILE is needed with it");
+  }
+  if (!options.offload.empty()) {
+    job.offload = planner::parse_offload(options.offload);
+  }
+  job.offload.host_gib = static_cast<double>(options.host_memory.value_or(0));
 }
 
 }  // namespace trireme::tools

@@ -5,12 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/verify.h"
 #include "planner/lower/lower.h"
 #include "planner/walk/step_times.h"
@@ -108,15 +108,12 @@ runtime::TrainSettings settings_of(const Options& options) {
 }
 
 std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "CPU";
+  constexpr const char* kPlace = "/proc/cpuinfo";
+  const std::string text = std::filesystem::exists(kPlace) ? read_file(kPlace, "CPUs") : "";
+  const auto row = text.find("model name");
+  const auto colon = text.find(": ", row);
+  return colon == std::string::npos ? "CPU"
+                                    : text.substr(colon + 2, text.find('\n', colon) - colon - 2);
 }
 
 runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {

@@ -11,6 +11,7 @@
 #include "tools/fault_options.h"
 #include "tools/live_buffers.h"
 #include "tools/report.h"
+#include "tools/report_option.h"
 #include "tools/request.h"
 #include "tools/simulation.h"
 #include "tools/simulation_page.h"
@@ -171,8 +172,7 @@ void add_simulate_command(CLI::App& app, Program& program) {
   add_layout_options(*command, options->layout);
   add_fault_options(*command, options->faults);
   command->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
-  command->add_option("--report", options->report,
-                      "write a page (HTML, nothing else needed) to this file");
+  add_report_option(*command, options->report);
   command->add_flag("--timeline", options->timeline, "draw the step, one line a stage");
   command->add_flag("--live", options->live,
                     "list the step program's buffers that are alive when most memory is in use");

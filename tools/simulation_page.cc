@@ -4,35 +4,13 @@
 
 #include <iterator>
 
+#include "tools/page.h"
 #include "tools/report.h"
 #include "tools/table.h"
 #include "tools/timeline.h"
 
 namespace trireme::tools {
 namespace {
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '&':
-        safe += "&amp;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
 
 const char* fill_of(Paint paint) {
   switch (paint) {
@@ -54,9 +32,9 @@ const char* fill_of(Paint paint) {
   return "";
 }
 
-class Page {
+class StepPage {
  public:
-  Page(const planner::Job& job, const SimulatedStep& step) : job_(job), step_(step) {}
+  StepPage(const planner::Job& job, const SimulatedStep& step) : job_(job), step_(step) {}
 
   std::string text() {
     append(
@@ -71,8 +49,9 @@ class Page {
         "svg {{ width: 100%; }}\n.key span {{ padding: 0 0.7em; margin-right: 0.6em; color: #fff; "
         "}}\n"
         "</style></head><body>\n<h1>{0}</h1>\n<p>{1}</p>\n<p>Layout {2}; {3}.</p>\n",
-        escaped(job_.model.name + " on " + job_.cluster.name), escaped(job_text(job_)),
-        escaped(planner::short_form(step_.estimate.plan)), escaped(verdict(step_.estimate.memory)));
+        html_text(job_.model.name + " on " + job_.cluster.name), html_text(job_text(job_)),
+        html_text(planner::short_form(step_.estimate.plan)),
+        html_text(verdict(step_.estimate.memory)));
     append("<p>Step {}, {} tokens/s, MFU {:.1f} %. {} events in {}.</p>\n",
            duration_text(step_.step_seconds), grouped(step_.estimate.throughput.tokens_per_second),
            100 * step_.estimate.throughput.mfu,
@@ -170,7 +149,7 @@ class Page {
         "links</h2>\n<table><tr><th>link</th><th>alike</th><th>GB/s</th><th>used</th></tr>\n";
     for (const sim::LinkReport& link : busiest_links(step_.simulation, 24)) {
       append("<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f} %</td></tr>\n",
-             escaped(link.name), link.links, link.capacity.value / 1e9, 100 * link.utilisation);
+             html_text(link.name), link.links, link.capacity.value / 1e9, 100 * link.utilisation);
     }
     out_ += "</table>\n";
   }
@@ -183,7 +162,7 @@ class Page {
 }  // namespace
 
 std::string simulation_page(const planner::Job& job, const SimulatedStep& step) {
-  return Page(job, step).text();
+  return StepPage(job, step).text();
 }
 
 }  // namespace trireme::tools

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "planner/calibrate/training_log.h"
 #include "planner/launch/export.h"
 #include "planner/launch/quoting.h"
@@ -21,11 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Nothing where the program ended before it wrote any.
 std::string content_of(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  return fs::exists(path) ? read_file(path, "what the run wrote") : "";
 }
 
 std::string content_of(std::FILE* file) {

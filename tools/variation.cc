@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/quantity.h"
+#include "planner/plan/names.h"
 #include "tools/fault_options.h"
 #include "topologies/cluster.h"
 #include "topologies/topology_file.h"
@@ -176,14 +177,14 @@ void apply_to_options(const Change& change, JobOptions& job, LayoutOptions& layo
   } else if (change.name == "micro_batch") {
     layout.micro_batch = parse_count(change.value, where(change));
   } else if (change.name == "precision") {
-    job.precision = one_of({"bf16", "fp16", "fp32", "fp8"});
+    job.precision = one_of(planner::kPrecisionNames.names());
   } else if (change.name == "recompute") {
-    layout.recompute = one_of({"none", "selective", "full"});
+    layout.recompute = one_of(planner::kRecomputeNames.names());
   } else if (change.name == "framework") {
     planner::find_framework(change.value);  // throws when there is none
     job.framework = change.value;
   } else if (change.name == "schedule") {
-    layout.schedule = one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"});
+    layout.schedule = one_of(planner::kScheduleNames.names());
   }
 }
 

@@ -14,6 +14,7 @@
 #include "tools/pages.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/report_option.h"
 #include "tools/sample_options.h"
 #include "tools/table.h"
 #include "tools/whatif_cases.h"
@@ -201,8 +202,7 @@ void add_whatif_command(CLI::App& app, Program& program) {
   command->add_flag("--simulate", options->request.simulate, "judge every case by simulation");
   add_count_option(*command, "--threads", options->threads, "threads (default: all cores)", 1,
                    1024);
-  command->add_option("--report", options->report, "write the answer as a page, FILE.html")
-      ->type_name("FILE");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

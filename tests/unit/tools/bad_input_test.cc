@@ -41,6 +41,7 @@ TEST(BadInput, LengthsWithoutAnEndAreRefused) {
 
 TEST(BadInput, MeasurementsWithoutAnEndAreRefused) {
   expect_one_line(run_words("validate --rows /dev/zero"), "/dev/zero");
+  expect_one_line(run_words("topo lint --cluster dgx-h100x1 --log /dev/zero"), 2, "4194304 bytes");
   expect_one_line(run_words("calibrate --fit /dev/zero --cluster dgx-h100x1 -o /tmp/none.json"),
                   "/dev/zero");
 }
@@ -221,6 +222,29 @@ TEST(Help, EveryCommandShowsAnExample) {
     EXPECT_NE(outcome.out.find(std::string("trireme ") + command), std::string::npos)
         << outcome.out;
   }
+}
+
+TEST(BadInput, AnEmptyNameOfAFileIsNamedAsThat) {
+  expect_one_line(run_command({"check", "", "--cluster", "dgx-h100x1"}), 2, "FILE: is empty");
+}
+
+TEST(BadInput, OptionsOfOtherProgramsAreAnsweredWithOurs) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--tensor-parallel-size 2", "--tp is"},
+      {"--tensor_model_parallel_size 2", "--tp is"},
+      {"--pipeline-parallel-degree 2", "--pp is"},
+      {"--cp-size 2", "--cp is"},
+      {"--seqlen 4096", "--seq is"},
+      {"--max-seq-len 4096", "--seq is"},
+      {"--nodes 2", "--cluster is"},
+      {"--per-device-train-batch-size 1", "--micro-batch is"},
+      {"--gradient-checkpointing", "--recompute is"},
+      {"--lora 16", "--lora-rank is"},
+  };
+  for (const auto& [typed, right] : cases) {
+    expect_one_line(run_words(kGood + typed), 2, right);
+  }
+  expect_one_line(run_words("estimte --model gpt2"), 2, "estimte: is not a command");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "planner/launch/launch_case.h"
 #include "planner/launch/known_models.h"
+#include "planner/launch/launch_case.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {

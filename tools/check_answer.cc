@@ -1,0 +1,193 @@
+#include "tools/check_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "planner/launch/launch_switches.h"
+#include "planner/launch/read_launch.h"
+#include "planner/plan/rules.h"
+#include "planner/search/search.h"
+
+namespace trireme::tools {
+namespace {
+
+constexpr double kClose = 1.02;  // of the best step: nothing better is shown
+
+// What the format's own launcher cannot start: pipelines are written in code for DeepSpeed and
+// FSDP, and the first FSDP knows neither tensor nor context parallelism.
+std::vector<planner::Constraint> constraints_of(const planner::LaunchConfig& config) {
+  const auto one = [](planner::ConstraintAxis axis) {
+    return planner::Constraint{axis, planner::Comparison::kEqual, 1};
+  };
+  const bool json = config.format == planner::LaunchFormat::kDeepspeed;
+  if (!json &&
+      (config.format != planner::LaunchFormat::kAccelerate || config.framework == "megatron")) {
+    return {};
+  }
+  if (config.layout.pipeline.value_or(1) > 1) {
+    return {};  // a pipeline's program is there
+  }
+  std::vector<planner::Constraint> fixed = {one(planner::ConstraintAxis::kPipeline)};
+  if (config.framework == "fsdp1") {
+    fixed.push_back(one(planner::ConstraintAxis::kTensor));
+    fixed.push_back(one(planner::ConstraintAxis::kContext));
+  }
+  return fixed;
+}
+
+// None of these frameworks has zero-bubble's H1 and H2 as their paper draws them.
+bool is_runnable(const planner::Estimate& estimate) {
+  return estimate.plan.schedule != planner::Schedule::kZeroBubbleH1 &&
+         estimate.plan.schedule != planner::Schedule::kZeroBubbleH2;
+}
+
+planner::SearchResult search_runnable(const planner::Job& job, planner::SearchOptions search) {
+  planner::SearchResult best;
+  for (const planner::Schedule schedule :
+       {planner::Schedule::kOneForwardOneBackward, planner::Schedule::kInterleaved}) {
+    search.fixed.schedule = schedule;
+    planner::SearchResult found = planner::search(job, search);
+    if (found.best &&
+        (!best.best || found.best->time.step_seconds < best.best->time.step_seconds)) {
+      best = std::move(found);
+    }
+  }
+  return best;
+}
+
+// The best plan of the same job in the same framework, unless the configuration is as good.
+void search_better(const std::function<void(double)>& progress, CheckReport& report) {
+  planner::SearchOptions search;
+  search.best_only = true;
+  search.threads = usable_threads();
+  search.constraints = constraints_of(report.config);
+  search.progress = progress;
+  planner::SearchResult result = planner::search(report.found.job, search);
+  if (result.best && !is_runnable(*result.best)) {
+    result = search_runnable(report.found.job, search);
+  }
+  if (!result.best) {
+    return;
+  }
+  const bool fits = report.estimate && report.estimate->memory.fit != planner::Fit::kNo;
+  if (!fits || report.estimate->time.step_seconds > kClose * result.best->time.step_seconds) {
+    report.better = std::move(result.best);
+  }
+}
+
+// The keys of KEY=VALUE settings.
+std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
+  std::vector<std::string> keys;
+  for (const std::string& setting : settings) {
+    keys.push_back(setting.substr(0, setting.find('=')));
+  }
+  return keys;
+}
+
+// Switches that the framework's own start-up rules refuse, by themselves or beside better ones, are
+// no advice.
+void keep_switches_that_hold(const CheckRequest& request, CheckReport& report) {
+  std::vector<planner::LaunchSwitch> switches;
+  for (const planner::SwitchGain& gain : report.switches) {
+    switches.push_back({gain.which.flag, gain.which.setting});
+  }
+  const std::vector<bool> hold =
+      planner::switches_that_hold(report.config, request.launch, switches);
+  std::vector<planner::SwitchGain> kept;
+  for (std::size_t i = 0; i < hold.size(); ++i) {
+    if (hold[i]) {
+      kept.push_back(report.switches[i]);
+    }
+  }
+  report.switches = std::move(kept);
+}
+
+// The file with other branches of what it leaves open; those that make no job are left out.
+std::vector<CheckReport> read_branches(const CheckRequest& request,
+                                       std::optional<planner::LaunchFormat> format) {
+  constexpr int kBranches = 4;  // the first three of every condition, and none of them
+  std::vector<CheckReport> readings;
+  for (int branch = 0; branch < kBranches; ++branch) {
+    try {
+      CheckReport reading;
+      reading.config = planner::read_launch_file(request.file, format, request.arguments, branch);
+      reading.found = planner::make_launch_case(reading.config, request.launch);
+      reading.rules = planner::check_launch(reading.config, reading.found);
+      readings.push_back(std::move(reading));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return readings;
+}
+
+bool fits(const CheckReport& reading) {
+  if (!reading.rules.layout_holds) {
+    return false;
+  }
+  planner::Estimate estimate;
+  planner::Estimator(reading.found.job).estimate(reading.found.plan, estimate);
+  return estimate.memory.fit != planner::Fit::kNo;
+}
+
+void judge(const CheckRequest& request, std::optional<planner::LaunchFormat> format,
+           CheckReport& report) {
+  std::vector<CheckReport> branches;
+  if (!report.config.undecided.empty()) {
+    branches = read_branches(request, format);
+    std::vector<planner::RuleReport> rules;
+    for (const CheckReport& branch : branches) {
+      rules.push_back(branch.rules);
+    }
+    if (!rules.empty()) {
+      planner::soften_open_errors(report.config, rules, report.rules);
+    }
+  }
+  if (!report.config.unreadable.empty()) {
+    report.verdict = {false,
+                      fmt::format("arguments could not be worked out: {}; write what they come to, "
+                                  "or give it after --",
+                                  fmt::join(report.config.unreadable, ", "))};
+    return;
+  }
+  if (report.rules.layout_holds) {
+    report.estimate.emplace();
+    planner::Estimator(report.found.job).estimate(report.found.plan, *report.estimate);
+    report.verdict = verdict_of(report.config, report.found, *report.estimate,
+                                std::any_of(branches.begin(), branches.end(), fits));
+  }
+}
+
+}  // namespace
+
+CheckReport check_file(const CheckRequest& request, const std::function<void(double)>& progress) {
+  if (request.launch.cluster.empty()) {
+    throw Error(
+        "--cluster",
+        "is missing; give a preset with a node count (dgx-h100x8, see 'trireme clusters') or a "
+        "topology file");
+  }
+  std::optional<planner::LaunchFormat> format;
+  if (!request.format.empty()) {
+    format = planner::launch_format_of(request.format);
+  }
+  CheckReport report;
+  report.config = planner::read_launch_file(request.file, format, request.arguments);
+  report.found = planner::make_launch_case(report.config, request.launch);
+  report.rules = planner::check_launch(report.config, report.found);
+  judge(request, format, report);
+  if (report.config.unreadable.empty()) {
+    if (report.estimate && !planner::check_plan(report.found.job, report.found.plan)) {
+      report.switches = planner::switch_gains(report.found.job, report.found.plan,
+                                              keys_of(request.launch.settings));
+      keep_switches_that_hold(request, report);
+    }
+    search_better(progress, report);
+  }
+  return report;
+}
+
+}  // namespace trireme::tools

@@ -1,0 +1,37 @@
+// What `check` works out of a launch configuration: rules, memory and time, whether it fits, a
+// better layout of the same job.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/launch/launch_rules.h"
+#include "planner/search/switches.h"
+#include "tools/check_verdict.h"
+
+namespace trireme::tools {
+
+struct CheckRequest {
+  std::string file;
+  std::string format;                  // empty: by name and contents
+  std::vector<std::string> arguments;  // the script's own words, then what overrides the file
+  planner::LaunchOptions launch;       // what is said beside the file; needs a cluster
+};
+
+struct CheckReport {
+  planner::LaunchConfig config;
+  planner::LaunchCase found;
+  planner::RuleReport rules;
+  std::optional<planner::Estimate> estimate;  // of the configuration, when it can be computed
+  Verdict verdict;                            // of the estimate
+  std::optional<planner::Estimate> better;    // more than 2 % faster, or one that fits
+  std::vector<planner::SwitchGain> switches;  // the framework's, off in the file, that help it
+};
+
+// Throws Error: the file cannot be read, no model, no cluster. `progress` is called with the share
+// of the search that is done.
+CheckReport check_file(const CheckRequest& request, const std::function<void(double)>& progress);
+
+}  // namespace trireme::tools

@@ -25,6 +25,8 @@ void apply_layer_types(ConfigFields& fields, Transformer& model);
 
 // The function of a model whose other fields are read: the family's defaults, then the file.
 void read_family_function(ConfigFields& fields, const std::string& model_type, Transformer& model);
+// The scaling of rotary positions, from rope_scaling or rope_parameters.
+void read_rotary_scaling(ConfigFields& fields, Function& function);
 // The first of `names` that is there, under transformers' names of activations (ACT2FN).
 void read_activation(ConfigFields& fields, ConfigFields::Names names, Function& function);
 

@@ -332,62 +332,7 @@ constexpr Family kFamilies[] = {
     {" opt ", set_relu},
 };
 
-// The scaling of rotary positions under the names of old and new files.
-void read_rotary_scaling(ConfigFields& fields, Function& function) {
-  std::string type;
-  for (const char* object : {"rope_scaling", "rope_parameters"}) {
-    if (!type.empty() || !fields.has({object})) {
-      continue;
-    }
-    ConfigFields scaling = fields.object(object);
-    const char* all = "full_attention";
-    ConfigFields part = scaling.has({all}) ? scaling.object(all) : scaling;
-    type = part.text_or("rope_type", part.text_or("type", ""));
-    if (type == "su") {
-      type = "longrope";
-    } else if (type == "default" || type == "mrope") {
-      type = "none";
-    } else if (type == "deepseek_yarn") {
-      type = "yarn";
-    }
-    static constexpr std::string_view kKnown = " none linear dynamic llama3 yarn longrope ";
-    if (!type.empty() && kKnown.find(" " + type + " ") == std::string_view::npos) {
-      fields.fail(object, fmt::format("has the type \"{}\", which is not known; one of{}or default "
-                                      "would be right",
-                                      type, kKnown));
-    }
-  }
-  function.rotary_scaling = type.empty() ? "none" : type;
-}
-
 }  // namespace
-
-void read_activation(ConfigFields& fields, ConfigFields::Names names, Function& function) {
-  struct Name {
-    const char *name, *ours;
-  };
-  constexpr Name kNames[] = {{"silu", "silu"},           {"swish", "silu"},
-                             {"swiglu", "silu"},         {"gelu", "gelu"},
-                             {"gelu_python", "gelu"},    {"gelu_new", "gelu_tanh"},
-                             {"gelu_fast", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
-                             {"relu", "relu"},           {"relu2", "relu2"},
-                             {"relu_squared", "relu2"},  {"quick_gelu", "quick_gelu"}};
-  for (const char* key : names) {
-    if (!fields.has({key})) {
-      continue;
-    }
-    const std::string word = fields.text_or(key, "");
-    const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
-                                     [&](const Name& each) { return word == each.name; });
-    if (found == std::end(kNames)) {
-      fields.fail(key, fmt::format("is \"{}\", an activation that no model description here has; "
-                                   "silu, gelu, gelu_new, relu, relu2 or quick_gelu would be right",
-                                   word));
-    }
-    function.activation = found->ours;
-    return;
-  }
-}
 
 void read_family_function(ConfigFields& fields, const std::string& model_type, Transformer& model) {
   const auto* family =
@@ -406,67 +351,6 @@ void read_family_function(ConfigFields& fields, const std::string& model_type, T
     family->finish(fields, model);
   }
   settle_function(model);
-}
-
-void settle_function(Transformer& model) {
-  Function& f = model.function;
-  const Function plain;
-  const auto reset = [&](std::initializer_list<const char*> keys) {
-    for (const char* key : keys) {
-      std::visit([&](auto member) { f.*member = plain.*member; }, function_field(key).member);
-    }
-  };
-  const bool slides = model.sliding_window > 0;
-  if (model.position != Position::kRotary) {
-    for (const FunctionField& field : function_fields()) {
-      if (std::string_view(field.key).find("rotary") != std::string_view::npos) {
-        reset({field.key});
-      }
-    }
-  }
-  if (f.rotary_scaling == "none") {
-    reset({"rotary_factor", "rotary_trained", "rotary_mscale", "rotary_mscale_all",
-           "rotary_attention_factor", "rotary_short", "rotary_long"});
-  }
-  if (f.rotary_scaling != "llama3") {
-    reset({"rotary_low", "rotary_high"});
-  }
-  if (f.rotary_scaling != "yarn") {
-    reset({"rotary_fast", "rotary_slow", "rotary_rounds"});
-  }
-  if (!slides || f.rotary_local_base == f.rotary_base) {
-    reset({"rotary_local_base"});
-  }
-  if (!slides) {
-    reset({"chunked_windows"});
-  }
-  if (model.position != Position::kAlibi) {
-    reset({"alibi_max"});
-  }
-  const double usual =
-      1 / root(model.latent ? model.latent->qk_nope + model.latent->qk_rope : model.head_dim);
-  if (std::abs(f.attention_scale - usual) <= 1e-12 * usual) {
-    f.attention_scale = 0;
-  }
-  if (!model.moe) {
-    for (const FunctionField& field : function_fields()) {
-      if (std::string_view(field.key).starts_with("router")) {
-        reset({field.key});
-      }
-    }
-  }
-  if (f.router_groups <= 1) {
-    reset({"router_groups", "router_groups_chosen"});
-  }
-  if (f.router_groups == 0) {
-    reset({"router_group_score"});
-  }
-  if (model.moe && !model.moe->router_bias) {
-    reset({"router_bias_selects"});
-  }
-  if (model.norms_per_layer == 4 || model.norms_per_layer == 0) {
-    reset({"norm_after"});
-  }
 }
 
 }  // namespace trireme::models

@@ -1,4 +1,3 @@
-#include "planner/plan/stages.h"
 #include "tools/plan_advice.h"
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 
 #include "planner/cost/offload_fit.h"
 #include "planner/plan/rules.h"
+#include "planner/plan/stages.h"
 #include "planner/search/space.h"
 #include "planner/search/switches.h"
 #include "tools/plan_report.h"

@@ -204,14 +204,6 @@ void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& ran
   }
 }
 
-bool TimeModel::State::predicts(const RankClass& rank) const {
-  bool found = false;
-  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
-    found = found || (rank.layers[kind] > 0 && kinds.first_layer[kind] >= job.model.layers);
-  }
-  return found;
-}
-
 DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
                                                const RankTimes& times, const LayerSet& ends) const {
   DataParallelInput in;

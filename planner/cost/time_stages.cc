@@ -73,6 +73,14 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
   return longest;
 }
 
+bool TimeModel::State::predicts(const RankClass& rank) const {
+  bool found = false;
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    found = found || (rank.layers[kind] > 0 && kinds.first_layer[kind] >= job.model.layers);
+  }
+  return found;
+}
+
 // The first and the last stage sum their gradients of a tied table at the end of the step; so do
 // the first and the one whose extra prediction modules read a copy of it.
 double TimeModel::State::tied_exchange(const Plan& plan) {

@@ -3,8 +3,10 @@
 // training/arguments.py, training/argument_utils.py and core/transformer/transformer_config.py.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/transformer.h"
@@ -22,6 +24,11 @@ struct FunctionSpelling {
   const char* refusal = nullptr;
 };
 std::span<const FunctionSpelling> function_spellings();
+
+// Megatron-Core's MLA scales by yarn with these, which its command line cannot change.
+inline constexpr std::int64_t kLatentTrained = 4096;
+// Llama 3's scaling is written out with these (core/models/common/embeddings/rotary_pos_embedding).
+inline constexpr std::int64_t kLlamaTrained = 8192;
 
 // One setting: `name` with underscores, as both formats have it; an empty value is a switch.
 struct FunctionSetting {

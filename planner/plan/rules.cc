@@ -169,31 +169,6 @@ Found check_even_split(const Job& job, const Plan& plan) {
                 layers, plan.pipeline, plan.virtual_pipeline, chunks, fmt::join(proposal, ","));
 }
 
-// Megatron-LM, core/transformer/pipeline_parallel_layer_layout.py: "decoder layers must be placed
-// before MTP layers", all of them in one stage.
-Found check_prediction(const Job& job, const Plan& plan) {
-  if (!plan.prediction_apart) {
-    return {};
-  }
-  if (job.model.multi_token_layers == 0 || plan.pipeline == 1 || job.model.tied_embeddings) {
-    return broken(
-        Rule::kLayersDivide,
-        "prediction modules apart from the head need such modules, pp > 1 and a head that "
-        "is not tied; {} has {} modules, pp is {}",
-        job.model.name, job.model.multi_token_layers, plan.pipeline);
-  }
-  if (!is_megatron(job.framework)) {
-    return broken(Rule::kFrameworkFeature, "{} has no prediction modules apart from the head",
-                  job.framework.name);
-  }
-  if (plan.stage_layers.empty() || plan.stage_layers.back() != 0) {
-    return broken(Rule::kLayersDivide,
-                  "prediction modules stand behind every layer: apart from the head they need "
-                  "--stage-layers whose last number is 0");
-  }
-  return {};
-}
-
 Found check_pipeline(const Job& job, const Plan& plan) {
   const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
   if (plan.virtual_pipeline > 1 && plan.pipeline == 1) {
@@ -206,8 +181,8 @@ Found check_pipeline(const Job& job, const Plan& plan) {
                   "schedule {} with vpp {}: interleaved needs vpp > 1 and only it has it",
                   to_string(plan.schedule), plan.virtual_pipeline);
   }
-  if (Found found = check_prediction(job, plan)) {
-    return found;
+  if (const std::string fault = prediction_fault(job, plan); !fault.empty()) {
+    return broken(Rule::kLayersDivide, "{}", fault);
   }
   // The embedding, the head and prediction modules apart may each have a chunk of their own.
   if (chunks > job.model.layers + (plan.prediction_apart ? 3 : 2)) {

@@ -1,5 +1,7 @@
 #include "planner/plan/stages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace trireme::planner {
@@ -53,6 +55,27 @@ bool leave_out_prediction(Job& job) {
   }
   job.model.multi_token_layers = 0;
   return true;
+}
+
+// Megatron-LM, core/transformer/pipeline_parallel_layer_layout.py: "decoder layers must be placed
+// before MTP layers", all of them in one stage.
+std::string prediction_fault(const Job& job, const Plan& plan) {
+  if (!plan.prediction_apart) {
+    return {};
+  }
+  if (job.model.multi_token_layers == 0 || plan.pipeline == 1 || job.model.tied_embeddings ||
+      !is_megatron(job.framework)) {
+    return fmt::format(
+        "prediction modules apart from the head need Megatron, such modules, pp > 1 and a head "
+        "that "
+        "is not tied; {} has {} modules, pp is {}",
+        job.model.name, job.model.multi_token_layers, plan.pipeline);
+  }
+  if (plan.stage_layers.empty() || plan.stage_layers.back() != 0) {
+    return "prediction modules stand behind every layer: apart from the head they need "
+           "--stage-layers whose last number is 0";
+  }
+  return {};
 }
 
 bool shares_table(const Job& job, const Plan& plan) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "planner/plan/job.h"
@@ -23,6 +24,8 @@ struct Chunk {
 // Leaves out the model's extra prediction modules where the framework does not train them; true
 // when it did.
 bool leave_out_prediction(Job& job);
+// Why the plan's place of those modules is none; empty: it is one.
+std::string prediction_fault(const Job& job, const Plan& plan);
 // Whether two stages hold the token table: a head that is tied to it, or extra prediction modules
 // that read it, behind the first stage.
 bool shares_table(const Job& job, const Plan& plan);

@@ -18,7 +18,8 @@ constexpr int kNever = std::numeric_limits<int>::max();
 auto key_of(const Plan& plan) {
   return std::tie(plan.pipeline, plan.tensor, plan.context, plan.expert, plan.virtual_pipeline,
                   plan.sharded, plan.replicas, plan.sharding, plan.schedule, plan.recompute,
-                  plan.recompute_layers, plan.micro_batch, plan.stage_layers, plan.prediction_apart, plan.order);
+                  plan.recompute_layers, plan.micro_batch, plan.stage_layers, plan.prediction_apart,
+                  plan.order);
 }
 
 }  // namespace

@@ -239,8 +239,7 @@ TEST(Export, ModelsThatAFrameworkLacksAreNamed) {
       {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full --cp 2 "
        "--flavor deepseek_v3/671B",
        "cp"},
-      {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full",
-       "--model"},
+      {"--model deepseek-v3 --cluster dgx-h100x32 --framework fsdp2 --sharding full", "--model"},
       {"--model gemma-2b --cluster dgx-h100x1 --framework megatron", "embedding_multiplier of"},
       {"--model qwen3-30b-a3b --cluster dgx-h100x2 --framework fsdp2 --ep 16 --fsdp 8 --dp 2",
        "ep"},

@@ -142,5 +142,42 @@ TEST(Published, OpenMicroBatchesOfTorchtitanFollowItsDefaultOfTheDay) {
   EXPECT_EQ(plan("1f1b", "2025-12").micro_batch, 1);
 }
 
+PublishedCase expert_case(const char* framework, const char* detail, const char* notes) {
+  const std::string row =
+      std::string(R"([{"id": "e", "model": "qwen3-30b-a3b", "layers": 48, "hidden": 2048,
+      "heads": 32, "kv_heads": 4, "head_dim": 128, "ffn": 6144, "vocab": 151936, "seq": 4096, "gated_mlp": true,
+      "moe": {"experts": 128, "topk": 8, "moe_ffn": 768}, "gpu": "H100", "gpus": 16, "gpus_per_node": 8, "tp": 2, "pp": 1,
+      "ep": 8, "micro_batch": 1, "global_batch": 64, "precision": "bf16", "behaviour": "megatron", "framework": ")") +
+      framework + R"(", "recompute": "none", "recompute_detail": ")" + detail + R"(", "notes": ")" +
+      notes + R"("}])";
+  const PublishedCase found = row_to_case(parse_published(row, "s").rows.at(0));
+  EXPECT_EQ(found.skipped, "");
+  return found;
+}
+
+// Rows print in words how tokens travel and what CUDA graphs launch; all were modelled alike.
+TEST(Published, WordsSayHowTokensTravel) {
+  const Framework words =
+      expert_case("Megatron-LM dev", "", "HybridEP; EP overlap; full-iteration CUDA graph")
+          .job.framework;
+  EXPECT_TRUE(words.dispatch_once);
+  EXPECT_TRUE(words.expert_overlap);
+  EXPECT_EQ(words.graphed_launches, 1);
+  const Framework none =
+      expert_case("Megatron-LM dev", "", "AlltoAll; no EP overlap; CUDA graphs off").job.framework;
+  EXPECT_FALSE(none.dispatch_once || none.expert_overlap);
+  EXPECT_EQ(none.graphed_launches, 0);
+  // The backend of a dispatcher that is not in use.
+  EXPECT_FALSE(expert_case("Megatron-Bridge, NeMo container 26.02",
+                           "moe_flex_dispatcher_backend=deepep; moe_a2a_overlap=True", "")
+                   .job.framework.dispatch_once);
+}
+
+// Recipes of Megatron-Bridge never cut an expert; Megatron-LM does as it cuts the rest.
+TEST(Published, ExpertsAreCutAsTheirProgramDoes) {
+  EXPECT_EQ(expert_case("Megatron-Bridge, NeMo container 26.04", "", "").plan.expert_tensor, 1);
+  EXPECT_EQ(expert_case("Megatron-LM dev", "", "").plan.expert_tensor, 0);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -29,8 +29,9 @@ bool is_plain(const L& l) {
 bool groups_queries(const L& l) {
   return is_plain(l) && l.job.model.kv_heads != l.job.model.heads;
 }
+// The flex dispatcher asks for ranks to send to.
 bool dispatches_once(const L& l) {
-  return l.job.framework.dispatch_once;
+  return has_experts(l) && l.job.framework.dispatch_once && l.plan.expert * l.plan.tensor > 1;
 }
 bool has_shared_expert(const L& l) {
   return has_experts(l) && l.job.model.moe->shared_ffn > 0;
@@ -138,8 +139,8 @@ std::vector<MegatronTopic> megatron_model_fields() {
            given([](const L& l) { return has_experts(l) && l.job.model.moe->capacity_factor > 0; },
                  &Moe::capacity_factor)},
           {kValue, "moe_token_dispatcher_type", "model.moe_token_dispatcher_type",
-           given(has_experts, either(&dispatches_once, "flex", "alltoall"))},
-          {kSwitch, "moe_enable_deepep", "", given(has_experts, &Framework::dispatch_once)},
+           given(has_experts, either(dispatches_once, "flex", "alltoall"))},
+          {kSwitch, "moe_enable_deepep", "", dispatches_once},
           // The grouped product's kernels need Ampere, and Transformer Engine's layers.
           {kSwitch, "moe_grouped_gemm", "model.moe_grouped_gemm",
            given(has_experts,

@@ -25,8 +25,6 @@ namespace trireme::runtime::cuda {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-// Products of experts at a time: one of 512 rows has tiles for a third of the multiprocessors.
-constexpr std::size_t kExpertLanes = 4;
 
 // What a stream's kernels need besides their operands.
 struct StreamWork {
@@ -97,7 +95,6 @@ struct CudaBackend::State {
   std::vector<Event> before, after;                // by op, when timed
   std::optional<Event> begin;
   std::unique_ptr<HostCounts> counts;
-  std::unique_ptr<Lanes> lanes;  // where the role has products of experts
   std::unique_ptr<MatmulLibrary> matmuls;
   std::unique_ptr<AttentionLibrary> attention;
   std::unique_ptr<Communicators> communicators;
@@ -197,10 +194,6 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
   }
   s.begin.emplace(static_cast<unsigned int>(cudaEventDefault));
   s.counts = std::make_unique<HostCounts>(*s.role);
-  if (std::ranges::any_of(s.role->works,
-                          [](const Work& work) { return work.kernel == Kernel::kExpertMatmul; })) {
-    s.lanes = std::make_unique<Lanes>(kExpertLanes, lowest, MatmulLibrary::kWorkspaceBytes);
-  }
   s.matmuls = std::make_unique<MatmulLibrary>();
   s.attention = std::make_unique<AttentionLibrary>(*s.matmuls, deterministic);
   constexpr double kLongerThanTheTimeout = 1.25;  // the time-outs that name their cause go first
@@ -244,8 +237,7 @@ MemoryUse CudaBackend::memory() const {
 
 DeviceMemory CudaBackend::device_memory() const {
   const State& s = *state_;
-  std::size_t workspaces =
-      s.attention->scratch_bytes() + (s.lanes != nullptr ? s.lanes->workspace_bytes() : 0);
+  std::size_t workspaces = s.attention->scratch_bytes();
   for (std::size_t i = 0; i < s.streams.size(); ++i) {
     workspaces += s.workspaces[i].bytes() + s.scratches[i].bytes();
   }
@@ -353,10 +345,10 @@ void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
   }
   queue(op, stream, [&](cudaStream_t raw) {
     const std::size_t at = index_of(stream);
-    run_kernel({s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
-                s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes(),
-                s.counts.get(), s.lanes.get()},
-               work, operands);
+    run_kernel(
+        {s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
+         s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes(), s.counts.get()},
+        work, operands);
     if (work.kernel == Kernel::kExpertPlaces) {
       s.counts->mirror(operands[2], raw);
     }

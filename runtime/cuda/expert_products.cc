@@ -51,7 +51,7 @@ std::int64_t width(const View& view) {
 }  // namespace
 
 void expert_products(const Work& work, std::span<const View> operands,
-                     std::span<const std::int32_t> counts, MatmulLibrary& matmuls, Lanes& lanes,
+                     std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,
                      cudaStream_t stream) {
   const ExpertCall call(work, operands[2]);
   const MatmulCall& p = call.product;
@@ -59,26 +59,22 @@ void expert_products(const Work& work, std::span<const View> operands,
   const std::byte* a = bytes(operands[0]);
   const std::byte* b = bytes(operands[1]);
   std::byte* c = bytes(operands[2]);
-  lanes.fork(stream);
   for (std::size_t expert = 0; expert < experts; ++expert) {
-    const std::size_t lane = expert % lanes.size();
     std::int64_t rows = 0;
     for (std::size_t at = expert; at < counts.size(); at += experts) {
       rows += counts[at];
     }
     if (rows > 0) {
-      matmuls.run_like(call.with_rows(rows), call.with_rows(bucket_of(rows)), a, b, c,
-                       lanes.workspace(lane), lanes.stream(lane));
+      matmuls.run_like(call.with_rows(rows), call.with_rows(bucket_of(rows)), a, b, c, workspace,
+                       stream);
     } else if (call.weight && !p.accumulate) {
-      check(cudaMemsetAsync(c, 0, static_cast<std::size_t>(p.m * p.n * width(operands[2])),
-                            lanes.stream(lane)),
+      check(cudaMemsetAsync(c, 0, static_cast<std::size_t>(p.m * p.n * width(operands[2])), stream),
             "an expert without rows");
     }
     a += rows * (call.weight ? p.m : p.k) * width(operands[0]);
     b += (call.weight ? rows : p.k) * p.n * width(operands[1]);
     c += (call.weight ? p.m : rows) * p.n * width(operands[2]);
   }
-  lanes.join(stream);
 }
 
 void rehearse_expert_products(const Work& work, std::span<const View> operands,

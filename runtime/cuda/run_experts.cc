@@ -55,7 +55,7 @@ void run_expert_products(const Call& c) {
     return;
   }
   expert_products(c.work, c.operands, c.context.counts->read(c.operands[3]), *c.context.matmuls,
-                  *c.context.lanes, c.stream());
+                  c.context.matmul_workspace, c.stream());
 }
 
 }  // namespace

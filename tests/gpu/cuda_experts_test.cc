@@ -169,7 +169,7 @@ class CudaExperts : public ::testing::Test {
     }
     const Device workspace(MatmulLibrary::kWorkspaceBytes);
     run_kernel({&program_, rank_, &settings_, &matmuls_, &attention_, nullptr, workspace.data(),
-                nullptr, 0, &counts, &lanes_},
+                nullptr, 0, &counts},
                work, views);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -194,7 +194,6 @@ class CudaExperts : public ::testing::Test {
   StepSettings settings_;
   MatmulLibrary matmuls_;
   AttentionLibrary attention_{matmuls_};
-  Lanes lanes_{3, 0, MatmulLibrary::kWorkspaceBytes};
 };
 
 constexpr std::int64_t kTokens = 67;

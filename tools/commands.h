@@ -1,4 +1,4 @@
-// Every command of the program, one a file.
+// Every command of the program, one a file; those about the program itself are in help_commands.h.
 #pragma once
 
 #include "tools/program.h"

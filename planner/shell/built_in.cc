@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/shell/names.h"
+#include "planner/shell/text_commands.h"
 
 namespace trireme::planner {
 namespace {
@@ -91,6 +92,40 @@ void shift_words(const std::vector<ShellText>& words, ShellVariables& variables)
   auto& all = *variables.positional;
   const auto gone = std::min<std::ptrdiff_t>(digit ? count[0] - '0' : 1, std::ssize(all));
   all.erase(all.begin(), all.begin() + gone);
+}
+
+void let_variables(const std::vector<ShellText>& words, ShellVariables& variables) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& text = words[i].text;
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (equals == std::string::npos || !is_shell_name(name)) {
+      continue;
+    }
+    const int line = words[i].lines.empty() ? 0 : words[i].lines.front();
+    const auto value = shell_arithmetic(variables, text.substr(equals + 1), line);
+    ShellText known = plain_text(value ? std::to_string(*value) : "", line);
+    known.outside = !value;
+    variables.known[name] = ShellVariable{{std::move(known)}, false};
+  }
+}
+
+void print_into_variable(const std::vector<ShellText>& words, ShellVariables& variables) {
+  std::vector<std::string> print = {"printf"};
+  bool outside = false;
+  for (std::size_t i = 3; i < words.size(); ++i) {
+    if (i > 3 || words[i].text != "--") {
+      print.push_back(words[i].text);
+    }
+    outside |= words[i].outside;
+  }
+  const auto output = output_of_command(print, "", true);
+  const int line = words[2].lines.empty() ? 0 : words[2].lines.front();
+  ShellText text = plain_text(output.value_or(""), line);
+  text.outside = outside || !output;
+  if (is_shell_name(words[2].text)) {
+    variables.known[words[2].text] = ShellVariable{{std::move(text)}, false};
+  }
 }
 
 void read_into_variables(const std::vector<ShellText>& words, const ShellText& input,

@@ -22,6 +22,12 @@ bool assign(Assignment given, ShellVariables& variables);
 // shift [N]: the first of the script's words are gone.
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables);
 
+// let A=B*2: whole-number arithmetic; a value that is not known comes from outside.
+void let_variables(const std::vector<ShellText>& words, ShellVariables& variables);
+
+// printf -v NAME FORMAT …
+void print_into_variable(const std::vector<ShellText>& words, ShellVariables& variables);
+
 // read -r A B <<< INPUT: cut at any of `separators`; the last name takes what is left. With -a the
 // name is an array of all parts.
 void read_into_variables(const std::vector<ShellText>& words, const ShellText& input,

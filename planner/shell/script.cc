@@ -357,6 +357,8 @@ class Reader {
       const bool own = std::find(assigned.begin(), assigned.end(), "IFS") != assigned.end();
       read_into_variables(words, *input, own ? variables.known["IFS"].values.front().text : " \t\n",
                           variables);
+    } else if (name == "let" || (name == "printf" && words.size() > 2 && words[1].text == "-v")) {
+      name == "let" ? let_variables(words, variables) : print_into_variable(words, variables);
     } else if ((name == "source" || name == ".") && words.size() > 1) {
       read_file(words[1]);
     } else {
@@ -408,6 +410,24 @@ class Reader {
     }
   }
 
+  // NODES=( $(scontrol …) ): what is missing in an array counts where the array stands as
+  // arguments, not here, unless it holds some itself.
+  void forget_unused(const std::string& name, std::size_t noted, ShellVariable& array) {
+    std::vector<UnsetWord>& unset = script_.variables.unset_words;
+    const bool arguments = name.find("ARGS") != std::string::npos ||
+                           name.find("OPT") != std::string::npos ||
+                           std::any_of(array.values.begin(), array.values.end(), holds_arguments);
+    if (arguments || unset.size() <= noted) {
+      return;
+    }
+    if (array.values.empty()) {
+      array.values.emplace_back();
+      array.values.back().outside = true;
+      array.values.back().open_after = unset.back().command;
+    }
+    unset.resize(noted);
+  }
+
   // NAME=value, NAME+=value or NAME=( … ); true when it was kept.
   bool assignment(const ShellToken& token, bool runs) {
     const std::string name(assigned_name(token.text));
@@ -416,6 +436,7 @@ class Reader {
     ShellVariable variable;
     if (equals + 1 == token.text.size() && is_operator(at_ + 1, "(") && tokens_[at_ + 1].glued) {
       variable.array = true;
+      const std::size_t noted = script_.variables.unset_words.size();
       for (at_ += 2; at_ < tokens_.size() && !is_operator(at_, ")"); ++at_) {
         const std::string& element = tokens_[at_].text;
         const std::size_t key_end = element.find("]=");
@@ -433,6 +454,7 @@ class Reader {
           variable.values.insert(variable.values.end(), words.begin(), words.end());
         }
       }
+      forget_unused(name, noted, variable);
     } else if (runs) {
       const std::string_view raw = std::string_view(token.text).substr(equals + 1);
       const std::size_t noted = script_.variables.unset_words.size();

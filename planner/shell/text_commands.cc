@@ -307,6 +307,17 @@ Output path_part(const Words& words) {
   return path.lexically_normal().string() + "\n";
 }
 
+// bc without a scale: whole numbers.
+Output calculated(const Words& words, const std::string& input) {
+  const std::vector<std::string> lines = lines_of(input);
+  if (words.size() > 1 || lines.size() != 1) {
+    return {};
+  }
+  const auto value =
+      shell_arithmetic(ShellVariables{.source = "bc", .known = {}, .unset = {}}, lines.front(), 0);
+  return value ? Output(std::to_string(*value) + "\n") : Output();
+}
+
 }  // namespace
 
 Output output_of_command(const Words& words, const std::string& input, bool first) {
@@ -334,6 +345,7 @@ Output output_of_command(const Words& words, const std::string& input, bool firs
          : name == "sed"                    ? edit_stream(words, input)
          : name == "head" || name == "tail" ? ends(words, input)
          : name == "cut" || name == "awk"   ? field(words, input)
+         : name == "bc"                     ? calculated(words, input)
                                             : Output();
 }
 

@@ -90,6 +90,26 @@ class Lexer {
       }
     }
     here_documents_.clear();
+    if (!script_end_.empty()) {
+      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+      std::string_view line = text_.substr(at_, end - at_);
+      line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
+      if (line == script_end_) {
+        script_end_.clear();
+        move_to(end);
+      }
+    }
+  }
+
+  // `srun bash <<EOF`: the text that follows is a script, not data.
+  [[nodiscard]] bool feeds_a_shell() const {
+    for (auto token = tokens_.rbegin();
+         token != tokens_.rend() && token->kind != ShellToken::Kind::kNewline; ++token) {
+      if (token->text == "bash" || token->text == "sh" || token->text.ends_with("/bash")) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // ((A > B)) at the start of a command is one word.
@@ -135,7 +155,11 @@ class Lexer {
     std::string word(text_.substr(at_, word_end() - at_));
     std::erase_if(word, [](char c) { return c == '"' || c == '\'' || c == '\\'; });
     move_to(word_end());
-    here_documents_.push_back(word);
+    if (feeds_a_shell()) {
+      script_end_ = word;
+    } else {
+      here_documents_.push_back(word);
+    }
   }
 
   void take_word() {
@@ -179,6 +203,7 @@ class Lexer {
   bool glued_ = false;
   std::vector<ShellToken> tokens_;
   std::vector<std::string> here_documents_;
+  std::string script_end_;  // ends a script that a shell is fed, read as the lines that they are
 };
 
 }  // namespace

@@ -211,5 +211,32 @@ TEST(Shell, AFunctionHasTheWordsOfItsCall) {
   EXPECT_FALSE(last_command("go() { run $1; go $1; }\ngo 3").empty());
 }
 
+TEST(Shell, LetPrintfAndBcSetVariables) {
+  EXPECT_EQ(last_command("N=4\nlet A=N*2 B=3\nrun $A $B"), "run|8|3");
+  EXPECT_EQ(last_command("printf -v A -- \"--mb %d --gb %d\" 1 128\nrun $A"),
+            "run|--mb|1|--gb|128");
+  EXPECT_EQ(last_command("A=$(echo \"32*4\" | bc)\nrun $A"), "run|128");
+  EXPECT_EQ(last_command("A=$(echo \"scale=2; 1/3\" | bc)\nrun x$A"), "run|x");
+}
+
+// The hosts of a Slurm job were taken for arguments of the training that could not be worked out.
+TEST(Shell, AnArrayOfHostsIsNoArgument) {
+  const ShellScript hosts = read_shell(
+      "nodes=( $( scontrol show hostnames $SLURM_JOB_NODELIST ) )\nhead=${nodes[0]}\n"
+      "torchrun --rdzv_endpoint=$head:29500 train.py --tp 2",
+      "run.sh", {});
+  EXPECT_TRUE(hosts.variables.unset_words.empty());
+  const ShellScript used =
+      read_shell("extra=( $(cat more.txt) )\ntorchrun train.py --tp 2 ${extra[@]}", "run.sh", {});
+  ASSERT_EQ(used.variables.unset_words.size(), 1U);
+  EXPECT_TRUE(used.variables.unset_words.front().command);
+}
+
+TEST(Shell, AScriptThatAShellIsFedIsRead) {
+  EXPECT_EQ(last_command("srun bash <<'EOF'\nrun --tp 2\nEOF\n"), "run|--tp|2");
+  EXPECT_EQ(last_command("cat > x.json <<EOF\nrun --tp 2\nEOF\nrun --tp 4\n"), "run|--tp|4");
+  EXPECT_EQ(last_command("ssh host bash -s <<EOF\nrun a\nEOF\nA=b\nrun $A\n"), "run|b");
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -119,11 +119,6 @@ std::vector<std::string> presets_of_shape(const models::Transformer& model, bool
   return same;
 }
 
-std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary) {
-  const std::vector<std::string> same = presets_of_shape(model, any_vocabulary);
-  return same.empty() ? "" : same.front();
-}
-
 ModelFamily model_family(const models::Transformer& model) {
   std::string name = model.name;
   std::transform(name.begin(), name.end(), name.begin(),

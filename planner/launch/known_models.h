@@ -16,10 +16,8 @@ namespace trireme::planner {
 // (llama31_70b_pretrain_config, meta-llama/Llama-3.1-70B): the longest; empty when none does.
 std::string preset_in(std::string_view text);
 
-// The preset of the same shape; empty when none is. Names, longest sequences and what the shape of
-// a training step does not depend on may differ; the vocabulary too when `any_vocabulary`.
-std::string preset_of_shape(const models::Transformer& model, bool any_vocabulary);
-// All of them, in the order of their names.
+// The presets of the same shape, in the order of their names. Names, longest sequences and what the
+// shape of a training step does not depend on may differ; the vocabulary too when `any_vocabulary`.
 std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary);
 
 struct ModelFamily {

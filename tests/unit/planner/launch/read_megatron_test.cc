@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/launch/launch_case.h"
@@ -285,6 +287,13 @@ TEST(ReadMegatron, PatternsOfStages) {
   EXPECT_EQ(stages("Ett|tt|tL"), (std::vector<std::int64_t>{2, 2, 1}));
   EXPECT_THROW(stages("((((t"), Error);
   EXPECT_THROW(stages("(t*100000|)*100000"), Error);
+}
+
+TEST(ReadMegatron, AFlagIsKnownInOnePlace) {
+  std::vector<std::string_view> names = megatron_settings_read();
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  EXPECT_EQ(twice, names.end()) << (twice == names.end() ? "" : *twice);
 }
 
 }  // namespace

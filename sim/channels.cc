@@ -97,6 +97,10 @@ RolePlan digest(const StepProgram& program, const Program& role, const std::vect
     issued += times[at].launch.value;
     mine.duration = times[at].duration.value;
     mine.issued = issued;
+    if (times[at].apart.value > 0) {
+      mine.meets = 1 - static_cast<float>(times[at].apart.value) /
+                           static_cast<float>(times[at].duration.value);
+    }
     mine.activity = activity_of(program, op);
     mine.holds = op.waits.count;
     std::uint32_t& last = last_on[index_of(op.stream)];

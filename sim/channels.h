@@ -27,6 +27,7 @@ struct RoleOp {
   std::uint32_t place = 0;  // in the slot
   std::uint32_t holds = 0;  // how many ops must end before it is ready
   Activity activity = Activity::kCompute;
+  float meets = 1;  // share of a compute op's duration that collectives slow; of theirs, that slows
 };
 
 // The ops of one role that meet others in one way: through one group and stream, or with one peer

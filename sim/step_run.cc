@@ -213,11 +213,12 @@ void StepRun::start_compute(std::uint32_t actor, std::uint32_t op, SimTime now) 
                     : static_cast<std::int64_t>(std::ceil(static_cast<double>(alone) * factor));
   SimTime end = now + SimDuration(duration);
   if (options_.compute_slowdown > 0) {
+    const double stretched = 1 + options_.compute_slowdown * plan_of(actor).ops[op].meets;
     if (state.collectives > 0) {
-      const double slow = static_cast<double>(duration) * (1 + options_.compute_slowdown);
+      const double slow = static_cast<double>(duration) * stretched;
       end = now + SimDuration(static_cast<std::int64_t>(std::ceil(slow)));
     }
-    state.running.push_back({op, static_cast<double>(duration), now, end});
+    state.running.push_back({op, static_cast<double>(duration), stretched, now, end});
   }
   queue_.schedule(end, kOpEnds | actor << 2, op);
 }
@@ -239,8 +240,8 @@ void StepRun::end_compute(std::uint32_t actor, std::uint32_t op, SimTime now) {
 
 // Collectives begin (slow) or the last one ends: what computes goes on at another speed.
 void StepRun::change_speed(std::uint32_t actor, SimTime now, bool slow) {
-  const double stretched = 1 + options_.compute_slowdown;
   for (Running& running : actors_[actor].running) {
+    const double stretched = running.stretched;
     const auto passed = static_cast<double>((now - running.since).value);
     running.left = std::max(running.left - (slow ? passed : passed / stretched), 0.0);
     running.since = now;

@@ -27,7 +27,8 @@ class StepRun {
   enum Kind : std::uint32_t { kOpEnds, kOpIssued, kTransferEnds };
   struct Running {  // a compute op that a collective may slow down
     std::uint32_t op = 0;
-    double left = 0;  // picoseconds at full speed
+    double left = 0;       // picoseconds at full speed
+    double stretched = 1;  // times as long beside a collective
     SimTime since, end;
   };
   struct ActorState {

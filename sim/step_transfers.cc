@@ -51,7 +51,8 @@ void StepRun::begin_transfer(std::uint32_t at, std::uint32_t place, SimTime now)
     ActorState& state = actors_[participant.actor];
     begin_activity(state, plan.ops[op].activity, now);
     ++state.communicating;
-    if (!channel.message && options_.compute_slowdown > 0 && ++state.collectives == 1) {
+    const bool slows = options_.compute_slowdown > 0 && !channel.message && plan.ops[op].meets > 0;
+    if (slows && ++state.collectives == 1) {
       change_speed(participant.actor, now, true);
     }
     if (options_.record_trace) {
@@ -143,9 +144,11 @@ void StepRun::end_transfer(std::uint32_t transfer, SimTime now) {
   for (const Participant& participant : channel.participants) {
     ActorState& state = actors_[participant.actor];
     const RolePlan& plan = plan_of(participant.actor);
-    end_activity(state, plan.ops[plan.slots[participant.slot].ops[place]].activity, now);
+    const RoleOp& op = plan.ops[plan.slots[participant.slot].ops[place]];
+    end_activity(state, op.activity, now);
     --state.communicating;
-    if (!channel.message && options_.compute_slowdown > 0 && --state.collectives == 0) {
+    const bool slows = options_.compute_slowdown > 0 && !channel.message && op.meets > 0;
+    if (slows && --state.collectives == 0) {
       change_speed(participant.actor, now, false);
     }
   }

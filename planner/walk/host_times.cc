@@ -116,11 +116,11 @@ class HostTimes {
     }
   }
 
-  // Other frameworks' hosts by the law that estimate has of them: kernels take longer by their
-  // share of the wait, and nothing is issued late besides.
+  // Other frameworks' hosts by the law that estimate has of them: kernels take longer by the share
+  // of the wait that their own issue has, and nothing is issued late besides.
   void wait_for_host(std::vector<OpTime>& times) const {
     struct Work {
-      double kernels = 0, gpu = 0, host = 0;
+      double issue = 0, gpu = 0, host = 0;
     };
     std::array<Work, 2> passes;  // forward, backward
     const auto pass_of = [](const Op& op) -> std::optional<std::size_t> {
@@ -148,24 +148,25 @@ class HostTimes {
       if (pass && !message) {
         const double seconds = to_seconds(times[i].duration).value;
         passes[*pass].gpu += seconds;
-        passes[*pass].kernels += std::holds_alternative<Compute>(op.kind) ? seconds : 0;
+        const bool kernel = std::holds_alternative<Compute>(op.kind);
+        passes[*pass].issue += kernel ? to_seconds(times[i].launch).value : 0;
         // Of a collective, what the framework does besides.
-        passes[*pass].host += to_seconds(times[i].launch).value -
-                              (std::holds_alternative<Compute>(op.kind) ? 0 : launch_seconds_);
+        passes[*pass].host += to_seconds(times[i].launch).value - (kernel ? 0 : launch_seconds_);
       }
       unit_launches_of(op, to_seconds(times[i].launch).value);
     }
     const HostWaits waits =
         host_waits({passes[0].gpu, passes[1].gpu}, {passes[0].host, passes[1].host},
                    host_.program.stages.degree > 1, host_.job.framework);
-    const std::array<double, 2> longer = {
-        passes[0].kernels > 0 ? 1 + waits.forward / passes[0].kernels : 1,
-        passes[1].kernels > 0 ? 1 + waits.backward / passes[1].kernels : 1};
+    const std::array<double, 2> wait_each = {
+        passes[0].issue > 0 ? waits.forward / passes[0].issue : 0,
+        passes[1].issue > 0 ? waits.backward / passes[1].issue : 0};
     for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
       const auto pass = pass_of(host_.role.ops[i]);
       if (pass && std::holds_alternative<Compute>(host_.role.ops[i].kind)) {
-        times[i].duration =
-            to_sim_duration(Seconds(to_seconds(times[i].duration).value * longer[*pass]));
+        times[i].apart =
+            to_sim_duration(Seconds(to_seconds(times[i].launch).value * wait_each[*pass]));
+        times[i].duration += times[i].apart;
       }
       times[i].launch = SimDuration(0);
     }

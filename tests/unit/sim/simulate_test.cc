@@ -133,6 +133,24 @@ TEST(Simulate, ComputeSlowsWhileACollectiveRuns) {
   EXPECT_EQ(simulate(step.program, step.times, eight_gpu_nodes(1), options).step.value, 10'800'000);
 }
 
+// A stream that waits for its host was slowed by collectives as a kernel is.
+TEST(Simulate, WaitingForTheHostIsNotSlowed) {
+  // 10 us, of which 4 us are waiting: a factor of 1 + 0.25 * 0.6; in 4 us 3.478 us are done.
+  StepBuilder step(8, 1);
+  const GroupId inside = step.group("tensor", 8, 1);
+  const OpId kernel = step.add(0, Compute{}, 0, 10 * us);
+  const OpId collective = step.add(0, AllReduce{inside}, 1, 4 * us, {}, 1000);
+  step.times.roles[0][index_of(kernel)].apart = SimDuration(4 * us);
+  SimulateOptions options;
+  options.compute_slowdown = 0.25;
+  EXPECT_NEAR(static_cast<double>(
+                  simulate(step.program, step.times, eight_gpu_nodes(1), options).step.value),
+              10'521'739, 10);
+  // A collective that slows nothing.
+  step.times.roles[0][index_of(collective)].apart = SimDuration(4 * us);
+  EXPECT_EQ(simulate(step.program, step.times, eight_gpu_nodes(1), options).step.value, 10 * us);
+}
+
 TEST(Simulate, APlantedDeadlockNamesRoleOpAndWhatItWaitsFor) {
   // Both stages send before they receive, on one stream each: neither receive is ever issued to its
   // stream's front.

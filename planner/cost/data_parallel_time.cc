@@ -53,7 +53,9 @@ double reduce_bytes_of(const Job& job) {
 
 DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallelInput& in,
                                             const Groups& all) const {
-  if (plan.context * plan.data_parallel() <= 1) {
+  const auto alone = [](const GroupShape& group) { return group.ranks <= 1; };
+  if (alone(all.shard) && alone(all.replica) && alone(all.expert_shard) &&
+      alone(all.expert_replica)) {
     return {};
   }
   const RunSharding run = run_sharding(job_, plan);
@@ -65,13 +67,21 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   groups.expert_parameter_bytes *= full ? in.gathered_share : in.trained_expert_share;
   groups.reduce_bytes *= in.trained_share;
   groups.expert_reduce_bytes *= in.trained_expert_share;
-  UnitCopies copies = unit_copies(job_, plan, run);
-  copies.gather *= in.gathered_share;
-  copies.reduce *= in.trained_share;
-  copies.keep *= in.trained_share;
-  copies.sum *= in.trained_share;
-  return full ? units_sharded({plan, run, copies, groups}, in)
-              : units_whole({plan, run, copies, groups}, in);
+  const auto copies_over = [&](std::int64_t ranks, double trained) {
+    UnitCopies copies = unit_copies(job_, run, std::max<std::int64_t>(1, ranks));
+    copies.gather *= in.gathered_share;
+    copies.reduce *= trained;
+    copies.keep *= trained;
+    copies.sum *= trained;
+    return copies;
+  };
+  const UnitCopies copies = copies_over(groups.shard.ranks, in.trained_share);
+  const UnitCopies experts = copies_over(groups.expert_shard.ranks, in.trained_expert_share);
+  const bool shards_gradients = (full || run.sharding == Sharding::kGradients) &&
+                                std::max(groups.shard.ranks, groups.expert_shard.ranks) > 1;
+  const bool each = shards_gradients || (is_own(job_) && job_.framework.reduce_every_micro_batch);
+  const Case at{plan, run, copies, experts, groups};
+  return each ? reduced_each(at, in) : reduced_once(at, in);
 }
 
 double state_rate(const Job& job, const topologies::OpCost& cost) {
@@ -90,19 +100,12 @@ struct StepBytes {
   double zeroing = 0;  // of gradients for the next step
 };
 
-StepBytes step_bytes(const Job& job, const Plan& plan, double parameters) {
+StepBytes step_bytes(const Job& job, const Plan& plan, const OptimizerElements& elements) {
   const Framework& framework = job.framework;
-  double shards = 1;
-  if (plan.sharding != Sharding::kNone) {
-    shards = static_cast<double>(plan.sharded);
-    if (framework.shard_over_context) {
-      shards *= static_cast<double>(plan.context);
-    }
-  }
-  const double local = parameters / shards;
+  const double local = elements.local;
   const bool gradients_sharded =
       plan.sharding == Sharding::kFull || plan.sharding == Sharding::kGradients;
-  const double gradients = gradients_sharded ? local : parameters;
+  const double gradients = gradients_sharded ? local : elements.whole;
   // Moments and master copy read and written, gradient read, parameter written.
   double state = 2 * framework.moment_bytes + framework.gradient_bytes;
   if (job.optimizer == Optimizer::kSgd) {
@@ -130,16 +133,16 @@ Bytes as_bytes(double value) {
 
 }  // namespace
 
-OptimizerWork optimizer_work(const Job& job, const Plan& plan, double parameters) {
-  const StepBytes bytes = step_bytes(job, plan, parameters);
+OptimizerWork optimizer_work(const Job& job, const Plan& plan, const OptimizerElements& elements) {
+  const StepBytes bytes = step_bytes(job, plan, elements);
   return {as_bytes(bytes.update + bytes.passes + bytes.zeroing), 40};
 }
 
-double optimizer_seconds(const Job& job, const Plan& plan, double parameters,
+double optimizer_seconds(const Job& job, const Plan& plan, const OptimizerElements& elements,
                          const topologies::OpCost& cost) {
-  const OptimizerWork work = optimizer_work(job, plan, parameters);
+  const OptimizerWork work = optimizer_work(job, plan, elements);
   if (is_own(job)) {
-    const StepBytes bytes = step_bytes(job, plan, parameters);
+    const StepBytes bytes = step_bytes(job, plan, elements);
     const Kernel update = plan.sharding == Sharding::kNone ? Kernel::kAdamwCast : Kernel::kAdamw;
     const auto step = cost.own_kernel(update, as_bytes(bytes.update), 0);
     const auto norm = cost.own_kernel(Kernel::kSquaredNorm, as_bytes(bytes.passes), 0);

@@ -5,6 +5,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
 #include "planner/cost/unit_copies.h"
+#include "planner/cost/unit_walk.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 #include "topologies/op_cost.h"
@@ -23,10 +24,14 @@ struct DataParallelInput {
   double gathered_share = 1;   // bytes of a gathered element over parameter_bytes
   double weight_gradient = 0;  // of one micro-batch's backward
   double units = 1;            // FSDP units (layers over --fsdp-unit) on this rank
+  double unit_share = 1;       // of its layers that a whole unit holds
   double forward = 0;          // one micro-batch through this rank
   double backward = 0;         // recompute included
   double kernel_share = 1;     // of both: kernels, which run slower beside a collective
-  double embedding_compute = 0, head_forward = 0, head_backward = 0;  // of them, at the ends
+  double embedding_compute = 0, embedding_backward = 0;  // of them, at the ends
+  double head_forward = 0, head_backward = 0, head_input_gradient = 0;
+  // Of a backward without its ends: what comes before the first gradient of a layer, of all layers.
+  double before_gradients = 0;
 };
 
 struct DataParallelTime {
@@ -62,21 +67,21 @@ class DataParallelTimer {
     const Plan& plan;
     const RunSharding& run;
     const UnitCopies& copies;
+    const UnitCopies& expert_copies;
     const Groups& groups;
   };
-  [[nodiscard]] DataParallelTime units_whole(const Case& at, const DataParallelInput& in) const;
-  [[nodiscard]] DataParallelTime units_sharded(const Case& at, const DataParallelInput& in) const;
+  // Gradients reduced after the last micro-batch, and after each.
+  [[nodiscard]] DataParallelTime reduced_once(const Case& at, const DataParallelInput& in) const;
+  [[nodiscard]] DataParallelTime reduced_each(const Case& at, const DataParallelInput& in) const;
+  void add_first_gathers(const Case& at, const DataParallelInput& in, DataParallelTime& time) const;
+  [[nodiscard]] UnitSeconds unit_of(const Case& at, double parameters, double experts) const;
+  [[nodiscard]] UnitStage walked_stage(const Case& at, const DataParallelInput& in) const;
   [[nodiscard]] double gather(const Groups& groups, double parameters) const;
   [[nodiscard]] double scatter(const Groups& groups, double parameters) const;
   [[nodiscard]] double gather_experts(const Groups& groups, double parameters) const;
   [[nodiscard]] double reduce_experts(const Case& at, double parameters) const;
   [[nodiscard]] double replicate_experts(const Groups& groups, double parameters) const;
-  [[nodiscard]] double slowed(double communication, double compute, double kernel_share) const;
   [[nodiscard]] double replicate(const Case& at, double parameters) const;
-  [[nodiscard]] double end_of_sharded(const Case& at, const DataParallelInput& in, double last,
-                                      double waiting) const;
-  [[nodiscard]] double gather_copies(const Case& at, double parameters) const;
-  [[nodiscard]] double reduce_copies(const Case& at, double parameters) const;
 
   const Job& job_;
   const BehaviourFit& fit_;
@@ -87,16 +92,20 @@ class DataParallelTimer {
 // Bytes of a gradient on the wire of its reduction.
 double reduce_bytes_of(const Job& job);
 
-// The optimizer's step over `parameters` (before sharding): what goes through memory.
+// Elements that a rank's optimizer steps over, and before sharding.
+struct OptimizerElements {
+  double local = 0, whole = 0;
+};
+// The optimizer's step: what goes through memory.
 struct OptimizerWork {
   Bytes traffic;
   int kernels = 0;
 };
-OptimizerWork optimizer_work(const Job& job, const Plan& plan, double parameters);
+OptimizerWork optimizer_work(const Job& job, const Plan& plan, const OptimizerElements& elements);
 
 // Seconds of the optimizer step: bytes of the local shard's states and of the whole gradients
 // through memory.
-double optimizer_seconds(const Job& job, const Plan& plan, double parameters,
+double optimizer_seconds(const Job& job, const Plan& plan, const OptimizerElements& elements,
                          const topologies::OpCost& cost);
 
 // Bytes per second of passes over parameters and gradients: this project's cast where the profile

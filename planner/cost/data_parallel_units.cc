@@ -1,11 +1,15 @@
 // Data-parallel time of the programs that planner/lower writes: gathers and reductions have a
-// stream each, a unit is a layer (FSDP: fsdp_unit layers), the embedding or the head. One unit is
-// gathered ahead; with gradients reduced every micro-batch a whole gradient may be reduced while
-// the next is computed.
+// stream each, a unit is a layer (FSDP: fsdp_unit layers), the embedding or the head. What is
+// gathered or reduced every micro-batch is walked unit by unit; what is once a step has a form.
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
 
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/layer_times.h"
+#include "planner/plan/schedule.h"
 
 namespace trireme::planner {
 
@@ -17,85 +21,151 @@ double over(double communication, double compute) {
   return std::max(0.0, communication - compute);
 }
 
-// A stage's units, and seconds of compute of one.
-struct StageUnits {
-  double count = 1, parameters = 0;  // of layers
-  double experts = 0;                // routed experts of one
-  double embedding = 0, head = 0;    // parameters
-  double forward = 0, backward = 0;  // compute of one
-  double head_backward = 0;
+// Parameters of a stage's units.
+struct UnitSizes {
+  double layers = 0, experts = 0;  // of one unit of layers: its own, and routed experts
+  double embedding = 0, head = 0;
 };
 
-StageUnits units_of(const DataParallelInput& in, const RunSharding& run) {
-  StageUnits units;
-  units.count = std::max(1.0, in.units);
-  units.parameters = std::max(0.0, in.dense_parameters - in.root_parameters) / units.count;
-  units.experts = in.expert_parameters / units.count;
+UnitSizes sizes_of(const DataParallelInput& in, const RunSharding& run, double units) {
   const bool one = run.root_unit && in.embedding_parameters > 0;
-  units.embedding = one ? in.root_parameters : in.embedding_parameters;
-  units.head = one ? 0 : in.root_parameters - in.embedding_parameters;
-  units.forward = (in.forward - in.embedding_compute - in.head_forward) / units.count;
-  units.backward = (in.backward - in.head_backward) / units.count;
-  units.head_backward = in.head_backward;
-  return units;
+  return {.layers = std::max(0.0, in.dense_parameters - in.root_parameters) / units,
+          .experts = in.expert_parameters / units,
+          .embedding = one ? in.root_parameters : in.embedding_parameters,
+          .head = one ? 0 : in.root_parameters - in.embedding_parameters};
 }
 
-// GPipe's backwards follow each other.
-bool backwards_only(const Plan& plan) {
-  return plan.schedule == Schedule::kGpipe && plan.pipeline > 1 && plan.micro_batches > 1;
+// How much longer compute of `compute` seconds takes beside `communication`, which is at most as
+// long as that makes it.
+double stretch(double communication, double compute, double slowdown) {
+  return slowdown * std::clamp(communication, 0.0, compute / (1 - slowdown));
 }
 
-// Layers whose backward the head's reduction may run beside: the next one, and of the one after it
-// what comes before its first weight gradient.
-constexpr double kHeadWindow = 1.25;
+// Reductions after the last micro-batch: of all units, of the head, and of those that are whole
+// when the last backward ends. Sums of shards over their copies do not slow compute.
+struct LastReductions {
+  double all = 0, head = 0, last = 0;
+  double slowing = 0;  // of all but the last
+};
 
-// Exposed in one backward: the reduction of a unit must end before the second next unit begins, and
-// the last two run beside what follows.
-double exposed_reductions(const Plan& plan, const StageUnits& units, double unit, double head) {
-  const double limited = backwards_only(plan) ? units.count : std::max(0.0, units.count - 2);
-  // A chunk of one layer goes on to the next forward (GPipe: to the next head).
-  const bool single = units.count < 2 * static_cast<double>(plan.virtual_pipeline);
-  const double window =
-      !single ? kHeadWindow * units.backward
-              : units.backward + (backwards_only(plan) ? units.head_backward : units.forward);
-  return limited * over(unit, units.backward) + over(head, window);
-}
-
-// The embedding's reduction must end before the fourth block after it: the next micro-batch's third
-// layer, whose first may wait for its gather too (GPipe: the fourth backward).
-double exposed_embedding(const Plan& plan, const DataParallelInput& in, const StageUnits& units,
-                         double embedding, double waits) {
-  return over(embedding, backwards_only(plan) ? 3 * units.backward
-                                              : in.embedding_compute + 2 * units.forward + waits);
-}
-
-// What is left of the reductions (seconds of all) when the last backward ends, if each begins when
-// its unit's gradients are whole.
-double left_at_the_end(const Plan& plan, const DataParallelInput& in, const StageUnits& units,
-                       double reductions) {
+// Seconds from the end of the last backward to that of its reductions, if each begins when its
+// unit's gradients are whole: the head's first, the first `unit` layers' (a share of all) last.
+double left_at_the_end(const Plan& plan, const DataParallelInput& in, const LastReductions& reduce,
+                       double unit, double slowdown) {
   if (splits_backward(plan)) {
-    return over(reductions, in.weight_gradient * (1 - 1 / (units.count + 1)));
+    const double window = in.weight_gradient * (1 - 0.5 * unit);
+    return std::max(over(reduce.all, window),
+                    reduce.last + stretch(reduce.slowing, window, slowdown));
   }
-  const double first_ready = units.head > 0 ? in.head_backward : units.backward;
   const auto chunks = static_cast<double>(plan.virtual_pipeline);
-  if (chunks == 1) {
-    return over(reductions, in.backward - first_ready);
-  }
   // A chunk's units are whole when its own last micro-batch is; then the other chunks' last groups
   // of micro-batches follow.
   const auto group = static_cast<double>(std::min(plan.pipeline, plan.micro_batches));
   const double one = in.backward / chunks;
-  return std::max(over(reductions / chunks, one - first_ready),
-                  over(reductions, group * (chunks - 1) * one + one - first_ready));
+  // The first unit of a backward is what is left when all others are whole ones.
+  const double units = std::max(1.0, std::ceil(1 / unit - 1e-6));
+  const double rest = std::max(1e-9, 1 - (units - 1) * unit);
+  const double head_ready = in.head_backward;
+  const double first_ready = head_ready + (in.backward - in.head_backward) * rest / chunks;
+  const double others = group * (chunks - 1) * one;
+  return std::max({over(reduce.all / chunks, one - head_ready),
+                   over(reduce.all, others + one - (reduce.head > 0 ? head_ready : first_ready)),
+                   over(reduce.all - reduce.head, others + one - first_ready),
+                   reduce.last + stretch(reduce.slowing, others + one - head_ready, slowdown)});
 }
 
-// What a micro-batch's first gather hides behind: the embedding, as the head's does behind the last
-// unit. A root unit that stays gathered leaves it the backward of the micro-batch before.
-double before_first_unit(const DataParallelInput& in, const StageUnits& units, bool root) {
-  if (root) {
-    return units.backward;
+// Passes of a few micro-batches, and which of them stand for all others.
+struct WalkedPasses {
+  UnitPasses passes;
+  std::array<double, kMostPasses> stands_for{};  // of a micro-batch's passes, how many are like it
+};
+
+WalkedPasses one_chunk(const Plan& plan, bool head) {
+  WalkedPasses walked;
+  const int count = static_cast<int>(std::min<std::int64_t>(3, plan.micro_batches));
+  walked.passes.last_micro_batch = count - 1;
+  const bool pipeline = plan.pipeline > 1;
+  // Stages before the last have another micro-batch under way, GPipe's have all.
+  const int ahead = pipeline && plan.schedule == Schedule::kGpipe ? count
+                    : pipeline && !head                           ? std::min(2, count)
+                                                                  : 1;
+  std::array<std::size_t, 3> forward{};
+  std::array<std::size_t, 3> backward{};
+  const auto add = [&](bool is_forward, int micro_batch) {
+    auto& places = is_forward ? forward : backward;
+    places[static_cast<std::size_t>(micro_batch)] = walked.passes.count;
+    walked.passes.add({.forward = is_forward,
+                       .first = true,
+                       .last = true,
+                       .micro_batch = micro_batch,
+                       .chunk = 0});
+  };
+  for (int i = 0; i < count + ahead; ++i) {
+    if (i < count) {
+      add(true, i);
+    }
+    if (i + 1 >= ahead && i + 1 - ahead < count) {
+      add(false, i + 1 - ahead);
+    }
   }
-  return in.embedding_parameters > 0 ? 2 * in.embedding_compute : units.forward;
+  const auto middle = static_cast<std::size_t>(count > 2 ? 1 : 0);
+  const auto later = static_cast<std::size_t>(count > 1 ? 1 : 0);
+  walked.stands_for[forward[later]] = walked.stands_for[backward[middle]] = 1;
+  return walked;
+}
+
+// Chunks of one rank: the stage's first, its last, and those between.
+enum class Place { kFirst, kBetween, kLast };
+
+// Between warm-up and cool-down a forward of one chunk and a backward of another in turn: the
+// stage's first and last, those between, its last and first. Before and after, micro-batches of
+// one chunk follow each other. `alone`: the share of forwards, as of backwards, without a turn.
+WalkedPasses chunks_in_turn(std::int64_t chunks, bool ends, double alone) {
+  WalkedPasses walked;
+  const auto add = [&](bool forward, Place place, int chunk, double count) {
+    walked.stands_for[walked.passes.count] = count;
+    walked.passes.add({.forward = forward,
+                       .first = ends && place == Place::kFirst,
+                       .last = ends && place == Place::kLast,
+                       .micro_batch = static_cast<int>(walked.passes.count),
+                       .chunk = chunk});
+  };
+  struct Kind {
+    Place place;
+    double count;
+  };
+  const auto all = static_cast<double>(chunks);
+  const std::array<Kind, 3> kinds = {{{Place::kFirst, ends ? 1.0 : 0.0},
+                                      {Place::kBetween, ends ? all - 2 : all},
+                                      {Place::kLast, ends ? 1.0 : 0.0}}};
+  const auto follow = [&](bool forward, const Kind& kind) {
+    if (kind.count > 0) {
+      add(forward, kind.place, static_cast<int>(kind.place), 0);
+      add(forward, kind.place, static_cast<int>(kind.place), alone * kind.count);
+    }
+  };
+  std::for_each(kinds.begin(), kinds.end(), [&](const Kind& kind) { follow(true, kind); });
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const Place other = kinds[kinds.size() - 1 - i].place;
+    for (int again = 0; again < 2 && kinds[i].count > 0; ++again) {
+      const double count = again * (1 - alone) * kinds[i].count;
+      add(true, kinds[i].place, static_cast<int>(kinds[i].place), count);
+      add(false, other, other == Place::kBetween ? 3 : static_cast<int>(other), count);
+    }
+  }
+  std::for_each(kinds.rbegin(), kinds.rend(), [&](const Kind& kind) { follow(false, kind); });
+  walked.passes.last_micro_batch = static_cast<int>(walked.passes.count) - 1;
+  return walked;
+}
+
+// Of an interleaved schedule's forwards, those before the first backward (training_systems 4), the
+// mean over ranks.
+double alone_share(const Plan& plan) {
+  const auto p = static_cast<double>(plan.pipeline);
+  const auto v = static_cast<double>(plan.virtual_pipeline);
+  const double turns = static_cast<double>(plan.micro_batches) * v;
+  const double warm_up = p - 1 + (v - 1) * static_cast<double>(group_size_of(plan));
+  return std::min(1.0, warm_up / turns);
 }
 
 }  // namespace
@@ -124,24 +194,9 @@ double DataParallelTimer::replicate_experts(const Groups& groups, double paramet
 
 double DataParallelTimer::reduce_experts(const Case& at, double parameters) const {
   return at.run.sharding == Sharding::kNone
-             ? replicate_experts(at.groups, parameters)
+             ? 0
              : collectives_.time(Collective::kReduceScatter, at.groups.expert_shard,
                                  at.groups.expert_reduce_bytes * parameters);
-}
-
-// How much longer compute takes beside that much communication.
-double DataParallelTimer::slowed(double communication, double compute, double kernel_share) const {
-  return fit_.overlap_slowdown * kernel_share * std::max(0.0, std::min(communication, compute));
-}
-
-double DataParallelTimer::gather_copies(const Case& at, double parameters) const {
-  return at.copies.gather * parameters / memory_rate_;
-}
-
-// Mean over micro-batches, of which the first has no earlier gradients to add.
-double DataParallelTimer::reduce_copies(const Case& at, double parameters) const {
-  const double later = 1 - 1 / static_cast<double>(at.plan.micro_batches);
-  return (at.copies.reduce + later * at.copies.sum) * parameters / memory_rate_;
 }
 
 double DataParallelTimer::replicate(const Case& at, double parameters) const {
@@ -152,168 +207,162 @@ double DataParallelTimer::replicate(const Case& at, double parameters) const {
                            at.groups.reduce_bytes * parameters / shards);
 }
 
-// Once a step: the first gather, the reductions still on the way (`waiting`), the last one and its
-// replicas' sum.
-double DataParallelTimer::end_of_sharded(const Case& at, const DataParallelInput& in, double last,
-                                         double waiting) const {
-  const double sums = replicate(at, in.dense_parameters - last) +
-                      replicate_experts(at.groups, in.expert_parameters);
-  return gather(at.groups, last) + scatter(at.groups, last) +
-         std::max(waiting, over(sums, in.backward)) + replicate(at, last);
+// Sharded optimizers gather at the start of the step, beside the first forward: all copies first,
+// each gather once its own is done.
+void DataParallelTimer::add_first_gathers(const Case& at, const DataParallelInput& in,
+                                          DataParallelTime& time) const {
+  const double units = 1 / in.unit_share;
+  const UnitSizes sizes = sizes_of(in, at.run, units);
+  const UnitSeconds layers = unit_of(at, sizes.layers, sizes.experts);
+  const UnitSeconds embedding = unit_of(at, sizes.embedding, 0);
+  const UnitSeconds head = unit_of(at, sizes.head, 0);
+  const double all = embedding.gather + units * layers.gather + head.gather;
+  const double copies = embedding.gather_copy + units * layers.gather_copy + head.gather_copy;
+  time.compute_once = copies;
+  const double beside = copies + in.forward - in.head_forward;
+  const double slowdown = fit_.overlap_slowdown * in.kernel_share;
+  time.exposed = overlaps_parameter_gather(job_.framework)
+                     ? std::max({over(embedding.gather + over(layers.gather, in.embedding_compute),
+                                      copies - embedding.gather_copy),
+                                 over(all, beside), stretch(all, beside, slowdown)})
+                     : over(all, copies);
+  time.hidden = std::max(0.0, all - time.exposed);
 }
 
-// Parameters whole. DDP and the distributed optimizer reduce after the last micro-batch, ZeRO-2
-// after each; sharded optimizers gather at the start of the step, beside the first forward.
-DataParallelTime DataParallelTimer::units_whole(const Case& at, const DataParallelInput& in) const {
+// DDP and the distributed optimizer reduce after the last micro-batch.
+DataParallelTime DataParallelTimer::reduced_once(const Case& at,
+                                                 const DataParallelInput& in) const {
   const Plan& plan = at.plan;
-  const Groups& groups = at.groups;
   DataParallelTime time;
-  StageUnits units = units_of(in, at.run);
+  const double units = 1 / in.unit_share;
+  const UnitSizes sizes = sizes_of(in, at.run, units);
   const bool sharded = at.run.sharding != Sharding::kNone;
-  const auto reduce = [&](double parameters) {
-    return (sharded ? scatter(groups, parameters) : 0) + replicate(at, parameters);
-  };
-  const double expert_sums = reduce_experts(at, units.experts);
-  const double m = static_cast<double>(plan.micro_batches);
   if (sharded) {
-    const double unit = gather(groups, units.parameters) + gather_experts(groups, units.experts);
-    const double first = gather(groups, units.embedding);
-    const double all = first + units.count * unit + gather(groups, units.head);
-    // All copies come before the first forward, each gather once its own is done.
-    const double copies = gather_copies(at, units.count * units.parameters + units.head);
-    time.compute_once = copies + gather_copies(at, units.embedding);
-    time.exposed = overlaps_parameter_gather(job_.framework)
-                       ? std::max(over(first + over(unit, in.embedding_compute), copies),
-                                  over(all, copies + in.forward - in.head_forward))
-                       : over(all, copies);
-    time.hidden = all - time.exposed;
-    time.exposed += slowed(time.hidden, in.forward, in.kernel_share);
+    add_first_gathers(at, in, time);
   }
-  const double last = in.embedding_parameters > 0 ? units.embedding : units.parameters;
-  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
-  if ((own && job_.framework.reduce_every_micro_batch) || at.run.sharding == Sharding::kGradients) {
-    const double unit =
-        (sharded ? scatter(groups, units.parameters) : replicate(at, units.parameters)) +
-        expert_sums;
-    const double head = sharded ? scatter(groups, units.head) : replicate(at, units.head);
-    const double embedding = sharded ? scatter(groups, units.embedding) : 0;
-    const double total = units.count * unit + head + embedding;
-    if (sharded) {
-      time.compute_backward = reduce_copies(at, in.dense_parameters);
-      units.backward += reduce_copies(at, units.parameters);
-    }
-    time.per_micro_batch_backward = exposed_reductions(plan, units, unit, head) +
-                                    exposed_embedding(plan, in, units, embedding, 0);
-    const double beside =
-        (backwards_only(plan) ? 0 : in.forward) + in.backward + time.compute_backward;
-    time.per_micro_batch_backward += over(total, beside + time.per_micro_batch_backward);
-    // After the last micro-batch the reductions still on the way, and the replicas' sums.
-    const double waiting = over((units.count > 1 ? 2 : 1) * unit, units.backward);
-    time.exposed += sharded ? scatter(groups, last) : replicate(at, last);
-    time.exposed +=
-        std::max(waiting,
-                 sharded ? over(replicate(at, in.dense_parameters - last), in.backward) : 0.0) +
-        (sharded ? replicate(at, last) : 0.0);
-    const double hidden = total - time.per_micro_batch_backward;
-    time.per_micro_batch_backward += slowed(hidden, in.forward + in.backward, in.kernel_share);
-    time.hidden += m * hidden;
-    return time;
-  }
-  const double total = units.count * (reduce(units.parameters) + expert_sums) + reduce(units.head) +
-                       reduce(units.embedding);
-  const double exposed = overlaps_gradient_reduction(job_.framework)
-                             ? std::max(reduce(last), left_at_the_end(plan, in, units, total))
-                             : total;
-  const double parameters = in.dense_parameters + in.expert_parameters;
-  time.compute_backward = (1 - 1 / m) * at.copies.keep * parameters / memory_rate_;
-  time.compute_once += at.copies.reduce * parameters / memory_rate_;
-  // Between virtual chunks a chunk's reductions run beside the others' last group of micro-batches.
-  const double group = plan.virtual_pipeline > 1
-                           ? static_cast<double>(std::min(plan.pipeline, plan.micro_batches))
-                           : 1.0;
-  time.exposed += exposed + slowed(total - exposed, group * in.backward, in.kernel_share);
-  time.hidden += total - exposed;
+  const auto reduce = [&](double parameters) {
+    return (sharded ? scatter(at.groups, parameters) : 0) + replicate(at, parameters);
+  };
+  const double experts =
+      reduce_experts(at, sizes.experts) + replicate_experts(at.groups, sizes.experts);
+  LastReductions last;
+  const double layers = reduce(sizes.layers) + experts;
+  last.head = reduce(sizes.head);
+  last.last = over(layers, in.embedding_backward) + reduce(sizes.embedding);
+  last.all = units * layers + last.head + reduce(sizes.embedding);
+  last.slowing =
+      !sharded
+          ? last.all - last.last
+          : (units - 1) * (scatter(at.groups, sizes.layers) + reduce_experts(at, sizes.experts)) +
+                scatter(at.groups, sizes.head);
+  const double exposed =
+      overlaps_gradient_reduction(job_.framework)
+          ? left_at_the_end(plan, in, last, in.unit_share, fit_.overlap_slowdown * in.kernel_share)
+          : last.all;
+  const double m = static_cast<double>(plan.micro_batches);
+  const auto copied = [&](double UnitCopies::*copy) {
+    return (at.copies.*copy * in.dense_parameters + at.expert_copies.*copy * in.expert_parameters) /
+           memory_rate_;
+  };
+  time.compute_backward = (1 - 1 / m) * copied(&UnitCopies::keep);
+  time.compute_once += copied(&UnitCopies::reduce);
+  time.exposed += exposed;
+  time.hidden += std::max(0.0, last.all - exposed);
   return time;
 }
 
-// Fully sharded: a unit takes the longest of its compute, its gather and its reduction.
-DataParallelTime DataParallelTimer::units_sharded(const Case& at,
-                                                  const DataParallelInput& in) const {
-  const Plan& plan = at.plan;
-  const Groups& groups = at.groups;
-  DataParallelTime time;
-  StageUnits units = units_of(in, at.run);
-  const bool root = at.run.root_unit && in.embedding_parameters > 0;
-  const double one = gather(groups, units.parameters) + gather_experts(groups, units.experts);
-  const double again = at.run.reshards ? one : 0;
-  const double head = root ? 0 : std::max(units.head, in.tied_head_parameters);
-  const double head_gather = gather(groups, head);
-  // A unit's window has the next unit's copy in it, and its own sum.
-  const double copy = gather_copies(at, units.parameters);
-  time.compute_forward = units.count * copy + gather_copies(at, root ? 0 : head + units.embedding);
-  time.compute_once = root ? gather_copies(at, units.embedding) : 0;
-  time.compute_backward =
-      (at.run.reshards ? units.count * copy : 0) + reduce_copies(at, in.dense_parameters);
-  units.forward += copy;
-  units.backward += (at.run.reshards ? copy : 0) + reduce_copies(at, units.parameters);
-  const double unit_scatter = scatter(groups, units.parameters) + reduce_experts(at, units.experts);
-  const double head_scatter = scatter(groups, units.head);
-  // Beside a collective compute takes longer, which shows where it is the longer of the two.
-  const double slower_forward = slowed(one, units.forward, in.kernel_share);
-  const double slower_backward =
-      slowed(std::max(again, unit_scatter), units.backward, in.kernel_share);
-  units.forward += slower_forward;
-  units.backward += slower_backward;
-  time.compute_forward += units.count * slower_forward;
-  time.compute_backward += units.count * slower_backward;
-  const double before = before_first_unit(in, units, root);
-  const bool overlap = overlaps_parameter_gather(job_.framework);
-  const auto left = [&](double communication, double compute) {
-    return overlap ? over(communication, compute) : communication;
+// A unit's collectives and copies; its gradients' reductions the mean over micro-batches, of which
+// the first has no earlier ones to add.
+UnitSeconds DataParallelTimer::unit_of(const Case& at, double parameters, double experts) const {
+  const double later = 1 - 1 / static_cast<double>(at.plan.micro_batches);
+  const auto copied = [&](const UnitCopies& copies, double elements) {
+    return (copies.reduce + later * copies.sum) * elements / memory_rate_;
   };
-  time.per_micro_batch_forward = (units.count - 1) * left(one, units.forward) +
-                                 left(head_gather, units.forward) + left(one, before);
-  time.per_micro_batch_backward =
-      std::max(units.count * left(again, units.backward),
-               exposed_reductions(plan, units, unit_scatter, head_scatter));
-  time.per_micro_batch_backward +=
-      exposed_embedding(plan, in, units, scatter(groups, units.embedding), over(one, before));
-  // Unless it is resharded, a unit is gathered once where another micro-batch is always under way:
-  // everywhere under GPipe, else in all chunks but the model's last.
-  const double each = at.run.reshards || plan.pipeline == 1 ? 1.0
-                      : plan.schedule == Schedule::kGpipe   ? 0.0
-                      : in.head_forward > 0 ? 1 / static_cast<double>(plan.virtual_pipeline)
-                                            : 0.0;
-  time.exposed += (1 - each) * time.per_micro_batch_forward;
-  time.per_micro_batch_forward *= each;
-  time.compute_once += (1 - each) * time.compute_forward;
-  time.compute_forward *= each;
-  // Neither stream can do more than it has time for. Over the network both have one link, which
-  // carries them one after the other; in a pipeline the two mostly fall into different
-  // micro-batches. This project's own programs are held to their longest path without contention,
-  // which simulate adds.
-  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
-  const bool network =
-      !own && groups.shard.ranks_per_node < groups.shard.ranks && plan.pipeline == 1;
-  const double gathers = each * (units.count * (one + again) + head_gather);
-  const double scatters =
-      units.count * unit_scatter + head_scatter + scatter(groups, units.embedding);
-  const double backward = in.backward + time.compute_backward;
-  const double cycle = in.forward + time.compute_forward + backward + time.per_micro_batch_forward +
-                       time.per_micro_batch_backward;
-  const double on_the_way = network ? gathers + scatters : std::max(gathers, scatters);
-  time.per_micro_batch_backward += over(on_the_way, cycle);
-  if (backwards_only(plan)) {
-    time.per_micro_batch_backward += over(scatters, backward + time.per_micro_batch_backward);
+  const bool sharded = at.run.sharding != Sharding::kNone;
+  UnitSeconds unit;
+  unit.gather = gather(at.groups, parameters) + gather_experts(at.groups, experts);
+  unit.gather_copy =
+      (at.copies.gather * parameters + at.expert_copies.gather * experts) / memory_rate_;
+  unit.reduce_copy = copied(at.copies, parameters) + copied(at.expert_copies, experts);
+  const double copies = replicate(at, parameters) + replicate_experts(at.groups, experts);
+  unit.reduce = sharded ? scatter(at.groups, parameters) + reduce_experts(at, experts) : copies;
+  unit.replicate = sharded ? copies : 0;
+  return unit;
+}
+
+UnitStage DataParallelTimer::walked_stage(const Case& at, const DataParallelInput& in) const {
+  const UnitSizes sizes = sizes_of(in, at.run, std::max(1.0, in.units));
+  const auto chunks = static_cast<double>(at.plan.virtual_pipeline);
+  UnitStage stage;
+  stage.units = static_cast<int>(std::max(1.0, std::round(in.units / chunks)));
+  const double units = chunks * stage.units;
+  stage.layers = unit_of(at, sizes.layers, sizes.experts);
+  stage.layers.forward = (in.forward - in.embedding_compute - in.head_forward) / units;
+  stage.layers.backward = (in.backward - in.embedding_backward - in.head_backward) / units;
+  stage.layers.before_gradient = std::min(stage.layers.backward, in.before_gradients / units);
+  const bool whole = at.run.root_unit && in.embedding_parameters > 0;
+  stage.embedding = unit_of(at, sizes.embedding, 0);
+  stage.embedding.forward = in.embedding_compute;
+  stage.embedding.backward = in.embedding_backward;
+  stage.head = unit_of(at, whole ? sizes.embedding : sizes.head, 0);
+  stage.head.forward = in.head_forward;
+  stage.head.backward = in.head_backward;
+  stage.head.before_gradient = in.head_input_gradient;
+  if (whole) {
+    stage.head.reduce = stage.head.reduce_copy = stage.head.replicate = 0;
+  }
+  stage.has_embedding = in.embedding_parameters > 0;
+  stage.has_head = in.head_forward > 0;
+  stage.tied = whole || in.tied_head_parameters > 0;
+  stage.ends_stay = at.run.sharding == Sharding::kFull && job_.framework.root_unit_stays_gathered;
+  stage.reshards = at.run.reshards;
+  // Chunks that stay gathered while another micro-batch is under way are gathered once.
+  stage.gathers =
+      at.run.sharding == Sharding::kFull && (at.run.reshards || at.plan.virtual_pipeline == 1);
+  stage.overlaps = overlaps_parameter_gather(job_.framework);
+  stage.ahead = job_.framework.prefetch_units;
+  stage.slowdown = fit_.overlap_slowdown * in.kernel_share;
+  return stage;
+}
+
+// Gradients reduced every micro-batch, and under full sharding units gathered.
+DataParallelTime DataParallelTimer::reduced_each(const Case& at,
+                                                 const DataParallelInput& in) const {
+  const Plan& plan = at.plan;
+  DataParallelTime time;
+  const bool full = at.run.sharding == Sharding::kFull;
+  if (!full && at.run.sharding != Sharding::kNone) {
+    add_first_gathers(at, in, time);
+  }
+  const UnitStage stage = walked_stage(at, in);
+  const WalkedPasses walked =
+      plan.virtual_pipeline > 1
+          ? chunks_in_turn(plan.virtual_pipeline, stage.has_embedding || stage.has_head,
+                           alone_share(plan))
+          : one_chunk(plan, stage.has_head);
+  const UnitWalk walk = walk_units(stage, walked.passes);
+  double forward = 0;
+  double backward = 0;
+  for (std::size_t pass = 0; pass < walked.passes.count; ++pass) {
+    (walked.passes.all[pass].forward ? forward : backward) +=
+        walked.stands_for[pass] * walk.took[pass];
   }
   const double m = static_cast<double>(plan.micro_batches);
-  time.hidden =
-      m * (gathers + scatters - time.per_micro_batch_forward - time.per_micro_batch_backward);
-  // Once a step: the first gathers, the reductions still on the way, the last one and its replicas'
-  // sum.
-  const double last = in.embedding_parameters > 0 ? units.embedding : units.parameters;
-  time.exposed += root ? over(one, in.embedding_compute) - over(one, before) : 0;
-  time.exposed += end_of_sharded(at, in, last, over(unit_scatter, units.backward));
+  const double units = std::max(1.0, in.units);
+  const double ends = stage.embedding.reduce_copy + stage.head.reduce_copy;
+  time.compute_backward = units * stage.layers.reduce_copy + ends;
+  if (plan.pipeline == 1) {
+    // All of it has been walked but micro-batches like the second.
+    time.exposed += walk.end - static_cast<double>(walked.passes.count / 2) * (forward + backward);
+  } else {
+    const double chunks = static_cast<double>(plan.virtual_pipeline);
+    time.exposed += std::max(0.0, walk.took[0] - forward / chunks) + walk.end - walk.compute_end;
+  }
+  time.per_micro_batch_forward = forward - in.forward;
+  time.per_micro_batch_backward = backward - in.backward - time.compute_backward;
+  const double moved = units * (stage.layers.reduce + (full ? stage.layers.gather : 0));
+  time.hidden +=
+      std::max(0.0, m * (moved - time.per_micro_batch_forward - time.per_micro_batch_backward));
   return time;
 }
 

@@ -165,7 +165,8 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) 
                                  passes(work.input_gradient);
   times.weight_gradient = products(work.weight_gradient.matmuls) + passes(work.weight_gradient);
   times.forward.host = host(work.forward, false);
-  times.input_gradient.host = host(work.input_gradient, true) + host(work.weight_gradient, true);
+  times.weight_host = host(work.weight_gradient, true);
+  times.input_gradient.host = host(work.input_gradient, true) + times.weight_host;
   times.forward_flop = flop_of_pass(work.forward);
   return times;
 }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
+#include <vector>
 
 #include "core/fields_hash.h"
 #include "planner/cost/device_memory.h"
@@ -38,6 +41,13 @@ LayerKey layer_key(const Plan& plan) {
 struct SplitKey {
   std::int64_t pipeline = 1, virtual_pipeline = 1;
   friend bool operator==(const SplitKey&, const SplitKey&) = default;
+};
+
+struct ExplicitSplit {
+  std::int64_t pipeline = 0, virtual_pipeline = 0;
+  bool prediction_apart = false;
+  std::vector<std::int64_t> stage_layers;
+  friend auto operator<=>(const ExplicitSplit&, const ExplicitSplit&) = default;
 };
 
 double capacity_gib(const Job& job) {
@@ -84,10 +94,7 @@ struct MemoryModel::State {
   const Job job;
   std::unordered_map<LayerKey, RankLayers, FieldsHash<LayerKey>> layers;
   std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
-  std::vector<ChunkLayers> explicit_split;  // of the last plan with stage_layers
-  std::vector<std::int64_t> explicit_layers;
-  std::int64_t explicit_ranks = 0;
-  bool explicit_apart = false;
+  std::map<ExplicitSplit, std::vector<ChunkLayers>> explicit_splits;  // of plans with stage_layers
   OwnMemory own;
 
   const RankLayers& layers_of(const Plan& plan);
@@ -105,16 +112,12 @@ const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
 
 const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
-    // Search asks for all that is done with one split before it asks for the next.
-    if (explicit_ranks != plan.pipeline || explicit_apart != plan.prediction_apart ||
-        explicit_layers != plan.stage_layers ||
-        static_cast<std::int64_t>(explicit_split.size()) != plan.pipeline * plan.virtual_pipeline) {
-      explicit_split = chunk_layers(job, plan);
-      explicit_layers = plan.stage_layers;
-      explicit_ranks = plan.pipeline;
-      explicit_apart = plan.prediction_apart;
-    }
-    return explicit_split;
+    const ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, plan.prediction_apart,
+                            plan.stage_layers};
+    const auto found = explicit_splits.find(key);
+    return found != explicit_splits.end()
+               ? found->second
+               : explicit_splits.emplace(key, chunk_layers(job, plan)).first->second;
   }
   const SplitKey key{plan.pipeline, plan.virtual_pipeline};
   const auto found = splits.find(key);

@@ -22,6 +22,9 @@ using topologies::Collective;
 
 namespace {
 
+// Of a layer's input gradients, what comes before its first weight gradient: the last product's.
+constexpr double kBeforeGradients = 0.2;
+
 void add_layers(const LayerTimes& layer, double count, double recomputed, bool every_layer,
                 RankTimes& rank) {
   rank.forward += count * layer.forward.kernels;
@@ -36,6 +39,7 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.expert += count * (layer.forward.expert + layer.input_gradient.expert);
   rank.host_forward += count * layer.forward.host;
   rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
+  rank.host_weight += count * layer.weight_host;
   rank.flop += count * 3 * layer.forward_flop;
   const double again = every_layer ? count : recomputed;
   rank.host_backward += count * layer.input_gradient.host + again * layer.recompute.host;
@@ -121,18 +125,11 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
 const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
   const std::int64_t recompute = plan.recompute == Recompute::kFull ? plan.recompute_layers + 2 : 0;
   if (!plan.stage_layers.empty()) {
-    // Search asks for all that is done with one split before it asks for the next.
-    const bool same_ranks = explicit_split.pipeline == plan.pipeline &&
-                            explicit_split.virtual_pipeline == plan.virtual_pipeline &&
-                            explicit_split.prediction_apart == plan.prediction_apart;
-    if (!same_ranks || explicit_split.stage_layers != plan.stage_layers) {
-      explicit_split = {
-          plan.pipeline, plan.virtual_pipeline, plan.prediction_apart, plan.stage_layers, {}};
-    }
-    const auto found = explicit_split.classes.find(recompute);
-    return found != explicit_split.classes.end()
-               ? found->second
-               : explicit_split.classes.emplace(recompute, split(plan)).first->second;
+    const ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, recompute, plan.prediction_apart,
+                            plan.stage_layers};
+    const auto found = explicit_splits.find(key);
+    return found != explicit_splits.end() ? found->second
+                                          : explicit_splits.emplace(key, split(plan)).first->second;
   }
   const SplitKey key{plan.pipeline, plan.virtual_pipeline, recompute};
   if (const std::vector<RankClass>* found = splits.find(key)) {
@@ -221,16 +218,18 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   if (rank.embedding) {
     in.root_parameters += embedding_parameters / tensor;
     in.embedding_parameters = embedding_parameters / tensor;
-    in.embedding_compute = ends.embedding.forward.kernels;
+    in.embedding_compute = ends.embedding.forward.gpu();
+    in.embedding_backward = ends.embedding.input_gradient.gpu() + ends.embedding.weight_gradient;
   }
   if (rank.head && rank.embedding && job.model.tied_embeddings) {
     in.tied_head_parameters = in.embedding_parameters;
-    in.head_forward = ends.head.forward.gpu();
-    in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
   } else if (rank.head) {
     in.root_parameters += head_parameters / tensor;
+  }
+  if (rank.head) {
     in.head_forward = ends.head.forward.gpu();
-    in.head_backward = ends.head.input_gradient.gpu() + ends.head.weight_gradient;
+    in.head_input_gradient = ends.head.input_gradient.gpu();
+    in.head_backward = in.head_input_gradient + ends.head.weight_gradient;
   }
   if (predicts(rank) && !rank.embedding && !job.model.tied_embeddings) {
     // A copy of the token table, which prediction modules read.
@@ -246,8 +245,11 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   const std::int64_t unit = all > 0 ? std::min(all, chunk) : chunk;
   const std::int64_t units = (layer_count + unit - 1) / unit;
   in.units = static_cast<double>(units);
+  in.unit_share = static_cast<double>(unit) / static_cast<double>(std::max(layer_count, unit));
   in.forward = times.forward_total();
   in.backward = times.backward_total();
+  const double waits = in.backward / std::max(in.backward - times.host_wait_backward, 1e-12);
+  in.before_gradients = waits * (times.recompute + kBeforeGradients * times.input_gradient);
   in.weight_gradient = times.weight_pass();
   const double kernels =
       times.forward + times.input_gradient + times.weight_gradient + times.recompute;
@@ -260,6 +262,11 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   const std::vector<RankClass>& ranks = classes(plan);
   const DataParallelTimer::Groups groups = data_parallel.groups_of(plan);
   const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop_times.blocking;
+  const bool sharded = plan.sharding != Sharding::kNone;
+  const double shards =
+      sharded ? static_cast<double>(std::max<std::int64_t>(1, groups.shard.ranks)) : 1;
+  const double expert_shards =
+      sharded ? static_cast<double>(std::max<std::int64_t>(1, groups.expert_shard.ranks)) : 1;
   StepRanks step;
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
   stage_seconds.clear();
@@ -275,8 +282,10 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     add_ranks(step.totals, count, forward, backward);
     step.flop += count * times.flop;
     step.recomputed_flop += count * times.recomputed_flop;
-    step.parameters = std::max(step.parameters, in.dense_parameters * in.trained_share +
-                                                    in.expert_parameters * in.trained_expert_share);
+    const double dense = in.dense_parameters * in.trained_share;
+    const double experts = in.expert_parameters * in.trained_expert_share;
+    step.parameters = std::max(step.parameters, dense + experts);
+    step.stepped = std::max(step.stepped, dense / shards + experts / expert_shards);
     step.gathered =
         std::max(step.gathered, (in.dense_parameters + in.expert_parameters) * in.gathered_share);
     const double once = data.exposed + data.compute_once - before;
@@ -356,7 +365,7 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.pipeline_p2p = pipeline.exchange;
   items.data_parallel = std::max(0.0, step.data_cost - step.data.compute_once) +
                         m * step.slowest_data + s.tied_exchange(plan);
-  items.optimizer = optimizer_seconds(s.job, plan, step.parameters, s.op);
+  items.optimizer = optimizer_seconds(s.job, plan, {step.stepped, step.parameters}, s.op);
   items.other += std::max(0.0, s.step_host_seconds(plan) - items.optimizer);
   s.add_offload(plan, step, items);
   out.step_seconds = items.total();

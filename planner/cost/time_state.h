@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -38,6 +39,7 @@ struct RankTimes {
   double weight_tensor = 0;  // of tensor_backward
   double context_forward = 0, expert_forward = 0;
   double host_forward = 0, host_backward = 0;  // time to issue the pass
+  double host_weight = 0;                      // of host_backward: the weight gradients
   double host_wait_forward = 0, host_wait_backward = 0;
   double hidden = 0;
   double flop = 0, recomputed_flop = 0;
@@ -46,8 +48,7 @@ struct RankTimes {
   }
   // Of the backward, what a split one puts off: the host's share of it too.
   [[nodiscard]] double weight_pass() const {
-    const double kernels = input_gradient + weight_gradient + recompute;
-    const double share = kernels > 0 ? weight_gradient / kernels : 0;
+    const double share = host_backward > 0 ? host_weight / host_backward : 0;
     return weight_gradient + weight_tensor + share * host_wait_backward;
   }
   [[nodiscard]] double backward_total() const {
@@ -66,6 +67,7 @@ struct StepRanks {
   DataParallelTime data;    // of the rank that ends its data parallel work last
   double data_cost = -1;
   double parameters = 0;  // trained, of the rank that holds most
+  double stepped = 0;     // of them, this rank's share
   double gathered = 0;    // all, in elements of the compute type
   double flop = 0, recomputed_flop = 0;
 };
@@ -139,12 +141,12 @@ struct TimeModel::State {
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
   struct ExplicitSplit {
-    std::int64_t pipeline = 0, virtual_pipeline = 0;
+    std::int64_t pipeline = 0, virtual_pipeline = 0, recompute_layers = 0;
     bool prediction_apart = false;
     std::vector<std::int64_t> stage_layers;
-    std::map<std::int64_t, std::vector<RankClass>> classes;  // by layers recomputed
+    friend auto operator<=>(const ExplicitSplit&, const ExplicitSplit&) = default;
   };
-  ExplicitSplit explicit_split;  // of the last plan with stage_layers
+  std::map<ExplicitSplit, std::vector<RankClass>> explicit_splits;  // of plans with stage_layers
 };
 
 }  // namespace trireme::planner

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "planner/plan/job.h"
-#include "planner/plan/plan.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -15,6 +14,7 @@ struct UnitCopies {
   double sum = 0;     // a reduction after the first: the shard's earlier ones added
 };
 
-UnitCopies unit_copies(const Job& job, const Plan& plan, const RunSharding& run);
+// Of a unit that `shards` ranks share.
+UnitCopies unit_copies(const Job& job, const RunSharding& run, std::int64_t shards);
 
 }  // namespace trireme::planner

@@ -26,7 +26,7 @@ struct LowerOptions {
 //   one gather. Without reshard-after-forward a unit stays whole from its forward to its backward
 //   of the same micro-batch.
 // - A whole gradient that is reduced every micro-batch is waited for four visits later, or when the
-//   second next whole gradient is begun.
+//   second next visit's whole gradients are begun.
 // - Gradients that stay whole are reduced after the last micro-batch (under trireme with
 //   reduce_every_micro_batch after each); sharded ones (ZeRO-2, FSDP) after every one.
 // - Under trireme, with one micro-batch and one stage, the memory of a unit's gradients begins with

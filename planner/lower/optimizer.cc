@@ -43,12 +43,15 @@ Operand write_norm(Writer& w, const StepProgram& step, Program& program) {
 }
 
 // Another framework's norm, clipping and step: its passes over all states of the rank.
-void write_modelled_step(Writer& w, Program& program) {
+void write_modelled_step(Writer& w, const StepProgram& step, Program& program) {
   const Operand norm = w.builder.buffer("gradient_square", 1, ElementType::kMaster);
   program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);
-  double elements = 0;
+  OptimizerElements elements;
   for (std::size_t i = 0; i < program.units.size(); ++i) {
-    elements += static_cast<double>(w.stage.units[i].elements);
+    const UnitLayout& layout = w.stage.units[i];
+    elements.whole += static_cast<double>(layout.elements);
+    elements.local += static_cast<double>(layout.elements) /
+                      static_cast<double>(size_of_group(step, layout.shard));
     const Operand gradient = state_of(program.units[i], State::kGradient).operand;
     w.builder.state_pass("gradient_square", 0, Bytes(0), {gradient, norm});
   }
@@ -77,7 +80,7 @@ void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Pr
                          Stream::kReduce);
   }
   if (w.job.framework.implementation != models::Implementation::kTrireme) {
-    write_modelled_step(w, program);
+    write_modelled_step(w, step, program);
     return;
   }
   const Operand sum = write_norm(w, step, program);

@@ -32,7 +32,7 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       visits_(visits),
       builder_(builder),
       program_(program),
-      copies_(unit_copies(job, plan, run_sharding(job, plan))),
+      run_(run_sharding(job, plan)),
       units_(stage.units.size()),
       remaining_(stage.units.size(),
                  std::vector<std::int32_t>(static_cast<std::size_t>(plan.micro_batches), 0)),
@@ -52,6 +52,11 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       stays[i] = job.framework.root_unit_stays_gathered && stage.units[i].layer < 0;
     }
     spans_ = plan_gathers(visits, actions, reshards, stays);
+    for (const GatherSpan& span : spans_) {
+      if (starts_.empty() || starts_.back() != span.first) {
+        starts_.push_back(span.first);
+      }
+    }
   }
   for (std::uint32_t i = 0; i < units_.size(); ++i) {
     const Operand weights = storage(i, State::kWeight).operand;
@@ -116,8 +121,9 @@ void UnitKeeper::gather(std::uint32_t unit) {
   if (is_own()) {
     builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine});
   } else {
-    builder_.state_pass("copy_parameters", copies_.gather > 0 ? 1 : 0,
-                        bytes_of(copies_.gather, unit), {master, mine});
+    const double copied = copies_of(unit).gather;
+    builder_.state_pass("copy_parameters", copied > 0 ? 1 : 0, bytes_of(copied, unit),
+                        {master, mine});
   }
   if (stage_.units[unit].shard != kNoGroup) {
     const OpId gathered = builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine,
@@ -133,6 +139,11 @@ bool UnitKeeper::is_own() const {
   return job_.framework.implementation == models::Implementation::kTrireme;
 }
 
+UnitCopies UnitKeeper::copies_of(std::uint32_t unit) const {
+  const GroupId group = stage_.units[unit].shard;
+  return unit_copies(job_, run_, group == kNoGroup ? 1 : group_size(step_.groups[index_of(group)]));
+}
+
 Bytes UnitKeeper::bytes_of(double each, std::uint32_t unit) const {
   return Bytes(static_cast<std::int64_t>(each * static_cast<double>(stage_.units[unit].elements)));
 }
@@ -144,14 +155,18 @@ void UnitKeeper::begin_visit(std::uint32_t visit) {
     builder_.also_wait(reductions_[next_reduction_++].op);
   }
   visit_ = visit;
-  // A span's gather is issued when the span `ahead` before it starts.
+  // What a visit needs is gathered when the visit `ahead` before it, of those that need any,
+  // starts.
   const auto ahead = static_cast<std::size_t>(std::max(0, job_.framework.prefetch_units));
-  while (next_span_ < spans_.size()) {
-    const std::uint32_t issue = next_span_ < ahead ? 0 : spans_[next_span_ - ahead].first;
-    if (issue > visit && spans_[next_span_].first > visit) {
+  while (next_start_ < starts_.size()) {
+    const std::uint32_t issue = next_start_ < ahead ? 0 : starts_[next_start_ - ahead];
+    if (issue > visit && starts_[next_start_] > visit) {
       break;
     }
-    gather(spans_[next_span_++].unit);
+    while (next_span_ < spans_.size() && spans_[next_span_].first == starts_[next_start_]) {
+      gather(spans_[next_span_++].unit);
+    }
+    ++next_start_;
   }
 }
 
@@ -172,9 +187,12 @@ void UnitKeeper::end_visit(std::uint32_t visit) {
     }
     if (units_[unit].transient || remaining_total_[unit] == 0) {
       finish_gradient(unit, remaining_total_[unit] == 0);
-    } else if (copies_.keep > 0) {
+    } else if (const double kept = copies_of(unit).keep; kept > 0) {
+      const Phase phase = builder_.origin.phase;
       const Operand whole = whole_gradients(unit).operand;
-      builder_.state_pass("keep_gradients", 1, bytes_of(copies_.keep, unit), {whole, whole});
+      builder_.origin.phase = Phase::kGradientReduce;
+      builder_.state_pass("keep_gradients", 1, bytes_of(kept, unit), {whole, whole});
+      builder_.origin.phase = phase;
     }
   }
 }
@@ -208,11 +226,7 @@ UnitKeeper::WholeGradients& UnitKeeper::whole_gradients(std::uint32_t unit) {
 GradientTarget UnitKeeper::gradient(const Slot& slot) {
   WholeGradients& whole = whole_gradients(slot.unit);
   if (whole.operand.count == 0) {
-    // At most two large units' whole gradients at a time: the one being computed and the one being
-    // reduced.
-    if (reductions_.size() >= 2) {
-      builder_.also_wait(reductions_[reductions_.size() - 2].op);
-    }
+    wait_for_second_last_visit();
     const std::int64_t padded = program_.units[slot.unit].elements;
     const std::int32_t layer = builder_.origin.layer;
     builder_.origin.layer = stage_.units[slot.unit].layer;
@@ -228,6 +242,17 @@ GradientTarget UnitKeeper::gradient(const Slot& slot) {
     whole.written.push_back(slot.offset);
   }
   return {part(whole.operand, slot.offset, slot.count), again ? 1 : 0};
+}
+
+// At most two visits' whole gradients at a time: those being computed and those being reduced.
+void UnitKeeper::wait_for_second_last_visit() {
+  auto past = reductions_.rbegin();
+  while (past != reductions_.rend() && past->visit == reductions_.back().visit) {
+    ++past;
+  }
+  if (past != reductions_.rend()) {
+    builder_.also_wait(past->op);
+  }
 }
 
 // New memory holds anything, and the padding is reduced with the rest.
@@ -274,9 +299,9 @@ void UnitKeeper::sum_over_tensor(std::uint32_t unit) {
 
 // After the last micro-batch, in place.
 void UnitKeeper::reduce_whole(std::uint32_t unit) {
-  if (!is_own() && copies_.reduce > 0) {
+  if (const double copied = copies_of(unit).reduce; !is_own() && copied > 0) {
     const Operand whole = whole_gradients(unit).operand;
-    builder_.state_pass("copy_gradients", 1, bytes_of(copies_.reduce, unit), {whole, whole});
+    builder_.state_pass("copy_gradients", 1, bytes_of(copied, unit), {whole, whole});
   }
   if (stage_.units[unit].shard != kNoGroup) {
     builder_.reduce_scatter("reduce_gradients", stage_.units[unit].shard,
@@ -305,8 +330,9 @@ void UnitKeeper::reduce_transient(std::uint32_t unit) {
   const UnitLayout& layout = stage_.units[unit];
   OpId last = kNoOp;
   if (!is_own()) {
-    builder_.state_pass("copy_gradients", copies_.reduce > 0 ? 1 : 0,
-                        bytes_of(copies_.reduce, unit), {whole, whole});
+    const double copied = copies_of(unit).reduce;
+    builder_.state_pass("copy_gradients", copied > 0 ? 1 : 0, bytes_of(copied, unit),
+                        {whole, whole});
   }
   if (layout.shard != kNoGroup) {
     if (!first && is_own()) {

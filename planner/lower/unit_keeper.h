@@ -55,10 +55,12 @@ class UnitKeeper {
 
   [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
   [[nodiscard]] bool is_own() const;
+  [[nodiscard]] UnitCopies copies_of(std::uint32_t unit) const;
   [[nodiscard]] Bytes bytes_of(double each, std::uint32_t unit) const;
 
   [[nodiscard]] const StateStorage& storage(std::uint32_t unit, State state) const;
   void gather(std::uint32_t unit);
+  void wait_for_second_last_visit();
   void zero_padding(std::uint32_t unit, const Operand& whole);
   void finish_gradient(std::uint32_t unit, bool last_micro_batch);
   void sum_over_tensor(std::uint32_t unit);
@@ -77,11 +79,12 @@ class UnitKeeper {
   const std::vector<Visit>& visits_;
   ProgramBuilder& builder_;
   Program& program_;
-  UnitCopies copies_;
+  RunSharding run_;
 
   std::vector<UnitState> units_;
   std::vector<GatherSpan> spans_;
-  std::size_t next_span_ = 0, next_reduction_ = 0;
+  std::vector<std::uint32_t> starts_;  // visits at which spans begin
+  std::size_t next_start_ = 0, next_span_ = 0, next_reduction_ = 0;
   std::uint32_t visit_ = 0;
   std::vector<std::vector<std::int32_t>>
       remaining_;                              // gradient visits to come, by unit and micro-batch

@@ -196,7 +196,7 @@ TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
              100 * time.worst, time.worst_case);
   fmt::print("memory: mean {:.2f} %, worst {:+.2f} % ({})\n", 100 * memory.sum / count,
              100 * memory.worst, memory.worst_case);
-  EXPECT_LE(time.sum / count, 0.02);
+  EXPECT_LE(time.sum / count, 0.01);
   EXPECT_LE(std::abs(time.worst), 0.08) << time.worst_case;
   EXPECT_LE(memory.sum / count, 0.01);
 }

@@ -122,5 +122,44 @@ TEST(ModelledLayers, EveryRoutedTokenIsExchangedOnceEachWay) {
   EXPECT_EQ(sent, std::int64_t{32} * 4 * 4 * 2 * 4096 * 4096 * 2);
 }
 
+// A layer's routed experts are a unit beside it. Prefetch counted units: they were gathered in
+// their own layer's visit, and a layer's gradients waited for those of the layer just before.
+TEST(ModelledLayers, ExpertsAreGatheredAheadWithTheirLayer) {
+  planner::Plan plan;
+  const planner::Job job = job_of({"mixtral-8x7b", "dgx-h100x1", "fsdp8.mb1", 2048, 1}, plan);
+  const StepProgram program = planner::lower(job, plan);
+  const Program& role = program.roles[0];
+  int gathered_before = 0;  // layer 2's own and its experts', before layer 2's forward begins
+  for (const Op& op : role.ops) {
+    if (op.origin.layer != 2) {
+      continue;
+    }
+    if (op.origin.phase == Phase::kForward) {
+      break;
+    }
+    gathered_before += std::holds_alternative<AllGather>(op.kind) ? 1 : 0;
+  }
+  EXPECT_EQ(gathered_before, 2);
+}
+
+// Copies of the experts over tensor ranks, on one data-parallel rank: their sums were not in the
+// closed form, and the optimizer stepped over all of them as if nothing were shared.
+TEST(ModelledLayers, ExpertsCopiedOverTensorRanksAreReduced) {
+  planner::Plan plan;
+  const planner::Job job =
+      job_of({"qwen3-30b-a3b", "dgx-h100x2", "tp4.pp4.mb1.rc-full.nosp", 4096, 8}, plan);
+  plan.expert_tensor = 1;
+  plan.sharding = planner::Sharding::kOptimizer;
+  ASSERT_FALSE(planner::check_plan(job, plan));
+  const StepProgram program = planner::lower(job, plan);
+  const Trace trace =
+      planner::walk(program, planner::time_ops(job, program), {.keep_timings = false});
+  planner::TimeModel model(job);
+  planner::TimeEstimate estimate;
+  model.estimate(plan, estimate);
+  EXPECT_GT(estimate.exposed.data_parallel, 0);
+  EXPECT_NEAR(estimate.step_seconds / to_seconds(trace.step_times.front()).value, 1, 0.03);
+}
+
 }  // namespace
 }  // namespace trireme

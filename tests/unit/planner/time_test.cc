@@ -3,6 +3,7 @@
 
 #include "models/presets.h"
 #include "planner/cost/time.h"
+#include "planner/cost/unit_walk.h"
 #include "planner/lower/lower.h"
 #include "planner/walk/step_times.h"
 #include "topologies/profile.h"
@@ -203,6 +204,64 @@ TEST(Time, AHostThatRunsAheadOfItsExchangesIsHidden) {
   EXPECT_LT(ahead.exposed.other, 0.03 * ahead.step_seconds);
   apply_setting(job.framework, "host_runs_ahead", "false");
   EXPECT_GT(estimate_of(job, plan).step_seconds, 1.03 * ahead.step_seconds);
+}
+
+// Units of 1 s forward, 2 s backward, whose gather takes 1.5 s and reduction 3 s: each of ten
+// forwards waits 0.5 s for its gather, each backward but the first two 1 s for a reduction.
+TEST(UnitWalk, ComputeWaitsForTheSlowerStream) {
+  UnitStage stage;
+  stage.layers = {.forward = 1, .backward = 2, .gather = 1.5, .reduce = 3};
+  stage.units = 10;
+  stage.gathers = stage.reshards = true;
+  UnitPasses passes;
+  passes.add({.forward = true, .micro_batch = 0});
+  passes.add({.forward = false, .micro_batch = 0});
+  const UnitWalk walk = walk_units(stage, passes);
+  // The first gather has nothing beside it.
+  EXPECT_NEAR(walk.took[0], 1.5 + 9 * 1.5 + 1, 1e-9);
+  // All reductions follow each other from the end of the first unit's backward on.
+  EXPECT_NEAR(walk.end - walk.took[0], 2 + 10 * 3, 1e-9);
+}
+
+// Nothing waits where each is shorter than the compute beside it, except for the first and the
+// last.
+TEST(UnitWalk, WhatFitsBesideComputeIsHidden) {
+  UnitStage stage;
+  stage.layers = {.forward = 1, .backward = 2, .gather = 0.5, .reduce = 1.5};
+  stage.units = 20;
+  stage.gathers = stage.reshards = true;
+  UnitPasses passes;
+  passes.add({.forward = true, .micro_batch = 0});
+  passes.add({.forward = false, .micro_batch = 0});
+  const UnitWalk walk = walk_units(stage, passes);
+  EXPECT_NEAR(walk.took[0], 0.5 + 20, 1e-9);
+  EXPECT_NEAR(walk.took[1], 40, 1e-9);
+  EXPECT_NEAR(walk.end - walk.compute_end, 1.5, 1e-9);
+}
+
+// A host that is slower than the GPU was spread over kernels by their length: the last chunk of an
+// interleaved pipeline, whose head has long kernels and few launches, took most of it.
+TEST(Time, AHostsWaitIsWhereItsLaunchesAre) {
+  Job job;
+  job.model = models::load_model("llama-3.2-1b");
+  job.framework = find_framework("fsdp2");
+  job.profile = topologies::shipped_profile();
+  job.sequence = 2048;
+  Plan plan = parse_short_form("tp8.mb1");
+  job.cluster = topologies::narrowed(topologies::load_cluster("dgx-h100"), 8);
+  job.global_batch = plan.micro_batches = 1;
+  const StepProgram program = lower(job, plan);
+  const StepTimes times = time_ops(job, program);
+  double head = 0;
+  double layers = 0;
+  const Program& role = program.roles[0];
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    if (role.ops[i].origin.phase == Phase::kForward) {
+      (role.ops[i].origin.layer < 0 ? head : layers) += to_seconds(times.roles[0][i].apart).value;
+    }
+  }
+  EXPECT_GT(layers, 0);
+  EXPECT_LT(head, 0.1 * layers);
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// The walk's rules for gathers and reductions (planner/lower/lower.h) on a stage whose units are
+// all alike: what compute waits for them, pass by pass. A fold: a few units and micro-batches are
+// walked, those between repeat the last.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace trireme::planner {
+
+// Seconds of one unit's visits and of what they ask of the other streams.
+struct UnitSeconds {
+  double forward = 0, backward = 0;  // compute
+  double before_gradient = 0;        // of backward: until its gradients need memory
+  double gather = 0, gather_copy = 0;
+  double reduce = 0, reduce_copy = 0;
+  double replicate = 0;  // of the reduced sum over copies, after the last micro-batch
+};
+
+struct UnitStage {
+  UnitSeconds embedding, layers, head;
+  int units = 1;  // of layers, of one chunk
+  bool has_embedding = false, has_head = false;
+  bool tied = false;       // the head's weights are the embedding's
+  bool ends_stay = false;  // embedding and head are gathered once
+  bool gathers = false;    // units are gathered when they are needed
+  bool reshards = false;   // and again in backward
+  bool overlaps = true;    // gathers run beside compute
+  int ahead = 1;           // units gathered before they are needed
+  double slowdown = 0;     // share by which compute beside a collective gets longer
+};
+
+// Through one chunk.
+struct UnitPass {
+  bool forward = true;
+  bool first = false, last = false;  // it is the stage's first, last chunk
+  int micro_batch = 0;
+  int chunk = 0;  // 0 to 3: passes through one chunk share its gathers
+};
+
+inline constexpr std::size_t kMostPasses = 24;
+
+struct UnitPasses {
+  std::array<UnitPass, kMostPasses> all;
+  std::size_t count = 0;
+  int last_micro_batch = 0;  // behind its backwards copies of the reduced sums are added up
+  void add(const UnitPass& pass) { all[count++] = pass; }
+};
+
+struct UnitWalk {
+  std::array<double, kMostPasses> took;  // seconds of each pass
+  double compute_end = 0;
+  double end = 0;  // of everything
+};
+
+UnitWalk walk_units(const UnitStage& stage, const UnitPasses& passes);
+
+}  // namespace trireme::planner

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "tools/commands.h"
-#include "tools/compare_launches.h"
+#include "tools/compare_framework.h"
 #include "tools/compare_side.h"
 #include "tools/options.h"
 #include "tools/report.h"
@@ -320,30 +320,12 @@ std::optional<double> tolerance_of(const std::string& text) {
   return percent ? value / 100 : value;
 }
 
-// A real framework's trace beside a plan of it; no answer: the file is another one.
-std::optional<int> run_profiled(const Options& options, Console& console) {
-  if (options.measured.empty()) {
-    return std::nullopt;
-  }
-  const nlohmann::json measured = read_maybe_gzipped_json(options.measured);
-  if (!is_profiler_trace(options.measured, measured)) {
-    return std::nullopt;
-  }
-  if (!options.tolerance.empty()) {
-    throw Error("--tolerance", "is of measured step times, and a profiler's trace is slowed down");
-  }
-  const LaunchComparison found = compare_launches(options.predicted, measured, options.measured);
-  if (options.json) {
-    print_json(console, "compare", launches_json(found));
-  } else {
-    print_launches(console, found);
-  }
-  return kDone;
-}
-
 int run(const Options& options, Console& console) {
-  if (const std::optional<int> code = run_profiled(options, console)) {
-    return *code;
+  if (!options.measured.empty() &&
+      compare_with_framework(
+          {options.predicted, options.measured, !options.tolerance.empty(), options.json},
+          console)) {
+    return kDone;
   }
   Comparison comparison;
   const std::optional<double> tolerance = tolerance_of(options.tolerance);

@@ -130,11 +130,24 @@ double seconds_in(const std::string& log, const std::string& result,
   return planner::steady_step_seconds(steps, tokens, static_cast<double>(estimate.plan.gpus()));
 }
 
-void judge(const Ended& ended, const std::string& log, const std::string& result,
-           const planner::Estimate& estimate, const planner::Job& job, TuneRun& run) {
+bool has_steps(const std::string& text, const std::string& log, std::int64_t steps) {
+  try {
+    const planner::StepLog found = planner::parse_step_log(text, log);
+    const std::size_t logged = std::max(found.step_seconds.size(), found.tokens_per_second.size());
+    return logged >= static_cast<std::size_t>(steps);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void judge(std::int64_t steps, const Ended& ended, const std::string& log,
+           const std::string& result, const planner::Estimate& estimate, const planner::Job& job,
+           TuneRun& run) {
   const std::string text = content_of(log);
   const bool ran = !ended.timed_out && ended.exit_code == 0;
-  if (ran) {
+  // Programs may hang while they leave: what has all its steps in its log was measured.
+  const bool hangs_at_its_end = ended.timed_out && result.empty() && has_steps(text, log, steps);
+  if (ran || hangs_at_its_end) {
     try {
       run.measured_seconds = seconds_in(log, result, estimate, job);
       run.outcome = TuneOutcome::kOk;
@@ -190,7 +203,7 @@ TuneRun start_run(const TuneStart& start, const std::string& name,
   fs::remove(result.empty() ? log : result);
   const Ended ended = run_command(submit, log, limit);
   run.wall_seconds = ended.seconds;
-  judge(ended, log, result, estimate, make_job(start.job), run);
+  judge(start.steps, ended, log, result, estimate, make_job(start.job), run);
   return run;
 }
 

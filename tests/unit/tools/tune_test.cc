@@ -154,6 +154,15 @@ TEST_F(Tune, EndsARunThatHangsWithAllItsProcesses) {
   EXPECT_FALSE(is_running(process));
 }
 
+// accelerate's programs wait for each other for half a minute when they leave.
+TEST_F(Tune, ARunThatHangsAfterItsStepsWasMeasured) {
+  write("launcher.sh", std::string("ms=100\n") + kSteps + "sleep 300\n");
+  const Answer found = tune({"--runs", "1", "--steps", "5", "--each", "2s"});
+  EXPECT_EQ(found.code, kDone) << found.err;
+  EXPECT_EQ(result().at("runs").at(0).at("outcome"), "ok");
+  EXPECT_DOUBLE_EQ(result().at("runs").at(0).at("measured_seconds").get<double>(), 0.1);
+}
+
 TEST_F(Tune, GivesUpWhereNothingRuns) {
   write("launcher.sh", "echo 'ModuleNotFoundError: No module named torch'; exit 1\n");
   const Answer found = tune({});

@@ -32,11 +32,7 @@ std::string as_text(const FieldValue& value, const char* yes, const char* no) {
                                [](double number) { return fmt::format("{}", number); },
                                [](const std::string& text) { return planner::quoted(text); },
                                [](const TextList& items) { return quoted_list(items); },
-                               [](const Expression& expression) { return expression.text; },
-                               [](const Variable& variable) {
-                                 return fmt::format("os.environ[{}]",
-                                                    planner::quoted(variable.name));
-                               }},
+                               [](const Expression& expression) { return expression.text; }},
                     value);
 }
 
@@ -59,13 +55,12 @@ std::pair<std::string_view, std::string_view> parts_of(std::string_view key) {
 }
 
 nlohmann::ordered_json as_json(const FieldValue& value) {
-  return std::visit(
-      Overloaded{
-          [](std::monostate) { return nlohmann::ordered_json(); },
-          [](const Expression& number) { return nlohmann::ordered_json::parse(number.text); },
-          [](const Variable& variable) { return nlohmann::ordered_json(variable.name); },
-          [](const auto& plain) { return nlohmann::ordered_json(plain); }},
-      value);
+  return std::visit(Overloaded{[](std::monostate) { return nlohmann::ordered_json(); },
+                               [](const Expression& number) {
+                                 return nlohmann::ordered_json::parse(number.text);
+                               },
+                               [](const auto& plain) { return nlohmann::ordered_json(plain); }},
+                    value);
 }
 
 }  // namespace
@@ -129,7 +124,6 @@ std::string as_flag(std::string_view key, const FieldValue& value) {
                  [&](bool on) { return on ? flag : std::string(); },
                  [&](const std::string& text) { return flag + " " + shell_word(text); },
                  [&](const Expression& text) { return flag + " " + shell_word(text.text); },
-                 [&](const Variable& variable) { return flag + " \"$" + variable.name + "\""; },
                  [&](const TextList& items) {
                    std::string all = flag;
                    for (const std::string& item : items) {

@@ -20,14 +20,10 @@ namespace trireme::planner {
 struct Expression {
   std::string text;
 };
-// A variable of the environment that stands in for the value.
-struct Variable {
-  std::string name;
-};
 using TextList = std::vector<std::string>;
 // What stands in a file for a field; nothing (monostate): the file leaves the field out.
-using FieldValue = std::variant<std::monostate, bool, std::int64_t, double, std::string, TextList,
-                                Expression, Variable>;
+using FieldValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, TextList, Expression>;
 
 using Condition = std::function<bool(const LaunchPlan&)>;
 
@@ -36,10 +32,12 @@ using Condition = std::function<bool(const LaunchPlan&)>;
 // function makes of it.
 class FieldWriter {
  public:
-  FieldWriter(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): rows read as data
+  // Rows read as data: their values become writers by themselves.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  FieldWriter(std::nullptr_t) {}
   template <typename Value>
-  FieldWriter(Value value)
-      : write_(writer_of(std::move(value))) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  FieldWriter(Value value) : write_(writer_of(std::move(value))) {}
 
   [[nodiscard]] FieldValue operator()(const LaunchPlan& launch) const {
     return write_ ? write_(launch) : FieldValue();

@@ -72,6 +72,7 @@ class DataParallelTimer {
   };
   // Gradients reduced after the last micro-batch, and after each.
   [[nodiscard]] DataParallelTime reduced_once(const Case& at, const DataParallelInput& in) const;
+  [[nodiscard]] bool shares_network(const Case& at) const;
   [[nodiscard]] DataParallelTime reduced_each(const Case& at, const DataParallelInput& in) const;
   void add_first_gathers(const Case& at, const DataParallelInput& in, DataParallelTime& time) const;
   [[nodiscard]] UnitSeconds unit_of(const Case& at, double parameters, double experts) const;

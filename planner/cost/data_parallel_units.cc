@@ -325,6 +325,14 @@ UnitStage DataParallelTimer::walked_stage(const Case& at, const DataParallelInpu
   return stage;
 }
 
+// Over the network gathers and reductions have one link, which carries them one after the other;
+// in a pipeline the two mostly fall into different micro-batches. This project's own programs are
+// held to their longest path without contention, which simulate adds.
+bool DataParallelTimer::shares_network(const Case& at) const {
+  return job_.framework.implementation != models::Implementation::kTrireme &&
+         at.plan.pipeline == 1 && at.groups.shard.ranks_per_node < at.groups.shard.ranks;
+}
+
 // Gradients reduced every micro-batch, and under full sharding units gathered.
 DataParallelTime DataParallelTimer::reduced_each(const Case& at,
                                                  const DataParallelInput& in) const {
@@ -360,6 +368,11 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at,
   }
   time.per_micro_batch_forward = forward - in.forward;
   time.per_micro_batch_backward = backward - in.backward - time.compute_backward;
+  if (full && shares_network(at)) {
+    const double gathers = units * stage.layers.gather * (at.run.reshards ? 2 : 1);
+    time.per_micro_batch_backward +=
+        over(gathers + units * stage.layers.reduce, forward + backward);
+  }
   const double moved = units * (stage.layers.reduce + (full ? stage.layers.gather : 0));
   time.hidden +=
       std::max(0.0, m * (moved - time.per_micro_batch_forward - time.per_micro_batch_backward));

@@ -41,7 +41,11 @@ std::vector<FunctionSetting> megatron_function(const models::Transformer& model,
                                                FunctionFormat format);
 // The function that a configuration describes, for a model whose other fields are read.
 void read_megatron_function(const LaunchConfig& config, models::Transformer& model);
-// The settings that read_megatron_function reads.
-std::vector<std::string_view> function_settings_read();
+// A setting that read_megatron_function reads, and whether it stands without a value.
+struct FunctionName {
+  std::string_view name;
+  bool stands_alone = false;
+};
+std::vector<FunctionName> function_settings_read();
 
 }  // namespace trireme::planner

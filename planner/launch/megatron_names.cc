@@ -20,9 +20,9 @@ constexpr std::string_view kValues =
     "checkpoint_num_layers activations_checkpoint_method fp8 DDP_impl main_grads_dtype "
     "main_params_dtype ddp_num_buckets hierarchical_context_parallel_sizes "
     "cpu_offloading_num_layers params_dtype zero_stage pp_partition_method pipeline_dtype "
-    "optimizer_cpu_offload_fraction optimizer_offload_fraction init_method_std spec";
+    "optimizer_cpu_offload_fraction optimizer_offload_fraction spec";
 constexpr std::string_view kSwitches =
-    "use_rotary_position_embeddings embed_layernorm moe_router_pre_softmax "
+    "use_rotary_position_embeddings embed_layernorm "
     "overlap_param_gather_with_optimizer_step overlap_p2p_comm batch_p2p_comm "
     "overlap_p2p_communication_warmup_flush recompute_activations checkpoint_activations "
     "distribute_saved_activations distribute_checkpointed_activations use_custom_fsdp fp8_hybrid "
@@ -32,11 +32,11 @@ constexpr std::string_view kSwitches =
     "nccl_ub fsdp_manual_registration hybrid_context_parallel calculate_per_token_loss "
     "average_in_collective ddp_average_in_collective align_param_gather "
     "reuse_grad_buf_for_mxfp8_param_ag decrease_batch_size_if_needed enable_cuda_graph "
-    "use_cpu_initialization init_model_with_meta_device no_bias_gelu_fusion no_bias_swiglu_fusion "
-    "no_masked_softmax_fusion standalone_embedding_stage use_mcore_models apply_layernorm_1p "
-    "apply_residual_connection_post_layernorm rotary_interleaved moe_apply_probs_on_input "
-    "yarn_correction_range_round_to_int moe_router_enable_expert_bias squared_relu quick_geglu "
-    "rope_scaling deepspeed";
+    "use_cpu_initialization init_model_with_meta_device no_bias_swiglu_fusion "
+    "no_masked_softmax_fusion standalone_embedding_stage use_mcore_models "
+    ""
+    ""
+    "deepspeed";
 constexpr std::string_view kHarmlessNames =
     "lr autocast_dtype min_lr weight_decay clip_grad "
     "train_samples seed data_path data_cache_path vocab_file merge_file split save load "
@@ -77,8 +77,8 @@ const std::vector<std::pair<std::string_view, MegatronUse>>& uses() {
         all.emplace_back(name, use);
       }
     }
-    for (const std::string_view name : function_settings_read()) {
-      all.emplace_back(name, kValue);
+    for (const FunctionName& each : function_settings_read()) {
+      all.emplace_back(each.name, each.stands_alone ? kSwitch : kValue);
     }
     return all;
   }();

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "models/function_table.h"
+#include "planner/launch/field_table.h"
 #include "planner/launch/function_spellings.h"
 #include "planner/launch/megatron.h"
 
@@ -13,37 +14,19 @@ namespace {
 using models::Function;
 using models::Transformer;
 
-constexpr std::string_view kComposite[] = {"moe_router_pre_softmax",
-                                           "moe_router_load_balancing_type",
-                                           "activation_func",
-                                           "bias_activation_fusion",
-                                           "no_bias_gelu_fusion",
-                                           "squared_relu",
-                                           "quick_geglu",
-                                           "rotary_base",
-                                           "rotary_interleaved",
-                                           "no_rope_freq",
-                                           "mrope_section",
-                                           "rope_type",
-                                           "rotary_seq_len_interpolation_factor",
-                                           "seq_len_interpolation_factor",
-                                           "use_rope_scaling",
-                                           "rope_scaling",
-                                           "rope_scaling_factor",
-                                           "rotary_scaling_factor",
-                                           "yarn_rotary_scaling_factor",
-                                           "original_max_position_embeddings",
-                                           "yarn_original_max_position_embeddings",
-                                           "beta_fast",
-                                           "beta_slow",
-                                           "yarn_beta_fast",
-                                           "yarn_beta_slow",
-                                           "yarn_correction_range_round_to_int",
-                                           "no_yarn_correction_range_round_to_int",
-                                           "mscale",
-                                           "mscale_all_dim",
-                                           "yarn_mscale",
-                                           "yarn_mscale_all_dim"};
+// Settings that say several fields together, or a field in another way: with a value, and alone.
+constexpr std::string_view kWithValue =
+    "moe_router_load_balancing_type activation_func rotary_base no_rope_freq mrope_section "
+    "rope_type "
+    "rotary_seq_len_interpolation_factor seq_len_interpolation_factor rope_scaling_factor "
+    "rotary_scaling_factor yarn_rotary_scaling_factor original_max_position_embeddings "
+    "yarn_original_max_position_embeddings beta_fast beta_slow yarn_beta_fast yarn_beta_slow "
+    "mscale "
+    "mscale_all_dim yarn_mscale yarn_mscale_all_dim";
+constexpr std::string_view kAlone =
+    "moe_router_pre_softmax bias_activation_fusion no_bias_gelu_fusion squared_relu quick_geglu "
+    "rotary_interleaved use_rope_scaling rope_scaling yarn_correction_range_round_to_int "
+    "no_yarn_correction_range_round_to_int";
 
 double number_of(const LaunchConfig& config, std::initializer_list<const char*> keys,
                  double otherwise) {
@@ -182,15 +165,26 @@ void read_rotation(const LaunchConfig& config, Transformer& model) {
 
 }  // namespace
 
-std::vector<std::string_view> function_settings_read() {
-  std::vector<std::string_view> names(std::begin(kComposite), std::end(kComposite));
+std::vector<FunctionName> function_settings_read() {
+  std::vector<FunctionName> all;
+  for (const std::string_view name : names_in(kWithValue)) {
+    all.push_back({name, false});
+  }
+  for (const std::string_view name : names_in(kAlone)) {
+    all.push_back({name, true});
+  }
   for (const FunctionSpelling& row : function_spellings()) {
-    if (row.flag != nullptr) {
-      names.emplace_back(row.flag);
-      names.emplace_back(row.attribute);
+    if (row.flag == nullptr) {
+      continue;
+    }
+    const bool alone =
+        std::holds_alternative<bool Function::*>(models::function_field(row.key).member);
+    all.push_back({row.flag, alone});
+    if (std::string_view(row.flag) != row.attribute) {
+      all.push_back({row.attribute, alone});
     }
   }
-  return names;
+  return all;
 }
 
 void read_megatron_function(const LaunchConfig& config, Transformer& model) {

@@ -253,7 +253,14 @@ void read_measured(JsonReader& reader, Profile& profile) {
   }
 }
 
-// Names and bounds changed once: constants of before would be taken for what they are not.
+// Names and bounds changed once: constants of before would be taken for what they are not, so a
+// profile of then keeps its collectives and loses these.
+void drop_earlier_networks(Profile& profile) {
+  std::erase_if(profile.networks, [](const auto& entry) {
+    return entry.second.contains("launch_us") || entry.second.contains("simple_us");
+  });
+}
+
 void check_networks(const JsonReader& reader, const Profile& profile) {
   for (const auto& [entry, constants] : profile.networks) {
     for (const auto& [name, value] : constants) {
@@ -295,6 +302,7 @@ Profile parse_profile(std::string_view text, const std::string& where) {
     }
   }
   profile.networks = read_groups(reader, "networks");
+  drop_earlier_networks(profile);
   check_networks(reader, profile);
   profile.frameworks = read_groups(reader, "frameworks");
   profile.intervals = read_groups(reader, "intervals");

@@ -41,7 +41,10 @@ double tokens_per_gpu(const Job& job, const Estimate& estimate) {
 // M21: 7B on eight A100 under DeepSpeed, long sequences (the length is not printed; 16,384 gives
 // the printed times): Ulysses over 4 ranks with ZeRO-2 or 3, or tensor parallelism over 4.
 TEST(PractitionerLayout, UlyssesAgainstTensorParallelism) {
-  const Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed", 16384, 16);
+  Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed", 16384, 16);
+  // Megatron-DeepSpeed's layers, not those of transformers, which `deepspeed` stands for.
+  job.framework.host_counts.clear();
+  job.framework.fp32_norms = false;
   const auto at = [&](bool ulysses, Sharding sharding, bool recompute) {
     Plan plan;
     (ulysses ? plan.context : plan.tensor) = 4;

@@ -146,7 +146,8 @@ PublishedCase expert_case(const char* framework, const char* detail, const char*
   const std::string row =
       std::string(R"([{"id": "e", "model": "qwen3-30b-a3b", "layers": 48, "hidden": 2048,
       "heads": 32, "kv_heads": 4, "head_dim": 128, "ffn": 6144, "vocab": 151936, "seq": 4096, "gated_mlp": true,
-      "moe": {"experts": 128, "topk": 8, "moe_ffn": 768}, "gpu": "H100", "gpus": 16, "gpus_per_node": 8, "tp": 2, "pp": 1,
+      "moe": {"experts": 128, "topk": 8, "moe_ffn": 768}, "gpu": "H100", "gpus": 16, "gpus_per_node": 8, "tp": 2,
+      "pp": 1,
       "ep": 8, "micro_batch": 1, "global_batch": 64, "precision": "bf16", "behaviour": "megatron", "framework": ")") +
       framework + R"(", "recompute": "none", "recompute_detail": ")" + detail + R"(", "notes": ")" +
       notes + R"("}])";

@@ -211,7 +211,8 @@ def main():
         docs.links(page, text)
         for old, new in docs.replaced:
             indent = "    " if "    " + old[0] + "\n" in text else ""
-            text = text.replace("\n".join(indent + line for line in old), "\n".join(indent + line for line in new))
+            placed = [("\n".join(indent + line if line else line for line in lines)) for lines in (old, new)]
+            text = text.replace(*placed)
         if docs.replaced:
             with open(os.path.join(source, page), "w", encoding="utf-8") as file:
                 file.write(text)

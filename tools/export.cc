@@ -42,8 +42,9 @@ Request request_of(const Options& options, const JobOptions& job) {
 Request launched_request(const Options& options, planner::LaunchFormat& format) {
   Request request = request_of(options, options.job);
   const std::string& framework = request.job.framework.base;
-  format = options.format.empty() ? planner::default_launch_format(framework)
-                                  : planner::launch_format_of(options.format);
+  format = options.format.empty()
+               ? planner::default_launch_format(request.job.framework.name, framework)
+               : planner::launch_format_of(options.format);
   const std::string launched =
       planner::launched_framework(format, framework, request.plan.sharding);
   if (launched == framework) {

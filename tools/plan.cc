@@ -139,7 +139,8 @@ std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
     launch.job = job;
     launch.plan = plan;
     planner::set_hosts(launch);
-    const planner::LaunchFormat format = planner::default_launch_format(job.framework.name);
+    const planner::LaunchFormat format =
+        planner::default_launch_format(job.framework.name, job.framework.base);
     planner::settle_launched_job(format, launch);
     planner::write_launch(format, launch);
   } catch (const Error& error) {

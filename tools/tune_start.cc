@@ -44,8 +44,10 @@ std::string path_of(const TuneStart& start, const std::string& name, const std::
 }
 
 planner::LaunchFormat format_of(const TuneStart& start) {
-  return start.format.empty() ? planner::default_launch_format(start.job.framework)
-                              : planner::launch_format_of(start.format);
+  return start.format.empty()
+             ? planner::default_launch_format(start.job.framework,
+                                              planner::find_framework(start.job.framework).base)
+             : planner::launch_format_of(start.format);
 }
 
 const char* suffix_of(planner::LaunchFormat format) {

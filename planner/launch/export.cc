@@ -170,20 +170,21 @@ std::string where_to_start(const LaunchPlan& launch) {
              : fmt::format("on each of {} hosts, with MASTER_ADDR and NODE_RANK set", launch.hosts);
 }
 
-LaunchFormat default_launch_format(const std::string& framework) {
-  if (framework.starts_with("megatron")) {
-    return LaunchFormat::kMegatron;
+LaunchFormat default_launch_format(std::string_view entry, std::string_view base) {
+  // Programs that are named, before what they are built on.
+  constexpr std::pair<std::string_view, LaunchFormat> kFormats[] = {
+      {"megatron-bridge", LaunchFormat::kMegatronBridge},
+      {"accelerate", LaunchFormat::kAccelerate},
+      {"megatron", LaunchFormat::kMegatron},
+      {"fsdp1", LaunchFormat::kAccelerate},
+      {"fsdp2", LaunchFormat::kTorchtitan},
+      {"deepspeed", LaunchFormat::kDeepspeed}};
+  for (const auto& [start, format] : kFormats) {
+    if (entry.starts_with(start) || base.starts_with(start)) {
+      return format;
+    }
   }
-  if (framework == "fsdp1") {
-    return LaunchFormat::kAccelerate;
-  }
-  if (framework == "fsdp2") {
-    return LaunchFormat::kTorchtitan;
-  }
-  if (framework == "deepspeed") {
-    return LaunchFormat::kDeepspeed;
-  }
-  refuse("--format", fmt::format("is missing; a plan for {} can become one of {}", framework,
+  refuse("--format", fmt::format("is missing; a plan for {} can become one of {}", entry,
                                  fmt::join(launch_format_names(), ", ")));
 }
 

@@ -83,8 +83,9 @@ std::string choices_of_the_program(const Job& job);
 // "on this host" or "on each of 8 hosts, with MASTER_ADDR and NODE_RANK set".
 std::string where_to_start(const LaunchPlan& launch);
 
-// The format of the framework's own users. Throws Error for trireme, which has several.
-LaunchFormat default_launch_format(const std::string& framework);
+// The format of the users of a framework's entry, by its name or by that of its base. Throws Error
+// for trireme, which has several.
+LaunchFormat default_launch_format(std::string_view entry, std::string_view base);
 
 // Whose behaviour the started job has: `framework` where the format starts it; for trireme, whose
 // plans are anybody's, the format's own. Throws Error when the format starts another framework.

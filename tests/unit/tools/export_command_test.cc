@@ -115,6 +115,17 @@ TEST(Export, QuietPrintsTheFileAlone) {
   EXPECT_EQ(result.err, "");
 }
 
+// A plan for accelerate was written for torchtitan, which refused its gradients' type.
+TEST(Export, APlanOfANamedProgramIsWrittenForIt) {
+  const std::string job = "--model llama-3.1-8b --cluster dgx-h100x1 --sharding full ";
+  EXPECT_NE(exported(job + "--framework accelerate").find("distributed_type: FSDP"),
+            std::string::npos);
+  EXPECT_NE(exported("--model llama-3.1-8b --cluster dgx-h100x1 --sharding optimizer "
+                     "--framework megatron-bridge --set master_bytes=4")
+                .find("cfg.model = GPTModelProvider()"),
+            std::string::npos);
+}
+
 TEST(Export, APlanForTriremeBecomesTheFormatsOwn) {
   const std::string options = "--model llama-3.2-1b --cluster dgx-h100x1 --sharding full ";
   EXPECT_NE(exported(options + "--format megatron").find("# Predicted, as megatron-fsdp"),

@@ -81,6 +81,7 @@ void search_better(const std::function<void(double)>& progress, CheckReport& rep
 // The keys of KEY=VALUE settings.
 std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
   std::vector<std::string> keys;
+  keys.reserve(settings.size());
   for (const std::string& setting : settings) {
     keys.push_back(setting.substr(0, setting.find('=')));
   }
@@ -139,6 +140,7 @@ void judge(const CheckRequest& request, std::optional<planner::LaunchFormat> for
   if (!report.config.undecided.empty()) {
     branches = read_branches(request, format);
     std::vector<planner::RuleReport> rules;
+    rules.reserve(branches.size());
     for (const CheckReport& branch : branches) {
       rules.push_back(branch.rules);
     }

@@ -57,7 +57,7 @@ std::string lower_case(std::string text) {
 }
 
 std::string same_word(const std::string& text, const std::vector<std::string>& choices) {
-  const std::string word = lower_case(text);
+  std::string word = lower_case(text);
   const auto is_choice = [&](std::string_view name) {
     return std::find(choices.begin(), choices.end(), name) != choices.end();
   };

@@ -16,11 +16,11 @@ FitConstant shared(std::vector<std::string> entries, const char* name, double pr
 
 // One constant a cause: what is of PyTorch's eager interpreter, of unfused passes or of a
 // collective beside compute is the same whoever calls it.
-const std::vector<std::string> kFused = {"megatron", "megatron-fsdp"};
-const std::vector<std::string> kCompiled = {"fsdp1-compiled", "fsdp2-compiled"};
-const std::vector<std::string> kTorch = {"fsdp1", "fsdp2", "fsdp1-compiled", "fsdp2-compiled"};
-const std::vector<std::string> kMegatron = {"megatron", "megatron-classic", "megatron-fsdp",
-                                            "deepspeed"};
+const std::vector<std::string> fused = {"megatron", "megatron-fsdp"};
+const std::vector<std::string> compiled = {"fsdp1-compiled", "fsdp2-compiled"};
+const std::vector<std::string> torch = {"fsdp1", "fsdp2", "fsdp1-compiled", "fsdp2-compiled"};
+const std::vector<std::string> megatron = {"megatron", "megatron-classic", "megatron-fsdp",
+                                           "deepspeed"};
 
 }  // namespace
 
@@ -43,11 +43,11 @@ std::vector<FitConstant> fit_constants() {
       shared({"megatron-classic", "fsdp2", "deepspeed"}, "memory_traffic", 0.9, 0.15),
       // Low-precision layer norms of llm-foundry, fused residuals.
       shared({"fsdp1"}, "memory_traffic", 0.8, 0.2),
-      shared(kFused, "memory_traffic", 1.6, 0.15),
-      shared(kCompiled, "memory_traffic", 1.5, 0.15),
+      shared(fused, "memory_traffic", 1.6, 0.15),
+      shared(compiled, "memory_traffic", 1.5, 0.15),
       // Products took 7 % more beside DDP's all-reduce, a traced step says: 0.41 of it.
-      shared(kTorch, "overlap_slowdown", 0.35, 0.2),
-      shared(kMegatron, "overlap_slowdown", 0.35, 0.3),
+      shared(torch, "overlap_slowdown", 0.35, 0.2),
+      shared(megatron, "overlap_slowdown", 0.35, 0.3),
       shared({"megatron-classic", "deepspeed"}, "exchange_seconds", 2e-4, 0.5),
       shared({"megatron", "megatron-fsdp"}, "exchange_seconds", 5e-5, 0.7),
       shared(
@@ -55,7 +55,7 @@ std::vector<FitConstant> fit_constants() {
           "step_seconds", 3e-3, 0.7),
       // Megatron's timers, barriers and loss scaling: its small models of the regression tests take
       // that long.
-      shared(kFused, "step_seconds", 0.03, 0.3),
+      shared(fused, "step_seconds", 0.03, 0.3),
       shared({"fsdp2"}, "tensor_host_seconds", 0.01, 0.5),
       // Triton's flash attention of 2023 took twice FlashAttention-2's time on A100, less later.
       shared({"fsdp1"}, "attention_rate", 0.6, 0.15),

@@ -119,7 +119,7 @@ RecipeCase recipe_case_of(const PublishedRow& row) {
 // The framework and version that the row names or that its words and date stand for, else the one
 // nearest to how the row shards.
 std::string behaviour_of_row(const PublishedRow& row, std::vector<std::string>& assumed) {
-  const std::string found = behaviour_of(row.behaviour, row.framework, row.notes, row.date);
+  std::string found = behaviour_of(row.behaviour, row.framework, row.notes, row.date);
   if (!found.empty()) {
     if (found != row.behaviour) {
       assumed.push_back("behaviour=" + found);

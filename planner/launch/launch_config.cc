@@ -142,7 +142,8 @@ bool is_on(const LaunchConfig& config, std::string_view key) {
 
 std::string text_setting(const LaunchConfig& config, std::string_view key,
                          const std::string& otherwise) {
-  return has_setting(config, key) ? find_setting(config, key)->value : otherwise;
+  const LaunchSetting* setting = find_setting(config, key);
+  return setting != nullptr && has_setting(config, key) ? setting->value : otherwise;
 }
 
 std::uint16_t recompute_modules_in(std::string names) {

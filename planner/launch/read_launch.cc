@@ -19,7 +19,7 @@ bool contains(std::string_view text, std::string_view part) {
 }
 
 std::string read_text(const std::string& path) {
-  const std::string content = read_file(path, "a launch configuration", kFileMax);
+  std::string content = read_file(path, "a launch configuration", kFileMax);
   if (content.find('\0') != std::string::npos) {
     throw Error(path, "is not text; a launch configuration would be right");
   }

@@ -142,7 +142,7 @@ Output translate(const Words& words, const std::string& input) {
 }
 
 // s/from/to/g with any separator; `from` as the POSIX expressions that both kinds share.
-Output substitute(std::string_view script, std::string input, bool extended) {
+Output substitute(std::string_view script, const std::string& input, bool extended) {
   if (script.size() < 4 || script[0] != 's') {
     return {};
   }
@@ -194,7 +194,7 @@ Output edit_stream(const Words& words, std::string input) {
     return {};
   }
   for (const std::string& script : scripts) {
-    const Output next = substitute(script, std::move(input), extended);
+    const Output next = substitute(script, input, extended);
     if (!next) {
       return {};
     }

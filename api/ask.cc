@@ -1,42 +1,14 @@
 #include "api/ask.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include <new>
 #include <nlohmann/json.hpp>
 
+#include "tools/memory_stream.h"
 #include "tools/program.h"
 #include "trireme/trireme.h"
 
 namespace trireme::api {
 namespace {
-
-// What a command prints, kept in memory.
-class Caught {
- public:
-  Caught() : stream_(::open_memstream(&text_, &size_)) {
-    if (stream_ == nullptr) {
-      throw Error("memory: no room for an answer", true);
-    }
-  }
-  Caught(const Caught&) = delete;
-  Caught& operator=(const Caught&) = delete;
-  Caught(Caught&&) = delete;
-  Caught& operator=(Caught&&) = delete;
-  ~Caught() {
-    std::fclose(stream_);
-    std::free(text_);
-  }
-  [[nodiscard]] std::FILE* stream() const { return stream_; }
-  [[nodiscard]] std::string text() const {
-    std::fflush(stream_);
-    return {text_, size_};
-  }
-
- private:
-  char* text_ = nullptr;
-  std::size_t size_ = 0;
-  std::FILE* stream_;
-};
 
 // "trireme: --tp: …\n" without what says that a program speaks.
 std::string bare(std::string line) {
@@ -55,12 +27,12 @@ std::string bare(std::string line) {
 Error::Error(const std::string& line, bool machine_lacks)
     : std::runtime_error(line), machine_lacks_(machine_lacks) {}
 
-Answer ask(const std::vector<std::string>& command, const std::vector<std::string>& arguments) {
+Answer ask(const std::vector<std::string>& command, const std::vector<std::string>& arguments) try {
   Words words = command;
   words.emplace_back("--json");
   words.insert(words.end(), arguments.begin(), arguments.end());
-  const Caught out;
-  const Caught err;
+  const tools::MemoryStream out;
+  const tools::MemoryStream err;
   tools::Console console;
   console.out = out.stream();
   console.err = err.stream();
@@ -69,6 +41,8 @@ Answer ask(const std::vector<std::string>& command, const std::vector<std::strin
     throw Error(bare(err.text()), code == tools::kMissingMachine);
   }
   return {.json = out.text(), .yes = code == tools::kDone};
+} catch (const std::bad_alloc&) {
+  throw Error("memory: no room for an answer", true);
 }
 
 nlohmann::ordered_json json_of(const Words& command, const Words& arguments) {

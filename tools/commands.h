@@ -1,4 +1,4 @@
-// Every command of the program, one a file; those about the program itself are in help_commands.h.
+// Every command of the program, one a file.
 #pragma once
 
 #include "tools/program.h"
@@ -10,10 +10,12 @@ void add_calibrate_command(CLI::App& app, Program& program);
 void add_check_command(CLI::App& app, Program& program);
 void add_clusters_command(CLI::App& app, Program& program);
 void add_compare_command(CLI::App& app, Program& program);
+void add_doctor_command(CLI::App& app, Program& program);
 void add_estimate_command(CLI::App& app, Program& program);
 void add_explain_command(CLI::App& app, Program& program);
 void add_export_command(CLI::App& app, Program& program);
 void add_frameworks_command(CLI::App& app, Program& program);
+void add_manual_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
 void add_run_command(CLI::App& app, Program& program);
 void add_validate_command(CLI::App& app, Program& program);

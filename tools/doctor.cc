@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tools/help_commands.h"
+#include "tools/commands.h"
 #include "tools/machine_checks.h"
 #include "tools/report.h"
 #include "tools/table.h"

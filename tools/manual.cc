@@ -9,8 +9,8 @@
 #include "core/files.h"
 #include "tools/build_facts.h"
 #include "tools/command_tree.h"
+#include "tools/commands.h"
 #include "tools/completions.h"
-#include "tools/help_commands.h"
 #include "tools/man_page.h"
 #include "tools/options.h"
 

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "tools/build_facts.h"
 #include "tools/commands.h"
-#include "tools/help_commands.h"
 #include "topologies/name_match.h"
 
 namespace trireme::tools {

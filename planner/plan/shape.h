@@ -59,9 +59,8 @@ struct ExpertRows {
 };
 ExpertRows expert_rows(const Job& job, const Plan& plan);
 // Whether exchanges with the experts' ranks run beside the layers of another micro-batch, as
-// Megatron's --overlap-moe-expert-parallel-comm and DualPipe have it: there is one,
-// recompute does not repeat whole layers,
-// and a pipeline has virtual stages.
+// Megatron's --overlap-moe-expert-parallel-comm and DualPipe have it: there is one, recompute does
+// not repeat whole layers, and a pipeline has virtual stages.
 bool overlaps_experts(const Job& job, const Plan& plan);
 // The model with its vocabulary as the framework pads it.
 models::Transformer padded_model(const Job& job, const Plan& plan);

@@ -3,42 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <sstream>
 #include <system_error>
 
 #include "core/files.h"
+#include "tools/memory_stream.h"
 #include "tools/program.h"
 
 namespace trireme::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A stream into memory, read once the command has ended.
-class Caught {
- public:
-  Caught() : stream_(::open_memstream(&text_, &size_)) {}
-  Caught(const Caught&) = delete;
-  Caught& operator=(const Caught&) = delete;
-  Caught(Caught&&) = delete;
-  Caught& operator=(Caught&&) = delete;
-  ~Caught() {
-    std::fclose(stream_);
-    std::free(text_);
-  }
-  [[nodiscard]] std::FILE* stream() const { return stream_; }
-  [[nodiscard]] std::string text() const {
-    std::fflush(stream_);
-    return {text_, size_};
-  }
-
- private:
-  char* text_ = nullptr;
-  std::size_t size_ = 0;
-  std::FILE* stream_;
-};
 
 }  // namespace
 
@@ -48,8 +23,8 @@ nlohmann::json Answer::json() const {
 
 Answer run_command(std::vector<std::string> arguments, const std::vector<std::string>& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
-  const Caught out;
-  const Caught err;
+  const MemoryStream out;
+  const MemoryStream err;
   Console console;
   console.out = out.stream();
   console.err = err.stream();

@@ -38,10 +38,6 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   if (model.embedding_dim != 0 && model.embedding_dim != model.hidden) {
     refuse(job, plan, "no step program for an embedding narrower than the model yet");
   }
-  if ((plan.expert > 1 || plan.context > 1 || (model.moe && plan.pipeline > 1)) &&
-      plan.order.back() != Axis::kPipeline) {
-    refuse(job, plan, "with experts or context parallelism the pipeline is the slowest axis");
-  }
   if (options.executable) {
     for (std::int64_t layer = 0; layer < models::trained_layers(model); ++layer) {
       if (const auto part = modelled_part(job, plan, layer); !part.empty()) {

@@ -1,7 +1,10 @@
 #include "planner/lower/place_ranks.h"
 
+#include "core/error.h"
 #include "planner/plan/shape.h"
 #include "planner/plan/stages.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -34,21 +37,44 @@ Group group_over(const Plan& plan, std::string name, std::initializer_list<Axis>
   return group;
 }
 
-Group group_of_axis(std::string name, std::int64_t degree, std::int64_t stride) {
-  return {std::move(name), {{degree, stride, degree * stride}}};
+// `degree` ranks of one stage, `stride` apart among that stage's ranks. Where the pipeline is not
+// the slowest axis, other stages' ranks stand between those inside and outside of it.
+Group group_in_stage(const Plan& plan, std::string name, std::int64_t degree, std::int64_t stride) {
+  const std::int64_t within = stride_of(plan, Axis::kPipeline);  // a stage's neighbouring ranks
+  if (plan.pipeline == 1 || stride * degree <= within) {
+    return {std::move(name), {{degree, stride, degree * stride}}};
+  }
+  const std::int64_t inside = std::max<std::int64_t>(within / stride, 1);
+  if (degree % inside != 0 || std::max(stride, within) % std::min(stride, within) != 0) {
+    throw Error(short_form(plan),
+                fmt::format("the {} ranks of a stage's {} group lie unevenly on both sides of the "
+                            "pipeline; place the pipeline last (order-...-pp)",
+                            degree, name));
+  }
+  const std::int64_t outside = degree / inside;
+  const std::int64_t apart = std::max(stride, within) * plan.pipeline;
+  Group group{std::move(name), {}};
+  if (inside > 1) {
+    group.axes.push_back({inside, stride, inside * stride});
+  }
+  group.axes.push_back({outside, apart, outside * apart});
+  return group;
 }
 
 // Experts are spread over the ranks inside a pipeline stage, nearest first; what is left of those
 // holds copies.
-void place_experts(const ExpertRanks& ranks, StepProgram& program, Groups& groups) {
+void place_experts(const Plan& plan, const ExpertRanks& ranks, StepProgram& program,
+                   Groups& groups) {
   const std::int64_t split = ranks.inner * ranks.experts;
-  groups.expert = add_group(program, group_of_axis("expert", ranks.experts, ranks.inner));
+  const auto add = [&](std::string name, std::int64_t degree, std::int64_t stride) {
+    return add_group(program, group_in_stage(plan, std::move(name), degree, stride));
+  };
+  groups.expert = add("expert", ranks.experts, ranks.inner);
   if (ranks.inner > 1) {
-    groups.expert_tensor = add_group(program, group_of_axis("expert_tensor", ranks.inner, 1));
+    groups.expert_tensor = add("expert_tensor", ranks.inner, 1);
   }
-  groups.expert_shard = add_group(program, group_of_axis("expert_shard", ranks.shards, split));
-  groups.expert_replica = add_group(
-      program, group_of_axis("expert_replica", ranks.copies / ranks.shards, split * ranks.shards));
+  groups.expert_shard = add("expert_shard", ranks.shards, split);
+  groups.expert_replica = add("expert_replica", ranks.copies / ranks.shards, split * ranks.shards);
 }
 
 }  // namespace
@@ -85,7 +111,7 @@ Groups place_ranks(const Job& job, const Plan& plan, StepProgram& program) {
     groups.tied = add_group(program, {"tied", {{2, other * stages.stride, stages.period}}});
   }
   if (job.model.moe) {
-    place_experts(expert_ranks(job, plan), program, groups);
+    place_experts(plan, expert_ranks(job, plan), program, groups);
   }
   if (own && job.model.moe) {
     // Experts are held once by other ranks than everything else: the sum of squares runs over all,

@@ -337,6 +337,10 @@ std::vector<Case> expert_layouts() {
   }
   add(with(plan_of("pp2.ep4.dp4"), Schedule::kInterleaved, 2));
   add(with(with(plan_of("pp4.ep2.fsdp2"), Recompute::kFull), Sharding::kOptimizer));
+  // Other stages' ranks stand between those of one group.
+  add(plan_of("pp2.ep2.dp4.order-pp-dp"));
+  add(with(plan_of("pp2.ep4.fsdp2.dp2.order-fsdp-pp-dp"), Sharding::kFull));
+  add(with(sequence_parallel(plan_of("tp2.pp2.ep2.fsdp2.order-tp-pp-fsdp")), Sharding::kOptimizer));
   // Sequences shared.
   add(plan_of("cp2.ep2"));
   add(with(plan_of("cp2.ep4.fsdp2"), Sharding::kFull));
@@ -361,6 +365,8 @@ std::vector<Case> context_layouts() {
   add(plan_of("cp2.pp2"));
   add(with(plan_of("cp2.pp2.dp2"), Schedule::kZeroBubbleH1));
   add(with(plan_of("cp2.pp2"), Schedule::kInterleaved, 2));
+  add(plan_of("cp2.pp2.dp2.order-cp-pp-dp"));
+  add(with(plan_of("cp2.pp2.fsdp2.order-fsdp-pp-cp"), Sharding::kOptimizer));
   add(with(sequence_parallel(plan_of("tp2.cp2.pp2")), Recompute::kFull));
   return cases;
 }

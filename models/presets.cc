@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/edits.h"
 #include "core/embedded_file.h"
 #include "core/error.h"
 #include "core/json_reader.h"
@@ -37,29 +38,11 @@ const core::EmbeddedFile* find_preset(const std::string& name) {
   return nullptr;
 }
 
-// Edits (insert, delete, replace) between two names.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearest_names(const std::string& name) {
   constexpr std::size_t kShown = 3;
   std::vector<std::pair<std::size_t, std::string>> ranked;
-  const std::string bounded = name.substr(0, 64);
   for (const std::string& preset : preset_names()) {
-    ranked.emplace_back(edit_distance(bounded, preset), preset);
+    ranked.emplace_back(edits_between(name, preset), preset);
   }
   std::sort(ranked.begin(), ranked.end());
   std::string nearest;

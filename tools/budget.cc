@@ -94,6 +94,11 @@ BudgetRequest request_of(const Options& options) {
   }
   request.failures = planner::find_failure_rate(options.failures);
   request.mean_between_seconds = optional_seconds(options.mtbf, "--mtbf");
+  if (request.mean_between_seconds && !(*request.mean_between_seconds >= 1)) {
+    throw Error("--mtbf",
+                fmt::format("'{}' is wrong; a time of 1 s or more, such as 6h, would be right",
+                            options.mtbf));
+  }
   request.restart_seconds = seconds_of(options.restart, "--restart");
   request.save_seconds = optional_seconds(options.checkpoint, "--checkpoint");
   request.interval_seconds = optional_seconds(options.interval, "--interval");

@@ -101,7 +101,7 @@ std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
   }
   row.push_back(grouped(answer.energy_kwh));
   row.push_back(fmt::format("{:.1f} %", 100 * answer.goodput));
-  row.push_back(answer.interval_seconds > 0 ? duration_text(answer.interval_seconds) : "-");
+  row.push_back(answer.interval_seconds > 0 ? span_text(answer.interval_seconds) : "-");
   row.push_back(fmt::format("{:.1f}", answer.failures));
   return row;
 }
@@ -196,17 +196,34 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
   return remarks;
 }
 
+// What is assumed of failures, beside the options that say otherwise.
+std::string failures_text(const BudgetRequest& request) {
+  const std::string rate =
+      request.mean_between_seconds
+          ? fmt::format("a failure every {}", span_text(*request.mean_between_seconds))
+          : fmt::format("{} failures ({:g} per 1000 node-days; --failures, --mtbf)",
+                        request.failures.name, request.failures.per_1000_node_days);
+  const std::string save =
+      request.save_seconds
+          ? fmt::format("a save takes {}", span_text(*request.save_seconds))
+          : fmt::format("{} saves at {:g} GB/s a node (--storage)",
+                        request.storage.asynchronous ? "asynchronous" : "synchronous",
+                        request.storage.write_gbytes_per_second);
+  const std::string spares = request.repairs.spares < 0
+                                 ? "a spare node is always there (--spares)"
+                                 : fmt::format("{} spare nodes", request.repairs.spares);
+  return fmt::format("{}; {} to restart (--restart); {}; {}", rate,
+                     span_text(request.restart_seconds), save, spares);
+}
+
 void print_budget(const Console& console, const BudgetRequest& request,
                   const std::vector<OfferAnswer>& answers) {
   if (!answers.empty()) {
     const OfferAnswer& first = answers.front();
-    fmt::print(console.out, "{} on {} tokens; sequence {}, global batch {}, {} failures ({})\n\n",
-               first.job.model.name,
+    fmt::print(console.out, "{} on {} tokens; sequence {}, global batch {}\n", first.job.model.name,
                request.tokens ? count_text(*request.tokens) : "as many as fit of its",
-               first.job.sequence, first.job.global_batch, request.failures.name,
-               request.mean_between_seconds
-                   ? fmt::format("one every {}", duration_text(*request.mean_between_seconds))
-                   : fmt::format("{:g} per 1000 node-days", request.failures.per_1000_node_days));
+               first.job.sequence, first.job.global_batch);
+    fmt::print(console.out, "{}\n\n", failures_text(request));
   }
   print_table(console, budget_table(answers));
   fmt::print(console.out, "\n");

@@ -8,6 +8,7 @@
 #include "planner/cost/formulas.h"
 #include "planner/cost/symbols.h"
 #include "planner/cost/time_items.h"
+#include "planner/search/search.h"
 #include "tools/report.h"
 #include "tools/table.h"
 
@@ -192,8 +193,7 @@ std::string_view to_string(planner::Fit fit) {
 
 std::string verdict(const planner::MemoryEstimate& memory) {
   if (memory.host_gib > memory.host_capacity_gib) {
-    return fmt::format("does not fit: a node's host needs {:.0f} GiB and has {:.0f}",
-                       memory.host_gib, memory.host_capacity_gib);
+    return "does not fit: " + planner::memory_detail(memory);
   }
   switch (memory.fit) {
     case planner::Fit::kFits:

@@ -173,6 +173,11 @@ int run(const Options& options, Console& console) {
   } else if (by_time) {
     report.reason = planner::recommend(job, report.result);
   }
+  if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
+    report.remarks.push_back(
+        fmt::format("sequence {} is longer than {} was made for ({}): its positions must be scaled",
+                    job.sequence, job.model.name, job.model.max_sequence));
+  }
   if (models::load_model(options.job.model).multi_token_layers > job.model.multi_token_layers) {
     report.remarks.push_back(fmt::format("{}'s extra prediction module is left out: {} trains none",
                                          job.model.name, job.framework.name));

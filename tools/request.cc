@@ -71,6 +71,26 @@ void set(std::int64_t& degree, const std::optional<std::int64_t>& value) {
   degree = value.value_or(degree);
 }
 
+// A degree that --layout and its own flag give differently.
+void check_agreement(const Plan& layout, const LayoutOptions& options) {
+  const std::tuple<const char*, std::int64_t, std::optional<std::int64_t>> degrees[] = {
+      {"tp", layout.tensor, options.tensor},
+      {"pp", layout.pipeline, options.pipeline},
+      {"cp", layout.context, options.context},
+      {"ep", layout.expert, options.expert},
+      {"fsdp", layout.sharded, options.sharded},
+      {"dp", layout.replicas, options.replicas},
+      {"vpp", layout.virtual_pipeline, options.virtual_pipeline}};
+  for (const auto& [name, said, given] : degrees) {
+    if (said > 1 && given && *given != said) {
+      throw Error(fmt::format("--{}", name),
+                  fmt::format("is {}, but --layout says {}{}; one of them "
+                              "would be right",
+                              *given, name, said));
+    }
+  }
+}
+
 void apply_degrees(Draft& draft, const LayoutOptions& options) {
   Plan& plan = draft.plan;
   set(plan.tensor, options.tensor);
@@ -246,7 +266,11 @@ Job make_job(const JobOptions& options) {
 
 Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus, const Plan& base) {
   Draft draft;
-  draft.plan = options.layout.empty() ? base : planner::parse_short_form(options.layout);
+  draft.plan = base;
+  if (!options.layout.empty()) {
+    draft.plan = planner::parse_short_form(options.layout);
+    check_agreement(draft.plan, options);
+  }
   apply_degrees(draft, options);
   apply_choices(draft, options);
   // The order of a plan file was chosen for its own degrees.

@@ -78,6 +78,13 @@ std::string duration_text(double seconds) {
                         : fmt::format("{:.1f} us", seconds * 1e6);
 }
 
+std::string span_text(double seconds) {
+  return seconds >= 2 * 86400  ? fmt::format("{:.1f} days", seconds / 86400)
+         : seconds >= 2 * 3600 ? fmt::format("{:.3g} h", seconds / 3600)
+         : seconds >= 120      ? fmt::format("{:.3g} min", seconds / 60)
+                               : fmt::format("{:.3g} s", seconds);
+}
+
 std::string count_text(double count) {
   return count >= 1e12  ? fmt::format("{:.2f}T", count / 1e12)
          : count >= 1e9 ? fmt::format("{:.1f}B", count / 1e9)

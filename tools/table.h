@@ -21,6 +21,8 @@ void print_heading(const Console& console, const std::string& text);
 std::string grouped(double number);
 // "3.21 s", "812 ms", "45.1 us"
 std::string duration_text(double seconds);
+// Of a run, whose parts last minutes to days: "45 s", "20 min", "6 h", "3.2 days".
+std::string span_text(double seconds);
 // "8.0B", "405.9B", "124.4M": a parameter count
 std::string count_text(double count);
 

@@ -10,6 +10,7 @@
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
 #include "tools/fault_options.h"
+#include "tools/plan_file.h"
 #include "tools/plan_report.h"
 #include "tools/report.h"
 #include "tools/request.h"
@@ -50,6 +51,12 @@ bool gives_layout(const WhatIfRequest& request) {
   return !request.plan_file.empty() || !o.layout.empty() || o.tensor || o.pipeline ||
          o.virtual_pipeline || o.replicas || o.sharded || o.context || o.expert ||
          o.data_parallel || !o.sharding.empty() || !o.schedule.empty() || !o.stage_layers.empty();
+}
+
+// The options of the base's job, a plan file's among them.
+JobOptions options_of(const WhatIfRequest& request) {
+  return request.plan_file.empty() ? request.job
+                                   : merged(read_plan_file(request.plan_file).options, request.job);
 }
 
 // Scaling a resource by this much either way; small enough to be local, large enough to step over a
@@ -207,7 +214,7 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
                          const std::vector<Change>& changes) {
   WhatIfCase mine;
   mine.changes = changes;
-  JobOptions options = request.job;
+  JobOptions options = options_of(request);
   LayoutOptions layout = request.layout;
   for (const Change& change : changes) {
     apply_to_options(change, options, layout);

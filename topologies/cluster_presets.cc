@@ -113,6 +113,9 @@ Cluster load_cluster(const std::string& name_or_path) {
   const std::string stem = digits > 1 && name_or_path[digits - 1] == 'x'
                                ? name_or_path.substr(0, digits - 1)
                                : name_or_path;
+  if (std::filesystem::is_directory(name_or_path)) {
+    throw Error(name_or_path, "is a folder; a topology file (NAME.json) would be right");
+  }
   throw Error("--cluster",
               "'" + name_or_path +
                   "' is neither a preset with a node count (such as dgx-h100x16) nor a " +

@@ -11,8 +11,8 @@ namespace trireme::topologies {
 // Tesla).
 std::string normalized_name(std::string_view name);
 
-// The `count` names nearest to `wrong`, those that begin with it first, then by edit distance,
-// joined with ", ": for the error about an unknown name.
+// The `count` names nearest to `wrong`, those that contain it first, then by edits to a beginning
+// of them, joined with ", ": for the error about an unknown name.
 std::string nearest_names(std::string_view wrong, const std::vector<std::string>& names,
                           std::size_t count = 3);
 

@@ -140,9 +140,9 @@ constexpr std::string_view kOthers =
 constexpr std::string_view kSections =
     "deepspeed_config. megatron_lm_config. parallelism_config. dynamo_config. fp8_config.";
 
-bool is_known(const std::string& key) {
-  return is_field_of(accelerate_fields(), key) || is_among(kOthers, key) ||
-         starts_with_any(kSections, key);
+const KnownKeys& known() {
+  static const KnownKeys kKnown = known_keys(accelerate_fields(), kOthers, kSections);
+  return kKnown;
 }
 
 std::string command_of(const LaunchPlan& launch) {
@@ -364,7 +364,7 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
         "right");
   }
   rename_older(config);
-  note_unknown(config, is_known);
+  note_unknown(config, known());
   config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
   read_distributed_type(config);
   return config;

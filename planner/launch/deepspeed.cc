@@ -122,9 +122,9 @@ constexpr std::string_view kSections =
     "csv_monitor. pipeline. comms_logger. flops_profiler. zero_optimization.offload_optimizer "
     "zero_optimization.offload_param checkpoint. aio. activation_checkpointing. amp. accelerate.";
 
-bool is_known(const std::string& key) {
-  return is_field_of(deepspeed_fields(), key) || is_among(kOthers, key) ||
-         starts_with_any(kSections, key);
+const KnownKeys& known() {
+  static const KnownKeys kKnown = known_keys(deepspeed_fields(), kOthers, kSections);
+  return kKnown;
 }
 
 std::string command_of(const LaunchPlan& launch) {
@@ -320,7 +320,7 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
   config.source = source;
   read_json_settings(text, config);
   add_arguments(arguments, "zero_optimization.stage=2", config);
-  note_unknown(config, is_known);
+  note_unknown(config, known());
   if (config.unknown.size() == config.settings.size()) {
     throw Error(source,
                 "has none of DeepSpeed's keys (train_batch_size, zero_optimization, …); "

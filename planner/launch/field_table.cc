@@ -99,9 +99,13 @@ bool starts_with_any(std::string_view names, std::string_view text) {
                      [&](std::string_view name) { return text.starts_with(name); });
 }
 
-bool is_field_of(std::span<const Field> table, std::string_view key) {
-  return std::any_of(table.begin(), table.end(),
-                     [&](const Field& field) { return field.key == key; });
+KnownKeys known_keys(std::span<const Field> table, std::string_view others,
+                     std::string_view sections) {
+  KnownKeys known{names_in(others), names_in(sections)};
+  for (const Field& field : table) {
+    known.keys.push_back(field.key);
+  }
+  return known;
 }
 
 std::vector<std::pair<std::string_view, FieldValue>> written_fields(std::span<const Field> table,

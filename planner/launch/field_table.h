@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "planner/launch/export.h"
+#include "planner/launch/launch_config.h"
 
 namespace trireme::planner {
 
@@ -69,7 +70,9 @@ std::vector<std::string_view> names_in(std::string_view names);
 bool is_among(std::string_view names, std::string_view name);
 bool starts_with_any(std::string_view names, std::string_view text);
 
-bool is_field_of(std::span<const Field> table, std::string_view key);
+// Keys of a table and names that blanks separate: of others that are read, and of beginnings.
+KnownKeys known_keys(std::span<const Field> table, std::string_view others,
+                     std::string_view sections);
 // The fields that the plan has, in the table's order.
 std::vector<std::pair<std::string_view, FieldValue>> written_fields(std::span<const Field> table,
                                                                     const LaunchPlan& launch);

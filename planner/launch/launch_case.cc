@@ -25,10 +25,16 @@ void choose_model(const LaunchConfig& config, const LaunchOptions& options, Laun
     found.job.model = models::load_model(config.model_name);
     found.filled.push_back(fmt::format("model {} by its name in the file", config.model_name));
   } else {
-    throw Error("--model",
-                fmt::format("is missing; {} does not say which model it trains; a preset "
-                            "(see 'trireme models') or a config.json would be right",
-                            config.source));
+    const std::string name = text_setting(config, "model.name");  // torchtitan's own for a model
+    const std::string flavor = text_setting(config, "model.flavor");
+    throw Error(
+        "--model",
+        fmt::format("is missing; {} {}; a preset (see 'trireme models') or a config.json "
+                    "would be right",
+                    config.source,
+                    name.empty() || flavor.empty()
+                        ? "does not say which model it trains"
+                        : fmt::format("trains {} {}, which is not known here", name, flavor)));
   }
 }
 

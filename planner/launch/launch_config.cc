@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
+#include "core/edits.h"
 #include "core/error.h"
 #include "planner/shell/value.h"
 
@@ -26,6 +28,25 @@ bool is_null(const std::string& value) {
                          const std::string& right) {
   throw Error(where_of(config, setting),
               fmt::format("{} is '{}'; {} would be right", setting.spelled, setting.value, right));
+}
+
+std::pair<std::string_view, std::string_view> section_and_name(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? std::pair(std::string_view(), key)
+                                       : std::pair(key.substr(0, dot), key.substr(dot + 1));
+}
+
+// A slip in the name, or in the section of a name that is known there; else empty.
+std::string meant_key(const KnownKeys& known, std::string_view key) {
+  const auto [section, name] = section_and_name(key);
+  for (const std::string_view right : known.keys) {
+    const auto [right_section, right_name] = section_and_name(right);
+    if ((section == right_section && is_a_slip(name, right_name)) ||
+        (name == right_name && is_a_slip(section, right_section))) {
+      return std::string(right);
+    }
+  }
+  return {};
 }
 
 // Digits may be grouped by underscores, as Python, TOML and YAML allow.
@@ -61,9 +82,18 @@ void add_arguments(const std::vector<std::string>& arguments, const std::string&
   }
 }
 
-void note_unknown(LaunchConfig& config, bool (*is_known)(const std::string& key)) {
-  std::copy_if(config.settings.begin(), config.settings.end(), std::back_inserter(config.unknown),
-               [&](const LaunchSetting& setting) { return !is_known(setting.key); });
+bool is_known(const KnownKeys& known, std::string_view key) {
+  return std::ranges::count(known.keys, key) > 0 ||
+         std::ranges::any_of(known.sections, [&](auto begin) { return key.starts_with(begin); });
+}
+
+void note_unknown(LaunchConfig& config, const KnownKeys& known) {
+  for (const LaunchSetting& setting : config.settings) {
+    if (!is_known(known, setting.key)) {
+      config.unknown.push_back(setting);
+      config.unknown.back().meant = meant_key(known, setting.key);
+    }
+  }
 }
 
 std::string line_of(const LaunchConfig& config, int line) {

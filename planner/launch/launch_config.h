@@ -19,6 +19,7 @@ struct LaunchSetting {
   std::string key, value, spelled;
   int line = 0;       // 0: an extra argument of the command line
   bool open = false;  // a value stands there of which the file says nothing
+  std::string meant = {};  // of an unknown key: the known one of which it is a slip, if any
 };
 
 // A condition that the file leaves to whoever starts it.
@@ -80,8 +81,15 @@ std::uint16_t recompute_modules_in(std::string names);
 // KEY=VALUE words of the command line, after the file's own. Throws Error showing `example`.
 void add_arguments(const std::vector<std::string>& arguments, const std::string& example,
                    LaunchConfig& config);
-// Lists the settings whose keys are not known.
-void note_unknown(LaunchConfig& config, bool (*is_known)(const std::string& key));
+// The keys (section.name) that a format's reader knows, and the beginnings ("bf16.") of those that
+// it takes whatever follows.
+struct KnownKeys {
+  std::vector<std::string_view> keys;
+  std::vector<std::string_view> sections;
+};
+bool is_known(const KnownKeys& known, std::string_view key);
+// Lists the settings whose keys are not known, with what was meant.
+void note_unknown(LaunchConfig& config, const KnownKeys& known);
 // Of an exported variable; nullptr when it is not set.
 const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view name);
 

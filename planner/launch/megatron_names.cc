@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/edits.h"
 #include "planner/launch/function_spellings.h"
 #include "planner/launch/megatron.h"
 
@@ -117,23 +118,6 @@ constexpr std::string_view kReal =
     "fp8_param init_method masked_softmax_fusion persist_layer_norm no_batch_p2p_comm "
     "no_align_param_gather";
 
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 std::vector<std::string_view> parts_of(std::string_view key) {
   std::vector<std::string_view> parts;
   while (!key.empty()) {
@@ -216,14 +200,11 @@ std::string near_megatron_flag(std::string_view key) {
       return std::string(flag);
     }
   }
-  const std::size_t most = key.size() < 8 ? 1 : key.size() < 16 ? 2 : 3;
   std::string_view best;
-  std::size_t fewest = most + 1;
   std::string_view longer;
   for (const std::string_view name : megatron_settings_read()) {
-    const std::size_t edits = key.size() > 64 ? most + 1 : edits_between(key, name);
-    if (edits < fewest) {
-      fewest = edits;
+    if (is_a_slip(key, name) &&
+        (best.empty() || edits_between(key, name) < edits_between(key, best))) {
       best = name;
     }
     const bool starts = key.size() >= 6 && name.starts_with(key);

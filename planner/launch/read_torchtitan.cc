@@ -26,19 +26,22 @@ char lower(char c) {
 // Sections of which neither memory nor time depend, those whose settings are read as a whole, and
 // what is read beside the fields that are written.
 constexpr std::string_view kSections =
-    "job metrics profiling lr_scheduler checkpoint validation experimental comm debug "
-    "fault_tolerance memory_estimation quantize float8";
+    "job. metrics. profiling. lr_scheduler. checkpoint. validation. experimental. comm. debug. "
+    "fault_tolerance. memory_estimation. quantize. float8.";
 constexpr std::string_view kOthers =
     "model.tokenizer_path optimizer.early_step_in_backward training.dataset_path "
     "training.enable_cpu_offload training.compile training.seed training.deterministic "
     "training.batch_size training.enable_fp8_linear training.warmup_steps optimizer.fused "
-    "model.norm_type parallelism.disable_loss_parallel "
+    "model.norm_type model.print_after_conversion training.gc_debug training.dataloader "
+    "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
+    "activation_checkpoint.determinism_check activation_checkpoint.debug "
+    "parallelism.disable_loss_parallel "
     "parallelism.context_parallel_rotate_method "
     "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
-bool is_known(const std::string& key) {
-  return is_among(kSections, key.substr(0, key.find('.'))) || is_among(kOthers, key) ||
-         is_field_of(torchtitan_fields(), key);
+const KnownKeys& known() {
+  static const KnownKeys kKnown = known_keys(torchtitan_fields(), kOthers, kSections);
+  return kKnown;
 }
 
 std::string model_of(const LaunchConfig& config) {
@@ -223,7 +226,7 @@ void move_older_names(LaunchConfig& config) {
   for (const LaunchSetting& setting : config.settings) {
     const std::string section = setting.key.substr(0, setting.key.find('.'));
     const std::string name = "parallelism" + setting.key.substr(section.size());
-    if ((section == "training" || section == "experimental") && is_known(name) &&
+    if ((section == "training" || section == "experimental") && is_known(known(), name) &&
         !has_setting(config, name)) {
       moved.push_back({name, setting.value, setting.spelled, setting.line});
     }
@@ -289,7 +292,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
                 "has none of torchtitan's sections [model], [training] and [parallelism]; a "
                 "configuration of torchtitan v0.2.x would be right");
   }
-  note_unknown(config, is_known);
+  note_unknown(config, known());
   config.model_name = model_of(config);
   const auto built =
       torchtitan_flavor(text_setting(config, "model.name"), text_setting(config, "model.flavor"));

@@ -136,7 +136,32 @@ Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
       "parallelism.data_parallel_shard_degree to 2 or more"};
 }
 
+// Names that are slips of known ones; `what` the program makes of them.
+Found names_known(const LaunchConfig& config, std::string_view what) {
+  std::vector<std::string> wrong;
+  std::vector<std::string> right;
+  for (const LaunchSetting& setting : config.unknown) {
+    if (!setting.meant.empty() && !has_setting(config, setting.meant)) {
+      wrong.push_back(
+          fmt::format("{} ({})", setting.spelled,
+                      setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
+      right.push_back(setting.meant);
+    }
+  }
+  if (wrong.empty()) {
+    return {};
+  }
+  return Finding{fmt::format("{} {} no setting: {}", fmt::join(wrong, ", "),
+                             wrong.size() == 1 ? "is" : "are", what),
+                 fmt::format("write {}", fmt::join(right, ", "))};
+}
+
+Found titan_names(const LaunchConfig& config, const LaunchCase&) {
+  return names_known(config, "torchtitan stops at a field that it does not have");
+}
+
 constexpr LaunchRule kTorchtitan[] = {
+    {"fields that torchtitan has", Severity::kError, {}, titan_names},
     {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
@@ -236,7 +261,14 @@ Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
       "(set_z3_leaf_modules) under ZeRO-3"};
 }
 
+// Sections are strict (pydantic's extra="forbid"); at the top DeepSpeed passes over what it does
+// not know.
+Found deepspeed_names(const LaunchConfig& config, const LaunchCase&) {
+  return names_known(config, "DeepSpeed passes over it, or stops where it stands in a section");
+}
+
 constexpr LaunchRule kDeepspeed[] = {
+    {"fields that DeepSpeed has", Severity::kError, {}, deepspeed_names},
     {"experts in transformers' loop", Severity::kWarning, {}, experts_in_a_loop},
     {"train_batch = micro * accumulation * dp", Severity::kError, Rule::kBatchDivides,
      deepspeed_batch},
@@ -308,7 +340,12 @@ Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
                  "parallelism_config_dp_shard_size: 2 or more"};
 }
 
+Found accelerate_names(const LaunchConfig& config, const LaunchCase&) {
+  return names_known(config, "accelerate stops at a key that it does not know");
+}
+
 constexpr LaunchRule kAccelerate[] = {
+    {"keys that accelerate has", Severity::kError, {}, accelerate_names},
     {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},
     {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},
     {"cp or sp", Severity::kError, {}, one_sequence_axis},

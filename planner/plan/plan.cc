@@ -270,10 +270,42 @@ std::string short_form(const Plan& plan) {
          order_form(plan);
 }
 
+// Parts that say the same thing of a layout: "tp8" and "tp4", "zero1" and "zero2".
+std::string_view subject_of(std::string_view part) {
+  for (const auto& [name, member] : kDegrees) {
+    if (part.starts_with(name) && is_digits(part.substr(name.size()))) {
+      return name;
+    }
+  }
+  if (kScheduleNames.value_of(part)) {
+    return "schedule";
+  }
+  for (const std::string_view name : {"zero", "rc-", "unit", "layers", "order-"}) {
+    if (part.starts_with(name)) {
+      return name;
+    }
+  }
+  return part == "nosp" ? "sp" : part;
+}
+
+void check_said_once(const std::vector<std::string_view>& parts) {
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    const auto again = std::find_if(parts.begin(), part, [&](std::string_view before) {
+      return subject_of(before) == subject_of(*part);
+    });
+    if (again != part) {
+      throw Error(std::string(*part),
+                  fmt::format("the layout says {} already; one of them would be right", *again));
+    }
+  }
+}
+
 Plan parse_short_form(const std::string& text) {
   Plan plan;
   Seen seen;
-  for (const std::string_view part : split(text, '.')) {
+  const auto parts = split(text, '.');
+  check_said_once(parts);
+  for (const std::string_view part : parts) {
     if (!read_degree(plan, part)) {
       read_choice(plan, part, seen);
     }

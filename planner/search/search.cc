@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
@@ -102,6 +103,9 @@ class Search {
         result_.pruned_by_bound += outcome.pruned;
         result_.feasible += outcome.feasible;
         memory_rejections_ += outcome.too_large;
+        if (!too_large_example_) {
+          too_large_example_ = outcome.too_large_example;
+        }
       }
       standings_.settle();
       round = std::min(2 * round, kRoundLast);
@@ -176,14 +180,11 @@ class Search {
       return;
     }
     const std::vector<Candidate> misses = standings_.misses(1);
-    Rejection rejection{
-        .rule = Rule::kMemory, .count = memory_rejections_, .example = {}, .detail = {}};
-    if (!misses.empty()) {
-      const Estimate nearest = estimated(misses.front().plan);
-      rejection.example = nearest.plan;
-      rejection.detail = memory_detail(nearest.memory);
-    }
-    result_.rejected.push_back(std::move(rejection));
+    const Estimate nearest = estimated(misses.empty() ? *too_large_example_ : misses.front().plan);
+    result_.rejected.push_back({.rule = Rule::kMemory,
+                                .count = memory_rejections_,
+                                .example = nearest.plan,
+                                .detail = memory_detail(nearest.memory)});
   }
 
   const Job& job_;
@@ -194,6 +195,7 @@ class Search {
   Standings standings_;
   std::vector<std::unique_ptr<Estimator>> estimators_;
   std::int64_t memory_rejections_ = 0;
+  std::optional<Plan> too_large_example_;
   SearchResult result_;
 };
 

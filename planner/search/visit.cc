@@ -170,6 +170,9 @@ class Visit {
   }
 
   void note_miss(std::size_t group, Plan plan) {
+    if (!outcome_.too_large_example) {
+      outcome_.too_large_example = plan;
+    }
     if (!node_.leanest) {
       return;
     }
@@ -361,6 +364,10 @@ std::vector<Candidate> Standings::misses(std::size_t most) const {
 }
 
 std::string memory_detail(const MemoryEstimate& memory) {
+  if (memory.host_gib > memory.host_capacity_gib) {
+    return fmt::format("a node's host needs {:.0f} GiB and has {:.0f}", memory.host_gib,
+                       memory.host_capacity_gib);
+  }
   constexpr std::pair<const char*, double MemoryItems::*> kItems[] = {
       {"parameters", &MemoryItems::parameters},
       {"gradients", &MemoryItems::gradients},

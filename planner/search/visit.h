@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "planner/cost/estimate.h"
@@ -33,8 +34,9 @@ struct NodeOutcome {
       risky;  // best of each group, with the group
   std::vector<Candidate> fitting_front, risky_front;
   std::vector<std::pair<std::size_t, Candidate>>
-      misses;                   // groups that do not fit, at their least memory
-  std::vector<RankedPlan> all;  // every layout estimated, when asked for
+      misses;                             // groups that do not fit, at their least memory
+  std::optional<Plan> too_large_example;  // the first that does not fit
+  std::vector<RankedPlan> all;            // every layout estimated, when asked for
   std::int64_t evaluated = 0, pruned = 0, feasible = 0, too_large = 0;
 };
 

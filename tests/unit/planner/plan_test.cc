@@ -34,7 +34,8 @@ TEST(ShortForm, EveryFormReadsBackAsItself) {
 TEST(ShortForm, WrongPartsAreNamed) {
   for (const char* text :
        {"", "tp", "tp0", "tp-1", "tp8.", "xx3", "tp8,pp2", "tp99999999999999999999", "order-tp-tp",
-        "order-xx", "rc-", "layers3-x", "mb1.5"}) {
+        "order-xx", "rc-", "layers3-x", "mb1.5", "tp8.tp4", "fsdp8.zero1.zero2", "sp.tp2.nosp",
+        "rc-full.rc-selective", "gpipe.pp2.1f1b", "mb1.mb1"}) {
     EXPECT_THROW(parse_short_form(text), Error) << text;
   }
 }

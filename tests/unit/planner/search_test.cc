@@ -376,6 +376,30 @@ TEST(Search, NothingFitsGivesMissesAndTheBindingTerm) {
   EXPECT_NE(found.rejected.back().detail.find("of which"), std::string::npos);
 }
 
+// Every layout of the leanest kind fits here, so no nearest miss is kept.
+TEST(Search, WhatDoesNotFitHasAnExampleWithItsReason) {
+  const Job job = job_of("llama-3.1-8b", "dgx-h100x1", 128, "trireme");
+  SearchOptions options;
+  options.fixed.micro_batch = 2;
+  options.fixed.sharded = 8;
+  const SearchResult found = search(job, options);
+  ASSERT_TRUE(found.best.has_value());
+  for (const Rejection& rejection : found.rejected) {
+    EXPECT_FALSE(rejection.detail.empty()) << to_string(rejection.rule);
+    EXPECT_EQ(rejection.example.gpus(),
+              rejection.rule == Rule::kMemory ? 8 : rejection.example.gpus());
+  }
+}
+
+TEST(Search, AHostTooSmallIsTheReasonThatIsGiven) {
+  MemoryEstimate memory;
+  memory.stages.resize(1);
+  memory.capacity_gib = 70;
+  memory.host_gib = 2390;
+  memory.host_capacity_gib = 2048;
+  EXPECT_EQ(memory_detail(memory), "a node's host needs 2390 GiB and has 2048");
+}
+
 TEST(Search, SeventyBillionOnSixtyFourKeepsTensorInTheNode) {
   Job job = job_of("llama-3.1-70b", "dgx-h100x8", 512, "trireme");
   job.sequence = 8192;

@@ -39,6 +39,16 @@ TEST(BadInput, LengthsWithoutAnEndAreRefused) {
   expect_one_line(run_words(kGood + "--lengths /"), "a folder");
 }
 
+TEST(BadInput, WhatIsSaidTwiceDifferentlyIsRefused) {
+  expect_one_line(run_words(kGood + "--layout tp8.tp4"), "tp twice");
+  expect_one_line(run_words(kGood + "--layout tp8 --tp 4"), "layout and flag");
+  expect_one_line(run_words("estimate --model llama-3.1-8b --cluster /"), "a folder for a cluster");
+  expect_one_line(
+      run_words("budget --model llama-3.1-8b --offer dgx-h100x1=2 --tokens 1T --global-batch 16 "
+                "--seq 2048 --mtbf 0"),
+      "no time between failures");
+}
+
 TEST(BadInput, MeasurementsWithoutAnEndAreRefused) {
   expect_one_line(run_words("validate --rows /dev/zero"), "/dev/zero");
   expect_one_line(run_words("topo lint --cluster dgx-h100x1 --log /dev/zero"), 2, "4194304 bytes");

@@ -127,6 +127,19 @@ TEST(WhatIf, WrongChangesAreOneLine) {
   EXPECT_EQ(run_command(kOnTwoNodes, {}).code, kWrongInput);
 }
 
+// Its framework and precision stand in the plan file's job.
+TEST(WhatIf, AnotherFrameworkOfAPlanFilesJob) {
+  const std::string plan = testing::TempDir() + "whatif_framework.json";
+  ASSERT_EQ(run_command({"plan", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1", "--seq",
+                         "2048", "--global-batch", "16", "-o", plan})
+                .code,
+            kDone);
+  const auto json = report({"whatif", plan, "--json"}, {"--vary", "framework=trireme,fsdp2"});
+  ASSERT_EQ(json["cases"].size(), 2U);
+  EXPECT_NEAR(json["cases"][0]["step_ratio"].get<double>(), 1, 1e-9);
+  EXPECT_NE(json["cases"][1]["step_ratio"].get<double>(), 1);
+}
+
 // A cluster of its own size, planned again: what a machine that one could rent would do.
 TEST(WhatIf, AnotherClusterIsPlannedAgain) {
   const auto json = report({"whatif", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x2",

@@ -73,7 +73,9 @@ BudgetRequest request_of(const Options& options) {
   request.job = options.job;
   request.layout = options.layout;
   for (const std::string& text : options.offers) {
-    request.offers.push_back(parse_offer(text));
+    for (Offer& offer : parse_offers(text)) {
+      request.offers.push_back(std::move(offer));
+    }
   }
   if (request.offers.empty()) {
     throw Error("--offer",
@@ -198,9 +200,11 @@ void add_budget_command(CLI::App& app, Program& program) {
   add_sample_options(*command, options->job);
   add_layout_options(*command, options->layout);
   command
-      ->add_option("--offer", options->offers,
-                   "CLUSTER=PRICE in dollars per GPU and hour; ,loss=RATE: nodes of it lost per "
-                   "node and hour (spot); repeatable")
+      ->add_option(
+          "--offer", options->offers,
+          "CLUSTER=PRICE in dollars per GPU and hour; dgx-h100x8..64=2.50 offers 8, 16, "
+          "32 and 64 nodes, and tells where more stop to pay; ,loss=RATE: nodes of it lost "
+          "per node and hour (spot); repeatable")
       ->type_name("CLUSTER=PRICE")
       ->take_all()
       ->expected(1)

@@ -157,9 +157,31 @@ double spread(const OfferAnswer& a, double low_ratio, double high_ratio) {
   return a.answered() ? std::log(high_ratio / low_ratio) / 2 : 0;
 }
 
+// "dgx-h100x8..64": the number of nodes doubled from the first to the last.
+std::vector<Offer> sizes_of(const Offer& offer) {
+  const auto dots = offer.name.find("..");
+  const auto cross = offer.name.rfind('x', dots);
+  if (dots == std::string::npos || cross == std::string::npos) {
+    return {offer};
+  }
+  const std::string where = "--offer " + offer.name;
+  const std::int64_t first = parse_count(offer.name.substr(cross + 1, dots - cross - 1), where);
+  const std::int64_t last = parse_count(offer.name.substr(dots + 2), where);
+  if (first > last) {
+    throw Error(where, "the nodes go from fewer to more: dgx-h100x8..64=2.50 would be right");
+  }
+  std::vector<Offer> offers;
+  for (std::int64_t nodes = first; nodes <= last; nodes *= 2) {
+    offers.push_back(offer);
+    offers.back().name = fmt::format("{}x{}", offer.name.substr(0, cross), nodes);
+    offers.back().family = offer.name;
+  }
+  return offers;
+}
+
 }  // namespace
 
-Offer parse_offer(const std::string& text) {
+std::vector<Offer> parse_offers(const std::string& text) {
   const auto cut = text.find('=');
   if (cut == std::string::npos || cut == 0) {
     throw Error("--offer", fmt::format("'{}' is wrong; CLUSTER=PRICE in dollars per GPU and hour "
@@ -182,7 +204,7 @@ Offer parse_offer(const std::string& text) {
     }
     offer.losses_per_node_hour = number_of(rest.substr(5), "--offer " + offer.name + " loss", 0, 1);
   }
-  return offer;
+  return sizes_of(offer);
 }
 
 std::int64_t common_batch(const BudgetRequest& request) {

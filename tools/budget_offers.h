@@ -20,10 +20,12 @@ namespace trireme::tools {
 // A cluster with a price, as `--offer CLUSTER=PRICE[,loss=RATE]` says it.
 struct Offer {
   std::string name;
+  std::string family;  // "dgx-h100x8..64" of an offer that came with others; else empty
   double dollars_per_gpu_hour = 0;
   double losses_per_node_hour = 0;  // of spot machines
 };
-Offer parse_offer(const std::string& text);
+// One offer, or of "dgx-h100x8..64=2.50" one for 8, 16, 32 and 64 nodes. Throws Error.
+std::vector<Offer> parse_offers(const std::string& text);
 
 struct Range {
   double value = 0, low = 0, high = 0;

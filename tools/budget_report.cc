@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "planner/plan/plan.h"
+#include "tools/scaling_curves.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -106,7 +108,46 @@ std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
   return row;
 }
 
+Json family_json(const OfferFamily& family, const std::vector<OfferAnswer>& answers) {
+  Json points = Json::array();
+  for (const FamilyPoint& point : family.points) {
+    points.push_back({{"name", answers[point.answer].offer.name},
+                      {"gpus", answers[point.answer].job.cluster.gpus},
+                      {"speedup", point.speedup},
+                      {"efficiency", point.efficiency}});
+  }
+  return {{"offers", family.name},
+          {"points", points},
+          {"knee_gpus", family.knee_gpus ? Json(*family.knee_gpus) : Json(nullptr)}};
+}
+
 }  // namespace
+
+std::vector<OfferFamily> families_of(const std::vector<OfferAnswer>& answers) {
+  std::vector<OfferFamily> families;
+  std::vector<std::vector<Speed>> speeds;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const OfferAnswer& answer = answers[i];
+    if (answer.offer.family.empty() || !answer.answered()) {
+      continue;
+    }
+    if (families.empty() || families.back().name != answer.offer.family) {
+      families.push_back({answer.offer.family, {}, std::nullopt});
+      speeds.emplace_back();
+    }
+    const double rate = answer.tokens / answer.days.value;
+    speeds.back().push_back({static_cast<double>(answer.job.cluster.gpus), rate});
+    const Speed& first = speeds.back().front();
+    families.back().points.push_back(
+        {i, rate / first.rate, rate / first.rate * first.gpus / speeds.back().back().gpus});
+  }
+  for (std::size_t i = 0; i < families.size(); ++i) {
+    if (const auto knee = knee_of(speeds[i])) {
+      families[i].knee_gpus = std::llround(speeds[i][*knee].gpus);
+    }
+  }
+  return families;
+}
 
 BudgetChoice choose(const std::vector<OfferAnswer>& answers) {
   BudgetChoice choice;
@@ -139,6 +180,10 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
   for (const auto& [a, b] : alike(answers)) {
     pairs.push_back({answers[a].offer.name, answers[b].offer.name});
   }
+  Json scaling = Json::array();
+  for (const OfferFamily& family : families_of(answers)) {
+    scaling.push_back(family_json(family, answers));
+  }
   const BudgetChoice choice = choose(answers);
   const std::int64_t batch = answers.empty() ? 0 : answers.front().job.global_batch;
   return {{"tokens", request.tokens ? Json(*request.tokens) : Json(nullptr)},
@@ -155,7 +200,8 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
           {"cheapest_before_deadline", name_json(answers, choice.cheapest)},
           {"fastest_within_dollars", name_json(answers, choice.fastest)},
           {"least_machine", name_json(answers, choice.least)},
-          {"indistinguishable", pairs}};
+          {"indistinguishable", pairs},
+          {"scaling", scaling}};
 }
 
 Table budget_table(const std::vector<OfferAnswer>& answers) {
@@ -188,6 +234,13 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
   tell(request.deadline_seconds ? "cheapest before the deadline" : "cheapest", choice.cheapest);
   tell(request.dollars ? "fastest within the dollars" : "fastest", choice.fastest);
   tell("fewest GPUs", choice.least);
+  for (const OfferFamily& family : families_of(answers)) {
+    remarks.push_back(family.knee_gpus
+                          ? fmt::format("{}: beyond {} GPUs, 1 % more of them buys less than 0.5 % "
+                                        "more speed",
+                                        family.name, *family.knee_gpus)
+                          : fmt::format("{}: no knee, more nodes still pay", family.name));
+  }
   for (const auto& [a, b] : alike(answers)) {
     remarks.push_back(
         fmt::format("{} and {} cannot be told apart: the interval of their difference holds 0",

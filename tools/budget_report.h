@@ -15,6 +15,20 @@ struct BudgetChoice {
 };
 BudgetChoice choose(const std::vector<OfferAnswer>& answers);
 
+// How offers that differ by their number of nodes scale, failures included.
+struct FamilyPoint {
+  std::size_t answer = 0;  // index of the answers
+  double speedup = 0;      // tokens a day over the first's
+  double efficiency = 0;   // tokens a GPU-hour over the first's
+};
+struct OfferFamily {
+  std::string name;
+  std::vector<FamilyPoint> points;        // those answered, by GPUs
+  std::optional<std::int64_t> knee_gpus;  // see knee_of of tools/scaling_curves.h
+};
+// In the order of the offers; of those with an answer.
+std::vector<OfferFamily> families_of(const std::vector<OfferAnswer>& answers);
+
 Table budget_table(const std::vector<OfferAnswer>& answers);
 // Which is cheapest, fastest, smallest, and which cannot be told apart: a line each.
 std::vector<std::string> budget_remarks(const BudgetRequest& request,

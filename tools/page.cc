@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "core/files.h"
-#include "core/json_reader.h"
+#include "tools/page_plot.h"
 
 namespace trireme::tools {
 namespace {
@@ -68,7 +67,7 @@ std::vector<std::string> part_names(const BarChart& chart) {
 
 const char* colour_of(const std::vector<std::string>& names, const std::string& name) {
   const auto at = std::find(names.begin(), names.end(), name) - names.begin();
-  return kColours[static_cast<std::size_t>(at) % kColours.size()];
+  return colour_at(static_cast<std::size_t>(at));
 }
 
 std::string key_of(const std::vector<std::string>& names) {
@@ -104,102 +103,11 @@ std::string bar_of(const Bar& bar, const std::vector<std::string>& names, double
       html_text(bar.name), html_text(bar.name), html_text(bar.text), inside, html_text(bar.text));
 }
 
-// A round step that cuts `range` into about five.
-double tick_of(double range) {
-  const double rough = range / 5;
-  const double power = std::pow(10, std::floor(std::log10(std::max(rough, 1e-12))));
-  for (const double step : {1.0, 2.0, 5.0}) {
-    if (step * power >= rough) {
-      return step * power;
-    }
-  }
-  return 10 * power;
-}
-
-// The drawing of a scatter, in a box of 1000 x 440.
-class Drawing {
- public:
-  explicit Drawing(const Scatter& chart) : chart_(chart) {
-    for (const ChartPoint& point : chart.points) {
-      x_most_ = std::max({x_most_, point.x, point.high});
-      y_most_ = std::max({y_most_, point.y, chart.y_limit});
-    }
-    x_most_ *= 1.05;
-    y_most_ *= 1.08;
-  }
-
-  std::string svg() {
-    axes();
-    if (chart_.y_limit > 0) {
-      text_ += fmt::format("<line class=\"lim\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
-                           kLeft, kRight, y(chart_.y_limit), y(chart_.y_limit));
-      text_ += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kRight,
-                           y(chart_.y_limit) - 5, html_text(chart_.limit_name));
-    }
-    for (const ChartPoint& point : chart_.points) {
-      add(point);
-    }
-    return fmt::format("<svg viewBox=\"0 0 1000 440\" role=\"img\" aria-label=\"{}\">{}</svg>",
-                       html_text(chart_.title), text_);
-  }
-
- private:
-  static constexpr double kLeft = 70, kRight = 980, kTop = 16, kBottom = 390;
-  [[nodiscard]] double x(double value) const {
-    return kLeft + (kRight - kLeft) * value / std::max(x_most_, 1e-12);
-  }
-  [[nodiscard]] double y(double value) const {
-    return kBottom - (kBottom - kTop) * value / std::max(y_most_, 1e-12);
-  }
-
-  void axes() {
-    const double x_tick = tick_of(x_most_);
-    const double y_tick = tick_of(y_most_);
-    for (int i = 0; i * x_tick <= x_most_; ++i) {
-      text_ += fmt::format(
-          "<line class=\"a\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
-          "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>",
-          x(i * x_tick), kTop, kBottom, kBottom + 17, i * x_tick);
-    }
-    for (int i = 0; i * y_tick <= y_most_; ++i) {
-      text_ += fmt::format(
-          "<line class=\"a\" x1=\"{1}\" x2=\"{2}\" y1=\"{0:.1f}\" y2=\"{0:.1f}\"/>"
-          "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>",
-          y(i * y_tick), kLeft, kRight, kLeft - 6, y(i * y_tick) + 4, i * y_tick);
-    }
-    text_ += fmt::format("<text x=\"{}\" y=\"432\" text-anchor=\"middle\">{}</text>",
-                         (kLeft + kRight) / 2, html_text(chart_.x_name));
-    text_ += fmt::format(
-        "<text x=\"16\" y=\"{}\" transform=\"rotate(-90 16 {})\" "
-        "text-anchor=\"middle\">{}</text>",
-        (kTop + kBottom) / 2, (kTop + kBottom) / 2, html_text(chart_.y_name));
-  }
-
-  void add(const ChartPoint& point) {
-    const char* colour = point.marked ? "#228833" : point.faint ? "#999999" : "#4477aa";
-    if (point.high > point.low) {
-      text_ += fmt::format(
-          "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" "
-          "stroke=\"{}\" stroke-opacity=\".45\"/>",
-          x(point.low), x(point.high), y(point.y), y(point.y), colour);
-    }
-    text_ += fmt::format(
-        "<circle tabindex=\"0\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\">"
-        "<title>{}</title></circle>",
-        x(point.x), y(point.y), point.marked ? 7 : 5, colour,
-        html_text(point.name + ": " + point.text));
-    if (point.marked) {
-      text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", x(point.x) + 10,
-                           y(point.y) + 4, html_text(point.name));
-    }
-  }
-
-  const Scatter& chart_;
-  double x_most_ = 0, y_most_ = 0;
-  std::string text_;
-};
-
 }  // namespace
+
+const char* colour_at(std::size_t at) {
+  return kColours[at % kColours.size()];
+}
 
 std::string html_text(const std::string& text) {
   std::string safe;
@@ -276,7 +184,17 @@ void Page::scatter(const Scatter& chart) {
     return;
   }
   heading(chart.title);
-  body_ += "<div class=\"wide\">" + Drawing(chart).svg() + "</div>\n";
+  body_ += "<div class=\"wide\">" + scatter_svg(chart) + "</div>\n";
+}
+
+void Page::lines(const LineChart& chart) {
+  std::vector<std::string> names;
+  for (const Line& line : chart.lines) {
+    names.push_back(line.name);
+  }
+  heading(chart.title);
+  body_ += key_of(names);
+  body_ += "<div class=\"wide\">" + lines_svg(chart) + "</div>\n";
 }
 
 std::string Page::html() const {

@@ -39,6 +39,25 @@ struct Scatter {
   std::string limit_name = {};
 };
 
+// Curves over two axes, each with a band from low to high of y where a point has one.
+struct Line {
+  std::string name = {};
+  std::vector<ChartPoint> points = {};  // low, high: of y; x and y above 0 on a logarithmic axis
+  bool dashed = false;
+};
+struct LineMark {
+  double x = 0;
+  std::string name = {};
+};
+struct LineChart {
+  std::string title, x_name, y_name;
+  std::vector<Line> lines;
+  std::vector<LineMark> marks = {};  // lines from top to bottom
+  bool logarithmic = false;          // both axes
+};
+
+// Colours that stay apart, in light and in dark: `at` modulo ten.
+const char* colour_at(std::size_t at);
 // Text as it stands in HTML, also between double quotes.
 std::string html_text(const std::string& text);
 
@@ -50,6 +69,7 @@ class Page {
   void table(const Table& table);
   void bars(const BarChart& chart);
   void scatter(const Scatter& chart);
+  void lines(const LineChart& chart);
   [[nodiscard]] std::string html() const;
 
  private:

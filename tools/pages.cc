@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "planner/cost/time_items.h"
 #include "planner/search/search.h"
@@ -100,14 +102,6 @@ void add_provenance(const Job& job, Page& page) {
       job.framework.name, job.profile.name, job.cluster.gpu.source));
 }
 
-std::string case_name(const WhatIfCase& mine) {
-  std::string name;
-  for (const Change& change : mine.changes) {
-    name += (name.empty() ? "" : ", ") + change.name + " " + change.value;
-  }
-  return name;
-}
-
 ChartPoint point_of(const std::string& name, double step, double low, double high, double memory) {
   return {.name = name,
           .text = fmt::format("{}, {}", duration_text(step), gib(memory)),
@@ -123,8 +117,129 @@ ChartPoint point_of(const Estimate& estimate) {
                   estimate.memory.allocated_gib);
 }
 
+void add_section(const std::string& heading, const Table& table, Page& page) {
+  if (!table.rows.empty()) {
+    page.heading(heading);
+    page.table(table);
+  }
+}
+
+ChartPoint curve_point(const std::string& name, double x, const planner::TimeEstimate& time) {
+  return {.name = name,
+          .text = step_text(time),
+          .x = x,
+          .y = time.step_seconds,
+          .low = time.low_seconds,
+          .high = time.high_seconds};
+}
+
+void add_scaling(const std::string& title, const ScalingCurve& curve, Page& page) {
+  LineChart chart{.title = title,
+                  .x_name = "GPUs",
+                  .y_name = "step, seconds (band: 90 % interval)",
+                  .lines = {{.name = "step"}, {.name = "F19 of the base", .dashed = true}},
+                  .marks = {},
+                  .logarithmic = true};
+  for (const ScalingPoint& point : curve.points) {
+    if (!point.answer.estimate) {
+      continue;
+    }
+    const auto gpus = static_cast<double>(point.gpus);
+    chart.lines[0].points.push_back(curve_point(
+        fmt::format("{} GPUs, {}", point.gpus, planner::short_form(point.answer.estimate->plan)),
+        gpus, point.answer.estimate->time));
+    chart.lines[1].points.push_back({.x = gpus, .y = point.f19_seconds});
+  }
+  if (curve.knee_gpus) {
+    chart.marks.push_back({static_cast<double>(*curve.knee_gpus), "knee"});
+  }
+  if (chart.lines[0].points.size() > 1) {
+    page.lines(chart);
+  }
+  page.table(scaling_table(curve));
+  page.text(knee_text(curve));
+}
+
+// The number a value starts with: "0.5x", "400 Gbit/s", "4096".
+std::optional<double> number_at_start(const std::string& value) {
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  return end != value.c_str() && number > 0 ? std::optional<double>(number) : std::nullopt;
+}
+
+// One thing varied over numbers is a curve; a mark stands where the layout changed.
+void add_case_curve(const std::vector<WhatIfCase>& cases, Page& page) {
+  LineChart chart{.title = "",
+                  .x_name = "",
+                  .y_name = "step, seconds (band: 90 % interval)",
+                  .lines = {{.name = "step"}}};
+  std::vector<std::pair<double, const WhatIfCase*>> sorted;
+  for (const WhatIfCase& mine : cases) {
+    const auto number =
+        mine.changes.size() == 1 ? number_at_start(mine.changes.front().value) : std::nullopt;
+    if (!number) {
+      return;
+    }
+    if (mine.estimate) {
+      sorted.emplace_back(*number, &mine);
+    }
+  }
+  if (sorted.size() < 3) {
+    return;
+  }
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  chart.x_name = cases.front().changes.front().name;
+  chart.title = "Step over " + chart.x_name;
+  chart.logarithmic = sorted.back().first > 4 * sorted.front().first;
+  std::string layout;
+  for (const auto& [number, mine] : sorted) {
+    const std::string now = planner::short_form(mine->estimate->plan);
+    chart.lines[0].points.push_back(
+        curve_point(mine->changes.front().value + ", " + now, number, mine->estimate->time));
+    if (!layout.empty() && now != layout) {
+      chart.marks.push_back({number, "from here " + now});
+    }
+    layout = now;
+  }
+  page.lines(chart);
+}
+
 std::string dollars(double value) {
   return value >= 1e6 ? fmt::format("${:.2f}M", value / 1e6) : fmt::format("${}", grouped(value));
+}
+
+void add_family(const OfferFamily& family, const std::vector<OfferAnswer>& answers, Page& page) {
+  LineChart chart{
+      .title = family.name + ": days over GPUs",
+      .x_name = "GPUs",
+      .y_name = "days for as many tokens (band: 90 % interval)",
+      .lines = {{.name = "days"}, {.name = "as many GPU-hours as the first", .dashed = true}},
+      .marks = {},
+      .logarithmic = true};
+  for (const FamilyPoint& point : family.points) {
+    const OfferAnswer& answer = answers[point.answer];
+    const auto gpus = static_cast<double>(answer.job.cluster.gpus);
+    const OfferAnswer& first = answers[family.points.front().answer];
+    chart.lines[0].points.push_back(
+        {.name = answer.offer.name,
+         .text = fmt::format("{:.1f} days, {:.1f} % of the first's efficiency", answer.days.value,
+                             100 * point.efficiency),
+         .x = gpus,
+         .y = answer.days.value,
+         .low = answer.days.low,
+         .high = answer.days.high});
+    chart.lines[1].points.push_back(
+        {.x = gpus,
+         .y = first.days.value * static_cast<double>(first.job.cluster.gpus) / gpus *
+              answer.tokens / first.tokens});
+  }
+  if (family.knee_gpus) {
+    chart.marks.push_back({static_cast<double>(*family.knee_gpus), "knee"});
+  }
+  if (chart.lines[0].points.size() > 1) {
+    page.lines(chart);
+  }
 }
 
 }  // namespace
@@ -205,7 +320,8 @@ Page plan_page(const Job& job, const PlanReport& report) {
   return page;
 }
 
-Page whatif_page(const WhatIfCase& base, const std::vector<WhatIfCase>& cases) {
+Page whatif_page(const WhatIfAnswer& answer) {
+  const WhatIfCase& base = answer.base;
   Page page(job_text(base.job));
   BarChart steps{.title = "Step, seconds (line: 90 % interval)", .bars = {}};
   steps.bars.push_back(
@@ -213,7 +329,7 @@ Page whatif_page(const WhatIfCase& base, const std::vector<WhatIfCase>& cases) {
   Table table{.head = {"case", "layout", "step", "ratio", "memory", "notes"},
               .rows = {},
               .text_columns = 2};
-  for (const WhatIfCase& mine : cases) {
+  for (const WhatIfCase& mine : answer.cases) {
     std::string notes;
     for (const std::string& note : mine.notes) {
       notes += (notes.empty() ? "" : "; ") + note;
@@ -230,9 +346,20 @@ Page whatif_page(const WhatIfCase& base, const std::vector<WhatIfCase>& cases) {
                           fmt::format("{:.3f}", mine.step_ratio),
                           gib(mine.estimate->memory.allocated_gib), notes});
   }
+  add_case_curve(answer.cases, page);
   page.bars(steps);
-  page.heading("The cases");
-  page.table(table);
+  if (!answer.cases.empty()) {
+    page.heading("The cases");
+    page.table(table);
+  }
+  add_section("Prices", price_table(answer), page);
+  if (answer.scaling) {
+    add_scaling("Strong scaling: the same batch", answer.scaling->strong, page);
+    add_scaling("Weak scaling: a batch that grows with the GPUs", answer.scaling->weak, page);
+  }
+  add_section("Where another layout takes over", layout_change_table(answer.layout_changes), page);
+  add_section(fmt::format("For a step {:g} % shorter, of one thing alone", 100 * answer.faster),
+              purchase_table(answer.purchases), page);
   page.heading("Elasticities of the base: what 10 % more buys");
   Table elastic{.head = {"10 % more of", "changes the step by"}, .rows = {}};
   for (const auto& [name, value] : base.elasticity) {
@@ -282,6 +409,9 @@ Page budget_page(const BudgetRequest& request, const std::vector<OfferAnswer>& a
   }
   page.bars(cost);
   page.bars(days);
+  for (const OfferFamily& family : families_of(answers)) {
+    add_family(family, answers, page);
+  }
   page.heading("The offers");
   page.table(budget_table(answers));
   for (const std::string& line : budget_remarks(request, answers)) {

@@ -60,6 +60,17 @@ Quantity changed(const Change& change, Quantity old,
   return parsed;
 }
 
+// "dgx-h100x8=2.50": a machine and its price.
+Change change_of(const std::string& name, const std::string& value) {
+  const auto cut = value.find('=');
+  if ((name != "cluster" && name != "gpu") || cut == std::string::npos) {
+    return {name, value};
+  }
+  return {
+      name, value.substr(0, cut),
+      parse_number(value.substr(cut + 1), "--vary " + name + " " + value.substr(0, cut), 0, 1e6)};
+}
+
 // Compute speed: the datasheet's peaks and what was measured of them.
 void scale_flops(double factor, planner::Job& job) {
   for (auto& [precision, rate] : job.cluster.gpu.peak_dense) {
@@ -76,8 +87,12 @@ void scale_flops(double factor, planner::Job& job) {
   }
 }
 
-void set_gpus(planner::Job& job, std::int64_t gpus) {
+void set_gpus(const Change& change, planner::Job& job, std::int64_t gpus) {
   topologies::Cluster& cluster = job.cluster;
+  if (gpus > cluster.node.gpus && cluster.network.kind == topologies::Network::Kind::kNone) {
+    throw Error(where(change), fmt::format("{} GPUs: {} has no network, so it is one node of {}",
+                                           gpus, cluster.name, cluster.node.gpus));
+  }
   cluster.gpus = gpus;
   cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
 }
@@ -100,7 +115,7 @@ void set_gpu(const Change& change, planner::Job& job) {
   const std::int64_t gpus = job.cluster.gpus;
   if (std::find(presets.begin(), presets.end(), change.value) != presets.end()) {
     job.cluster = topologies::load_cluster(change.value);
-    set_gpus(job, gpus);
+    set_gpus(change, job, gpus);
     return;
   }
   job.cluster.gpu = topologies::find_or_read_gpu(change.value, where(change));
@@ -154,7 +169,7 @@ std::vector<std::vector<Change>> crossed(const std::vector<Variation>& variation
     for (const std::vector<Change>& start : cases) {
       for (const std::string& value : variation.values) {
         longer.push_back(start);
-        longer.back().push_back({variation.name, value});
+        longer.back().push_back(change_of(variation.name, value));
       }
     }
     cases = std::move(longer);
@@ -218,7 +233,7 @@ void apply_to_machine(const Change& change, planner::Job& job) {
         is_factor(change.value)
             ? std::llround(static_cast<double>(job.cluster.gpus) * positive_factor(change))
             : parse_count(change.value, where(change));
-    set_gpus(job, std::max<std::int64_t>(gpus, 1));
+    set_gpus(change, job, std::max<std::int64_t>(gpus, 1));
   } else if (change.name == "gpu") {
     set_gpu(change, job);
   }

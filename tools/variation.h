@@ -16,12 +16,15 @@ struct Variation {
 };
 struct Change {
   std::string name, value;
+  double dollars_per_gpu_hour = 0;  // of a cluster or a GPU; 0: none was given
 };
 
-// "nic_bandwidth=0.5x,1x,2x". Throws Error: no such name (listing those there are), no value.
+// "nic_bandwidth=0.5x,1x,2x"; of cluster and gpu, prices too: "cluster=dgx-h100x8=2.50". Throws
+// Error: no such name (listing those there are), no value.
 Variation parse_variation(const std::string& text);
 
-// Every combination of one value each, the last variation fastest. Throws Error above 10,000.
+// Every combination of one value each, the last variation fastest. Throws Error above 10,000, and
+// on a price that is none.
 std::vector<std::vector<Change>> crossed(const std::vector<Variation>& variations);
 
 // Changes the options of a job and a layout that a name stands for (seq, precision, micro_batch,

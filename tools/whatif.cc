@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -13,18 +11,17 @@
 #include "tools/fault_options.h"
 #include "tools/pages.h"
 #include "tools/progress.h"
-#include "tools/report.h"
 #include "tools/report_option.h"
 #include "tools/sample_options.h"
-#include "tools/table.h"
-#include "tools/whatif_cases.h"
+#include "tools/whatif_report.h"
 
 namespace trireme::tools {
 namespace {
 
 struct Options {
   WhatIfRequest request;
-  std::vector<std::string> vary, stragglers, slow_links;
+  std::vector<std::string> vary, stragglers, slow_links, break_even;
+  std::string scaling, faster, price;
   std::optional<std::int64_t> threads;
   std::string report;
   bool json = false;
@@ -52,82 +49,8 @@ std::vector<WhatIfCase> work_out(const Options& options, const WhatIfCase& base,
   return cases;
 }
 
-Json elasticity_json(const Elasticities& elasticity) {
-  Json json = Json::object();
-  for (const auto& [name, value] : elasticity) {
-    json[name] = value;
-  }
-  return json;
-}
-
-Json report_json(const WhatIfCase& base, const std::vector<WhatIfCase>& cases) {
-  Json list = Json::array();
-  for (const WhatIfCase& mine : cases) {
-    Json change = Json::object();
-    for (const Change& part : mine.changes) {
-      change[part.name] = part.value;
-    }
-    Json entry = {{"change", change},
-                  {"estimate", mine.estimate ? estimate_json(mine.job, *mine.estimate) : Json()},
-                  {"step_ratio", mine.estimate ? Json(mine.step_ratio) : Json()},
-                  {"notes", mine.notes}};
-    if (mine.estimate) {
-      entry["bottleneck"] = bottleneck_of(mine.estimate->time.exposed);
-      entry["elasticity"] = elasticity_json(mine.elasticity);
-    }
-    list.push_back(std::move(entry));
-  }
-  return {{"base", estimate_json(base.job, *base.estimate)},
-          {"bottleneck", bottleneck_of(base.estimate->time.exposed)},
-          {"elasticity", elasticity_json(base.elasticity)},
-          {"cases", list}};
-}
-
-std::vector<std::string> row_of(const std::string& name, const WhatIfCase& mine) {
-  if (!mine.estimate) {
-    return {name, "none", "", "", "", "", ""};
-  }
-  const planner::Estimate& estimate = *mine.estimate;
-  return {name,
-          planner::short_form(estimate.plan),
-          bottleneck_of(estimate.time.exposed),
-          duration_text(estimate.time.step_seconds),
-          fmt::format("{:.3f}", mine.step_ratio),
-          grouped(estimate.throughput.tokens_per_second),
-          fmt::format("{:.1f} GiB{}", estimate.memory.allocated_gib,
-                      estimate.memory.fit == planner::Fit::kNo ? " (too much)" : "")};
-}
-
-void print_report(const Console& console, const WhatIfCase& base,
-                  const std::vector<WhatIfCase>& cases) {
-  print_heading(console, job_text(base.job));
-  Table table{.head = {"case", "layout", "largest part", "step", "ratio", "tokens/s", "memory"},
-              .rows = {row_of("base", base)},
-              .text_columns = 3};
-  for (const WhatIfCase& mine : cases) {
-    std::string name;
-    for (const Change& change : mine.changes) {
-      name += (name.empty() ? "" : ", ") + change.name + " " + change.value;
-    }
-    table.rows.push_back(row_of(name, mine));
-  }
-  print_table(console, table);
-  fmt::print(console.out, "\n");
-  Table elastic{.head = {"1 % more of", "changes the base's step by"}, .rows = {}};
-  for (const auto& [name, value] : base.elasticity) {
-    elastic.rows.push_back({name, fmt::format("{:+.2f} %", value)});
-  }
-  print_table(console, elastic);
-  bool first = true;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    for (const std::string& note : cases[i].notes) {
-      fmt::print(console.out, "{}{}: {}\n", first ? "\n" : "", table.rows[i + 1].front(), note);
-      first = false;
-    }
-  }
-}
-
-int run(const Options& options, Console& console) {
+// What varies, faults included.
+std::vector<Variation> variations_of(const Options& options) {
   std::vector<Variation> variations;
   for (const std::string& text : options.vary) {
     variations.push_back(parse_variation(text));
@@ -150,20 +73,77 @@ int run(const Options& options, Console& console) {
   if (!options.slow_links.empty()) {
     variations.push_back({"slow_link", options.slow_links});
   }
-  if (variations.empty()) {
-    throw Error("whatif",
-                "nothing varies; give --vary NAME=VALUE,VALUE, --straggler or --slow-link");
+  return variations;
+}
+
+// "5%" or 0.05.
+double share_of(const std::string& text, const std::string& where) {
+  const bool per_cent = !text.empty() && text.back() == '%';
+  const double number = parse_number(per_cent ? text.substr(0, text.size() - 1) : text, where, 0,
+                                     per_cent ? 100 : 1) /
+                        (per_cent ? 100 : 1);
+  if (!(number > 0) || !(number < 0.95)) {
+    throw Error(where, fmt::format("'{}' is wrong; more than 0 and less than 95% would be right, "
+                                   "such as 5%",
+                                   text));
+  }
+  return number;
+}
+
+WhatIfAnswer answer_of(const Options& options, Console& console) {
+  const std::vector<Variation> variations = variations_of(options);
+  std::vector<BreakEvenRange> ranges;
+  for (const std::string& text : options.break_even) {
+    ranges.push_back(parse_break_even(text));
+  }
+  if (!ranges.empty() && options.request.keep_layout) {
+    throw Error("--break-even",
+                "asks where the layout changes, and --keep-layout keeps it; give "
+                "one of them");
+  }
+  WhatIfAnswer answer;
+  answer.faster = options.faster.empty() ? 0 : share_of(options.faster, "--faster");
+  if (variations.empty() && ranges.empty() && options.scaling.empty() && answer.faster == 0) {
+    throw Error(
+        "whatif",
+        "nothing varies; give --vary NAME=VALUE,VALUE, --straggler, --slow-link, --scaling, "
+        "--break-even or --faster");
   }
   const auto changes = crossed(variations);
-  const WhatIfCase base = work_out_base(options.request, threads_of(options));
-  const std::vector<WhatIfCase> cases = work_out(options, base, changes, console);
+  const int threads = threads_of(options);
+  answer.base = work_out_base(options.request, threads);
+  if (!variations.empty()) {
+    answer.cases = work_out(options, answer.base, changes, console);
+  }
+  if (!options.scaling.empty()) {
+    answer.scaling =
+        scaling_curves(options.request, answer.base,
+                       parse_scaling(options.scaling, answer.base.job.cluster.gpus), threads);
+  }
+  answer.ranges = ranges;
+  for (const BreakEvenRange& range : ranges) {
+    for (LayoutChange& change : layout_changes(options.request, answer.base, range, threads)) {
+      answer.layout_changes.push_back(std::move(change));
+    }
+  }
+  if (answer.faster > 0) {
+    answer.purchases = purchases(options.request, answer.base, answer.faster, threads);
+  }
+  return answer;
+}
+
+int run(Options options, Console& console) {
+  if (!options.price.empty()) {
+    options.request.dollars_per_gpu_hour = parse_number(options.price, "--price", 0, 1e6);
+  }
+  const WhatIfAnswer answer = answer_of(options, console);
   if (!options.report.empty()) {
-    write_page(options.report, whatif_page(base, cases));
+    write_page(options.report, whatif_page(answer));
   }
   if (options.json) {
-    print_json(console, "whatif", report_json(base, cases));
+    print_whatif_json(console, answer);
   } else {
-    print_report(console, base, cases);
+    print_whatif(console, answer);
   }
   return kDone;
 }
@@ -197,6 +177,24 @@ void add_whatif_command(CLI::App& app, Program& program) {
              "slower compute: 1.2x@rank3 or 1.2x@stage2 (repeatable)");
   repeatable("--slow-link", options->slow_links,
              "less bandwidth: 0.5x@node2.nic3, 0.5x@nic3, 0.5x@nvlink (repeatable)");
+  command
+      ->add_option("--scaling", options->scaling,
+                   "the same batch on more GPUs, and a batch that grows with them: numbers of "
+                   "GPUs 64,128,256, or auto")
+      ->type_name("LIST");
+  repeatable("--break-even", options->break_even,
+             "where the best layout changes as a resource grows: NAME or NAME=0.1x,10x "
+             "(nic_bandwidth, memory, ...; repeatable)");
+  command
+      ->add_option("--faster", options->faster,
+                   "what would have to be bought, of each thing alone, for a step this much "
+                   "shorter: 5%")
+      ->type_name("SHARE");
+  command
+      ->add_option("--price", options->price,
+                   "dollars per GPU and hour of --cluster; others' as --vary "
+                   "cluster=dgx-h100x8=2.50")
+      ->type_name("$");
   command->add_flag("--keep-layout", options->request.keep_layout,
                     "keep the base's layout instead of planning again");
   command->add_flag("--simulate", options->request.simulate, "judge every case by simulation");

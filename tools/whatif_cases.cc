@@ -183,9 +183,23 @@ std::string bottleneck_of(const TimeItems& items) {
   return largest->name;
 }
 
+double dollars_per_million_tokens(const WhatIfCase& mine) {
+  return mine.estimate ? mine.dollars_per_gpu_hour / 3600 * 1e6 /
+                             mine.estimate->throughput.tokens_per_second_per_gpu
+                       : 0;
+}
+
+double break_even_price(const WhatIfCase& base, const WhatIfCase& mine) {
+  return mine.estimate
+             ? base.dollars_per_gpu_hour * mine.estimate->throughput.tokens_per_second_per_gpu /
+                   base.estimate->throughput.tokens_per_second_per_gpu
+             : 0;
+}
+
 WhatIfCase work_out_base(const WhatIfRequest& request, int threads) {
   WhatIfCase base;
   base.step_ratio = 1;
+  base.dollars_per_gpu_hour = request.dollars_per_gpu_hour;
   if (gives_layout(request)) {
     const Request given = make_request(request.plan_file, request.job, request.layout);
     base.job = given.job;
@@ -230,8 +244,12 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       mine.job.framework = other.framework;
     }
   }
+  mine.dollars_per_gpu_hour = base.dollars_per_gpu_hour;
   for (const Change& change : changes) {
     apply_to_machine(change, mine.job);
+    if (change.name == "cluster" || change.name == "gpu") {
+      mine.dollars_per_gpu_hour = change.dollars_per_gpu_hour;  // another machine, another price
+    }
   }
   const bool only_faults = std::all_of(changes.begin(), changes.end(), [](const Change& change) {
     return change.name == "straggler" || change.name == "slow_link";
@@ -262,6 +280,18 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
     add_notes(base, mine);
   }
   return mine;
+}
+
+WhatIfCase try_case(const WhatIfRequest& request, const WhatIfCase& base,
+                    const std::vector<Change>& changes) {
+  try {
+    return work_out_case(request, base, changes);
+  } catch (const Error& error) {
+    WhatIfCase none;
+    none.changes = changes;
+    none.notes.emplace_back(error.what());
+    return none;
+  }
 }
 
 }  // namespace trireme::tools

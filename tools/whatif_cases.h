@@ -19,7 +19,8 @@ struct WhatIfRequest {
   JobOptions job;
   LayoutOptions layout;
   bool keep_layout = false;
-  bool simulate = false;  // judge every case by simulation
+  bool simulate = false;            // judge every case by simulation
+  double dollars_per_gpu_hour = 0;  // of the base's machine; 0: not given
 };
 
 // By resource: change of ln(step) over change of ln(resource), the layout kept; -1: the step
@@ -31,6 +32,7 @@ struct WhatIfCase {
   planner::Job job;
   std::optional<planner::Estimate> estimate;  // empty: no layout, see the notes
   double step_ratio = 0;                      // to the base
+  double dollars_per_gpu_hour = 0;            // 0: no price was given for this machine
   Elasticities elasticity;
   std::vector<std::string> notes;
 };
@@ -42,6 +44,16 @@ WhatIfCase work_out_base(const WhatIfRequest& request, int threads);
 // note.
 WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
                          const std::vector<Change>& changes);
+
+// The same, but a machine that cannot be (nodes without a network between them, a card without the
+// precision) is an answer with a note too.
+WhatIfCase try_case(const WhatIfRequest& request, const WhatIfCase& base,
+                    const std::vector<Change>& changes);
+
+// Of a case with a price and a layout, else 0.
+double dollars_per_million_tokens(const WhatIfCase& mine);
+// The price per GPU and hour at which a token costs what it costs on the base; 0 without its price.
+double break_even_price(const WhatIfCase& base, const WhatIfCase& mine);
 
 // The largest part of the step, "compute" included.
 std::string bottleneck_of(const planner::TimeItems& items);

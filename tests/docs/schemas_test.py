@@ -16,7 +16,8 @@ import tempfile
 JOB = "--model gpt2 --cluster dgx-h100x1 --seq 1024 --global-batch 64"
 COMMANDS = [
     f"estimate {JOB} --layout tp2.dp4.mb1 --json", f"plan {JOB} --top 3 --json", f"simulate {JOB} --layout tp2.pp2.dp2.mb1 --json",
-    f"whatif {JOB} --layout dp8.mb1 --keep-layout --vary nvlink_bandwidth=0.5x --json", f"explain {JOB} --json",
+    f"whatif {JOB} --layout dp8.mb1 --keep-layout --vary nvlink_bandwidth=0.5x --json",
+    f"whatif {JOB} --scaling 4,8 --break-even memory --faster 5% --price 2 --json", f"explain {JOB} --json",
     "budget --model gpt2 --global-batch 512 --seq 1024 --tokens 10B --offer dgx-h100x1=2.50 --json", "models --json",
     "models --model gpt2 --json", "clusters --json", "frameworks --json", "doctor --json", "topo show --cluster dgx-h100x2 --json",
     "topo collective --cluster dgx-h100x1 --gpus 8 --op all_reduce --bytes 1MiB --json", "check train_llama3_8b.sh --cluster dgx-h100x2 --json",

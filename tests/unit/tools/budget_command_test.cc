@@ -89,6 +89,28 @@ TEST(Budget, WrongWordsAreOneLineAndCodeTwo) {
   }
 }
 
+// Offers that differ by their nodes alone: speed-up and efficiency by hand from their days.
+TEST(Budget, OffersOfSeveralSizesScale) {
+  const nlohmann::json json = nlohmann::json::parse(
+      ask(with({"--offer", "dgx-h100x2..8=2.5", "--offer", "dgx-h100x1=2.5", "--json"})).out);
+  ASSERT_EQ(json["offers"].size(), 4U);
+  ASSERT_EQ(json["scaling"].size(), 1U);
+  const auto& scaling = json["scaling"][0];
+  EXPECT_EQ(scaling["offers"], "dgx-h100x2..8");
+  ASSERT_EQ(scaling["points"].size(), 3U);
+  const auto days = [&](std::size_t at) {
+    return json["offers"][at]["days"]["value"].get<double>();
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto& point = scaling["points"][i];
+    EXPECT_EQ(point["gpus"], 16 << i);
+    EXPECT_NEAR(point["speedup"].get<double>(), days(0) / days(i), 1e-9);
+    EXPECT_NEAR(point["efficiency"].get<double>(), days(0) / days(i) / (1 << i), 1e-9);
+  }
+  EXPECT_EQ(ask(with({"--offer", "dgx-h100x8..2=2.5"})).code, kWrongInput);
+  EXPECT_EQ(ask(with({"--offer", "dgx-h100x2..=2.5"})).code, kWrongInput);
+}
+
 // A page asks nobody for anything, and holds every section.
 TEST(Pages, AreWholeInOneFile) {
   const auto path = std::filesystem::temp_directory_path() / "trireme_budget_page.html";
@@ -96,7 +118,8 @@ TEST(Pages, AreWholeInOneFile) {
       with({"--offer", "dgx-h100x2=2.5"}),
       {"estimate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--sharding", "full"},
       {"plan", "--model", "llama-3.1-8b", "--cluster", "dgx-h100"},
-      {"whatif", "--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--vary", "seq=2048,8192"}};
+      {"whatif", "--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--vary", "seq=2048,8192",
+       "--scaling", "4,8,16"}};
   for (std::vector<std::string> command : commands) {
     command.insert(command.end(), {"--report", path.string()});
     EXPECT_NE(ask(command).code, kWrongInput);

@@ -1,8 +1,10 @@
 // What `whatif` promises: its keys, ratios that mean what they say, elasticities on cases whose
 // answer is known.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,7 +12,9 @@
 
 #include "core/error.h"
 #include "tests/unit/tools/command.h"
+#include "tools/break_even.h"
 #include "tools/program.h"
+#include "tools/scaling_curves.h"
 #include "tools/variation.h"
 
 namespace trireme::tools {
@@ -149,6 +153,166 @@ TEST(WhatIf, AnotherClusterIsPlannedAgain) {
   EXPECT_EQ(json["cases"][0]["estimate"]["cluster"]["gpus"], 32);
   EXPECT_LT(json["cases"][0]["step_ratio"].get<double>(), 0.7);
   EXPECT_GT(json["cases"][1]["step_ratio"].get<double>(), 1.3);
+}
+
+// ---- scaling, break-even points, purchases, prices ------------------------------------------
+
+// Amdahl's law with a serial share of 1 %: 1 % more buys 0.5 % where (1 - s) / n = s, n = 99. Of
+// 64, 128 and 256, rate^2 / n is 24.1, 24.8 and 20.3.
+TEST(Scaling, KneeIsWhereHalfOfWhatIsAddedPays) {
+  const auto amdahl = [](double gpus) { return Speed{gpus, 1 / (0.01 + 0.99 / gpus)}; };
+  EXPECT_EQ(knee_of({amdahl(16), amdahl(64), amdahl(128), amdahl(256), amdahl(512)}), 2U);
+  EXPECT_EQ(knee_of({{1, 1}, {2, 2}, {4, 4}, {8, 8}}), std::nullopt);  // no end in sight
+  EXPECT_EQ(knee_of({{8, 1}, {16, 1.2}, {32, 1.3}}), 0U);
+  EXPECT_EQ(knee_of({{8, 1}}), std::nullopt);
+  EXPECT_EQ(knee_of({}), std::nullopt);
+}
+
+TEST(Scaling, ReadsSizes) {
+  EXPECT_EQ(parse_scaling("auto", 64), (std::vector<std::int64_t>{16, 32, 64, 128, 256, 512}));
+  EXPECT_EQ(parse_scaling("auto", 2), (std::vector<std::int64_t>{1, 2, 4, 8, 16}));
+  EXPECT_EQ(parse_scaling("64,8,64", 8), (std::vector<std::int64_t>{8, 64}));
+  for (const char* wrong : {"", "8,,16", "0", "many", "-8"}) {
+    EXPECT_THROW(parse_scaling(wrong, 8), Error) << wrong;
+  }
+}
+
+const std::vector<std::string> kOneNode = {"whatif",         "--model", "llama-3.1-8b", "--cluster",
+                                           "dgx-h100x1",     "--json",  "--seq",        "4096",
+                                           "--global-batch", "64"};
+
+TEST(Scaling, CurvesAreWhatTheyAreCalled) {
+  const auto json = report(kOneNode, {"--scaling", "2,8,32"});
+  const auto& base = json["base"];
+  const double step = base["time"]["step_seconds"];
+  const double compute = base["time"]["breakdown_seconds"]["compute"];
+  for (const char* name : {"strong", "weak"}) {
+    const bool weak = std::string(name) == "weak";
+    const auto& points = json["scaling"][name]["points"];
+    ASSERT_EQ(points.size(), 3U);
+    for (const auto& point : points) {
+      const double gpus = point["gpus"];
+      const double batches = weak ? gpus / 8 : 1;
+      EXPECT_DOUBLE_EQ(point["global_batch"], 64 * batches);
+      // F19: the base's 8 GPUs' compute over the GPUs, its communication by log2 of them.
+      EXPECT_NEAR(point["f19_seconds"].get<double>(),
+                  compute * 8 * batches / gpus + (step - compute) / 3 * std::log2(gpus),
+                  1e-9 * step);
+      if (!point["layout"].is_null()) {
+        const double rate = 64 * batches * 4096 / point["step_seconds"].get<double>();
+        EXPECT_NEAR(point["speedup"].get<double>(), rate / (64 * 4096 / step), 1e-9);
+        EXPECT_NEAR(point["efficiency"].get<double>(), point["speedup"].get<double>() * 8 / gpus,
+                    1e-9);
+      }
+    }
+    EXPECT_EQ(points[1]["layout"].is_null(), false);
+    EXPECT_NEAR(points[1]["step_seconds"].get<double>(), step, 1e-9 * step);  // the base itself
+  }
+  EXPECT_GT(json["scaling"]["strong"]["points"][2]["speedup"].get<double>(), 3);
+}
+
+// A workstation without a network is one node: more GPUs than it has are no machine.
+TEST(Scaling, NodesWithoutANetworkDoNotGrow) {
+  const std::vector<std::string> alone = {"whatif",    "--model", "gpt2", "--cluster",
+                                          "rtx3090x1", "--seq",   "1024", "--global-batch",
+                                          "32",        "--json"};
+  const Answer wrong = run_command(alone, {"--vary", "gpus=8"});
+  EXPECT_EQ(wrong.code, kWrongInput);
+  EXPECT_NE(wrong.err.find("no network"), std::string::npos) << wrong.err;
+  const auto points = report(alone, {"--scaling", "4,8"})["scaling"]["strong"]["points"];
+  EXPECT_FALSE(points[0]["layout"].is_null());
+  EXPECT_TRUE(points[1]["layout"].is_null());
+}
+
+TEST(BreakEven, BisectionFindsEveryChange) {
+  const auto text = [](double factor) {
+    return std::string(factor < 0.37 ? "a" : factor < 2.5 ? "b" : factor < 2.6 ? "c" : "d");
+  };
+  const auto changes = find_changes(0.1, 10, 5, 2, text);
+  ASSERT_EQ(changes.size(), 3U);
+  const double expected[] = {0.37, 2.5, 2.6};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(changes[i].factor / expected[i], 1, 1e-3);
+  }
+  EXPECT_EQ(changes[1].before, "b");
+  EXPECT_EQ(changes[1].after, "c");
+  EXPECT_TRUE(find_changes(0.1, 10, 5, 1, [](double) { return std::string("same"); }).empty());
+}
+
+// Just below the point the layout before is the best, just above it the one after.
+TEST(BreakEven, LayoutsHandOverWhereItSays) {
+  const auto json = report(kOneNode, {"--break-even", "memory=0.5x,2x"});
+  ASSERT_FALSE(json["break_even"].empty());
+  const auto& change = json["break_even"][0];
+  EXPECT_EQ(change["resource"], "memory");
+  const double factor = change["factor"];
+  const auto asked = report(
+      kOneNode, {"--vary", fmt::format("memory={:.6f}x,{:.6f}x", factor * 0.998, factor * 1.002)});
+  const auto layout_at = [&](std::size_t at) {
+    const auto& layout = asked["cases"][at]["estimate"]["layout"];
+    return std::pair<int, std::string>(layout["tp"].get<int>(), layout.dump());
+  };
+  EXPECT_NE(layout_at(0).second, layout_at(1).second);
+}
+
+// The least that is enough is enough, and a hundredth less is not.
+TEST(Purchases, AreTheLeastThatIsEnough) {
+  const auto json = report(kOneNode, {"--faster", "5%"});
+  EXPECT_DOUBLE_EQ(json["faster"]["share"], 0.05);
+  bool checked = false;
+  bool gpus = false;
+  for (const auto& purchase : json["faster"]["purchases"]) {
+    if (!purchase["reaches"]) {
+      EXPECT_TRUE(purchase["step_ratio"].is_null() || purchase["step_ratio"] > 0.95);
+      continue;
+    }
+    EXPECT_LE(purchase["step_ratio"].get<double>(), 0.95);
+    if (purchase["resource"] == "peak_flops") {
+      const double factor = std::stod(purchase["value"].get<std::string>());
+      const auto less =
+          report(kOneNode, {"--vary", fmt::format("peak_flops={:.5f}x", factor * 0.99)});
+      EXPECT_GT(less["cases"][0]["step_ratio"].get<double>(), 0.95);
+      checked = true;
+    }
+    gpus = gpus || (purchase["resource"] == "gpus" && purchase["value"] == "16");
+  }
+  EXPECT_TRUE(checked);
+  EXPECT_TRUE(gpus);
+}
+
+// $ per million tokens = price x GPUs / 3600 / (tokens per second) x 1e6; at the break-even price a
+// token costs what it costs on the base.
+TEST(Prices, BreakEvenPriceCostsTheSame) {
+  const auto json =
+      report(kOneNode, {"--price", "2.50", "--vary", "cluster=hgx-h200x1=3.40,dgx-a100-80gbx1"});
+  const auto dollars = [](const nlohmann::json& estimate, double price) {
+    return price * estimate["cluster"]["gpus"].get<double>() / 3600 /
+           estimate["throughput"]["tokens_per_second"].get<double>() * 1e6;
+  };
+  EXPECT_NEAR(json["dollars_per_million_tokens"].get<double>(), dollars(json["base"], 2.5), 1e-9);
+  const auto& priced = json["cases"][0];
+  EXPECT_EQ(priced["change"]["cluster"], "hgx-h200x1");
+  EXPECT_NEAR(priced["dollars_per_million_tokens"].get<double>(), dollars(priced["estimate"], 3.4),
+              1e-9);
+  const auto& other = json["cases"][1];
+  EXPECT_FALSE(other.contains("dollars_per_million_tokens"));  // no price was given for it
+  EXPECT_NEAR(dollars(other["estimate"], other["break_even_dollars_per_gpu_hour"]),
+              dollars(json["base"], 2.5), 1e-9);
+}
+
+TEST(WhatIf, WrongQuestionsAreOneLine) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--scaling", "some"},
+                                                {"--break-even", "seq"},
+                                                {"--break-even", "nic_bandwidth=2x"},
+                                                {"--break-even", "nic_bandwidth=2x,1x"},
+                                                {"--break-even", "memory", "--keep-layout"},
+                                                {"--faster", "0%"},
+                                                {"--faster", "very"},
+                                                {"--faster", "2x"},
+                                                {"--price", "cheap", "--faster", "5%"},
+                                                {"--vary", "cluster=dgx-h100x2=cheap"}}) {
+    expect_one_line(run_command(kOneNode, wrong), kWrongInput, wrong[0].substr(2));
+  }
 }
 
 }  // namespace

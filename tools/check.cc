@@ -65,6 +65,11 @@ void add_job_options_beside_a_file(CLI::App& command, planner::LaunchOptions& la
   add_count_option(
       command, "--gpus", launch.gpus,
       "ranks that are started; overrides the file (default: its launcher's, else the cluster's)");
+  command
+      .add_option("--framework", launch.framework,
+                  "whose behaviour is modelled (default: the file's own program, as of the release "
+                  "that the file tells)")
+      ->type_name("NAME[@VERSION]");
   add_choice_option(command, "--precision", launch.precision,
                     "what matrix products run in; overrides the file",
                     planner::kPrecisionNames.names());

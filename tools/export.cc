@@ -37,17 +37,16 @@ Request request_of(const Options& options, const JobOptions& job) {
   return make_request(options.plan_file, job, options.layout);
 }
 
-// A plan for trireme is read again as the format's own framework's, so that its rules and its
-// prediction are those of what will be started.
+// A plan for trireme, or for how a program shards, is read again as the format's own program's, so
+// that its rules and its prediction are those of what will be started.
 Request launched_request(const Options& options, planner::LaunchFormat& format) {
   Request request = request_of(options, options.job);
-  const std::string& framework = request.job.framework.base;
-  format = options.format.empty()
-               ? planner::default_launch_format(request.job.framework.name, framework)
-               : planner::launch_format_of(options.format);
+  const planner::Framework& framework = request.job.framework;
+  format = options.format.empty() ? planner::default_launch_format(framework.name, framework.base)
+                                  : planner::launch_format_of(options.format);
   const std::string launched =
       planner::launched_framework(format, framework, request.plan.sharding);
-  if (launched == framework) {
+  if (launched == planner::full_name(framework)) {
     return request;
   }
   JobOptions job = options.job;

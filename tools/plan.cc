@@ -128,8 +128,9 @@ void answer(const Options& options, planner::SearchOptions& search, planner::Job
 // What the exporter of the framework's own file would refuse of the best plan, said beside the plan
 // and not after it; empty: nothing, or the framework has no file of its own.
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
-  constexpr std::string_view kLaunched[] = {"megatron", "megatron-fsdp", "fsdp1", "fsdp2",
-                                            "deepspeed"};
+  constexpr std::string_view kLaunched[] = {"megatron",  "megatron-fsdp",   "fsdp1",
+                                            "fsdp2",     "torchtitan",      "accelerate",
+                                            "deepspeed", "accelerate-fsdp1"};
   if (std::find(std::begin(kLaunched), std::end(kLaunched), job.framework.name) ==
       std::end(kLaunched)) {
     return {};

@@ -255,10 +255,10 @@ std::vector<Elsewhere> elsewhere(const Job& job, const SearchOptions& search) {
   };
   const std::vector<Known> programs = {
       {"Megatron", "megatron", {}},
-      {"torchtitan", "fsdp2", {}},
+      {"torchtitan", "torchtitan", {}},
       {"DeepSpeed", "deepspeed", {ConstraintAxis::kPipeline}},
       {"accelerate",
-       "fsdp1",
+       "accelerate-fsdp1",
        {ConstraintAxis::kPipeline, ConstraintAxis::kTensor, ConstraintAxis::kContext}}};
   std::vector<Elsewhere> found;
   for (const Known& program : programs) {

@@ -51,14 +51,6 @@ double parse_share(const std::string& text, const std::string& where) {
   return parse_number(text.substr(0, text.size() - 1), where, 0, 100) / 100;
 }
 
-// The programs that people start, which the models know by whose behaviour they have.
-void name_framework(TuneStart& start) {
-  if (start.job.framework == "torchtitan" || start.job.framework == "accelerate") {
-    start.format = start.format.empty() ? start.job.framework : start.format;
-    start.job.framework = "fsdp2";
-  }
-}
-
 struct Tuning {
   const Options& options;
   planner::Job job;  // its profile is corrected by the runs
@@ -232,7 +224,7 @@ void prepare_folders(const Options& options) {
 
 int run(const Options& given, Console& console) {
   Options options = given;
-  name_framework(options.start);
+  name_program(options.start);
   options.start.steps = options.steps.value_or(10);
   Tuning tuning{.options = options,
                 .job = make_job(options.start.job),

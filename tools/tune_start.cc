@@ -39,15 +39,15 @@ bool is_own(const TuneStart& start) {
   return start.job.framework.empty() || start.job.framework == "trireme";
 }
 
-std::string path_of(const TuneStart& start, const std::string& name, const std::string& suffix) {
-  return fs::absolute(fs::path(start.folder) / (name + suffix)).string();
-}
-
 planner::LaunchFormat format_of(const TuneStart& start) {
   return start.format.empty()
              ? planner::default_launch_format(start.job.framework,
                                               planner::find_framework(start.job.framework).base)
              : planner::launch_format_of(start.format);
+}
+
+std::string path_of(const TuneStart& start, const std::string& name, const std::string& suffix) {
+  return fs::absolute(fs::path(start.folder) / (name + suffix)).string();
 }
 
 const char* suffix_of(planner::LaunchFormat format) {
@@ -172,6 +172,13 @@ void judge(std::int64_t steps, const Ended& ended, const std::string& log,
 }
 
 }  // namespace
+
+void name_program(TuneStart& start) {
+  if (!is_own(start)) {
+    start.job.framework = planner::launched_framework(
+        format_of(start), planner::find_framework(start.job.framework), planner::Sharding::kNone);
+  }
+}
 
 std::string launch_file_of(const TuneStart& start, const std::string& name) {
   return is_own(start) ? "" : path_of(start, name, suffix_of(format_of(start)));

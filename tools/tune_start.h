@@ -19,6 +19,10 @@ struct TuneStart {
   std::int64_t steps = 10;
 };
 
+// The job's framework becomes that of the program that is started, where it names but how that
+// shards (fsdp2). Throws Error when the format starts another.
+void name_program(TuneStart& start);
+
 // Writes the plan and what starts it, starts it for `limit` seconds at most, and reads the outcome.
 // The run's name is of its files in the folder. Throws Error when the machine lacks what every run
 // needs.

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
+#include "planner/launch/launch_program.h"
 #include "planner/launch/quoting.h"
 
 namespace trireme::planner {
@@ -188,21 +189,23 @@ LaunchFormat default_launch_format(std::string_view entry, std::string_view base
                                  fmt::join(launch_format_names(), ", ")));
 }
 
-std::string launched_framework(LaunchFormat format, const std::string& framework,
-                               Sharding sharding) {
+std::string launched_framework(LaunchFormat format, const Framework& framework, Sharding sharding) {
   const Route& route = route_of(format);
-  if (framework == "trireme") {
+  const std::string& base = framework.base;
+  if (base == "trireme") {
     const bool megatron = route.frameworks.front() == "megatron";
     const bool fsdp = sharding == Sharding::kFull || sharding == Sharding::kGradients;
-    return megatron && fsdp ? "megatron-fsdp" : std::string(route.frameworks.front());
+    return program_of(format,
+                      megatron && fsdp ? "megatron-fsdp" : std::string(route.frameworks.front()));
   }
-  if (std::find(route.frameworks.begin(), route.frameworks.end(), framework) ==
-      route.frameworks.end()) {
-    refuse("--format",
-           fmt::format("{} does not start {}; --framework {} would be right", to_string(format),
-                       framework, fmt::join(route.frameworks, " or ")));
+  if (std::find(route.frameworks.begin(), route.frameworks.end(), base) == route.frameworks.end()) {
+    refuse("--format", fmt::format("{} does not start {}; --framework {} would be right",
+                                   to_string(format), base, fmt::join(route.frameworks, " or ")));
   }
-  return framework;
+  const std::string program = program_of(format, base);
+  const bool bare = framework.name == base && framework.version.empty();
+  const bool others = framework.name != program && is_program(framework.name);
+  return bare || others ? program : full_name(framework);
 }
 
 void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {

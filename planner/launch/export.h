@@ -87,10 +87,11 @@ std::string where_to_start(const LaunchPlan& launch);
 // for trireme, which has several.
 LaunchFormat default_launch_format(std::string_view entry, std::string_view base);
 
-// Whose behaviour the started job has: `framework` where the format starts it; for trireme, whose
-// plans are anybody's, the format's own. Throws Error when the format starts another framework.
-std::string launched_framework(LaunchFormat format, const std::string& framework,
-                               Sharding sharding);
+// Whose behaviour the started job has, as NAME[@VERSION]: `framework` where the format starts it,
+// or the format's own program where it names but how that shards (fsdp2) or another's program; for
+// trireme, whose plans are anybody's, the format's own. Throws Error when the format starts
+// another.
+std::string launched_framework(LaunchFormat format, const Framework& framework, Sharding sharding);
 
 // Makes the job what the format's framework will do of it, where it gives no choice, and notes what
 // that changed. Before the prediction.

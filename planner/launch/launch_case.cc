@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/launch/launch_program.h"
+#include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
 #include "planner/plan/names.h"
 #include "planner/plan/stages.h"
@@ -53,9 +55,43 @@ topologies::Precision precision_of(std::string_view name) {
   return kPrecisionNames.value_of(name).value_or(topologies::Precision::kBf16);
 }
 
+// The entry of the file's own program and release, unless the command line names another that
+// shards as the file does.
+std::string behaviour_of_file(const LaunchConfig& config, const LaunchOptions& options) {
+  if (options.framework.empty()) {
+    return program_of(config.format, config.framework) +
+           (config.release.empty() ? "" : "@" + config.release);
+  }
+  const std::string base = find_framework(options.framework).base;
+  if (base != config.framework) {
+    throw Error("--framework",
+                fmt::format("{} is of {}, and {} starts {}; a release of the latter would be right",
+                            options.framework, base, config.source, config.framework));
+  }
+  return options.framework;
+}
+
+void choose_types(const LaunchConfig& config, const LaunchOptions& options, Job& job) {
+  const auto said = [](const std::string& beside, const std::string& in_file) {
+    return beside.empty() ? in_file : beside;
+  };
+  job.precision = precision_of(said(options.precision, config.precision));
+  job.optimizer = kOptimizerNames.value_of(said(options.optimizer, config.optimizer))
+                      .value_or(Optimizer::kAdam);
+  job.attention = kAttentionNames.value_of(said(options.attention, config.attention))
+                      .value_or(models::AttentionKernel::kFlash);
+}
+
 void choose_framework(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Job& job = found.job;
-  job.framework = find_framework(config.framework);
+  const RecipeCase run{.precision = job.precision,
+                       .compute_capability = job.cluster.gpu.compute_capability,
+                       .latent = job.model.latent.has_value(),
+                       .experts = job.model.moe.has_value(),
+                       .gated = job.model.gated_mlp,
+                       .unfused = job.attention == models::AttentionKernel::kUnfused,
+                       .tensor = config.layout.tensor.value_or(1) > 1};
+  job.framework = find_framework(behaviour_of_file(config, options), run);
   for (const std::vector<std::string>* choices : {&config.choices, &options.settings}) {
     for (const std::string& choice : *choices) {
       const std::size_t cut = choice.find('=');
@@ -69,19 +105,10 @@ void choose_framework(const LaunchConfig& config, const LaunchOptions& options, 
     found.filled.push_back(
         fmt::format("no extra prediction module ({} trains none)", job.framework.name));
   }
-  const auto said = [](const std::string& beside, const std::string& in_file) {
-    return beside.empty() ? in_file : beside;
-  };
-  job.precision = precision_of(said(options.precision, config.precision));
-  job.optimizer = kOptimizerNames.value_of(said(options.optimizer, config.optimizer))
-                      .value_or(Optimizer::kAdam);
-  job.attention = kAttentionNames.value_of(said(options.attention, config.attention))
-                      .value_or(models::AttentionKernel::kFlash);
 }
 
 void choose_gpus(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Job& job = found.job;
-  job.cluster = topologies::load_cluster(options.cluster);
   found.cluster_gpus = job.cluster.gpus;
   if (options.gpus || config.gpus) {
     found.world = options.gpus ? *options.gpus : *config.gpus;
@@ -269,6 +296,8 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   LaunchCase found;
   choose_model(config, options, found);
   choose_sequence(config, options, found);
+  found.job.cluster = topologies::load_cluster(options.cluster);
+  choose_types(config, options, found.job);
   choose_framework(config, options, found);
   found.job.profile = options.calibration.empty() ? topologies::shipped_profile()
                                                   : topologies::load_profile(options.calibration);

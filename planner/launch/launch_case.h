@@ -17,6 +17,7 @@ namespace trireme::planner {
 struct LaunchOptions {
   std::string model = {}, cluster = {}, calibration = {};
   std::optional<std::int64_t> sequence = {}, global_batch = {}, gpus = {}, micro_batch = {};
+  std::string framework = {};  // NAME[@VERSION]
   std::string precision = {}, optimizer = {}, attention = {};
   std::string recompute = {}, recompute_modules = {};  // as `estimate` takes them
   std::optional<std::int64_t> recompute_layers = {};

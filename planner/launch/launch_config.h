@@ -47,7 +47,10 @@ struct LaunchConfig {
 
   std::optional<models::Transformer> model;  // what the file itself describes
   std::string model_name;                    // or the preset that it names
-  std::string framework = "megatron", precision, optimizer, attention;
+  // How it shards (the base of an entry of frameworks.json), and the release of the format's own
+  // program where the file tells it (launch_program.h).
+  std::string framework = "megatron", release;
+  std::string precision, optimizer, attention;
   // What is computed in where nothing is sharded beside tp or pp (torchtitan up to v0.2.2); empty:
   // the same.
   std::string unsharded_precision;

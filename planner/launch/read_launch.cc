@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "planner/launch/launch_program.h"
 #include "planner/launch/settings_text.h"
 
 namespace trireme::planner {
@@ -107,8 +108,10 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   return *contents;
 }
 
-LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::string& source,
-                         const std::vector<std::string>& arguments, const LaunchReading& reading) {
+namespace {
+
+LaunchConfig read_as(LaunchFormat format, std::string_view text, const std::string& source,
+                     const std::vector<std::string>& arguments, const LaunchReading& reading) {
   switch (format) {
     case LaunchFormat::kMegatron:
       return read_megatron(text, source, arguments, reading);
@@ -122,6 +125,15 @@ LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::
       return read_accelerate(text, source, arguments);
   }
   throw Error("--format", "is unknown");
+}
+
+}  // namespace
+
+LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::string& source,
+                         const std::vector<std::string>& arguments, const LaunchReading& reading) {
+  LaunchConfig config = read_as(format, text, source, arguments, reading);
+  config.release = release_of(config, text);
+  return config;
 }
 
 LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchFormat> format,

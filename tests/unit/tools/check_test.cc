@@ -176,12 +176,12 @@ constexpr Round kRounds[] = {
      "--stage-layers 19,21,21,19",
      ""},
     {"torchtitan", "r1.toml",
-     "--model llama-3.1-8b --cluster dgx-h100x1 --framework fsdp2 --seq 8192 --global-batch 16 "
+     "--model llama-3.1-8b --cluster dgx-h100x1 --framework torchtitan --seq 8192 --global-batch 16 "
      "--sharding full "
      "--micro-batch 2 --recompute-modules op --set compile=true",
      ""},
     {"torchtitan", "r2.toml",
-     "--model llama-3.1-70b --cluster dgx-h100x8 --framework fsdp2 --seq 8192 --global-batch 64 "
+     "--model llama-3.1-70b --cluster dgx-h100x8 --framework torchtitan --seq 8192 --global-batch 64 "
      "--tp 8 --pp 4 "
      "--sharding full --recompute full",
      ""},
@@ -190,7 +190,7 @@ constexpr Round kRounds[] = {
      "--sharding gradients",
      "--model llama-3.1-8b --seq 4096"},
     {"accelerate", "r1.yaml",
-     "--model llama-3.2-3b --cluster dgx-h100x1 --framework fsdp2 --seq 4096 --global-batch 16 "
+     "--model llama-3.2-3b --cluster dgx-h100x1 --framework accelerate --seq 4096 --global-batch 16 "
      "--sharding full "
      "--recompute full --set reduce_dtype=bf16",
      "--model llama-3.2-3b --seq 4096 --global-batch 16"},

@@ -130,7 +130,7 @@ TEST(Export, APlanForTriremeBecomesTheFormatsOwn) {
   const std::string options = "--model llama-3.2-1b --cluster dgx-h100x1 --sharding full ";
   EXPECT_NE(exported(options + "--format megatron").find("# Predicted, as megatron-fsdp"),
             std::string::npos);
-  EXPECT_NE(exported(options + "--format accelerate").find("# Predicted, as fsdp2"),
+  EXPECT_NE(exported(options + "--format accelerate").find("# Predicted, as accelerate:"),
             std::string::npos);
 }
 
@@ -384,7 +384,7 @@ TEST(ExportCommand, TheHeadingSpeaksInTheLogsOwnUnits) {
 // torchtitan up to v0.2.2 sets the type of computation by fully_shard alone.
 TEST(ExportCommand, TorchtitanWithoutShardingIsRefusedInMixedPrecision) {
   const std::string job =
-      "export --model llama-3.1-8b --cluster hgx-h200x1 --gpus 2 --framework fsdp2 --seq 2048 "
+      "export --model llama-3.1-8b --cluster hgx-h200x1 --gpus 2 --framework torchtitan --seq 2048 "
       "--global-batch 8 --tp 2 ";
   const Exported mixed = run_words(job);
   EXPECT_EQ(mixed.code, 2);

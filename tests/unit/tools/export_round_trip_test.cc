@@ -90,7 +90,7 @@ std::size_t rounds_of(const Format& format) {
       const auto checked = parsed("check " + path + " --format " + format.name +
                                   " --cluster dgx-h100x2 --json" + missing);
       // accelerate's FSDP reduces in 16 bits, which export settles before its prediction.
-      const bool plain = std::string(format.framework) == "fsdp2" &&
+      const bool plain = std::string(format.framework) == "accelerate" &&
                          std::string(layout).find("fsdp") == std::string::npos;
       const bool settled = std::string(format.name) == "accelerate" && !plain;
       const auto estimated =
@@ -109,9 +109,9 @@ TEST(ExportRoundTrip, CheckReadsBackWhatExportWrote) {
       {"megatron", "sh", "megatron", true, 25},
       {"megatron", "sh", "megatron-fsdp", true, 25},
       {"megatron-bridge", "py", "megatron", true, 25},
-      {"torchtitan", "toml", "fsdp2", true, 10},
-      {"accelerate", "yaml", "fsdp2", false, 10},
-      {"accelerate", "yaml", "fsdp1", false, 5},
+      {"torchtitan", "toml", "torchtitan", true, 10},
+      {"accelerate", "yaml", "accelerate", false, 10},
+      {"accelerate", "yaml", "accelerate-fsdp1", false, 5},
       {"deepspeed", "json", "deepspeed", false, 10},
   };
   for (const Format& format : formats) {

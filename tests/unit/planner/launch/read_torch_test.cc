@@ -48,6 +48,27 @@ LaunchCase titan(const std::string& text, const std::vector<std::string>& more =
   return make_launch_case(read_torchtitan(text, "t.toml", more), {.cluster = "dgx-h100x8"});
 }
 
+TEST_F(ReadTorchtitan, AFileIsPredictedAsItsOwnProgramAndRelease) {
+  const auto named = [](const std::string& text, const LaunchOptions& beside = {}) {
+    LaunchOptions options = beside;
+    options.cluster = "dgx-h100x8";
+    return full_name(
+        make_launch_case(read_launch(LaunchFormat::kTorchtitan, text, "t.toml"), options)
+            .job.framework);
+  };
+  const std::string text = kTitan;
+  EXPECT_EQ(named(text), "torchtitan");
+  EXPECT_EQ(named("# For torchtitan v0.1.0, from its folder.\n" + text), "torchtitan@0.1.0");
+  EXPECT_EQ(named("# For torchtitan v17.\n" + text), "torchtitan");  // not listed
+  EXPECT_EQ(named("[training]\nbatch_size = 2\ncompile = true\n", {.model = "llama-3.1-8b"}),
+            "torchtitan@2025-05");
+  EXPECT_EQ(named("[training]\ntensor_parallel_degree = 2\n", {.model = "llama-3.1-8b"}),
+            "torchtitan@2024-12");
+  EXPECT_EQ(named(text, {.framework = "torchtitan@0.2.0"}), "torchtitan@0.2.0");
+  EXPECT_EQ(named(text, {.framework = "fsdp2"}), "fsdp2");
+  EXPECT_THROW(named(text, {.framework = "megatron"}), Error);
+}
+
 TEST_F(ReadTorchtitan, DegreesScheduleAndBatch) {
   const LaunchCase found = titan(kTitan);
   EXPECT_EQ(found.job.model.name, "llama-3.1-70b");
@@ -232,7 +253,7 @@ TEST_F(ReadAccelerate, FullySharded) {
       "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n  "
       "fsdp_version: 2\n"
       "  fsdp_reshard_after_forward: false\n  fsdp_activation_checkpointing: true\n");
-  EXPECT_EQ(second.job.framework.name, "fsdp2");
+  EXPECT_EQ(second.job.framework.name, "accelerate");
   EXPECT_EQ(second.plan.sharded, 16);
   EXPECT_FALSE(second.plan.reshard_after_forward);
   EXPECT_EQ(second.plan.recompute, Recompute::kFull);
@@ -240,7 +261,7 @@ TEST_F(ReadAccelerate, FullySharded) {
   const LaunchCase hybrid = accelerate(
       "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n"
       "  fsdp_sharding_strategy: HYBRID_SHARD\n");
-  EXPECT_EQ(hybrid.job.framework.name, "fsdp1");
+  EXPECT_EQ(hybrid.job.framework.name, "accelerate-fsdp1");
   EXPECT_EQ(hybrid.plan.sharded, 8);
   EXPECT_EQ(hybrid.plan.replicas, 2);
   const LaunchCase none = accelerate(

@@ -16,8 +16,12 @@ def run(command):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def gpus_of(case):
+    return case.get("gpus", 2)
+
+
 def words_of(case, common):
-    words = common + shlex.split(case["arguments"])
+    words = [*common, "--gpus", str(gpus_of(case)), *shlex.split(case["arguments"])]
     return [str(FOLDERS_OF_MODELS[word.split("/")[0]] / word.split("/")[1]) if word.split("/")[0] in FOLDERS_OF_MODELS else word
             for word in words]
 

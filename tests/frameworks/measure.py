@@ -33,6 +33,10 @@ def forget_start():
     torch.manual_seed(1)
 
 
+def is_first():
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
 def measure(step):
     """Runs `step` some times and prints the seconds of each and the largest memory of each rank."""
     seconds = []
@@ -44,9 +48,11 @@ def measure(step):
         seconds.append(time.perf_counter() - begin)
     own = (torch.cuda.max_memory_allocated() / 2**30, torch.cuda.max_memory_reserved() / 2**30)
     profile(step)
-    every = [None] * dist.get_world_size()
-    dist.all_gather_object(every, own)
-    if dist.get_rank() == 0:
+    every = [own]
+    if dist.is_initialized():  # one process of accelerate's has no group
+        every = [None] * dist.get_world_size()
+        dist.all_gather_object(every, own)
+    if is_first():
         print(json.dumps({"schema": "trireme.start/1", "step_seconds": seconds, "loss": float(loss) if loss is not None else None,
                           "peak_allocated_gib": [each[0] for each in every],
                           "peak_reserved_gib": [each[1] for each in every]}), flush=True)
@@ -66,7 +72,7 @@ def profile(step):
     torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=1000000)
     step()
     torch.cuda.synchronize()
-    if dist.get_rank() == 0:
+    if is_first():
         trace.export_chrome_trace(path)
         torch.cuda.memory._dump_snapshot(os.path.join(os.path.dirname(path), "snapshot.pickle"))
     torch.cuda.memory._record_memory_history(enabled=None)

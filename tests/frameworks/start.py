@@ -1,7 +1,8 @@
 """Starts what `trireme export` writes with the real frameworks, and compares what they log with the prediction.
 
 start.py export TRIREME FOLDER   writes the launch file and the prediction of each case; needs no GPU and no framework
-start.py start FOLDER            starts each on the GPUs of this machine and keeps its log; needs no trireme
+start.py start FOLDER            starts each on the GPUs of this machine and keeps its log; needs no trireme; what takes
+                                 more GPUs than there are is skipped by name
 start.py report FOLDER [--rows FILE]   table of predicted and measured; rows in the format that `trireme validate` reads
 start.py all TRIREME FOLDER      the three after each other; exit code 77 where nothing can be started
 
@@ -19,7 +20,7 @@ import time
 
 import logs
 import table
-from exported import cases_of, export_case, run
+from exported import cases_of, export_case, gpus_of, run
 from processes import begin, finish, why_not
 
 NOTHING_STARTED = 77
@@ -32,7 +33,7 @@ def export_all(options):
     return 0
 
 
-def startable_cases(options):
+def startable_cases(options, gpus):
     """Those that were exported and that this machine has everything for; the rest is named with its reason."""
     wanted, reasons = [], {}
     for name in (case["name"] for case in cases_of(options.only)):
@@ -41,6 +42,8 @@ def startable_cases(options):
         if case is None or case["refused"]:
             continue
         reason = reasons.setdefault(case["format"], why_not(case))
+        if gpus_of(case) > gpus:
+            reason = f"takes {gpus_of(case)} GPUs, of which this machine has {gpus}"
         if reason:
             print(f"{name:36} skipped: {reason}")
         else:
@@ -50,10 +53,7 @@ def startable_cases(options):
 
 def start_all(options):
     gpus = run(["nvidia-smi", "-L"]).stdout.count("GPU ") if shutil.which("nvidia-smi") else 0
-    if gpus < 2:
-        print("skipped: the cases take two GPUs, of which this machine has fewer")
-        return NOTHING_STARTED
-    wanted = startable_cases(options)
+    wanted = startable_cases(options, gpus)
     end = time.monotonic() + options.seconds
     begun = []  # processes of the case at hand and of those that import ahead of it
     for index, case in enumerate(wanted):

@@ -256,12 +256,15 @@ std::string failures_text(const BudgetRequest& request) {
           ? fmt::format("a failure every {}", span_text(*request.mean_between_seconds))
           : fmt::format("{} failures ({:g} per 1000 node-days; --failures, --mtbf)",
                         request.failures.name, request.failures.per_1000_node_days);
+  const double all_nodes = request.storage.write_gbytes_per_second;
+  const std::string storage =
+      all_nodes > 0 ? fmt::format("{:g} GB/s of all nodes", all_nodes)
+                    : fmt::format("{:g} GB/s a node (--storage)", planner::kNodeGbytes);
   const std::string save =
       request.save_seconds
           ? fmt::format("a save takes {}", span_text(*request.save_seconds))
-          : fmt::format("{} saves at {:g} GB/s a node (--storage)",
-                        request.storage.asynchronous ? "asynchronous" : "synchronous",
-                        request.storage.write_gbytes_per_second);
+          : fmt::format("{} saves at {}",
+                        request.storage.asynchronous ? "asynchronous" : "synchronous", storage);
   const std::string spares = request.repairs.spares < 0
                                  ? "a spare node is always there (--spares)"
                                  : fmt::format("{} spare nodes", request.repairs.spares);

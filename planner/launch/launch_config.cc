@@ -36,14 +36,19 @@ std::pair<std::string_view, std::string_view> section_and_name(std::string_view 
                                        : std::pair(key.substr(0, dot), key.substr(dot + 1));
 }
 
-// A slip in the name, or in the section of a name that is known there; else empty.
+// A slip in the name of a known section, or in the section; else empty.
 std::string meant_key(const KnownKeys& known, std::string_view key) {
   const auto [section, name] = section_and_name(key);
+  const bool has_section = std::ranges::any_of(known.keys, [&](std::string_view right) {
+    return section_and_name(right).first == section_and_name(key).first;
+  });
   for (const std::string_view right : known.keys) {
     const auto [right_section, right_name] = section_and_name(right);
-    if ((section == right_section && is_a_slip(name, right_name)) ||
-        (name == right_name && is_a_slip(section, right_section))) {
+    if (section == right_section && is_a_slip(name, right_name)) {
       return std::string(right);
+    }
+    if (!has_section && is_a_slip(section, right_section)) {
+      return fmt::format("{}.{}", right_section, name);
     }
   }
   return {};

@@ -45,6 +45,7 @@ struct NcclGraph {
   double step_latency = 1.0;               // of a hop within the node, relative to the usual one
   double hop_extra_us = 0.0;     // of a message between nodes, beside the network's usual one
   double uplink_slowdown = 1.0;  // of neighbour traffic between units under oversubscription
+  friend bool operator==(const NcclGraph&, const NcclGraph&) = default;
 };
 
 // Rates in GB/s. Microseconds to compute at most; no allocation.

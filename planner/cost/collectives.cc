@@ -28,6 +28,22 @@ double Collectives::time(Collective collective, const GroupShape& group, double 
   return known_.insert(key, seconds);
 }
 
+GroupShape Collectives::first_alike(const GroupShape& shape) {
+  const topologies::NcclGraph graph = topologies::nccl_graph(cluster_, shape);
+  const auto measured_alike = [&](const GroupShape& other) {
+    return profile_.collectives.empty() || ((other.stride == 1) == (shape.stride == 1) &&
+                                            other.concurrent_per_node == shape.concurrent_per_node);
+  };
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
+    return kind.graph == graph && measured_alike(kind.shape);
+  });
+  if (found == kinds_.end()) {
+    kinds_.push_back({shape, graph});
+    return shape;
+  }
+  return found->shape;
+}
+
 GroupShape Collectives::shape(std::int64_t degree, std::int64_t stride) {
   if (degree <= 1) {
     return {};
@@ -36,7 +52,7 @@ GroupShape Collectives::shape(std::int64_t degree, std::int64_t stride) {
   if (const GroupShape* found = shapes_.find(key)) {
     return *found;
   }
-  return shapes_.insert(key, topologies::group_shape(cluster_, degree, stride));
+  return shapes_.insert(key, first_alike(topologies::group_shape(cluster_, degree, stride)));
 }
 
 GroupShape Collectives::group(const Plan& plan, Axis axis) {
@@ -56,11 +72,18 @@ GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) 
 }
 
 GroupShape Collectives::pipeline_pair(const Plan& plan) {
-  GroupShape pair = group(plan, Axis::kPipeline);
+  if (plan.pipeline <= 1) {
+    return {};
+  }
+  const Axes key{plan.pipeline, stride_of(plan, Axis::kPipeline)};
+  if (const GroupShape* found = pairs_.find(key)) {
+    return *found;
+  }
+  GroupShape pair = topologies::group_shape(cluster_, key.degree, key.stride);
   pair.ranks_per_node = pair.ranks_per_node >= pair.ranks ? 2 : 1;
   pair.fewest_per_node = 0;
   pair.ranks = 2;
-  return pair;
+  return pairs_.insert(key, first_alike(pair));
 }
 
 GroupShape Collectives::pipeline_ends(const Plan& plan) {
@@ -70,7 +93,8 @@ GroupShape Collectives::pipeline_ends(const Plan& plan) {
   if (const GroupShape* found = ends_.find(key)) {
     return *found;
   }
-  return ends_.insert(key, topologies::group_shape(cluster_, 2, apart, plan.pipeline * stride));
+  return ends_.insert(
+      key, first_alike(topologies::group_shape(cluster_, 2, apart, plan.pipeline * stride)));
 }
 
 }  // namespace trireme::planner

@@ -1,9 +1,12 @@
 // Collective times by their arguments, remembered: search asks for the same few again and again.
 #pragma once
 
+#include <vector>
+
 #include "planner/cost/flat_map.h"
 #include "planner/plan/plan.h"
 #include "topologies/collective_cost.h"
+#include "topologies/nccl_graph.h"
 
 namespace trireme::planner {
 
@@ -14,6 +17,8 @@ class Collectives {
 
   // Seconds of one collective of `bytes` (nccl-tests' size) on the group; 0 for a group of one.
   double time(topologies::Collective collective, const topologies::GroupShape& group, double bytes);
+  // Groups that NCCL sees alike are one: their ranks' strides are those of the first that was asked
+  // for.
   // The group of one axis of a plan, and of two axes taken together (shards over data and context).
   topologies::GroupShape group(const Plan& plan, Axis axis);
   // `degree` ranks, `stride` apart.
@@ -41,8 +46,15 @@ class Collectives {
     std::int64_t apart = 1, period = 1;
     friend bool operator==(const Ends&, const Ends&) = default;
   };
+  struct Kind {
+    topologies::GroupShape shape;
+    topologies::NcclGraph graph;
+  };
+  // The first asked for of those that take the same time, whatever the collective and its size.
+  topologies::GroupShape first_alike(const topologies::GroupShape& shape);
+  std::vector<Kind> kinds_;
   FlatMap<Asked, double> known_;
-  FlatMap<Axes, topologies::GroupShape> shapes_;
+  FlatMap<Axes, topologies::GroupShape> shapes_, pairs_;
   FlatMap<Ends, topologies::GroupShape> ends_;
 };
 

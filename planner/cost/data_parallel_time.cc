@@ -51,37 +51,47 @@ double reduce_bytes_of(const Job& job) {
   return fp16 && narrow > 0 ? narrow : job.framework.reduce_bytes;
 }
 
+DataParallelTimer::OfPlan DataParallelTimer::of_plan(const Plan& plan) const {
+  OfPlan of;
+  of.groups = groups_of(plan);
+  of.run = run_sharding(job_, plan);
+  const auto copies_over = [&](const GroupShape& group) {
+    return unit_copies(job_, of.run, std::max<std::int64_t>(1, group.ranks));
+  };
+  of.copies = copies_over(of.groups.shard);
+  of.expert_copies = copies_over(of.groups.expert_shard);
+  return of;
+}
+
 DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallelInput& in,
-                                            const Groups& all) const {
+                                            OfPlan& of) {
   const auto alone = [](const GroupShape& group) { return group.ranks <= 1; };
-  if (alone(all.shard) && alone(all.replica) && alone(all.expert_shard) &&
-      alone(all.expert_replica)) {
+  if (alone(of.groups.shard) && alone(of.groups.replica) && alone(of.groups.expert_shard) &&
+      alone(of.groups.expert_replica)) {
     return {};
   }
-  const RunSharding run = run_sharding(job_, plan);
-  const bool full = run.sharding == Sharding::kFull;
+  const bool full = of.run.sharding == Sharding::kFull;
   // What is frozen is gathered in its own format and never reduced; a sharded optimizer gathers
   // what it trained.
-  Groups groups = all;
+  Groups groups = of.groups;
   groups.parameter_bytes *= full ? in.gathered_share : in.trained_share;
   groups.expert_parameter_bytes *= full ? in.gathered_share : in.trained_expert_share;
   groups.reduce_bytes *= in.trained_share;
   groups.expert_reduce_bytes *= in.trained_expert_share;
-  const auto copies_over = [&](std::int64_t ranks, double trained) {
-    UnitCopies copies = unit_copies(job_, run, std::max<std::int64_t>(1, ranks));
+  const auto of_shares = [&](UnitCopies copies, double trained) {
     copies.gather *= in.gathered_share;
     copies.reduce *= trained;
     copies.keep *= trained;
     copies.sum *= trained;
     return copies;
   };
-  const UnitCopies copies = copies_over(groups.shard.ranks, in.trained_share);
-  const UnitCopies experts = copies_over(groups.expert_shard.ranks, in.trained_expert_share);
-  const bool shards_gradients = (full || run.sharding == Sharding::kGradients) &&
+  const UnitCopies copies = of_shares(of.copies, in.trained_share);
+  const UnitCopies experts = of_shares(of.expert_copies, in.trained_expert_share);
+  const bool shards_gradients = (full || of.run.sharding == Sharding::kGradients) &&
                                 std::max(groups.shard.ranks, groups.expert_shard.ranks) > 1;
   const bool each = shards_gradients || (is_own(job_) && job_.framework.reduce_every_micro_batch);
-  const Case at{plan, run, copies, experts, groups};
-  return each ? reduced_each(at, in) : reduced_once(at, in);
+  const Case at{plan, in, of.run, copies, experts, groups, of.units};
+  return each ? reduced_each(at) : reduced_once(at);
 }
 
 double state_rate(const Job& job, const topologies::OpCost& cost) {

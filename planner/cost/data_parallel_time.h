@@ -2,12 +2,18 @@
 // stays exposed beside compute, as each framework overlaps them (training_systems 2.2 to 2.4, 3.3).
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/collectives.h"
+#include "planner/cost/flat_map.h"
 #include "planner/cost/unit_copies.h"
 #include "planner/cost/unit_walk.h"
+#include "planner/cost/walked_passes.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
+#include "planner/plan/shape.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
@@ -57,37 +63,61 @@ class DataParallelTimer {
     double reduce_bytes = 4, parameter_bytes = 2;
     double expert_reduce_bytes = 4, expert_parameter_bytes = 2;
   };
-  [[nodiscard]] Groups groups_of(const Plan& plan) const;
-  [[nodiscard]] DataParallelTime measure(const Plan& plan, const DataParallelInput& in,
-                                         const Groups& groups) const;
+  // A unit that was timed, and what its time depends on beside the plan.
+  struct KnownUnit {
+    double parameters = 0, experts = 0;
+    double trained_share = 1, trained_expert_share = 1, gathered_share = 1;
+    UnitSeconds seconds;  // but for compute
+  };
+  // What the stages of a plan share. Most have the same units: the last of each kind is kept.
+  struct OfPlan {
+    Groups groups;
+    RunSharding run;
+    UnitCopies copies, expert_copies;
+    std::array<KnownUnit, 3> units;  // by UnitKind
+  };
+  [[nodiscard]] OfPlan of_plan(const Plan& plan) const;
+  DataParallelTime measure(const Plan& plan, const DataParallelInput& in, OfPlan& of);
 
  private:
-  // A plan and what follows from it.
+  // A stage of a plan.
   struct Case {
     const Plan& plan;
+    const DataParallelInput& in;
     const RunSharding& run;
     const UnitCopies& copies;
     const UnitCopies& expert_copies;
     const Groups& groups;
+    std::array<KnownUnit, 3>& units;
   };
+  // What is walked of stages alike.
+  struct Walked {
+    WalkedPasses passes;
+    UnitSchedule schedule;
+  };
+  struct WalkedKey {
+    PassPattern pattern;
+    UnitShape shape;
+    std::array<std::uint8_t, 2> nothing = {};  // fills words of a hash
+    friend bool operator==(const WalkedKey&, const WalkedKey&) = default;
+  };
+  [[nodiscard]] Groups groups_of(const Plan& plan) const;
   // Gradients reduced after the last micro-batch, and after each.
-  [[nodiscard]] DataParallelTime reduced_once(const Case& at, const DataParallelInput& in) const;
+  [[nodiscard]] DataParallelTime reduced_once(const Case& at) const;
+  [[nodiscard]] DataParallelTime reduced_each(const Case& at);
+  const Walked& walked_of(const PassPattern& pattern, const UnitStage& stage);
   [[nodiscard]] bool shares_network(const Case& at) const;
-  [[nodiscard]] DataParallelTime reduced_each(const Case& at, const DataParallelInput& in) const;
-  void add_first_gathers(const Case& at, const DataParallelInput& in, DataParallelTime& time) const;
-  [[nodiscard]] UnitSeconds unit_of(const Case& at, double parameters, double experts) const;
-  [[nodiscard]] UnitStage walked_stage(const Case& at, const DataParallelInput& in) const;
-  [[nodiscard]] double gather(const Groups& groups, double parameters) const;
-  [[nodiscard]] double scatter(const Groups& groups, double parameters) const;
-  [[nodiscard]] double gather_experts(const Groups& groups, double parameters) const;
-  [[nodiscard]] double reduce_experts(const Case& at, double parameters) const;
-  [[nodiscard]] double replicate_experts(const Groups& groups, double parameters) const;
-  [[nodiscard]] double replicate(const Case& at, double parameters) const;
+  void add_first_gathers(const Case& at, DataParallelTime& time) const;
+  [[nodiscard]] const UnitSeconds& unit_of(const Case& at, UnitKind kind, double parameters,
+                                           double experts) const;
+  [[nodiscard]] UnitSeconds timed_unit(const Case& at, double parameters, double experts) const;
+  [[nodiscard]] UnitStage walked_stage(const Case& at) const;
 
   const Job& job_;
   const BehaviourFit& fit_;
   Collectives& collectives_;
   double memory_rate_;
+  FlatMap<WalkedKey, Walked> walked_;
 };
 
 // Bytes of a gradient on the wire of its reduction.

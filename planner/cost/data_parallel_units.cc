@@ -2,10 +2,7 @@
 // stream each, a unit is a layer (FSDP: fsdp_unit layers), the embedding or the head. What is
 // gathered or reduced every micro-batch is walked unit by unit; what is once a step has a form.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/layer_times.h"
@@ -14,6 +11,7 @@
 namespace trireme::planner {
 
 using topologies::Collective;
+using topologies::GroupShape;
 
 namespace {
 
@@ -74,148 +72,22 @@ double left_at_the_end(const Plan& plan, const DataParallelInput& in, const Last
                    reduce.last + stretch(reduce.slowing, others + one - head_ready, slowdown)});
 }
 
-// Passes of a few micro-batches, and which of them stand for all others.
-struct WalkedPasses {
-  UnitPasses passes;
-  std::array<double, kMostPasses> stands_for{};  // of a micro-batch's passes, how many are like it
-};
-
-WalkedPasses one_chunk(const Plan& plan, bool head) {
-  WalkedPasses walked;
-  const int count = static_cast<int>(std::min<std::int64_t>(3, plan.micro_batches));
-  walked.passes.last_micro_batch = count - 1;
-  const bool pipeline = plan.pipeline > 1;
-  // Stages before the last have another micro-batch under way, GPipe's have all.
-  const int ahead = pipeline && plan.schedule == Schedule::kGpipe ? count
-                    : pipeline && !head                           ? std::min(2, count)
-                                                                  : 1;
-  std::array<std::size_t, 3> forward{};
-  std::array<std::size_t, 3> backward{};
-  const auto add = [&](bool is_forward, int micro_batch) {
-    auto& places = is_forward ? forward : backward;
-    places[static_cast<std::size_t>(micro_batch)] = walked.passes.count;
-    walked.passes.add({.forward = is_forward,
-                       .first = true,
-                       .last = true,
-                       .micro_batch = micro_batch,
-                       .chunk = 0});
-  };
-  for (int i = 0; i < count + ahead; ++i) {
-    if (i < count) {
-      add(true, i);
-    }
-    if (i + 1 >= ahead && i + 1 - ahead < count) {
-      add(false, i + 1 - ahead);
-    }
-  }
-  const auto middle = static_cast<std::size_t>(count > 2 ? 1 : 0);
-  const auto later = static_cast<std::size_t>(count > 1 ? 1 : 0);
-  walked.stands_for[forward[later]] = walked.stands_for[backward[middle]] = 1;
-  return walked;
-}
-
-// Chunks of one rank: the stage's first, its last, and those between.
-enum class Place { kFirst, kBetween, kLast };
-
-// Between warm-up and cool-down a forward of one chunk and a backward of another in turn: the
-// stage's first and last, those between, its last and first. Before and after, micro-batches of
-// one chunk follow each other. `alone`: the share of forwards, as of backwards, without a turn.
-WalkedPasses chunks_in_turn(std::int64_t chunks, bool ends, double alone) {
-  WalkedPasses walked;
-  const auto add = [&](bool forward, Place place, int chunk, double count) {
-    walked.stands_for[walked.passes.count] = count;
-    walked.passes.add({.forward = forward,
-                       .first = ends && place == Place::kFirst,
-                       .last = ends && place == Place::kLast,
-                       .micro_batch = static_cast<int>(walked.passes.count),
-                       .chunk = chunk});
-  };
-  struct Kind {
-    Place place;
-    double count;
-  };
-  const auto all = static_cast<double>(chunks);
-  const std::array<Kind, 3> kinds = {{{Place::kFirst, ends ? 1.0 : 0.0},
-                                      {Place::kBetween, ends ? all - 2 : all},
-                                      {Place::kLast, ends ? 1.0 : 0.0}}};
-  const auto follow = [&](bool forward, const Kind& kind) {
-    if (kind.count > 0) {
-      add(forward, kind.place, static_cast<int>(kind.place), 0);
-      add(forward, kind.place, static_cast<int>(kind.place), alone * kind.count);
-    }
-  };
-  std::for_each(kinds.begin(), kinds.end(), [&](const Kind& kind) { follow(true, kind); });
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const Place other = kinds[kinds.size() - 1 - i].place;
-    for (int again = 0; again < 2 && kinds[i].count > 0; ++again) {
-      const double count = again * (1 - alone) * kinds[i].count;
-      add(true, kinds[i].place, static_cast<int>(kinds[i].place), count);
-      add(false, other, other == Place::kBetween ? 3 : static_cast<int>(other), count);
-    }
-  }
-  std::for_each(kinds.rbegin(), kinds.rend(), [&](const Kind& kind) { follow(false, kind); });
-  walked.passes.last_micro_batch = static_cast<int>(walked.passes.count) - 1;
-  return walked;
-}
-
-// Of an interleaved schedule's forwards, those before the first backward (training_systems 4), the
-// mean over ranks.
-double alone_share(const Plan& plan) {
-  const auto p = static_cast<double>(plan.pipeline);
-  const auto v = static_cast<double>(plan.virtual_pipeline);
-  const double turns = static_cast<double>(plan.micro_batches) * v;
-  const double warm_up = p - 1 + (v - 1) * static_cast<double>(group_size_of(plan));
-  return std::min(1.0, warm_up / turns);
+// So far apart only by rounding.
+bool same(double a, double b) {
+  return std::abs(a - b) <= 1e-12 * std::abs(a);
 }
 
 }  // namespace
 
-double DataParallelTimer::gather(const Groups& groups, double parameters) const {
-  return collectives_.time(Collective::kAllGather, groups.shard,
-                           groups.parameter_bytes * parameters);
-}
-
-double DataParallelTimer::scatter(const Groups& groups, double parameters) const {
-  return collectives_.time(Collective::kReduceScatter, groups.shard,
-                           groups.reduce_bytes * parameters);
-}
-
-double DataParallelTimer::gather_experts(const Groups& groups, double parameters) const {
-  return collectives_.time(Collective::kAllGather, groups.expert_shard,
-                           groups.expert_parameter_bytes * parameters);
-}
-
-double DataParallelTimer::replicate_experts(const Groups& groups, double parameters) const {
-  return collectives_.time(
-      Collective::kAllReduce, groups.expert_replica,
-      groups.expert_reduce_bytes * parameters /
-          static_cast<double>(std::max<std::int64_t>(1, groups.expert_shard.ranks)));
-}
-
-double DataParallelTimer::reduce_experts(const Case& at, double parameters) const {
-  return at.run.sharding == Sharding::kNone
-             ? 0
-             : collectives_.time(Collective::kReduceScatter, at.groups.expert_shard,
-                                 at.groups.expert_reduce_bytes * parameters);
-}
-
-double DataParallelTimer::replicate(const Case& at, double parameters) const {
-  const double shards = at.run.sharding == Sharding::kNone
-                            ? 1
-                            : static_cast<double>(std::max<std::int64_t>(1, at.groups.shard.ranks));
-  return collectives_.time(Collective::kAllReduce, at.groups.replica,
-                           at.groups.reduce_bytes * parameters / shards);
-}
-
 // Sharded optimizers gather at the start of the step, beside the first forward: all copies first,
 // each gather once its own is done.
-void DataParallelTimer::add_first_gathers(const Case& at, const DataParallelInput& in,
-                                          DataParallelTime& time) const {
+void DataParallelTimer::add_first_gathers(const Case& at, DataParallelTime& time) const {
+  const DataParallelInput& in = at.in;
   const double units = 1 / in.unit_share;
   const UnitSizes sizes = sizes_of(in, at.run, units);
-  const UnitSeconds layers = unit_of(at, sizes.layers, sizes.experts);
-  const UnitSeconds embedding = unit_of(at, sizes.embedding, 0);
-  const UnitSeconds head = unit_of(at, sizes.head, 0);
+  const UnitSeconds& layers = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
+  const UnitSeconds& embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
+  const UnitSeconds& head = unit_of(at, UnitKind::kHead, sizes.head, 0);
   const double all = embedding.gather + units * layers.gather + head.gather;
   const double copies = embedding.gather_copy + units * layers.gather_copy + head.gather_copy;
   time.compute_once = copies;
@@ -230,31 +102,25 @@ void DataParallelTimer::add_first_gathers(const Case& at, const DataParallelInpu
 }
 
 // DDP and the distributed optimizer reduce after the last micro-batch.
-DataParallelTime DataParallelTimer::reduced_once(const Case& at,
-                                                 const DataParallelInput& in) const {
+DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   const Plan& plan = at.plan;
+  const DataParallelInput& in = at.in;
   DataParallelTime time;
   const double units = 1 / in.unit_share;
   const UnitSizes sizes = sizes_of(in, at.run, units);
   const bool sharded = at.run.sharding != Sharding::kNone;
   if (sharded) {
-    add_first_gathers(at, in, time);
+    add_first_gathers(at, time);
   }
-  const auto reduce = [&](double parameters) {
-    return (sharded ? scatter(at.groups, parameters) : 0) + replicate(at, parameters);
-  };
-  const double experts =
-      reduce_experts(at, sizes.experts) + replicate_experts(at.groups, sizes.experts);
+  const UnitSeconds& layer = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
+  const UnitSeconds& head = unit_of(at, UnitKind::kHead, sizes.head, 0);
+  const UnitSeconds& embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
+  const auto all_of = [](const UnitSeconds& unit) { return unit.reduce + unit.replicate; };
   LastReductions last;
-  const double layers = reduce(sizes.layers) + experts;
-  last.head = reduce(sizes.head);
-  last.last = over(layers, in.embedding_backward) + reduce(sizes.embedding);
-  last.all = units * layers + last.head + reduce(sizes.embedding);
-  last.slowing =
-      !sharded
-          ? last.all - last.last
-          : (units - 1) * (scatter(at.groups, sizes.layers) + reduce_experts(at, sizes.experts)) +
-                scatter(at.groups, sizes.head);
+  last.head = all_of(head);
+  last.last = over(all_of(layer), in.embedding_backward) + all_of(embedding);
+  last.all = units * all_of(layer) + last.head + all_of(embedding);
+  last.slowing = sharded ? (units - 1) * layer.reduce + head.reduce : last.all - last.last;
   const double exposed =
       overlaps_gradient_reduction(job_.framework)
           ? left_at_the_end(plan, in, last, in.unit_share, fit_.overlap_slowdown * in.kernel_share)
@@ -271,40 +137,78 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at,
   return time;
 }
 
+const UnitSeconds& DataParallelTimer::unit_of(const Case& at, UnitKind kind, double parameters,
+                                              double experts) const {
+  static constexpr UnitSeconds kNothing;
+  if (parameters + experts <= 0) {
+    return kNothing;
+  }
+  KnownUnit& known = at.units[static_cast<std::size_t>(kind)];
+  const DataParallelInput& in = at.in;
+  if (!same(known.parameters, parameters) || !same(known.experts, experts) ||
+      known.trained_share != in.trained_share ||
+      known.trained_expert_share != in.trained_expert_share ||
+      known.gathered_share != in.gathered_share) {
+    known = {parameters,        experts,
+             in.trained_share,  in.trained_expert_share,
+             in.gathered_share, timed_unit(at, parameters, experts)};
+  }
+  return known.seconds;
+}
+
 // A unit's collectives and copies; its gradients' reductions the mean over micro-batches, of which
 // the first has no earlier ones to add.
-UnitSeconds DataParallelTimer::unit_of(const Case& at, double parameters, double experts) const {
+UnitSeconds DataParallelTimer::timed_unit(const Case& at, double parameters, double experts) const {
+  const Groups& groups = at.groups;
   const double later = 1 - 1 / static_cast<double>(at.plan.micro_batches);
   const auto copied = [&](const UnitCopies& copies, double elements) {
     return (copies.reduce + later * copies.sum) * elements / memory_rate_;
   };
+  const auto shards = [](const GroupShape& group) {
+    return static_cast<double>(std::max<std::int64_t>(1, group.ranks));
+  };
   const bool sharded = at.run.sharding != Sharding::kNone;
+  const double reduced = groups.reduce_bytes * parameters;
+  const double reduced_experts = groups.expert_reduce_bytes * experts;
   UnitSeconds unit;
-  unit.gather = gather(at.groups, parameters) + gather_experts(at.groups, experts);
+  unit.gather =
+      collectives_.time(Collective::kAllGather, groups.shard, groups.parameter_bytes * parameters) +
+      collectives_.time(Collective::kAllGather, groups.expert_shard,
+                        groups.expert_parameter_bytes * experts);
   unit.gather_copy =
       (at.copies.gather * parameters + at.expert_copies.gather * experts) / memory_rate_;
   unit.reduce_copy = copied(at.copies, parameters) + copied(at.expert_copies, experts);
-  const double copies = replicate(at, parameters) + replicate_experts(at.groups, experts);
-  unit.reduce = sharded ? scatter(at.groups, parameters) + reduce_experts(at, experts) : copies;
-  unit.replicate = sharded ? copies : 0;
+  const double copies = collectives_.time(Collective::kAllReduce, groups.replica,
+                                          sharded ? reduced / shards(groups.shard) : reduced) +
+                        collectives_.time(Collective::kAllReduce, groups.expert_replica,
+                                          reduced_experts / shards(groups.expert_shard));
+  unit.reduce = copies;
+  if (sharded) {
+    unit.reduce =
+        collectives_.time(Collective::kReduceScatter, groups.shard, reduced) +
+        collectives_.time(Collective::kReduceScatter, groups.expert_shard, reduced_experts);
+    unit.replicate = copies;
+  }
   return unit;
 }
 
-UnitStage DataParallelTimer::walked_stage(const Case& at, const DataParallelInput& in) const {
+UnitStage DataParallelTimer::walked_stage(const Case& at) const {
+  const DataParallelInput& in = at.in;
   const UnitSizes sizes = sizes_of(in, at.run, std::max(1.0, in.units));
   const auto chunks = static_cast<double>(at.plan.virtual_pipeline);
   UnitStage stage;
   stage.units = static_cast<int>(std::max(1.0, std::round(in.units / chunks)));
   const double units = chunks * stage.units;
-  stage.layers = unit_of(at, sizes.layers, sizes.experts);
+  stage.layers = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
   stage.layers.forward = (in.forward - in.embedding_compute - in.head_forward) / units;
   stage.layers.backward = (in.backward - in.embedding_backward - in.head_backward) / units;
   stage.layers.before_gradient = std::min(stage.layers.backward, in.before_gradients / units);
   const bool whole = at.run.root_unit && in.embedding_parameters > 0;
-  stage.embedding = unit_of(at, sizes.embedding, 0);
+  stage.embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
   stage.embedding.forward = in.embedding_compute;
   stage.embedding.backward = in.embedding_backward;
-  stage.head = unit_of(at, whole ? sizes.embedding : sizes.head, 0);
+  stage.head = whole ? unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0)
+                     : unit_of(at, UnitKind::kHead, sizes.head, 0);
   stage.head.forward = in.head_forward;
   stage.head.backward = in.head_backward;
   stage.head.before_gradient = in.head_input_gradient;
@@ -333,27 +237,35 @@ bool DataParallelTimer::shares_network(const Case& at) const {
          at.plan.pipeline == 1 && at.groups.shard.ranks_per_node < at.groups.shard.ranks;
 }
 
+const DataParallelTimer::Walked& DataParallelTimer::walked_of(const PassPattern& pattern,
+                                                              const UnitStage& stage) {
+  const WalkedKey key{.pattern = pattern, .shape = unit_shape(stage)};
+  if (const Walked* found = walked_.find(key)) {
+    return *found;
+  }
+  const WalkedPasses passes = walked_passes(pattern);
+  return walked_.insert(key, {passes, list_visits(key.shape, passes.passes)});
+}
+
 // Gradients reduced every micro-batch, and under full sharding units gathered.
-DataParallelTime DataParallelTimer::reduced_each(const Case& at,
-                                                 const DataParallelInput& in) const {
+DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   const Plan& plan = at.plan;
+  const DataParallelInput& in = at.in;
   DataParallelTime time;
   const bool full = at.run.sharding == Sharding::kFull;
   if (!full && at.run.sharding != Sharding::kNone) {
-    add_first_gathers(at, in, time);
+    add_first_gathers(at, time);
   }
-  const UnitStage stage = walked_stage(at, in);
-  const WalkedPasses walked =
-      plan.virtual_pipeline > 1
-          ? chunks_in_turn(plan.virtual_pipeline, stage.has_embedding || stage.has_head,
-                           alone_share(plan))
-          : one_chunk(plan, stage.has_head);
-  const UnitWalk walk = walk_units(stage, walked.passes);
+  const UnitStage stage = walked_stage(at);
+  const PassPattern pattern = pass_pattern(plan, stage.has_embedding, stage.has_head);
+  const Walked& walked = walked_of(pattern, stage);
+  const PassCounts counts = pass_counts(plan, pattern);
+  const UnitWalk walk = walk_units(stage, walked.schedule);
+  const UnitPasses& passes = walked.passes.passes;
   double forward = 0;
   double backward = 0;
-  for (std::size_t pass = 0; pass < walked.passes.count; ++pass) {
-    (walked.passes.all[pass].forward ? forward : backward) +=
-        walked.stands_for[pass] * walk.took[pass];
+  for (const WalkedPasses::Like& like : walked.passes.likes) {
+    (passes.all[like.pass].forward ? forward : backward) += counts.of(like) * walk.took[like.pass];
   }
   const double m = static_cast<double>(plan.micro_batches);
   const double units = std::max(1.0, in.units);
@@ -361,7 +273,7 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at,
   time.compute_backward = units * stage.layers.reduce_copy + ends;
   if (plan.pipeline == 1) {
     // All of it has been walked but micro-batches like the second.
-    time.exposed += walk.end - static_cast<double>(walked.passes.count / 2) * (forward + backward);
+    time.exposed += walk.end - static_cast<double>(passes.count / 2) * (forward + backward);
   } else {
     const double chunks = static_cast<double>(plan.virtual_pipeline);
     time.exposed += std::max(0.0, walk.took[0] - forward / chunks) + walk.end - walk.compute_end;

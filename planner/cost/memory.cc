@@ -96,6 +96,8 @@ struct MemoryModel::State {
   std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
   std::map<ExplicitSplit, std::vector<ChunkLayers>> explicit_splits;  // of plans with stage_layers
   OwnMemory own;
+  Plan known_plan;  // of `known`, but for its order, which memory does not depend on
+  MemoryEstimate known;
 
   const RankLayers& layers_of(const Plan& plan);
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
@@ -143,6 +145,11 @@ void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
 
 void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
   const Job& job = state_->job;
+  state_->known_plan.order = plan.order;
+  if (!state_->known.stages.empty() && state_->known_plan == plan) {
+    out = state_->known;
+    return;
+  }
   const std::vector<ChunkLayers>& split = state_->split_of(plan);
   if (counts_own_memory(job, plan)) {
     state_->own.estimate(job, plan, split, out.stages);
@@ -154,6 +161,8 @@ void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
     }
   }
   conclude(job, plan, out);
+  state_->known_plan = plan;
+  state_->known = out;
 }
 
 }  // namespace trireme::planner

@@ -59,8 +59,8 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
       .expert = plan.expert,
       .expert_tensor = plan.expert_tensor,
       .micro_batch = plan.micro_batch,
-      .tensor_stride = plan.tensor > 1 ? stride_of(plan, Axis::kTensor) : 0,
-      .context_stride = plan.context > 1 ? stride_of(plan, Axis::kContext) : 0,
+      .tensor_stride = collectives.group(plan, Axis::kTensor).stride,
+      .context_stride = collectives.group(plan, Axis::kContext).stride,
       .recompute_modules = plan.recompute_modules,
       .recompute = static_cast<std::uint16_t>(plan.recompute),
       .sequence_parallel = static_cast<std::uint16_t>(plan.sequence_parallel ? 1 : 0),
@@ -257,10 +257,11 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   return in;
 }
 
-StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times) {
+StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times,
+                                       DataParallelTimer::OfPlan& of_plan) {
   const LayerSet& set = layer_set(plan);
   const std::vector<RankClass>& ranks = classes(plan);
-  const DataParallelTimer::Groups groups = data_parallel.groups_of(plan);
+  const DataParallelTimer::Groups& groups = of_plan.groups;
   const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop_times.blocking;
   const bool sharded = plan.sharding != Sharding::kNone;
   const double shards =
@@ -273,7 +274,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   for (const RankClass& rank : ranks) {
     const RankTimes times = rank_times(plan, set, rank);
     const DataParallelInput in = data_input(plan, rank, times, set);
-    const DataParallelTime data = data_parallel.measure(plan, in, groups);
+    const DataParallelTime data = data_parallel.measure(plan, in, of_plan);
     const double forward =
         times.forward_total() + data.compute_forward + data.per_micro_batch_forward;
     const double backward =
@@ -346,11 +347,11 @@ TimeModel::~TimeModel() = default;
 TimeModel::TimeModel(TimeModel&&) noexcept = default;
 TimeModel& TimeModel::operator=(TimeModel&&) noexcept = default;
 
-void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
-  State& s = *state_;
-  const HopTimes hop = s.hop(plan);
-  const StepRanks step = s.step_ranks(plan, hop);
-  const PipelineTime pipeline = pipeline_time(plan, step.totals, hop);
+void TimeModel::State::time_step(const Plan& plan, DataParallelTimer::OfPlan& of_plan,
+                                 TimeEstimate& out) {
+  const HopTimes hop_times = hop(plan);
+  const StepRanks step = step_ranks(plan, hop_times, of_plan);
+  const PipelineTime pipeline = pipeline_time(plan, step.totals, hop_times);
   const RankTimes& slowest = step.slowest;
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;
@@ -360,20 +361,54 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   items.tensor_parallel = m * (slowest.tensor_forward + slowest.tensor_backward);
   items.context_parallel = m * slowest.context;
   items.expert_parallel = m * slowest.expert;
-  items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + s.fit.step_seconds;
+  items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + fit.step_seconds;
   items.pipeline_bubble = pipeline.bubble;
   items.pipeline_p2p = pipeline.exchange;
   items.data_parallel = std::max(0.0, step.data_cost - step.data.compute_once) +
-                        m * step.slowest_data + s.tied_exchange(plan);
-  items.optimizer = optimizer_seconds(s.job, plan, {step.stepped, step.parameters}, s.op);
-  items.other += std::max(0.0, s.step_host_seconds(plan) - items.optimizer);
-  s.add_offload(plan, step, items);
+                        m * step.slowest_data + tied_exchange(plan);
+  items.optimizer = optimizer_seconds(job, plan, {step.stepped, step.parameters}, op);
+  items.other += std::max(0.0, step_host_seconds(plan) - items.optimizer);
+  add_offload(plan, step, items);
   out.step_seconds = items.total();
-  out.low_seconds = out.step_seconds * s.interval.low;
-  out.high_seconds =
-      (out.step_seconds + m * s.slower_host_seconds(plan, slowest)) * s.interval.high;
+  out.low_seconds = out.step_seconds * interval.low;
+  out.high_seconds = (out.step_seconds + m * slower_host_seconds(plan, slowest)) * interval.high;
   out.hidden_communication_seconds = m * slowest.hidden + step.data.hidden;
   out.recomputed_flop_share = step.flop > 0 ? step.recomputed_flop / step.flop : 0;
+}
+
+TimeModel::State::Placed TimeModel::State::place(const Plan& plan,
+                                                 const DataParallelTimer::Groups& groups) {
+  Placed here;
+  here.tensor = collectives.group(plan, Axis::kTensor);
+  here.context = collectives.group(plan, Axis::kContext);
+  here.shard = groups.shard;
+  here.replica = groups.replica;
+  if (plan.pipeline > 1) {
+    here.pair = collectives.pipeline_pair(plan);
+  }
+  if (shares_table(job, plan)) {
+    here.ends = collectives.pipeline_ends(plan);
+  }
+  return here;
+}
+
+void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
+  State& s = *state_;
+  s.timed_plan.order = plan.order;
+  if (!(s.timed_plan == plan)) {
+    s.timed_plan = plan;
+    s.timed.clear();
+  }
+  DataParallelTimer::OfPlan of_plan = s.data_parallel.of_plan(plan);
+  const State::Placed here = s.place(plan, of_plan.groups);
+  for (const auto& [other, time] : s.timed) {
+    if (other == here) {
+      out = time;
+      return;
+    }
+  }
+  s.time_step(plan, of_plan, out);
+  s.timed.emplace_back(here, out);
 }
 
 }  // namespace trireme::planner

@@ -51,6 +51,9 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
 
 // The host's part of what ends a step, of the stage that has most layers.
 double TimeModel::State::step_host_seconds(const Plan& plan) {
+  if (host_counts_of(job.framework) == nullptr) {
+    return 0;
+  }
   std::int64_t most = 0;
   for (const RankClass& rank : classes(plan)) {
     most = std::max(most, std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/behaviour_fit.h"
@@ -98,7 +99,9 @@ struct TimeModel::State {
   void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
-  [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times);
+  [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
+                                     DataParallelTimer::OfPlan& of_plan);
+  void time_step(const Plan& plan, DataParallelTimer::OfPlan& of_plan, TimeEstimate& out);
   [[nodiscard]] HopTimes hop(const Plan& plan);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
@@ -135,6 +138,14 @@ struct TimeModel::State {
   FlatMap<NearestKey, bool> nearest_fastest;
   FlatMap<LayerSetKey, LayerSet> sets;
   FlatMap<SplitKey, std::vector<RankClass>> splits;
+  // What an order of axes decides: orders of a plan that place these alike take as long.
+  struct Placed {
+    topologies::GroupShape tensor, context, shard, replica, pair, ends;
+    friend bool operator==(const Placed&, const Placed&) = default;
+  };
+  [[nodiscard]] Placed place(const Plan& plan, const DataParallelTimer::Groups& groups);
+  Plan timed_plan;  // of `timed`, but for its order
+  std::vector<std::pair<Placed, TimeEstimate>> timed;
   struct StageSeconds {
     double forward, backward;
     double exchange;  // of blocking sends and receives, a micro-batch

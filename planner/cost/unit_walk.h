@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 
+#include "planner/cost/unit_schedule.h"
+
 namespace trireme::planner {
 
 // Seconds of one unit's visits and of what they ask of the other streams.
@@ -30,22 +32,8 @@ struct UnitStage {
   double slowdown = 0;     // share by which compute beside a collective gets longer
 };
 
-// Through one chunk.
-struct UnitPass {
-  bool forward = true;
-  bool first = false, last = false;  // it is the stage's first, last chunk
-  int micro_batch = 0;
-  int chunk = 0;  // 0 to 3: passes through one chunk share its gathers
-};
-
-inline constexpr std::size_t kMostPasses = 24;
-
-struct UnitPasses {
-  std::array<UnitPass, kMostPasses> all;
-  std::size_t count = 0;
-  int last_micro_batch = 0;  // behind its backwards copies of the reduced sums are added up
-  void add(const UnitPass& pass) { all[count++] = pass; }
-};
+// What of a stage decides the order of its visits.
+UnitShape unit_shape(const UnitStage& stage);
 
 struct UnitWalk {
   std::array<double, kMostPasses> took;  // seconds of each pass
@@ -53,6 +41,7 @@ struct UnitWalk {
   double end = 0;  // of everything
 };
 
-UnitWalk walk_units(const UnitStage& stage, const UnitPasses& passes);
+// Requires: `schedule` is list_visits(unit_shape(stage), …).
+UnitWalk walk_units(const UnitStage& stage, const UnitSchedule& schedule);
 
 }  // namespace trireme::planner

@@ -1,6 +1,9 @@
 // What sets a step's time beside kernels and links: how the host issues them, how stages talk.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "models/presets.h"
 #include "planner/cost/time.h"
 #include "planner/cost/unit_walk.h"
@@ -206,6 +209,36 @@ TEST(Time, AHostThatRunsAheadOfItsExchangesIsHidden) {
   EXPECT_GT(estimate_of(job, plan).step_seconds, 1.03 * ahead.step_seconds);
 }
 
+// What is remembered of a plan's orders is told apart by where it places the axes: a model that was
+// asked for other orders before answers as a new one does. Oversubscribed uplinks and links between
+// pairs make the strides matter.
+TEST(Time, OrdersThatAreRememberedAreThoseThatTakeAsLong) {
+  for (const char* cluster : {"dgx-h100x16", "dgx1-v100x16", "dgx-a100-80gbx16"}) {
+    Job job = torch_job(64);
+    job.framework = find_framework("trireme");
+    job.cluster = topologies::load_cluster(cluster);
+    job.cluster.network.oversubscription = 4;
+    Plan plan;
+    plan.tensor = plan.context = plan.pipeline = plan.sharded = 2;
+    plan.replicas = 8;
+    plan.sharding = Sharding::kFull;
+    plan.micro_batches = 4;
+    job.cluster = topologies::narrowed(job.cluster, plan.gpus());
+    TimeModel one(job);
+    std::set<double> different;
+    std::sort(plan.order.begin(), plan.order.end());
+    do {
+      TimeEstimate again;
+      one.estimate(plan, again);
+      const TimeEstimate fresh = estimate_of(job, plan);
+      EXPECT_EQ(again.step_seconds, fresh.step_seconds) << cluster;
+      EXPECT_EQ(again.exposed.data_parallel, fresh.exposed.data_parallel);
+      different.insert(fresh.step_seconds);
+    } while (std::next_permutation(plan.order.begin(), plan.order.end()));
+    EXPECT_GT(different.size(), 4U) << cluster;
+  }
+}
+
 // Units of 1 s forward, 2 s backward, whose gather takes 1.5 s and reduction 3 s: each of ten
 // forwards waits 0.5 s for its gather, each backward but the first two 1 s for a reduction.
 TEST(UnitWalk, ComputeWaitsForTheSlowerStream) {
@@ -216,7 +249,7 @@ TEST(UnitWalk, ComputeWaitsForTheSlowerStream) {
   UnitPasses passes;
   passes.add({.forward = true, .micro_batch = 0});
   passes.add({.forward = false, .micro_batch = 0});
-  const UnitWalk walk = walk_units(stage, passes);
+  const UnitWalk walk = walk_units(stage, list_visits(unit_shape(stage), passes));
   // The first gather has nothing beside it.
   EXPECT_NEAR(walk.took[0], 1.5 + 9 * 1.5 + 1, 1e-9);
   // All reductions follow each other from the end of the first unit's backward on.
@@ -233,7 +266,7 @@ TEST(UnitWalk, WhatFitsBesideComputeIsHidden) {
   UnitPasses passes;
   passes.add({.forward = true, .micro_batch = 0});
   passes.add({.forward = false, .micro_batch = 0});
-  const UnitWalk walk = walk_units(stage, passes);
+  const UnitWalk walk = walk_units(stage, list_visits(unit_shape(stage), passes));
   EXPECT_NEAR(walk.took[0], 0.5 + 20, 1e-9);
   EXPECT_NEAR(walk.took[1], 40, 1e-9);
   EXPECT_NEAR(walk.end - walk.compute_end, 1.5, 1e-9);

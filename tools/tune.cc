@@ -155,7 +155,9 @@ void tune(Tuning& tuning, const Console& console) {
   const double each = parse_duration(options.each, "--each");
   while (true) {
     correct(tuning, cluster);
-    const auto choice = choose_next(planner::search(tuning.job, tuning.search), tuning.runs);
+    planner::SearchResult found = planner::search(tuning.job, tuning.search);
+    add_variants(tuning.job, tuning.search, found);
+    const auto choice = choose_next(found, tuning.runs);
     const double left = budget - spent_seconds(tuning.runs);
     tuning.stopped_because = reason_to_stop(tuning, choice, left);
     if (!tuning.stopped_because.empty()) {

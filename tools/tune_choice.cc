@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/plan/rules.h"
+
 namespace trireme::tools {
 namespace {
 
@@ -16,7 +18,55 @@ bool was_started(const std::vector<TuneRun>& runs, const planner::Plan& plan) {
                      [&](const TuneRun& run) { return run.layout == layout; });
 }
 
+bool is_asked_for(const planner::SearchOptions& search, const planner::Plan& plan) {
+  return (!search.fixed.recompute || *search.fixed.recompute == plan.recompute) &&
+         std::all_of(search.constraints.begin(), search.constraints.end(),
+                     [&](const planner::Constraint& wish) { return satisfies(wish, plan); });
+}
+
+std::vector<planner::Plan> variants_of(const planner::Job& job, const planner::Plan& plan) {
+  constexpr std::int64_t kFarthest = 4;
+  std::vector<planner::Plan> variants;
+  for (std::int64_t size = 1; size <= kFarthest * plan.micro_batch; size *= 2) {
+    for (const planner::Recompute recompute :
+         {planner::Recompute::kNone, planner::Recompute::kFull}) {
+      const std::int64_t together = size * plan.data_parallel();
+      if (size * kFarthest < plan.micro_batch || job.global_batch % together != 0) {
+        continue;
+      }
+      planner::Plan& variant = variants.emplace_back(plan);
+      variant.micro_batch = size;
+      variant.micro_batches = job.global_batch / together;
+      variant.recompute = recompute;
+      variant.recompute_layers = -1;
+    }
+  }
+  return variants;
+}
+
 }  // namespace
+
+void add_variants(const planner::Job& job, const planner::SearchOptions& search,
+                  planner::SearchResult& found) {
+  constexpr std::size_t kPlans = 4;
+  std::vector<planner::Plan> plans;
+  if (found.best) {
+    plans.push_back(found.best->plan);
+  }
+  for (const planner::Estimate& one : found.alternatives) {
+    if (plans.size() < kPlans) {
+      plans.push_back(one.plan);
+    }
+  }
+  planner::Estimator estimator(job);
+  for (const planner::Plan& plan : plans) {
+    for (const planner::Plan& variant : variants_of(job, plan)) {
+      if (is_asked_for(search, variant) && !planner::check_plan(job, variant)) {
+        estimator.estimate(variant, found.alternatives.emplace_back());
+      }
+    }
+  }
+}
 
 double expected_gain(double best, double predicted, double low, double high) {
   constexpr double kNineInTen = 2 * 1.6449;

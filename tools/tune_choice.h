@@ -19,6 +19,12 @@ struct TuneChoice {
   double gain_share = 1;  // expected gain over the best measured step; 1 where nothing was measured
 };
 
+// Search keeps one plan of each set of degrees; measured, another micro-batch or recompute of the
+// same degrees may be the faster one. Adds those of the best plans (micro-batches up to four times
+// smaller and larger, no recompute and full), where they break no rule and hold what `search` asks.
+void add_variants(const planner::Job& job, const planner::SearchOptions& search,
+                  planner::SearchResult& found);
+
 // Of the search's layouts that may fit and were not started: the fastest where nothing was
 // measured, else the one of the largest expected gain. Nothing: all were started.
 std::optional<TuneChoice> choose_next(const planner::SearchResult& found,

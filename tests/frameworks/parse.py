@@ -4,6 +4,7 @@ parse.py export TRIREME FOLDER   writes a grid of plans in every format, and lis
 parse.py read FORMAT FOLDER      reads those of one format with the framework's own program, which must be importable
 """
 
+import concurrent.futures
 import contextlib
 import io
 import json
@@ -25,23 +26,24 @@ LAYOUTS = ("fsdp16.mb1", "fsdp16.mb2.rc-full", "fsdp16.mb1.rc-op", "fsdp8.dp2.mb
            "tp2.ep4.etp1.fsdp8.mb1.zero1", "tp2.pp2.fsdp4.mb1.zero1.rc-core_attn")
 
 
+def export_one(trireme, folder, kind, framework, model, layout):
+    file = folder / f"{framework}-{model}-{layout}.{SUFFIX[kind]}"
+    words = ["--model", model, "--cluster", "dgx-h100x2", "--seq", "2048", "--global-batch", "64",
+             "--framework", framework, "--layout", layout]
+    done = subprocess.run([trireme, "export", *words, "--format", kind, "-q", "-o", str(file)], check=False, capture_output=True)
+    return {"format": kind, "file": str(file), "what": f"{framework} {model} {layout}"} if done.returncode == 0 else None
+
+
 def export_all(trireme, folder):
     folder.mkdir(parents=True, exist_ok=True)
-    written, refused = [], 0
-    for kind, frameworks in FRAMEWORKS.items():
-        for framework in frameworks:
-            for model in MODELS:
-                for layout in LAYOUTS:
-                    file = folder / f"{kind}-{len(written):04}.{SUFFIX[kind]}"
-                    words = ["--model", model, "--cluster", "dgx-h100x2", "--seq", "2048", "--global-batch", "64",
-                             "--framework", framework, "--layout", layout]
-                    code = subprocess.run([trireme, "export", *words, "--format", kind, "-q", "-o", str(file)], check=False,
-                                          capture_output=True).returncode
-                    refused += code != 0
-                    if code == 0:
-                        written.append({"format": kind, "file": str(file), "what": f"{framework} {model} {layout}"})
-    (folder / "list.json").write_text(json.dumps(written), encoding="utf-8")
-    print(f"{len(written)} files written, {refused} plans refused by export")
+    plans = [(kind, framework, model, layout) for kind, frameworks in FRAMEWORKS.items() for framework in frameworks
+             for model in MODELS for layout in LAYOUTS]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        written = list(pool.map(lambda plan: export_one(trireme, folder, *plan), plans))
+    files = [each for each in written if each]
+    (folder / "list.json").write_text(json.dumps(files), encoding="utf-8")
+    print(f"{len(files)} files written, {len(plans) - len(files)} plans refused by export", flush=True)
+    return 0 if files else 1
 
 
 def script_arguments(file):

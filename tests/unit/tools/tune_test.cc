@@ -111,6 +111,21 @@ TEST_F(Tune, FindsTheFastestAndTakesOutOfMemoryAsAnAnswer) {
   EXPECT_TRUE(fs::exists(tuned.at("profile").get<std::string>()));
 }
 
+// On one GPU all layouts have the same degrees: micro-batches and recompute are what there is.
+TEST_F(Tune, SameDegreesHaveMoreThanOneLayout) {
+  write("launcher.sh", std::string("case $1 in\n *mb2*) ms=100;;\n *) ms=110;;\nesac\n") + kSteps);
+  const std::vector<std::string> one = {"--tp", "1",      "--pp",  "1",      "--dp",
+                                        "2",    "--gain", "0.01%", "--runs", "6"};
+  const Answer found = tune(one);
+  ASSERT_EQ(found.code, kDone) << found.err;
+  const json tuned = result();
+  std::set<std::string> layouts;
+  for (const json& run : tuned.at("runs")) {
+    layouts.insert(run.at("layout").get<std::string>());
+  }
+  EXPECT_GE(layouts.size(), 3U);
+}
+
 TEST_F(Tune, GoesOnWhereItWasKilled) {
   write("launcher.sh",
         std::string("echo $1 >>") + (folder_ / "started").string() + "\nms=100\n" + kSteps);

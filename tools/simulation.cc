@@ -54,7 +54,7 @@ void scale(planner::Throughput& throughput, double ratio) {
 SimulatedStep simulate_plan(const planner::Job& job, const planner::Plan& plan,
                             const sim::SimulateOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  const BehaviourFit fit = planner::behaviour_fit(job.framework, job.profile);
+  const BehaviourFit fit = planner::behaviour_fit(job);
   SimulatedStep step;
   step.program = planner::lower(job, plan);
   step.times = planner::time_ops(job, step.program);

@@ -108,6 +108,7 @@ RecipeCase recipe_case_of(const PublishedRow& row) {
   run.gated = row.gated_mlp.value_or(false);
   run.unfused = row.attention == "unfused";
   run.tensor = row.tp.value_or(1) > 1;
+  run.pipeline = row.pp.value_or(1) > 1;
   try {
     run.compute_capability = topologies::find_gpu(row.gpu, row.id).compute_capability;
   } catch (const Error&) {

@@ -62,7 +62,7 @@ Prediction predict(const MeasuredRun& run, const topologies::Profile& profile) {
                          items.tensor_parallel + items.context_parallel + items.expert_parallel +
                              items.data_parallel,
                          items.pipeline_p2p,
-                         behaviour_fit(job.framework, job.profile).overlap_slowdown *
+                         behaviour_fit(job).overlap_slowdown *
                              std::max(0.0, estimate.hidden_communication_seconds)};
     prediction.shares /= prediction.seconds;
     return prediction;

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "planner/plan/framework.h"
+#include "planner/plan/job.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {
@@ -18,7 +18,10 @@ struct BehaviourFit {
                            // launch where the host's were counted (planner/plan/host_counts.h)
   double tensor_host_seconds = 0;  // host time that tensor parallelism adds to one layer's forward
                                    // and backward, of a host that launches a kernel in 5 us
-  double overlap_slowdown = 0.1;   // share of overlapped communication by which compute gets longer
+  // Host time of a forward that backward repeats over its first: PyTorch's checkpoint calls back
+  // for each tensor that is kept, by way of DTensor's dispatch where it is one.
+  double repeated_host = 1;
+  double overlap_slowdown = 0.1;  // share of overlapped communication by which compute gets longer
   double attention_rate =
       1;                     // of its flash kernel over PyTorch's of today (Triton's of 2023: less)
   double new_card_rate = 1;  // of its products on Hopper and later over what the card can do
@@ -40,5 +43,7 @@ double tensor_host_seconds(const BehaviourFit& fit, const Framework& framework,
 std::string behaviour_name(const Framework& framework);
 // From the profile: the behaviour's own entry, else its framework's, else the defaults above.
 BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile& profile);
+// The same on the job's GPUs: a host that was counted is quicker for a process alone.
+BehaviourFit behaviour_fit(const Job& job);
 
 }  // namespace trireme::planner

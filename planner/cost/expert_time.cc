@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/plan/host_counts.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -31,8 +33,18 @@ double exposed_exchange(const BehaviourFit& fit, double exchange, double compute
   return exchange - hidden + fit.overlap_slowdown * hidden;
 }
 
-double expert_host_seconds(const Framework& framework, double launch_seconds) {
-  return framework.expert_launches * (1 - framework.graphed_launches) * launch_seconds;
+PassPair expert_host_seconds(const Job& job, const BehaviourFit& fit, std::int64_t expert_ranks,
+                             double launch_seconds) {
+  const HostCounts* counts = host_counts_of(job.framework);
+  if (counts != nullptr && counts->sparse.forward.plain > 0) {
+    const PassCount count = sparse_count(
+        *counts, static_cast<double>(job.model.moe->experts) / static_cast<double>(expert_ranks));
+    const double plain = fit.host_factor * launch_seconds;
+    return {plain * count.forward.plain, plain * count.backward.plain};
+  }
+  const Framework& framework = job.framework;
+  const double all = framework.expert_launches * (1 - framework.graphed_launches) * launch_seconds;
+  return {all / 3, all * 2 / 3};
 }
 
 }  // namespace trireme::planner

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "planner/cost/behaviour_fit.h"
+#include "planner/cost/host_wait.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
@@ -21,8 +22,10 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts);
 // `compute` seconds of its kernels: what they do not cover, and the share by which they get longer.
 double exposed_exchange(const BehaviourFit& fit, double exchange, double compute);
 
-// Host seconds of a sparse layer beyond the launches of its kernels, in forward (a third) and
-// backward together; what a CUDA graph launches is not among them.
-double expert_host_seconds(const Framework& framework, double launch_seconds);
+// Host seconds of a sparse layer beyond the launches of its kernels, on a rank of one in
+// `expert_ranks` of its experts: as they were counted, else the framework's, a third of them in
+// forward; what a CUDA graph launches is not among them.
+PassPair expert_host_seconds(const Job& job, const BehaviourFit& fit, std::int64_t expert_ranks,
+                             double launch_seconds);
 
 }  // namespace trireme::planner

@@ -165,6 +165,11 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
     pass.hidden += hidden;
     return communication - hidden + fit_.overlap_slowdown * hidden;
   };
+  if (counts_ != nullptr) {
+    const double launch = op_.launch(1).value * fit_.host_factor;
+    times.forward.host += launch * degree * counts_->ring.forward.plain;
+    times.input_gradient.host += launch * degree * counts_->ring.backward.plain;
+  }
   times.forward.context += ring(gather, forward, times.forward);
   times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
 }
@@ -199,9 +204,9 @@ void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, LayerTimes& ti
     times.forward.expert += both;
     times.input_gradient.expert += both;
   }
-  const double host = expert_host_seconds(job_.framework, op_.launch(1).value);
-  times.forward.host += host / 3;
-  times.input_gradient.host += host * 2 / 3;
+  const PassPair host = expert_host_seconds(job_, fit_, plan.expert, op_.launch(1).value);
+  times.forward.host += host.forward;
+  times.input_gradient.host += host.backward;
 }
 
 // Forward and backward of two micro-batches run beside each other, so that all exchanges of a layer

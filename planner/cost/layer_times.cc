@@ -8,7 +8,7 @@
 #include "planner/cost/expert_time.h"
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
-#include "planner/cost/written_norms.h"
+#include "planner/cost/written_passes.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -198,6 +198,13 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
           collectives_.group(plan, Axis::kTensor), stream_bytes(job_, plan));
     }
   }
+  times_again.host *= fit_.repeated_host;
+  if (counts_ != nullptr && plan.recompute == Recompute::kSelective &&
+      plan.recompute_modules == kTorchPerOp) {
+    const double launch = op_.launch(1).value * fit_.host_factor;
+    times.forward.host += launch * counts_->per_op.forward.plain;
+    times_again.host += launch * counts_->per_op.backward.plain;
+  }
   if (whole || (plan.recompute_modules & kMoe) != 0) {
     times_again.expert = times.forward.expert;
   }
@@ -239,7 +246,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.forward);
       forget_own_kernels(work.input_gradient);
     }
-    write_out_norms(job_.framework, work);
+    write_out_passes(job_.framework, work);
     freeze_layer(job_, plan, work);
     if (layer < job_.training.frozen_layers) {
       work.input_gradient = work.weight_gradient = {};
@@ -248,7 +255,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
   }
   models::LayerWork embedding = models::embedding_work(model, shard, kernels);
   models::LayerWork head = models::head_work(model, shard, kernels);
-  write_out_norms(job_.framework, head);
+  write_out_passes(job_.framework, head);
   freeze_ends(job_, embedding, head);
   set.embedding = time_of(embedding, 1);
   set.head = bare(std::move(head), 1);

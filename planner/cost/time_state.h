@@ -76,7 +76,7 @@ struct StepRanks {
 struct TimeModel::State {
   explicit State(const Job& job_in)
       : job(job_in),
-        fit(behaviour_fit(job.framework, job.profile)),
+        fit(behaviour_fit(job)),
         interval(interval_of(job.framework, job.profile)),
         kinds(layer_kinds(job.model, job.training.frozen_layers)),
         collectives(job.cluster, job.profile),

@@ -90,7 +90,8 @@ void choose_framework(const LaunchConfig& config, const LaunchOptions& options, 
                        .experts = job.model.moe.has_value(),
                        .gated = job.model.gated_mlp,
                        .unfused = job.attention == models::AttentionKernel::kUnfused,
-                       .tensor = config.layout.tensor.value_or(1) > 1};
+                       .tensor = config.layout.tensor.value_or(1) > 1,
+                       .pipeline = config.layout.pipeline.value_or(1) > 1};
   job.framework = find_framework(behaviour_of_file(config, options), run);
   for (const std::vector<std::string>* choices : {&config.choices, &options.settings}) {
     for (const std::string& choice : *choices) {

@@ -1,6 +1,6 @@
 #include "planner/lower/modelled_ends.h"
 
-#include "planner/cost/written_norms.h"
+#include "planner/cost/written_passes.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner::lowering {
@@ -14,7 +14,7 @@ ModelledEnds::ModelledEnds(Writer& writer) : w_(writer) {
   embedding_ = models::embedding_work(model, shard, kernels);
   head_ = models::head_work(model, shard, kernels);
   modules_ = model.multi_token_layers;
-  write_out_norms(w_.job.framework, head_);
+  write_out_passes(w_.job.framework, head_);
 }
 
 void ModelledEnds::products(const models::PassWork& work, const Operand& input,

@@ -208,11 +208,9 @@ const Entry& version_of(const Entry& entry, const std::string& version) {
 }
 
 bool holds(const json& when, const RecipeCase& run) {
-  const std::pair<const char*, bool> switches[] = {{"latent", run.latent},
-                                                   {"experts", run.experts},
-                                                   {"gated", run.gated},
-                                                   {"unfused", run.unfused},
-                                                   {"tensor", run.tensor}};
+  const std::pair<const char*, bool> switches[] = {
+      {"latent", run.latent},   {"experts", run.experts}, {"gated", run.gated},
+      {"unfused", run.unfused}, {"tensor", run.tensor},   {"pipeline", run.pipeline}};
   for (const auto& [key, value] : when.items()) {
     if (key == "precisions") {
       if (std::ranges::none_of(value, [&](const json& name) {

@@ -28,7 +28,8 @@ struct RecipeCase {
   topologies::Precision precision = topologies::Precision::kBf16;
   int compute_capability = 0;
   bool latent = false, experts = false, gated = true, unfused = false;
-  bool tensor = false;  // tensor parallelism
+  bool tensor = false;    // tensor parallelism
+  bool pipeline = false;  // pipeline parallelism
 };
 
 // As find_framework(name), with the recipes that hold for `run`. A release between two that are

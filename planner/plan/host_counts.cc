@@ -30,7 +30,11 @@ constexpr std::pair<const char*, PassCount HostCounts::*> kParts[] = {
     {"residual", &HostCounts::residual},
     {"embedding", &HostCounts::embedding},
     {"loss", &HostCounts::loss},
-    {"collective", &HostCounts::collective}};
+    {"collective", &HostCounts::collective},
+    {"per_op", &HostCounts::per_op},
+    {"ring", &HostCounts::ring},
+    {"sparse", &HostCounts::sparse},
+    {"expert", &HostCounts::expert}};
 // Passes over memory that were counted; softmax and layouts are attention's.
 constexpr std::pair<Part, PassCount HostCounts::*> kPasses[] = {
     {Part::kAttentionNorm, &HostCounts::norm},
@@ -127,12 +131,14 @@ const std::vector<HostCounts>& host_counts() {
 }
 
 const HostCounts* host_counts_of(const Framework& framework) {
-  const HostCounts* counts =
-      framework.host_counts.empty() ? nullptr : counts_named(host_counts(), framework.host_counts);
-  return counts != nullptr && counts->implementation == framework.implementation &&
-                 !framework.traced_graph
-             ? counts
-             : nullptr;
+  if (framework.host_counts.empty() || framework.traced_graph) {
+    return nullptr;
+  }
+  const std::vector<HostCounts>& all = host_counts();
+  const auto found = std::ranges::find_if(all, [&](const HostCounts& one) {
+    return one.name == framework.host_counts && one.implementation == framework.implementation;
+  });
+  return found == all.end() ? nullptr : &*found;
 }
 
 PassCount attention_count(const HostCounts& counts, bool shares_heads) {
@@ -167,6 +173,17 @@ PassCount pass_count(const HostCounts& counts, Part part, int kernels, bool shar
     }
   }
   return part == Part::kAttentionLayout ? PassCount{} : plain_kernels(kernels);
+}
+
+PassCount sparse_count(const HostCounts& counts, double experts) {
+  PassCount count = counts.sparse;
+  const auto add = [experts](const HostCount& each, HostCount& sum) {
+    sum.launches += experts * each.launches;
+    sum.plain += experts * each.plain;
+  };
+  add(counts.expert.forward, count.forward);
+  add(counts.expert.backward, count.backward);
+  return count;
 }
 
 bool shares_heads(const models::Transformer& model) {

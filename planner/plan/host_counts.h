@@ -30,6 +30,12 @@ struct HostCounts {
   PassCount shared_heads;     // of attention whose heads share keys and values
   PassCount embedding, loss;  // the micro-batch's own work is theirs
   PassCount collective;       // of tensor parallelism
+  // Of selective recompute by PyTorch's policy of ops, which asks in Python for every op, forward
+  // and again where it is repeated.
+  PassCount per_op;
+  PassCount ring;    // of context parallelism, for each rank of an attention's ring
+  PassCount sparse;  // of a layer with experts: its router, permutations and their counts
+  PassCount expert;  // of each expert of the rank, where they run one after the other
   double unit_gather = 0, unit_reduce = 0, unit_hooks = 0;  // plain launches of a sharded unit
   HostCount micro_batch_tensor;  // a parameter tensor's, when gradients are summed by micro-batch
   HostCount step_tensor, step;   // after the last backward: of a tensor, and whatever the model
@@ -40,8 +46,8 @@ struct HostCounts {
 inline constexpr double kPlainLaunch = 5.2;
 
 const std::vector<HostCounts>& host_counts();
-// Of the framework as it is set up: nothing where it has none, or runs other layers than were
-// counted (Transformer Engine's, compiled ones).
+// Of the framework as it is set up, by its name and the layers that it runs: nothing where these
+// were not counted (Transformer Engine's).
 const HostCounts* host_counts_of(const Framework& framework);
 
 // What a part takes, and nothing for a product that its attention counts. Parts that were not
@@ -50,6 +56,8 @@ PassCount product_count(const HostCounts& counts, models::Part part);
 PassCount pass_count(const HostCounts& counts, models::Part part, int kernels, bool shares_heads);
 PassCount attention_count(const HostCounts& counts, bool shares_heads);
 bool shares_heads(const models::Transformer& model);
+// What a sparse layer has besides, on a rank of so many experts.
+PassCount sparse_count(const HostCounts& counts, double experts);
 // Of a pass's whole work. A product has its backward as two, half of the count each.
 HostCount counted_launches(const HostCounts& counts, const models::PassWork& work, bool backward,
                            bool shares_heads);

@@ -32,7 +32,10 @@ class HostTimes {
     }
     add_tensor_hosts(times);
     add_expert_hosts(times);
+    add_per_op_hosts(times);
+    add_ring_hosts(times);
     add_counted_collectives(times);
+    lengthen_repeats(times);
     add_unit_hooks(units, times);
     add_micro_batch_sums(times);
     if (host_.job.framework.implementation != models::Implementation::kTrireme) {
@@ -49,34 +52,103 @@ class HostTimes {
       return;
     }
     const double host = tensor_host_seconds(host_.fit, host_.job.framework, host_.card_launch);
+    add_once_a_pass([&](const Op& op) { return group_of(op.kind) == host_.program.tensor; },
+                    {host / 3, host * 2 / 3}, times);
+  }
+
+  // What a sparse layer takes of the host besides, with the first op of its forward and of its
+  // backward; a forward that is repeated whole takes it again.
+  void add_expert_hosts(std::vector<OpTime>& times) const {
+    if (!host_.job.model.moe) {
+      return;
+    }
+    const PassPair host = expert_host_seconds(host_.job, host_.fit, ranks_of(group_named("expert")),
+                                              host_.card_launch);
+    if (host.forward + host.backward <= 0) {
+      return;
+    }
+    const std::set<std::int32_t> repeated = repeated_whole();
+    add_once_a_pass(
+        [&](const Op& op) {
+          const bool again = op.origin.phase == Phase::kRecompute;
+          return models::is_moe_layer(host_.job.model, op.origin.layer) &&
+                 (!again || repeated.count(op.origin.layer) > 0);
+        },
+        host, times);
+  }
+
+  // What PyTorch's policy of ops adds to layers that repeat a part of their forward.
+  void add_per_op_hosts(std::vector<OpTime>& times) const {
+    if (counts_ == nullptr || counts_->per_op.forward.plain <= 0) {
+      return;
+    }
+    std::set<std::int32_t> repeated;
+    for (const Op& op : host_.role.ops) {
+      if (op.origin.phase == Phase::kRecompute) {
+        repeated.insert(op.origin.layer);
+      }
+    }
+    for (const std::int32_t layer : repeated_whole()) {
+      repeated.erase(layer);
+    }
+    const auto seconds = [&](const HostCount& count) { return launch_seconds_ * count.plain; };
+    const auto is_one = [&](Phase phase) {
+      return [&repeated, phase](const Op& op) {
+        return op.origin.phase == phase && repeated.count(op.origin.layer) > 0;
+      };
+    };
+    add_once_a_pass(is_one(Phase::kForward), {seconds(counts_->per_op.forward), 0}, times);
+    add_once_a_pass(is_one(Phase::kRecompute), {seconds(counts_->per_op.backward), 0}, times);
+  }
+
+  // What context parallelism adds to a layer's attention, with its first collective of a pass.
+  void add_ring_hosts(std::vector<OpTime>& times) const {
+    const GroupId group = group_named("context");
+    if (counts_ == nullptr || group == kNoGroup || host_.job.framework.context_all_to_all) {
+      return;
+    }
+    const double ranks = launch_seconds_ * static_cast<double>(ranks_of(group));
+    add_once_a_pass([group](const Op& op) { return group_of(op.kind) == group; },
+                    {ranks * counts_->ring.forward.plain, ranks * counts_->ring.backward.plain},
+                    times);
+  }
+
+  [[nodiscard]] GroupId group_named(const char* name) const {
+    const std::vector<Group>& groups = host_.program.groups;
+    const auto found = std::find_if(groups.begin(), groups.end(),
+                                    [name](const Group& group) { return group.name == name; });
+    return found == groups.end() ? kNoGroup : static_cast<GroupId>(found - groups.begin());
+  }
+  [[nodiscard]] std::int64_t ranks_of(GroupId group) const {
+    return group == kNoGroup ? 1 : group_size(host_.program.groups[index_of(group)]);
+  }
+
+  // Seconds with the first op that `is_one` of each layer, micro-batch and pass; a repeated forward
+  // takes what its first does.
+  template <typename IsOne>
+  void add_once_a_pass(const IsOne& is_one, const PassPair& seconds,
+                       std::vector<OpTime>& times) const {
     std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
     for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
       const Op& op = host_.role.ops[i];
       const Phase phase = op.origin.phase;
       const bool forward = phase == Phase::kForward || phase == Phase::kRecompute;
-      if (op.origin.layer >= 0 && group_of(op.kind) == host_.program.tensor &&
-          (forward || phase == Phase::kBackward) &&
+      if (op.origin.layer >= 0 && (forward || phase == Phase::kBackward) && is_one(op) &&
           begun.emplace(op.origin.layer, op.origin.micro_batch, phase).second) {
-        times[i].launch += to_sim_duration(Seconds(host * (forward ? 1.0 : 2.0) / 3));
+        times[i].launch += to_sim_duration(Seconds(forward ? seconds.forward : seconds.backward));
       }
     }
   }
 
-  // What a sparse layer takes of the host besides: a third with the first op of its forward, the
-  // rest with that of its backward.
-  void add_expert_hosts(std::vector<OpTime>& times) const {
-    const double host = expert_host_seconds(host_.job.framework, host_.card_launch);
-    if (host <= 0 || !host_.job.model.moe) {
-      return;
-    }
-    std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
+  // A repeated forward's launches, beside those of its collectives themselves.
+  void lengthen_repeats(std::vector<OpTime>& times) const {
     for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
-      const Origin& origin = host_.role.ops[i].origin;
-      const bool forward = origin.phase == Phase::kForward;
-      if (origin.layer >= 0 && (forward || origin.phase == Phase::kBackward) &&
-          models::is_moe_layer(host_.job.model, origin.layer) &&
-          begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
-        times[i].launch += to_sim_duration(Seconds(host * (forward ? 1.0 : 2.0) / 3));
+      const Op& op = host_.role.ops[i];
+      if (op.origin.phase == Phase::kRecompute && host_.fit.repeated_host != 1) {
+        const double own = std::holds_alternative<Compute>(op.kind) ? 0 : launch_seconds_;
+        const double all = to_seconds(times[i].launch).value;
+        times[i].launch +=
+            to_sim_duration(Seconds(std::max(0.0, all - own) * (host_.fit.repeated_host - 1)));
       }
     }
   }

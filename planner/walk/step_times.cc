@@ -51,7 +51,7 @@ class OpTimer {
       : job_(job),
         program_(program),
         cost_(job.cluster, job.profile),
-        fit_(behaviour_fit(job.framework, job.profile)),
+        fit_(behaviour_fit(job)),
         counts_(host_counts_of(job.framework)),
         launch_seconds_(cost_.launch(1).value * fit_.host_factor) {
     for (const Group& group : program.groups) {

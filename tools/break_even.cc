@@ -24,18 +24,6 @@ std::string factor_text(double factor) {
   return fmt::format("{:.17g}x", factor);
 }
 
-// Degrees and choices, without how layers are dealt out to stages and axes to ranks: those change
-// with every few per cent of memory, and hand nothing over.
-std::string layout_of(const WhatIfCase& mine) {
-  if (!mine.estimate) {
-    return "none";
-  }
-  planner::Plan plan = mine.estimate->plan;
-  plan.stage_layers.clear();
-  plan.order = planner::Plan{}.order;
-  return planner::short_form(plan);
-}
-
 // One interval whose ends differ, halved until each change in it lies in an interval of the width.
 void halve(double low, const std::string& at_low, double high, const std::string& at_high,
            const std::function<std::string(double)>& ask, std::vector<TextChange>& found) {
@@ -109,6 +97,16 @@ std::vector<Purchase> other_nodes(const WhatIfRequest& request, const WhatIfCase
 
 }  // namespace
 
+std::string bare_layout(const WhatIfCase& mine) {
+  if (!mine.estimate) {
+    return "none";
+  }
+  planner::Plan plan = mine.estimate->plan;
+  plan.stage_layers.clear();
+  plan.order = planner::Plan{}.order;
+  return planner::short_form(plan);
+}
+
 BreakEvenRange parse_break_even(const std::string& text) {
   BreakEvenRange range;
   const bool has_range = text.find('=') != std::string::npos;
@@ -163,7 +161,7 @@ std::vector<LayoutChange> layout_changes(const WhatIfRequest& request, const Wha
   };
   std::vector<LayoutChange> changes;
   for (TextChange& change : find_changes(range.low, range.high, kGrid, threads,
-                                         [&](double factor) { return layout_of(at(factor)); })) {
+                                         [&](double factor) { return bare_layout(at(factor)); })) {
     changes.push_back({range.name, change.factor, std::move(change.before), std::move(change.after),
                        at(change.factor).estimate});
   }

@@ -30,6 +30,10 @@ struct TextChange {
 std::vector<TextChange> find_changes(double low, double high, int grid, int threads,
                                      const std::function<std::string(double)>& ask);
 
+// Short form without how layers are dealt out to stages and axes to ranks: those change with every
+// few per cent of memory, and hand nothing over. "none" without an estimate.
+std::string bare_layout(const WhatIfCase& mine);
+
 // One layout handing over to another.
 struct LayoutChange {
   std::string name;                           // of the resource

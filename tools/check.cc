@@ -11,13 +11,15 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/options.h"
+#include "tools/pages.h"
 #include "tools/progress.h"
+#include "tools/report_option.h"
 
 namespace trireme::tools {
 namespace {
 
 struct Options {
-  std::string file, format;
+  std::string file, format, report;
   planner::LaunchOptions launch;
   std::vector<std::string> words;      // the script's own
   std::vector<std::string> overrides;  // after --
@@ -42,6 +44,9 @@ int run(const Options& options, Console& console) {
   Progress progress(console, "searching");
   const CheckReport report = check_file(request, [&](double share) { progress.show(share); });
   progress.clear();
+  if (!options.report.empty()) {
+    write_page(options.report, check_page(report));
+  }
   if (options.json) {
     print_json(console, "check", check_json(report));
   } else {
@@ -130,6 +135,7 @@ void add_check_command(CLI::App& app, Program& program) {
       ->add_option("--calibration", options->launch.calibration,
                    "a profile written by 'trireme calibrate'")
       ->type_name("FILE");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

@@ -14,32 +14,6 @@ namespace {
 
 using planner::Severity;
 
-std::vector<std::string> remarks_of(const CheckReport& report) {
-  std::vector<std::string> remarks = report.config.remarks;
-  if (report.found.recompute_is_open) {
-    remarks.emplace_back(
-        "recompute is decided in the training script, not here: none is assumed (--recompute says "
-        "otherwise)");
-  }
-  if (!report.found.filled.empty()) {
-    remarks.push_back(
-        fmt::format("not in the file, filled: {}", fmt::join(report.found.filled, "; ")));
-  }
-  const std::size_t unknown = report.config.unknown.size();
-  if (unknown > 0) {
-    std::vector<std::string> matter = settings_that_may_matter(report.config);
-    const std::size_t shown = std::min<std::size_t>(matter.size(), 8);
-    const std::size_t more = matter.size() - shown;
-    matter.resize(shown);
-    remarks.push_back(fmt::format(
-        "{} setting{} not known to this program{}{}", unknown, unknown == 1 ? " is" : "s are",
-        matter.empty() ? "; by name, neither memory nor time depend on any"
-                       : fmt::format("; memory or time may depend on {}", fmt::join(matter, ", ")),
-        more > 0 ? fmt::format(" and {} more", more) : ""));
-  }
-  return remarks;
-}
-
 void print_violations(const Console& console, const CheckReport& report) {
   const auto& violations = report.rules.violations;
   const auto errors =
@@ -107,6 +81,32 @@ void print_better(const Console& console, const CheckReport& report) {
 }
 
 }  // namespace
+
+std::vector<std::string> remarks_of(const CheckReport& report) {
+  std::vector<std::string> remarks = report.config.remarks;
+  if (report.found.recompute_is_open) {
+    remarks.emplace_back(
+        "recompute is decided in the training script, not here: none is assumed (--recompute says "
+        "otherwise)");
+  }
+  if (!report.found.filled.empty()) {
+    remarks.push_back(
+        fmt::format("not in the file, filled: {}", fmt::join(report.found.filled, "; ")));
+  }
+  const std::size_t unknown = report.config.unknown.size();
+  if (unknown > 0) {
+    std::vector<std::string> matter = settings_that_may_matter(report.config);
+    const std::size_t shown = std::min<std::size_t>(matter.size(), 8);
+    const std::size_t more = matter.size() - shown;
+    matter.resize(shown);
+    remarks.push_back(fmt::format(
+        "{} setting{} not known to this program{}{}", unknown, unknown == 1 ? " is" : "s are",
+        matter.empty() ? "; by name, neither memory nor time depend on any"
+                       : fmt::format("; memory or time may depend on {}", fmt::join(matter, ", ")),
+        more > 0 ? fmt::format(" and {} more", more) : ""));
+  }
+  return remarks;
+}
 
 std::vector<std::string> settings_that_may_matter(const planner::LaunchConfig& config) {
   constexpr std::array<std::string_view, 29> kWords = {

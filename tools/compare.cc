@@ -10,9 +10,11 @@
 #include "core/error.h"
 #include "tools/commands.h"
 #include "tools/compare_framework.h"
-#include "tools/compare_side.h"
+#include "tools/compare_join.h"
 #include "tools/options.h"
+#include "tools/pages.h"
 #include "tools/report.h"
+#include "tools/report_option.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -21,101 +23,9 @@ namespace {
 constexpr std::size_t kWorstOps = 10;
 
 struct Options {
-  std::string predicted, measured, tolerance;
+  std::string predicted, measured, tolerance, report;
   bool json = false;
 };
-
-// Two numbers for the same thing; the error is relative to the measurement.
-struct Pair {
-  double predicted = 0, measured = 0;
-  [[nodiscard]] double difference() const { return predicted - measured; }
-  [[nodiscard]] std::optional<double> error() const {
-    return measured > 0 ? std::optional(difference() / measured) : std::nullopt;
-  }
-};
-
-struct JoinedOp {
-  OpKey key;
-  std::string category;
-  Pair transfer, skew;  // seconds of all its instances in one step
-  double count = 0;
-};
-
-struct Comparison {
-  ComparedSide predicted, measured;
-  std::optional<Pair> step, memory;
-  std::map<std::string, Pair> transfer_by_category,
-      skew_by_category;         // summed over ops, mean over stages
-  std::vector<JoinedOp> ops;    // worst first
-  std::vector<JoinedOp> kinds;  // all layers and micro-batches of an op together; worst first
-  std::size_t only_predicted = 0, only_measured = 0;
-};
-
-std::optional<Pair> pair_of(const std::optional<double>& predicted,
-                            const std::optional<double>& measured) {
-  return predicted && measured ? std::optional(Pair{*predicted, *measured}) : std::nullopt;
-}
-
-void put_worst_first(std::vector<JoinedOp>& ops) {
-  std::stable_sort(ops.begin(), ops.end(), [](const JoinedOp& a, const JoinedOp& b) {
-    return std::abs(a.transfer.difference()) > std::abs(b.transfer.difference());
-  });
-}
-
-std::vector<JoinedOp> kinds_of(const std::vector<JoinedOp>& ops) {
-  std::map<OpKey, JoinedOp> kinds;
-  for (const JoinedOp& op : ops) {
-    const OpKey key = without_place(op.key);
-    JoinedOp& kind = kinds[key];
-    kind.key = key;
-    kind.category = op.category;
-    kind.count += op.count;
-    kind.transfer.predicted += op.transfer.predicted;
-    kind.transfer.measured += op.transfer.measured;
-    kind.skew.predicted += op.skew.predicted;
-    kind.skew.measured += op.skew.measured;
-  }
-  std::vector<JoinedOp> result;
-  result.reserve(kinds.size());
-  for (const auto& [key, kind] : kinds) {
-    result.push_back(kind);
-  }
-  return result;
-}
-
-void join_ops(Comparison& comparison) {
-  const bool detailed = comparison.predicted.by_micro_batch && comparison.measured.by_micro_batch;
-  const auto predicted = detailed ? comparison.predicted.ops : merged_ops(comparison.predicted);
-  const auto measured = detailed ? comparison.measured.ops : merged_ops(comparison.measured);
-  std::map<std::uint32_t, bool> stages;
-  for (const auto& [key, stat] : measured) {
-    const auto found = predicted.find(key);
-    if (found == predicted.end()) {
-      ++comparison.only_measured;
-      continue;
-    }
-    stages[key.stage] = true;
-    const OpStat& other = found->second;
-    comparison.ops.push_back({key,
-                              stat.category,
-                              {other.transfer * stat.count, stat.transfer * stat.count},
-                              {other.skew * stat.count, stat.skew * stat.count},
-                              stat.count});
-  }
-  comparison.only_predicted = predicted.size() - comparison.ops.size();
-  for (const JoinedOp& op : comparison.ops) {
-    const auto share = static_cast<double>(stages.size());
-    Pair& transfer = comparison.transfer_by_category[op.category];
-    transfer.predicted += op.transfer.predicted / share;
-    transfer.measured += op.transfer.measured / share;
-    Pair& skew = comparison.skew_by_category[op.category];
-    skew.predicted += op.skew.predicted / share;
-    skew.measured += op.skew.measured / share;
-  }
-  comparison.kinds = kinds_of(comparison.ops);
-  put_worst_first(comparison.ops);
-  put_worst_first(comparison.kinds);
-}
 
 Json error_json(const Pair& pair) {
   return pair.error() ? Json(*pair.error()) : Json();
@@ -134,39 +44,6 @@ Json side_json(const ComparedSide& side) {
 
 Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json();
-}
-
-std::optional<double> unattributed(const ComparedSide& side) {
-  return side.split ? std::optional(side.split->seconds.at("unattributed")) : std::nullopt;
-}
-
-std::optional<double> share_of_step(const ComparedSide& side, const std::optional<double>& part) {
-  return part && side.split->step_seconds > 0 ? std::optional(*part / side.split->step_seconds)
-                                              : std::nullopt;
-}
-
-std::optional<double> unattributed_share(const ComparedSide& side) {
-  return share_of_step(side, unattributed(side));
-}
-
-std::optional<double> communication_share(const ComparedSide& side) {
-  return side.split ? share_of_step(side, side.split->exposed_communication) : std::nullopt;
-}
-
-// The parts of either side's step, those that are nothing on both left out.
-std::vector<std::pair<std::string, Pair>> exposed_parts(const Comparison& c) {
-  std::vector<std::pair<std::string, Pair>> parts;
-  const auto part = [](const std::optional<TimeSplit>& split, const std::string& name) {
-    const auto found = split ? split->seconds.find(name) : decltype(split->seconds.end()){};
-    return split && found != split->seconds.end() ? found->second : 0.0;
-  };
-  for (const std::string& name : time_split_names()) {
-    const Pair pair{part(c.predicted.split, name), part(c.measured.split, name)};
-    if (pair.predicted > 0 || pair.measured > 0) {
-      parts.emplace_back(name, pair);
-    }
-  }
-  return parts;
 }
 
 Json exposed_json(const Comparison& c) {
@@ -247,7 +124,7 @@ void print_totals(const Console& console, const Comparison& c) {
   };
   table.rows.push_back({"exposed communication", text(communication_share(c.predicted)),
                         text(communication_share(c.measured)), ""});
-  table.rows.push_back({"unattributed", text(share_of_step(c.predicted, unattributed(c.predicted))),
+  table.rows.push_back({"unattributed", text(unattributed_share(c.predicted)),
                         text(unattributed_share(c.measured)), ""});
   print_table(console, table);
 }
@@ -325,6 +202,10 @@ int run(const Options& options, Console& console) {
       compare_with_framework(
           {options.predicted, options.measured, !options.tolerance.empty(), options.json},
           console)) {
+    if (!options.report.empty()) {
+      throw Error("--report",
+                  "there is no page of a plan beside a framework's trace; --json has all of it");
+    }
     return kDone;
   }
   Comparison comparison;
@@ -333,15 +214,15 @@ int run(const Options& options, Console& console) {
   comparison.measured = read_compared_side(measured);
   comparison.predicted = options.measured.empty() ? predicted_side_of_result(measured)
                                                   : read_compared_side(options.predicted);
-  comparison.step = pair_of(comparison.predicted.step_seconds, comparison.measured.step_seconds);
-  comparison.memory =
-      pair_of(comparison.predicted.peak_memory_gib, comparison.measured.peak_memory_gib);
-  join_ops(comparison);
+  join_sides(comparison);
   if (tolerance && !comparison.step) {
     throw Error("--tolerance", "needs a step time on both sides");
   }
   const bool within =
       !tolerance || !comparison.step->error() || std::abs(*comparison.step->error()) <= *tolerance;
+  if (!options.report.empty()) {
+    write_page(options.report, compare_page(comparison));
+  }
   if (options.json) {
     print_json(console, "compare", comparison_json(comparison, tolerance, within));
   } else {
@@ -372,6 +253,7 @@ void add_compare_command(CLI::App& app, Program& program) {
       ->add_option("--tolerance", options->tolerance,
                    "largest error of the step time, as 5% or 0.05; exit code 1 beyond it")
       ->type_name("SHARE");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

@@ -4,45 +4,31 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string_view>
 #include <utility>
 
+#include "core/check.h"
+#include "core/embedded_file.h"
 #include "core/files.h"
 #include "tools/page_plot.h"
 
 namespace trireme::tools {
+namespace embedded {
+std::span<const core::EmbeddedFile> page_files();
+}  // namespace embedded
 namespace {
+
+std::string_view page_file(std::string_view name) {
+  const auto files = embedded::page_files();
+  const auto found = std::ranges::find(files, name, &core::EmbeddedFile::name);
+  TRIREME_CHECK(found != files.end());
+  return found->content;
+}
 
 constexpr std::array<const char*, 10> kColours = {"#4477aa", "#228833", "#ccbb44", "#ee6677",
                                                   "#66ccee", "#aa3377", "#999933", "#882255",
                                                   "#117733", "#777777"};
-
-constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--paper:#ffffff;--line:#d0d7de;
---band:#eef1f4;--mark:#cf222e}
-@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9da7b3;--paper:#0d1117;
---line:#30363d;--band:#161b22;--mark:#ff7b72}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:1500px;padding:16px;font:15px/1.5 system-ui,sans-serif;
-color:var(--ink);background:var(--paper)}
-h1{font-size:1.35rem;margin:.2em 0 .6em;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:1.6em 0 .5em}
-p{margin:.4em 0;color:var(--soft)}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th.t,td.t{text-align:left}th{color:var(--soft);font-weight:600}
-.bars{display:grid;grid-template-columns:minmax(90px,max-content) 1fr;gap:6px 10px;align-items:center}
-@media(max-width:700px){.bars{grid-template-columns:36% 1fr}}
-.bars .n{overflow-wrap:anywhere}
-.bar{position:relative;height:24px;background:var(--band);border-radius:3px}
-.bar i{position:absolute;top:0;bottom:0;display:block}
-.bar .w{position:absolute;top:11px;height:2px;background:var(--ink)}
-.bar .l{position:absolute;top:-3px;bottom:-3px;width:2px;background:var(--mark)}
-.v{grid-column:2;font-size:.85rem;color:var(--soft);margin-top:-4px}
-.key span{display:inline-block;margin-right:14px;white-space:nowrap}
-.key b{display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:2px}
-svg{display:block;width:100%;min-width:520px;max-width:1000px;height:auto}
-svg text{fill:var(--soft);font-size:13px}svg .a{stroke:var(--line)}svg .lim{stroke:var(--mark);stroke-dasharray:6 4}
-)css";
 
 double total(const Bar& bar) {
   double sum = 0;
@@ -65,29 +51,37 @@ std::vector<std::string> part_names(const BarChart& chart) {
   return names;
 }
 
-const char* colour_of(const std::vector<std::string>& names, const std::string& name) {
-  const auto at = std::find(names.begin(), names.end(), name) - names.begin();
-  return colour_at(static_cast<std::size_t>(at));
+// A colour for each name: as given, else the usual ones.
+std::vector<std::string> colours_of(const std::vector<std::string>& names,
+                                    const std::vector<std::string>& given) {
+  std::vector<std::string> colours = given;
+  for (std::size_t i = colours.size(); i < names.size(); ++i) {
+    colours.emplace_back(colour_at(i));
+  }
+  return colours;
 }
 
-std::string key_of(const std::vector<std::string>& names) {
+std::string key_of(const std::vector<std::string>& names,
+                   const std::vector<std::string>& given = {}) {
+  const std::vector<std::string> colours = colours_of(names, given);
   std::string key;
-  for (const std::string& name : names) {
-    key += fmt::format("<span><b style=\"background:{}\"></b>{}</span>", colour_of(names, name),
-                       html_text(name));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    key += fmt::format("<span><b style=\"background:{}\"></b>{}</span>", colours[i],
+                       html_text(names[i]));
   }
   return names.size() > 1 ? "<p class=\"key\">" + key + "</p>\n" : "";
 }
 
-std::string bar_of(const Bar& bar, const std::vector<std::string>& names, double most,
-                   double limit) {
+std::string bar_of(const Bar& bar, const std::vector<std::string>& names,
+                   const std::vector<std::string>& colours, double most, double limit) {
   std::string inside;
   double at = 0;
   for (const BarPart& part : bar.parts) {
+    const auto name = std::find(names.begin(), names.end(), part.name) - names.begin();
     inside += fmt::format(
         "<i style=\"left:{:.2f}%;width:{:.2f}%;background:{}\" title=\"{}: {:.4g}\"></i>",
-        100 * at / most, 100 * part.value / most, colour_of(names, part.name), html_text(part.name),
-        part.value);
+        100 * at / most, 100 * part.value / most, colours[static_cast<std::size_t>(name)],
+        html_text(part.name), part.value);
     at += part.value;
   }
   if (bar.high > bar.low) {
@@ -98,9 +92,10 @@ std::string bar_of(const Bar& bar, const std::vector<std::string>& names, double
     inside += fmt::format("<span class=\"l\" style=\"left:{:.2f}%\"></span>", 100 * limit / most);
   }
   return fmt::format(
-      "<div class=\"n\">{}</div><div class=\"bar\" tabindex=\"0\" aria-label=\"{}: {}\">{}</div>"
+      "<div class=\"n\"{}>{}</div><div class=\"bar\" tabindex=\"0\" aria-label=\"{}: {}\">{}</div>"
       "<div class=\"v\">{}</div>\n",
-      html_text(bar.name), html_text(bar.name), html_text(bar.text), inside, html_text(bar.text));
+      bar.id.empty() ? "" : fmt::format(" id=\"{}\"", html_text(bar.id)), html_text(bar.name),
+      html_text(bar.name), html_text(bar.text), inside, html_text(bar.text));
 }
 
 }  // namespace
@@ -127,6 +122,19 @@ std::string html_text(const std::string& text) {
         break;
       default:
         safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string script_text(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || c == '<' || c == '>' || c == '&' || c == '"' || c == '\\') {
+      safe += fmt::format("\\u{:04x}", code);
+    } else {
+      safe += c;
     }
   }
   return safe;
@@ -168,13 +176,14 @@ void Page::bars(const BarChart& chart) {
   }
   const std::vector<std::string> names = part_names(chart);
   heading(chart.title);
-  body_ += key_of(names);
+  const std::vector<std::string> colours = colours_of(names, chart.colours);
+  body_ += key_of(names, colours);
   if (chart.limit > 0) {
     text("The line: " + chart.limit_name);
   }
   body_ += "<div class=\"bars\">\n";
   for (const Bar& bar : chart.bars) {
-    body_ += bar_of(bar, names, most, chart.limit);
+    body_ += bar_of(bar, names, colours, most, chart.limit);
   }
   body_ += "</div>\n";
 }
@@ -197,13 +206,36 @@ void Page::lines(const LineChart& chart) {
   body_ += "<div class=\"wide\">" + lines_svg(chart) + "</div>\n";
 }
 
+void Page::areas(const AreaChart& chart) {
+  if (chart.x.size() < 2) {
+    return;
+  }
+  heading(chart.title);
+  body_ += key_of(chart.names);
+  body_ += "<div class=\"wide\">" + areas_svg(chart) + "</div>\n";
+}
+
+void Page::raw(const std::string& html) {
+  body_ += html;
+}
+
+void Page::script(const std::string& name) {
+  if (std::find(scripts_.begin(), scripts_.end(), name) == scripts_.end()) {
+    scripts_.push_back(name);
+  }
+}
+
 std::string Page::html() const {
+  std::string scripts;
+  for (const std::string& name : scripts_) {
+    scripts += fmt::format("<script>\n{}</script>\n", page_file(name));
+  }
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>{0}</title>\n<style>{1}</style></head>\n"
-      "<body><h1>{0}</h1>\n{2}</body></html>\n",
-      html_text(title_), kStyle, body_);
+      "<body><h1>{0}</h1>\n{2}{3}</body></html>\n",
+      html_text(title_), page_file("page"), body_, scripts);
 }
 
 void write_page(const std::string& path, const Page& page) {

@@ -27,6 +27,7 @@ struct Axis {
   double low = 0, high = 0;
   bool logarithmic = false;
   double from = 0, to = 0;
+  std::vector<double> fixed = {};  // ticks, instead of round ones
 
   [[nodiscard]] double place(double value) const {
     const double share = logarithmic ? std::log(std::max(value, low) / low) / std::log(high / low)
@@ -36,9 +37,12 @@ struct Axis {
 
   [[nodiscard]] std::vector<double> ticks() const {
     std::vector<double> values;
-    if (!logarithmic) {
+    if (!fixed.empty()) {
+      return fixed;
+    }
+    if (!logarithmic || high / low < 4) {
       const double step = tick_of(high - low);
-      for (int i = 0; i * step <= high; ++i) {
+      for (double i = std::ceil(low / step); i * step <= high; ++i) {
         values.push_back(i * step);
       }
       return values;
@@ -59,10 +63,10 @@ struct Axis {
 
 Axis axis(double least, double most, bool logarithmic, double from, double to) {
   if (!logarithmic) {
-    return {0, std::max(most, 1e-12), false, from, to};
+    return {0, std::max(most, 1e-12), false, from, to, {}};
   }
   const double low = std::max(least, 1e-12) / 1.1;
-  return {low, std::max(most, low * 2) * 1.1, true, from, to};
+  return {low, std::max(most, low) * 1.1, true, from, to, {}};
 }
 
 std::string grid(const Axis& x, const Axis& y, const std::string& x_name,
@@ -109,8 +113,10 @@ std::string scatter_point(const ChartPoint& point, const Axis& x, const Axis& y)
         "stroke=\"{}\" stroke-opacity=\".45\"/>",
         x.place(point.low), x.place(point.high), y.place(point.y), y.place(point.y), colour);
   }
-  text += circle(x.place(point.x), y.place(point.y), point.marked ? 7 : 5, colour,
-                 point.name + ": " + point.text);
+  const std::string dot = circle(x.place(point.x), y.place(point.y), point.marked ? 7 : 5, colour,
+                                 point.name + ": " + point.text);
+  text +=
+      point.link.empty() ? dot : fmt::format("<a href=\"#{}\">{}</a>", html_text(point.link), dot);
   if (point.marked) {
     const bool left = x.place(point.x) > (kLeft + kRight) / 2;
     text += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>",
@@ -149,6 +155,16 @@ std::string drawn_line(const Line& line, const char* colour, const Axis& x, cons
          circles;
 }
 
+// A line from top to bottom, with its name beside it.
+std::string marked(const Axis& x, const LineMark& mark, double down) {
+  const double at = x.place(mark.x);
+  const bool left = at > (kLeft + kRight) / 2;
+  return fmt::format(
+      "<line class=\"lim\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
+      "<text x=\"{3:.1f}\" y=\"{4}\" text-anchor=\"{5}\">{6}</text>",
+      at, kTop, kBottom, at + (left ? -6 : 6), down, left ? "end" : "start", html_text(mark.name));
+}
+
 }  // namespace
 
 std::string scatter_svg(const Scatter& chart) {
@@ -167,6 +183,12 @@ std::string scatter_svg(const Scatter& chart) {
         "<line class=\"lim\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
         "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
         kLeft, kRight, at, at, kRight, at - 5, html_text(chart.limit_name));
+  }
+  if (chart.diagonal) {
+    const double end = std::min(x.high, y.high);
+    inside +=
+        fmt::format("<line class=\"lim\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
+                    x.place(0), x.place(end), y.place(0), y.place(end));
   }
   for (const ChartPoint& point : chart.points) {
     inside += scatter_point(point, x, y);
@@ -188,7 +210,13 @@ std::string lines_svg(const LineChart& chart) {
     }
   }
   const double room = chart.logarithmic ? 1 : 1.05;
-  const Axis x = axis(x_least, x_most * room, chart.logarithmic, kLeft, kRight);
+  Axis x = axis(x_least, x_most * room, chart.logarithmic, kLeft, kRight);
+  constexpr std::size_t kMostTicks = 10;
+  if (chart.logarithmic && chart.lines.front().points.size() <= kMostTicks) {
+    for (const ChartPoint& point : chart.lines.front().points) {
+      x.fixed.push_back(point.x);
+    }
+  }
   const Axis y = axis(y_least, y_most * room, chart.logarithmic, kBottom, kTop);
   std::string inside = grid(x, y, chart.x_name, chart.y_name);
   double down = kTop + 14;
@@ -204,6 +232,47 @@ std::string lines_svg(const LineChart& chart) {
   }
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     inside += drawn_line(chart.lines[i], colour_at(i), x, y);
+  }
+  return svg(chart.title, inside);
+}
+
+std::string areas_svg(const AreaChart& chart) {
+  const std::size_t count = chart.x.size();
+  std::vector<double> below(count);
+  std::vector<double> above(count);
+  double most = chart.limit;
+  for (std::size_t i = 0; i < count; ++i) {
+    double sum = 0;
+    for (const std::vector<double>& values : chart.values) {
+      sum += values[i];
+    }
+    most = std::max(most, sum);
+  }
+  const Axis x = axis(0, chart.x.back() * 1.01, false, kLeft, kRight);
+  const Axis y = axis(0, most * 1.08, false, kBottom, kTop);
+  std::string inside;
+  for (std::size_t name = 0; name < chart.names.size(); ++name) {
+    std::string outline;
+    std::string back;
+    for (std::size_t i = 0; i < count; ++i) {
+      above[i] = below[i] + chart.values[name][i];
+      outline += fmt::format("{:.1f},{:.1f} ", x.place(chart.x[i]), y.place(above[i]));
+      back.insert(0, fmt::format("{:.1f},{:.1f} ", x.place(chart.x[i]), y.place(below[i])));
+    }
+    inside += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"><title>{}</title></polygon>",
+                          outline, back, colour_at(name), html_text(chart.names[name]));
+    below = above;
+  }
+  inside += grid(x, y, chart.x_name, chart.y_name);
+  if (chart.limit > 0) {
+    const double at = y.place(chart.limit);
+    inside += fmt::format(
+        "<line class=\"lim\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
+        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
+        kLeft, kRight, at, at, kRight, at - 5, html_text(chart.limit_name));
+  }
+  if (!chart.mark.name.empty()) {
+    inside += marked(x, chart.mark, kTop + 14);
   }
   return svg(chart.title, inside);
 }

@@ -1,4 +1,4 @@
-// Drawings over two axes, as SVG texts: what Page::scatter and Page::lines put into a page.
+// Drawings over two axes, as SVG texts: what scatter, lines and areas of a Page put into a page.
 #pragma once
 
 #include <string>
@@ -9,5 +9,6 @@ namespace trireme::tools {
 
 std::string scatter_svg(const Scatter& chart);
 std::string lines_svg(const LineChart& chart);
+std::string areas_svg(const AreaChart& chart);
 
 }  // namespace trireme::tools

@@ -10,11 +10,11 @@
 #include "tools/commands.h"
 #include "tools/fault_options.h"
 #include "tools/live_buffers.h"
+#include "tools/pages.h"
 #include "tools/report.h"
 #include "tools/report_option.h"
 #include "tools/request.h"
 #include "tools/simulation.h"
-#include "tools/simulation_page.h"
 #include "tools/table.h"
 #include "tools/timeline.h"
 #include "tools/trace_json.h"
@@ -132,7 +132,7 @@ int run(const Options& options, Console& console) {
     write_file_atomically(options.trace, trace_text(step));
   }
   if (!options.report.empty()) {
-    write_file_atomically(options.report, simulation_page(request.job, step));
+    write_page(options.report, simulation_page(request.job, step, options.faults));
   }
   if (options.json) {
     Json json = simulation_json(request.job, step);

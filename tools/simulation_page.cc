@@ -1,168 +1,262 @@
-#include "tools/simulation_page.h"
-
+// A simulated step as a page: what was simulated, the timeline, times, memory, ranks, links.
 #include <fmt/format.h>
 
-#include <iterator>
+#include <algorithm>
+#include <array>
+#include <string_view>
 
-#include "tools/page.h"
+#include "tools/fault_options.h"
+#include "tools/memory_curve.h"
+#include "tools/page_parts.h"
+#include "tools/pages.h"
 #include "tools/report.h"
+#include "tools/simulation.h"
 #include "tools/table.h"
-#include "tools/timeline.h"
+#include "tools/timeline_chart.h"
 
 namespace trireme::tools {
 namespace {
 
-const char* fill_of(Paint paint) {
-  switch (paint) {
-    case Paint::kIdle:
-      return "#eeeeee";
-    case Paint::kForward:
-      return "#4477aa";
-    case Paint::kBackward:
-      return "#228833";
-    case Paint::kWeightGradient:
-      return "#66ccee";
-    case Paint::kRecompute:
-      return "#aa3377";
-    case Paint::kOptimizer:
-      return "#ccbb44";
-    case Paint::kExchange:
-      return "#ee6677";
-  }
-  return "";
+constexpr std::size_t kMostRanks = 32;
+constexpr std::size_t kMostSpans = 40'000;
+
+std::string share_text(double part, double whole) {
+  return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
 }
 
-class StepPage {
- public:
-  StepPage(const planner::Job& job, const SimulatedStep& step) : job_(job), step_(step) {}
-
-  std::string text() {
-    append(
-        "<!doctype html>\n<html lang=\"en\"><head><meta "
-        "charset=\"utf-8\"><title>{0}</title>\n<style>\n"
-        "body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 72em; color: "
-        "#222; }}\n"
-        "table {{ border-collapse: collapse; margin: 1em 0; }}\n"
-        "th, td {{ padding: 0.2em 1em 0.2em 0; text-align: right; border-bottom: 1px solid #ddd; "
-        "}}\n"
-        "th:first-child, td:first-child {{ text-align: left; }}\n"
-        "svg {{ width: 100%; }}\n.key span {{ padding: 0 0.7em; margin-right: 0.6em; color: #fff; "
-        "}}\n"
-        "</style></head><body>\n<h1>{0}</h1>\n<p>{1}</p>\n<p>Layout {2}; {3}.</p>\n",
-        html_text(job_.model.name + " on " + job_.cluster.name), html_text(job_text(job_)),
-        html_text(planner::short_form(step_.estimate.plan)),
-        html_text(verdict(step_.estimate.memory)));
-    append("<p>Step {}, {} tokens/s, MFU {:.1f} %. {} events in {}.</p>\n",
-           duration_text(step_.step_seconds), grouped(step_.estimate.throughput.tokens_per_second),
-           100 * step_.estimate.throughput.mfu,
-           grouped(static_cast<double>(step_.simulation.events)),
-           duration_text(step_.wall_seconds));
-    draw();
-    add_times();
-    add_ranks();
-    add_links();
-    out_ += "</body></html>\n";
-    return std::move(out_);
+// Communication of each stream, mean over the ranks drawn: exposed and hidden apart.
+void add_hidden_and_exposed(const TimelineChart& chart, Page& page) {
+  BarChart bars{.title = "Communication by stream, exposed and hidden behind compute, seconds",
+                .bars = {},
+                .colours = {"var(--exposed)", "var(--hidden)"}};
+  std::vector<std::string> names;
+  for (const TimelineRank& rank : chart.ranks) {
+    for (const TimelineLane& lane : rank.lanes) {
+      if (!lane.computes && std::find(names.begin(), names.end(), lane.name) == names.end()) {
+        names.push_back(lane.name);
+      }
+    }
   }
-
- private:
-  template <typename... Arguments>
-  void append(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Arguments>(arguments)...);
-  }
-
-  void draw() {
-    constexpr std::size_t kColumns = 1200;
-    constexpr int kHeight = 18;
-    const auto rows = timeline(step_.program, step_.simulation.trace, kColumns, 64);
-    append("<h2>The step</h2>\n<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\">\n",
-           kColumns, rows.size() * kHeight);
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const std::vector<Paint>& cells = rows[r].cells;
-      append("<g><title>stage {}, rank {}</title>\n", index_of(rows[r].role),
-             index_of(rows[r].rank));
-      for (std::size_t begin = 0; begin < cells.size();) {
-        std::size_t end = begin;
-        while (end < cells.size() && cells[end] == cells[begin]) {
-          ++end;
+  for (const std::string& name : names) {
+    double exposed = 0;
+    double all = 0;
+    for (const TimelineRank& rank : chart.ranks) {
+      for (const TimelineLane& lane : rank.lanes) {
+        for (const TimelineSpan& span :
+             lane.name == name && !lane.computes ? lane.spans : std::vector<TimelineSpan>{}) {
+          exposed += span.exposed / static_cast<double>(chart.ranks.size());
+          all += span.busy / static_cast<double>(chart.ranks.size());
         }
-        append("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", begin,
-               r * kHeight, end - begin, kHeight - 2, fill_of(cells[begin]));
-        begin = end;
-      }
-      out_ += "</g>\n";
-    }
-    out_ += "</svg>\n<p class=\"key\">";
-    const std::pair<Paint, const char*> names[] = {{Paint::kForward, "forward"},
-                                                   {Paint::kBackward, "backward"},
-                                                   {Paint::kWeightGradient, "weight gradient"},
-                                                   {Paint::kRecompute, "recompute"},
-                                                   {Paint::kOptimizer, "optimizer"},
-                                                   {Paint::kExchange, "communication alone"}};
-    for (const auto& [paint, name] : names) {
-      append("<span style=\"background: {}\">{}</span>", fill_of(paint), name);
-    }
-    out_ += "white: idle</p>\n";
-  }
-
-  void add_times() {
-    const planner::TimeItems& items = step_.estimate.time.exposed;
-    const std::pair<const char*, double> rows[] = {
-        {"compute", items.compute},
-        {"tensor parallel", items.tensor_parallel},
-        {"context parallel", items.context_parallel},
-        {"expert parallel", items.expert_parallel},
-        {"pipeline bubble", items.pipeline_bubble},
-        {"pipeline messages", items.pipeline_p2p},
-        {"data parallel", items.data_parallel},
-        {"optimizer", items.optimizer},
-        {"other", items.other},
-    };
-    out_ +=
-        "<h2>Exposed time, mean over the "
-        "ranks</h2>\n<table><tr><th></th><th>time</th><th>share</th></tr>\n";
-    for (const auto& [name, seconds] : rows) {
-      if (seconds > 0) {
-        append("<tr><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>\n", name, duration_text(seconds),
-               100 * seconds / step_.step_seconds);
       }
     }
-    out_ += "</table>\n";
+    bars.bars.push_back(
+        {.name = name,
+         .text = fmt::format("{}, of it {} exposed ({}) and {} hidden", duration_text(all),
+                             duration_text(exposed), share_text(exposed, all),
+                             duration_text(all - exposed)),
+         .parts = {{"exposed", exposed}, {"hidden", all - exposed}}});
   }
+  page.bars(bars);
+}
 
-  void add_ranks() {
-    out_ +=
-        "<h2>Ranks</h2>\n<table><tr><th>rank</th><th>stage</th><th>ranks alike</th><th>busy</th>"
-        "<th>exposed communication</th></tr>\n";
-    for (const sim::ActorReport& actor : step_.simulation.actors) {
-      append("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td></tr>\n",
-             index_of(actor.rank), index_of(actor.role), actor.ranks,
-             100 * to_seconds(actor.busy).value / step_.step_seconds,
-             duration_text(to_seconds(actor.exposed_communication).value));
+void add_ranks(const SimulatedStep& step, Page& page) {
+  Table table{.head = {"rank", "stage", "ranks alike", "busy", "exposed communication", "idle"},
+              .rows = {},
+              .text_columns = 0};
+  for (const sim::ActorReport& actor : step.simulation.actors) {
+    if (table.rows.size() == 2 * kMostRanks) {
+      break;
     }
-    out_ += "</table>\n";
+    const double idle =
+        to_seconds(actor.spent[static_cast<std::size_t>(sim::Activity::kIdle)]).value;
+    table.rows.push_back({fmt::format("{}", index_of(actor.rank)),
+                          fmt::format("{}", index_of(actor.role)),
+                          grouped(static_cast<double>(actor.ranks)),
+                          share_text(to_seconds(actor.busy).value, step.step_seconds),
+                          duration_text(to_seconds(actor.exposed_communication).value),
+                          share_text(idle, step.step_seconds)});
   }
+  const std::size_t more = step.simulation.actors.size() - table.rows.size();
+  page.heading("Ranks");
+  page.table(table);
+  if (more > 0) {
+    page.text(fmt::format("and {} more", more));
+  }
+}
 
-  void add_links() {
-    out_ +=
-        "<h2>Busiest "
-        "links</h2>\n<table><tr><th>link</th><th>alike</th><th>GB/s</th><th>used</th></tr>\n";
-    for (const sim::LinkReport& link : busiest_links(step_.simulation, 24)) {
-      append("<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f} %</td></tr>\n",
-             html_text(link.name), link.links, link.capacity.value / 1e9, 100 * link.utilisation);
+void add_links(const SimulatedStep& step, Page& page) {
+  BarChart bars{.title = "Busiest links, per cent of what they can carry in a step",
+                .bars = {},
+                .limit = 100,
+                .limit_name = "all that the link can carry"};
+  for (const sim::LinkReport& link : busiest_links(step.simulation, 16)) {
+    bars.bars.push_back(
+        {.name = link.name,
+         .text = fmt::format("{:.1f} % of {:.1f} GB/s; {} alike", 100 * link.utilisation,
+                             link.capacity.value / 1e9, link.links),
+         .parts = {{"used", 100 * link.utilisation}}});
+  }
+  page.bars(bars);
+}
+
+// The role that holds most, over the time of its first rank.
+void add_memory_curve(const planner::Job& job, const SimulatedStep& step, Page& page) {
+  std::size_t fullest = 0;
+  Bytes most;
+  for (std::size_t role = 0; role < step.program.roles.size(); ++role) {
+    const Bytes peak = liveness(step.program, step.program.roles[role]).peak;
+    if (peak.value > most.value) {
+      most = peak;
+      fullest = role;
     }
-    out_ += "</table>\n";
   }
+  const auto& timings = step.simulation.trace.timings;
+  const auto first = std::find_if(timings.begin(), timings.end(), [&](const OpTiming& timing) {
+    return index_of(timing.role) == fullest;
+  });
+  if (first == timings.end()) {
+    return;
+  }
+  const auto last = std::find_if(
+      first, timings.end(), [&](const OpTiming& timing) { return timing.rank != first->rank; });
+  const trireme::Program& role = step.program.roles[fullest];
+  if (static_cast<std::size_t>(last - first) != role.ops.size()) {
+    return;
+  }
+  const MemoryCurve curve = memory_curve(step.program, role, {first, last}, 400);
+  page.areas({.title = fmt::format("Memory over the step, stage {}", fullest),
+              .x_name = "seconds of the step",
+              .y_name = "GiB of buffers",
+              .names = curve.names,
+              .x = curve.seconds,
+              .values = curve.gib,
+              .limit = to_gib(job.cluster.gpu.memory),
+              .limit_name = "the card's memory",
+              .mark = {curve.peak_seconds, "peak"}});
+  page.text(
+      fmt::format("Op by op from the step program's buffers: {:.2f} GiB at {}. The closed form "
+                  "gives {} allocated, with what the framework adds.",
+                  curve.peak_gib, curve.peak_op, gib_text(step.estimate.memory.allocated_gib)));
+}
 
-  const planner::Job& job_;
-  const SimulatedStep& step_;
-  std::string out_;
-};
+// GPUs node by node, coloured by their place in one group.
+std::string rank_map(const StepProgram& program, const topologies::Cluster& cluster,
+                     const std::string& name,
+                     std::int64_t (*place)(const StepProgram&, Rank, GroupId), GroupId group) {
+  constexpr std::int64_t kNodes = 8;
+  constexpr std::int64_t kAcross = 8;
+  constexpr int kSide = 26;
+  const std::int64_t per_node = cluster.node.gpus;
+  const std::int64_t nodes = std::min((program.ranks + per_node - 1) / per_node, kNodes);
+  const std::int64_t down = (per_node + kAcross - 1) / kAcross;
+  const std::int64_t across = std::min(per_node, kAcross);
+  std::string inside;
+  for (std::int64_t node = 0; node < nodes; ++node) {
+    const std::int64_t top = 18 + node * (down * kSide + 10);
+    inside +=
+        fmt::format("<rect class=\"node\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\"/>",
+                    top - 3, across * kSide + 6, down * kSide + 6);
+    for (std::int64_t gpu = 0; gpu < per_node; ++gpu) {
+      const std::int64_t rank = node * per_node + gpu;
+      if (rank >= program.ranks) {
+        break;
+      }
+      const std::int64_t at = place(program, static_cast<Rank>(rank), group);
+      const std::int64_t x = 4 + gpu % kAcross * kSide;
+      const std::int64_t y = top + gpu / kAcross * kSide;
+      inside += fmt::format(
+          "<rect x=\"{}\" y=\"{}\" width=\"22\" height=\"22\" rx=\"3\" fill=\"{}\"><title>rank {}: "
+          "{} {}"
+          "</title></rect><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+          x, y, colour_at(static_cast<std::size_t>(at)), rank, html_text(name), at, x + 11, y + 15,
+          at);
+    }
+  }
+  const std::int64_t height = 18 + nodes * (down * kSide + 10);
+  const std::int64_t width = across * kSide + 10;
+  return fmt::format(
+      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"ranks "
+      "by {2}\">"
+      "<text class=\"soft\" x=\"0\" y=\"11\">{2}</text>{3}</svg>\n",
+      width, height, html_text(name), inside);
+}
+
+void add_rank_maps(const planner::Job& job, const StepProgram& program, Page& page) {
+  std::string maps;
+  if (program.stages.degree > 1) {
+    maps += rank_map(
+        program, job.cluster, "stage",
+        [](const StepProgram& p, Rank rank, GroupId) {
+          return static_cast<std::int64_t>(index_of(role_of(p, rank)));
+        },
+        kNoGroup);
+  }
+  for (std::size_t i = 0; i < program.groups.size(); ++i) {
+    const Group& group = program.groups[i];
+    constexpr std::array<std::string_view, 5> kShown = {"tensor", "shard", "replica", "context",
+                                                        "expert"};
+    const bool shown = std::ranges::find(kShown, group.name) != kShown.end();
+    if (shown && group_size(group) > 1) {
+      maps += rank_map(
+          program, job.cluster, group.name,
+          [](const StepProgram& p, Rank rank, GroupId id) { return index_in_group(p, id, rank); },
+          static_cast<GroupId>(i));
+    }
+  }
+  if (!maps.empty()) {
+    page.heading("The cluster's nodes, each GPU with its place in its groups");
+    page.raw("<div class=\"tiles\">" + maps + "</div>\n");
+    if (job.cluster.nodes > 8) {
+      page.text(fmt::format("The first 8 of {} nodes.", job.cluster.nodes));
+    }
+  }
+}
+
+void add_asked(const FaultOptions& faults, Page& page) {
+  page.heading("What was asked");
+  std::vector<std::string> all;
+  for (const std::string& straggler : faults.stragglers) {
+    all.push_back("straggler " + straggler);
+  }
+  for (const std::string& link : faults.slow_links) {
+    all.push_back("slow link " + link);
+  }
+  if (!faults.jitter.empty()) {
+    all.push_back(fmt::format("jitter {}, seed {}", faults.jitter, faults.seed));
+  }
+  if (!faults.rank_spread.empty()) {
+    all.push_back(fmt::format("spread of the ranks {}, seed {}", faults.rank_spread, faults.seed));
+  }
+  page.text(all.empty() ? "No faults: every GPU and link as sound as the others."
+                        : fmt::format("Faults: {}.", fmt::join(all, "; ")));
+}
 
 }  // namespace
 
-std::string simulation_page(const planner::Job& job, const SimulatedStep& step) {
-  return StepPage(job, step).text();
+Page simulation_page(const planner::Job& job, const SimulatedStep& step,
+                     const FaultOptions& faults) {
+  Page page(planner::short_form(step.estimate.plan) + ": " + job_text(job));
+  page.text(verdict(step.estimate.memory));
+  page.table({.head = {"step", "tokens/s", "MFU", "events", "simulated in"},
+              .rows = {{duration_text(step.step_seconds),
+                        grouped(step.estimate.throughput.tokens_per_second),
+                        fmt::format("{:.1f} %", 100 * step.estimate.throughput.mfu),
+                        grouped(static_cast<double>(step.simulation.events)),
+                        duration_text(step.wall_seconds)}}});
+  const TimelineChart chart = timeline_chart(step.program, step.simulation, kMostRanks, kMostSpans);
+  page.heading("The step");
+  add_timeline(chart, page);
+  page.bars({.title = "Exposed time of a step, mean over the ranks, seconds",
+             .bars = {time_bar("step", step.estimate.time)}});
+  add_hidden_and_exposed(chart, page);
+  add_ranks(step, page);
+  add_rank_maps(job, step.program, page);
+  add_links(step, page);
+  add_memory_curve(job, step, page);
+  add_memory(job, step.estimate.memory, page);
+  add_asked(faults, page);
+  add_provenance(job, page, "Discrete-event simulation");
+  return page;
 }
 
 }  // namespace trireme::tools

@@ -8,8 +8,11 @@
 
 #include "core/error.h"
 #include "tools/options.h"
+#include "tools/pages.h"
 #include "tools/report.h"
+#include "tools/report_option.h"
 #include "tools/table.h"
+#include "tools/topo_answer.h"
 #include "tools/topo_commands.h"
 #include "topologies/cluster_graph.h"
 #include "topologies/routes.h"
@@ -24,6 +27,7 @@ struct Options {
   std::string pair;   // "0,9"
   std::string group;  // "16" or "16,8": degree and stride
   std::int64_t seed = 0;
+  std::string report;
   bool json = false;
 };
 
@@ -44,11 +48,7 @@ Json route_json(const topologies::Route& route) {
           {"hops", hops}};
 }
 
-struct Pair {
-  const char* what;
-  std::int64_t from = 0;
-  std::int64_t to = 0;
-};
+using Pair = ShownPair;
 
 // One pair of each kind that differs: neighbours, the node's ends, one rail, two rails, two units.
 std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
@@ -87,49 +87,11 @@ Json summary_json(const topologies::Cluster& cluster) {
             {"oversubscription", cluster.network.oversubscription}}}};
 }
 
-// "32", or "18, 18, 18, 8" where units are unlike.
-std::string unit_sizes(const topologies::Network& network) {
-  constexpr std::size_t kShown = 12;
-  if (network.unit_nodes.empty()) {
-    return std::to_string(network.nodes_per_unit);
-  }
-  const std::size_t shown = std::min(kShown, network.unit_nodes.size());
-  return fmt::format(
-      "{}{}",
-      fmt::join(network.unit_nodes.begin(),
-                network.unit_nodes.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-      shown < network.unit_nodes.size() ? ", ..." : "");
-}
-
 void print_summary(const Console& console, const topologies::Cluster& cluster) {
-  const topologies::Node& node = cluster.node;
-  const topologies::FabricShape fabric = topologies::fabric_shape(cluster);
   print_heading(
       console, fmt::format("{}: {} x {} in {} node{}", cluster.name, cluster.gpus, cluster.gpu.name,
                            cluster.nodes, cluster.nodes == 1 ? "" : "s"));
-  Table table{.head = {"part", "what"}, .rows = {}, .text_columns = 2};
-  table.rows.push_back(
-      {"node", fmt::format("{} GPUs, {} sockets ({}), {} below one PCIe switch", node.gpus,
-                           node.sockets, node.cpu, node.gpus_per_pcie_switch)});
-  table.rows.push_back({"fabric", fmt::format("{}, {} GPUs a domain, {:g} GB/s a GPU one way",
-                                              topologies::fabric_name(node.fabric),
-                                              node.nvlink_domain, gigabytes(node.nvlink_per_gpu))});
-  table.rows.push_back(
-      {"PCIe", fmt::format("{:g} GB/s a GPU one way, peer to peer {}", gigabytes(node.pcie_per_gpu),
-                           node.peer_to_peer ? "yes" : "no")});
-  table.rows.push_back(
-      {"NICs", fmt::format("{} x {:g} Gbit/s", node.nics, gigabytes(node.nic) * 8.0)});
-  if (cluster.network.kind == topologies::Network::Kind::kNone) {
-    table.rows.push_back({"network", "none"});
-  } else {
-    table.rows.push_back(
-        {"network",
-         fmt::format("{}, {}, units of {} nodes, {} leaves, {} spines, oversubscription {:g}:1",
-                     cluster.network.name, topologies::network_kind_name(cluster.network.kind),
-                     unit_sizes(cluster.network), fabric.units * fabric.leaves_per_unit,
-                     fabric.spines, cluster.network.oversubscription)});
-  }
-  print_table(console, table);
+  print_table(console, cluster_table(cluster));
 }
 
 void print_route(const Console& console, const std::string& title, const topologies::Route& route) {
@@ -188,6 +150,9 @@ int run(const Options& options, Console& console) {
   for (const Pair& pair : pairs) {
     routes.push_back(topologies::route(cluster, pair.from, pair.to, seed));
   }
+  if (!options.report.empty()) {
+    write_page(options.report, topology_page({cluster, pairs, routes, bottleneck, options.group}));
+  }
   if (options.json) {
     Json json = summary_json(cluster);
     json["pairs"] = Json::array();
@@ -232,6 +197,7 @@ void add_topo_show_command(CLI::App& topo, Program& program) {
   command->add_option("--group", options->group,
                       "what limits a ring over groups of N members, M apart: N,M");
   command->add_option("--seed", options->seed, "of the picks among equal spines");
+  add_report_option(*command, options->report);
   command->add_flag("--json", options->json, "JSON on stdout");
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

@@ -11,14 +11,21 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "tests/unit/tools/command.h"
 #include "tools/fault_options.h"
+#include "tools/memory_curve.h"
+#include "tools/page.h"
 #include "tools/program.h"
+#include "tools/request.h"
+#include "tools/simulation.h"
 #include "tools/timeline.h"
+#include "tools/timeline_chart.h"
 
 namespace trireme::tools {
 namespace {
@@ -186,6 +193,138 @@ TEST(SimulateCommand, WrongFaultsAreOneLine) {
     const Answer answer = run_command(with(kStep, wrong));
     EXPECT_EQ(answer.code, kWrongInput) << wrong[1];
     EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+  }
+}
+
+// ---- the page's timeline and memory ---------------------------------------------------------
+
+SimulatedStep step_of(const std::string& layout, const std::string& straggler = "") {
+  JobOptions job;
+  job.model = "llama-3.1-8b";
+  job.cluster = "dgx-h100x1";
+  job.sequence = 1024;
+  job.global_batch = 8;
+  LayoutOptions options;
+  options.layout = layout;
+  const Request request = make_request("", job, options);
+  FaultOptions faults;
+  if (!straggler.empty()) {
+    faults.stragglers = {straggler};
+  }
+  sim::SimulateOptions settings;
+  settings.faults = make_faults(faults);
+  return simulate_plan(request.job, request.plan, settings);
+}
+
+struct Sums {
+  double busy = 0, exposed = 0;
+  std::size_t spans = 0;
+};
+Sums sums_of(const TimelineRank& rank, bool computes) {
+  Sums sums;
+  for (const TimelineLane& lane : rank.lanes) {
+    for (const TimelineSpan& span : lane.spans) {
+      sums.busy += lane.computes == computes ? span.busy : 0;
+      sums.exposed += lane.computes == computes ? span.exposed : 0;
+      ++sums.spans;
+    }
+  }
+  return sums;
+}
+
+// With one communicating stream at a time what is exposed is what the simulator counts as exposed,
+// however far the spans are merged.
+TEST(TimelineChart, ExposedTimeIsTheSimulators) {
+  const SimulatedStep step = step_of("tp8.mb1");
+  const sim::ActorReport& actor = step.simulation.actors.front();
+  std::size_t before = 0;
+  for (const std::size_t most : {1'000'000U, 100U}) {
+    const TimelineChart chart = timeline_chart(step.program, step.simulation, 4, most);
+    ASSERT_EQ(chart.ranks.size(), 1U);  // all ranks are alike
+    EXPECT_NEAR(chart.seconds, step.step_seconds, 1e-12);
+    const Sums computing = sums_of(chart.ranks[0], true);
+    const Sums communicating = sums_of(chart.ranks[0], false);
+    EXPECT_NEAR(computing.busy, to_seconds(actor.busy).value, 1e-9);
+    EXPECT_NEAR(communicating.busy, to_seconds(actor.communicating).value, 1e-9);
+    EXPECT_NEAR(communicating.exposed, to_seconds(actor.exposed_communication).value, 1e-9);
+    EXPECT_GT(communicating.exposed, 0);
+    EXPECT_TRUE(before == 0 || computing.spans < before);
+    before = computing.spans;
+  }
+}
+
+TEST(TimelineChart, OneRankAStageAndTheSlowOneMarked) {
+  const SimulatedStep step = step_of("tp2.pp2.fsdp2.mb1", "1.3x@rank3");
+  const TimelineChart chart = timeline_chart(step.program, step.simulation, 3, 10'000);
+  ASSERT_EQ(chart.ranks.size(), 3U);
+  EXPECT_EQ(chart.left_out, step.simulation.actors.size() - 3);
+  EXPECT_EQ(chart.ranks[0].name.substr(0, 15), "stage 0, rank 0");
+  EXPECT_EQ(chart.ranks[1].name, "stage 0, rank 3: slow");
+  EXPECT_EQ(chart.ranks[2].name.substr(0, 15), "stage 1, rank 4");
+  std::set<std::int32_t> passes;
+  for (const TimelineLane& lane : chart.ranks[0].lanes) {
+    for (const TimelineSpan& span : lane.spans) {
+      EXPECT_LE(span.busy, (span.end - span.begin) * (1 + 1e-9));
+      EXPECT_LE(span.exposed, span.busy * (1 + 1e-9));
+      if (lane.computes) {
+        passes.insert(span.micro_batch);
+      }
+    }
+  }
+  EXPECT_EQ(passes, (std::set<std::int32_t>{-1, 0, 1, 2, 3}));  // 8 / fsdp2, and the optimizer
+}
+
+// The curve's fullest moment is the liveness sweep's peak, and its names add up to it.
+TEST(MemoryCurve, PeakIsTheLivenessSweeps) {
+  const SimulatedStep step = step_of("tp2.pp2.fsdp2.mb1");
+  const trireme::Program& role = step.program.roles[0];
+  const std::span<const OpTiming> timings(step.simulation.trace.timings.data(), role.ops.size());
+  const MemoryCurve curve = memory_curve(step.program, role, timings, 50);
+  const Liveness live = liveness(step.program, role);
+  EXPECT_NEAR(curve.peak_gib, to_gib(live.peak), 1e-9);
+  EXPECT_EQ(curve.peak_op, std::string(to_string(role.ops[index_of(live.peak_op)].origin.phase)) +
+                               " " + op_label(role, role.ops[index_of(live.peak_op)]));
+  double most = 0;
+  for (std::size_t i = 0; i < curve.seconds.size(); ++i) {
+    double sum = 0;
+    double kept = 0;
+    for (std::size_t name = 0; name < curve.names.size(); ++name) {
+      sum += curve.gib[name][i];
+      kept += curve.names[name].find("kept") != std::string::npos ? curve.gib[name][i] : 0;
+    }
+    most = std::max(most, sum);
+    EXPECT_NEAR(kept, to_gib(live.persistent), 1e-9);
+  }
+  EXPECT_NEAR(most, curve.peak_gib, 1e-9);
+  EXPECT_LE(curve.names.size(), 10U);
+}
+
+// What others wrote (names of models and files) ends neither a script nor a text in it.
+TEST(Pages, TextsInScriptsEndNothing) {
+  EXPECT_EQ(script_text("a</script>\"\\\n"), "a\\u003c/script\\u003e\\u0022\\u005c\\u000a");
+  Page page("x<y");
+  page.script("page_timeline");
+  page.script("page_timeline");
+  const std::string html = page.html();
+  EXPECT_NE(html.find("<title>x&lt;y</title>"), std::string::npos);
+  EXPECT_EQ(html.find("<script>"), html.rfind("<script>"));
+}
+
+TEST(Pages, OfSimulateAndTopoAskNobody) {
+  const TestFolder folder;
+  std::vector<std::string> simulate = kStep;
+  simulate.insert(simulate.end(), {"--straggler", "1.2x@rank1"});
+  const std::vector<std::pair<std::vector<std::string>, const char*>> pages = {
+      {simulate, "Faults: straggler 1.2x@rank1."},
+      {{"topo", "show", "--cluster", "dgx-h100x4", "--group", "16,2"}, "One node"}};
+  for (const auto& [words, part] : pages) {
+    EXPECT_EQ(run_command(words, {"--report", folder.path("page.html")}).code, kDone);
+    std::ifstream in(folder.path("page.html"));
+    const std::string page((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    EXPECT_NE(page.find(part), std::string::npos);
+    EXPECT_NE(page.find("Where the numbers come from"), std::string::npos);
+    EXPECT_EQ(page.find("src="), std::string::npos);
+    EXPECT_EQ(page.find("http-equiv"), std::string::npos);
   }
 }
 

@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include "tools/budget_report.h"
+#include "tools/page_parts.h"
+#include "tools/pages.h"
+
+namespace trireme::tools {
+namespace {
+
+std::string dollars(double value) {
+  return value >= 1e6 ? fmt::format("${:.2f}M", value / 1e6) : fmt::format("${}", grouped(value));
+}
+
+void add_family(const OfferFamily& family, const std::vector<OfferAnswer>& answers, Page& page) {
+  LineChart chart{
+      .title = family.name + ": days over GPUs",
+      .x_name = "GPUs",
+      .y_name = "days for as many tokens (band: 90 % interval)",
+      .lines = {{.name = "days"}, {.name = "as many GPU-hours as the first", .dashed = true}},
+      .marks = {},
+      .logarithmic = true};
+  for (const FamilyPoint& point : family.points) {
+    const OfferAnswer& answer = answers[point.answer];
+    const auto gpus = static_cast<double>(answer.job.cluster.gpus);
+    const OfferAnswer& first = answers[family.points.front().answer];
+    chart.lines[0].points.push_back(
+        {.name = answer.offer.name,
+         .text = fmt::format("{:.1f} days, {:.1f} % of the first's efficiency", answer.days.value,
+                             100 * point.efficiency),
+         .x = gpus,
+         .y = answer.days.value,
+         .low = answer.days.low,
+         .high = answer.days.high});
+    chart.lines[1].points.push_back(
+        {.x = gpus,
+         .y = first.days.value * static_cast<double>(first.job.cluster.gpus) / gpus *
+              answer.tokens / first.tokens});
+  }
+  if (family.knee_gpus) {
+    chart.marks.push_back({static_cast<double>(*family.knee_gpus), "knee"});
+  }
+  if (chart.lines[0].points.size() > 1) {
+    page.lines(chart);
+  }
+}
+
+}  // namespace
+
+Page budget_page(const BudgetRequest& request, const std::vector<OfferAnswer>& answers) {
+  Page page(answers.empty()
+                ? "budget"
+                : fmt::format("{}: {} tokens", answers.front().job.model.name,
+                              count_text(request.tokens.value_or(answers.front().tokens))));
+  BarChart cost{.title = "Dollars (line: 90 % interval)", .bars = {}};
+  BarChart days{.title = "Days (line: 90 % interval)", .bars = {}};
+  if (request.dollars) {
+    cost.limit = *request.dollars;
+    cost.limit_name = dollars(*request.dollars);
+  }
+  if (request.deadline_seconds) {
+    days.limit = *request.deadline_seconds / 86400;
+    days.limit_name = fmt::format("the deadline, {:.1f} days", days.limit);
+  }
+  for (const OfferAnswer& answer : answers) {
+    if (!answer.answered()) {
+      continue;
+    }
+    const Range& price = answer.dollars;
+    const double lost = 1 - answer.goodput;
+    cost.bars.push_back({.name = answer.offer.name,
+                         .text = fmt::format("{} ({} to {})", dollars(price.value),
+                                             dollars(price.low), dollars(price.high)),
+                         .parts = {{"training", price.value * answer.goodput},
+                                   {"failures and saves", price.value * lost}},
+                         .low = price.low,
+                         .high = price.high});
+    const Range& time = answer.days;
+    days.bars.push_back({.name = answer.offer.name,
+                         .text = fmt::format("{:.1f} ({:.1f} to {:.1f}), {:.1f} failures expected",
+                                             time.value, time.low, time.high, answer.failures),
+                         .parts = {{"training", time.value * answer.goodput},
+                                   {"failures and saves", time.value * lost}},
+                         .low = time.low,
+                         .high = time.high});
+  }
+  page.bars(cost);
+  page.bars(days);
+  for (const OfferFamily& family : families_of(answers)) {
+    add_family(family, answers, page);
+  }
+  page.heading("The offers");
+  page.table(budget_table(answers));
+  for (const std::string& line : budget_remarks(request, answers)) {
+    page.text(line);
+  }
+  page.heading("What was asked");
+  page.text(fmt::format(
+      "Failures: {} ({:g} per 1000 node-days; {}). Restart {}. {} simulated runs "
+      "an offer, seed {}.",
+      request.failures.name, request.failures.per_1000_node_days, request.failures.source,
+      duration_text(request.restart_seconds), request.trials, request.seed));
+  if (!answers.empty()) {
+    add_provenance(answers.front().job, page);
+  }
+  return page;
+}
+
+}  // namespace trireme::tools

@@ -106,7 +106,6 @@ class DataParallelTimer {
   [[nodiscard]] DataParallelTime reduced_once(const Case& at) const;
   [[nodiscard]] DataParallelTime reduced_each(const Case& at);
   const Walked& walked_of(const PassPattern& pattern, const UnitStage& stage);
-  [[nodiscard]] bool shares_network(const Case& at) const;
   void add_first_gathers(const Case& at, DataParallelTime& time) const;
   [[nodiscard]] const UnitSeconds& unit_of(const Case& at, UnitKind kind, double parameters,
                                            double experts) const;

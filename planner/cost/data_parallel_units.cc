@@ -6,6 +6,7 @@
 
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/layer_times.h"
+#include "planner/cost/unit_link.h"
 #include "planner/plan/schedule.h"
 
 namespace trireme::planner {
@@ -224,17 +225,10 @@ UnitStage DataParallelTimer::walked_stage(const Case& at) const {
   stage.gathers =
       at.run.sharding == Sharding::kFull && (at.run.reshards || at.plan.virtual_pipeline == 1);
   stage.overlaps = overlaps_parameter_gather(job_.framework);
+  stage.one_link = takes_turns(job_, at.plan, at.groups.shard);
   stage.ahead = job_.framework.prefetch_units;
   stage.slowdown = fit_.overlap_slowdown * in.kernel_share;
   return stage;
-}
-
-// Over the network gathers and reductions have one link, which carries them one after the other;
-// in a pipeline the two mostly fall into different micro-batches. This project's own programs are
-// held to their longest path without contention, which simulate adds.
-bool DataParallelTimer::shares_network(const Case& at) const {
-  return job_.framework.implementation != models::Implementation::kTrireme &&
-         at.plan.pipeline == 1 && at.groups.shard.ranks_per_node < at.groups.shard.ranks;
 }
 
 const DataParallelTimer::Walked& DataParallelTimer::walked_of(const PassPattern& pattern,
@@ -280,11 +274,6 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   }
   time.per_micro_batch_forward = forward - in.forward;
   time.per_micro_batch_backward = backward - in.backward - time.compute_backward;
-  if (full && shares_network(at)) {
-    const double gathers = units * stage.layers.gather * (at.run.reshards ? 2 : 1);
-    time.per_micro_batch_backward +=
-        over(gathers + units * stage.layers.reduce, forward + backward);
-  }
   const double moved = units * (stage.layers.reduce + (full ? stage.layers.gather : 0));
   time.hidden +=
       std::max(0.0, m * (moved - time.per_micro_batch_forward - time.per_micro_batch_backward));

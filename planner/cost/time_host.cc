@@ -45,8 +45,12 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
   times.host_backward += launch * launches.reduce * (reduces ? 1 : share);
   times.host_forward += launch * hooks / 2;
   times.host_backward += launch * hooks / 2;
-  const bool repeats = plan.recompute == Recompute::kFull && hooks_repeat(job.framework);
-  times.host_backward += repeats ? launch * hooks / 2 : 0;
+  if (plan.recompute == Recompute::kFull && hooks_repeat(job.framework)) {
+    const std::int64_t repeated =
+        std::accumulate(rank.recomputed.begin(), rank.recomputed.end(), std::int64_t{0});
+    times.host_backward += launch * hooks / 2 * static_cast<double>(repeated) /
+                           static_cast<double>(std::max<std::int64_t>(count, 1));
+  }
 }
 
 // The host's part of what ends a step, of the stage that has most layers.

@@ -85,12 +85,17 @@ class Walker {
     }
   }
 
+  // When the next of a kind can begin whose last one ends at `own_end`.
+  [[nodiscard]] double link_free(double own_end) const {
+    return kGathers && stage_.one_link ? std::max(gather_, reduce_) : own_end;
+  }
+
   void wait(double end) { compute_ = std::max(compute_, end); }
 
   void issue_gather() {
     const UnitSeconds& unit = unit_of(schedule_.gathers[issued_]);
     run(unit.gather_copy);
-    gather_ = std::max(gather_, compute_) + unit.gather;
+    gather_ = std::max(link_free(gather_), compute_) + unit.gather;
     gathered_[issued_++] = gather_;
     if (!stage_.overlaps) {
       wait(gather_);
@@ -104,7 +109,7 @@ class Walker {
     run(unit.backward - unit.before_gradient);
     run(unit.reduce_copy);
     if (unit.reduce > 0) {
-      reduce_ = std::max(reduce_, compute_) + unit.reduce;
+      reduce_ = std::max(link_free(reduce_), compute_) + unit.reduce;
       ends_[kNone + reduced_++] = reduce_;
       latest_ = std::max(latest_, reduce_);
     }
@@ -119,14 +124,16 @@ class Walker {
   void pass_over(const UnitVisit& visit, const UnitSeconds& unit, double took) {
     const double compute = (visit.forward ? unit.forward : unit.backward + unit.reduce_copy) +
                            (visit.starts ? unit.gather_copy : 0);
+    const double gather = visit.starts ? unit.gather : 0;
+    const double reduce = visit.forward ? 0 : unit.reduce;
+    const double before_reduce = stage_.one_link ? gather : 0;
     const double each =
-        std::min(took, std::max({compute * stretched_, visit.starts ? unit.gather : 0,
-                                 visit.forward ? 0 : unit.reduce}));
+        std::min(took, std::max({compute * stretched_, gather, before_reduce + reduce}));
     passed_ += between_ * each;
     if (visit.forward) {
       return;
     }
-    const double dry = between_ * std::max(0.0, each - unit.reduce);
+    const double dry = between_ * std::max(0.0, each - before_reduce - unit.reduce);
     reduce_ = std::max(std::min(reduce_, compute_ + unit.reduce), reduce_ - dry);
     if (visit.replicas && unit.replicate > 0) {
       replica_ = std::max(compute_, replica_ + between_ * (unit.replicate - each));

@@ -28,6 +28,7 @@ struct UnitStage {
   bool gathers = false;    // units are gathered when they are needed
   bool reshards = false;   // and again in backward
   bool overlaps = true;    // gathers run beside compute
+  bool one_link = false;   // gathers and reductions take turns on it
   int ahead = 1;           // units gathered before they are needed
   double slowdown = 0;     // share by which compute beside a collective gets longer
 };

@@ -25,6 +25,7 @@ struct LowerOptions {
 //   those has ended (so at most prefetch + 1 units are whole at a time); two visits in a row share
 //   one gather. Without reshard-after-forward a unit stays whole from its forward to its backward
 //   of the same micro-batch.
+// - Over the network gathers take turns with reductions on one stream (planner/cost/unit_link.h).
 // - A whole gradient that is reduced every micro-batch is waited for four visits later, or when the
 //   second next visit's whole gradients are begun.
 // - Gradients that stay whole are reduced after the last micro-batch (under trireme with

@@ -3,12 +3,20 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "planner/cost/unit_link.h"
 
 namespace trireme::planner::lowering {
 namespace {
 
 Operand part(const Operand& whole, std::int64_t offset, std::int64_t count) {
   return {whole.buffer, kNoGroup, whole.offset + offset, count};
+}
+
+Stream gather_stream(const Job& job, const Plan& plan) {
+  const ShardRanks ranks = shard_ranks(job, plan);
+  const topologies::GroupShape shard =
+      topologies::group_shape(job.cluster, ranks.degree, ranks.stride);
+  return takes_turns(job, plan, shard) ? Stream::kReduce : Stream::kGather;
 }
 
 // The own shard of a whole unit.
@@ -33,6 +41,7 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       builder_(builder),
       program_(program),
       run_(run_sharding(job, plan)),
+      gather_stream_(gather_stream(job, plan)),
       units_(stage.units.size()),
       remaining_(stage.units.size(),
                  std::vector<std::int32_t>(static_cast<std::size_t>(plan.micro_batches), 0)),
@@ -127,7 +136,7 @@ void UnitKeeper::gather(std::uint32_t unit) {
   }
   if (stage_.units[unit].shard != kNoGroup) {
     const OpId gathered = builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine,
-                                              whole, Stream::kGather);
+                                              whole, gather_stream_);
     if (plan_.sharding == Sharding::kFull && !overlaps_parameter_gather(job_.framework)) {
       builder_.also_wait(gathered);
     }

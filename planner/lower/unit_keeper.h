@@ -80,6 +80,7 @@ class UnitKeeper {
   ProgramBuilder& builder_;
   Program& program_;
   RunSharding run_;
+  Stream gather_stream_;
 
   std::vector<UnitState> units_;
   std::vector<GatherSpan> spans_;

@@ -178,8 +178,8 @@ double simulated_seconds(const Drawn& drawn) {
   return to_seconds(simulation.step).value;
 }
 
-// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: 18 of the
-// 3,000 plans are beyond 8 %, interleaved or split pipelines whose chunks wait for reductions.
+// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: 28 of the
+// 3,000 plans are beyond 8 %, of the kinds that docs/accuracy.md names.
 struct Behaviour {
   const char* name;
   double mean, worst;
@@ -187,9 +187,9 @@ struct Behaviour {
 std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
-constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.13},      {"megatron", 0.013, 0.07},
-                                     {"megatron-fsdp", 0.013, 0.13}, {"fsdp1", 0.018, 0.125},
-                                     {"fsdp2", 0.0215, 0.12},        {"deepspeed", 0.019, 0.19}};
+constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.135},     {"megatron", 0.013, 0.17},
+                                     {"megatron-fsdp", 0.011, 0.13}, {"fsdp1", 0.017, 0.125},
+                                     {"fsdp2", 0.0205, 0.125},       {"deepspeed", 0.014, 0.14}};
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 

@@ -272,6 +272,53 @@ TEST(UnitWalk, WhatFitsBesideComputeIsHidden) {
   EXPECT_NEAR(walk.end - walk.compute_end, 1.5, 1e-9);
 }
 
+// One link: a backward of 2 s beside a gather of 0.5 s and a reduction of 1.8 s takes 2.3 s, where
+// with a link each nothing waits.
+TEST(UnitWalk, OnOneLinkGathersAndReductionsTakeTurns) {
+  UnitStage stage;
+  stage.layers = {.forward = 1, .backward = 2, .gather = 0.5, .reduce = 1.8};
+  stage.units = 40;
+  stage.gathers = stage.reshards = true;
+  UnitPasses passes;
+  passes.add({.forward = true, .micro_batch = 0});
+  passes.add({.forward = false, .micro_batch = 0});
+  const auto walked = [&] { return walk_units(stage, list_visits(unit_shape(stage), passes)); };
+  EXPECT_NEAR(walked().took[1], 40 * 2, 1e-9);
+  stage.one_link = true;
+  EXPECT_NEAR(walked().took[0], 0.5 + 40, 1e-9);
+  EXPECT_NEAR(walked().took[1], 40 * 2.3, 2.3);
+}
+
+// FSDP over the network was up to a third slower in the closed form than its program's longest
+// path, which let gathers and reductions have the adapter at once.
+TEST(UnitWalk, ProgramsTakeTurnsWhereTheClosedFormDoes) {
+  const auto share_a_stream = [](const char* framework, const char* cluster) {
+    Job job = torch_job(32);
+    job.framework = find_framework(framework);
+    job.cluster = topologies::load_cluster(cluster);
+    Plan plan;
+    plan.sharded = job.cluster.gpus;
+    plan.sharding = Sharding::kFull;
+    plan.micro_batches = 32 / plan.sharded;
+    const StepProgram program = lower(job, plan);
+    std::set<std::uint32_t> gathers, reductions;
+    for (const Op& op : program.roles.front().ops) {
+      const auto stream = static_cast<std::uint32_t>(op.stream);
+      if (std::holds_alternative<AllGather>(op.kind)) {
+        gathers.insert(stream);
+      } else if (std::holds_alternative<ReduceScatter>(op.kind)) {
+        reductions.insert(stream);
+      }
+    }
+    return gathers == reductions;
+  };
+  for (const char* framework : {"fsdp2", "fsdp1", "megatron-fsdp", "deepspeed"}) {
+    EXPECT_TRUE(share_a_stream(framework, "hgx-h200x2")) << framework;
+    EXPECT_FALSE(share_a_stream(framework, "hgx-h200x1")) << framework;
+  }
+  EXPECT_FALSE(share_a_stream("trireme", "hgx-h200x2"));
+}
+
 // A host that is slower than the GPU was spread over kernels by their length: the last chunk of an
 // interleaved pipeline, whose head has long kernels and few launches, took most of it.
 TEST(Time, AHostsWaitIsWhereItsLaunchesAre) {

@@ -25,6 +25,18 @@ const std::vector<std::string>& texts() {
       "==== Link Type between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 XGMI PCIE\nGPU1 XGMI 0 "
       "XGMI\n"
       "GPU2 PCIE XGMI 0\n==== Numa Nodes ====\nGPU[0] : (Topology) Numa Node: 0\n",
+      "LINK TYPE TABLE:\n             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 SELF XGMI\n"
+      "0000:c6:00.0 XGMI SELF\nWEIGHT TABLE:\n 0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 0 15\n",
+      "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n \tGPU0\tGPU1\n GPU0\tX\tGNS\n GPU1\tOK\tX\n",
+      "#  Rank  0 Pid 1 on n1 device  0 [0x18] NVIDIA H200\n"
+      "n:1:2 [0] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===\n"
+      "n:1:2 [0] NCCL INFO CPU/0-0 (1/2/-1)\nn:1:2 [0] NCCL INFO + SYS[16.0] - CPU/0-1\n"
+      "n:1:2 [0] NCCL INFO + PCI[48.0] - PCI/0-16000 (10)\n"
+      "n:1:2 [0] NCCL INFO        + PCI[48.0] - GPU/0-18000 (0)\n"
+      "n:1:2 [0] NCCL INFO               + NVL[370.8] - NVS/0-0\n"
+      "n:1:2 [0] NCCL INFO        + PCI[48.0] - NIC/0-19000\n"
+      "n:1:2 [0] NCCL INFO               + NET[48.0] - NET/0-0 (0/a8/1/50.0)\n"
+      "n:1:2 [0] NCCL INFO ==========\n",
       "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\">"
       "<pci busid=\"a\" class=\"0x060400\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
       "<pci busid=\"b\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x20b2\" link_width=\"8\" "

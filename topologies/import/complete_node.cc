@@ -193,7 +193,6 @@ void set_layout(Imported& imported, const NodeFacts& facts, const Cluster& usual
     counts.layout = nullptr;
     gpus = layout_of(counts).gpus;
   } else {
-    node.sockets = groups_of(gpus, &Place::socket);
     if (!facts.switches_told) {
       gpus = with_usual_switches(std::move(gpus), usual.node.gpus_per_pcie_switch);
       imported.remarks.push_back("PCIe switches: as in " + usual.name);
@@ -211,6 +210,11 @@ void set_layout(Imported& imported, const NodeFacts& facts, const Cluster& usual
       nics.push_back(gpus[static_cast<std::size_t>(std::int64_t{i} * facts.gpus / node.nics)]);
       nics.back().rate = {};
     }
+  }
+  if (!facts.gpu_places.empty()) {
+    std::vector<Place> all = gpus;
+    all.insert(all.end(), nics.begin(), nics.end());
+    node.sockets = groups_of(all, &Place::socket);
   }
   const bool own_links =
       facts.links_told && node.nvlink_domain > 1 && node.fabric != Node::Fabric::kNvSwitch;
@@ -286,10 +290,10 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   if (!facts.cpu.empty()) {
     node.cpu = facts.cpu;
   }
+  node.peer_to_peer = facts.peer_to_peer.value_or(node.peer_to_peer);
   imported.remarks.push_back(
-      "the rest of the node (latencies, links of the sockets, peer to peer): "
-      "as in " +
-      usual.name);
+      fmt::format("the rest of the node (latencies, links of the sockets{}): as in {}",
+                  facts.peer_to_peer ? "" : ", peer to peer", usual.name));
   set_nics(imported, facts, options, usual);
   set_layout(imported, facts, usual);
   set_network(imported, options, usual);

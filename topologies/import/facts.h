@@ -27,9 +27,10 @@ struct NodeFacts {
   std::vector<NicFacts> nics;
   std::vector<Place> nic_places;  // as many as NICs, or none
   bool nics_told = false;
-  BytesPerSecond pcie;     // of one GPU; 0: not told
-  std::string cpu;         // empty: not told
-  std::int64_t nodes = 0;  // 0: not told
+  BytesPerSecond pcie;               // of one GPU; 0: not told
+  std::string cpu;                   // empty: not told
+  std::optional<bool> peer_to_peer;  // none: not told
+  std::int64_t nodes = 0;            // 0: not told
   std::vector<std::string> remarks;
 };
 

@@ -59,7 +59,8 @@ Imported import_topology(const std::string& text, const std::string& name,
   if (is_yaml(text)) {
     return complete_network(read_switch_yaml(text, name), name, options);
   }
-  if (has(text, "Link Type between") || has(text, "ROCm System Management")) {
+  if (has(text, "Link Type between") || has(text, "LINK TYPE TABLE") ||
+      has(text, "ROCm System Management")) {
     return complete_node(read_rocm_tables(text, name), name, options);
   }
   if (has(text, "NCCL INFO") || has(text, "=== System :")) {

@@ -211,7 +211,15 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
         left_out);
   }
   place(matrix, cells, fabric, facts);
-  if (matrix.matrices > 1) {
+  const bool access = matrix.peers + matrix.strangers > 0;
+  if (access) {
+    facts.peer_to_peer = matrix.peers > 0;
+    if (matrix.peers > 0 && matrix.strangers > 0) {
+      facts.remarks.push_back(
+          "some pairs of GPUs have no peer access by the second matrix; all are taken to have it");
+    }
+  }
+  if (matrix.matrices > (access ? 2U : 1U)) {
     facts.remarks.push_back("the first of " + std::to_string(matrix.matrices) +
                             " matrices in the file");
   }

@@ -1,14 +1,15 @@
 // A log of NCCL_DEBUG=INFO: with the subsystem GRAPH its path lines tell how GPUs and adapters
-// reach each other ("GPU/CE000 :GPU/0-4e000 (5/10.0/SYS) NET/0-0 (4/24.0/PHB)"); without it, how
-// many ranks, nodes and adapters there are.
+// reach each other ("GPU/CE000 :GPU/0-4e000 (5/10.0/SYS) NET/0-0 (4/24.0/PHB)"), or its tree of the
+// machine does; without it, how many ranks, nodes and adapters there are. nccl-tests' banner names
+// the card.
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <map>
 #include <sstream>
 
 #include "core/error.h"
 #include "topologies/import/facts.h"
+#include "topologies/import/nccl_tree.h"
 
 namespace trireme::topologies {
 namespace {
@@ -26,24 +27,10 @@ struct Log {
   bool infiniband = false, roce = false;
   int local_ranks = 0, nodes = 0, ranks = 0;
   int channels = 0;
-  std::string pattern;
   bool amd = false;
+  std::map<std::string, double> net_rates;  // GB/s
+  std::string card;                         // as the banner names it
 };
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-// "GPU/0-4e000" and "GPU/4E000" are the same device; newer versions write the system before the
-// bus id.
-std::string device_id(const std::string& word) {
-  const std::size_t slash = word.find('/');
-  const std::string id = lower(word.substr(slash + 1));
-  const std::size_t dash = id.rfind('-');
-  return dash == std::string::npos ? id : id.substr(dash + 1);
-}
 
 std::optional<Cell> read_cell(const std::string& word) {
   // (hops/bandwidth/type)
@@ -128,6 +115,61 @@ void read_adapters(const std::string& line, Log& log) {
   }
 }
 
+// How two devices of the tree reach each other. NCCL's tree has one host bridge a CPU.
+Path path_between(const NcclTree::Device& a, const NcclTree::Device& b) {
+  std::size_t same = 0;
+  while (same < std::min(a.above.size(), b.above.size()) && a.above[same] == b.above[same]) {
+    ++same;
+  }
+  if (same == 0) {
+    return Path::kSystem;
+  }
+  const bool one_switch = same == a.above.size() && same == b.above.size() && same > 1;
+  return same == 1 ? Path::kBridge : (one_switch ? Path::kSwitch : Path::kTree);
+}
+
+// What the tree says, where no path lines do.
+void add_tree(const NcclTree& tree, Log& log) {
+  log.net_rates = tree.net_rates;
+  if (!log.gpus.empty()) {
+    return;
+  }
+  std::vector<std::pair<std::string, NcclTree::Device>> devices;
+  for (const NcclTree::Device& gpu : tree.gpus) {
+    add_once(log.gpus, gpu.id);
+    devices.emplace_back(gpu.id, gpu);
+  }
+  for (const NcclTree::Device& net : tree.nets) {
+    add_once(log.nets, "net " + net.id);
+    devices.emplace_back("net " + net.id, net);
+  }
+  for (const auto& [name, device] : devices) {
+    for (const auto& [other_name, other] : devices) {
+      Cell cell{path_between(device, other), false, 0.0};
+      const auto link = tree.links.find({device.id, other.id});
+      const auto own = tree.switched.find(device.id);
+      const bool gpus = !name.starts_with("net") && !other_name.starts_with("net");
+      if (gpus && link != tree.links.end()) {
+        cell = {cell.path, true, link->second};
+      } else if (gpus && own != tree.switched.end() && tree.switched.contains(other.id)) {
+        cell = {cell.path, true, own->second};
+      }
+      log.cells[{name, other_name}] = cell;
+    }
+  }
+}
+
+// "#  Rank  0 Group  0 Pid   9822 on host device  0 [0000:2c:00] NVIDIA GeForce RTX 4090"
+void read_banner(const std::string& line, Log& log) {
+  const std::size_t device = line.find(" device ");
+  const std::size_t bracket = device == std::string::npos ? device : line.find("] ", device);
+  if (!log.card.empty() || bracket == std::string::npos || line.find("Rank ") > device) {
+    return;
+  }
+  log.card = line.substr(bracket + 2);
+  log.card.erase(log.card.find_last_not_of(" \t\r") + 1);
+}
+
 Log read(const std::string& text) {
   Log log;
   std::istringstream stream(text);
@@ -148,7 +190,9 @@ Log read(const std::string& text) {
       }
     }
     log.amd = log.amd || line.find("RCCL") != std::string::npos;
+    read_banner(line, log);
   }
+  add_tree(read_nccl_tree(text), log);
   return log;
 }
 
@@ -214,7 +258,18 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
   set_places(log, facts);
   const std::size_t nets = !log.nets.empty() ? log.nets.size() : log.adapters.size();
   for (std::size_t i = 0; i < nets; ++i) {
-    facts.nics.push_back({i < log.adapters.size() ? log.adapters[i] : "", {}});
+    const auto rate = i < log.nets.size() ? log.net_rates.find(log.nets[i].substr(4))  // "net 0"
+                                          : log.net_rates.end();
+    facts.nics.push_back({i < log.adapters.size() ? log.adapters[i] : "",
+                          BytesPerSecond(rate == log.net_rates.end() ? 0.0 : 1e9 * rate->second)});
+  }
+  if (!log.card.empty()) {
+    try {
+      facts.gpu = find_gpu(log.card, name).name;
+      facts.gpu_sure = true;
+    } catch (const Error&) {
+      facts.remarks.push_back("the card '" + log.card + "' of the log is not known; --gpu says it");
+    }
   }
   facts.nics_told = nets > 0;
   if (log.channels > 0) {

@@ -76,8 +76,32 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-bool is_cell(const std::string& word) {
+bool is_one_cell(const std::string& word) {
   return path_of_word(word).has_value() || links_of_word(word) > 0 || word == "N/A" || word == "?";
+}
+
+// The cells of a word: pages lose the blanks between some ("NODENODE"). Empty: it is none.
+std::vector<std::string> cells_of(const std::string& word) {
+  if (is_one_cell(word)) {
+    return {word};
+  }
+  std::vector<std::string> cells;
+  for (std::size_t at = 0; at < word.size();) {
+    std::size_t length = 0;
+    for (std::size_t size = 2; size <= 5 && at + size <= word.size(); ++size) {
+      length = is_one_cell(word.substr(at, size)) ? size : length;
+    }
+    if (length == 0 || cells.size() >= 64) {
+      return {};
+    }
+    cells.push_back(word.substr(at, length));
+    at += length;
+  }
+  return cells;
+}
+
+bool is_cell(const std::string& word) {
+  return !cells_of(word).empty();
 }
 
 bool starts_header(const std::vector<std::string>& words, std::size_t& at) {
@@ -110,11 +134,13 @@ void read_header(const std::vector<std::string>& words, std::size_t at, SmiMatri
 void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t row,
               const std::string& name, SmiMatrix& matrix) {
   std::size_t end = at + 1;
-  while (end < words.size() && end - at <= matrix.devices.size() && is_cell(words[end])) {
+  std::vector<std::string> cells;
+  while (end < words.size() && cells.size() < matrix.devices.size() && is_cell(words[end])) {
+    const std::vector<std::string> more = cells_of(words[end]);
+    cells.insert(cells.end(), more.begin(), more.end());
     ++end;
   }
-  const std::vector<std::string> cells(words.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-                                       words.begin() + static_cast<std::ptrdiff_t>(end));
+  cells.resize(std::min(cells.size(), matrix.devices.size()));
   if (row < matrix.gpus && cells.size() < matrix.gpus) {
     throw Error(name, "row '" + words[at] +
                           "' has fewer cells than the header has GPUs, or one that is no path (X, "
@@ -128,12 +154,41 @@ void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t
   }
 }
 
+// "GPU0 X GNS OK": a row of the peer access matrix, which names no path.
+bool read_access(const std::vector<std::string>& words, SmiMatrix& matrix) {
+  if (words.size() < 2 || !is_gpu_name(words[0])) {
+    return false;
+  }
+  int peers = 0;
+  int strangers = 0;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool refused = word == "CNS" || word == "GNS" || word == "TNS" || word == "DR";
+    if (word != "X" && word != "OK" && word != "NS" && word != "U" && !refused) {
+      return false;
+    }
+    peers += word == "OK" ? 1 : 0;
+    strangers += refused ? 1 : 0;
+  }
+  matrix.peers += peers;
+  matrix.strangers += strangers;
+  return peers + strangers > 0;
+}
+
 void read_line(const std::vector<std::string>& words, const std::string& name, SmiMatrix& matrix) {
+  if (read_access(words, matrix)) {
+    return;
+  }
   std::size_t at = 0;
   if (starts_header(words, at)) {
-    if (matrix.matrices++ == 0) {
+    const bool nothing_yet =
+        std::ranges::all_of(matrix.cells, [](const auto& row) { return row.empty(); });
+    if (nothing_yet) {
+      matrix.devices.clear();  // the header of a matrix without paths came before
+      matrix.matrices = 0;
       read_header(words, at, matrix);
     }
+    ++matrix.matrices;
     return;
   }
   if (matrix.matrices > 1) {

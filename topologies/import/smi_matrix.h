@@ -18,6 +18,8 @@ struct SmiMatrix {
   std::vector<std::string> memory;
   std::map<std::string, std::string> legend;  // NIC0 -> mlx5_0
   std::size_t matrices = 0;
+  // Cells of `nvidia-smi topo -p2p r` in the same file: pairs with peer access, and without.
+  int peers = 0, strangers = 0;
 };
 
 // Throws Error: no matrix, a row without a column, a row without enough cells.

@@ -75,5 +75,70 @@ TEST(ImportNcclLog, PathsRanksAndAdapters) {
   EXPECT_TRUE(remarks(imported, "4 channels"));
 }
 
+// Logs are often cut before their path lines; the tree tells the same. Ranks print theirs in turns.
+TEST(ImportNcclLog, TheTreeOfTheMachine) {
+  const std::string log =
+      "#  Rank  0 Group  0 Pid   9822 on n1 device  0 [0000:18:00] NVIDIA H200\n"
+      "n1:1:2 [0] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===\n"
+      "n1:1:3 [1] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===\n"
+      "n1:1:2 [0] NCCL INFO CPU/0-0 (1/2/-1)\n"
+      "n1:1:3 [1] NCCL INFO CPU/0-0 (1/2/-1)\n"
+      "n1:1:2 [0] NCCL INFO + SYS[16.0] - CPU/0-1\n"
+      "n1:1:2 [0] NCCL INFO + PCI[48.0] - PCI/0-16000 (1000c03015d91d25)\n"
+      "n1:1:2 [0] NCCL INFO              + PCI[48.0] - GPU/0-18000 (0)\n"
+      "n1:1:2 [0] NCCL INFO                            + NVL[370.8] - NVS/0-0\n"
+      "n1:1:2 [0] NCCL INFO              + PCI[48.0] - NIC/0-19000\n"
+      "n1:1:3 [1] NCCL INFO + PCI[48.0] - PCI/0-16000 (1000c03015d91d25)\n"
+      "n1:1:2 [0] NCCL INFO                            + NET[48.0] - NET/0-0 (0/a8/1/50.000000)\n"
+      "n1:1:2 [0] NCCL INFO + PCI[48.0] - GPU/0-2a000 (1)\n"
+      "n1:1:2 [0] NCCL INFO              + NVL[370.8] - NVS/0-0\n"
+      "n1:1:2 [0] NCCL INFO CPU/0-1 (1/2/-1)\n"
+      "n1:1:2 [0] NCCL INFO + PCI[48.0] - GPU/0-9a000 (2)\n"
+      "n1:1:2 [0] NCCL INFO              + NVL[370.8] - NVS/0-0\n"
+      "n1:1:2 [0] NCCL INFO ==========================================\n";
+  const Imported imported = import(log);
+  const Node& node = imported.cluster.node;
+  EXPECT_EQ(imported.cluster.gpu.name, find_gpu("H200", "test").name);
+  EXPECT_EQ(node.gpus, 3);
+  EXPECT_EQ(node.fabric, Node::Fabric::kNvSwitch);
+  EXPECT_EQ(node.nics, 1);
+  EXPECT_DOUBLE_EQ(node.nic.value, 50e9);  // its own speed, not what PCIe leaves of it
+  const NodeLayout layout = layout_of(node);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.nics[0]), Path::kSwitch);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[1]), Path::kBridge);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[2]), Path::kSystem);
+}
+
+TEST(ImportNcclLog, TheTreeOfTwoHives) {
+  const std::string who = "job-0:26:76 [0] NCCL INFO ";
+  std::string log = who + "=== System : maxWidth 12.5 totalWidth 72.0 ===\n";
+  for (const int cpu : {0, 1}) {
+    const std::string first = cpu == 0 ? "47000" : "c7000";
+    const std::string second = cpu == 0 ? "4C000" : "CC000";
+    log += who + "CPU/" + std::to_string(cpu) + " (1/2/4)\n";
+    log += who + "+ SYS[5000.0] - CPU/" + std::to_string(1 - cpu) + "\n";
+    log += who + "+ PCI[24.0] - PCI/3" + std::to_string(cpu) + "000 (1000c01010000000)\n";
+    log += who + "              + PCI[24.0] - GPU/" + first + " (0)\n";
+    log += who + "                            + XGMI[24.0] - GPU/" + second + "\n";
+    log += who + "              + PCI[24.0] - GPU/" + second + " (1)\n";
+    log += who + "                            + XGMI[24.0] - GPU/" + first + "\n";
+  }
+  const Imported imported = import(log, "MI100");
+  EXPECT_EQ(imported.cluster.node.gpus, 4);
+  EXPECT_EQ(imported.cluster.node.nvlink_domain, 2);
+  const NodeLayout layout = layout_of(imported.cluster.node);
+  EXPECT_GT(layout.links[0][1], 0);
+  EXPECT_EQ(layout.links[0][2], 0);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[2]), Path::kSystem);
+}
+
+TEST(ImportNcclLog, AnUnknownCardOfTheBannerIsNamed) {
+  EXPECT_TRUE(
+      remarks(import("#  Rank  0 Pid 1 on n1 device  0 [0x01] Some Card 9\n"
+                     "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2\n",
+                     "H100"),
+              "Some Card 9"));
+}
+
 }  // namespace
 }  // namespace trireme::topologies

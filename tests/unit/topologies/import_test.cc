@@ -183,6 +183,57 @@ TEST(ImportRocm, TypesHopsAndNumaNodes) {
   EXPECT_EQ(node.layout->gpus[0].socket, node.layout->gpus[1].socket);
 }
 
+// Both of AMD's tools print one hop for all GPUs of a hive; the weight tells which have a link of
+// their own.
+TEST(ImportRocm, WeightsTellWhichGpusAreJoined) {
+  const Node node = node_of(
+      "== Weight between two GPUs ==\n     GPU0 GPU1 GPU2\nGPU0 0 15 30\nGPU1 15 0 15\n"
+      "GPU2 30 15 0\n== Hops between two GPUs ==\n     GPU0 GPU1 GPU2\nGPU0 0 1 1\n"
+      "GPU1 1 0 1\nGPU2 1 1 0\n== Link Type between two GPUs ==\n     GPU0 GPU1 GPU2\n"
+      "GPU0 0 XGMI XGMI\nGPU1 XGMI 0 XGMI\nGPU2 XGMI XGMI 0\n",
+      "MI250X");
+  ASSERT_NE(node.layout, nullptr);
+  EXPECT_EQ(node.layout->links, (LinkCounts{{0, 1, 0}, {1, 0, 1}, {0, 1, 0}}));
+}
+
+TEST(ImportRocm, AmdSmiNamesGpusByTheirBus) {
+  const Node node = node_of(
+      "ACCESS TABLE:\n             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 ENABLED      ENABLED\n"
+      "0000:c6:00.0 ENABLED      ENABLED\n\nWEIGHT TABLE:\n"
+      "             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 0            15\n"
+      "0000:c6:00.0 15           0\n\nLINK TYPE TABLE:\n"
+      "             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 SELF         XGMI\n"
+      "0000:c6:00.0 XGMI         SELF\n\nNUMA BW TABLE:\n"
+      "             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 N/A          50000-50000\n"
+      "0000:c6:00.0 50000-50000  N/A\n",
+      "MI300X");
+  EXPECT_EQ(node.gpus, 2);
+  EXPECT_EQ(node.nvlink_domain, 2);
+}
+
+TEST(ImportMatrix, ThePeerMatrixBesideItCounts) {
+  const std::string paths =
+      "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPHB\t0-63\nGPU1\tPHB\t X \t0-63\n";
+  const std::string none = " \tGPU0\tGPU1\t\n GPU0\tX\tGNS\t\n GPU1\tGNS\tX\t\n";
+  const std::string all = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n";
+  EXPECT_FALSE(node_of(paths + none, "A100-PCIe").peer_to_peer);
+  EXPECT_TRUE(node_of(paths + all, "RTX-4090").peer_to_peer);
+  EXPECT_FALSE(node_of(none + paths, "A100-PCIe").peer_to_peer);
+  EXPECT_FALSE(remarks(import(paths + none, "A100-PCIe"), "matrices"));
+}
+
+TEST(ImportMatrix, PagesLoseBlanksBetweenCells) {
+  const NodeLayout layout = layout_of(
+      node_of("     GPU0 GPU1 NIC0 NIC1\nGPU0 X NV12 PIXNODE\nGPU1 NV12 X NODEPIX\n", "A100"));
+  EXPECT_EQ(path_between(layout.gpus[0], layout.nics[0]), Path::kSwitch);
+  EXPECT_EQ(path_between(layout.gpus[1], layout.nics[1]), Path::kSwitch);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.nics[1]), Path::kNode);
+}
+
+TEST(ImportMatrix, AdaptersMayHangOnASocketWithoutGpus) {
+  EXPECT_EQ(node_of("     GPU0 NIC0\nGPU0 X SYS\nNIC0 SYS X\n", "GH200").sockets, 2);
+}
+
 TEST(ImportMatrix, WrongTextIsNamed) {
   EXPECT_NE(message_of("").find("empty"), std::string::npos);
   EXPECT_NE(message_of("hello world").find("no topology"), std::string::npos);

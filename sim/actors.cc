@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::sim {
 int nic_of(const topologies::Node& node, int local_gpu) {
@@ -40,8 +41,7 @@ void ActorGrid::check(const StepProgram& program) const {
                                    "; stages are 0 to " + std::to_string(stages_ - 1));
     }
   }
-  const std::int64_t nodes =
-      (program.ranks + cluster_.node.gpus - 1) / std::max(cluster_.node.gpus, 1);
+  const std::int64_t nodes = node_of_rank(cluster_, program.ranks - 1) + 1;
   for (const SlowLink& link : faults_.slow_links) {
     if (!(link.factor >= 0)) {
       throw Error("slow link", "its factor must be 0 or more, for example 0.5x");
@@ -50,9 +50,10 @@ void ActorGrid::check(const StepProgram& program) const {
       throw Error("slow link", "there is no node " + std::to_string(*link.node) +
                                    "; nodes are 0 to " + std::to_string(nodes - 1));
     }
-    if (link.nic && (*link.nic < 0 || *link.nic >= cluster_.node.nics)) {
+    const int nics = node_at(cluster_, link.node.value_or(0)).nics;
+    if (link.nic && (*link.nic < 0 || *link.nic >= nics)) {
       throw Error("slow link", "there is no NIC " + std::to_string(*link.nic) + "; a node has " +
-                                   std::to_string(cluster_.node.nics));
+                                   std::to_string(nics));
     }
   }
 }
@@ -65,15 +66,16 @@ RankFault ActorGrid::fault_of(Rank rank) const {
                                                              index_of(*straggler.stage);
     fault.compute *= hit ? straggler.factor : 1.0;
   }
-  const std::int64_t gpus = std::max(cluster_.node.gpus, 1);
   for (const SlowLink& link : faults_.slow_links) {
-    if (link.node && *link.node != index_of(rank) / gpus) {
+    const std::int64_t node = node_of_rank(cluster_, index_of(rank));
+    if (link.node && *link.node != node) {
       continue;
     }
     if (link.kind == SlowLink::Kind::kFastFabric) {
       fault.fabric *= link.factor;
-    } else if (!link.nic ||
-               *link.nic == nic_of(cluster_.node, static_cast<int>(index_of(rank) % gpus))) {
+    } else if (!link.nic || *link.nic == nic_of(node_at(cluster_, node),
+                                                static_cast<int>(index_of(rank) -
+                                                                 first_rank_of(cluster_, node)))) {
       fault.nic *= link.factor;
     }
   }

@@ -6,30 +6,38 @@
 #include <fmt/core.h>
 
 #include "core/check.h"
-#include "topologies/cluster_graph.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::sim {
 
 Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::int64_t ranks,
                FlowSet& flows)
-    : cluster_(cluster), grid_(grid), ranks_(ranks), of_actor_(grid.actors().size()) {
+    : cluster_(cluster),
+      grid_(grid),
+      ranks_(ranks),
+      tiers_(topologies::network_tiers(cluster)),
+      of_actor_(grid.actors().size()) {
+  for (ActorLinks& actor : of_actor_) {
+    actor.tiers.resize(tiers_.size());
+  }
   TRIREME_CHECK(cluster.node.gpus >= 1);
-  const std::int64_t gpus = cluster.node.gpus;
-  const std::int64_t nodes = (ranks + gpus - 1) / gpus;
-  // Nodes that hold the same actors, with the same faults, in the same places are one class.
+  const std::int64_t nodes = node_of_rank(cluster, ranks - 1) + 1;
+  // Alike nodes that hold the same actors, with the same faults, in the same places are one class.
   using Place = std::tuple<std::uint32_t, double, double>;  // actor, its NIC and its fast fabric
-  std::map<std::vector<Place>, std::uint32_t> classes;
+  std::map<std::pair<const topologies::Node*, std::vector<Place>>, std::uint32_t> classes;
   std::vector<std::int64_t> first_of;
   std::vector<std::int64_t> count_of;
   std::vector<std::uint32_t> class_of_node;
   for (std::int64_t node = 0; node < nodes; ++node) {
     std::vector<Place> what;
-    for (std::int64_t rank = node * gpus; rank < std::min(ranks, (node + 1) * gpus); ++rank) {
+    const topologies::Node& shape = node_at(cluster, node);
+    const std::int64_t first = first_rank_of(cluster, node);
+    for (std::int64_t rank = first; rank < std::min(ranks, first + shape.gpus); ++rank) {
       const RankFault fault = grid.fault_of(static_cast<Rank>(rank));
       what.emplace_back(grid.actor_of(static_cast<Rank>(rank)), fault.nic, fault.fabric);
     }
-    const auto [found, fresh] =
-        classes.emplace(std::move(what), static_cast<std::uint32_t>(first_of.size()));
+    const auto [found, fresh] = classes.emplace(std::pair(&shape, std::move(what)),
+                                                static_cast<std::uint32_t>(first_of.size()));
     if (fresh) {
       first_of.push_back(node);
       count_of.push_back(0);
@@ -40,8 +48,8 @@ Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::i
   for (std::size_t c = 0; c < first_of.size(); ++c) {
     add_node_class(first_of[c], count_of[c], grid, flows);
   }
-  if (topologies::unit_of_node(cluster.network, nodes - 1) > 0 && cluster.node.nics > 0) {
-    add_units(class_of_node, grid, flows);
+  for (std::size_t tier = 0; tier < tiers_.size() && cluster.node.nics > 0; ++tier) {
+    add_tier(tier, class_of_node, grid, flows);
   }
 }
 
@@ -56,8 +64,8 @@ Fabric::Duplex Fabric::add_duplex(const std::string& name, BytesPerSecond sound,
 
 void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGrid& grid,
                             FlowSet& flows) {
-  const topologies::Node& shape = cluster_.node;
-  const std::int64_t first = node * shape.gpus;
+  const topologies::Node& shape = node_at(cluster_, node);
+  const std::int64_t first = first_rank_of(cluster_, node);
   const auto present = static_cast<int>(std::min<std::int64_t>(shape.gpus, ranks_ - first));
   const bool nvlink = shape.nvlink_domain > 1;
   std::map<std::uint32_t, int> gpus_of;                // actor: how many of its ranks are here
@@ -97,61 +105,99 @@ void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGr
   }
 }
 
-void Fabric::add_units(const std::vector<std::uint32_t>& class_of_node, const ActorGrid& grid,
-                       FlowSet& flows) {
+void Fabric::add_tier(std::size_t tier, const std::vector<std::uint32_t>& class_of_node,
+                      const ActorGrid& grid, FlowSet& flows) {
   const auto nodes = static_cast<std::int64_t>(class_of_node.size());
-  const std::int64_t gpus = cluster_.node.gpus;
   using Unit = std::pair<std::int64_t, std::map<std::uint32_t, std::int64_t>>;  // size, what
   std::map<Unit, std::pair<std::int64_t, std::int64_t>> classes;                // first, count
   // Units of unlike size have unlike uplinks, even where the same ranks are in use below them.
   std::int64_t size = 0;
   for (std::int64_t first = 0; first < nodes; first += size) {
-    size =
-        topologies::unit_size(cluster_.network, topologies::unit_of_node(cluster_.network, first));
+    size = part_size(cluster_, tier, part_of_node(cluster_, tier, first));
     Unit unit{size, {}};
     for (std::int64_t node = first; node < std::min(nodes, first + size); ++node) {
       ++unit.second[class_of_node[static_cast<std::size_t>(node)]];
     }
     ++classes.emplace(std::move(unit), std::pair{first, std::int64_t{0}}).first->second.second;
   }
-  const double over = std::max(cluster_.network.oversubscription, 1.0);
+  const double over = std::max(tiers_[tier].oversubscription, 1e-9);
   for (const auto& [what, unit] : classes) {
-    const BytesPerSecond capacity = cluster_.node.nic * (static_cast<double>(cluster_.node.nics) *
-                                                         static_cast<double>(what.first) / over);
-    const Duplex link = add_duplex(fmt::format("uplinks of the unit of node {}", unit.first),
-                                   capacity, 1.0, unit.second, flows);
+    const BytesPerSecond capacity = uplinks_of(unit.first, what.first, over);
+    const Duplex link =
+        add_duplex(fmt::format("uplinks of the {} of node {}", tiers_[tier].name, unit.first),
+                   capacity, 1.0, unit.second, flows);
     std::map<std::uint32_t, std::int64_t> ranks_of;
-    const std::int64_t last = std::min(ranks_, (unit.first + what.first) * gpus);
-    for (std::int64_t rank = unit.first * gpus; rank < last; ++rank) {
+    const std::int64_t last = std::min(ranks_, first_rank_of(cluster_, unit.first + what.first));
+    for (std::int64_t rank = first_rank_of(cluster_, unit.first); rank < last; ++rank) {
       ++ranks_of[grid.actor_of(static_cast<Rank>(rank))];
     }
     for (const auto& [actor, ranks] : ranks_of) {
-      of_actor_[actor].uplink.push_back({link, static_cast<double>(ranks)});
+      of_actor_[actor].tiers[tier].push_back({link, static_cast<double>(ranks)});
     }
   }
 }
 
-std::int64_t Fabric::node_of(Rank rank) const {
-  return index_of(rank) / cluster_.node.gpus;
+// All NICs of `nodes` nodes from `first` on, over the oversubscription.
+BytesPerSecond Fabric::uplinks_of(std::int64_t first, std::int64_t nodes, double over) const {
+  if (!has_unlike_nodes(cluster_)) {
+    return cluster_.node.nic *
+           (static_cast<double>(cluster_.node.nics) * static_cast<double>(nodes) / over);
+  }
+  BytesPerSecond sum;
+  for (std::int64_t node = first; node < first + nodes; ++node) {
+    const topologies::Node& shape = node_at(cluster_, node);
+    sum += shape.nic * (static_cast<double>(shape.nics) / over);
+  }
+  return sum;
 }
-std::int64_t Fabric::unit_of(Rank rank) const {
-  return topologies::unit_of_node(cluster_.network, node_of(rank));
+
+std::int64_t Fabric::node_of(Rank rank) const {
+  return node_of_rank(cluster_, index_of(rank));
+}
+std::int64_t Fabric::part_of(std::size_t tier, Rank rank) const {
+  return part_of_node(cluster_, tier, node_of(rank));
+}
+
+// In a torus, links between two neighbours of a ring, on average; elsewhere one adapter's.
+double Fabric::ring_hops(const std::vector<Rank>& members) const {
+  if (cluster_.network.torus.empty()) {
+    return 1.0;
+  }
+  double hops = 0;
+  double between = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const int one = topologies::torus_hops(cluster_.network, node_of(members[i]),
+                                           node_of(members[(i + 1) % members.size()]));
+    hops += one;
+    between += one > 0 ? 1 : 0;
+  }
+  return between > 0 ? hops / between : 1.0;
 }
 
 // By actor: how many members the first of its ranks among them has around it.
 std::map<std::uint32_t, Fabric::Neighbourhood> Fabric::neighbourhoods(
     const std::vector<Rank>& members) const {
   std::map<std::int64_t, double> in_node;
-  std::map<std::int64_t, double> in_unit;
+  std::vector<std::map<std::int64_t, double>> in_part(tiers_.size());
   for (const Rank member : members) {
     ++in_node[node_of(member)];
-    ++in_unit[unit_of(member)];
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      ++in_part[tier][part_of(tier, member)];
+    }
   }
   std::map<std::uint32_t, Neighbourhood> result;
   for (const Rank member : members) {
-    result.emplace(grid_.actor_of(member),
-                   Neighbourhood{in_node[node_of(member)], in_unit[unit_of(member)],
-                                 in_node.size() > 1, in_unit.size() > 1});
+    const auto [found, fresh] = result.emplace(grid_.actor_of(member), Neighbourhood{});
+    if (!fresh) {
+      continue;
+    }
+    Neighbourhood& around = found->second;
+    around.in_node = in_node[node_of(member)];
+    around.many_nodes = in_node.size() > 1;
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      around.in_part.push_back(in_part[tier][part_of(tier, member)]);
+      around.many_parts.push_back(in_part[tier].size() > 1);
+    }
   }
   return result;
 }
@@ -181,12 +227,15 @@ std::vector<Load> Fabric::listed(const Shares& shares) {
 
 std::vector<Load> Fabric::ring_loads(const std::vector<Rank>& members) const {
   Shares shares;
+  const double hops = ring_hops(members);
   for (const auto& [actor, around] : neighbourhoods(members)) {
     const double leaving = around.many_nodes ? 1.0 / around.in_node : 0.0;
     add(shares, of_actor_[actor].fast, 1.0 - leaving, true, true);
-    add(shares, of_actor_[actor].nic, leaving, true, true);
-    add(shares, of_actor_[actor].uplink, around.many_units ? 1.0 / around.in_unit : 0.0, true,
-        true);
+    add(shares, of_actor_[actor].nic, leaving * hops, true, true);
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      const double out = around.many_parts[tier] ? 1.0 / around.in_part[tier] : 0.0;
+      add(shares, of_actor_[actor].tiers[tier], out * tiers_[tier].detour, true, true);
+    }
   }
   return listed(shares);
 }
@@ -194,10 +243,14 @@ std::vector<Load> Fabric::ring_loads(const std::vector<Rank>& members) const {
 std::vector<Load> Fabric::all_to_all_loads(const std::vector<Rank>& members) const {
   Shares shares;
   const double others = static_cast<double>(members.size()) - 1;
+  const double hops = std::max(1.0, topologies::mean_torus_hops(cluster_.network));
   for (const auto& [actor, around] : neighbourhoods(members)) {
     add(shares, of_actor_[actor].fast, (around.in_node - 1) / others, true, true);
-    add(shares, of_actor_[actor].nic, (others + 1 - around.in_node) / others, true, true);
-    add(shares, of_actor_[actor].uplink, (others + 1 - around.in_unit) / others, true, true);
+    add(shares, of_actor_[actor].nic, hops * (others + 1 - around.in_node) / others, true, true);
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      add(shares, of_actor_[actor].tiers[tier], (others + 1 - around.in_part[tier]) / others, true,
+          true);
+    }
   }
   return listed(shares);
 }
@@ -211,11 +264,14 @@ std::vector<Load> Fabric::message_loads(Rank from, Rank to) const {
     add(shares, receiver.fast, 1.0, false, true);
     return listed(shares);
   }
-  add(shares, sender.nic, 1.0, true, false);
-  add(shares, receiver.nic, 1.0, false, true);
-  if (unit_of(from) != unit_of(to)) {
-    add(shares, sender.uplink, 1.0, true, false);
-    add(shares, receiver.uplink, 1.0, false, true);
+  const double hops = ring_hops({from, to});
+  add(shares, sender.nic, hops, true, false);
+  add(shares, receiver.nic, hops, false, true);
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    if (part_of(tier, from) != part_of(tier, to)) {
+      add(shares, sender.tiers[tier], 1.0, true, false);
+      add(shares, receiver.tiers[tier], 1.0, false, true);
+    }
   }
   return listed(shares);
 }

@@ -1,7 +1,7 @@
 // The links of a cluster as the actors of a simulation load them. Links that carry the same are one
 // link here, with one member's capacity: the NVLink port of every GPU of an actor, the NIC of every
-// node that holds the same actors, the uplinks of every unit (the nodes below one set of leaves)
-// that holds the same nodes.
+// node that holds the same actors, the uplinks of every unit (the nodes below one set of leaves),
+// pod or site that holds the same nodes.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "sim/actors.h"
 #include "sim/flow_set.h"
 #include "topologies/cluster.h"
+#include "topologies/network_tiers.h"
 
 namespace trireme::sim {
 
@@ -56,24 +57,30 @@ class Fabric {
     double ranks = 1;  // of the actor that share the link
   };
   struct ActorLinks {
-    std::vector<Attachment> fast, nic, uplink;
+    std::vector<Attachment> fast, nic;
+    std::vector<std::vector<Attachment>> tiers;  // uplinks of units, pods, sites
   };
   using Shares = std::map<LinkIndex, double>;
 
   Duplex add_duplex(const std::string& name, BytesPerSecond sound, double factor,
                     std::int64_t count, FlowSet& flows);
   void add_node_class(std::int64_t node, std::int64_t count, const ActorGrid& grid, FlowSet& flows);
-  void add_units(const std::vector<std::uint32_t>& class_of_node, const ActorGrid& grid,
-                 FlowSet& flows);
+  void add_tier(std::size_t tier, const std::vector<std::uint32_t>& class_of_node,
+                const ActorGrid& grid, FlowSet& flows);
   static void add(Shares& shares, const std::vector<Attachment>& where, double share, bool out,
                   bool in);
   static std::vector<Load> listed(const Shares& shares);
+  [[nodiscard]] BytesPerSecond uplinks_of(std::int64_t first, std::int64_t nodes,
+                                          double over) const;
   [[nodiscard]] std::int64_t node_of(Rank rank) const;
-  [[nodiscard]] std::int64_t unit_of(Rank rank) const;
+  [[nodiscard]] std::int64_t part_of(std::size_t tier, Rank rank) const;
+  [[nodiscard]] double ring_hops(const std::vector<Rank>& members) const;
 
   struct Neighbourhood {
-    double in_node = 0, in_unit = 0;  // members, itself included
-    bool many_nodes = false, many_units = false;
+    double in_node = 0;           // members, itself included
+    std::vector<double> in_part;  // by tier
+    bool many_nodes = false;
+    std::vector<bool> many_parts;
   };
   [[nodiscard]] std::map<std::uint32_t, Neighbourhood> neighbourhoods(
       const std::vector<Rank>& members) const;
@@ -81,6 +88,7 @@ class Fabric {
   const topologies::Cluster& cluster_;
   const ActorGrid& grid_;
   std::int64_t ranks_ = 1;
+  std::vector<topologies::NetworkTier> tiers_;
   std::vector<FabricLink> links_;
   std::vector<ActorLinks> of_actor_;
 };

@@ -15,6 +15,7 @@
 #include "planner/search/search.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::tools {
 namespace {
@@ -273,7 +274,7 @@ bool cannot_be_told_apart(const OfferAnswer& a, const OfferAnswer& b, bool by_do
   const double e_b = spread(b, b.step_low_ratio, b.step_high_ratio);
   const double all_a = spread(a, left.low / left.value, left.high / left.value);
   const double all_b = spread(b, right.low / right.value, right.high / right.value);
-  const bool same = a.job.cluster.gpu.name == b.job.cluster.gpu.name;
+  const bool same = topologies::card_names(a.job.cluster) == topologies::card_names(b.job.cluster);
   const double shared = same ? 2 * kSharedOnSameGpu * e_a * e_b : 0;
   const double width = std::sqrt(std::max(0.0, all_a * all_a + all_b * all_b - shared));
   return std::abs(std::log(left.value / right.value)) < width;

@@ -9,6 +9,7 @@
 #include "planner/plan/plan.h"
 #include "tools/scaling_curves.h"
 #include "tools/table.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::tools {
 namespace {
@@ -26,7 +27,7 @@ bool has_prices(const std::vector<OfferAnswer>& answers) {
 Json offer_json(const OfferAnswer& answer) {
   Json json = {{"name", answer.offer.name},
                {"gpus", answer.job.cluster.gpus},
-               {"gpu", answer.job.cluster.gpu.name},
+               {"gpu", topologies::card_names(answer.job.cluster)},
                {"dollars_per_gpu_hour", answer.offer.dollars_per_gpu_hour},
                {"losses_per_node_hour", answer.offer.losses_per_node_hour},
                {"fits", answer.estimate.has_value()}};

@@ -11,6 +11,7 @@
 #include "planner/search/search.h"
 #include "tools/report.h"
 #include "tools/table.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::tools {
 namespace {
@@ -216,10 +217,10 @@ std::string verdict(const planner::MemoryEstimate& memory) {
 }
 
 std::string job_text(const Job& job) {
-  return fmt::format("{} ({} parameters) on {}: {} x {}; sequence {}, global batch {}, {}",
+  return fmt::format("{} ({} parameters) on {}: {}; sequence {}, global batch {}, {}",
                      job.model.name,
                      count_text(static_cast<double>(models::parameter_count(job.model))),
-                     job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
+                     job.cluster.name, topologies::cards_text(job.cluster), job.sequence,
                      job.global_batch, full_name(job.framework));
 }
 
@@ -233,7 +234,9 @@ Json estimate_json(const Job& job, const Estimate& estimate) {
             {"parameters", models::parameter_count(job.model)},
             {"active_parameters", models::active_parameter_count(job.model)}}},
           {"cluster",
-           {{"name", job.cluster.name}, {"gpus", job.cluster.gpus}, {"gpu", job.cluster.gpu.name}}},
+           {{"name", job.cluster.name},
+            {"gpus", job.cluster.gpus},
+            {"gpu", topologies::card_names(job.cluster)}}},
           {"layout", layout_json(estimate.plan)},
           {"sequence", job.sequence},
           {"global_batch", job.global_batch},

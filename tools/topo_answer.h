@@ -13,7 +13,7 @@
 namespace trireme::tools {
 
 struct ShownPair {
-  const char* what;
+  std::string what;
   std::int64_t from = 0;
   std::int64_t to = 0;
 };

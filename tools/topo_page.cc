@@ -7,6 +7,8 @@
 #include "tools/pages.h"
 #include "tools/topo_answer.h"
 #include "topologies/cluster_graph.h"
+#include "topologies/network_tiers.h"
+#include "topologies/node_groups.h"
 #include "topologies/topology_file.h"
 
 namespace trireme::tools {
@@ -83,15 +85,11 @@ void add_route(const std::string& title, const topologies::Route& route, Page& p
   page.table(table);
 }
 
-}  // namespace
-
-Table cluster_table(const topologies::Cluster& cluster) {
-  const topologies::Node& node = cluster.node;
-  const topologies::FabricShape fabric = topologies::fabric_shape(cluster);
-  Table table{.head = {"part", "what"}, .rows = {}, .text_columns = 2};
+// One kind of node; `which` names it where there are several.
+void add_node_rows(const topologies::Node& node, const std::string& which, Table& table) {
   table.rows.push_back(
-      {"node", fmt::format("{} GPUs, {} sockets ({}), {} below one PCIe switch", node.gpus,
-                           node.sockets, node.cpu, node.gpus_per_pcie_switch)});
+      {"node" + which, fmt::format("{} GPUs, {} sockets ({}), {} below one PCIe switch", node.gpus,
+                                   node.sockets, node.cpu, node.gpus_per_pcie_switch)});
   table.rows.push_back({"fabric", fmt::format("{}, {} GPUs a domain, {:g} GB/s a GPU one way",
                                               topologies::fabric_name(node.fabric),
                                               node.nvlink_domain, gigabytes(node.nvlink_per_gpu))});
@@ -100,8 +98,34 @@ Table cluster_table(const topologies::Cluster& cluster) {
                            node.peer_to_peer ? "yes" : "no")});
   table.rows.push_back(
       {"NICs", fmt::format("{} x {:g} Gbit/s", node.nics, gigabytes(node.nic) * 8.0)});
+}
+
+void add_node_rows(const topologies::Cluster& cluster, Table& table) {
+  if (!topologies::has_unlike_nodes(cluster)) {
+    add_node_rows(cluster.node, "", table);
+  }
+  std::int64_t first = 0;
+  for (const topologies::NodeGroup& group : cluster.groups) {
+    const std::int64_t last = first + group.nodes - 1;
+    add_node_rows(group.node,
+                  fmt::format(" {}{}: {}", first, last > first ? fmt::format("-{}", last) : "",
+                              group.gpu.name),
+                  table);
+    first = last + 1;
+  }
+}
+
+}  // namespace
+
+Table cluster_table(const topologies::Cluster& cluster) {
+  const topologies::FabricShape fabric = topologies::fabric_shape(cluster);
+  Table table{.head = {"part", "what"}, .rows = {}, .text_columns = 2};
+  add_node_rows(cluster, table);
   if (cluster.network.kind == topologies::Network::Kind::kNone) {
     table.rows.push_back({"network", "none"});
+  } else if (!cluster.network.torus.empty()) {
+    table.rows.push_back({"network", fmt::format("{}, torus of {} nodes", cluster.network.name,
+                                                 fmt::join(cluster.network.torus, " x "))});
   } else {
     table.rows.push_back(
         {"network",
@@ -110,12 +134,17 @@ Table cluster_table(const topologies::Cluster& cluster) {
                      unit_sizes(cluster.network), fabric.units * fabric.leaves_per_unit,
                      fabric.spines, cluster.network.oversubscription)});
   }
+  for (const topologies::NetworkLevel& level : cluster.network.levels) {
+    table.rows.push_back({level.name, fmt::format("{} nodes, {:g} GB/s out, {} to the next",
+                                                  level.nodes, gigabytes(out_of(cluster, level)),
+                                                  duration_text(level.latency.value))});
+  }
   return table;
 }
 
 Page topology_page(const TopologyAnswer& answer) {
   const topologies::Cluster& cluster = answer.cluster;
-  Page page(fmt::format("{}: {} x {} in {} node{}", cluster.name, cluster.gpus, cluster.gpu.name,
+  Page page(fmt::format("{}: {} in {} node{}", cluster.name, topologies::cards_text(cluster),
                         cluster.nodes, cluster.nodes == 1 ? "" : "s"));
   page.table(cluster_table(cluster));
   page.heading("One node");

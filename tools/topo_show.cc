@@ -15,6 +15,8 @@
 #include "tools/topo_answer.h"
 #include "tools/topo_commands.h"
 #include "topologies/cluster_graph.h"
+#include "topologies/network_tiers.h"
+#include "topologies/node_groups.h"
 #include "topologies/routes.h"
 #include "topologies/topology_file.h"
 
@@ -52,12 +54,12 @@ using Pair = ShownPair;
 
 // One pair of each kind that differs: neighbours, the node's ends, one rail, two rails, two units.
 std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
-  const std::int64_t node = cluster.node.gpus;
+  const std::int64_t node = topologies::node_at(cluster, 0).gpus;
   const topologies::Network& network = cluster.network;
   const std::int64_t unit =
       node * (network.unit_nodes.empty() ? network.nodes_per_unit : network.unit_nodes.front());
   std::vector<Pair> pairs;
-  const auto add = [&](const char* what, std::int64_t to) {
+  const auto add = [&](const std::string& what, std::int64_t to) {
     const bool known = std::ranges::find(pairs, to, &Pair::to) != pairs.end();
     if (to > 0 && to < cluster.gpus && !known) {
       pairs.push_back({what, 0, to});
@@ -68,6 +70,12 @@ std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
   add("same place in the next node", node);
   add("another place in the next node", node + 1);
   add("same place in another unit", unit);
+  for (const topologies::NetworkLevel& level : network.levels) {
+    add("same place in another " + level.name, topologies::first_rank_of(cluster, level.nodes));
+  }
+  for (std::size_t g = 1; g < cluster.groups.size(); ++g) {
+    add("the first GPU of other nodes", topologies::ranks_of_group(cluster, g).first);
+  }
   return pairs;
 }
 
@@ -77,7 +85,7 @@ Json summary_json(const topologies::Cluster& cluster) {
   return {{"cluster", cluster.name},
           {"gpus", cluster.gpus},
           {"nodes", cluster.nodes},
-          {"gpu", cluster.gpu.name},
+          {"gpu", topologies::card_names(cluster)},
           {"topology", description},
           {"fabric",
            {{"units", fabric.units},
@@ -88,9 +96,9 @@ Json summary_json(const topologies::Cluster& cluster) {
 }
 
 void print_summary(const Console& console, const topologies::Cluster& cluster) {
-  print_heading(
-      console, fmt::format("{}: {} x {} in {} node{}", cluster.name, cluster.gpus, cluster.gpu.name,
-                           cluster.nodes, cluster.nodes == 1 ? "" : "s"));
+  print_heading(console,
+                fmt::format("{}: {} in {} node{}", cluster.name, topologies::cards_text(cluster),
+                            cluster.nodes, cluster.nodes == 1 ? "" : "s"));
   print_table(console, cluster_table(cluster));
 }
 

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "core/error.h"
 #include "core/quantity.h"
 #include "planner/plan/names.h"
 #include "tools/fault_options.h"
 #include "topologies/cluster.h"
+#include "topologies/node_groups.h"
 #include "topologies/topology_file.h"
 
 namespace trireme::tools {
@@ -93,6 +95,10 @@ void set_gpus(const Change& change, planner::Job& job, std::int64_t gpus) {
     throw Error(where(change), fmt::format("{} GPUs: {} has no network, so it is one node of {}",
                                            gpus, cluster.name, cluster.node.gpus));
   }
+  if (topologies::has_unlike_nodes(cluster)) {  // more of which, only the file can say
+    cluster = topologies::narrowed(std::move(cluster), gpus);
+    return;
+  }
   cluster.gpus = gpus;
   cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
 }
@@ -117,6 +123,11 @@ void set_gpu(const Change& change, planner::Job& job) {
     job.cluster = topologies::load_cluster(change.value);
     set_gpus(change, job, gpus);
     return;
+  }
+  if (topologies::has_unlike_nodes(job.cluster)) {
+    throw Error(where(change), job.cluster.name +
+                                   " has nodes of several kinds; say another card in "
+                                   "the groups of its topology file");
   }
   job.cluster.gpu = topologies::find_or_read_gpu(change.value, where(change));
   if (job.cluster.gpu.nvlink_per_gpu.value > 0 && job.cluster.node.nvlink_domain > 1) {
@@ -203,7 +214,37 @@ void apply_to_options(const Change& change, JobOptions& job, LayoutOptions& layo
   }
 }
 
+namespace {
+
+// A change of every card or node, where they are unlike.
+void apply_to_groups(const Change& change, planner::Job& job) {
+  std::vector<topologies::NodeGroup> groups = job.cluster.groups;
+  std::set<std::string> seen;
+  for (topologies::NodeGroup& group : groups) {
+    planner::Job one = job;
+    one.cluster.groups.clear();
+    one.cluster.gpu = group.gpu;
+    one.cluster.node = group.node;
+    apply_to_machine(change, one);
+    group.gpu = one.cluster.gpu;
+    group.node = one.cluster.node;
+    if (seen.insert(group.gpu.name).second) {
+      job.profile = one.profile;  // what was measured of the card goes with it
+    }
+  }
+  const std::int64_t gpus = job.cluster.gpus;
+  set_groups(job.cluster, std::move(groups));
+  job.cluster.gpus = gpus;
+}
+
+}  // namespace
+
 void apply_to_machine(const Change& change, planner::Job& job) {
+  const bool whole = change.name == "cluster" || change.name == "gpus" || change.name == "gpu";
+  if (topologies::has_unlike_nodes(job.cluster) && !whole) {
+    apply_to_groups(change, job);
+    return;
+  }
   topologies::Node& node = job.cluster.node;
   topologies::Gpu& gpu = job.cluster.gpu;
   if (change.name == "nic_bandwidth") {

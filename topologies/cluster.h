@@ -39,7 +39,7 @@ struct Gpu {
 
 struct NodeLayout;  // topologies/node_layout.h
 
-enum class DeviceKind { kGpu, kNvSwitch, kPcieSwitch, kCpu, kNic, kLeaf, kSpine };
+enum class DeviceKind { kGpu, kNvSwitch, kPcieSwitch, kCpu, kNic, kLeaf, kSpine, kCore };
 
 // GPUs that share the fast in-node fabric, their NICs, and how both hang together. Ranks are laid
 // out node by node.
@@ -65,14 +65,42 @@ struct Node {
   std::shared_ptr<const NodeLayout> layout;
 };
 
+// Nodes that are alike, in a cluster whose nodes are not all alike.
+struct NodeGroup {
+  Gpu gpu;
+  Node node;
+  std::int64_t nodes = 1;
+};
+
+// A level of the network above its units, bottom up: pods below core switches, sites of a wide-area
+// link. What its nodes send beyond it goes through links of its own.
+struct NetworkLevel {
+  std::string name;               // "pod", "site"
+  std::int64_t nodes = 1;         // below one of it
+  double oversubscription = 1.0;  // what its nodes' NICs carry over what leaves it
+  BytesPerSecond out;             // what leaves it, one direction; 0: by oversubscription
+  Seconds latency;                // from one of it to the next, beside the levels below
+};
+
 // Leaf and spine of the network between nodes. Rails: NIC i of every node of a unit is on leaf i.
+// Dragonfly: units are its groups, each linked to every other; nodes of a torus have their NICs on
+// their neighbours', two a dimension.
 struct Network {
   std::string name;  // "NDR InfiniBand", "EFA v2": also the key of its corrections
-  enum class Kind { kNone, kRailOptimised, kFatTree, kEthernet } kind = Kind::kRailOptimised;
+  enum class Kind {
+    kNone,
+    kRailOptimised,
+    kFatTree,
+    kEthernet,
+    kDragonfly,
+    kTorus
+  } kind = Kind::kRailOptimised;
   int nodes_per_unit = 32;        // nodes below one set of leaves
   std::vector<int> unit_nodes;    // of each unit, where they are unlike; empty: nodes_per_unit each
   double oversubscription = 1.0;  // leaf down / leaf up
   Seconds switch_latency;         // one switch, port to port
+  std::vector<NetworkLevel> levels;  // above the units
+  std::vector<int> torus;            // nodes along each dimension, the fastest first
 };
 
 struct Cluster {
@@ -83,6 +111,10 @@ struct Cluster {
   std::int64_t nodes = 1;
   std::int64_t gpus = 0;  // in use: nodes * node.gpus, or fewer when narrowed by --gpus
   NcclSettings nccl;
+  // Unlike nodes, in the order of their ranks; empty: all are `node` with `gpu`. With groups `gpu`
+  // and `node` are what all of them keep up with, and topologies/node_groups.h says what is where.
+  std::vector<NodeGroup> groups;
+  int viewed = -1;  // the group that `gpu` and `node` are of, where only its ranks are asked about
 };
 
 std::vector<std::string> cluster_preset_names();

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
 
+#include "topologies/network_tiers.h"
+#include "topologies/node_groups.h"
 #include "topologies/node_layout.h"
 
 namespace trireme::topologies {
@@ -130,7 +133,7 @@ class PcieTree {
 };
 
 NodeDevices add_node(Builder& builder, const Cluster& cluster, std::int64_t node_index) {
-  const Node& node = cluster.node;
+  const Node& node = node_at(cluster, node_index);
   const NodeLayout layout = layout_of(node);
   const auto rate_of = [](const Place& place, BytesPerSecond usual) {
     return place.rate.value > 0.0 ? place.rate : usual;
@@ -160,8 +163,8 @@ NodeDevices add_node(Builder& builder, const Cluster& cluster, std::int64_t node
 }  // namespace
 
 std::string device_name(const Device& device) {
-  constexpr std::array<std::string_view, 7> kNames = {"GPU", "NVSwitch", "PCIe switch ", "CPU",
-                                                      "NIC", "leaf ",    "spine "};
+  constexpr std::array<std::string_view, 8> kNames = {"GPU", "NVSwitch", "PCIe switch ", "CPU",
+                                                      "NIC", "leaf ",    "spine ",       "core "};
   std::string name(kNames[static_cast<std::size_t>(device.kind)]);
   name += std::to_string(device.index);
   return device.node > 0 ? name + " of node " + std::to_string(device.node) : name;
@@ -216,44 +219,118 @@ DeviceGraph node_graph(const Cluster& cluster, std::int64_t node) {
   return builder.take();
 }
 
-DeviceGraph pair_graph(const Cluster& cluster, std::int64_t from_node, std::int64_t to_node,
-                       int spine) {
-  Builder builder;
-  const FabricShape shape = fabric_shape(cluster);
-  const std::int64_t per_unit = std::max(1, cluster.network.nodes_per_unit);
-  const std::array<std::int64_t, 2> nodes = {from_node, to_node};
-  const std::array<std::int64_t, 2> units = {unit_of_node(cluster.network, from_node),
-                                             unit_of_node(cluster.network, to_node)};
-  const bool same_unit = units[0] == units[1];
-  std::array<std::vector<std::size_t>, 2> leaves;
-  for (std::size_t side = 0; side < 2; ++side) {
-    const std::int64_t unit = units[side];
-    for (int i = 0; i < shape.leaves_per_unit; ++i) {
-      leaves[side].push_back(
-          side == 1 && same_unit
-              ? leaves[0][static_cast<std::size_t>(i)]
-              : builder.add(DeviceKind::kLeaf, -1, unit * shape.leaves_per_unit + i));
+namespace {
+
+// Both nodes below their leaves; a torus has a router a node in place of leaves.
+class PairBuilder {
+ public:
+  PairBuilder(const Cluster& cluster, std::int64_t from, std::int64_t to)
+      : cluster_(cluster), shape_(fabric_shape(cluster)), nodes_({from, to}) {
+    const bool torus = cluster.network.kind == Network::Kind::kTorus;
+    for (std::size_t side = 0; side < 2; ++side) {
+      units_[side] = torus ? nodes_[side] : unit_of_node(cluster.network, nodes_[side]);
     }
-    const NodeDevices devices = add_node(builder, cluster, nodes[side]);
-    for (std::size_t i = 0; i < devices.nics.size(); ++i) {
-      builder.connect(devices.nics[i], leaves[side][i % leaves[side].size()], cluster.node.nic,
-                      cluster.node.nic_latency + 0.5 * cluster.network.switch_latency);
+    same_unit_ = units_[0] == units_[1];
+    for (std::size_t side = 0; side < 2; ++side) {
+      add_side(side);
     }
   }
+
+  DeviceGraph take(int spine) {
+    const Network& network = cluster_.network;
+    if (network.kind == Network::Kind::kTorus) {
+      builder_.connect(
+          leaves_[0][0], leaves_[1][0], cluster_.node.nic,
+          network.switch_latency * static_cast<double>(torus_hops(network, nodes_[0], nodes_[1])));
+    } else if (network.kind == Network::Kind::kDragonfly && !same_unit_ &&
+               levels_between().empty()) {
+      // The one link of the two groups.
+      const double others = static_cast<double>(std::max<std::int64_t>(1, shape_.units - 1));
+      builder_.connect(leaves_[0][0], leaves_[1][0], unit_rate() * (1.0 / others),
+                       network.switch_latency);
+    } else {
+      connect_leaves(spine);
+    }
+    return builder_.take();
+  }
+
+ private:
+  void add_side(std::size_t side) {
+    for (int i = 0; i < shape_.leaves_per_unit; ++i) {
+      leaves_[side].push_back(
+          side == 1 && same_unit_
+              ? leaves_[0][static_cast<std::size_t>(i)]
+              : builder_.add(DeviceKind::kLeaf, -1, units_[side] * shape_.leaves_per_unit + i));
+    }
+    const NodeDevices devices = add_node(builder_, cluster_, nodes_[side]);
+    for (std::size_t i = 0; i < devices.nics.size(); ++i) {
+      const Node& node = node_at(cluster_, nodes_[side]);
+      builder_.connect(devices.nics[i], leaves_[side][i % leaves_[side].size()], node.nic,
+                       node.nic_latency + 0.5 * cluster_.network.switch_latency);
+    }
+  }
+
+  // What leaves a unit, one direction.
+  [[nodiscard]] BytesPerSecond unit_rate() const {
+    return cluster_.node.nic *
+           (static_cast<double>(cluster_.node.nics) * std::max(1, cluster_.network.nodes_per_unit) /
+            cluster_.network.oversubscription);
+  }
+
   // Within a unit rails meet in the spine only when GPUs cannot change rail over NVLink.
-  const bool changes_rail = cluster.node.nvlink_domain > 1;
-  if (!same_unit || (shape.leaves_per_unit > 1 && !changes_rail)) {
-    const std::size_t top = builder.add(DeviceKind::kSpine, -1, spine);
-    const double unit_rate = cluster.node.nic.value * cluster.node.nics *
-                             static_cast<double>(per_unit) / shape.leaves_per_unit /
-                             cluster.network.oversubscription / std::max(1, shape.spines);
-    for (std::size_t side = 0; side < (same_unit ? 1U : 2U); ++side) {
-      for (const std::size_t leaf : leaves[side]) {
-        builder.connect(leaf, top, BytesPerSecond(unit_rate), cluster.network.switch_latency);
+  void connect_leaves(int spine) {
+    const std::vector<NetworkLevel> levels = levels_between();
+    const bool changes_rail = cluster_.node.nvlink_domain > 1;
+    if (same_unit_ && levels.empty() && (shape_.leaves_per_unit == 1 || changes_rail)) {
+      return;
+    }
+    const BytesPerSecond rate(unit_rate().value / shape_.leaves_per_unit /
+                              std::max(1, shape_.spines));
+    std::array<std::size_t, 2> tops = {};
+    for (std::size_t side = 0; side < (same_unit_ ? 1U : 2U); ++side) {
+      const bool own = side == 0 || !levels.empty();
+      tops[side] = own ? builder_.add(DeviceKind::kSpine, -1, spine) : tops[0];
+      for (const std::size_t leaf : leaves_[side]) {
+        builder_.connect(leaf, tops[side], rate, cluster_.network.switch_latency);
       }
     }
+    for (std::size_t l = 0; l < levels.size(); ++l) {
+      const bool last = l + 1 == levels.size();
+      std::array<std::size_t, 2> cores = {};
+      for (std::size_t side = 0; side < 2; ++side) {
+        const std::int64_t index = last ? 0 : nodes_[side] / levels[l].nodes;
+        cores[side] = last && side == 1 ? cores[0] : builder_.add(DeviceKind::kCore, -1, index);
+        builder_.connect(tops[side], cores[side], out_of(cluster_, levels[l]),
+                         0.5 * levels[l].latency);
+      }
+      tops = cores;
+    }
   }
-  return builder.take();
+
+  // Levels of the network that the two nodes are in different parts of.
+  [[nodiscard]] std::vector<NetworkLevel> levels_between() const {
+    std::vector<NetworkLevel> levels;
+    std::ranges::copy_if(cluster_.network.levels, std::back_inserter(levels),
+                         [this](const NetworkLevel& level) {
+                           return nodes_[0] / level.nodes != nodes_[1] / level.nodes;
+                         });
+    return levels;
+  }
+
+  const Cluster& cluster_;
+  FabricShape shape_;
+  std::array<std::int64_t, 2> nodes_;
+  std::array<std::int64_t, 2> units_ = {};
+  bool same_unit_ = true;
+  Builder builder_;
+  std::array<std::vector<std::size_t>, 2> leaves_;
+};
+
+}  // namespace
+
+DeviceGraph pair_graph(const Cluster& cluster, std::int64_t from_node, std::int64_t to_node,
+                       int spine) {
+  return PairBuilder(cluster, from_node, to_node).take(spine);
 }
 
 }  // namespace trireme::topologies

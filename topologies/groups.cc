@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "topologies/cluster.h"
+#include "topologies/node_groups.h"
 #include "topologies/node_layout.h"
 
 namespace trireme::topologies {
@@ -45,9 +46,72 @@ Spread spread_of(const Cluster& cluster, std::int64_t degree, std::int64_t strid
   return spread;
 }
 
+// The same where nodes are unlike: every group with a member among the ranks that are viewed.
+Spread spread_over_unlike_nodes(const Cluster& cluster, std::int64_t degree, std::int64_t stride,
+                                std::int64_t period) {
+  const RankRange viewed = viewed_ranks(cluster);
+  const std::int64_t length = (degree - 1) * stride;
+  const std::int64_t starts = std::min(stride, std::max<std::int64_t>(period - length, 1));
+  Spread spread{1, degree};
+  const std::int64_t before = std::max<std::int64_t>(viewed.first - length, 0) / period;
+  for (std::int64_t block = before * period; block < viewed.last; block += period) {
+    for (std::int64_t first = block; first < block + starts; ++first) {
+      if (first + length >= cluster.gpus || first >= viewed.last || first + length < viewed.first) {
+        continue;
+      }
+      std::int64_t nodes = 0;
+      std::int64_t fewest = degree;
+      for (std::int64_t i = 0; i < degree; ++nodes) {
+        const std::int64_t node = node_of_rank(cluster, first + i * stride);
+        const std::int64_t last = first_rank_of(cluster, node) + node_at(cluster, node).gpus - 1;
+        const std::int64_t here = std::min(degree - i, (last - first - i * stride) / stride + 1);
+        fewest = std::min(fewest, here);
+        i += here;
+      }
+      spread.nodes = std::max(spread.nodes, nodes);
+      spread.fewest = nodes > 1 ? std::min(spread.fewest, fewest) : spread.fewest;
+    }
+  }
+  return spread;
+}
+
+Cluster with_gpus_in_each_group(Cluster cluster, int gpus) {
+  std::vector<NodeGroup> groups = cluster.groups;
+  for (NodeGroup& group : groups) {
+    Cluster one = cluster;
+    one.groups.clear();
+    one.node = group.node;
+    group.node = with_gpus_per_node(std::move(one), gpus).node;
+  }
+  set_groups(cluster, std::move(groups));
+  return cluster;
+}
+
+// Whole groups, then nodes, then GPUs of the last node: which stays a node of its size.
+Cluster narrowed_groups(Cluster cluster, std::int64_t gpus) {
+  std::vector<NodeGroup> groups;
+  std::int64_t left = gpus;
+  for (NodeGroup group : cluster.groups) {
+    if (left > 0) {
+      group.nodes = std::min(group.nodes, ceil_divide(left, group.node.gpus));
+      left -= group.nodes * group.node.gpus;
+      groups.push_back(std::move(group));
+    }
+  }
+  set_groups(cluster, std::move(groups));
+  if (!has_unlike_nodes(cluster)) {
+    return narrowed(std::move(cluster), gpus);
+  }
+  cluster.gpus = gpus;
+  return cluster;
+}
+
 }  // namespace
 
 Cluster with_gpus_per_node(Cluster cluster, int gpus) {
+  if (has_unlike_nodes(cluster)) {
+    return with_gpus_in_each_group(std::move(cluster), gpus);
+  }
   Node& node = cluster.node;
   if (gpus < 1 || gpus > node.gpus) {
     throw Error("--gpus-per-node", std::to_string(gpus) + " asked for, but a node of " +
@@ -74,6 +138,9 @@ Cluster narrowed(Cluster cluster, std::int64_t gpus) {
     throw Error("--gpus", std::to_string(gpus) + " asked for, but " + cluster.name + " has " +
                               std::to_string(cluster.gpus) + " GPUs");
   }
+  if (has_unlike_nodes(cluster)) {
+    return narrowed_groups(std::move(cluster), gpus);
+  }
   cluster.gpus = gpus;
   cluster.nodes = ceil_divide(gpus, cluster.node.gpus);
   if (cluster.node.layout && gpus < cluster.node.gpus) {
@@ -93,8 +160,10 @@ GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t
   const std::int64_t node_gpus = cluster.node.gpus;
   GroupShape shape{
       .ranks = degree, .ranks_per_node = 1, .stride = stride, .concurrent_per_node = 1};
-  if (stride < node_gpus) {
-    const Spread spread = spread_of(cluster, degree, stride, period);
+  if (stride < node_gpus || has_unlike_nodes(cluster)) {
+    const Spread spread = has_unlike_nodes(cluster)
+                              ? spread_over_unlike_nodes(cluster, degree, stride, period)
+                              : spread_of(cluster, degree, stride, period);
     shape.ranks_per_node = ceil_divide(degree, spread.nodes);
     shape.fewest_per_node = spread.fewest < shape.ranks_per_node ? spread.fewest : 0;
   }

@@ -6,6 +6,7 @@
 
 #include "topologies/cluster_graph.h"
 #include "topologies/corrections.h"
+#include "topologies/network_tiers.h"
 
 namespace trireme::topologies {
 namespace {
@@ -273,17 +274,6 @@ double ring_rate(const Cluster& cluster, int ranks, IntraPath path, std::int64_t
   return all_links;
 }
 
-double uplink_slowdown(const Cluster& cluster, double node_stride, int nodes) {
-  const Network& network = cluster.network;
-  if (nodes <= 1 || network.oversubscription <= 1.0 || unit_count(cluster) <= 1) {
-    return 1.0;
-  }
-  // Hops between neighbours `node_stride` nodes apart leave the unit in this share of cases, and
-  // all groups of the cluster load the same uplinks.
-  const double leaving = std::min(1.0, node_stride / static_cast<double>(least_unit(network)));
-  return std::max(1.0, network.oversubscription * leaving);
-}
-
 NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
   NcclGraph graph;
   const Node& node = cluster.node;
@@ -329,8 +319,11 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
     graph.net_total = std::min(std::max(nics, 1e-3) * node.nic.value / kGiga, pcie);
     plan_network(graph, cluster, std::max(nics, 1e-3));
     graph.hop_extra_us = hop_extra_us(cluster);
-    graph.uplink_slowdown = uplink_slowdown(
-        cluster, std::max(1.0, static_cast<double>(group.stride) / node.gpus), graph.nodes);
+    graph.node_stride = std::max(1.0, static_cast<double>(group.stride) / node.gpus);
+    graph.uplink_slowdown = neighbour_slowdown(cluster, graph.node_stride, graph.nodes);
+    const FarLatency far = far_latency(cluster, graph.node_stride, graph.nodes);
+    graph.far_us = far.farthest.value * 1e6;
+    graph.ring_far_us = far.mean.value * 1e6;
   }
   plan_nvls(graph, cluster);
   apply_channel_bounds(graph, cluster.nccl);

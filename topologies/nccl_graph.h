@@ -44,7 +44,10 @@ struct NcclGraph {
   unsigned algorithms = 0, protocols = 0;  // that NCCL may use, by bit; 0: all
   double step_latency = 1.0;               // of a hop within the node, relative to the usual one
   double hop_extra_us = 0.0;     // of a message between nodes, beside the network's usual one
-  double uplink_slowdown = 1.0;  // of neighbour traffic between units under oversubscription
+  double node_stride = 1.0;      // nodes between neighbours of the group
+  double uplink_slowdown = 1.0;  // of neighbour traffic by what it meets above the leaves
+  double far_us = 0.0;           // of the farthest message beside hop_extra_us, one way
+  double ring_far_us = 0.0;      // the same, mean of a ring's hops between nodes
   friend bool operator==(const NcclGraph&, const NcclGraph&) = default;
 };
 
@@ -57,8 +60,5 @@ double ring_rate(const Cluster& cluster, int ranks, IntraPath path, std::int64_t
 IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride);
 // Rings over the first `ranks` GPUs of a DGX-1 V100 cube mesh, as its links allow.
 int cube_mesh_rings(int ranks);
-// Of the traffic between neighbouring members that are `node_stride` nodes apart, the slowdown by
-// uplinks that all groups of the cluster use at once: 1 when none or few hops leave a unit.
-double uplink_slowdown(const Cluster& cluster, double node_stride, int nodes);
 
 }  // namespace trireme::topologies

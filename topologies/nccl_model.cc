@@ -104,16 +104,17 @@ double latency(const Inputs& in, NcclAlgorithm algorithm, NcclProtocol protocol,
           graph.nodes == 1 ? 0.0 : (is_reduce_all(in.collective) ? 2.0 : 1.0) * (graph.nodes - 1.0);
       const double overhead =
           graph.nodes == 1 ? 0.0 : (graph.amd_cpu ? 2.0 : 1.0) * (simple ? 3.0 : 1.0);
-      return base + (steps - between) * std::max(intra, overhead) + between * inter;
+      return base + (steps - between) * std::max(intra, overhead) +
+             between * (inter + graph.ring_far_us);
     }
     case NcclAlgorithm::kTree:
-      return base + 2.0 * ((graph.ranks_per_node - 1.0) * intra + levels * inter);
+      return base + 2.0 * ((graph.ranks_per_node - 1.0) * intra + levels * inter + graph.far_us);
     case NcclAlgorithm::kNvls:
-      return base + intra + (graph.nodes > 1 ? inter : 0.0);
+      return base + intra + (graph.nodes > 1 ? inter + graph.far_us : 0.0);
     case NcclAlgorithm::kNvlsTree:
-      return base + intra + 2.0 * levels * inter;
+      return base + intra + 2.0 * (levels * inter + graph.far_us);
     case NcclAlgorithm::kPat:
-      return base + levels * inter / 3.5 + 2.8 * ranks;
+      return base + levels * inter / 3.5 + graph.far_us + 2.8 * ranks;
   }
   return kInfinity;
 }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "topologies/cluster_graph.h"
 #include "topologies/nccl_model.h"
+#include "topologies/network_tiers.h"
 
 namespace trireme::topologies {
 namespace {
@@ -81,15 +81,13 @@ NcclTime all_to_all(const Cluster& cluster, const NcclGraph& graph, const Fabric
   double latency = fabric.p2p_us + in_node_extra_us(graph) + fabric.p2p_peer_us * (local - 1.0);
   double ramp = fabric.p2p_ramp_mib;
   if (graph.nodes > 1) {
-    // Traffic leaves a unit for most destinations, so uplinks carry nearly all of it.
-    const auto units = static_cast<double>(unit_count(cluster));
-    const double leaving = units > 1 ? 1.0 - 1.0 / std::min<double>(units, graph.nodes) : 0.0;
-    const double slowdown = std::max(1.0, cluster.network.oversubscription * leaving);
+    const double slowdown = spread_slowdown(cluster, graph.nodes);
     const double reached =
         std::min(network.efficiency * graph.net_total,
                  local * (ranks - local) * peer_rate(cluster, network, graph.ranks));
     outside = part * (ranks - local) * local / reached * slowdown;
-    latency += 0.5 * first_message_us(graph, network) + remote_peer_us(network) * (ranks - local);
+    latency += 0.5 * first_message_us(graph, network) + graph.far_us +
+               remote_peer_us(network) * (ranks - local);
     ramp = std::max(ramp, network.ramp_mib);
   }
   NcclTime result;
@@ -107,12 +105,15 @@ NcclTime send_receive(const Cluster& cluster, const NcclGraph& graph, const Fabr
   double rate = 0.0;
   double ramp = fabric.p2p_ramp_mib;
   if (graph.nodes > 1) {
-    result.latency_us += first_message_us(graph, network);
+    // A pair stands for all neighbours of an axis, which may lie anywhere in the cluster.
+    const int anywhere = static_cast<int>(std::min<std::int64_t>(cluster.nodes, 10'000'000));
+    const FarLatency far = far_latency(cluster, graph.node_stride, anywhere);
+    result.latency_us += first_message_us(graph, network) + far.farthest.value * 1e6;
     // One GPU sends, over its own NICs; a node with fewer NICs than GPUs has a whole one for it.
     const double own = std::max(graph.net_total / graph.ranks_per_node,
                                 std::min(graph.net_total, cluster.node.nic.value * 1e-9));
     rate = std::min(network.efficiency * own, peer_rate(cluster, network, graph.ranks)) /
-           graph.uplink_slowdown;
+           neighbour_slowdown(cluster, graph.node_stride, anywhere);
     ramp = std::max(ramp, network.ramp_mib);
     result.network_bound = true;
   } else {

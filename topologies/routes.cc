@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "topologies/cluster_graph.h"
 #include "topologies/nccl_graph.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::topologies {
 namespace {
@@ -105,9 +106,8 @@ Route route(const Cluster& cluster, std::int64_t from_rank, std::int64_t to_rank
   if (from_rank == to_rank) {
     return {};
   }
-  const std::int64_t per_node = cluster.node.gpus;
-  const std::int64_t from_node = from_rank / per_node;
-  const std::int64_t to_node = to_rank / per_node;
+  const std::int64_t from_node = node_of_rank(cluster, from_rank);
+  const std::int64_t to_node = node_of_rank(cluster, to_rank);
   DeviceGraph devices;
   if (from_node == to_node) {
     devices = node_graph(cluster, from_node);
@@ -117,8 +117,10 @@ Route route(const Cluster& cluster, std::int64_t from_rank, std::int64_t to_rank
         hash_flow(seed, static_cast<std::uint64_t>(from_rank), static_cast<std::uint64_t>(to_rank));
     devices = pair_graph(cluster, from_node, to_node, static_cast<int>(hash % spines));
   }
-  return shortest_route(devices, find_gpu_vertex(devices, from_node, from_rank % per_node),
-                        find_gpu_vertex(devices, to_node, to_rank % per_node));
+  const auto vertex = [&](std::int64_t node, std::int64_t rank) {
+    return find_gpu_vertex(devices, node, rank - first_rank_of(cluster, node));
+  };
+  return shortest_route(devices, vertex(from_node, from_rank), vertex(to_node, to_rank));
 }
 
 Route group_bottleneck(const Cluster& cluster, const GroupShape& group) {

@@ -7,13 +7,12 @@
 
 #include "core/error.h"
 #include "core/quantity.h"
+#include "topologies/file_fields.h"
+#include "topologies/node_groups.h"
 #include "topologies/node_layout.h"
 
 namespace trireme::topologies {
 namespace {
-
-template <typename Enum, std::size_t N>
-using NameTable = std::array<std::pair<std::string_view, Enum>, N>;
 
 constexpr NameTable<Precision, 6> kPrecisions = {{{"fp32", Precision::kFp32},
                                                   {"tf32", Precision::kTf32},
@@ -26,48 +25,6 @@ constexpr NameTable<Node::Fabric, 5> kFabrics = {{{"nvswitch", Node::Fabric::kNv
                                                   {"pairs", Node::Fabric::kPairs},
                                                   {"cube_mesh", Node::Fabric::kCubeMesh},
                                                   {"pcie", Node::Fabric::kPcie}}};
-constexpr NameTable<Network::Kind, 4> kNetworkKinds = {
-    {{"none", Network::Kind::kNone},
-     {"rail_optimised", Network::Kind::kRailOptimised},
-     {"fat_tree", Network::Kind::kFatTree},
-     {"ethernet", Network::Kind::kEthernet}}};
-
-template <typename Enum, std::size_t N>
-Enum parse_name(JsonReader& reader, const std::string& key, const NameTable<Enum, N>& table) {
-  const std::string text = reader.text(key);
-  std::string known;
-  for (const auto& [name, value] : table) {
-    if (name == text) {
-      return value;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  reader.fail(key, "is '" + text + "'; use one of " + known);
-}
-
-template <typename Enum, std::size_t N>
-std::string name_of(Enum value, const NameTable<Enum, N>& table) {
-  return std::string(
-      std::ranges::find(table, value, [](const auto& entry) { return entry.second; })->first);
-}
-
-// An array of whole numbers.
-std::vector<int> read_counts(JsonReader& reader, const std::string& key, int low, int high,
-                             std::size_t most = 100'000) {
-  const nlohmann::json& list = reader.raw(key);
-  if (!list.is_array() || list.size() > most) {
-    reader.fail(key, "must be an array of at most " + std::to_string(most) + " whole numbers");
-  }
-  std::vector<int> counts;
-  for (const nlohmann::json& entry : list) {
-    if (!entry.is_number_integer() || entry < low || entry > high) {
-      reader.fail(key, "must hold whole numbers from " + std::to_string(low) + " to " +
-                           std::to_string(high));
-    }
-    counts.push_back(entry.get<int>());
-  }
-  return counts;
-}
 
 std::map<Precision, FlopPerSecond> read_rates(JsonReader reader) {
   std::map<Precision, FlopPerSecond> rates;
@@ -79,14 +36,6 @@ std::map<Precision, FlopPerSecond> read_rates(JsonReader reader) {
   }
   reader.finish();
   return rates;
-}
-
-BytesPerSecond positive_bandwidth(JsonReader& reader, const std::string& key) {
-  const BytesPerSecond value = reader.bandwidth(key);
-  if (value.value <= 0.0) {
-    reader.fail(key, "is 0; it must be more than 0");
-  }
-  return value;
 }
 
 }  // namespace
@@ -101,9 +50,6 @@ std::string precision_name(Precision precision) {
 }
 std::string fabric_name(Node::Fabric fabric) {
   return name_of(fabric, kFabrics);
-}
-std::string network_kind_name(Network::Kind kind) {
-  return name_of(kind, kNetworkKinds);
 }
 
 Gpu read_gpu(JsonReader& reader) {
@@ -162,23 +108,6 @@ Gpu find_or_read_gpu(const std::string& name_or_path, const std::string& where) 
     return read_gpu(gpu);
   }
   return find_gpu(reader.text("gpu"), reader.where("gpu"));
-}
-
-Network read_network(JsonReader& reader) {
-  Network network;
-  network.name = reader.text("name");
-  network.kind = parse_name(reader, "kind", kNetworkKinds);
-  if (network.kind != Network::Kind::kNone) {
-    network.nodes_per_unit = static_cast<int>(reader.integer("nodes_per_unit", 1, 1'000'000));
-    if (reader.has("unit_nodes")) {
-      network.unit_nodes = read_counts(reader, "unit_nodes", 1, 1'000'000);
-    }
-    network.oversubscription = reader.number("oversubscription", 1.0, 1000.0);
-    network.switch_latency = reader.duration("switch_latency");
-  }
-  reader.ignore("source");
-  reader.finish();
-  return network;
 }
 
 namespace {
@@ -326,34 +255,72 @@ const Network& named_network(JsonReader& reader, const std::vector<Network>& net
   return *found;
 }
 
+// `gpu`, `node` and `nodes` of a cluster, or of one of its groups.
+NodeGroup read_node_group(JsonReader& reader, const std::string& name) {
+  NodeGroup group;
+  if (reader.raw("gpu").is_object()) {
+    JsonReader gpu = reader.object("gpu");
+    group.gpu = read_gpu(gpu);
+  } else {
+    group.gpu = find_gpu(reader.text("gpu"), reader.where("gpu"));
+  }
+  JsonReader node = reader.object("node");
+  group.node = read_node(node, group.gpu);
+  if (group.node.name.empty()) {
+    group.node.name = name;
+  }
+  group.nodes = reader.has("nodes") ? reader.integer("nodes", 1, kNodesMost) : 1;
+  return group;
+}
+
+std::vector<NodeGroup> read_node_groups(JsonReader& reader, const std::string& name) {
+  std::vector<NodeGroup> groups;
+  for (const char* key : {"gpu", "node", "nodes"}) {
+    if (reader.has(key)) {
+      reader.fail(key, "stands beside 'groups'; each group says its own");
+    }
+  }
+  for (JsonReader& entry : reader.objects("groups")) {
+    groups.push_back(read_node_group(entry, name));
+    entry.finish();
+  }
+  if (groups.empty() || groups.size() > kNodeGroupsMost) {
+    reader.fail("groups", "has " + std::to_string(groups.size()) + " entries; 1 to " +
+                              std::to_string(kNodeGroupsMost) + " are possible");
+  }
+  return groups;
+}
+
 }  // namespace
 
 Cluster read_cluster(JsonReader& reader, const std::vector<Network>& networks) {
   Cluster cluster;
   cluster.name = reader.text("name");
-  if (reader.raw("gpu").is_object()) {
-    JsonReader gpu = reader.object("gpu");
-    cluster.gpu = read_gpu(gpu);
-  } else {
-    cluster.gpu = find_gpu(reader.text("gpu"), reader.where("gpu"));
-  }
-  JsonReader node = reader.object("node");
-  cluster.node = read_node(node, cluster.gpu);
-  if (cluster.node.name.empty()) {
-    cluster.node.name = cluster.name;
-  }
+  const bool unlike = reader.has("groups");
+  set_groups(cluster, unlike ? read_node_groups(reader, cluster.name)
+                             : std::vector{read_node_group(reader, cluster.name)});
   if (reader.raw("network").is_object()) {
     JsonReader network = reader.object("network");
     cluster.network = read_network(network);
   } else {
     cluster.network = named_network(reader, networks);
   }
-  cluster.nodes = reader.has("nodes") ? reader.integer("nodes", 1, 10'000'000) : 1;
   if (cluster.nodes > 1 &&
       (cluster.node.nics == 0 || cluster.network.kind == Network::Kind::kNone)) {
-    reader.fail("nodes", "is more than 1, but the nodes have no network: give nics and a network");
+    reader.fail(unlike ? "groups" : "nodes",
+                unlike ? "are of more than one node, but not all have a network: give each nics, "
+                         "and the cluster a network"
+                       : "is more than 1, but the nodes have no network: give nics and a network");
   }
-  cluster.gpus = cluster.nodes * cluster.node.gpus;
+  std::int64_t places = 1;
+  for (const int size : cluster.network.torus) {
+    places = std::min<std::int64_t>(places * size, kNodesMost);
+  }
+  if (!cluster.network.torus.empty() && places != cluster.nodes) {
+    reader.fail(unlike ? "groups" : "nodes", "are " + std::to_string(cluster.nodes) +
+                                                 ", but the torus has places for " +
+                                                 std::to_string(places));
+  }
   if (reader.has("nccl")) {
     JsonReader settings = reader.object("nccl");
     for (const auto& item : reader.raw("nccl").items()) {

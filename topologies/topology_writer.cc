@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "topologies/node_groups.h"
 #include "topologies/node_layout.h"
 #include "topologies/topology_file.h"
 
@@ -115,30 +116,55 @@ nlohmann::ordered_json node_to_json(const Node& node) {
   return json;
 }
 
+// Another card may go by a shipped one's name (`--gpu FILE`): only an equal one goes by name alone.
+nlohmann::ordered_json card_to_json(const Gpu& card) {
+  const bool shipped = std::ranges::any_of(gpu_presets(), [&](const Gpu& gpu) {
+    return gpu.name == card.name && gpu_to_json(gpu) == gpu_to_json(card);
+  });
+  return shipped ? nlohmann::ordered_json(card.name) : gpu_to_json(card);
+}
+
 }  // namespace
 
 nlohmann::ordered_json cluster_to_json(const Cluster& cluster) {
   nlohmann::ordered_json network = {{"name", cluster.network.name},
                                     {"kind", network_kind_name(cluster.network.kind)}};
-  if (cluster.network.kind != Network::Kind::kNone) {
+  if (cluster.network.kind == Network::Kind::kTorus) {
+    network["torus"] = cluster.network.torus;
+    network["switch_latency"] = text_of(cluster.network.switch_latency);
+  } else if (cluster.network.kind != Network::Kind::kNone) {
     network["nodes_per_unit"] = cluster.network.nodes_per_unit;
     if (!cluster.network.unit_nodes.empty()) {
       network["unit_nodes"] = cluster.network.unit_nodes;
     }
     network["oversubscription"] = cluster.network.oversubscription;
     network["switch_latency"] = text_of(cluster.network.switch_latency);
+    for (const NetworkLevel& level : cluster.network.levels) {
+      nlohmann::ordered_json entry = {{"name", level.name}, {"nodes", level.nodes}};
+      if (level.out.value > 0.0) {
+        entry["out"] = text_of(level.out);
+      } else {
+        entry["oversubscription"] = level.oversubscription;
+      }
+      entry["latency"] = text_of(level.latency);
+      network["levels"].push_back(entry);
+    }
   }
   nlohmann::ordered_json json = {{"format", "trireme.topology/1"}, {"name", cluster.name}};
-  // Another card may go by a shipped one's name (`--gpu FILE`): only an equal one goes by name
-  // alone.
-  const auto same = [&](const Gpu& gpu) {
-    return gpu.name == cluster.gpu.name && gpu_to_json(gpu) == gpu_to_json(cluster.gpu);
-  };
-  const bool shipped = std::ranges::any_of(gpu_presets(), same);
-  json["gpu"] = shipped ? nlohmann::ordered_json(cluster.gpu.name) : gpu_to_json(cluster.gpu);
-  json["node"] = node_to_json(cluster.node);
+  if (has_unlike_nodes(cluster)) {
+    for (const NodeGroup& group : cluster.groups) {
+      json["groups"].push_back({{"gpu", card_to_json(group.gpu)},
+                                {"node", node_to_json(group.node)},
+                                {"nodes", group.nodes}});
+    }
+  } else {
+    json["gpu"] = card_to_json(cluster.gpu);
+    json["node"] = node_to_json(cluster.node);
+  }
   json["network"] = network;
-  json["nodes"] = cluster.nodes;
+  if (!has_unlike_nodes(cluster)) {
+    json["nodes"] = cluster.nodes;
+  }
   if (!cluster.nccl.said.empty()) {
     for (const auto& [name, value] : cluster.nccl.said) {
       json["nccl"][name] = value;

@@ -1,5 +1,7 @@
 #include "planner/budget/energy.h"
 
+#include "topologies/node_groups.h"
+
 namespace trireme::planner {
 
 namespace {
@@ -15,8 +17,7 @@ constexpr double kIdleShare = 0.35;
 
 double energy_kwh(const topologies::Cluster& cluster, double hours, double busy,
                   const Power& power) {
-  const double kilowatts =
-      static_cast<double>(cluster.gpus) * cluster.gpu.power_watts * kSystemOverBoards / 1000;
+  const double kilowatts = topologies::board_watts(cluster) * kSystemOverBoards / 1000;
   return hours * kilowatts * (busy * kBusyShare + (1 - busy) * kIdleShare) * power.facility_share;
 }
 

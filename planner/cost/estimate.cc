@@ -6,20 +6,15 @@
 #include <cmath>
 
 #include "planner/plan/sample_lengths.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
-namespace {
-
-double peak_of(const Job& job) {
-  const auto& peaks = job.cluster.gpu.peak_dense;
-  const auto found = peaks.find(job.precision);
-  return found == peaks.end() ? 0.0 : found->second.value;
-}
-
-}  // namespace
 
 Estimator::Estimator(const Job& job)
-    : memory_(job), time_(job), peak_(peak_of(job)), gpus_(static_cast<double>(job.cluster.gpus)) {
+    : memory_(job),
+      time_(job),
+      peak_(topologies::mean_peak(job.cluster, job.precision).value),
+      gpus_(static_cast<double>(job.cluster.gpus)) {
   using models::FlopConvention;
   tokens_ = static_cast<double>(job.global_batch) * real_tokens(job);
   const std::int64_t attended = std::llround(attended_length(job));

@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "planner/cost/own_memory.h"
 #include "planner/cost/reserved_memory.h"
 #include "planner/cost/stage_memory.h"
+#include "planner/plan/stage_groups.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 
@@ -50,15 +53,15 @@ struct ExplicitSplit {
   friend auto operator<=>(const ExplicitSplit&, const ExplicitSplit&) = default;
 };
 
-double capacity_gib(const Job& job) {
+double capacity_gib(const Job& job, Bytes memory) {
   // The driver keeps 0.7 % of what nvidia-smi shows (PyTorch's own messages: 79.1 of 79.65 GiB on
   // an H100, 31.75 of 32 on a V100); the rest is the allocator's and the context's.
   constexpr double kUsable = 0.993;
-  return kUsable * to_gib(job.cluster.gpu.memory) - job.framework.context_gib;
+  return kUsable * to_gib(memory) - job.framework.context_gib;
 }
 
-// Totals, band and verdict of the stages in `out`.
-void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
+// Totals, band and verdict of the stages in `out`, on cards of so much memory.
+void conclude_on(const Job& job, const Plan& plan, Bytes memory, MemoryEstimate& out) {
   out.peak_stage = 0;
   out.allocated_gib = 0;
   for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
@@ -69,7 +72,7 @@ void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
     }
   }
   const double communicators = communicator_gib(job, plan);
-  out.capacity_gib = capacity_gib(job) - communicators;
+  out.capacity_gib = capacity_gib(job, memory) - communicators;
   fill_reserved(job, plan, out);
   out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
   double host_bytes = 0;
@@ -84,6 +87,36 @@ void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
   if (out.host_gib > out.host_capacity_gib) {
     out.fit = Fit::kNo;
   }
+}
+
+// Where nodes are unlike a stage is judged by its own cards; the one with the least room to spare
+// speaks for all.
+void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
+  if (!topologies::has_unlike_nodes(job.cluster)) {
+    conclude_on(job, plan, job.cluster.gpu.memory, out);
+    return;
+  }
+  MemoryEstimate fullest;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
+    const std::uint32_t groups =
+        groups_of_stage(job.cluster, plan, static_cast<std::int64_t>(rank));
+    Bytes memory(std::numeric_limits<std::int64_t>::max());
+    for (std::size_t g = 0; g < job.cluster.groups.size(); ++g) {
+      memory =
+          (groups >> g & 1U) != 0 ? std::min(memory, job.cluster.groups[g].gpu.memory) : memory;
+    }
+    MemoryEstimate one;
+    one.stages = {out.stages[rank]};
+    conclude_on(job, plan, memory, one);
+    if (const double room = one.capacity_gib - one.reserved_high_gib; room < least) {
+      least = room;
+      fullest = std::move(one);
+      fullest.peak_stage = rank;
+    }
+  }
+  fullest.stages = std::move(out.stages);
+  out = std::move(fullest);
 }
 
 }  // namespace
@@ -135,7 +168,7 @@ MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
 
 void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
-  if (counts_own_memory(state_->job, plan)) {
+  if (counts_own_memory(state_->job, plan) && !topologies::has_unlike_nodes(state_->job.cluster)) {
     state_->own.estimate_peak(state_->job, plan, state_->split_of(plan), out.stages);
     conclude(state_->job, plan, out);
   } else {

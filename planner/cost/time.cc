@@ -14,7 +14,9 @@
 #include "planner/cost/unit_layers.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
+#include "planner/plan/stage_groups.h"
 #include "planner/plan/stages.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 
@@ -52,20 +54,23 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
 
 }  // namespace
 
+TimeModel::State::LayerSetKey TimeModel::State::layer_key(const Plan& plan) {
+  return {.tensor = plan.tensor,
+          .context = plan.context,
+          .expert = plan.expert,
+          .expert_tensor = plan.expert_tensor,
+          .micro_batch = plan.micro_batch,
+          .tensor_stride = collectives.group(plan, Axis::kTensor).stride,
+          .context_stride = collectives.group(plan, Axis::kContext).stride,
+          .recompute_modules = plan.recompute_modules,
+          .recompute = static_cast<std::uint16_t>(plan.recompute),
+          .sequence_parallel = static_cast<std::uint16_t>(plan.sequence_parallel ? 1 : 0),
+          .splits_backward = static_cast<std::uint8_t>(splits_backward(plan) ? 1 : 0),
+          .overlaps_experts = static_cast<std::uint8_t>(overlaps_experts(job, plan) ? 1 : 0)};
+}
+
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
-  const LayerSetKey key{
-      .tensor = plan.tensor,
-      .context = plan.context,
-      .expert = plan.expert,
-      .expert_tensor = plan.expert_tensor,
-      .micro_batch = plan.micro_batch,
-      .tensor_stride = collectives.group(plan, Axis::kTensor).stride,
-      .context_stride = collectives.group(plan, Axis::kContext).stride,
-      .recompute_modules = plan.recompute_modules,
-      .recompute = static_cast<std::uint16_t>(plan.recompute),
-      .sequence_parallel = static_cast<std::uint16_t>(plan.sequence_parallel ? 1 : 0),
-      .splits_backward = static_cast<std::uint8_t>(splits_backward(plan) ? 1 : 0),
-      .overlaps_experts = static_cast<std::uint8_t>(overlaps_experts(job, plan) ? 1 : 0)};
+  const LayerSetKey key = layer_key(plan);
   if (const LayerSet* found = sets.find(key)) {
     return *found;
   }
@@ -93,6 +98,9 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
       rank.recomputed[kind] += again;
       left -= again;
     }
+  }
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].groups = groups_of_stage(job.cluster, plan, static_cast<std::int64_t>(r));
   }
   std::vector<RankClass> classes;
   std::vector<std::size_t> of_rank;
@@ -123,6 +131,9 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
 }
 
 const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
+  if (topologies::has_unlike_nodes(job.cluster)) {  // the order of axes counts too
+    return unlike_split = split(plan);
+  }
   const std::int64_t recompute = plan.recompute == Recompute::kFull ? plan.recompute_layers + 2 : 0;
   if (!plan.stage_layers.empty()) {
     const ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, recompute, plan.prediction_apart,
@@ -259,7 +270,6 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
 
 StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times,
                                        DataParallelTimer::OfPlan& of_plan) {
-  const LayerSet& set = layer_set(plan);
   const std::vector<RankClass>& ranks = classes(plan);
   const DataParallelTimer::Groups& groups = of_plan.groups;
   const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop_times.blocking;
@@ -272,6 +282,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
   stage_seconds.clear();
   for (const RankClass& rank : ranks) {
+    const LayerSet& set = layer_set(plan, rank);
     const RankTimes times = rank_times(plan, set, rank);
     const DataParallelInput in = data_input(plan, rank, times, set);
     const DataParallelTime data = data_parallel.measure(plan, in, of_plan);
@@ -400,6 +411,11 @@ void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
     s.timed.clear();
   }
   DataParallelTimer::OfPlan of_plan = s.data_parallel.of_plan(plan);
+  if (topologies::has_unlike_nodes(
+          s.job.cluster)) {  // an order also decides which cards hold a stage
+    s.time_step(plan, of_plan, out);
+    return;
+  }
   const State::Placed here = s.place(plan, of_plan.groups);
   for (const auto& [other, time] : s.timed) {
     if (other == here) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/cost/time_state.h"
+#include "planner/plan/stage_groups.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {
@@ -62,6 +63,9 @@ PartCosts TimeModel::part_seconds(const Plan& plan) {
   PartCosts costs;
   costs.embedding = seconds_of(set.embedding, false);
   costs.head = seconds_of(set.head, false);
+  for (std::int64_t stage = 0; !s.group_timers.empty() && stage < plan.pipeline; ++stage) {
+    costs.speeds.push_back(s.speed_of_stage(plan, stage));
+  }
   costs.layers.resize(static_cast<std::size_t>(models::trained_layers(s.job.model)));
   for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
     const double seconds = seconds_of(set.kinds[kind], recomputed);
@@ -73,14 +77,23 @@ PartCosts TimeModel::part_seconds(const Plan& plan) {
   return costs;
 }
 
+// Layers a second of a stage's slowest card.
+double TimeModel::State::speed_of_stage(const Plan& plan, std::int64_t stage) {
+  RankClass layer;
+  layer.groups = groups_of_stage(job.cluster, plan, stage);
+  layer.layers.assign(kinds.first_layer.size(), 0);
+  layer.layers.front() = 1;
+  layer.recomputed = layer.layers;
+  return 1 / seconds_of(layer_set(plan, layer).kinds.front(), plan.recompute != Recompute::kNone);
+}
+
 double TimeModel::placed_bound(const Plan& plan) {
   State& s = *state_;
-  const LayerSet& set = s.layer_set(plan);
   const std::vector<RankClass>& classes = s.classes(plan);
   StageTotals totals;
   s.stage_seconds.clear();
   for (const RankClass& rank : classes) {
-    const RankTimes times = s.rank_times(plan, set, rank);
+    const RankTimes times = s.rank_times(plan, s.layer_set(plan, rank), rank);
     const double forward = times.forward_total();
     const double backward = times.backward_total();
     const auto count = static_cast<double>(rank.count);
@@ -129,6 +142,9 @@ bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
   if (const bool* found = nearest_fastest.find(key)) {
     return *found;
   }
+  if (topologies::has_unlike_nodes(job.cluster)) {
+    return nearest_fastest.insert(key, false);  // cards differ: every placement is asked
+  }
   Plan plain = plan;
   plain.recompute = Recompute::kNone;
   const std::int64_t rest = job.cluster.gpus / plan.tensor / plan.context;
@@ -148,7 +164,6 @@ bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
 
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {
   State& s = *state_;
-  const LayerSet& set = s.layer_set(plan);
   std::vector<StageTimes> stages(static_cast<std::size_t>(plan.pipeline));
   for (std::size_t r = 0; r < stages.size(); ++r) {
     // The class of a rank is found by its chunks again: stage_times is not on search's path.
@@ -170,7 +185,8 @@ std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {
         left -= std::min(count, left);
       }
     }
-    const RankTimes times = s.rank_times(plan, set, rank);
+    rank.groups = groups_of_stage(s.job.cluster, plan, static_cast<std::int64_t>(r));
+    const RankTimes times = s.rank_times(plan, s.layer_set(plan, rank), rank);
     stages[r] = {.forward = times.forward_total(),
                  .input_gradient = times.backward_total() - times.weight_gradient - times.recompute,
                  .weight_gradient = times.weight_gradient,

@@ -73,6 +73,30 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
   return longest;
 }
 
+const LayerSet& TimeModel::State::layer_set(const Plan& plan, const RankClass& rank) {
+  if (rank.groups == 0) {
+    return layer_set(plan);
+  }
+  const LayerSetKey key = layer_key(plan);
+  const LayerSet* slowest = nullptr;
+  double longest = -1;
+  for (std::size_t g = 0; g < group_timers.size(); ++g) {
+    if ((rank.groups >> g & 1U) == 0) {
+      continue;
+    }
+    GroupTimer& group = *group_timers[g];
+    const LayerSet* known = group.sets.find(key);
+    const LayerSet& set =
+        known != nullptr ? *known : group.sets.insert(key, group.layers.measure(plan, kinds));
+    const RankTimes times = rank_times(plan, set, rank);
+    if (const double one = times.forward_total() + times.backward_total(); one > longest) {
+      longest = one;
+      slowest = &set;
+    }
+  }
+  return *slowest;
+}
+
 bool TimeModel::State::predicts(const RankClass& rank) const {
   bool found = false;
   for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {

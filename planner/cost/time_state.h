@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "planner/cost/layer_times.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/cost/time.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 
@@ -24,12 +26,13 @@ struct RankClass {
   std::vector<std::int64_t> layers;      // by layer kind
   std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
   bool embedding = false, head = false;
+  std::uint32_t groups = 0;  // of unlike nodes that the rank is on, a bit each; 0: all are alike
   std::int64_t count = 0;
   std::int64_t last_rank = 0;
   std::vector<std::int64_t> before, after;  // by class: its ranks before and after last_rank
   friend bool same(const RankClass& a, const RankClass& b) {
     return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
-           a.head == b.head;
+           a.head == b.head && a.groups == b.groups;
   }
 };
 
@@ -87,10 +90,21 @@ struct TimeModel::State {
     embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
     head_parameters = static_cast<double>(models::head_parameter_count(m) +
                                           models::final_norm_parameter_count(m));
+    for (std::size_t group = 0; group < job.cluster.groups.size(); ++group) {
+      group_timers.push_back(std::make_unique<GroupTimer>(job_on(job, group), fit));
+    }
+  }
+  static Job job_on(Job job, std::size_t group) {
+    job.cluster = topologies::viewed_from(job.cluster, group);
+    return job;
   }
 
+  struct LayerSetKey;
+  [[nodiscard]] LayerSetKey layer_key(const Plan& plan);
   bool nearest_is_fastest(const Plan& plan);
   const LayerSet& layer_set(const Plan& plan);
+  // On the group of the rank's unlike nodes that takes longest.
+  const LayerSet& layer_set(const Plan& plan, const RankClass& rank);
   const std::vector<RankClass>& classes(const Plan& plan);
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
@@ -105,6 +119,7 @@ struct TimeModel::State {
   [[nodiscard]] HopTimes hop(const Plan& plan);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
+  double speed_of_stage(const Plan& plan, std::int64_t stage);
   [[nodiscard]] double tied_exchange(const Plan& plan);
   [[nodiscard]] bool predicts(const RankClass& rank) const;  // has extra prediction modules
   [[nodiscard]] double step_host_seconds(const Plan& plan);
@@ -137,7 +152,20 @@ struct TimeModel::State {
   };
   FlatMap<NearestKey, bool> nearest_fastest;
   FlatMap<LayerSetKey, LayerSet> sets;
+  // Layers on the cards of one group, where nodes are unlike.
+  struct GroupTimer {
+    GroupTimer(Job job_in, const BehaviourFit& fit)
+        : job(std::move(job_in)),
+          collectives(job.cluster, job.profile),
+          layers(job, fit, collectives) {}
+    Job job;
+    Collectives collectives;
+    LayerTimer layers;
+    FlatMap<LayerSetKey, LayerSet> sets;
+  };
+  std::vector<std::unique_ptr<GroupTimer>> group_timers;
   FlatMap<SplitKey, std::vector<RankClass>> splits;
+  std::vector<RankClass> unlike_split;  // where nodes are unlike: of the plan at hand
   // What an order of axes decides: orders of a plan that place these alike take as long.
   struct Placed {
     topologies::GroupShape tensor, context, shard, replica, pair, ends;

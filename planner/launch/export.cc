@@ -8,6 +8,7 @@
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_program.h"
 #include "planner/launch/quoting.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 namespace {
@@ -79,9 +80,8 @@ std::vector<std::string> heading(const LaunchPlan& launch, std::string_view comm
   std::vector<std::string> lines = {
       fmt::format("Start {}: {}", where_to_start(launch), command),
       fmt::format("For {}; written by 'trireme export'.", version),
-      fmt::format("{} on {} ({} x {}), sequence {}, global batch {}", job.model.name,
-                  job.cluster.name, job.cluster.gpus, job.cluster.gpu.name, job.sequence,
-                  job.global_batch),
+      fmt::format("{} on {} ({}), sequence {}, global batch {}", job.model.name, job.cluster.name,
+                  topologies::cards_text(job.cluster), job.sequence, job.global_batch),
       fmt::format("Plan {}, {} micro-batches a step", short_form(launch.plan),
                   launch.plan.micro_batches),
       fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "

@@ -18,7 +18,12 @@ class Balance {
       : costs_(costs),
         pipeline_(static_cast<std::size_t>(pipeline)),
         counts_(static_cast<std::size_t>(pipeline * virtual_pipeline), 1),
+        speeds_(costs.speeds.empty() ? std::vector<double>(pipeline_, 1.0) : costs.speeds),
         before_(costs.layers.size() + 1, 0) {
+    const double fastest = *std::max_element(speeds_.begin(), speeds_.end());
+    for (double& speed : speeds_) {
+      speed /= fastest;
+    }
     std::partial_sum(costs.layers.begin(), costs.layers.end(), before_.begin() + 1);
     counts_.front() = counts_.back() = 0;
   }
@@ -39,8 +44,8 @@ class Balance {
     return (chunk == 0 ? costs_.embedding : 0) + (chunk + 1 == counts_.size() ? costs_.head : 0);
   }
 
-  // The layers that are left go one by one to the rank with the least to do, there to the chunk
-  // with the least.
+  // The layers that are left go one by one to the rank that is done first with one more, there to
+  // the chunk with the least.
   void fill() {
     const double layer = before_.back() / static_cast<double>(costs_.layers.size());
     std::vector<double> ranks(pipeline_, 0);
@@ -54,7 +59,8 @@ class Balance {
     for (; left > 0; --left) {
       std::size_t rank = 0;
       for (std::size_t r = 1; r < pipeline_; ++r) {
-        rank = ranks[r] <= ranks[rank] + kSame * layer ? r : rank;
+        const double done = (ranks[r] + layer) / speeds_[r];
+        rank = done <= (ranks[rank] + layer) / speeds_[rank] + kSame * layer ? r : rank;
       }
       std::size_t chunk = rank;
       for (std::size_t c = rank; c < counts_.size(); c += pipeline_) {
@@ -73,6 +79,9 @@ class Balance {
       const std::size_t last = first + static_cast<std::size_t>(counts_[c]);
       ranks[rank_of(c)] += ends_of(c) + before_[last] - before_[first];
       first = last;
+    }
+    for (std::size_t r = 0; r < pipeline_; ++r) {
+      ranks[r] /= speeds_[r];
     }
     return ranks;
   }
@@ -119,6 +128,7 @@ class Balance {
   const PartCosts& costs_;
   std::size_t pipeline_;
   std::vector<std::int64_t> counts_;
+  std::vector<double> speeds_;  // the fastest is 1
   std::vector<double> before_;  // cost of the layers before each
 };
 

@@ -1,6 +1,7 @@
 #include "planner/search/orders.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace trireme::planner {
 namespace {
@@ -36,8 +37,15 @@ std::size_t active_axes(const Plan& plan) {
 // meshes); this project's runtime places axes freely.
 std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   std::vector<AxisOrder> orders;
+  const auto bit = [](Axis axis) { return std::size_t{1} << static_cast<std::size_t>(axis); };
+  // On unlike nodes stages are runs of ranks, so that each can be on cards of one kind.
+  const bool runs = !job.cluster.groups.empty() && (active & bit(Axis::kPipeline)) != 0;
   const auto add = [&](const AxisOrder& order) {
     const AxisOrder one = canonical(order, active);
+    const auto last = static_cast<std::size_t>(std::popcount(active));
+    if (runs && one[last - 1] != Axis::kPipeline) {
+      return;
+    }
     if (std::find(orders.begin(), orders.end(), one) == orders.end()) {
       orders.push_back(one);
     }

@@ -6,12 +6,14 @@
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
 #include "planner/search/lean_split.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 namespace {
 
 // Costs that differ by less than this part of a layer are balanced alike.
 constexpr double kSteps = 32;
+constexpr double kSpeedSteps = 1000;  // of the first stage's speed
 // No model comes near; a list for every split of a deeper one would take the square of its layers.
 constexpr std::int64_t kLayersMax = 512;
 constexpr std::int64_t kChunksMax = 256;
@@ -25,6 +27,24 @@ std::vector<std::int64_t> layers_of(const std::vector<Chunk>& chunks) {
     layers.push_back(chunk.own_layers());
   }
   return layers;
+}
+
+// Cards differ in the speed of layers, ends and optimizer alike, which one number a stage does not
+// tell: splits with one or two layers moved from a stage to the next, or back.
+void add_neighbours(const std::vector<std::int64_t>& layers, std::vector<ChunkSplit>& splits) {
+  constexpr std::size_t kStagesMost = 8;
+  for (std::size_t c = 0; c + 1 < layers.size() && layers.size() <= kStagesMost; ++c) {
+    for (const std::int64_t moved : {-2, -1, 1, 2}) {
+      std::vector<std::int64_t> other = layers;
+      other[c] += moved;
+      other[c + 1] -= moved;
+      const bool first = c == 0;
+      const bool last = c + 2 == layers.size();
+      if (other[c] >= (first ? 0 : 1) && other[c + 1] >= (last ? 0 : 1)) {
+        splits.push_back({std::move(other)});
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -63,6 +83,9 @@ std::vector<ChunkSplit> StageSplits::of(const Plan& plan) {
   if (free) {
     std::vector<std::int64_t> layers = balanced(plan);
     std::vector<std::int64_t> leaner = layers.empty() ? layers : lean(plan, layers);
+    if (topologies::has_unlike_nodes(job_.cluster)) {
+      add_neighbours(layers, splits);
+    }
     if (!layers.empty() && (!even || layers != layers_of(chunks_of(job_, plan)))) {
       splits.push_back({std::move(layers)});
     }
@@ -97,6 +120,9 @@ std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
     if (first < job_.model.layers) {  // the modules' are in the head's
       key.push_back(step(costs.layers[static_cast<std::size_t>(first)]));
     }
+  }
+  for (const double speed : costs.speeds) {
+    key.push_back(std::llround(kSpeedSteps * speed / costs.speeds.front()));
   }
   const auto found = balanced_.find(key);
   return found != balanced_.end()
@@ -149,8 +175,9 @@ std::vector<std::int64_t> StageSplits::balanced_apart(const Plan& plan) {
 
 // Of a micro-batch of one sequence; with what is recomputed only where that is fixed.
 const PartCosts& StageSplits::costs_of(const Plan& plan) {
-  const std::array<std::int64_t, 4> cut = {plan.tensor, plan.context, plan.expert,
-                                           plan.expert_tensor};
+  const bool unlike = topologies::has_unlike_nodes(job_.cluster);
+  const std::array<std::int64_t, 5> cut = {plan.tensor, plan.context, plan.expert,
+                                           plan.expert_tensor, unlike ? plan.pipeline : 0};
   const auto found = costs_.find(cut);
   if (found != costs_.end()) {
     return found->second;

@@ -45,7 +45,8 @@ class StageSplits {
   LayerKinds kinds_;
   std::optional<TimeModel> times_;
   std::optional<MemoryModel> memory_;
-  std::map<std::array<std::int64_t, 4>, PartCosts> costs_;                   // by tp, cp, ep, etp
+  std::map<std::array<std::int64_t, 5>, PartCosts> costs_;  // by tp, cp, ep, etp, and, where nodes
+                                                            // are unlike, pp
   std::map<std::vector<std::int64_t>, std::vector<std::int64_t>> balanced_;  // by chunks and costs
 };
 

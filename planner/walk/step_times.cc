@@ -15,9 +15,11 @@
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/product_time.h"
 #include "planner/plan/host_counts.h"
+#include "planner/plan/stage_groups.h"
 #include "planner/walk/expert_overlap.h"
 #include "planner/walk/host_times.h"
 #include "planner/walk/state_pass.h"
+#include "topologies/node_groups.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
@@ -347,11 +349,45 @@ GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group
   return shape;
 }
 
+namespace {
+
+// Of ranks that do the same on unlike cards, the slowest sets the pace of each op.
+void keep_slower(std::vector<OpTime>& times, const std::vector<OpTime>& others) {
+  if (times.empty()) {
+    times = others;
+    return;
+  }
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    times[i].duration = std::max(times[i].duration, others[i].duration);
+    times[i].launch = std::max(times[i].launch, others[i].launch);
+    times[i].apart = std::max(times[i].apart, others[i].apart);
+  }
+}
+
+}  // namespace
+
 StepTimes time_ops(const Job& job, const StepProgram& program) {
-  OpTimer timer(job, program);
   StepTimes times;
-  for (const Program& role : program.roles) {
-    times.roles.push_back(timer.time_role(role));
+  if (!topologies::has_unlike_nodes(job.cluster)) {
+    OpTimer timer(job, program);
+    for (const Program& role : program.roles) {
+      times.roles.push_back(timer.time_role(role));
+    }
+    return times;
+  }
+  times.roles.resize(program.roles.size());
+  for (std::size_t group = 0; group < job.cluster.groups.size(); ++group) {
+    Job view = job;
+    view.cluster = topologies::viewed_from(job.cluster, group);
+    OpTimer timer(view, program);
+    for (std::size_t stage = 0; stage < program.roles.size(); ++stage) {
+      const std::uint32_t groups =
+          groups_of_stage(job.cluster, program.stages.stride, program.stages.degree,
+                          static_cast<std::int64_t>(stage));
+      if ((groups >> group & 1U) != 0) {
+        keep_slower(times.roles[stage], timer.time_role(program.roles[stage]));
+      }
+    }
   }
   return times;
 }

@@ -79,6 +79,12 @@ struct Case {
   std::int64_t batch;
 };
 
+// A node of two A100, then one of two H100.
+constexpr const char* kTwoCards =
+    R"({"format": "trireme.topology/1", "name": "mixed", "network": "HDR InfiniBand", "groups": [
+      {"gpu": "A100-SXM4-80GB", "node": {"gpus": 2, "fabric": "nvswitch", "nics": 2, "nic": "200 Gbit/s"}},
+      {"gpu": "H100-SXM5-80GB", "node": {"gpus": 2, "fabric": "nvswitch", "nics": 2, "nic": "400 Gbit/s"}}]})";
+
 class SmallSpaces : public testing::TestWithParam<Case> {};
 
 TEST_P(SmallSpaces, BestIsNeverPruned) {
@@ -133,7 +139,9 @@ INSTANTIATE_TEST_SUITE_P(Spaces, SmallSpaces,
                                          Case{"llama-3.1-8b", "dgx-h100x1", "megatron", 16},
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "fsdp2", 32},
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 32},
-                                         Case{"gpt2", "dgx1-v100x1", "trireme", 8}));
+                                         Case{"gpt2", "dgx1-v100x1", "trireme", 8},
+                                         Case{"llama-3.2-1b", kTwoCards, "trireme", 16},
+                                         Case{"llama-3.2-1b", kTwoCards, "fsdp2", 16}));
 
 // A what-if with NVLink at half and NICs at four times their rate once lost its best layout.
 TEST(Search, BoundsHoldWhereTheNetworkIsFasterThanTheNode) {

@@ -54,7 +54,7 @@ TEST(Stages, EmbeddingAndHeadMayHaveChunksOfTheirOwn) {
 }
 
 PartCosts costs_of(std::vector<double> layers, double embedding, double head) {
-  return {.layers = std::move(layers), .embedding = embedding, .head = head};
+  return {.layers = std::move(layers), .embedding = embedding, .head = head, .speeds = {}};
 }
 
 TEST(Balance, TheHeadTakesThePlaceOfLayers) {

@@ -98,6 +98,40 @@ TEST(Simulate, TwoCollectivesThatFillANicTakeTwiceAsLong) {
   EXPECT_NEAR(busiest->utilisation, 1.0, 1e-3);
 }
 
+TEST(Simulate, SitesShareTheirLink) {
+  // A node a site; its eight ranks each gather with one of the other site: 8 x 50 MB over 12.5
+  // GB/s, 32 ms and 10 ms of latency. Two at once share the link, on which latencies overlap: 64
+  // ms.
+  topologies::Cluster cluster = eight_gpu_nodes(2);
+  cluster.network.levels = {
+      {.name = "site", .nodes = 1, .out = BytesPerSecond(12.5e9), .latency = {}}};
+  StepBuilder step(16, 1);
+  const GroupId across = step.group("data", 2, 8);
+  add_gather(step, across, 1, 42'000 * us, 100'000'000);
+  EXPECT_EQ(simulate(step.program, step.times, cluster).step.value, 42'000 * us);
+  add_gather(step, across, 2, 42'000 * us, 100'000'000);
+  const Simulation result = simulate(step.program, step.times, cluster);
+  EXPECT_NEAR(static_cast<double>(result.step.value), 64'000.0 * us, 64.0 * us);
+  EXPECT_TRUE(std::ranges::any_of(result.links, [](const LinkReport& link) {
+    return link.name == "uplinks of the site of node 0 out" && link.utilisation > 0.99;
+  }));
+}
+
+TEST(Simulate, ATorusCarriesWhatPassesThrough) {
+  // Along a ring of 8 nodes, two apart: each message takes two links, and two groups of four use
+  // them all: 50 MB x 2 over 50 GB/s. Two at once take twice as long.
+  topologies::Cluster cluster = eight_gpu_nodes(8);
+  cluster.network.kind = topologies::Network::Kind::kTorus;
+  cluster.network.torus = {8};
+  StepBuilder step(64, 1);
+  const GroupId apart = step.group("data", 4, 16);
+  add_gather(step, apart, 1, 3'000 * us, 100'000'000);  // 75 MB sent, over two links: 3 ms
+  EXPECT_EQ(simulate(step.program, step.times, cluster).step.value, 3'000 * us);
+  add_gather(step, apart, 2, 3'000 * us, 100'000'000);
+  EXPECT_NEAR(static_cast<double>(simulate(step.program, step.times, cluster).step.value),
+              6'000.0 * us, 6.0 * us);
+}
+
 TEST(Simulate, WhoNeedsLittleOfALinkIsNotSlowed) {
   // The second collective is bound by its latency: 5 MB in 1 ms is a tenth of the NIC. Fair shares
   // are half and half, so it keeps its 5 GB/s for 1 ms; the first gets 45 GB/s meanwhile: 45 MB of

@@ -26,11 +26,12 @@ def words_of(case, common):
             for word in words]
 
 
-def cases_of(only):
-    """Those whose name the regular expression `only` finds, in the order of the file."""
+def cases_of(only, gpus=None):
+    """Those of so many GPUs (of any number when None) whose name the regular expression `only` finds, in the order of the file;
+    a case that names no number takes two."""
     known = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))
     return [{**case, "words": words_of(case, known["common"]), "flavors": known["flavors"]}
-            for case in known["cases"] if re.search(only, case["name"])]
+            for case in known["cases"] if gpus in (None, gpus_of(case)) and re.search(only, case["name"])]
 
 
 def launch_file(case, folder):

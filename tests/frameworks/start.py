@@ -28,7 +28,7 @@ FIRST_PORT = 29600
 
 
 def export_all(options):
-    for case in cases_of(options.only):
+    for case in cases_of(options.only, options.gpus):
         export_case(options.trireme, case, options.folder / case["name"], options.steps)
     return 0
 
@@ -36,7 +36,7 @@ def export_all(options):
 def startable_cases(options, gpus):
     """Those that were exported and that this machine has everything for; the rest is named with its reason."""
     wanted, reasons = [], {}
-    for name in (case["name"] for case in cases_of(options.only)):
+    for name in (case["name"] for case in cases_of(options.only, options.gpus)):
         path = options.folder / name / "case.json"
         case = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         if case is None or case["refused"]:
@@ -53,6 +53,9 @@ def startable_cases(options, gpus):
 
 def start_all(options):
     gpus = run(["nvidia-smi", "-L"]).stdout.count("GPU ") if shutil.which("nvidia-smi") else 0
+    if gpus < (options.gpus or 1):
+        print(f"skipped: the cases take {options.gpus or 1} GPUs, of which this machine has fewer")
+        return NOTHING_STARTED
     wanted = startable_cases(options, gpus)
     end = time.monotonic() + options.seconds
     begun = []  # processes of the case at hand and of those that import ahead of it
@@ -88,6 +91,7 @@ def main():
     parser.add_argument("verb", choices=VERBS)
     parser.add_argument("places", nargs="+", help="[TRIREME] FOLDER")
     parser.add_argument("--only", default="", help="a regular expression of names of cases")
+    parser.add_argument("--gpus", type=int, choices=(1, 2, 4, 8), help="cases of so many; of any number when left out")
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=3600, help="of all cases together")
     parser.add_argument("--each", type=float, default=90, help="seconds after which a case is ended")

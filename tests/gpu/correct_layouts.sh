@@ -20,7 +20,13 @@ failed=0
 experts=()
 [ "$gpus" = 1 ] && experts=(mb1 mb2 "mb2 --recompute full")
 [ "$gpus" = 2 ] && experts=(ep2.dp2 ep2.fsdp2 fsdp2 "ep2.fsdp2 --recompute full" pp2 tp2 tp2.ep2.etp1 cp2.ep2)
+[ "$gpus" = 4 ] && experts=(ep4.dp4 ep4.fsdp4 ep2.fsdp4 ep2.dp2.fsdp2 "tp2.ep2.etp1.fsdp2 --sequence-parallel"
+  "tp2.ep2.dp2 --sequence-parallel" pp2.ep2.fsdp2 cp2.ep4.fsdp2)
+[ "$gpus" = 8 ] && experts=(ep8.dp8 ep8.fsdp8 ep4.fsdp8 ep4.dp2.fsdp4 "tp2.ep4.etp1.fsdp4 --sequence-parallel"
+  "tp2.ep2.dp4 --sequence-parallel" pp2.ep4.fsdp4 cp2.ep4.fsdp4)
 [ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full")
+[ "$gpus" = 4 ] && layouts+=(cp4 cp2.fsdp2 tp2.cp2 cp2.pp2)
+[ "$gpus" = 8 ] && layouts+=(cp8 cp4.fsdp2 cp2.fsdp4 "tp2.cp2.fsdp2 --sequence-parallel" cp4.pp2)
 for model in tiny-llama tiny-gpt ${experts:+tiny-experts}; do
   if [ "$gpus" -gt 2 ] && [ $model = tiny-llama ]; then
     model=wide-llama  # as many key heads as ranks

@@ -21,6 +21,7 @@ MODELS = {  # name: (what --model takes, sequence, global batch)
     "llama-8b-12-layers": (str(HERE / "models" / "llama-8b-12-layers.json"), 4096, 4),
     "qwen2.5-1.5b": ("qwen2.5-1.5b", 4096, 4),
     "gpt3-350m": ("gpt3-350m", 1024, 8),  # for slow links
+    "llama-3.2-1b-32k": ("llama-3.2-1b", 32768, 8),
     "experts-2b": (str(HERE / "models" / "experts-2b.json"), 4096, 8),
 }
 STEPS = 9

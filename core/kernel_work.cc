@@ -19,8 +19,10 @@ double scores(double sequence, double window) {
   return window * window / 2 + (sequence - window) * window;
 }
 
-double attention_flop(const Work& work) {
-  return 4 * dim(work, 0) * dim(work, 2) * dim(work, 4) * scores(dim(work, 1), dim(work, 5));
+// `value`: size of a value head.
+double attention_flop(const Work& work, double value) {
+  return 2 * dim(work, 0) * dim(work, 2) * (dim(work, 4) + value) *
+         scores(dim(work, 1), dim(work, 5));
 }
 
 }  // namespace
@@ -34,16 +36,16 @@ Flop kernel_flop(const Work& work) {
     return Flop(product * dim(work, 3));
   }
   if (work.kernel == Kernel::kAttentionForward) {
-    return Flop(attention_flop(work));
+    return Flop(attention_flop(work, dim(work, 6)));
   }
   if (work.kernel == Kernel::kAttentionBackward) {
-    return Flop(2.5 * attention_flop(work));
+    return Flop(2.5 * attention_flop(work, dim(work, 6)));
   }
   if (work.kernel == Kernel::kContextAttentionForward) {
-    return Flop(attention_flop(work) / dim(work, 7));
+    return Flop(attention_flop(work, dim(work, 4)) / dim(work, 7));
   }
   if (work.kernel == Kernel::kContextAttentionBackward) {
-    return Flop(2.5 * attention_flop(work) / dim(work, 7));
+    return Flop(2.5 * attention_flop(work, dim(work, 4)) / dim(work, 7));
   }
   if (work.kernel == Kernel::kModelledAttention) {
     const double forward =

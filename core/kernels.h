@@ -1,6 +1,7 @@
 // The kernels a Compute op may name. This table is the contract between lowering and every backend:
 // operand order, shapes, meaning. All matrices are row-major and contiguous. A backend computes
-// exactly this, in any order of sums.
+// exactly this, in any order of sums. Numbers that hold for every op stand in the program's
+// `arithmetic` (core/arithmetic.h) and are written here by their names there.
 //
 // Symbols: T tokens on this rank (batch-major: token = sequence_index * S + position), H hidden, A
 // query heads and K key/value heads on this rank, D head size, F inner size on this rank, R
@@ -13,10 +14,12 @@
 // kernel                  operands, in order                                     dims, in order
 // ---------------------------------------------------------------------------------------------------------------
 // embedding_forward       r tokens t[T]; r table c[R,H]; w y c[T,H]              T H R group
-//     y[i] = table[tokens[i] - index(group)*R], zeros when that row is not here.
+//     y[i] = embedding_multiplier * table[tokens[i] - index(group)*R], zeros when that row is not
+//     here.
 // embedding_backward      r tokens t[T]; r dy c[T,H]; a dtable m[R,H]            T H R group
 // accumulate
-//     dtable[tokens[i] - index(group)*R] += dy[i]; accumulate 0 clears the table first.
+//     dtable[tokens[i] - index(group)*R] += embedding_multiplier * dy[i]; accumulate 0 clears the
+//     table first.
 // position_forward        u y c[T,H]; r table c[P,H]                             T H S P group
 // context
 //     y[i] += table[position(index(group)*T + i)]: the group splits tokens under sequence
@@ -36,7 +39,8 @@
 //     dbias[j] (+)= sum_i dy[i,j].
 // layer_norm_forward      r x c[T,H]; r weight c[H]; r bias c[H]; w y c[T,H];
 //                         w mean m[T]; w rstd m[T]                               T H
-//     y = (x - mean) * rstd * weight + bias, rstd = 1/sqrt(var + 1e-5), var the biased variance.
+//     y = (x - mean) * rstd * weight + bias, rstd = 1/sqrt(var + norm_epsilon), var the biased
+//     variance. In every norm the weight is the operand, plus one with norm_plus_one.
 // layer_norm_backward     r dy c[T,H]; r x c[T,H]; r weight c[H]; r mean m[T]; r rstd m[T]; r
 // residual c[T,H];
 //                         w dx c[T,H]; a dweight m[H]; a dbias m[H]              T H accumulate
@@ -45,7 +49,7 @@
 //     same, and so may dy and dx. With add_residual 0 the residual operand is the same as dy and is
 //     not read as a residual.
 // rms_norm_forward        r x c[T,H]; r weight c[H]; w y c[T,H]; w rstd m[T]     T H
-//     y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + 1e-5).
+//     y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + norm_epsilon).
 // rms_norm_backward       r dy c[T,H]; r x c[T,H]; r weight c[H]; r rstd m[T]; r residual c[T,H]; w
 // dx c[T,H];
 //                         a dweight m[H]                                         T H accumulate
@@ -59,44 +63,61 @@
 // c[T,(A+2K)D];
 //                         a dq_weight m[D]; a dk_weight m[D]                     T A K D accumulate
 //     dx and dy may be the same.
-// rotary_forward          u qkv c[T,(A+2K)D]                                     T A K D S base
+// rotary_forward          u qkv c[T,(A+2K)D]                                     T A K D S table
 // context
-//     Each token's row is [q heads | k heads | v heads]. Rotates q and k by position(i), as above,
-//     halves convention (Hugging Face Llama): pair (x[j], x[j+D/2]), angle position * base^(-2j/D).
-// rotary_backward         u dqkv c[T,(A+2K)D]                                    T A K D S base
+//     Each token's row is [q heads | k heads | v heads]. Turns the pairs of q and k that
+//     rotary[table] names by position(i) * frequency, position as above, and scales them.
+// rotary_backward         u dqkv c[T,(A+2K)D]                                    T A K D S table
 // context
-//     The inverse rotation of dq and dk.
-// attention_forward       r qkv c[B*S,(A+2K)D]; w y c[B*S,A*D]; w lse m[B,A,S]   B S A K D window
-//     Causal; scale 1/sqrt(D); query head a reads kv head a*K/A; window w > 0: a query sees only
-//     the last w keys, itself included. lse = log-sum-exp of the scaled scores.
-// attention_backward      r dy c[B*S,A*D]; r qkv; r y; r lse; w dqkv c[B*S,(A+2K)D]
-//                                                                                B S A K D window
+//     The inverse turn of dq and dk, scaled likewise.
+// latent_heads_forward    r q c[T,A(N+R)]; r kv c[T,A(N+V)]; r key c[T,R]; w qkv
+// c[T,A(2(N+R)+V)]                                                               T A N R V S table
+//                                                                                context
+//     Latent attention's heads: q and k heads are N elements as they came, of k the first N of each
+//     of kv's heads, and R turned as by rotary_forward, of k the same `key` in every head; v heads
+//     are the last V of kv's.
+// latent_heads_backward   r dqkv; w dq; w dkv; w dkey                            T A N R V S table
+//                                                                                context
+//     dkey is the sum over these A heads.
+// attention_forward       r qkv c[B*S,(A+K)D+KV]; w y c[B*S,A*V]; w lse m[B,A,S] B S A K D window V
+//     Causal; scale attention_scale; query head a reads kv head a*K/A; window w > 0: a query sees
+//     only the last w keys, itself included; V: size of a value head. lse = log-sum-exp of the
+//     scaled, and capped, scores.
+// attention_backward      r dy c[B*S,A*V]; r qkv; r y; r lse; w dqkv             B S A K D window V
 // keys_out                r qkv c[T,(A+2K)D]; w kv c[T,2KD]                      T A K D
 //     The keys and values of each token's row: what the context group gathers.
 // keys_in                 r dkv c[T,2KD]; u dqkv c[T,(A+2K)D]                    T A K D
 //     Adds them into the row's places.
-// keys_in_order           r x c[C,B*S/C,2KD]; w y c[B*S,2KD]                     B S K D C inverse
+// rows_in_order           r x c[C,B*S/C,W]; w y c[B*S,W]                         B S W C inverse
 //     Rows that C context ranks brought, in order of sequence and position; inverse: back.
+// spread_heads            r x c[T,(A+2K)D]; w y c[C,T,(A+2K)D/C]                 T A K D C inverse
+//     Block i has the i-th of C equal parts of the q heads, the k heads and the v heads of each
+//     row; inverse: the rows from the blocks.
 // context_attention_forward r qkv c[B*S/C,(A+2K)D]; r kv c[B*S,2KD]; w y c[B*S/C,A*D]; w lse
 // m[B,A,S/C]
 //                                                                                B S A K D window
 //                                                                                context C
-//     As attention_forward of this rank's queries, C ranks of the context group, over all keys.
+//     As attention_forward, V = D, of this rank's queries, C ranks of the context group, over all
+//     keys.
 // context_attention_backward r dy c[B*S/C,A*D]; r qkv; r kv; r y; r lse; w dqkv c[B*S/C,(A+2K)D];
 //                         w dkv c[B*S,2KD]                                       B S A K D window
 //                                                                                context C
 //     dqkv: of the queries; its keys' and values' places are cleared. dkv: of all keys, from these
 //     queries.
 // swiglu_forward          r gate_up c[T,2F]; w y c[T,F]                          T F
-//     Row = [gate | up]; y = silu(gate) * up.
+//     Row = [gate | up]; y = act(gate) * up, act the program's activation, plain: silu.
 // swiglu_backward         r dy c[T,F]; r gate_up c[T,2F]; w dgate_up c[T,2F]     T F
 // gelu_forward            r x c[T,F]; w y c[T,F]                                 T F
-//     The tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+//     y = act(x), plain: GELU's tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 // gelu_backward           r dy c[T,F]; r x c[T,F]; w dx c[T,F]                   T F
 // add                     u y *[N]; r x *[N]                                     N
 //     y += x (residuals, gradient accumulation).
+// scale                   r x c[N]; w y c[N]                                     N
+//     y = residual_multiplier * x; they may be the same.
 // logit_statistics        r logits c[T,R]; r targets t[T]; w local_max m[T]; w sums m[2T]
 //                                                                                T R V group
+//     Here and below a logit is cap(logit_multiplier * the operand), cap(z) = logit_cap *
+//     tanh(z / logit_cap), or z when logit_cap is 0.
 //     Columns whose global index index(group)*R + j is V or more are padding and are left out.
 //     sums[i] = sum_j exp(logits[i,j] - local_max[i]); sums[T+i] = the target's logit, 0 when it is
 //     not here.
@@ -107,8 +128,8 @@
 // cross_entropy_backward  u logits c[T,R]; r global_max m[T]; r sums m[2T]; r targets t[T]
 //                                                                                T R V group
 //                                                                                denominator
-//     In place: logits becomes (exp(logits - global_max)/sums - [column is target]) / denominator;
-//     padding columns 0.
+//     In place: logits becomes (exp(logits - global_max)/sums - [column is target]) / denominator
+//     times what a logit changes by its operand; padding columns 0.
 // cast                    r x *[N]; w y *[N]                                     N
 // zero                    w y *[N]                                               N
 // squared_norm            r gradient m[N]; u sum m[1]                            N group
@@ -136,9 +157,10 @@
 // route_forward           r logits m[T,E]; r bias c[E]; w weights m[T,k]; w experts t[T,k]
 //                                                                                T E k sigmoid
 //                                                                                biased
-//     Scores: softmax over E, or the sigmoid of each. The k largest of score (+ bias when `biased`,
-//     else any operand stands there) are chosen, the lower index where equal; weights are the
-//     scores over their sum.
+//     Scores: softmax over E, or the sigmoid of each. Ranks: scores, plus bias when `biased` (else
+//     any operand stands there). Of router_groups groups the router_groups_chosen best are left,
+//     and of their experts those with the k largest ranks are chosen, the lower index where equal.
+//     Weights are router_scale times the scores, over their sum when router_normalises.
 // route_backward          r dweights m[T,k]; r weights m[T,k]; r experts t[T,k]; r logits m[T,E]; w
 // dlogits c[T,E]                                                                 T E k sigmoid
 // expert_places           r experts t[N]; w places t[N]; w counts t[E]           N E
@@ -159,8 +181,7 @@
 //     even load, of which expert e's are multiplied with b[e]; with transpose_a those of a and b, k
 //     under an even load, of which expert e's give c[e].
 // ---------------------------------------------------------------------------------------------------------------
-// Work that is timed but not executed (models outside the table above: latent attention,
-// …). A runtime refuses a program that has one of them. modelled_matmul         any operands, as
+// Work that is timed but not executed (models outside the table above: ALiBi, …). A runtime refuses a program that has one of them. modelled_matmul         any operands, as
 // the op lists them                     m n k count wide host
 //     `wide`: 1: in 16 bits whatever the layers' precision. `host`: thousandths of a plain launch.
 // modelled_attention      any operands                                           B heads kv_heads
@@ -194,11 +215,14 @@ enum class Kernel : std::uint8_t {
   kHeadNormBackward,
   kRotaryForward,
   kRotaryBackward,
+  kLatentHeadsForward,
+  kLatentHeadsBackward,
   kAttentionForward,
   kAttentionBackward,
   kKeysOut,
   kKeysIn,
-  kKeysInOrder,
+  kRowsInOrder,
+  kSpreadHeads,
   kContextAttentionForward,
   kContextAttentionBackward,
   kSwigluForward,
@@ -206,6 +230,7 @@ enum class Kernel : std::uint8_t {
   kGeluForward,
   kGeluBackward,
   kAdd,
+  kScale,
   kLogitStatistics,
   kStatisticsRescale,
   kCrossEntropyLoss,

@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/arithmetic.h"
 #include "core/ids.h"
 #include "core/kernels.h"
 #include "core/units.h"
@@ -225,6 +226,7 @@ struct StepProgram {
   GroupAxis stages;
   ElementWidths widths;
   Batch batch;
+  Arithmetic arithmetic;
   std::vector<Group> groups;
   GroupId tensor = kNoGroup, data = kNoGroup;  // kNoGroup: of one rank
   // Ranks that hold different experts, and those that share one.

@@ -300,6 +300,48 @@ class RoleParser {
       works_;
 };
 
+bool parse_flag(TextLine& line, std::string_view key) {
+  return line.number_of(key) != 0;
+}
+
+double parse_real(TextLine& line, std::string_view key) {
+  return line.real(line.value(key));
+}
+
+Arithmetic parse_arithmetic(TextLine& line) {
+  Arithmetic a;
+  const auto activation = find_activation(line.value("activation"));
+  if (!activation) {
+    line.fail("activation is plain, silu, gelu, gelu_tanh, relu, relu2 or quick_gelu");
+  }
+  a.activation = *activation;
+  a.norm_epsilon = parse_real(line, "norm_epsilon");
+  a.norm_plus_one = parse_flag(line, "norm_plus_one");
+  a.attention_scale = parse_real(line, "attention_scale");
+  a.attention_cap = parse_real(line, "attention_cap");
+  a.embedding_multiplier = parse_real(line, "embedding_multiplier");
+  a.residual_multiplier = parse_real(line, "residual_multiplier");
+  a.logit_multiplier = parse_real(line, "logit_multiplier");
+  a.logit_cap = parse_real(line, "logit_cap");
+  a.router_normalises = parse_flag(line, "router_normalises");
+  a.router_scale = parse_real(line, "router_scale");
+  a.router_groups = line.number_of("router_groups");
+  a.router_groups_chosen = line.number_of("router_groups_chosen");
+  a.router_groups_by_two = parse_flag(line, "router_groups_by_two");
+  a.initial_deviation = parse_real(line, "initial_deviation");
+  return a;
+}
+
+RotaryTable parse_rotary(TextLine& line) {
+  RotaryTable table;
+  table.scale = parse_real(line, "scale");
+  table.neighbours = parse_flag(line, "neighbours");
+  while (!line.done()) {
+    table.frequencies.push_back(line.real(line.word("a frequency")));
+  }
+  return table;
+}
+
 class ProgramParser {
  public:
   StepProgram run(std::string_view text, const std::string& name) {
@@ -367,6 +409,11 @@ class ProgramParser {
       program_.batch.micro_batch = line.number_of("micro_batch");
       program_.batch.micro_batches = line.number_of("micro_batches");
       program_.batch.vocabulary = line.number_of("vocabulary");
+    } else if (head == "arithmetic") {
+      program_.arithmetic = parse_arithmetic(line);
+    } else if (head == "rotary") {
+      line.literal(fmt::format("{}", program_.arithmetic.rotary.size()));
+      program_.arithmetic.rotary.push_back(parse_rotary(line));
     } else if (head == "group") {
       line.literal(fmt::format("{}", program_.groups.size()));
       Group group;

@@ -104,6 +104,30 @@ void print_parameters(const Program& role, std::string& text) {
   }
 }
 
+std::string arithmetic_text(const Arithmetic& a) {
+  std::string text = fmt::format(
+      "arithmetic activation={} norm_epsilon={} norm_plus_one={:d} attention_scale={} "
+      "attention_cap={}",
+      to_string(a.activation), a.norm_epsilon, a.norm_plus_one, a.attention_scale, a.attention_cap);
+  fmt::format_to(Out(text),
+                 " embedding_multiplier={} residual_multiplier={} logit_multiplier={} logit_cap={}",
+                 a.embedding_multiplier, a.residual_multiplier, a.logit_multiplier, a.logit_cap);
+  fmt::format_to(Out(text),
+                 " router_normalises={:d} router_scale={} router_groups={} router_groups_chosen={} "
+                 "router_groups_by_two={:d} initial_deviation={}\n",
+                 a.router_normalises, a.router_scale, a.router_groups, a.router_groups_chosen,
+                 a.router_groups_by_two, a.initial_deviation);
+  for (std::size_t i = 0; i < a.rotary.size(); ++i) {
+    fmt::format_to(Out(text), "rotary {} scale={} neighbours={:d}", i, a.rotary[i].scale,
+                   a.rotary[i].neighbours);
+    for (const double frequency : a.rotary[i].frequencies) {
+      fmt::format_to(Out(text), " {}", frequency);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 void print_role(const StepProgram& program, std::size_t index, std::string& text) {
   const Program& role = program.roles[index];
   fmt::format_to(Out(text), "role {}\nnames", index);
@@ -172,6 +196,7 @@ std::string print(const StepProgram& program) {
   fmt::format_to(Out(text), "batch sequence={} micro_batch={} micro_batches={} vocabulary={}\n",
                  program.batch.sequence, program.batch.micro_batch, program.batch.micro_batches,
                  program.batch.vocabulary);
+  text += arithmetic_text(program.arithmetic);
   for (std::size_t i = 0; i < program.groups.size(); ++i) {
     fmt::format_to(Out(text), "group {} {}", i, program.groups[i].name);
     for (const GroupAxis& axis : program.groups[i].axes) {

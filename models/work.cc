@@ -144,17 +144,30 @@ void WorkList::latent_projections() {
   } else {
     linear(Part::kQuery, share_.tokens, query_width, model_.hidden);
   }
-  linear(Part::kKeyValueDown, share_.stream_tokens, latent.kv_lora + latent.qk_rope, model_.hidden);
+  const bool own = kernels_.implementation == Implementation::kTrireme;
+  linear(Part::kKeyValueDown, share_.stream_tokens, latent.kv_lora + (own ? 0 : latent.qk_rope),
+         model_.hidden);
+  if (own) {
+    linear(Part::kKeyValueDown, share_.stream_tokens, latent.qk_rope, model_.hidden);
+  }
   norm(Part::kHeadNorm, share_.stream_tokens * latent.kv_lora);
   linear(Part::kKeyValueUp, share_.tokens, share_.heads * (latent.qk_nope + latent.v_head),
          latent.kv_lora);
+  if (own) {  // one kernel turns the rotary parts and writes heads for attention
+    const std::int64_t rows =
+        share_.heads * (3 * share_.qk_dim + latent.qk_nope + 2 * share_.v_dim);
+    pass(Part::kQkvLayout, share_.tokens * (rows + latent.qk_rope), {2.0, 2.0, 1, 1},
+         {Kernel::kLatentHeadsForward, Kernel::kLatentHeadsBackward});
+    return;
+  }
   // Keys and queries are put together from their two parts.
   pass(Part::kQkvLayout, share_.tokens * 2 * query_width,
        latent_layout_cost(kernels_.implementation));
 }
 
 void WorkList::rotary() {
-  if (model_.position != Position::kRotary) {
+  const bool turned = model_.latent && kernels_.implementation == Implementation::kTrireme;
+  if (model_.position != Position::kRotary || turned) {
     return;
   }
   const std::int64_t width = model_.latent ? (share_.heads + 1) * model_.latent->qk_rope

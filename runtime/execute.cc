@@ -13,9 +13,6 @@
 namespace trireme::runtime {
 namespace {
 
-// Initial deviation of weights (Radford et al. 2019; Megatron-LM's --init-method-std default).
-constexpr double kInitialDeviation = 0.02;
-
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -50,10 +47,13 @@ std::int64_t global_batch_of(const StepProgram& program) {
   return places * program.batch.micro_batches * program.batch.micro_batch;
 }
 
-InitialValues::InitialValues(std::uint64_t seed, const Parameter& parameter)
-    : key_(random_key(seed, parameter.name)), columns_(parameter.columns) {
+InitialValues::InitialValues(std::uint64_t seed, const Parameter& parameter,
+                             const Arithmetic& arithmetic)
+    : key_(random_key(seed, parameter.name)),
+      columns_(parameter.columns),
+      deviation_(arithmetic.initial_deviation) {
   if (parameter.columns == 1 && ends_with_norm_weight(parameter.name)) {
-    rule_ = Rule::kOne;
+    rule_ = arithmetic.norm_plus_one ? Rule::kZero : Rule::kOne;
   } else if (parameter.columns == 1 && parameter.name.ends_with("bias")) {
     rule_ = Rule::kZero;
   }
@@ -63,12 +63,11 @@ double InitialValues::at(std::int64_t row, std::int64_t column) const {
   if (rule_ != Rule::kNormal) {
     return rule_ == Rule::kOne ? 1.0 : 0.0;
   }
-  return kInitialDeviation *
-         random_normal(key_, static_cast<std::uint64_t>(row * columns_ + column));
+  return deviation_ * random_normal(key_, static_cast<std::uint64_t>(row * columns_ + column));
 }
 
 NormalFill InitialValues::fill_of(const ParameterSlice& slice) const {
-  return {key_,     kInitialDeviation, slice.row_begin, slice.column_begin, slice.column_count,
+  return {key_,     deviation_,      slice.row_begin, slice.column_begin, slice.column_count,
           columns_, slice.flat_begin};
 }
 
@@ -107,7 +106,7 @@ View RankExecutor::view_of(const Operand& operand) const {
 void RankExecutor::initialise(std::uint64_t seed) {
   for (const State state : {State::kWeight, State::kMaster}) {
     for (const ParameterSlice& slice : parameter_slices(*program_, rank_, state)) {
-      const InitialValues initial(seed, role_->parameters[slice.parameter]);
+      const InitialValues initial(seed, role_->parameters[slice.parameter], program_->arithmetic);
       if (initial.is_normal() &&
           backend_->fill_normal(view_of(operand_of(slice)), initial.fill_of(slice))) {
         continue;

@@ -69,7 +69,7 @@ std::int64_t global_batch_of(const StepProgram& program);
 // The initial values of one parameter under a seed, by the element's place in the whole tensor.
 class InitialValues {
  public:
-  InitialValues(std::uint64_t seed, const Parameter& parameter);
+  InitialValues(std::uint64_t seed, const Parameter& parameter, const Arithmetic& arithmetic);
   [[nodiscard]] double at(std::int64_t row, std::int64_t column) const;
   [[nodiscard]] bool is_normal() const { return rule_ == Rule::kNormal; }
   // Of a slice of the parameter, when its values are normal.
@@ -79,6 +79,7 @@ class InitialValues {
   enum class Rule : std::uint8_t { kOne, kZero, kNormal } rule_ = Rule::kNormal;
   std::uint64_t key_ = 0;
   std::int64_t columns_ = 1;
+  double deviation_ = 0;
 };
 
 }  // namespace trireme::runtime

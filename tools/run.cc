@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/verify.h"
+#include "planner/lower/arithmetic.h"
 #include "planner/lower/lower.h"
 #include "planner/walk/step_times.h"
 #include "runtime/cpu/threads.h"
@@ -245,6 +246,12 @@ int run(const Options& options, Console& console) {
           : runtime::file_tokens(options.data, token_bytes, description.job.sequence,
                                  description.job.model.vocab);
   description.device = cpu ? cpu_name() : std::string();
+  for (const std::string& part : planner::lowering::parts_left_out(description.job.model)) {
+    if (!console.quiet) {
+      fmt::print(console.err, "trireme: {} of {} is left out of the training\n", part,
+                 description.job.model.name);
+    }
+  }
   RunReport report(description, console);
   const RankRun ranks{
       .program = &description.program,

@@ -41,9 +41,12 @@ void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerT
         continue;
       }
       const Bare::Beside& compute = bare.beside[static_cast<std::size_t>(half)];
+      const double back =
+          collectives_.time(Collective::kAllReduce, collectives_.group(plan, Axis::kTensor),
+                            stream_bytes(job_, plan) * input_share(half));
       times.forward.tensor += reduce;
       times.input_gradient.tensor +=
-          overlap ? beside(reduce, compute.column_weight, times.input_gradient) : reduce;
+          overlap ? beside(back, compute.column_weight, times.input_gradient) : back;
     }
   }
   const double host = tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
@@ -61,6 +64,19 @@ void LayerTimer::add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerT
   }
 }
 
+// What a half's column-parallel products read, by the residual stream. This project's latent
+// attention gathers its latents and the rotary key.
+double LayerTimer::input_share(models::Half half) const {
+  const auto& latent = job_.model.latent;
+  if (half != models::Half::kAttention || !latent ||
+      job_.framework.implementation != models::Implementation::kTrireme) {
+    return 1;
+  }
+  const std::int64_t queries = latent->q_lora > 0 ? latent->q_lora : job_.model.hidden;
+  return static_cast<double>(queries + latent->kv_lora + latent->qk_rope) /
+         static_cast<double>(job_.model.hidden);
+}
+
 // In backward the input gradient's reduce-scatter runs beside the weight gradient's product, the
 // second gather of the inputs beside the input gradient's.
 void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe,
@@ -69,11 +85,13 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
   const double bytes = stream_bytes(job_, plan);
   const double gather = collectives_.time(Collective::kAllGather, group, bytes);
   const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-  const double again = job_.framework.regather_in_backward ? gather : 0;
+  const auto gather_of = [&](models::Half half) {
+    return collectives_.time(Collective::kAllGather, group, bytes * input_share(half));
+  };
   const bool split = splits_backward(plan);
   const bool overlap = overlaps_tensor_backward(job_.framework, true) && !split;
   const double blocks = moe ? 1 : 2;
-  double forward = blocks * (gather + scatter);
+  double forward = gather_of(models::Half::kAttention) + (blocks - 1) * gather + blocks * scatter;
   double exposed_gather = blocks * gather;  // gradient of the reduce-scatter
   if (job_.framework.tp_comm_overlap) {
     // Chunks of the product and of the collective run in turn: one of `tensor` chunks is always
@@ -96,16 +114,19 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
     }
     const Bare::Beside& compute = bare.beside[static_cast<std::size_t>(half)];
     PassTimes& backward = times.input_gradient;
+    const double again = job_.framework.regather_in_backward ? gather_of(half) : 0;
+    const double reduced =
+        collectives_.time(Collective::kReduceScatter, group, bytes * input_share(half));
     if (split) {
       // The input is gathered with the weight gradients, beside the one before it.
       const double left = beside(again, compute.other_weight, backward);
       times.weight_tensor += left;
-      backward.tensor += left + scatter;
+      backward.tensor += left + reduced;
     } else if (overlap) {
       backward.tensor += beside(again, compute.column_input, backward) +
-                         beside(scatter, compute.column_weight, backward);
+                         beside(reduced, compute.column_weight, backward);
     } else {
-      backward.tensor += again + scatter;
+      backward.tensor += again + reduced;
     }
   }
 }

@@ -96,6 +96,7 @@ class LayerTimer {
   void overlap_exchanges(LayerTimes& times) const;
   [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;
   void add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
+  [[nodiscard]] double input_share(models::Half half) const;
   void add_head_collectives(const Plan& plan, const Bare& bare, LayerTimes& embedding,
                             LayerTimes& head) const;
   void set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,

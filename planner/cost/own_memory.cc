@@ -240,6 +240,7 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
   const models::Transformer& m = job.model;
   return job.framework.implementation == models::Implementation::kTrireme && plan.context == 1 &&
          plan.expert == 1 && !m.moe && !m.latent && !m.parallel_block && m.norms_per_layer == 2 &&
+         !m.function.norm_after && m.function.residual_multiplier == 1 &&
          m.position != models::Position::kAlibi && !m.embedding_norm && !m.attention_sinks &&
          m.multi_token_layers == 0 && !job.training.has_adapters() &&
          job.training.frozen_layers == 0 && job.training.lengths.empty() && !job.offload.any() &&

@@ -25,7 +25,7 @@ ExpertWriter::ExpertWriter(Writer& writer, const LayerSlots& slots)
       up_((writer.job.model.gated_mlp ? 2 : 1) * ffn_),
       shared_ffn_(moe_.shared_ffn / writer.plan.tensor),
       shared_up_((writer.job.model.gated_mlp ? 2 : 1) * shared_ffn_),
-      sigmoid_(scores_by_sigmoid(moe_)) {}
+      sigmoid_(writer.job.model.function.router_score == "sigmoid") {}
 
 Operand ExpertWriter::over_sharers(const char* name, const Operand& own, ElementType type) {
   if (w_.groups.expert_tensor == kNoGroup) {

@@ -2,15 +2,21 @@
 #pragma once
 
 #include "planner/lower/experts.h"
+#include "planner/lower/latent.h"
 #include "planner/lower/writer.h"
 
 namespace trireme::planner::lowering {
 
 // What a layer's forward leaves behind for its backward.
 struct LayerState {
-  NormState attention_norm, mlp_norm;
+  NormState attention_norm, mlp_norm;            // without such a norm: y is x
+  NormState attention_post_norm, mlp_post_norm;  // when the model has them
   Operand raw_qkv, head_rstd;  // before the norms of heads, when the model has them
+  LatentState latent;          // of latent attention
   Operand qkv, attention, statistics;
+  // Where context ranks exchange heads: those of whole sequences that this rank has of qkv (in its
+  // place) and of attention's output.
+  Operand whole_qkv, whole_attention;
   Operand up, activation;
   ExpertState experts;  // of a layer with experts, instead
   Operand gathered_attention_input,
@@ -35,19 +41,35 @@ class LayerWriter {
 
  private:
   [[nodiscard]] bool recomputes(std::uint16_t module) const;
+  // The norm of what a half reads, and its gradient with what goes past the half.
+  NormState read(const char* name, const Operand& x, const NormSlots& slots);
+  Operand read_gradient(const char* name, const Operand& dy, const NormState& state,
+                        const NormSlots& slots, const Operand& residual);
+  // What is done to a half's output before it joins the stream, and back.
+  Operand leave(const char* name, const Operand& output, NormState& state, const NormSlots& slots);
+  Operand leave_gradient(const char* name, const Operand& dy, const NormState& state,
+                         const NormSlots& slots);
   void forward_attention_norm(const Operand& x, LayerState& state);
+  void forward_mlp_norm(const Operand& x, const Operand& middle, LayerState& state);
+  Operand forward_mlp(LayerState& state);
   void forward_qkv(LayerState& state);
+  void turn(const Operand& qkv, bool inverse);
+  void forward_head_norm(LayerState& state);
+  void head_norm_gradient(LayerState& state);
+  [[nodiscard]] bool exchanges_heads() const;
+  Operand spread_heads(const char* name, const Operand& rows, std::int64_t kv_heads);
+  Operand collect_heads(const char* name, const Operand& rows, std::int64_t kv_heads);
   void forward_attention(LayerState& state);
   Operand forward_output(const Operand& x, LayerState& state);
   void forward_up(LayerState& state);
   void forward_activation(LayerState& state);
   Operand forward_down(LayerState& state);
   void drop_unkept(LayerState& state);
+  void repeat_all(LayerState& state);
 
   Operand backward_mlp(const Operand& dy, LayerState& state, bool split);
   Operand backward_attention(const Operand& dy, LayerState& state, bool split);
   void backward_qkv_gradient(LayerState& state, const Operand& d_attention);
-  Operand backward_experts(const Operand& dy, LayerState& state, bool split);
   void attention_gradient(LayerState& state, const Operand& d_attention);
   void context_attention_gradient(LayerState& state, const Operand& d_attention);
   Operand all_keys(const LayerState& state);

@@ -65,27 +65,29 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
   if (!split) {
     up_weight_gradient(state, input);
   }
-  return norm_gradient(w_, "mlp_norm_gradient", reduced, state.mlp_norm, slots_.mlp_norm, dy);
+  return reduced;
 }
 
-// Order of issue as in backward_mlp, inside the experts.
-Operand LayerWriter::backward_experts(const Operand& dy, LayerState& state, bool split) {
-  const Operand d_input =
-      ExpertWriter(w_, slots_).backward(dy, state.mlp_norm.y, state.experts, split);
-  return norm_gradient(w_, "mlp_norm_gradient", d_input, state.mlp_norm, slots_.mlp_norm, dy);
-}
-
+// Of whole sequences: of all heads, or of those that came in an exchange.
 void LayerWriter::attention_gradient(LayerState& state, const Operand& d_attention) {
   const Shape& s = w_.shape;
+  const bool exchanges = exchanges_heads();
+  const std::int64_t ranks = exchanges ? w_.plan.context : 1;
+  const Operand dy = exchanges ? spread_heads("d_whole_attention", d_attention, 0) : d_attention;
+  const Operand d_qkv = w_.builder.buffer("d_qkv", s.tokens * s.qkv, ElementType::kCompute);
   w_.builder.compute(
       "attention_gradient", Kernel::kAttentionBackward,
-      {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_)},
-      {d_attention, state.qkv, state.attention, state.statistics, state.d_qkv});
+      {s.batch, s.sequence, s.heads / ranks, s.kv_heads / ranks, s.head_dim,
+       window_of(w_.job.model, layer_), s.v_dim},
+      {dy, exchanges ? state.whole_qkv : state.qkv,
+       exchanges ? state.whole_attention : state.attention, state.statistics, d_qkv});
+  state.d_qkv = exchanges ? collect_heads("d_own_qkv", d_qkv, s.kv_heads) : d_qkv;
 }
 
 // Keys and values are gathered a second time; their gradients are summed where they came from.
 void LayerWriter::context_attention_gradient(LayerState& state, const Operand& d_attention) {
   const Shape& s = w_.shape;
+  state.d_qkv = w_.builder.buffer("d_qkv", s.tokens * s.qkv, ElementType::kCompute);
   const Operand keys = all_keys(state);
   const Operand d_keys = w_.builder.buffer("d_all_keys", keys.count, ElementType::kCompute);
   w_.builder.compute(
@@ -94,8 +96,8 @@ void LayerWriter::context_attention_gradient(LayerState& state, const Operand& d
        group_dim(w_.groups.context), w_.plan.context},
       {d_attention, state.qkv, keys, state.attention, state.statistics, state.d_qkv, d_keys});
   const Operand leaving = w_.builder.buffer("leaving_keys", keys.count, ElementType::kCompute);
-  w_.builder.compute("order_keys", Kernel::kKeysInOrder,
-                     {s.batch, s.sequence, s.kv_heads, s.head_dim, w_.plan.context, 1},
+  w_.builder.compute("order_keys", Kernel::kRowsInOrder,
+                     {s.batch, s.sequence, 2 * s.kv_heads * s.head_dim, w_.plan.context, 1},
                      {d_keys, leaving});
   const Operand own =
       w_.builder.buffer("d_keys", keys.count / w_.plan.context, ElementType::kCompute);
@@ -104,37 +106,71 @@ void LayerWriter::context_attention_gradient(LayerState& state, const Operand& d
                      {own, state.d_qkv});
 }
 
-void LayerWriter::backward_qkv_gradient(LayerState& state, const Operand& d_attention) {
+void LayerWriter::head_norm_gradient(LayerState& state) {
+  if (slots_.q_norm.count == 0) {
+    return;
+  }
   const Shape& s = w_.shape;
-  state.d_qkv = w_.builder.buffer("d_qkv", s.tokens * s.qkv, ElementType::kCompute);
-  if (w_.groups.context == kNoGroup) {
+  const GradientTarget q = w_.units.gradient(slots_.q_norm);
+  const GradientTarget k = w_.units.gradient(slots_.k_norm);
+  w_.builder.compute(
+      "head_norm_gradient", Kernel::kHeadNormBackward,
+      {s.tokens, s.heads, s.kv_heads, s.head_dim, q.accumulate},
+      {state.d_qkv, state.raw_qkv, w_.units.weight(slots_.q_norm), w_.units.weight(slots_.k_norm),
+       state.head_rstd, state.d_qkv, q.operand, k.operand});
+}
+
+void LayerWriter::backward_qkv_gradient(LayerState& state, const Operand& d_attention) {
+  if (w_.groups.context == kNoGroup || exchanges_heads()) {
     attention_gradient(state, d_attention);
   } else {
     context_attention_gradient(state, d_attention);
   }
-  if (w_.job.model.position == models::Position::kRotary) {
-    w_.builder.compute("rotary_gradient", Kernel::kRotaryBackward,
-                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, kRotaryBase,
-                        group_dim(w_.groups.context)},
-                       {state.d_qkv});
+  if (w_.job.model.latent) {
+    return;
   }
-  if (slots_.q_norm.count > 0) {
-    const GradientTarget q = w_.units.gradient(slots_.q_norm);
-    const GradientTarget k = w_.units.gradient(slots_.k_norm);
-    w_.builder.compute(
-        "head_norm_gradient", Kernel::kHeadNormBackward,
-        {s.tokens, s.heads, s.kv_heads, s.head_dim, q.accumulate},
-        {state.d_qkv, state.raw_qkv, w_.units.weight(slots_.q_norm), w_.units.weight(slots_.k_norm),
-         state.head_rstd, state.d_qkv, q.operand, k.operand});
+  if (w_.job.model.function.qk_norm_after_rotary) {
+    head_norm_gradient(state);
+    turn(state.d_qkv, true);
+  } else {
+    turn(state.d_qkv, true);
+    head_norm_gradient(state);
   }
-  bias_gradient(w_, "qkv_bias", state.d_qkv, slots_.qkv_bias, s.tokens);
+  bias_gradient(w_, "qkv_bias", state.d_qkv, slots_.qkv_bias, w_.shape.tokens);
 }
 
+Operand LayerWriter::read_gradient(const char* name, const Operand& dy, const NormState& state,
+                                   const NormSlots& slots, const Operand& residual) {
+  if (slots.weight.count > 0) {
+    return norm_gradient(w_, name, dy, state, slots, residual);
+  }
+  w_.builder.compute(name, Kernel::kAdd, {dy.count}, {dy, residual});
+  return dy;
+}
+
+Operand LayerWriter::leave_gradient(const char* name, const Operand& dy, const NormState& state,
+                                    const NormSlots& slots) {
+  Operand d_output = dy;
+  const bool scales = w_.job.model.function.residual_multiplier != 1;
+  if (scales || slots.weight.count > 0) {
+    d_output = w_.builder.buffer(name, dy.count, ElementType::kCompute);
+  }
+  if (scales) {
+    w_.builder.compute("residual_scale", Kernel::kScale, {dy.count}, {dy, d_output});
+  }
+  if (slots.weight.count > 0) {
+    norm_gradient(w_, name, scales ? d_output : dy, state, slots, {}, d_output);
+  }
+  return d_output;
+}
+
+// Returns the gradient of what attention reads.
 Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bool split) {
   const Shape& s = w_.shape;
   bias_gradient(w_, "attention_output_bias", dy, slots_.output_bias, s.local_tokens);
   state.d_output = gather_tokens(w_, "d_attention_output", dy);
-  const Operand input = split ? Operand{} : attention_input(state);
+  const bool latent = w_.job.model.latent.has_value();
+  const Operand input = split || latent ? Operand{} : attention_input(state);
   settle_tensor(w_);
   const Operand d_attention = linear_input_gradient(w_, "d_attention", state.d_output,
                                                     slots_.output, s.tokens, s.attention, s.hidden);
@@ -142,6 +178,10 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
     output_weight_gradient(state);
   }
   backward_qkv_gradient(state, d_attention);
+  if (latent) {
+    return LatentWriter(w_, slots_, layer_)
+        .backward(state.d_qkv, state.attention_norm.y, state.latent, split);
+  }
   const Operand partial = linear_input_gradient(w_, "d_attention_input", state.d_qkv, slots_.qkv,
                                                 s.tokens, s.hidden, s.qkv);
   const Operand reduced = reduce_tokens(w_, "d_attention_reduce", partial);
@@ -149,14 +189,29 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
   if (!split) {
     qkv_weight_gradient(state, input);
   }
-  return norm_gradient(w_, "attention_norm_gradient", reduced, state.attention_norm,
-                       slots_.attention_norm, dy);
+  return reduced;
 }
 
+// dy reaches both halves of a parallel block; else the MLP's first, then attention's.
 Operand LayerWriter::backward(const Operand& dy, LayerState& state, bool split) {
+  const Operand d_output =
+      leave_gradient("mlp_post_norm_gradient", dy, state.mlp_post_norm, slots_.mlp_post_norm);
+  const Operand d_read =
+      sparse_ ? ExpertWriter(w_, slots_).backward(d_output, state.mlp_norm.y, state.experts, split)
+              : backward_mlp(d_output, state, split);
+  const bool parallel = w_.job.model.parallel_block;
+  const bool one_norm = parallel && slots_.mlp_norm.weight.count == 0;
   const Operand middle =
-      sparse_ ? backward_experts(dy, state, split) : backward_mlp(dy, state, split);
-  const Operand dx = backward_attention(middle, state, split);
+      one_norm ? dy
+               : read_gradient("mlp_norm_gradient", d_read, state.mlp_norm, slots_.mlp_norm, dy);
+  const Operand d_attention = leave_gradient("attention_post_norm_gradient", parallel ? dy : middle,
+                                             state.attention_post_norm, slots_.attention_post_norm);
+  const Operand d_both = backward_attention(d_attention, state, split);
+  if (one_norm) {
+    w_.builder.compute("d_halves", Kernel::kAdd, {d_both.count}, {d_both, d_read});
+  }
+  const Operand dx = read_gradient("attention_norm_gradient", d_both, state.attention_norm,
+                                   slots_.attention_norm, middle);
   if (!split) {
     state = {};
   }
@@ -171,9 +226,14 @@ void LayerWriter::weight_gradients(LayerState& state) {
     down_weight_gradient(state);
     up_weight_gradient(state, mlp);
   }
-  const Operand attention = attention_input(state);
-  output_weight_gradient(state);
-  qkv_weight_gradient(state, attention);
+  if (w_.job.model.latent) {
+    output_weight_gradient(state);
+    LatentWriter(w_, slots_, layer_).weight_gradients(state.attention_norm.y, state.latent);
+  } else {
+    const Operand attention = attention_input(state);
+    output_weight_gradient(state);
+    qkv_weight_gradient(state, attention);
+  }
   state = {};
 }
 

@@ -1,3 +1,4 @@
+#include "planner/lower/arithmetic.h"
 #include "planner/lower/layer.h"
 
 namespace trireme::planner::lowering {
@@ -20,33 +21,87 @@ bool LayerWriter::recomputes(std::uint16_t module) const {
   return w_.plan.recompute == Recompute::kSelective && (w_.plan.recompute_modules & module) != 0;
 }
 
+NormState LayerWriter::read(const char* name, const Operand& x, const NormSlots& slots) {
+  if (slots.weight.count == 0) {
+    NormState none;
+    none.x = none.y = x;
+    return none;
+  }
+  return norm(w_, name, x, slots);
+}
+
+Operand LayerWriter::leave(const char* name, const Operand& output, NormState& state,
+                           const NormSlots& slots) {
+  Operand left = output;
+  if (slots.weight.count > 0) {
+    state = norm(w_, name, output, slots);
+    left = state.y;
+  }
+  if (w_.job.model.function.residual_multiplier != 1) {
+    w_.builder.compute("residual_scale", Kernel::kScale, {left.count}, {left, left});
+  }
+  return left;
+}
+
 void LayerWriter::forward_attention_norm(const Operand& x, LayerState& state) {
-  state.attention_norm = norm(w_, "attention_norm", x, slots_.attention_norm);
+  state.attention_norm = read("attention_norm", x, slots_.attention_norm);
+}
+
+// Of a parallel block the MLP reads what attention reads, with a norm of its own or the same one.
+void LayerWriter::forward_mlp_norm(const Operand& x, const Operand& middle, LayerState& state) {
+  const bool parallel = w_.job.model.parallel_block;
+  if (parallel && slots_.mlp_norm.weight.count == 0) {
+    state.mlp_norm = state.attention_norm;
+  } else {
+    state.mlp_norm = read("mlp_norm", parallel ? x : middle, slots_.mlp_norm);
+  }
+}
+
+void LayerWriter::turn(const Operand& qkv, bool inverse) {
+  const Shape& s = w_.shape;
+  const std::int64_t table = rotary_table_of(w_.job.model, layer_);
+  if (table >= 0) {
+    w_.builder.compute(inverse ? "rotary_gradient" : "rotary",
+                       inverse ? Kernel::kRotaryBackward : Kernel::kRotaryForward,
+                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, table,
+                        group_dim(w_.groups.context)},
+                       {qkv});
+  }
+}
+
+void LayerWriter::forward_head_norm(LayerState& state) {
+  if (slots_.q_norm.count == 0) {
+    return;
+  }
+  const Shape& s = w_.shape;
+  state.raw_qkv = state.qkv;
+  state.qkv = w_.builder.buffer("normed_qkv", s.tokens * s.qkv, ElementType::kCompute);
+  state.head_rstd =
+      w_.builder.buffer("head_rstd", s.tokens * (s.heads + s.kv_heads), ElementType::kMaster);
+  w_.builder.compute("head_norm", Kernel::kHeadNormForward,
+                     {s.tokens, s.heads, s.kv_heads, s.head_dim},
+                     {state.raw_qkv, w_.units.weight(slots_.q_norm), w_.units.weight(slots_.k_norm),
+                      state.qkv, state.head_rstd});
 }
 
 void LayerWriter::forward_qkv(LayerState& state) {
   const Shape& s = w_.shape;
+  if (w_.job.model.latent) {
+    state.qkv = LatentWriter(w_, slots_, layer_).forward(state.attention_norm.y, state.latent);
+    return;
+  }
   const Operand input = gather_tokens(w_, "attention_input", state.attention_norm.y);
   if (!w_.job.framework.regather_in_backward) {
     state.gathered_attention_input = input;
   }
   state.qkv = linear(w_, "qkv", input, slots_.qkv, s.tokens, s.hidden, s.qkv);
   add_bias(w_, "qkv_bias", state.qkv, slots_.qkv_bias, s.tokens);
-  if (slots_.q_norm.count > 0) {
-    state.raw_qkv = state.qkv;
-    state.qkv = w_.builder.buffer("normed_qkv", s.tokens * s.qkv, ElementType::kCompute);
-    state.head_rstd =
-        w_.builder.buffer("head_rstd", s.tokens * (s.heads + s.kv_heads), ElementType::kMaster);
-    w_.builder.compute("head_norm", Kernel::kHeadNormForward,
-                       {s.tokens, s.heads, s.kv_heads, s.head_dim},
-                       {state.raw_qkv, w_.units.weight(slots_.q_norm),
-                        w_.units.weight(slots_.k_norm), state.qkv, state.head_rstd});
-  }
-  if (w_.job.model.position == models::Position::kRotary) {
-    w_.builder.compute("rotary", Kernel::kRotaryForward,
-                       {s.tokens, s.heads, s.kv_heads, s.head_dim, s.sequence, kRotaryBase,
-                        group_dim(w_.groups.context)},
-                       {state.qkv});
+  if (w_.job.model.function.qk_norm_after_rotary) {
+    turn(state.qkv, false);
+    forward_head_norm(state);
+  } else {
+    forward_head_norm(state);
+    turn(state.qkv, false);
   }
 }
 
@@ -61,29 +116,79 @@ Operand LayerWriter::all_keys(const LayerState& state) {
       w_.builder.buffer("gathered_keys", own * w_.plan.context, ElementType::kCompute);
   w_.builder.all_gather("gather_keys", w_.groups.context, keys, gathered, Stream::kContext);
   const Operand all = w_.builder.buffer("all_keys", own * w_.plan.context, ElementType::kCompute);
-  w_.builder.compute("order_keys", Kernel::kKeysInOrder,
-                     {s.batch, s.sequence, s.kv_heads, s.head_dim, w_.plan.context, 0},
+  w_.builder.compute("order_keys", Kernel::kRowsInOrder,
+                     {s.batch, s.sequence, 2 * s.kv_heads * s.head_dim, w_.plan.context, 0},
                      {gathered, all});
   return all;
 }
 
+bool LayerWriter::exchanges_heads() const {
+  return w_.groups.context != kNoGroup && w_.job.framework.context_all_to_all;
+}
+
+// Context ranks exchange heads: of rows of all heads of the own tokens, those of a share of the
+// heads of whole sequences.
+Operand LayerWriter::spread_heads(const char* name, const Operand& rows, std::int64_t kv_heads) {
+  const Shape& s = w_.shape;
+  const std::int64_t ranks = w_.plan.context;
+  const Operand leaving = w_.builder.buffer("leaving_heads", rows.count, ElementType::kCompute);
+  w_.builder.compute("spread_heads", Kernel::kSpreadHeads,
+                     {s.tokens, s.heads, kv_heads, s.head_dim, ranks, 0}, {rows, leaving});
+  const Operand arrived = w_.builder.buffer("arrived_heads", rows.count, ElementType::kCompute);
+  w_.builder.all_to_all(name, w_.groups.context, leaving, arrived, Stream::kContext);
+  const Operand whole = w_.builder.buffer(name, rows.count, ElementType::kCompute);
+  w_.builder.compute("order_heads", Kernel::kRowsInOrder,
+                     {s.batch, s.sequence, rows.count / s.tokens / ranks, ranks, 0},
+                     {arrived, whole});
+  return whole;
+}
+
+Operand LayerWriter::collect_heads(const char* name, const Operand& rows, std::int64_t kv_heads) {
+  const Shape& s = w_.shape;
+  const std::int64_t ranks = w_.plan.context;
+  const Operand leaving = w_.builder.buffer("leaving_heads", rows.count, ElementType::kCompute);
+  w_.builder.compute("order_heads", Kernel::kRowsInOrder,
+                     {s.batch, s.sequence, rows.count / s.tokens / ranks, ranks, 1},
+                     {rows, leaving});
+  const Operand arrived = w_.builder.buffer("arrived_heads", rows.count, ElementType::kCompute);
+  w_.builder.all_to_all(name, w_.groups.context, leaving, arrived, Stream::kContext);
+  const Operand own = w_.builder.buffer(name, rows.count, ElementType::kCompute);
+  w_.builder.compute("spread_heads", Kernel::kSpreadHeads,
+                     {s.tokens, s.heads, kv_heads, s.head_dim, ranks, 1}, {arrived, own});
+  return own;
+}
+
 void LayerWriter::forward_attention(LayerState& state) {
   const Shape& s = w_.shape;
-  state.attention = w_.builder.buffer("attention", s.tokens * s.attention, ElementType::kCompute);
+  const std::int64_t window = window_of(w_.job.model, layer_);
+  const bool exchanges = exchanges_heads();
+  if (exchanges && !present(state.whole_qkv)) {
+    state.whole_qkv = spread_heads("whole_qkv", state.qkv, s.kv_heads);
+    state.qkv = {};
+  }
+  const Operand output =
+      w_.builder.buffer("attention", s.tokens * s.attention, ElementType::kCompute);
   state.statistics =
       w_.builder.buffer("attention_statistics", s.tokens * s.heads, ElementType::kMaster);
-  if (w_.groups.context != kNoGroup) {
-    w_.builder.compute(
-        "attention", Kernel::kContextAttentionForward,
-        {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_),
-         group_dim(w_.groups.context), w_.plan.context},
-        {state.qkv, all_keys(state), state.attention, state.statistics});
+  if (w_.groups.context != kNoGroup && !exchanges) {
+    state.attention = output;
+    w_.builder.compute("attention", Kernel::kContextAttentionForward,
+                       {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window,
+                        group_dim(w_.groups.context), w_.plan.context},
+                       {state.qkv, all_keys(state), state.attention, state.statistics});
     return;
   }
+  const std::int64_t ranks = exchanges ? w_.plan.context : 1;
   w_.builder.compute(
       "attention", Kernel::kAttentionForward,
-      {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window_of(w_.job.model, layer_)},
-      {state.qkv, state.attention, state.statistics});
+      {s.batch, s.sequence, s.heads / ranks, s.kv_heads / ranks, s.head_dim, window, s.v_dim},
+      {exchanges ? state.whole_qkv : state.qkv, output, state.statistics});
+  if (exchanges) {
+    state.whole_attention = output;
+    state.attention = collect_heads("own_attention", output, 0);
+  } else {
+    state.attention = output;
+  }
 }
 
 // Attention's output projection and the residual: the stream between attention and MLP.
@@ -91,8 +196,10 @@ Operand LayerWriter::forward_output(const Operand& x, LayerState& state) {
   const Shape& s = w_.shape;
   const Operand partial = linear(w_, "attention_output", state.attention, slots_.output, s.tokens,
                                  s.attention, s.hidden);
-  const Operand out = reduce_tokens(w_, "attention_reduce", partial);
-  add_bias(w_, "attention_output_bias", out, slots_.output_bias, s.local_tokens);
+  const Operand whole = reduce_tokens(w_, "attention_reduce", partial);
+  add_bias(w_, "attention_output_bias", whole, slots_.output_bias, s.local_tokens);
+  const Operand out =
+      leave("attention_post_norm", whole, state.attention_post_norm, slots_.attention_post_norm);
   w_.builder.compute("attention_residual", Kernel::kAdd, {out.count}, {out, x});
   return out;
 }
@@ -124,12 +231,8 @@ Operand LayerWriter::forward_down(LayerState& state) {
   return out;
 }
 
-Operand LayerWriter::forward(const Operand& x, LayerState& state) {
-  forward_attention_norm(x, state);
-  forward_qkv(state);
-  forward_attention(state);
-  const Operand middle = forward_output(x, state);
-  state.mlp_norm = norm(w_, "mlp_norm", middle, slots_.mlp_norm);
+// The MLP's or the experts' output as it joins the stream.
+Operand LayerWriter::forward_mlp(LayerState& state) {
   Operand out;
   if (sparse_) {
     out = ExpertWriter(w_, slots_).forward(state.mlp_norm.y, state.experts);
@@ -138,6 +241,16 @@ Operand LayerWriter::forward(const Operand& x, LayerState& state) {
     forward_activation(state);
     out = forward_down(state);
   }
+  return leave("mlp_post_norm", out, state.mlp_post_norm, slots_.mlp_post_norm);
+}
+
+Operand LayerWriter::forward(const Operand& x, LayerState& state) {
+  forward_attention_norm(x, state);
+  forward_qkv(state);
+  forward_attention(state);
+  const Operand middle = forward_output(x, state);
+  forward_mlp_norm(x, middle, state);
+  const Operand out = forward_mlp(state);
   w_.builder.compute("mlp_residual", Kernel::kAdd, {out.count}, {out, middle});
   drop_unkept(state);
   return out;
@@ -157,7 +270,7 @@ void LayerWriter::drop_unkept(LayerState& state) {
     state.gathered_attention_input = state.gathered_mlp_input = {};
   }
   if (recomputes(kCoreAttention)) {
-    state.attention = state.statistics = {};
+    state.attention = state.statistics = state.whole_attention = {};
   }
   if (recomputes(kMlp | kTorchPerOp)) {
     state.up = state.activation = {};
@@ -167,28 +280,34 @@ void LayerWriter::drop_unkept(LayerState& state) {
   }
 }
 
+// All of the forward, up to the input of the last product in this project's runtime; what follows
+// is repeated where a norm's backward reads it.
+void LayerWriter::repeat_all(LayerState& state) {
+  const Operand x = state.attention_norm.x;
+  forward_attention_norm(x, state);
+  forward_qkv(state);
+  forward_attention(state);
+  forward_mlp_norm(x, forward_output(x, state), state);
+  if (w_.job.framework.implementation != models::Implementation::kTrireme ||
+      slots_.mlp_post_norm.weight.count > 0) {
+    forward_mlp(state);
+  } else if (sparse_) {
+    ExpertWriter(w_, slots_).repeat(state.mlp_norm.y, state.experts);
+  } else {
+    forward_up(state);
+    forward_activation(state);
+  }
+}
+
 void LayerWriter::recompute(LayerState& state) {
   w_.builder.origin.phase = Phase::kRecompute;
   if (recompute_all_) {
-    const Operand x = state.attention_norm.x;
-    forward_attention_norm(x, state);
-    forward_qkv(state);
-    forward_attention(state);
-    state.mlp_norm = norm(w_, "mlp_norm", forward_output(x, state), slots_.mlp_norm);
-    if (sparse_) {
-      ExpertWriter(w_, slots_).repeat(state.mlp_norm.y, state.experts);
-    } else {
-      forward_up(state);
-      forward_activation(state);
-    }
-    // This project's runtime stops at the input of the last product.
-    if (w_.job.framework.implementation != models::Implementation::kTrireme) {
-      forward_down(state);
-    }
+    repeat_all(state);
   } else {
     if (!present(state.attention_norm.y)) {
+      const Operand middle = state.mlp_norm.x;
       forward_attention_norm(state.attention_norm.x, state);
-      state.mlp_norm = norm(w_, "mlp_norm", state.mlp_norm.x, slots_.mlp_norm);
+      forward_mlp_norm(state.attention_norm.x, middle, state);
     }
     if (!present(state.attention)) {
       forward_attention(state);

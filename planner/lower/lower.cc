@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/verify.h"
+#include "planner/lower/arithmetic.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/place_ranks.h"
 #include "planner/lower/stage.h"
@@ -46,11 +47,19 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
             fmt::format("layer {} has {}, which can be simulated but not executed", layer, part));
       }
     }
+    if (const std::string part = lowering::uncomputed_part(model); !part.empty()) {
+      refuse(job, plan, fmt::format("{} can be predicted and simulated, not executed", part));
+    }
+    if (model.function.attention_cap > 0 && plan.context > 1 && !job.framework.context_all_to_all) {
+      refuse(job, plan,
+             "capped scores (attention_cap) are not executed under context parallelism that "
+             "gathers keys");
+    }
     if (model.embedding_norm) {
       refuse(job, plan, "the embedding's norm can be simulated but not executed");
     }
   }
-  if (options.executable && model.kv_heads % plan.tensor != 0) {
+  if (options.executable && !model.latent && model.kv_heads % plan.tensor != 0) {
     refuse(job, plan,
            fmt::format("{} kv heads do not divide by tp {}", model.kv_heads, plan.tensor));
   }
@@ -75,6 +84,7 @@ StepProgram write_program(const Job& job, const Plan& plan, const LowerOptions& 
   StepProgram program;
   program.name = short_form(plan);
   program.widths = options.widths;
+  program.arithmetic = lowering::arithmetic_of(job.model, job.sequence);
   program.batch = {job.sequence, plan.micro_batch, plan.micro_batches, job.model.vocab};
   // Passes, in order: the grid of ranks; then, stage by stage, parameters and their buffers
   // (parameters.cc), the order of micro-batches (schedule.cc), the blocks visited and what they

@@ -78,6 +78,45 @@ void add_mlp(const models::Transformer& model, const std::string& prefix, std::i
                    model.hidden, model.ffn / ranks, &slots.down});
 }
 
+// Norms of what each half reads, of what it gives, or of both; a parallel block may have one.
+void add_norms(std::vector<Tensor>& tensors, const models::Transformer& model,
+               const std::string& prefix, LayerSlots& slots) {
+  if (!model.function.norm_after) {
+    add_norm(tensors, model, prefix + "attention_norm", slots.attention_norm);
+    if (model.norms_per_layer > 1) {
+      add_norm(tensors, model, prefix + "mlp_norm", slots.mlp_norm);
+    }
+  }
+  if (model.function.norm_after || model.norms_per_layer == 4) {
+    add_norm(tensors, model, prefix + "attention_post_norm", slots.attention_post_norm);
+    add_norm(tensors, model, prefix + "mlp_post_norm", slots.mlp_post_norm);
+  }
+}
+
+// Every tensor rank has the down-projections whole and works on its part of the stream.
+void add_latent(const models::Transformer& model, const std::string& prefix, std::int64_t ranks,
+                LayerSlots& slots, LayerTensors& out) {
+  const models::LatentAttention& latent = *model.latent;
+  const auto whole = [&](const char* name, std::int64_t rows, std::int64_t columns, Slot* slot) {
+    out.whole.push_back({prefix + name, rows, columns, Split::kNone, rows, columns, slot});
+  };
+  const std::int64_t queries = model.heads * (latent.qk_nope + latent.qk_rope);
+  const bool low_rank = latent.q_lora > 0;
+  out.split.push_back(
+      rows_split(prefix + (low_rank ? "attention.q_up.weight" : "attention.q.weight"), queries,
+                 low_rank ? latent.q_lora : model.hidden, ranks, &slots.latent.q_up));
+  out.split.push_back(rows_split(prefix + "attention.kv_up.weight",
+                                 model.heads * (latent.qk_nope + latent.v_head), latent.kv_lora,
+                                 ranks, &slots.latent.kv_up));
+  if (low_rank) {
+    whole("attention.q_down.weight", latent.q_lora, model.hidden, &slots.latent.q_down);
+    whole("attention.q_norm.weight", latent.q_lora, 1, &slots.latent.q_norm.weight);
+  }
+  whole("attention.kv_down.weight", latent.kv_lora + latent.qk_rope, model.hidden,
+        &slots.latent.kv_down);
+  whole("attention.kv_norm.weight", latent.kv_lora, 1, &slots.latent.kv_norm.weight);
+}
+
 LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer, std::int64_t ranks,
                            LayerSlots& slots) {
   const std::string prefix = fmt::format("layers.{}.", layer);
@@ -88,16 +127,21 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
   const auto rows = [&](const char* name, std::int64_t count, std::int64_t columns, Slot* slot) {
     out.split.push_back(rows_split(prefix + name, count, columns, ranks, slot));
   };
-  rows("attention.q.weight", q, h, &slots.qkv);
-  rows("attention.k.weight", kv, h, &slots.qkv);
-  rows("attention.v.weight", kv, h, &slots.qkv);
+  if (model.latent) {
+    add_latent(model, prefix, ranks, slots, out);
+  } else {
+    rows("attention.q.weight", q, h, &slots.qkv);
+    rows("attention.k.weight", kv, h, &slots.qkv);
+    rows("attention.v.weight", kv, h, &slots.qkv);
+  }
   if (model.qkv_bias) {
     rows("attention.q.bias", q, 1, &slots.qkv_bias);
     rows("attention.k.bias", kv, 1, &slots.qkv_bias);
     rows("attention.v.bias", kv, 1, &slots.qkv_bias);
   }
-  out.split.push_back(
-      {prefix + "attention.output.weight", h, q, Split::kColumns, h, q / ranks, &slots.output});
+  const std::int64_t wide = model.latent ? model.heads * model.latent->v_head : q;
+  out.split.push_back({prefix + "attention.output.weight", h, wide, Split::kColumns, h,
+                       wide / ranks, &slots.output});
   const bool sparse = models::is_moe_layer(model, layer);
   if (!sparse) {
     add_mlp(model, prefix, ranks, slots, out.split);
@@ -108,8 +152,7 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
     out.head_norms.push_back(
         whole_vector(prefix + "attention.k_norm.weight", model.head_dim, &slots.k_norm));
   }
-  add_norm(out.whole, model, prefix + "attention_norm", slots.attention_norm);
-  add_norm(out.whole, model, prefix + "mlp_norm", slots.mlp_norm);
+  add_norms(out.whole, model, prefix, slots);
   if (model.attention_output_bias) {
     out.whole.push_back(whole_vector(prefix + "attention.output.bias", h, &slots.output_bias));
   }

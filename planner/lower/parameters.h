@@ -25,9 +25,17 @@ inline constexpr std::uint32_t kNoUnit = 0xffffffffU;
 struct NormSlots {
   Slot weight, bias;
 };
+// Latent attention's low-rank products, in the place of qkv; q_up reads the hidden state where
+// there is no q_down. kv_down has the rows of the latent, then those of the rotary key.
+struct LatentSlots {
+  Slot q_down, q_up, kv_down, kv_up;
+  NormSlots q_norm, kv_norm;
+};
 struct LayerSlots {
   Slot qkv, qkv_bias, q_norm, k_norm, output, output_bias, up, up_bias, down, down_bias;
-  NormSlots attention_norm, mlp_norm;
+  NormSlots attention_norm, mlp_norm;            // of what each half reads
+  NormSlots attention_post_norm, mlp_post_norm;  // of what it gives
+  LatentSlots latent;
   Slot router, router_bias, shared_up, shared_down, experts_up, experts_down;
   Slot modelled, experts;  // of a layer that is timed and not executed
 };

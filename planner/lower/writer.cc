@@ -70,10 +70,10 @@ void bias_gradient(Writer& w, std::string_view name, const Operand& dy, const Sl
 
 NormState norm(Writer& w, std::string_view name, const Operand& x, const NormSlots& slots) {
   const std::int64_t rows = w.shape.local_tokens;
-  const std::int64_t hidden = w.shape.hidden;
+  const std::int64_t hidden = x.count / rows;
   NormState state;
   state.x = x;
-  state.y = w.builder.buffer(name, rows * hidden, ElementType::kCompute);
+  state.y = w.builder.buffer(name, x.count, ElementType::kCompute);
   state.rstd = w.builder.buffer("rstd", rows, ElementType::kMaster);
   if (slots.bias.count > 0) {
     state.mean = w.builder.buffer("mean", rows, ElementType::kMaster);
@@ -88,31 +88,31 @@ NormState norm(Writer& w, std::string_view name, const Operand& x, const NormSlo
 }
 
 Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const NormState& state,
-                      const NormSlots& slots, const Operand& residual) {
+                      const NormSlots& slots, const Operand& residual, Operand dx) {
   const std::int64_t rows = w.shape.local_tokens;
-  const std::int64_t hidden = w.shape.hidden;
+  const std::int64_t hidden = dy.count / rows;
+  dx = present(dx) ? dx : dy;
   const std::int64_t adds = present(residual) ? 1 : 0;
   const Operand& added = present(residual) ? residual : dy;
   const GradientTarget weight = w.units.gradient(slots.weight);
   if (slots.bias.count > 0) {
     const GradientTarget bias = w.units.gradient(slots.bias);
     w.builder.compute(name, Kernel::kLayerNormBackward, {rows, hidden, weight.accumulate, adds},
-                      {dy, state.x, w.units.weight(slots.weight), state.mean, state.rstd, added, dy,
+                      {dy, state.x, w.units.weight(slots.weight), state.mean, state.rstd, added, dx,
                        weight.operand, bias.operand});
   } else {
     w.builder.compute(
         name, Kernel::kRmsNormBackward, {rows, hidden, weight.accumulate, adds},
-        {dy, state.x, w.units.weight(slots.weight), state.rstd, added, dy, weight.operand});
+        {dy, state.x, w.units.weight(slots.weight), state.rstd, added, dx, weight.operand});
   }
-  return dy;
+  return dx;
 }
 
 Operand gather_tokens(Writer& w, std::string_view name, const Operand& local) {
   if (!w.shape.sequence_parallel) {
     return local;
   }
-  const Operand all =
-      w.builder.buffer(name, w.shape.tokens * w.shape.hidden, ElementType::kCompute);
+  const Operand all = w.builder.buffer(name, local.count * w.shape.tensor, ElementType::kCompute);
   w.builder.all_gather(name, w.groups.tensor, local, all, Stream::kTensor);
   return all;
 }
@@ -126,7 +126,7 @@ Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial) 
     return partial;
   }
   const Operand local =
-      w.builder.buffer(name, w.shape.local_tokens * w.shape.hidden, ElementType::kCompute);
+      w.builder.buffer(name, partial.count / w.shape.tensor, ElementType::kCompute);
   w.builder.reduce_scatter(name, w.groups.tensor, partial, local, Stream::kTensor);
   return local;
 }

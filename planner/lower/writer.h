@@ -53,13 +53,14 @@ void linear_weight_gradient(Writer& w, std::string_view name, const Operand& dy,
 void bias_gradient(Writer& w, std::string_view name, const Operand& dy, const Slot& bias,
                    std::int64_t rows);
 
-// Over the residual stream's tokens on this rank.
+// Over the rows of x, as many as the residual stream has tokens on this rank.
 NormState norm(Writer& w, std::string_view name, const Operand& x, const NormSlots& slots);
-// Gradient of the norm's input, plus `residual` (count 0: none). Writes over dy.
+// Gradient of the norm's input, plus `residual` (count 0: none). Writes over dy unless `dx` is
+// there.
 Operand norm_gradient(Writer& w, std::string_view name, const Operand& dy, const NormState& state,
-                      const NormSlots& slots, const Operand& residual);
+                      const NormSlots& slots, const Operand& residual, Operand dx = {});
 
-// Sequence parallelism: all tokens from every rank's; otherwise what it was given.
+// Sequence parallelism: all tokens' rows from every rank's; otherwise what it was given.
 Operand gather_tokens(Writer& w, std::string_view name, const Operand& local);
 // Sums partial results of the tensor ranks; under sequence parallelism keeps the own tokens only.
 Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial);

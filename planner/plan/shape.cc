@@ -26,9 +26,14 @@ Shape shape_of(const Job& job, const Plan& plan) {
   shape.hidden = model.hidden;
   shape.heads = model.heads / plan.tensor;
   shape.kv_heads = ceil_divide(model.kv_heads, plan.tensor);
-  shape.head_dim = model.head_dim;
-  shape.attention = shape.heads * shape.head_dim;
-  shape.qkv = shape.attention + 2 * shape.kv_heads * shape.head_dim;
+  shape.head_dim = shape.v_dim = model.head_dim;
+  if (model.latent) {  // every head has keys and values of its own
+    shape.kv_heads = shape.heads;
+    shape.head_dim = model.latent->qk_nope + model.latent->qk_rope;
+    shape.v_dim = model.latent->v_head;
+  }
+  shape.attention = shape.heads * shape.v_dim;
+  shape.qkv = (shape.heads + shape.kv_heads) * shape.head_dim + shape.kv_heads * shape.v_dim;
   shape.ffn = model.ffn / plan.tensor;
   shape.up = (model.gated_mlp ? 2 : 1) * shape.ffn;
   shape.vocabulary = model.vocab;
@@ -166,13 +171,18 @@ std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t la
   }
   const std::pair<bool, std::string_view> parts[] = {
       {layer >= model.layers, "an extra prediction module"},
-      {model.latent.has_value(), "latent attention"},
-      {model.parallel_block, "attention and MLP side by side (a parallel block)"},
-      {model.norms_per_layer != 2, "another number of norms than two"},
+      {model.latent && plan.context > 1, "latent attention under context parallelism"},
+      {model.latent && model.qkv_bias, "biases inside latent attention"},
+      {model.parallel_block && model.norms_per_layer > 2,
+       "a parallel block of more than two norms"},
+      {!model.parallel_block && model.norms_per_layer != 2 && model.norms_per_layer != 4,
+       "another number of norms than two or four"},
       {model.position == models::Position::kAlibi, "ALiBi"},
       {model.attention_sinks, "attention sinks"},
-      {plan.context > 1 && job.framework.context_all_to_all,
-       "context parallelism by an exchange of heads"},
+      {plan.context > 1 && job.framework.context_all_to_all &&
+           (model.heads % (plan.tensor * plan.context) != 0 ||
+            model.kv_heads % (plan.tensor * plan.context) != 0),
+       "an exchange of heads over more context ranks than there are key heads for"},
       {job.attention == models::AttentionKernel::kUnfused, "unfused attention"}};
   for (const auto& [is_there, part] : parts) {
     if (is_there) {

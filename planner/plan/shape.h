@@ -18,12 +18,13 @@ struct Shape {
       0;  // of the residual stream: tokens / tensor under sequence parallelism
   std::int64_t hidden = 0;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;  // heads on this rank
-  std::int64_t qkv = 0;                                // (heads + 2 kv_heads) * head_dim
-  std::int64_t attention = 0;                          // heads * head_dim
-  std::int64_t ffn = 0;                                // on this rank
-  std::int64_t up = 0;                                 // 2 ffn when gated
-  std::int64_t vocabulary = 0;                         // true size
-  std::int64_t vocabulary_rows = 0;                    // on this rank, padding included
+  std::int64_t v_dim = 0;            // size of a value head; head_dim unless attention is latent
+  std::int64_t qkv = 0;              // (heads + kv_heads) * head_dim + kv_heads * v_dim
+  std::int64_t attention = 0;        // heads * v_dim
+  std::int64_t ffn = 0;              // on this rank
+  std::int64_t up = 0;               // 2 ffn when gated
+  std::int64_t vocabulary = 0;       // true size
+  std::int64_t vocabulary_rows = 0;  // on this rank, padding included
   std::int64_t tensor = 1;
   std::int64_t expert_rows = 0;  // room for the rows that come to this rank's experts
   bool sequence_parallel = false;
@@ -65,15 +66,6 @@ bool overlaps_experts(const Job& job, const Plan& plan);
 // The model with its vocabulary as the framework pads it.
 models::Transformer padded_model(const Job& job, const Plan& plan);
 
-// DeepSeek V3's router: sigmoid scores, and a bias that only chooses. All others score by a
-// softmax. The weights are normalised over the chosen in every program; what models do otherwise
-// changes numbers, not work.
-inline bool scores_by_sigmoid(const models::MixtureOfExperts& moe) {
-  return moe.router_bias && !moe.expert_bias;
-}
-
-// The rotary base every program uses; the models' own bases change numbers, not work.
-inline constexpr std::int64_t kRotaryBase = 10000;
 // Keys a query sees in this layer's attention; 0: all before it.
 std::int64_t window_of(const models::Transformer& model, std::int64_t layer);
 // Which part of this layer is no kernel of core/kernels.h ("experts"), so that lower() writes the

@@ -216,7 +216,7 @@ class OpTimer {
                                           .query_length = d[1] / ranks,
                                           .key_length = keys,
                                           .qk_dim = d[4],
-                                          .v_dim = d[4],
+                                          .v_dim = ranks > 1 ? d[4] : d[6],
                                           .causal = true,
                                           .flash = true,
                                           .portable = portable_attention_},

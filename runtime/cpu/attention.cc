@@ -29,6 +29,14 @@ bool visible(const AttentionShape& s, std::int64_t query, std::int64_t key) {
 }
 
 template <typename T>
+void cap(const AttentionShape& s, Matrix<T>& scores) {
+  if (s.cap > 0) {
+    const auto limit = static_cast<T>(s.cap);
+    scores = (limit * (scores.array() / limit).tanh()).matrix();
+  }
+}
+
+template <typename T>
 void mask(const AttentionShape& s, Matrix<T>& scores) {
   for (std::int64_t i = 0; i < s.query_length; ++i) {
     for (std::int64_t j = 0; j < s.key_length; ++j) {
@@ -52,6 +60,7 @@ void attention_forward(const AttentionShape& s, Rows<const T> q, Rows<const T> k
       const auto vh = slice(v, b * s.key_length, s.key_length, h / queries_per_kv, s.v_dim);
       auto oh = slice(output, b * s.query_length, s.query_length, h, s.v_dim);
       scores.noalias() = static_cast<T>(s.scale) * (qh * kh.transpose());
+      cap(s, scores);
       mask(s, scores);
       for (std::int64_t i = 0; i < s.query_length; ++i) {
         const T highest = scores.row(i).maxCoeff();
@@ -73,6 +82,7 @@ void attention_backward(const AttentionShape& s, Rows<const T> q, Rows<const T> 
   const auto scale = static_cast<T>(s.scale);
   Matrix<T> p(s.query_length, s.key_length);
   Matrix<T> ds(s.query_length, s.key_length);
+  Matrix<T> slope;  // of a capped score by the score
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       const std::int64_t kv = h / queries_per_kv;
@@ -82,12 +92,18 @@ void attention_backward(const AttentionShape& s, Rows<const T> q, Rows<const T> 
       const auto oh = slice(output, b * s.query_length, s.query_length, h, s.v_dim);
       const auto doh = slice(doutput, b * s.query_length, s.query_length, h, s.v_dim);
       p.noalias() = scale * (qh * kh.transpose());
+      cap(s, p);
+      slope = s.cap > 0 ? Matrix<T>((1 - (p.array() / static_cast<T>(s.cap)).square()).matrix())
+                        : Matrix<T>();
       mask(s, p);
       ds.noalias() = doh * vh.transpose();
       for (std::int64_t i = 0; i < s.query_length; ++i) {
         p.row(i) = (p.row(i).array() - log_sum_exp[(b * s.heads + h) * s.query_length + i]).exp();
         const T delta = doh.row(i).dot(oh.row(i));
         ds.row(i) = p.row(i).array() * (ds.row(i).array() - delta) * scale;
+        if (s.cap > 0) {
+          ds.row(i).array() *= slope.row(i).array();
+        }
       }
       auto dqh = slice(dq, b * s.query_length, s.query_length, h, s.qk_dim);
       auto dkh = slice(dk, b * s.key_length, s.key_length, kv, s.qk_dim);

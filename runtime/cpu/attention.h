@@ -18,6 +18,7 @@ struct AttentionShape {
   std::int64_t window = 0;  // sliding window in tokens; 0 = full
   bool causal = true;
   double scale = 1.0;
+  double cap = 0;  // scores are cap * tanh(score / cap); 0: they are not
 };
 
 // Rows are tokens (sequence by sequence); `stride` is the distance between tokens, so packed qkv

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -48,6 +49,12 @@ class Call {
       std::fill_n(at(i), operands_[i].count, T(0));
     }
     return at(i);
+  }
+  [[nodiscard]] const Arithmetic& arithmetic() const { return context_->program->arithmetic; }
+  // Of scores of heads of this size.
+  [[nodiscard]] double attention_scale(std::int64_t head_size) const {
+    const double said = arithmetic().attention_scale;
+    return said > 0 ? said : 1.0 / std::sqrt(static_cast<double>(head_size));
   }
   [[nodiscard]] std::int64_t count(std::size_t i) const { return operands_[i].count; }
   [[nodiscard]] const StepSettings& settings() const { return context_->settings; }

@@ -25,7 +25,8 @@ EmbeddingShape embedding_shape(const Call<T>& c) {
   return {.rows = c.dim("T"),
           .width = c.dim("H"),
           .first_row = c.place() * c.dim("R"),
-          .table_rows = c.dim("R")};
+          .table_rows = c.dim("R"),
+          .multiplier = c.arithmetic().embedding_multiplier};
 }
 
 template <typename T>
@@ -49,6 +50,15 @@ void run_matmul(const Call<T>& c) {
 }
 
 template <typename T>
+NormShape norm_shape(const Call<T>& c, bool centred) {
+  return {.rows = c.dim("T"),
+          .width = c.dim("H"),
+          .centred = centred,
+          .epsilon = c.arithmetic().norm_epsilon,
+          .weight_offset = c.arithmetic().norm_plus_one ? 1.0 : 0.0};
+}
+
+template <typename T>
 void run_norm_backward(const Call<T>& c, bool centred) {
   const std::size_t residual = centred ? 5 : 4;
   T* dx = c.at(residual + 1);
@@ -57,9 +67,8 @@ void run_norm_backward(const Call<T>& c, bool centred) {
   if (c.dim("add_residual") != 0) {
     kept.assign(c.at(residual), c.at(residual) + count);
   }
-  norm_backward<T>({.rows = c.dim("T"), .width = c.dim("H"), .centred = centred}, c.at(1), c.at(2),
-                   c.at(0), dx, c.accumulated(residual + 2),
-                   centred ? c.accumulated(residual + 3) : nullptr);
+  norm_backward<T>(norm_shape(c, centred), c.at(1), c.at(2), c.at(0), dx,
+                   c.accumulated(residual + 2), centred ? c.accumulated(residual + 3) : nullptr);
   if (!kept.empty()) {
     add<T>(count, dx, kept.data(), dx);
   }
@@ -70,22 +79,50 @@ HeadNormShape head_norm_shape(const Call<T>& c) {
   return {.rows = c.dim("T"),
           .query_heads = c.dim("A"),
           .kv_heads = c.dim("K"),
-          .head_dim = c.dim("D")};
+          .head_dim = c.dim("D"),
+          .epsilon = c.arithmetic().norm_epsilon,
+          .weight_offset = c.arithmetic().norm_plus_one ? 1.0 : 0.0};
+}
+
+template <typename T>
+RotaryShape positions_of(const Call<T>& c) {
+  return {.rows = c.dim("T"),
+          .length = c.dim("S"),
+          .context_ranks = c.ranks("context"),
+          .context_place = c.place("context")};
+}
+
+// Null: nothing is turned.
+template <typename T>
+const RotaryTable* table_of(const Call<T>& c) {
+  const std::int64_t table = c.dim("table");
+  const std::vector<RotaryTable>& tables = c.arithmetic().rotary;
+  TRIREME_CHECK(table < static_cast<std::int64_t>(tables.size()));
+  return table < 0 ? nullptr : &tables[static_cast<std::size_t>(table)];
 }
 
 template <typename T>
 void run_rotary(const Call<T>& c, bool backward) {
   const std::int64_t heads = c.dim("A") + c.dim("K");
-  rotary<T>({.rows = c.dim("T"),
-             .heads = heads,
-             .head_dim = c.dim("D"),
-             .stride = (heads + c.dim("K")) * c.dim("D"),
-             .length = c.dim("S"),
-             .first_position = 0,
-             .theta = static_cast<double>(c.dim("base")),
-             .context_ranks = c.ranks("context"),
-             .context_place = c.place("context")},
-            c.at(0), backward);
+  RotaryShape shape = positions_of(c);
+  shape.heads = heads;
+  shape.head_dim = shape.head_stride = c.dim("D");
+  shape.stride = (heads + c.dim("K")) * c.dim("D");
+  const RotaryTable* table = table_of(c);
+  TRIREME_CHECK(table != nullptr);
+  rotary<T>(shape, *table, c.at(0), backward);
+}
+
+template <typename T>
+void run_latent_heads(const Call<T>& c, bool backward) {
+  const LatentShape shape{c.dim("A"), c.dim("N"), c.dim("R"), c.dim("V")};
+  if (backward) {
+    latent_heads_backward<T>(shape, positions_of(c), table_of(c), c.at(0), c.at(1), c.at(2),
+                             c.at(3));
+  } else {
+    latent_heads_forward<T>(shape, positions_of(c), table_of(c), c.at(0), c.at(1), c.at(2),
+                            c.at(3));
+  }
 }
 
 template <typename T>
@@ -97,16 +134,17 @@ AttentionShape attention_shape(const Call<T>& c) {
           .key_length = c.dim("S"),
           .query_offset = 0,
           .qk_dim = c.dim("D"),
-          .v_dim = c.dim("D"),
+          .v_dim = c.dim("V"),
           .window = c.dim("window"),
           .causal = true,
-          .scale = 1.0 / std::sqrt(static_cast<double>(c.dim("D")))};
+          .scale = c.attention_scale(c.dim("D")),
+          .cap = c.arithmetic().attention_cap};
 }
 
 template <typename T>
 void run_attention_forward(const Call<T>& c) {
   const AttentionShape s = attention_shape(c);
-  const std::int64_t stride = (s.heads + 2 * s.kv_heads) * s.qk_dim;
+  const std::int64_t stride = (s.heads + s.kv_heads) * s.qk_dim + s.kv_heads * s.v_dim;
   const T* q = c.at(0);
   const T* k = q + s.heads * s.qk_dim;
   const T* v = k + s.kv_heads * s.qk_dim;
@@ -117,7 +155,7 @@ void run_attention_forward(const Call<T>& c) {
 template <typename T>
 void run_attention_backward(const Call<T>& c) {
   const AttentionShape s = attention_shape(c);
-  const std::int64_t stride = (s.heads + 2 * s.kv_heads) * s.qk_dim;
+  const std::int64_t stride = (s.heads + s.kv_heads) * s.qk_dim + s.kv_heads * s.v_dim;
   const std::int64_t k_at = s.heads * s.qk_dim;
   const std::int64_t v_at = k_at + s.kv_heads * s.qk_dim;
   const T* qkv = c.at(1);
@@ -132,7 +170,9 @@ LogitShape logit_shape(const Call<T>& c) {
   return {.rows = c.dim("T"),
           .width = c.dim("R"),
           .first = c.place() * c.dim("R"),
-          .vocabulary = c.dim("V")};
+          .vocabulary = c.dim("V"),
+          .multiplier = c.arithmetic().logit_multiplier,
+          .cap = c.arithmetic().logit_cap};
 }
 
 template <typename T>
@@ -191,11 +231,9 @@ template <typename T>
 void run_layer_kernel(const Call<T>& c, Kernel kernel) {
   const bool centred = kernel == Kernel::kLayerNormForward || kernel == Kernel::kLayerNormBackward;
   if (kernel == Kernel::kLayerNormForward) {
-    norm_forward<T>({.rows = c.dim("T"), .width = c.dim("H"), .centred = true}, c.at(0), c.at(1),
-                    c.at(2), c.at(3), c.at(4), c.at(5));
+    norm_forward<T>(norm_shape(c, true), c.at(0), c.at(1), c.at(2), c.at(3), c.at(4), c.at(5));
   } else if (kernel == Kernel::kRmsNormForward) {
-    norm_forward<T>({.rows = c.dim("T"), .width = c.dim("H")}, c.at(0), c.at(1), nullptr, c.at(2),
-                    nullptr, c.at(3));
+    norm_forward<T>(norm_shape(c, false), c.at(0), c.at(1), nullptr, c.at(2), nullptr, c.at(3));
   } else if (kernel == Kernel::kHeadNormForward) {
     head_norm_forward<T>(head_norm_shape(c), c.at(0), c.at(1), c.at(2), c.at(3), c.at(4));
   } else if (kernel == Kernel::kHeadNormBackward) {
@@ -208,6 +246,7 @@ void run_layer_kernel(const Call<T>& c, Kernel kernel) {
 
 template <typename T>
 void dispatch(const Call<T>& c, Kernel kernel) {
+  const Activation act = c.arithmetic().activation;
   switch (kernel) {
     case Kernel::kEmbeddingForward:
       return embedding_forward<T>(embedding_shape(c), c.tokens(0), c.at(1), c.at(2));
@@ -234,13 +273,18 @@ void dispatch(const Call<T>& c, Kernel kernel) {
       return run_rotary(c, false);
     case Kernel::kRotaryBackward:
       return run_rotary(c, true);
+    case Kernel::kLatentHeadsForward:
+      return run_latent_heads(c, false);
+    case Kernel::kLatentHeadsBackward:
+      return run_latent_heads(c, true);
     case Kernel::kAttentionForward:
       return run_attention_forward(c);
     case Kernel::kAttentionBackward:
       return run_attention_backward(c);
     case Kernel::kKeysOut:
     case Kernel::kKeysIn:
-    case Kernel::kKeysInOrder:
+    case Kernel::kRowsInOrder:
+    case Kernel::kSpreadHeads:
     case Kernel::kContextAttentionForward:
     case Kernel::kContextAttentionBackward:
       return run_context(c, kernel);
@@ -254,15 +298,18 @@ void dispatch(const Call<T>& c, Kernel kernel) {
     case Kernel::kExpertMatmul:
       return run_experts(c, kernel);
     case Kernel::kSwigluForward:
-      return swiglu_forward<T>(c.dim("T"), c.dim("F"), c.at(0), c.at(1));
+      return swiglu_forward<T>(c.dim("T"), c.dim("F"), act, c.at(0), c.at(1));
     case Kernel::kSwigluBackward:
-      return swiglu_backward<T>(c.dim("T"), c.dim("F"), c.at(1), c.at(0), c.at(2));
+      return swiglu_backward<T>(c.dim("T"), c.dim("F"), act, c.at(1), c.at(0), c.at(2));
     case Kernel::kGeluForward:
-      return gelu_forward<T>(c.dim("T") * c.dim("F"), c.at(0), c.at(1));
+      return gelu_forward<T>(c.dim("T") * c.dim("F"), act, c.at(0), c.at(1));
     case Kernel::kGeluBackward:
-      return gelu_backward<T>(c.dim("T") * c.dim("F"), c.at(1), c.at(0), c.at(2));
+      return gelu_backward<T>(c.dim("T") * c.dim("F"), act, c.at(1), c.at(0), c.at(2));
     case Kernel::kAdd:
       return add<T>(c.dim("N"), c.at(0), c.at(1), c.at(0));
+    case Kernel::kScale:
+      return scale<T>(c.dim("N"), static_cast<T>(c.arithmetic().residual_multiplier), c.at(0),
+                      c.at(1));
     case Kernel::kLogitStatistics:
     case Kernel::kStatisticsRescale:
     case Kernel::kCrossEntropyLoss:

@@ -23,7 +23,7 @@ AttentionShape chunk_shape(const ContextShape& s, std::int64_t chunk) {
           .v_dim = s.head_dim,
           .window = s.window,
           .causal = true,
-          .scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim))};
+          .scale = s.scale};
 }
 
 // The statistics of a chunk lie between those of the other, head by head.
@@ -53,14 +53,34 @@ void keys_in(std::int64_t tokens, const ContextShape& s, const T* dkv, T* dqkv) 
 }
 
 template <typename T>
-void keys_in_order(const ContextShape& s, const T* x, T* y, bool inverse) {
+void rows_in_order(const ContextShape& s, std::int64_t width, const T* x, T* y, bool inverse) {
   for (std::int64_t rank = 0; rank < s.ranks; ++rank) {
     for (std::int64_t row = 0; row < s.batch * s.own(); ++row) {
       const std::int64_t brought = rank * s.batch * s.own() + row;
       const std::int64_t ordered =
           row / s.own() * s.sequence + context_position(row % s.own(), s.sequence, s.ranks, rank);
-      std::copy_n(x + (inverse ? ordered : brought) * s.kv(), s.kv(),
-                  y + (inverse ? brought : ordered) * s.kv());
+      std::copy_n(x + (inverse ? ordered : brought) * width, width,
+                  y + (inverse ? brought : ordered) * width);
+    }
+  }
+}
+
+template <typename T>
+void spread_heads(std::int64_t tokens, const ContextShape& s, const T* x, T* y, bool inverse) {
+  const std::int64_t parts[] = {s.heads * s.head_dim, s.kv_heads * s.head_dim,
+                                s.kv_heads * s.head_dim};
+  const std::int64_t share = s.qkv() / s.ranks;
+  for (std::int64_t rank = 0; rank < s.ranks; ++rank) {
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      std::int64_t row = token * s.qkv();
+      std::int64_t block = (rank * tokens + token) * share;
+      for (const std::int64_t part : parts) {
+        const std::int64_t own = part / s.ranks;
+        const std::int64_t at = row + rank * own;
+        std::copy_n(x + (inverse ? block : at), own, y + (inverse ? at : block));
+        row += part;
+        block += own;
+      }
     }
   }
 }
@@ -114,8 +134,11 @@ template void keys_out<float>(std::int64_t, const ContextShape&, const float*, f
 template void keys_out<double>(std::int64_t, const ContextShape&, const double*, double*);
 template void keys_in<float>(std::int64_t, const ContextShape&, const float*, float*);
 template void keys_in<double>(std::int64_t, const ContextShape&, const double*, double*);
-template void keys_in_order<float>(const ContextShape&, const float*, float*, bool);
-template void keys_in_order<double>(const ContextShape&, const double*, double*, bool);
+template void rows_in_order<float>(const ContextShape&, std::int64_t, const float*, float*, bool);
+template void spread_heads<float>(std::int64_t, const ContextShape&, const float*, float*, bool);
+template void rows_in_order<double>(const ContextShape&, std::int64_t, const double*, double*,
+                                    bool);
+template void spread_heads<double>(std::int64_t, const ContextShape&, const double*, double*, bool);
 template void context_attention_forward<float>(const ContextShape&, const float*, const float*,
                                                float*, float*);
 template void context_attention_forward<double>(const ContextShape&, const double*, const double*,

@@ -4,34 +4,52 @@
 
 #include <cstdint>
 
+#include "core/arithmetic.h"
+
 namespace trireme::runtime::cpu {
 
 struct RotaryShape {
   std::int64_t rows = 0;  // tokens
   std::int64_t heads = 0;
-  std::int64_t head_dim = 0;  // even; the halves are rotated against each other (GPT-NeoX, Llama)
-  std::int64_t stride = 0;    // between tokens
-  std::int64_t length = 0;    // tokens of a whole sequence
-  std::int64_t first_position = 0;  // of each sequence's first row
-  double theta = 10000.0;
+  std::int64_t head_dim = 0;
+  std::int64_t head_stride = 0;                       // between heads
+  std::int64_t stride = 0;                            // between tokens
+  std::int64_t length = 0;                            // tokens of a whole sequence
+  std::int64_t first_position = 0;                    // of each sequence's first row
   std::int64_t context_ranks = 1, context_place = 0;  // that share each sequence (core/program.h)
 };
 
-// Rotates `x` in place by its position (Su et al. 2021); `backward` rotates by the negative angle.
+// Turns pairs of each head in place by their position (Su et al. 2021); `backward` turns by the
+// negative angle.
 template <typename T>
-void rotary(const RotaryShape& shape, T* x, bool backward);
+void rotary(const RotaryShape& shape, const RotaryTable& table, T* x, bool backward);
 
-// y[rows, width] = silu(gate) * up, with x[rows, 2 * width] = gate, up.
+// Latent attention's heads (core/kernels.h, latent_heads_*).
+struct LatentShape {
+  std::int64_t heads = 0, nope = 0, rope = 0, value = 0;
+  [[nodiscard]] std::int64_t qk() const { return nope + rope; }
+};
+// `turned`: how the rotary parts turn, one head after the other; null: they do not.
 template <typename T>
-void swiglu_forward(std::int64_t rows, std::int64_t width, const T* x, T* y);
+void latent_heads_forward(const LatentShape& shape, const RotaryShape& positions,
+                          const RotaryTable* turned, const T* q, const T* kv, const T* key, T* qkv);
 template <typename T>
-void swiglu_backward(std::int64_t rows, std::int64_t width, const T* x, const T* dy, T* dx);
+void latent_heads_backward(const LatentShape& shape, const RotaryShape& positions,
+                           const RotaryTable* turned, const T* dqkv, T* dq, T* dkv, T* dkey);
 
-// GELU in its tanh form (Hendrycks and Gimpel 2016), as GPT-2 and Megatron use it.
+// y[rows, width] = act(gate) * up, with x[rows, 2 * width] = gate, up; plain: silu.
 template <typename T>
-void gelu_forward(std::int64_t count, const T* x, T* y);
+void swiglu_forward(std::int64_t rows, std::int64_t width, Activation act, const T* x, T* y);
 template <typename T>
-void gelu_backward(std::int64_t count, const T* x, const T* dy, T* dx);
+void swiglu_backward(std::int64_t rows, std::int64_t width, Activation act, const T* x, const T* dy,
+                     T* dx);
+
+// y = act(x); plain: GELU in its tanh form (Hendrycks and Gimpel 2016), as GPT-2 and Megatron use
+// it.
+template <typename T>
+void gelu_forward(std::int64_t count, Activation act, const T* x, T* y);
+template <typename T>
+void gelu_backward(std::int64_t count, Activation act, const T* x, const T* dy, T* dx);
 
 // x[row, :] += bias.
 template <typename T>
@@ -39,6 +57,9 @@ void add_bias(std::int64_t rows, std::int64_t width, const T* bias, T* x);
 // dbias += the sum of dy's rows.
 template <typename T>
 void add_column_sums(std::int64_t rows, std::int64_t width, const T* dy, T* dbias);
+// y = factor * x; y may be x.
+template <typename T>
+void scale(std::int64_t count, T factor, const T* x, T* y);
 // y = a + b; y may be a or b.
 template <typename T>
 void add(std::int64_t count, const T* a, const T* b, T* y);
@@ -48,13 +69,14 @@ struct EmbeddingShape {
   std::int64_t width = 0;      // hidden
   std::int64_t first_row = 0;  // of the table's shard
   std::int64_t table_rows = 0;
+  double multiplier = 1;
 };
 
-// y[row] = table[token - first_row], zero for a token of another shard.
+// y[row] = multiplier * table[token - first_row], zero for a token of another shard.
 template <typename T>
 void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table,
                        T* y);
-// dtable[token - first_row] += dy[row].
+// dtable[token - first_row] += multiplier * dy[row].
 template <typename T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy,
                         T* dtable);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -38,16 +40,47 @@ std::int64_t rows_of(const ArrivedShape& arrived, const std::int32_t* counts, st
 
 }  // namespace
 
+namespace {
+
+// Ranks of experts in groups that are not among the best sink to the bottom.
+template <typename T>
+void leave_best_groups(const RouteShape& s, std::vector<T>& ranks) {
+  if (s.groups <= 1) {
+    return;
+  }
+  const std::int64_t size = s.experts / s.groups;
+  std::vector<T> values(static_cast<std::size_t>(s.groups));
+  for (std::int64_t g = 0; g < s.groups; ++g) {
+    std::vector<T> own(ranks.begin() + g * size, ranks.begin() + (g + 1) * size);
+    std::sort(own.begin(), own.end(), std::greater<T>());
+    values[static_cast<std::size_t>(g)] = own[0] + (s.groups_by_two && size > 1 ? own[1] : T(0));
+  }
+  std::vector<std::int64_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
+  });
+  for (std::size_t place = static_cast<std::size_t>(s.groups_chosen); place < order.size();
+       ++place) {
+    std::fill_n(ranks.begin() + order[place] * size, size, -std::numeric_limits<T>::infinity());
+  }
+}
+
+}  // namespace
+
 template <typename T>
 void route_forward(const RouteShape& s, const T* logits, const T* bias, T* weights,
                    std::int32_t* experts) {
   std::vector<T> scores(static_cast<std::size_t>(s.experts));
+  std::vector<T> ranks(scores.size());
   std::vector<std::int32_t> order(scores.size());
   for (std::int64_t token = 0; token < s.tokens; ++token) {
     score(s, logits + token * s.experts, scores);
-    const auto rank = [&](std::int32_t e) {
-      return scores[static_cast<std::size_t>(e)] + (s.biased ? bias[e] : T(0));
-    };
+    for (std::size_t e = 0; e < ranks.size(); ++e) {
+      ranks[e] = scores[e] + (s.biased ? bias[e] : T(0));
+    }
+    leave_best_groups(s, ranks);
+    const auto rank = [&](std::int32_t e) { return ranks[static_cast<std::size_t>(e)]; };
     std::iota(order.begin(), order.end(), 0);
     std::partial_sort(order.begin(), order.begin() + s.chosen, order.end(),
                       [&](std::int32_t a, std::int32_t b) {
@@ -60,27 +93,38 @@ void route_forward(const RouteShape& s, const T* logits, const T* bias, T* weigh
     for (std::int64_t j = 0; j < s.chosen; ++j) {
       const std::int32_t expert = order[static_cast<std::size_t>(j)];
       experts[token * s.chosen + j] = expert;
-      weights[token * s.chosen + j] = scores[static_cast<std::size_t>(expert)] / sum;
+      weights[token * s.chosen + j] = static_cast<T>(s.scale) *
+                                      scores[static_cast<std::size_t>(expert)] /
+                                      (s.normalises ? sum : T(1));
     }
   }
 }
 
-// w_j = s_j / sum s. Of a softmax ds_j = s_j dlogit_j beside what the normalisation takes out
-// again; of a sigmoid ds_j = s_j (1 - s_j) dlogit_j.
+// With g = dw * w summed over the chosen, of w = scale * s / sum s: ds s = w dw - (w / scale) g,
+// and of w = scale * s: ds s = w dw. A sigmoid's ds is s (1 - s) dlogit; a softmax's s (dlogit -
+// the mean of dlogit under s), which takes nothing more out of normalised weights.
 template <typename T>
 void route_backward(const RouteShape& s, const T* dweights, const T* weights,
                     const std::int32_t* experts, const T* logits, T* dlogits) {
+  std::vector<T> scores(static_cast<std::size_t>(s.experts));
   std::fill_n(dlogits, s.tokens * s.experts, T(0));
   for (std::int64_t token = 0; token < s.tokens; ++token) {
     const std::int64_t first = token * s.chosen;
-    T mean = T(0);
+    T sum = T(0);
     for (std::int64_t j = first; j < first + s.chosen; ++j) {
-      mean += weights[j] * dweights[j];
+      sum += weights[j] * dweights[j];
     }
+    T* row = dlogits + token * s.experts;
+    if (!s.normalises && !s.sigmoid) {
+      score(s, logits + token * s.experts, scores);
+      for (std::int64_t e = 0; e < s.experts; ++e) {
+        row[e] = -scores[static_cast<std::size_t>(e)] * sum;
+      }
+    }
+    const T mean = s.normalises ? sum / static_cast<T>(s.scale) : T(0);
     for (std::int64_t j = first; j < first + s.chosen; ++j) {
-      const std::int64_t at = token * s.experts + experts[j];
-      dlogits[at] =
-          weights[j] * (dweights[j] - mean) * (s.sigmoid ? T(1) - sigmoid(logits[at]) : T(1));
+      const T slope = s.sigmoid ? T(1) - sigmoid(logits[token * s.experts + experts[j]]) : T(1);
+      row[experts[j]] += weights[j] * (dweights[j] - mean) * slope;
     }
   }
 }

@@ -11,6 +11,10 @@ namespace trireme::runtime::cpu {
 struct RouteShape {
   std::int64_t tokens = 0, experts = 0, chosen = 0;  // `chosen`: experts a token
   bool sigmoid = false, biased = false;
+  bool normalises = true;  // weights sum to `scale`
+  double scale = 1;
+  std::int64_t groups = 0, groups_chosen = 0;  // groups 0: experts stand in none
+  bool groups_by_two = true;                   // best by the sum of the two largest, or the largest
 };
 template <typename T>
 void route_forward(const RouteShape& shape, const T* logits, const T* bias, T* weights,

@@ -10,6 +10,20 @@ namespace {
 std::int64_t real_width(const LogitShape& s) {
   return std::clamp<std::int64_t>(s.vocabulary - s.first, 0, s.width);
 }
+
+template <typename T>
+T logit_of(const LogitShape& s, T x) {
+  const T scaled = static_cast<T>(s.multiplier) * x;
+  const auto cap = static_cast<T>(s.cap);
+  return s.cap > 0 ? cap * std::tanh(scaled / cap) : scaled;
+}
+
+// What a logit changes by its operand.
+template <typename T>
+T slope_of(const LogitShape& s, T logit) {
+  const T bent = s.cap > 0 ? logit / static_cast<T>(s.cap) : T(0);
+  return static_cast<T>(s.multiplier) * (T(1) - bent * bent);
+}
 }  // namespace
 
 template <typename T>
@@ -20,16 +34,16 @@ void logit_statistics(const LogitShape& s, const T* logits, const std::int32_t* 
     const T* line = logits + row * s.width;
     T highest = -std::numeric_limits<T>::infinity();
     for (std::int64_t i = 0; i < real; ++i) {
-      highest = std::max(highest, line[i]);
+      highest = std::max(highest, logit_of(s, line[i]));
     }
     T sum = 0;
     for (std::int64_t i = 0; i < real; ++i) {
-      sum += std::exp(line[i] - highest);
+      sum += std::exp(logit_of(s, line[i]) - highest);
     }
     maxima[row] = highest;
     sums[row] = sum;
     const std::int64_t target = targets[row] - s.first;
-    target_logits[row] = target >= 0 && target < real ? line[target] : T(0);
+    target_logits[row] = target >= 0 && target < real ? logit_of(s, line[target]) : T(0);
   }
 }
 
@@ -57,8 +71,13 @@ void loss_gradient(const LogitShape& s, T* logits, const std::int32_t* targets, 
     const std::int64_t target = targets[row] - s.first;
     T* line = logits + row * s.width;
     for (std::int64_t i = 0; i < s.width; ++i) {
-      const T softmax = i < real ? std::exp(line[i] - maxima[row]) / sums[row] : T(0);
-      line[i] = (softmax - (i == target ? T(1) : T(0))) * scale;
+      if (i >= real) {
+        line[i] = T(0);
+        continue;
+      }
+      const T logit = logit_of(s, line[i]);
+      const T softmax = std::exp(logit - maxima[row]) / sums[row];
+      line[i] = (softmax - (i == target ? T(1) : T(0))) * scale * slope_of(s, logit);
     }
   }
 }

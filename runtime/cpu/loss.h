@@ -14,6 +14,7 @@ struct LogitShape {
   std::int64_t first = 0;  // the shard's first entry
   std::int64_t vocabulary =
       0;  // real entries of the whole vocabulary: those at and past it are padding, never chosen
+  double multiplier = 1, cap = 0;  // a logit is cap(multiplier * x); cap 0: as it is
 };
 
 // maxima[row] = the largest real logit of this shard (-inf when it has none); sums[row] = sum of

@@ -32,12 +32,14 @@ Statistics<T> statistics_of(const NormShape& shape, const T* x) {
 template <typename T>
 void norm_forward(const NormShape& shape, const T* x, const T* weight, const T* bias, T* y, T* mean,
                   T* reciprocal) {
+  const auto offset = static_cast<T>(shape.weight_offset);
   for (std::int64_t row = 0; row < shape.rows; ++row) {
     const T* in = x + row * shape.width;
     T* out = y + row * shape.width;
     const Statistics<T> s = statistics_of(shape, in);
     for (std::int64_t i = 0; i < shape.width; ++i) {
-      out[i] = (in[i] - s.mean) * s.reciprocal * weight[i] + (bias != nullptr ? bias[i] : T(0));
+      out[i] = (in[i] - s.mean) * s.reciprocal * (weight[i] + offset) +
+               (bias != nullptr ? bias[i] : T(0));
     }
     if (mean != nullptr) {
       mean[row] = s.mean;
@@ -54,6 +56,7 @@ template <typename T>
 void norm_backward(const NormShape& shape, const T* x, const T* weight, const T* dy, T* dx,
                    T* dweight, T* dbias) {
   const auto width = static_cast<T>(shape.width);
+  const auto offset = static_cast<T>(shape.weight_offset);
   for (std::int64_t row = 0; row < shape.rows; ++row) {
     const T* in = x + row * shape.width;
     const T* grad = dy + row * shape.width;
@@ -63,7 +66,7 @@ void norm_backward(const NormShape& shape, const T* x, const T* weight, const T*
     T dot = 0;
     for (std::int64_t i = 0; i < shape.width; ++i) {
       const T normalised = (in[i] - s.mean) * s.reciprocal;
-      const T g = grad[i] * weight[i];
+      const T g = grad[i] * (weight[i] + offset);
       sum += g;
       dot += g * normalised;
       if (dweight != nullptr) {
@@ -76,7 +79,7 @@ void norm_backward(const NormShape& shape, const T* x, const T* weight, const T*
     const T shift = shape.centred ? sum / width : T(0);
     for (std::int64_t i = 0; i < shape.width; ++i) {
       const T normalised = (in[i] - s.mean) * s.reciprocal;
-      out[i] = s.reciprocal * (grad[i] * weight[i] - shift - normalised * dot / width);
+      out[i] = s.reciprocal * (grad[i] * (weight[i] + offset) - shift - normalised * dot / width);
     }
   }
 }
@@ -86,7 +89,11 @@ void head_norm_forward(const HeadNormShape& s, const T* x, const T* query_weight
                        const T* key_weight, T* y, T* reciprocal) {
   const std::int64_t normed = s.query_heads + s.kv_heads;
   const std::int64_t width = (normed + s.kv_heads) * s.head_dim;
-  const NormShape head{.rows = 1, .width = s.head_dim, .centred = false, .epsilon = s.epsilon};
+  const NormShape head{.rows = 1,
+                       .width = s.head_dim,
+                       .centred = false,
+                       .epsilon = s.epsilon,
+                       .weight_offset = s.weight_offset};
   for (std::int64_t row = 0; row < s.rows; ++row) {
     for (std::int64_t h = 0; h < normed; ++h) {
       const std::int64_t at = row * width + h * s.head_dim;
@@ -103,7 +110,11 @@ void head_norm_backward(const HeadNormShape& s, const T* dy, const T* x, const T
                         const T* key_weight, T* dx, T* dquery_weight, T* dkey_weight) {
   const std::int64_t normed = s.query_heads + s.kv_heads;
   const std::int64_t width = (normed + s.kv_heads) * s.head_dim;
-  const NormShape head{.rows = 1, .width = s.head_dim, .centred = false, .epsilon = s.epsilon};
+  const NormShape head{.rows = 1,
+                       .width = s.head_dim,
+                       .centred = false,
+                       .epsilon = s.epsilon,
+                       .weight_offset = s.weight_offset};
   for (std::int64_t row = 0; row < s.rows; ++row) {
     for (std::int64_t h = 0; h < normed; ++h) {
       const std::int64_t at = row * width + h * s.head_dim;

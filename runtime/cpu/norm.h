@@ -11,6 +11,7 @@ struct NormShape {
   std::int64_t width = 0;
   bool centred = false;  // true: LayerNorm (subtracts the mean, has a bias); false: RMSNorm
   double epsilon = 1e-5;
+  double weight_offset = 0;  // added to every weight
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias; RMSNorm without mean and bias. `bias` may be
@@ -30,7 +31,7 @@ void norm_backward(const NormShape& shape, const T* x, const T* weight, const T*
 // heads].
 struct HeadNormShape {
   std::int64_t rows = 0, query_heads = 0, kv_heads = 0, head_dim = 0;
-  double epsilon = 1e-5;
+  double epsilon = 1e-5, weight_offset = 0;
 };
 
 // Values are copied. `reciprocal` [rows, query_heads + kv_heads].

@@ -8,10 +8,16 @@ namespace {
 
 template <typename T>
 RouteShape route_shape(const Call<T>& c) {
+  const Arithmetic& a = c.arithmetic();
   return {.tokens = c.dim("T"),
           .experts = c.dim("E"),
           .chosen = c.dim("k"),
-          .sigmoid = c.dim("sigmoid") != 0};
+          .sigmoid = c.dim("sigmoid") != 0,
+          .normalises = a.router_normalises,
+          .scale = a.router_scale,
+          .groups = a.router_groups,
+          .groups_chosen = a.router_groups_chosen,
+          .groups_by_two = a.router_groups_by_two};
 }
 
 template <typename T>
@@ -71,7 +77,18 @@ void run_experts(const Call<T>& c, Kernel kernel) {
 
 template <typename T>
 void run_context(const Call<T>& c, Kernel kernel) {
+  if (kernel == Kernel::kRowsInOrder) {
+    rows_in_order<T>({.batch = c.dim("B"), .sequence = c.dim("S"), .ranks = c.dim("C")}, c.dim("W"),
+                     c.at(0), c.at(1), c.dim("inverse") != 0);
+    return;
+  }
   ContextShape s{.kv_heads = c.dim("K"), .head_dim = c.dim("D")};
+  if (kernel == Kernel::kSpreadHeads) {
+    s.heads = c.dim("A");
+    s.ranks = c.dim("C");
+    spread_heads<T>(c.dim("T"), s, c.at(0), c.at(1), c.dim("inverse") != 0);
+    return;
+  }
   if (kernel == Kernel::kKeysOut || kernel == Kernel::kKeysIn) {
     s.heads = c.dim("A");
     kernel == Kernel::kKeysOut ? keys_out<T>(c.dim("T"), s, c.at(0), c.at(1))
@@ -81,13 +98,10 @@ void run_context(const Call<T>& c, Kernel kernel) {
   s.batch = c.dim("B");
   s.sequence = c.dim("S");
   s.ranks = c.dim("C");
-  if (kernel == Kernel::kKeysInOrder) {
-    keys_in_order<T>(s, c.at(0), c.at(1), c.dim("inverse") != 0);
-    return;
-  }
   s.heads = c.dim("A");
   s.window = c.dim("window");
   s.place = c.place("context");
+  s.scale = c.attention_scale(s.head_dim);
   if (kernel == Kernel::kContextAttentionForward) {
     context_attention_forward<T>(s, c.at(0), c.at(1), c.at(2), c.at(3));
   } else {

@@ -22,11 +22,12 @@ struct Parts {
   explicit Parts(const AttentionCall& call)
       : k(call.heads * call.head_size),
         v((call.heads + call.kv_heads) * call.head_size),
-        width((call.heads + 2 * call.kv_heads) * call.head_size) {}
+        width(v + call.kv_heads * call.values()) {}
 };
 
 float scale_of(const AttentionCall& call) {
-  return 1.0F / std::sqrt(static_cast<float>(call.head_size));
+  return call.scale > 0 ? static_cast<float>(call.scale)
+                        : 1.0F / std::sqrt(static_cast<float>(call.head_size));
 }
 
 // cuDNN before 9.10 wants the lowest finite number for a masked score.
@@ -35,37 +36,43 @@ float masked_score() {
                                    : -std::numeric_limits<float>::infinity();
 }
 
-// The products of a group of query heads that share a key head, one a head. Rows of `row_a`,
-// `row_b` and `row_c` elements, in which the group's heads lie side by side.
-MatmulCall scores_product(const AttentionCall& call, std::int64_t row_a, std::int64_t row_b) {
+ScoreNumbers numbers_of(const AttentionCall& call) {
+  return {call.window, scale_of(call), call.cap};
+}
+
+// The products of a group of query heads that share a key head, one a head, of `size` elements.
+// Rows of `row_a`, `row_b` and `row_c` elements, in which the group's heads lie side by side.
+MatmulCall scores_product(const AttentionCall& call, std::int64_t size, std::int64_t row_a,
+                          std::int64_t row_b) {
   return {.m = call.sequence,
           .n = call.sequence,
-          .k = call.head_size,
+          .k = size,
           .transpose_b = true,
           .batch = call.heads / call.kv_heads,
-          .stride_a = call.head_size,
+          .stride_a = size,
           .stride_b = 0,
           .stride_c = call.sequence * call.sequence,
           .row_a = row_a,
           .row_b = row_b};
 }
 // Scores times the shared keys or values.
-MatmulCall rows_product(const AttentionCall& call, std::int64_t row_b, std::int64_t row_c) {
+MatmulCall rows_product(const AttentionCall& call, std::int64_t size, std::int64_t row_b,
+                        std::int64_t row_c) {
   return {.m = call.sequence,
-          .n = call.head_size,
+          .n = size,
           .k = call.sequence,
           .batch = call.heads / call.kv_heads,
           .stride_a = call.sequence * call.sequence,
           .stride_b = 0,
-          .stride_c = call.head_size,
+          .stride_c = size,
           .row_b = row_b,
           .row_c = row_c};
 }
 // Transposed scores times one head's rows, added to what the group's earlier heads left.
 MatmulCall key_gradient_product(const AttentionCall& call, std::int64_t head_of_group,
-                                std::int64_t row_b, std::int64_t row_c) {
+                                std::int64_t size, std::int64_t row_b, std::int64_t row_c) {
   return {.m = call.sequence,
-          .n = call.head_size,
+          .n = size,
           .k = call.sequence,
           .transpose_a = true,
           .accumulate = head_of_group > 0,
@@ -121,6 +128,10 @@ AttentionLibrary::Plans& AttentionLibrary::plans_for(const AttentionCall& call) 
     plans = std::make_unique<Plans>();
     if (call.window != 0 && call.window < call.sequence) {
       plans->reason = "a sliding window";
+      return *plans;
+    }
+    if (call.cap > 0) {
+      plans->reason = "capped scores";
       return *plans;
     }
     try {
@@ -211,6 +222,7 @@ void AttentionLibrary::forward_by_products(const AttentionCall& call, const __nv
   const Parts parts(call);
   const std::int64_t s = call.sequence;
   const std::int64_t d = call.head_size;
+  const std::int64_t v = call.values();
   const std::int64_t group = call.heads / call.kv_heads;
   auto* scores =
       reinterpret_cast<__nv_bfloat16*>(scratch(static_cast<std::size_t>(group * s * s) * 2));
@@ -218,12 +230,13 @@ void AttentionLibrary::forward_by_products(const AttentionCall& call, const __nv
     for (std::int64_t g = 0; g < call.kv_heads; ++g) {
       const __nv_bfloat16* rows = qkv + batch * s * parts.width;
       const __nv_bfloat16* q = rows + g * group * d;
-      matmuls_.run(scores_product(call, parts.width, parts.width), q, rows + parts.k + g * d,
+      matmuls_.run(scores_product(call, d, parts.width, parts.width), q, rows + parts.k + g * d,
                    scores, matmul_workspace, stream);
       causal_softmax(stream, scores, lse + (batch * call.heads + g * group) * s, group, s,
-                     scale_of(call), call.window);
-      matmuls_.run(rows_product(call, parts.width, call.heads * d), scores, rows + parts.v + g * d,
-                   y + batch * s * call.heads * d + g * group * d, matmul_workspace, stream);
+                     numbers_of(call));
+      matmuls_.run(rows_product(call, v, parts.width, call.heads * v), scores,
+                   rows + parts.v + g * v, y + batch * s * call.heads * v + g * group * v,
+                   matmul_workspace, stream);
     }
   }
 }
@@ -235,8 +248,9 @@ void AttentionLibrary::backward_by_products(const AttentionCall& call, const __n
   const Parts parts(call);
   const std::int64_t s = call.sequence;
   const std::int64_t d = call.head_size;
+  const std::int64_t v = call.values();
   const std::int64_t group = call.heads / call.kv_heads;
-  const std::int64_t out_row = call.heads * d;
+  const std::int64_t out_row = call.heads * v;
   const std::size_t delta_bytes =
       rounded(static_cast<std::size_t>(call.batch * call.heads * s) * sizeof(float));
   const std::size_t score_bytes = rounded(static_cast<std::size_t>(group * s * s) * 2);
@@ -244,27 +258,28 @@ void AttentionLibrary::backward_by_products(const AttentionCall& call, const __n
   auto* delta = reinterpret_cast<float*>(memory);
   auto* scores = reinterpret_cast<__nv_bfloat16*>(memory + delta_bytes);
   auto* dscores = reinterpret_cast<__nv_bfloat16*>(memory + delta_bytes + score_bytes);
-  attention_delta(stream, dy, y, delta, call.batch * s, call.heads, d, s);
+  attention_delta(stream, dy, y, delta, call.batch * s, call.heads, v, s);
   for (std::int64_t batch = 0; batch < call.batch; ++batch) {
     for (std::int64_t g = 0; g < call.kv_heads; ++g) {
       const std::int64_t at = batch * s * parts.width;
       const std::int64_t head = batch * call.heads + g * group;
       const __nv_bfloat16* q = qkv + at + g * group * d;
       const __nv_bfloat16* k = qkv + at + parts.k + g * d;
-      const __nv_bfloat16* gradient = dy + batch * s * out_row + g * group * d;
-      matmuls_.run(scores_product(call, parts.width, parts.width), q, k, scores, matmul_workspace,
-                   stream);
-      matmuls_.run(scores_product(call, out_row, parts.width), gradient, qkv + at + parts.v + g * d,
-                   dscores, matmul_workspace, stream);
+      const __nv_bfloat16* gradient = dy + batch * s * out_row + g * group * v;
+      matmuls_.run(scores_product(call, d, parts.width, parts.width), q, k, scores,
+                   matmul_workspace, stream);
+      matmuls_.run(scores_product(call, v, out_row, parts.width), gradient,
+                   qkv + at + parts.v + g * v, dscores, matmul_workspace, stream);
       causal_softmax_backward(stream, scores, dscores, lse + head * s, delta + head * s, group, s,
-                              scale_of(call), call.window);
-      matmuls_.run(rows_product(call, parts.width, parts.width), dscores, k,
+                              numbers_of(call));
+      matmuls_.run(rows_product(call, d, parts.width, parts.width), dscores, k,
                    dqkv + at + g * group * d, matmul_workspace, stream);
       for (std::int64_t h = 0; h < group; ++h) {
-        matmuls_.run(key_gradient_product(call, h, parts.width, parts.width), dscores + h * s * s,
-                     q + h * d, dqkv + at + parts.k + g * d, matmul_workspace, stream);
-        matmuls_.run(key_gradient_product(call, h, out_row, parts.width), scores + h * s * s,
-                     gradient + h * d, dqkv + at + parts.v + g * d, matmul_workspace, stream);
+        matmuls_.run(key_gradient_product(call, h, d, parts.width, parts.width),
+                     dscores + h * s * s, q + h * d, dqkv + at + parts.k + g * d, matmul_workspace,
+                     stream);
+        matmuls_.run(key_gradient_product(call, h, v, out_row, parts.width), scores + h * s * s,
+                     gradient + h * v, dqkv + at + parts.v + g * v, matmul_workspace, stream);
       }
     }
   }

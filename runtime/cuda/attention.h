@@ -22,7 +22,11 @@ class ContextAttention;
 
 struct AttentionCall {
   std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
-  std::int64_t window = 0;  // 0 = all earlier keys
+  std::int64_t window = 0;      // 0 = all earlier keys
+  std::int64_t value_size = 0;  // of a value head; 0 = head_size
+  double scale = 0;             // of the scores; 0 = 1 / sqrt(head_size)
+  double cap = 0;               // of the scores; 0 = none
+  [[nodiscard]] std::int64_t values() const { return value_size > 0 ? value_size : head_size; }
   friend auto operator<=>(const AttentionCall&, const AttentionCall&) = default;
 };
 
@@ -38,7 +42,7 @@ class AttentionLibrary {
   AttentionLibrary(AttentionLibrary&&) = delete;
   AttentionLibrary& operator=(AttentionLibrary&&) = delete;
 
-  // y[batch*sequence, heads*head_size], lse[batch, heads, sequence] from qkv. `matmul_workspace` as
+  // y[batch*sequence, heads*values()], lse[batch, heads, sequence] from qkv. `matmul_workspace` as
   // MatmulLibrary::run.
   void forward(const AttentionCall& call, const __nv_bfloat16* qkv, __nv_bfloat16* y, float* lse,
                void* matmul_workspace, cudaStream_t stream);

@@ -16,7 +16,8 @@ namespace trireme::runtime::cuda {
 // sequence, at least); of the gradients of q, and of k and v. Heads lie side by side in a token's
 // row.
 struct AttentionPiece {
-  std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, kv_heads = 0, head_size = 0;
+  std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, kv_heads = 0, head_size = 0,
+               value_size = 0;
   bool causal = true;  // as many keys as queries
   std::int64_t q_row = 0, q_batch = 0, kv_row = 0, kv_batch = 0, y_row = 0, y_batch = 0,
                lse_head = 0;

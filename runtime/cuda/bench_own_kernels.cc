@@ -102,11 +102,17 @@ void add_heads(const Shared& shared, const Extent& e, std::vector<KernelRun>& ru
   const std::int64_t heads = all - 2 * kv_heads;
   OperandSet set;
   const std::size_t x = set.bf16(e.elements());
+  RotaryTurns turns;
+  turns.pairs = kHeadSize / 2;
+  for (int j = 0; j < turns.pairs; ++j) {
+    turns.frequencies[j] = std::pow(500000.0F, -2.0F * static_cast<float>(j) / kHeadSize);
+  }
   for (const bool inverse : {false, true}) {
     runs.push_back({inverse ? "rotary_backward" : "rotary_forward", e,
                     4 * e.rows * (heads + kv_heads) * kHeadSize, set, [=](const Base& at) {
-                      rotary(shared.stream, at.bf16(x), e.rows, heads, kv_heads, kHeadSize,
-                             {e.rows, e.rows, 0, 0}, 500000.0, inverse);
+                      rotary(shared.stream, at.bf16(x),
+                             {e.rows, heads + kv_heads, kHeadSize, all * kHeadSize},
+                             {e.rows, e.rows, 0, 0}, turns, inverse);
                     }});
   }
   const std::size_t y = set.bf16(e.elements());

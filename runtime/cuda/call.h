@@ -2,6 +2,8 @@
 // their own.
 #pragma once
 
+#include <cmath>
+#include <iterator>
 #include <string>
 
 #include "runtime/cuda/check.h"
@@ -51,6 +53,39 @@ struct Call {
       return context_position(i, sequence, ranks(index), place(index));
     };
     return {own, chunk, at(0), at(own - 1) - (own - 1 - chunk)};
+  }
+  [[nodiscard]] const Arithmetic& arithmetic() const { return context.program->arithmetic; }
+  // Of scores of heads of this size.
+  [[nodiscard]] double attention_scale(std::int64_t head_size) const {
+    const double said = arithmetic().attention_scale;
+    return said > 0 ? said : 1.0 / std::sqrt(static_cast<double>(head_size));
+  }
+  [[nodiscard]] NormNumbers norm_numbers() const {
+    return {static_cast<float>(arithmetic().norm_epsilon),
+            arithmetic().norm_plus_one ? 1.0F : 0.0F};
+  }
+  [[nodiscard]] LogitNumbers logit_numbers() const {
+    return {static_cast<float>(arithmetic().logit_multiplier),
+            static_cast<float>(arithmetic().logit_cap)};
+  }
+  // The rotary table that dim `index` names; none of it: nothing is turned.
+  [[nodiscard]] RotaryTurns turns(std::size_t index) const {
+    RotaryTurns turns;
+    if (dim(index) < 0) {
+      return turns;
+    }
+    const RotaryTable& table = arithmetic().rotary.at(static_cast<std::size_t>(dim(index)));
+    if (table.frequencies.size() > std::size(turns.frequencies)) {
+      throw Error("rotary", std::to_string(2 * table.frequencies.size()) +
+                                " elements of a head are turned; at most 256 on a GPU");
+    }
+    turns.pairs = static_cast<int>(table.frequencies.size());
+    turns.neighbours = table.neighbours;
+    turns.scale = static_cast<float>(table.scale);
+    for (std::size_t j = 0; j < table.frequencies.size(); ++j) {
+      turns.frequencies[j] = static_cast<float>(table.frequencies[j]);
+    }
+    return turns;
   }
   [[nodiscard]] cudaStream_t stream() const { return context.stream; }
   [[nodiscard]] Scratch scratch() const {

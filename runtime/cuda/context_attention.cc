@@ -1,7 +1,6 @@
 #include "runtime/cuda/context_attention.h"
 
 #include <array>
-#include <cmath>
 #include <limits>
 
 #include "core/program.h"
@@ -56,6 +55,7 @@ AttentionPiece piece_of(const ContextCall& c, std::int64_t keys, bool causal) {
           .heads = c.heads,
           .kv_heads = c.kv_heads,
           .head_size = c.head_size,
+          .value_size = c.head_size,
           .causal = causal,
           .q_row = s.width,
           .q_batch = s.own * s.width,
@@ -110,7 +110,7 @@ void ContextAttention::piece_forward(const ContextCall& c, const Piece& piece, c
                                      cudaStream_t stream) {
   const Sizes s(c);
   const AttentionForwardGraph& made = plans_for(piece.shape).forward;
-  float scale = 1.0F / std::sqrt(static_cast<float>(c.head_size));
+  auto scale = static_cast<float>(c.scale);
   float masked = -std::numeric_limits<float>::infinity();
   const Bf16* keys = kv + piece.first_key * s.keys;
   std::vector<std::pair<CudnnGraph::Tensor, void*>> pointers = {
@@ -162,7 +162,7 @@ void ContextAttention::piece_backward(const ContextCall& c, const Piece& piece, 
                                       cudaStream_t stream) {
   const Sizes s(c);
   const AttentionBackwardGraph& made = plans_for(piece.shape).backward;
-  float scale = 1.0F / std::sqrt(static_cast<float>(c.head_size));
+  auto scale = static_cast<float>(c.scale);
   float masked = -std::numeric_limits<float>::infinity();
   float one = 1.0F;
   const std::int64_t queries = c.batch * s.chunk;

@@ -17,6 +17,7 @@ namespace trireme::runtime::cuda {
 struct ContextCall {
   std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
   std::int64_t ranks = 1, place = 0;
+  double scale = 1;  // of the scores
 };
 
 // One a device; plans and scratch as AttentionLibrary's.

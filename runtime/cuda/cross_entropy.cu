@@ -15,12 +15,23 @@ __host__ __device__ inline std::int64_t real_columns(std::int64_t columns, std::
   return left < 0 ? 0 : (left < columns ? left : columns);
 }
 
+__device__ inline float logit_of(const LogitNumbers& numbers, float x) {
+  const float scaled = numbers.multiplier * x;
+  return numbers.cap > 0.0F ? numbers.cap * tanhf(scaled / numbers.cap) : scaled;
+}
+
+// What a logit changes by its operand.
+__device__ inline float slope_of(const LogitNumbers& numbers, float logit) {
+  const float bent = numbers.cap > 0.0F ? logit / numbers.cap : 0.0F;
+  return numbers.multiplier * (1.0F - bent * bent);
+}
+
 // One pass: every thread keeps a running maximum and the sum relative to it, merged at the end in a
 // fixed order.
 __global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* targets,
                                         float* local_max, float* sums, std::int64_t rows,
                                         std::int64_t columns, std::int64_t real,
-                                        std::int64_t first_column) {
+                                        std::int64_t first_column, LogitNumbers numbers) {
   __shared__ float shared[32];
   const std::int64_t row = blockIdx.x;
   const Bf16* source = logits + row * columns;
@@ -30,6 +41,9 @@ __global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* 
   for (std::int64_t j = threadIdx.x * kVector; j < whole; j += blockDim.x * kVector) {
     float values[kVector];
     load8(source + j, values);
+    for (float& value : values) {
+      value = logit_of(numbers, value);
+    }
     float top = values[0];
     for (int i = 1; i < kVector; ++i) {
       top = fmaxf(top, values[i]);
@@ -43,7 +57,7 @@ __global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* 
     }
   }
   for (std::int64_t j = whole + threadIdx.x; j < real; j += blockDim.x) {
-    const float value = __bfloat162float(source[j]);
+    const float value = logit_of(numbers, __bfloat162float(source[j]));
     if (value > maximum) {
       sum *= __expf(maximum - value);
       maximum = value;
@@ -57,7 +71,8 @@ __global__ void logit_statistics_kernel(const Bf16* logits, const std::int32_t* 
     const std::int64_t target = targets[row] - first_column;
     local_max[row] = row_max;
     sums[row] = row_sum;
-    sums[rows + row] = target >= 0 && target < real ? __bfloat162float(source[target]) : 0.0F;
+    sums[rows + row] =
+        target >= 0 && target < real ? logit_of(numbers, __bfloat162float(source[target])) : 0.0F;
   }
 }
 
@@ -85,7 +100,8 @@ __global__ void cross_entropy_loss_kernel(const float* global_max, const float* 
 __global__ void cross_entropy_backward_kernel(Bf16* logits, const float* global_max,
                                               const float* sums, const std::int32_t* targets,
                                               std::int64_t columns, std::int64_t real,
-                                              std::int64_t first_column, float scale) {
+                                              std::int64_t first_column, float scale,
+                                              LogitNumbers numbers) {
   const std::int64_t row = blockIdx.x;
   Bf16* values_row = logits + row * columns;
   const std::int64_t target = targets[row] - first_column;
@@ -96,15 +112,18 @@ __global__ void cross_entropy_backward_kernel(Bf16* logits, const float* global_
     float values[kVector];
     load8(values_row + j, values);
     for (int i = 0; i < kVector; ++i) {
-      const float probability = j + i < real ? __expf(values[i] - maximum) * factor : 0.0F;
-      values[i] = probability - (j + i == target && target < real ? scale : 0.0F);
+      const float logit = logit_of(numbers, values[i]);
+      const float probability = j + i < real ? __expf(logit - maximum) * factor : 0.0F;
+      const float slope = j + i < real ? slope_of(numbers, logit) : 0.0F;
+      values[i] = (probability - (j + i == target ? scale : 0.0F)) * slope;
     }
     store8(values_row + j, values);
   }
   for (std::int64_t j = whole + threadIdx.x; j < columns; j += blockDim.x) {
-    const float probability =
-        j < real ? __expf(__bfloat162float(values_row[j]) - maximum) * factor : 0.0F;
-    values_row[j] = __float2bfloat16(probability - (j == target && target < real ? scale : 0.0F));
+    const float logit = logit_of(numbers, __bfloat162float(values_row[j]));
+    const float probability = j < real ? __expf(logit - maximum) * factor : 0.0F;
+    const float slope = j < real ? slope_of(numbers, logit) : 0.0F;
+    values_row[j] = __float2bfloat16((probability - (j == target ? scale : 0.0F)) * slope);
   }
 }
 
@@ -112,10 +131,10 @@ __global__ void cross_entropy_backward_kernel(Bf16* logits, const float* global_
 
 void logit_statistics(cudaStream_t stream, const Bf16* logits, const std::int32_t* targets,
                       float* local_max, float* sums, std::int64_t rows, std::int64_t columns,
-                      std::int64_t vocabulary, std::int64_t first_column) {
+                      std::int64_t vocabulary, std::int64_t first_column, LogitNumbers numbers) {
   logit_statistics_kernel<<<static_cast<unsigned int>(rows), kLossThreads, 0, stream>>>(
       logits, targets, local_max, sums, rows, columns,
-      real_columns(columns, vocabulary, first_column), first_column);
+      real_columns(columns, vocabulary, first_column), first_column, numbers);
 }
 
 void statistics_rescale(cudaStream_t stream, const float* local_max, const float* global_max,
@@ -132,10 +151,10 @@ void cross_entropy_loss(cudaStream_t stream, const float* global_max, const floa
 void cross_entropy_backward(cudaStream_t stream, Bf16* logits, const float* global_max,
                             const float* sums, const std::int32_t* targets, std::int64_t rows,
                             std::int64_t columns, std::int64_t vocabulary,
-                            std::int64_t first_column, double denominator) {
+                            std::int64_t first_column, double denominator, LogitNumbers numbers) {
   cross_entropy_backward_kernel<<<static_cast<unsigned int>(rows), kLossThreads, 0, stream>>>(
       logits, global_max, sums, targets, columns, real_columns(columns, vocabulary, first_column),
-      first_column, static_cast<float>(1.0 / denominator));
+      first_column, static_cast<float>(1.0 / denominator), numbers);
 }
 
 }  // namespace trireme::runtime::cuda

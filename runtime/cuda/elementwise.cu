@@ -1,4 +1,6 @@
 // Activations, biases, additions and casts: passes over memory.
+#include <type_traits>
+
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/kernels.h"
 
@@ -13,7 +15,72 @@ __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
+constexpr float kGeluScale = 0.7978845608028654F;  // sqrt(2/pi)
+constexpr float kGeluCubic = 0.044715F;
+constexpr float kQuickGelu = 1.702F;
+constexpr float kRootHalf = 0.7071067811865476F;
+
+// An activation and its slope by what it activates.
+template <Activation kAct>
+__device__ inline float activate(float x) {
+  if constexpr (kAct == Activation::kGelu) {
+    return 0.5F * x * (1.0F + erff(x * kRootHalf));
+  } else if constexpr (kAct == Activation::kGeluTanh) {
+    return 0.5F * x * (1.0F + tanhf(kGeluScale * (x + kGeluCubic * x * x * x)));
+  } else if constexpr (kAct == Activation::kRelu) {
+    return fmaxf(x, 0.0F);
+  } else if constexpr (kAct == Activation::kRelu2) {
+    return fmaxf(x, 0.0F) * fmaxf(x, 0.0F);
+  } else if constexpr (kAct == Activation::kQuickGelu) {
+    return x * sigmoid(kQuickGelu * x);
+  } else {
+    return x * sigmoid(x);
+  }
+}
+
+template <Activation kAct>
+__device__ inline float slope_of(float x) {
+  if constexpr (kAct == Activation::kGelu) {
+    return 0.5F * (1.0F + erff(x * kRootHalf)) + x * __expf(-0.5F * x * x) * (0.5F * kGeluScale);
+  } else if constexpr (kAct == Activation::kGeluTanh) {
+    const float t = tanhf(kGeluScale * (x + kGeluCubic * x * x * x));
+    const float inner = kGeluScale * (1.0F + 3.0F * kGeluCubic * x * x);
+    return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * inner;
+  } else if constexpr (kAct == Activation::kRelu) {
+    return x > 0.0F ? 1.0F : 0.0F;
+  } else if constexpr (kAct == Activation::kRelu2) {
+    return 2.0F * fmaxf(x, 0.0F);
+  } else if constexpr (kAct == Activation::kQuickGelu) {
+    const float s = sigmoid(kQuickGelu * x);
+    return s * (1.0F + kQuickGelu * x * (1.0F - s));
+  } else {
+    const float s = sigmoid(x);
+    return s + x * s * (1.0F - s);
+  }
+}
+
+// Calls `launch` with the activation as a constant.
+template <typename Launch>
+void with_activation(Activation act, Launch launch) {
+  switch (act) {
+    case Activation::kPlain:
+    case Activation::kSilu:
+      return launch(std::integral_constant<Activation, Activation::kSilu>());
+    case Activation::kGelu:
+      return launch(std::integral_constant<Activation, Activation::kGelu>());
+    case Activation::kGeluTanh:
+      return launch(std::integral_constant<Activation, Activation::kGeluTanh>());
+    case Activation::kRelu:
+      return launch(std::integral_constant<Activation, Activation::kRelu>());
+    case Activation::kRelu2:
+      return launch(std::integral_constant<Activation, Activation::kRelu2>());
+    case Activation::kQuickGelu:
+      return launch(std::integral_constant<Activation, Activation::kQuickGelu>());
+  }
+}
+
 // grid.y is the row, so that no thread divides.
+template <Activation kAct>
 __global__ void swiglu_forward_kernel(const Bf16* gate_up, Bf16* y, std::int64_t inner) {
   const std::int64_t j = global_thread() * kVector;
   const std::int64_t row = blockIdx.y;
@@ -25,11 +92,12 @@ __global__ void swiglu_forward_kernel(const Bf16* gate_up, Bf16* y, std::int64_t
   load8(gate_up + row * 2 * inner + j, gate);
   load8(gate_up + row * 2 * inner + inner + j, up);
   for (int i = 0; i < kVector; ++i) {
-    up[i] *= gate[i] * sigmoid(gate[i]);
+    up[i] *= activate<kAct>(gate[i]);
   }
   store8(y + row * inner + j, up);
 }
 
+template <Activation kAct>
 __global__ void swiglu_backward_kernel(const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up,
                                        std::int64_t inner) {
   const std::int64_t j = global_thread() * kVector;
@@ -44,46 +112,33 @@ __global__ void swiglu_backward_kernel(const Bf16* dy, const Bf16* gate_up, Bf16
   load8(gate_up + row * 2 * inner + j, gate);
   load8(gate_up + row * 2 * inner + inner + j, up);
   for (int i = 0; i < kVector; ++i) {
-    const float s = sigmoid(gate[i]);
-    const float silu = gate[i] * s;
-    const float dgate = gradient[i] * up[i] * (s + silu * (1.0F - s));
-    up[i] = gradient[i] * silu;
+    const float dgate = gradient[i] * up[i] * slope_of<kAct>(gate[i]);
+    up[i] = gradient[i] * activate<kAct>(gate[i]);
     gate[i] = dgate;
   }
   store8(dgate_up + row * 2 * inner + j, gate);
   store8(dgate_up + row * 2 * inner + inner + j, up);
 }
 
-constexpr float kGeluScale = 0.7978845608028654F;  // sqrt(2/pi)
-constexpr float kGeluCubic = 0.044715F;
-
-__device__ inline float gelu(float v) {
-  return 0.5F * v * (1.0F + tanhf(kGeluScale * (v + kGeluCubic * v * v * v)));
-}
-
-__device__ inline float gelu_gradient(float dy, float v) {
-  const float t = tanhf(kGeluScale * (v + kGeluCubic * v * v * v));
-  const float slope = kGeluScale * (1.0F + 3.0F * kGeluCubic * v * v);
-  return dy * (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * slope);
-}
-
 // A thread takes eight elements; the last one what is left of them.
+template <Activation kAct>
 __global__ void gelu_forward_kernel(const Bf16* x, Bf16* y, std::int64_t count) {
   const std::int64_t j = global_thread() * kVector;
   if (j + kVector <= count) {
     float values[kVector];
     load8(x + j, values);
     for (float& value : values) {
-      value = gelu(value);
+      value = activate<kAct>(value);
     }
     store8(y + j, values);
     return;
   }
   for (std::int64_t i = j; i < count; ++i) {
-    y[i] = __float2bfloat16(gelu(__bfloat162float(x[i])));
+    y[i] = __float2bfloat16(activate<kAct>(__bfloat162float(x[i])));
   }
 }
 
+template <Activation kAct>
 __global__ void gelu_backward_kernel(const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count) {
   const std::int64_t j = global_thread() * kVector;
   if (j + kVector <= count) {
@@ -92,13 +147,30 @@ __global__ void gelu_backward_kernel(const Bf16* dy, const Bf16* x, Bf16* dx, st
     load8(x + j, values);
     load8(dy + j, gradients);
     for (int i = 0; i < kVector; ++i) {
-      values[i] = gelu_gradient(gradients[i], values[i]);
+      values[i] = gradients[i] * slope_of<kAct>(values[i]);
     }
     store8(dx + j, values);
     return;
   }
   for (std::int64_t i = j; i < count; ++i) {
-    dx[i] = __float2bfloat16(gelu_gradient(__bfloat162float(dy[i]), __bfloat162float(x[i])));
+    dx[i] = __float2bfloat16(__bfloat162float(dy[i]) * slope_of<kAct>(__bfloat162float(x[i])));
+  }
+}
+
+// A thread takes eight elements; the last one what is left of them.
+__global__ void scale_kernel(const Bf16* x, Bf16* y, std::int64_t count, float factor) {
+  const std::int64_t j = global_thread() * kVector;
+  if (j + kVector <= count) {
+    float values[kVector];
+    load8(x + j, values);
+    for (float& value : values) {
+      value *= factor;
+    }
+    store8(y + j, values);
+    return;
+  }
+  for (std::int64_t i = j; i < count; ++i) {
+    y[i] = __float2bfloat16(factor * __bfloat162float(x[i]));
   }
 }
 
@@ -267,29 +339,44 @@ void over_rows(std::int64_t rows, Launch launch) {
 }  // namespace
 
 void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows,
-                    std::int64_t inner) {
-  over_rows(rows, [&](std::int64_t first, std::int64_t count) {
-    swiglu_forward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(
-        gate_up + first * 2 * inner, y + first * inner, inner);
+                    std::int64_t inner, Activation act) {
+  with_activation(act, [&](auto chosen) {
+    over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+      swiglu_forward_kernel<chosen.value>
+          <<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(gate_up + first * 2 * inner,
+                                                                      y + first * inner, inner);
+    });
   });
 }
 
 void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up,
-                     std::int64_t rows, std::int64_t inner) {
-  over_rows(rows, [&](std::int64_t first, std::int64_t count) {
-    swiglu_backward_kernel<<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(
-        dy + first * inner, gate_up + first * 2 * inner, dgate_up + first * 2 * inner, inner);
+                     std::int64_t rows, std::int64_t inner, Activation act) {
+  with_activation(act, [&](auto chosen) {
+    over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+      swiglu_backward_kernel<chosen.value>
+          <<<row_grid(inner / kVector, count), kThreads, 0, stream>>>(
+              dy + first * inner, gate_up + first * 2 * inner, dgate_up + first * 2 * inner, inner);
+    });
   });
 }
 
-void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count) {
-  gelu_forward_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(x, y, count);
+void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count, Activation act) {
+  with_activation(act, [&](auto chosen) {
+    gelu_forward_kernel<chosen.value>
+        <<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(x, y, count);
+  });
 }
 
-void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx,
-                   std::int64_t count) {
-  gelu_backward_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(dy, x, dx,
-                                                                                       count);
+void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count,
+                   Activation act) {
+  with_activation(act, [&](auto chosen) {
+    gelu_backward_kernel<chosen.value>
+        <<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(dy, x, dx, count);
+  });
+}
+
+void scale(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count, float factor) {
+  scale_kernel<<<blocks_for(count, kThreads * kVector), kThreads, 0, stream>>>(x, y, count, factor);
 }
 
 void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows,

@@ -7,7 +7,7 @@ namespace {
 
 __global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16* table, Bf16* y,
                                          std::int64_t hidden, std::int64_t table_rows,
-                                         std::int64_t first_row) {
+                                         std::int64_t first_row, float multiplier) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t source = tokens[row] - first_row;
   const bool here = source >= 0 && source < table_rows;
@@ -15,6 +15,9 @@ __global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16*
   for (std::int64_t j = threadIdx.x * kVector; j < hidden; j += blockDim.x * kVector) {
     if (here) {
       load8(table + source * hidden + j, values);
+      for (float& value : values) {
+        value *= multiplier;
+      }
     }
     store8(y + row * hidden + j, values);
   }
@@ -25,7 +28,8 @@ __global__ void embedding_forward_kernel(const std::int32_t* tokens, const Bf16*
 // matches.
 __global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16* dy, float* dtable,
                                           std::int64_t rows, std::int64_t hidden,
-                                          std::int64_t table_rows, std::int64_t first_row) {
+                                          std::int64_t table_rows, std::int64_t first_row,
+                                          float multiplier) {
   const std::int64_t row = blockIdx.x;
   const std::int32_t token = tokens[row];
   const std::int64_t target = token - first_row;
@@ -46,7 +50,7 @@ __global__ void embedding_backward_kernel(const std::int32_t* tokens, const Bf16
       const Bf16* gradient = dy + (base + __ffs(static_cast<int>(matches)) - 1) * hidden;
       matches &= matches - 1;
       for (std::int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-        dtable[target * hidden + j] += __bfloat162float(gradient[j]);
+        dtable[target * hidden + j] += multiplier * __bfloat162float(gradient[j]);
       }
     }
   }
@@ -82,20 +86,21 @@ __global__ void position_backward_kernel(const Bf16* dy, float* dtable, std::int
 
 void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y,
                        std::int64_t rows, std::int64_t hidden, std::int64_t table_rows,
-                       std::int64_t first_row) {
+                       std::int64_t first_row, float multiplier) {
   embedding_forward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
-      tokens, table, y, hidden, table_rows, first_row);
+      tokens, table, y, hidden, table_rows, first_row, multiplier);
 }
 
 void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* dy,
                         float* dtable, std::int64_t rows, std::int64_t hidden,
-                        std::int64_t table_rows, std::int64_t first_row, bool accumulate) {
+                        std::int64_t table_rows, std::int64_t first_row, bool accumulate,
+                        float multiplier) {
   if (!accumulate) {
     cudaMemsetAsync(dtable, 0, static_cast<std::size_t>(table_rows * hidden) * sizeof(float),
                     stream);
   }
   embedding_backward_kernel<<<static_cast<unsigned int>(rows), kThreads, 0, stream>>>(
-      tokens, dy, dtable, rows, hidden, table_rows, first_row);
+      tokens, dy, dtable, rows, hidden, table_rows, first_row, multiplier);
 }
 
 void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows,

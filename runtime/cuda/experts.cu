@@ -32,6 +32,40 @@ __device__ Choice best_of_warp(Choice own) {
   return own;
 }
 
+// One bit a group of experts: those that are left. `rank` is of an expert.
+template <typename Rank>
+__device__ unsigned best_groups(const Route& route, int lane, Rank rank) {
+  if (route.groups <= 1) {
+    return kAll;
+  }
+  const int size = static_cast<int>(route.experts) / route.groups;
+  float own = -INFINITY;  // of the group with the lane's number
+  for (int group = 0; group < route.groups; ++group) {
+    float value = 0.0F;
+    int first = kMaxExperts;
+    for (int place = 0; place < (route.groups_by_two && size > 1 ? 2 : 1); ++place) {
+      Choice best{-INFINITY, kMaxExperts};
+      for (int e = group * size + lane; e < (group + 1) * size; e += kWarp) {
+        if (e != first && (rank(e) > best.rank || best.expert == kMaxExperts)) {
+          best = {rank(e), e};
+        }
+      }
+      best = best_of_warp(best);
+      first = best.expert;
+      value += best.rank;
+    }
+    own = lane == group ? value : own;
+  }
+  unsigned left = 0;
+  bool taken = lane >= route.groups;
+  for (int j = 0; j < route.groups_chosen; ++j) {
+    const Choice best = best_of_warp(taken ? Choice{-INFINITY, kMaxExperts} : Choice{own, lane});
+    left |= 1U << best.expert;
+    taken = taken || best.expert == lane;
+  }
+  return left;
+}
+
 // A warp a token. A softmax's largest logit is its largest score, so ranks are the logits' where no
 // bias is added.
 __global__ void route_forward_kernel(Route route, const float* logits, const Bf16* bias,
@@ -57,13 +91,21 @@ __global__ void route_forward_kernel(Route route, const float* logits, const Bf1
   const auto score = [&](int e) {
     return route.sigmoid ? sigmoid(row[e]) : expf(row[e] - largest) / all;
   };
+  const auto rank_of = [&](int e) {
+    return bias != nullptr    ? score(e) + __bfloat162float(bias[e])
+           : route.groups > 1 ? score(e)
+                              : row[e];
+  };
+  const unsigned groups = best_groups(route, lane, rank_of);
+  const int group_size = route.groups > 1 ? count / route.groups : count;
   unsigned taken = 0;
   float sum = 0.0F;
   for (int j = 0; j < route.chosen; ++j) {
     Choice own{-INFINITY, kMaxExperts};
     for (int e = lane, i = 0; e < count; e += kWarp, ++i) {
-      const float rank = bias != nullptr ? score(e) + __bfloat162float(bias[e]) : row[e];
-      if ((taken >> i & 1U) == 0 && (rank > own.rank || own.expert == kMaxExperts)) {
+      const float rank = rank_of(e);
+      if ((taken >> i & 1U) == 0 && (groups >> e / group_size & 1U) != 0 &&
+          (rank > own.rank || own.expert == kMaxExperts)) {
         own = {rank, e};
       }
     }
@@ -80,7 +122,7 @@ __global__ void route_forward_kernel(Route route, const float* logits, const Bf1
   }
   if (lane == 0) {
     for (int j = 0; j < route.chosen; ++j) {
-      weights[token * route.chosen + j] /= sum;
+      weights[token * route.chosen + j] *= route.scale / (route.normalises ? sum : 1.0F);
     }
   }
 }
@@ -96,18 +138,38 @@ __global__ void route_backward_kernel(Route route, const float* dweights, const 
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t first = token * route.chosen;
   Bf16* row = dlogits + token * route.experts;
-  for (std::int64_t e = lane; e < route.experts; e += kWarp) {
-    row[e] = __float2bfloat16(0.0F);
-  }
-  float mean = 0.0F;
+  float sum = 0.0F;
   for (std::int64_t j = 0; j < route.chosen; ++j) {
-    mean += weights[first + j] * dweights[first + j];
+    sum += weights[first + j] * dweights[first + j];
+  }
+  // A softmax takes the mean over all experts out; of normalised weights nothing is left of it.
+  const float* own = logits + token * route.experts;
+  const bool whole = !route.normalises && !route.sigmoid;
+  float largest = -INFINITY;
+  float all = 0.0F;
+  if (whole) {
+    for (std::int64_t e = lane; e < route.experts; e += kWarp) {
+      largest = fmaxf(largest, own[e]);
+    }
+    largest = warp_max(largest);
+    for (std::int64_t e = lane; e < route.experts; e += kWarp) {
+      all += expf(own[e] - largest);
+    }
+    all = warp_sum(all);
+  }
+  const auto taken_out = [&](std::int64_t e) {
+    return whole ? expf(own[e] - largest) / all * sum : 0.0F;
+  };
+  for (std::int64_t e = lane; e < route.experts; e += kWarp) {
+    row[e] = __float2bfloat16(-taken_out(e));
   }
   __syncwarp();
+  const float mean = route.normalises ? sum / route.scale : 0.0F;
   for (std::int64_t j = lane; j < route.chosen; j += kWarp) {
     const std::int32_t e = experts[first + j];
-    const float slope = route.sigmoid ? 1.0F - sigmoid(logits[token * route.experts + e]) : 1.0F;
-    row[e] = __float2bfloat16(weights[first + j] * (dweights[first + j] - mean) * slope);
+    const float slope = route.sigmoid ? 1.0F - sigmoid(own[e]) : 1.0F;
+    row[e] =
+        __float2bfloat16(weights[first + j] * (dweights[first + j] - mean) * slope - taken_out(e));
   }
 }
 

@@ -9,10 +9,14 @@
 
 namespace trireme::runtime::cuda {
 
-// At most 1024 experts.
+// At most 1024 experts, in at most 32 groups. The rest as core/arithmetic.h has it.
 struct Route {
   std::int64_t tokens, experts, chosen;
   bool sigmoid;
+  bool normalises = true;
+  float scale = 1.0F;
+  int groups = 0, groups_chosen = 0;
+  bool groups_by_two = true;
 };
 // `bias` null: none.
 void route_forward(cudaStream_t stream, const Route& route, const float* logits,

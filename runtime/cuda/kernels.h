@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/arithmetic.h"
+
 namespace trireme::runtime::cuda {
 
 using Bf16 = __nv_bfloat16;
@@ -28,13 +30,30 @@ struct Positions {
   std::int64_t own, chunk, low, high;
 };
 
+// What norms add under the root, and to every weight.
+struct NormNumbers {
+  float epsilon = 1e-5F, weight_offset = 0.0F;
+};
+// A logit is cap * tanh(multiplier * x / cap); cap 0: multiplier * x.
+struct LogitNumbers {
+  float multiplier = 1.0F, cap = 0.0F;
+};
+// core/arithmetic.h's RotaryTable as a launch takes it.
+struct RotaryTurns {
+  int pairs = 0;
+  bool neighbours = false;
+  float scale = 1.0F;
+  float frequencies[128] = {};
+};
+
 // ---- embedding.cu
 void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* table, Bf16* y,
                        std::int64_t rows, std::int64_t hidden, std::int64_t table_rows,
-                       std::int64_t first_row);
+                       std::int64_t first_row, float multiplier = 1.0F);
 void embedding_backward(cudaStream_t stream, const std::int32_t* tokens, const Bf16* dy,
                         float* dtable, std::int64_t rows, std::int64_t hidden,
-                        std::int64_t table_rows, std::int64_t first_row, bool accumulate);
+                        std::int64_t table_rows, std::int64_t first_row, bool accumulate,
+                        float multiplier = 1.0F);
 void position_forward(cudaStream_t stream, Bf16* y, const Bf16* table, std::int64_t rows,
                       std::int64_t hidden, const Positions& positions, std::int64_t first_token);
 void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::int64_t rows,
@@ -43,9 +62,10 @@ void position_backward(cudaStream_t stream, const Bf16* dy, float* dtable, std::
 
 // ---- norm.cu
 void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd,
-                      std::int64_t rows, std::int64_t hidden);
+                      std::int64_t rows, std::int64_t hidden, NormNumbers numbers = {});
 void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias,
-                        Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden);
+                        Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden,
+                        NormNumbers numbers = {});
 // residual may be null; dbias and mean and bias are null for RMS norm.
 struct NormBackward {
   const Bf16* dy;
@@ -59,6 +79,7 @@ struct NormBackward {
   float* dbias;
   std::int64_t rows, hidden;
   bool accumulate;
+  NormNumbers numbers = {};
 };
 void norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch scratch);
 struct HeadNorm {
@@ -72,23 +93,41 @@ struct HeadNorm {
   float* dk_weight;
   std::int64_t rows, heads, kv_heads, head_size;
   bool accumulate;
+  NormNumbers numbers = {};
 };
 void head_norm_forward(cudaStream_t stream, const HeadNorm& norm);
 void head_norm_backward(cudaStream_t stream, const HeadNorm& norm, Scratch scratch);
 
 // ---- rotary.cu
-void rotary(cudaStream_t stream, Bf16* qkv, std::int64_t rows, std::int64_t heads,
-            std::int64_t kv_heads, std::int64_t head_size, const Positions& positions, double base,
-            bool inverse);
+// `heads` heads of each row lie `head_stride` elements apart, rows `row_stride`; x is the first
+// turned element of all.
+struct RotaryRows {
+  std::int64_t rows, heads, head_stride, row_stride;
+};
+void rotary(cudaStream_t stream, Bf16* x, const RotaryRows& rows, const Positions& positions,
+            const RotaryTurns& turns, bool inverse);
+// Latent attention's heads (core/kernels.h); nope, rope and value are multiples of 8.
+struct LatentHeads {
+  std::int64_t rows, heads, nope, rope, value;
+};
+void latent_heads_forward(cudaStream_t stream, const LatentHeads& shape, const Positions& positions,
+                          const RotaryTurns& turns, const Bf16* q, const Bf16* kv, const Bf16* key,
+                          Bf16* qkv);
+void latent_heads_backward(cudaStream_t stream, const LatentHeads& shape,
+                           const Positions& positions, const RotaryTurns& turns, const Bf16* dqkv,
+                           Bf16* dq, Bf16* dkv, Bf16* dkey);
 
 // ---- elementwise.cu
 void swiglu_forward(cudaStream_t stream, const Bf16* gate_up, Bf16* y, std::int64_t rows,
-                    std::int64_t inner);
+                    std::int64_t inner, Activation act = Activation::kSilu);
 void swiglu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* gate_up, Bf16* dgate_up,
-                     std::int64_t rows, std::int64_t inner);
-void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count);
-void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx,
-                   std::int64_t count);
+                     std::int64_t rows, std::int64_t inner, Activation act = Activation::kSilu);
+void gelu_forward(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count,
+                  Activation act = Activation::kGeluTanh);
+void gelu_backward(cudaStream_t stream, const Bf16* dy, const Bf16* x, Bf16* dx, std::int64_t count,
+                   Activation act = Activation::kGeluTanh);
+// y = factor * x; y may be x.
+void scale(cudaStream_t stream, const Bf16* x, Bf16* y, std::int64_t count, float factor);
 void bias_forward(cudaStream_t stream, Bf16* y, const Bf16* bias, std::int64_t rows,
                   std::int64_t columns);
 void bias_backward(cudaStream_t stream, const Bf16* dy, float* dbias, std::int64_t rows,
@@ -102,7 +141,8 @@ void cast(cudaStream_t stream, const X* x, Y* y, std::int64_t count);
 // ---- cross_entropy.cu
 void logit_statistics(cudaStream_t stream, const Bf16* logits, const std::int32_t* targets,
                       float* local_max, float* sums, std::int64_t rows, std::int64_t columns,
-                      std::int64_t vocabulary, std::int64_t first_column);
+                      std::int64_t vocabulary, std::int64_t first_column,
+                      LogitNumbers numbers = {});
 void statistics_rescale(cudaStream_t stream, const float* local_max, const float* global_max,
                         float* sums, std::int64_t rows);
 void cross_entropy_loss(cudaStream_t stream, const float* global_max, const float* sums,
@@ -110,7 +150,8 @@ void cross_entropy_loss(cudaStream_t stream, const float* global_max, const floa
 void cross_entropy_backward(cudaStream_t stream, Bf16* logits, const float* global_max,
                             const float* sums, const std::int32_t* targets, std::int64_t rows,
                             std::int64_t columns, std::int64_t vocabulary,
-                            std::int64_t first_column, double denominator);
+                            std::int64_t first_column, double denominator,
+                            LogitNumbers numbers = {});
 
 // ---- optimizer.cu
 // sum += sum_i gradient[i]^2 / (first + i < replicated_from ? divisor : replicated_divisor)
@@ -138,9 +179,14 @@ void adamw(cudaStream_t stream, const Adamw& update);
 
 // ---- softmax.cu: the attention path for shapes that the fused library refuses
 // Causal softmax of scaled scores [count, sequence, sequence] in place; lse gets the log-sum-exp of
-// each row. Entry (c, i, j) counts when j <= i and (window == 0 or i - j < window).
+// each row. Entry (c, i, j) counts when j <= i and (window == 0 or i - j < window). A score is
+// capped to cap * tanh(score / cap) unless cap is 0.
+struct ScoreNumbers {
+  std::int64_t window = 0;
+  double scale = 1, cap = 0;
+};
 void causal_softmax(cudaStream_t stream, Bf16* scores, float* lse, std::int64_t count,
-                    std::int64_t sequence, double scale, std::int64_t window);
+                    std::int64_t sequence, const ScoreNumbers& numbers);
 // delta = sum_j dy[row, j] * y[row, j] for each head of a token-major [rows, heads * head_size]
 // pair, written [batch, heads, sequence].
 void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* delta,
@@ -150,6 +196,6 @@ void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* 
 // place.
 void causal_softmax_backward(cudaStream_t stream, Bf16* scores, Bf16* dprobabilities,
                              const float* lse, const float* delta, std::int64_t count,
-                             std::int64_t sequence, double scale, std::int64_t window);
+                             std::int64_t sequence, const ScoreNumbers& numbers);
 
 }  // namespace trireme::runtime::cuda

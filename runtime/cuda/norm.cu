@@ -6,7 +6,6 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-constexpr float kEpsilon = 1e-5F;
 constexpr int kBackwardBlocks = 528;  // four a multiprocessor of an H100
 
 // Two vectors a thread: short rows leave room for more of them on a multiprocessor.
@@ -17,7 +16,8 @@ int threads_of_row(std::int64_t hidden) {
 
 template <bool kCentred>
 __global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
-                                    float* mean_out, float* rstd_out, std::int64_t hidden) {
+                                    float* mean_out, float* rstd_out, std::int64_t hidden,
+                                    NormNumbers numbers) {
   __shared__ float shared[32];
   const std::int64_t row = blockIdx.x;
   const Bf16* source = x + row * hidden;
@@ -40,7 +40,8 @@ __global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf1
       squares += (value - mean) * (value - mean);
     }
   }
-  const float rstd = rsqrtf(block_sum(squares, shared) / static_cast<float>(hidden) + kEpsilon);
+  const float rstd =
+      rsqrtf(block_sum(squares, shared) / static_cast<float>(hidden) + numbers.epsilon);
   if (threadIdx.x == 0) {
     rstd_out[row] = rstd;
     if (kCentred) {
@@ -56,7 +57,7 @@ __global__ void norm_forward_kernel(const Bf16* x, const Bf16* weight, const Bf1
       load8(bias + j, shift);
     }
     for (int i = 0; i < kVector; ++i) {
-      values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
+      values[i] = (values[i] - mean) * rstd * (scale[i] + numbers.weight_offset) + shift[i];
     }
     store8(y + row * hidden + j, values);
   }
@@ -94,6 +95,7 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
       load8(norm.weight + j, scale);
       for (int i = 0; i < kVector; ++i) {
         const float normalised = (x[i] - mean) * rstd;
+        scale[i] += norm.numbers.weight_offset;
         dot += dy[i] * scale[i] * normalised;
         sum += dy[i] * scale[i];
         weight_sums[place_of_sum(j, i, hidden)] += dy[i] * normalised;
@@ -114,6 +116,7 @@ __global__ void norm_backward_kernel(NormBackward norm, float* partial) {
       }
       for (int i = 0; i < kVector; ++i) {
         const float normalised = (x[i] - mean) * rstd;
+        scale[i] += norm.numbers.weight_offset;
         dy[i] = rstd * (dy[i] * scale[i] - mean_sum - normalised * mean_dot) + added[i];
       }
       store8(norm.dx + row * hidden + j, dy);
@@ -211,13 +214,14 @@ __global__ void head_norm_forward_kernel(HeadNorm norm) {
       const float value = __bfloat162float(source[j]);
       squares += value * value;
     }
-    const float rstd = rsqrtf(warp_sum(squares) / static_cast<float>(norm.head_size) + kEpsilon);
+    const float rstd =
+        rsqrtf(warp_sum(squares) / static_cast<float>(norm.head_size) + norm.numbers.epsilon);
     if (lane == 0) {
       norm.rstd[row * (norm.heads + norm.kv_heads) + head] = rstd;
     }
     for (std::int64_t j = lane; j < norm.head_size; j += 32) {
-      target[j] =
-          __float2bfloat16(__bfloat162float(source[j]) * rstd * __bfloat162float(weight[j]));
+      target[j] = __float2bfloat16(__bfloat162float(source[j]) * rstd *
+                                   (__bfloat162float(weight[j]) + norm.numbers.weight_offset));
     }
   }
 }
@@ -250,15 +254,15 @@ __global__ void head_norm_backward_kernel(HeadNorm norm, float* partial) {
       for (std::int64_t j = lane; j < size; j += 32) {
         const float normalised = __bfloat162float(norm.x[at + j]) * rstd;
         const float dy = __bfloat162float(norm.input[at + j]);
-        dot += dy * __bfloat162float(weight[j]) * normalised;
+        dot += dy * (__bfloat162float(weight[j]) + norm.numbers.weight_offset) * normalised;
         own[(is_query ? 0 : size) + j] += dy * normalised;
       }
       const float mean_dot = warp_sum(dot) / static_cast<float>(size);
       for (std::int64_t j = lane; j < size; j += 32) {
         const float normalised = __bfloat162float(norm.x[at + j]) * rstd;
         const float dy = __bfloat162float(norm.input[at + j]);
-        norm.output[at + j] =
-            __float2bfloat16(rstd * (dy * __bfloat162float(weight[j]) - normalised * mean_dot));
+        const float scale = __bfloat162float(weight[j]) + norm.numbers.weight_offset;
+        norm.output[at + j] = __float2bfloat16(rstd * (dy * scale - normalised * mean_dot));
       }
     }
   }
@@ -280,16 +284,17 @@ std::size_t scratch_bytes(std::int64_t columns) {
 }
 
 void rms_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, Bf16* y, float* rstd,
-                      std::int64_t rows, std::int64_t hidden) {
+                      std::int64_t rows, std::int64_t hidden, NormNumbers numbers) {
   norm_forward_kernel<false>
       <<<static_cast<unsigned int>(rows), threads_of_row(hidden), 0, stream>>>(
-          x, weight, nullptr, y, nullptr, rstd, hidden);
+          x, weight, nullptr, y, nullptr, rstd, hidden, numbers);
 }
 
 void layer_norm_forward(cudaStream_t stream, const Bf16* x, const Bf16* weight, const Bf16* bias,
-                        Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden) {
+                        Bf16* y, float* mean, float* rstd, std::int64_t rows, std::int64_t hidden,
+                        NormNumbers numbers) {
   norm_forward_kernel<true><<<static_cast<unsigned int>(rows), threads_of_row(hidden), 0, stream>>>(
-      x, weight, bias, y, mean, rstd, hidden);
+      x, weight, bias, y, mean, rstd, hidden, numbers);
 }
 
 void norm_backward(cudaStream_t stream, const NormBackward& norm, Scratch scratch) {

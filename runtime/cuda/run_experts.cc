@@ -18,7 +18,20 @@ void run_choice(const Call& c) {
   if (c.dim(1) > 1024) {
     throw Error("routing", std::to_string(c.dim(1)) + " experts; at most 1024 run on a GPU");
   }
-  const Route route{c.dim(0), c.dim(1), c.dim(2), c.flag(3)};
+  const Arithmetic& a = c.arithmetic();
+  if (a.router_groups > 32) {
+    throw Error("routing",
+                std::to_string(a.router_groups) + " groups of experts; at most 32 run on a GPU");
+  }
+  const Route route{c.dim(0),
+                    c.dim(1),
+                    c.dim(2),
+                    c.flag(3),
+                    a.router_normalises,
+                    static_cast<float>(a.router_scale),
+                    static_cast<int>(a.router_groups),
+                    static_cast<int>(a.router_groups_chosen),
+                    a.router_groups_by_two};
   if (c.work.kernel == Kernel::kRouteForward) {
     route_forward(c.stream(), route, c.master(0), c.flag(4) ? c.compute(1) : nullptr, c.master(2),
                   c.tokens(3));

@@ -12,12 +12,14 @@ void run_embedding(const Call& c) {
   const Kernel kernel = c.work.kernel;
   if (kernel == Kernel::kEmbeddingForward) {
     embedding_forward(c.stream(), c.tokens(0), c.compute(1), c.compute(2), c.dim(0), c.dim(1),
-                      c.dim(2), c.place(3) * c.dim(2));
+                      c.dim(2), c.place(3) * c.dim(2),
+                      static_cast<float>(c.arithmetic().embedding_multiplier));
     return;
   }
   if (kernel == Kernel::kEmbeddingBackward) {
     embedding_backward(c.stream(), c.tokens(0), c.compute(1), c.master(2), c.dim(0), c.dim(1),
-                       c.dim(2), c.place(3) * c.dim(2), c.flag(4));
+                       c.dim(2), c.place(3) * c.dim(2), c.flag(4),
+                       static_cast<float>(c.arithmetic().embedding_multiplier));
     return;
   }
   if (kernel == Kernel::kPositionForward) {
@@ -46,26 +48,26 @@ void run_norm(const Call& c) {
   const Kernel kernel = c.work.kernel;
   if (kernel == Kernel::kLayerNormForward) {
     layer_norm_forward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.compute(3),
-                       c.master(4), c.master(5), c.dim(0), c.dim(1));
+                       c.master(4), c.master(5), c.dim(0), c.dim(1), c.norm_numbers());
     return;
   }
   if (kernel == Kernel::kRmsNormForward) {
     rms_norm_forward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.master(3), c.dim(0),
-                     c.dim(1));
+                     c.dim(1), c.norm_numbers());
     return;
   }
   if (kernel == Kernel::kLayerNormBackward) {
     norm_backward(c.stream(),
                   {c.compute(0), c.compute(1), c.compute(2), c.master(3), c.master(4),
                    c.flag(3) ? c.compute(5) : nullptr, c.compute(6), c.master(7), c.master(8),
-                   c.dim(0), c.dim(1), c.flag(2)},
+                   c.dim(0), c.dim(1), c.flag(2), c.norm_numbers()},
                   c.scratch());
     return;
   }
   norm_backward(c.stream(),
                 {c.compute(0), c.compute(1), c.compute(2), nullptr, c.master(3),
                  c.flag(3) ? c.compute(4) : nullptr, c.compute(5), c.master(6), nullptr, c.dim(0),
-                 c.dim(1), c.flag(2)},
+                 c.dim(1), c.flag(2), c.norm_numbers()},
                 c.scratch());
 }
 
@@ -75,6 +77,7 @@ void run_head_norm(const Call& c) {
   norm.heads = c.dim(1);
   norm.kv_heads = c.dim(2);
   norm.head_size = c.dim(3);
+  norm.numbers = c.norm_numbers();
   if (c.work.kernel == Kernel::kHeadNormForward) {
     norm.input = c.compute(0);
     norm.q_weight = c.compute(1);
@@ -97,8 +100,11 @@ void run_head_norm(const Call& c) {
 }
 
 void run_attention(const Call& c) {
-  const AttentionCall shape{c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4), c.dim(5)};
+  AttentionCall shape{c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4), c.dim(5), c.dim(6)};
+  shape.scale = c.attention_scale(shape.head_size);
+  shape.cap = c.arithmetic().attention_cap;
   need_vectors(c, shape.head_size);
+  need_vectors(c, shape.values());
   if (c.work.kernel == Kernel::kAttentionForward) {
     c.context.attention->forward(shape, c.compute(0), c.compute(1), c.master(2),
                                  c.context.matmul_workspace, c.stream());
@@ -110,22 +116,24 @@ void run_attention(const Call& c) {
 
 void run_activation(const Call& c) {
   const Kernel kernel = c.work.kernel;
+  const Activation gate = c.arithmetic().activation;  // plain: silu of a gate, else tanh's GELU
+  const Activation alone = gate == Activation::kPlain ? Activation::kGeluTanh : gate;
   if (kernel == Kernel::kSwigluForward) {
     need_vectors(c, c.dim(1));
-    swiglu_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0), c.dim(1));
+    swiglu_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0), c.dim(1), gate);
     return;
   }
   if (kernel == Kernel::kSwigluBackward) {
     need_vectors(c, c.dim(1));
-    swiglu_backward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.dim(0), c.dim(1));
+    swiglu_backward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.dim(0), c.dim(1), gate);
     return;
   }
   if (kernel == Kernel::kGeluForward) {
-    gelu_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0) * c.dim(1));
+    gelu_forward(c.stream(), c.compute(0), c.compute(1), c.dim(0) * c.dim(1), alone);
     return;
   }
   if (kernel == Kernel::kGeluBackward) {
-    gelu_backward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.dim(0) * c.dim(1));
+    gelu_backward(c.stream(), c.compute(0), c.compute(1), c.compute(2), c.dim(0) * c.dim(1), alone);
     return;
   }
   if (kernel == Kernel::kBiasForward) {
@@ -136,15 +144,31 @@ void run_activation(const Call& c) {
 }
 
 void run_rotary(const Call& c) {
-  rotary(c.stream(), c.compute(0), c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.positions(c.dim(4), 6),
-         static_cast<double>(c.dim(5)), c.work.kernel == Kernel::kRotaryBackward);
+  const std::int64_t turned = c.dim(1) + c.dim(2);
+  rotary(c.stream(), c.compute(0), {c.dim(0), turned, c.dim(3), (turned + c.dim(2)) * c.dim(3)},
+         c.positions(c.dim(4), 6), c.turns(5), c.work.kernel == Kernel::kRotaryBackward);
+}
+
+void run_latent_heads(const Call& c) {
+  const LatentHeads shape{c.dim(0), c.dim(1), c.dim(2), c.dim(3), c.dim(4)};
+  for (const std::int64_t part : {shape.nope, shape.rope, shape.value}) {
+    need_vectors(c, part);
+  }
+  const Positions positions = c.positions(c.dim(5), 7);
+  if (c.work.kernel == Kernel::kLatentHeadsForward) {
+    latent_heads_forward(c.stream(), shape, positions, c.turns(6), c.compute(0), c.compute(1),
+                         c.compute(2), c.compute(3));
+  } else {
+    latent_heads_backward(c.stream(), shape, positions, c.turns(6), c.compute(0), c.compute(1),
+                          c.compute(2), c.compute(3));
+  }
 }
 
 void run_loss(const Call& c) {
   const Kernel kernel = c.work.kernel;
   if (kernel == Kernel::kLogitStatistics) {
     logit_statistics(c.stream(), c.compute(0), c.tokens(1), c.master(2), c.master(3), c.dim(0),
-                     c.dim(1), c.dim(2), c.place(3) * c.dim(1));
+                     c.dim(1), c.dim(2), c.place(3) * c.dim(1), c.logit_numbers());
     return;
   }
   if (kernel == Kernel::kStatisticsRescale) {
@@ -157,7 +181,8 @@ void run_loss(const Call& c) {
     return;
   }
   cross_entropy_backward(c.stream(), c.compute(0), c.master(1), c.master(2), c.tokens(3), c.dim(0),
-                         c.dim(1), c.dim(2), c.place(3) * c.dim(1), static_cast<double>(c.dim(4)));
+                         c.dim(1), c.dim(2), c.place(3) * c.dim(1), static_cast<double>(c.dim(4)),
+                         c.logit_numbers());
 }
 
 void run_move(const Call& c) {
@@ -167,6 +192,10 @@ void run_move(const Call& c) {
     check(
         cudaMemsetAsync(c.operands[0].data, 0, static_cast<std::size_t>(count) * width, c.stream()),
         "zero");
+  } else if (c.work.kernel == Kernel::kScale) {
+    need_vectors(c, 8);
+    scale(c.stream(), c.compute(0), c.compute(1), count,
+          static_cast<float>(c.arithmetic().residual_multiplier));
   } else if (c.work.kernel == Kernel::kAdd) {
     if (c.is_master(0)) {
       c.is_master(1) ? add(c.stream(), c.master(0), c.master(1), count)
@@ -243,6 +272,10 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
     case Kernel::kRotaryBackward:
       run_rotary(call);
       break;
+    case Kernel::kLatentHeadsForward:
+    case Kernel::kLatentHeadsBackward:
+      run_latent_heads(call);
+      break;
     case Kernel::kAttentionForward:
     case Kernel::kAttentionBackward:
       run_attention(call);
@@ -259,7 +292,8 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
       break;
     case Kernel::kKeysOut:
     case Kernel::kKeysIn:
-    case Kernel::kKeysInOrder:
+    case Kernel::kRowsInOrder:
+    case Kernel::kSpreadHeads:
     case Kernel::kContextAttentionForward:
     case Kernel::kContextAttentionBackward:
       run_context(call);
@@ -273,6 +307,7 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
       run_activation(call);
       break;
     case Kernel::kAdd:
+    case Kernel::kScale:
     case Kernel::kCast:
     case Kernel::kZero:
       run_move(call);

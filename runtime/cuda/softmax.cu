@@ -10,30 +10,41 @@ __device__ inline bool visible(std::int64_t query, std::int64_t key, std::int64_
   return key <= query && (window == 0 || query - key < window);
 }
 
+// What scores are scaled by, and capped to.
+struct Scores {
+  std::int64_t window;
+  float scale, cap;
+};
+
+__device__ inline float score_of(const Scores& s, Bf16 product) {
+  const float score = __bfloat162float(product) * s.scale;
+  return s.cap > 0.0F ? s.cap * tanhf(score / s.cap) : score;
+}
+
 // One block a row of the scores.
-__global__ void causal_softmax_kernel(Bf16* scores, float* lse, std::int64_t sequence, float scale,
-                                      std::int64_t window) {
+__global__ void causal_softmax_kernel(Bf16* scores, float* lse, std::int64_t sequence,
+                                      Scores numbers) {
   __shared__ float shared[32];
   const std::int64_t row = blockIdx.x;
   const std::int64_t query = row % sequence;
   Bf16* values = scores + row * sequence;
   float maximum = -INFINITY;
   for (std::int64_t j = threadIdx.x; j <= query; j += blockDim.x) {
-    if (visible(query, j, window)) {
-      maximum = fmaxf(maximum, __bfloat162float(values[j]) * scale);
+    if (visible(query, j, numbers.window)) {
+      maximum = fmaxf(maximum, score_of(numbers, values[j]));
     }
   }
   maximum = block_max(maximum, shared);
   float sum = 0.0F;
   for (std::int64_t j = threadIdx.x; j <= query; j += blockDim.x) {
-    if (visible(query, j, window)) {
-      sum += __expf(__bfloat162float(values[j]) * scale - maximum);
+    if (visible(query, j, numbers.window)) {
+      sum += __expf(score_of(numbers, values[j]) - maximum);
     }
   }
   const float total = maximum + logf(block_sum(sum, shared));
   for (std::int64_t j = threadIdx.x; j < sequence; j += blockDim.x) {
-    const bool seen = visible(query, j, window);
-    values[j] = __float2bfloat16(seen ? __expf(__bfloat162float(values[j]) * scale - total) : 0.0F);
+    const bool seen = visible(query, j, numbers.window);
+    values[j] = __float2bfloat16(seen ? __expf(score_of(numbers, values[j]) - total) : 0.0F);
   }
   if (threadIdx.x == 0) {
     lse[row] = total;
@@ -60,25 +71,31 @@ __global__ void attention_delta_kernel(const Bf16* dy, const Bf16* y, float* del
 
 __global__ void causal_softmax_backward_kernel(Bf16* scores, Bf16* dprobabilities, const float* lse,
                                                const float* delta, std::int64_t sequence,
-                                               float scale, std::int64_t window) {
+                                               Scores numbers) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t query = row % sequence;
   for (std::int64_t j = threadIdx.x; j < sequence; j += blockDim.x) {
     const std::int64_t at = row * sequence + j;
-    const float probability =
-        visible(query, j, window) ? __expf(__bfloat162float(scores[at]) * scale - lse[row]) : 0.0F;
-    const float dscore = probability * (__bfloat162float(dprobabilities[at]) - delta[row]) * scale;
+    const float score = score_of(numbers, scores[at]);
+    const float probability = visible(query, j, numbers.window) ? __expf(score - lse[row]) : 0.0F;
+    const float bent = numbers.cap > 0.0F ? score / numbers.cap : 0.0F;
+    const float dscore = probability * (__bfloat162float(dprobabilities[at]) - delta[row]) *
+                         numbers.scale * (1.0F - bent * bent);
     scores[at] = __float2bfloat16(probability);
     dprobabilities[at] = __float2bfloat16(dscore);
   }
 }
 
+Scores numbers_of(const ScoreNumbers& numbers) {
+  return {numbers.window, static_cast<float>(numbers.scale), static_cast<float>(numbers.cap)};
+}
+
 }  // namespace
 
 void causal_softmax(cudaStream_t stream, Bf16* scores, float* lse, std::int64_t count,
-                    std::int64_t sequence, double scale, std::int64_t window) {
+                    std::int64_t sequence, const ScoreNumbers& numbers) {
   causal_softmax_kernel<<<static_cast<unsigned int>(count * sequence), kThreads, 0, stream>>>(
-      scores, lse, sequence, static_cast<float>(scale), window);
+      scores, lse, sequence, numbers_of(numbers));
 }
 
 void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* delta,
@@ -90,10 +107,10 @@ void attention_delta(cudaStream_t stream, const Bf16* dy, const Bf16* y, float* 
 
 void causal_softmax_backward(cudaStream_t stream, Bf16* scores, Bf16* dprobabilities,
                              const float* lse, const float* delta, std::int64_t count,
-                             std::int64_t sequence, double scale, std::int64_t window) {
+                             std::int64_t sequence, const ScoreNumbers& numbers) {
   causal_softmax_backward_kernel<<<static_cast<unsigned int>(count * sequence), kThreads, 0,
                                    stream>>>(scores, dprobabilities, lse, delta, sequence,
-                                             static_cast<float>(scale), window);
+                                             numbers_of(numbers));
 }
 
 }  // namespace trireme::runtime::cuda

@@ -3,6 +3,7 @@
 // the model's FLOP, move what the experts' exchange takes, and their walk is near the closed form.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/verify.h"
 #include "models/presets.h"
 #include "planner/cost/time.h"
+#include "planner/lower/arithmetic.h"
 #include "planner/lower/lower.h"
 #include "planner/plan/rules.h"
 #include "planner/walk/step_times.h"
@@ -30,15 +32,15 @@ struct Case {
 const std::vector<Case> kCases = {
     {"mixtral-8x7b", "dgx-h100x8", "tp2.ep8.fsdp8.dp4.mb1", 4096, 4, true},
     {"mixtral-8x7b", "dgx-h100x8", "tp4.pp4.dp4.ep4.mb1.zb-h1", 4096, 8, true},
-    {"deepseek-v2-lite", "dgx-h100x2", "ep8.fsdp16.mb1", 4096, 2},
+    {"deepseek-v2-lite", "dgx-h100x2", "ep8.fsdp16.mb1", 4096, 2, true},
     {"deepseek-v3", "dgx-h100x256", "pp16.ep64.fsdp128.mb1.zero1", 4096, 32},
-    {"gemma-2-9b", "dgx-h100x1", "tp2.fsdp4.mb1", 4096, 2},
-    {"falcon-7b", "dgx-h100x1", "fsdp8.mb1", 2048, 2},
+    {"gemma-2-9b", "dgx-h100x1", "tp2.fsdp4.mb1", 4096, 2, true},
+    {"falcon-7b", "dgx-h100x1", "fsdp8.mb1", 2048, 2, true},
     {"bloom-7b1", "dgx-h100x1", "tp2.pp4.mb1", 2048, 8},
     {"llama-3.1-8b", "dgx-h100x2", "cp4.fsdp4.mb1", 32768, 2, true},
     {"llama-3.1-70b", "dgx-h100x8", "tp8.cp2.pp4.mb1", 16384, 8, true},
     {"gpt-oss-20b", "dgx-h100x1", "ep8.fsdp8.mb1", 4096, 2},
-    {"kimi-k2", "dgx-h100x256", "pp16.ep32.fsdp128.mb1.rc-full.zero1", 4096, 32},
+    {"kimi-k2", "dgx-h100x256", "pp16.ep32.fsdp128.mb1.rc-full.zero1", 4096, 32, true},
 };
 
 planner::Job job_of(const Case& drawn, planner::Plan& plan) {
@@ -103,6 +105,58 @@ TEST(ModelledLayers, TextParsesBack) {
   const planner::Job job = job_of(kCases[2], plan);
   const StepProgram program = planner::lower(job, plan);
   EXPECT_TRUE(parse_program(print(program), "program") == program);
+}
+
+// Numbers of transformers' modeling_rope_utils.py for the same configurations.
+TEST(Arithmetic, RotaryFrequenciesAreTheModelsOwn) {
+  const models::Transformer llama = models::load_model("llama-3.1-8b");
+  const RotaryTable table = planner::lowering::arithmetic_of(llama, 8192).rotary.at(0);
+  ASSERT_EQ(table.frequencies.size(), 64U);
+  EXPECT_EQ(table.frequencies[0], 1.0);
+  EXPECT_NEAR(table.frequencies[20] / 0.016560440080994446, 1, 1e-12);
+  EXPECT_NEAR(table.frequencies[30] / 0.0013718935677611381, 1, 1e-9);
+  EXPECT_NEAR(table.frequencies[63] / 3.068925988914511e-07, 1, 1e-12);
+  const models::Transformer deepseek = models::load_model("deepseek-v2-lite");
+  const Arithmetic arithmetic = planner::lowering::arithmetic_of(deepseek, 4096);
+  const RotaryTable& yarn = arithmetic.rotary.at(0);
+  ASSERT_EQ(yarn.frequencies.size(), 32U);
+  EXPECT_TRUE(yarn.neighbours);
+  EXPECT_EQ(yarn.scale, 1) << "mscale and mscale_all_dim are equal";
+  EXPECT_NEAR(yarn.frequencies[12] / 0.026879360111431223, 1, 1e-12);
+  EXPECT_NEAR(yarn.frequencies[16] / 0.0055, 1, 1e-12);
+  EXPECT_NEAR(yarn.frequencies[31] / 3.33380358040831e-06, 1, 1e-12);
+  const double stretch = 0.1 * 0.707 * std::log(40.0) + 1;  // its mscale_all_dim
+  EXPECT_NEAR(arithmetic.attention_scale, stretch * stretch / std::sqrt(192.0), 1e-12);
+}
+
+// Some of these were trained as if the function did not have them.
+TEST(Arithmetic, WhatNothingComputesHasAName) {
+  models::Transformer model = models::load_model("llama-3.1-8b");
+  EXPECT_EQ(planner::lowering::uncomputed_part(model), "");
+  const auto part_with = [&](auto change) {
+    models::Transformer changed = model;
+    change(changed);
+    return planner::lowering::uncomputed_part(changed);
+  };
+  EXPECT_NE(part_with([](auto& m) { m.function.qkv_clip = 8; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.up_offset = 1; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.activation_limit = 7; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.query_growth = 0.1; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.residual_after_norm = true; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.scales_by_layer = true; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.chunked_windows = true; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.qk_norm_unweighted = true; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.head_bias = true; }), "");
+  EXPECT_NE(part_with([](auto& m) {
+              m.norm = models::Norm::kLayerNorm;
+              m.norm_bias = false;
+            }),
+            "");
+  model = models::load_model("mixtral-8x7b");
+  EXPECT_NE(part_with([](auto& m) { m.function.router_scales_input = true; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.function.router_sparsemixer = true; }), "");
+  EXPECT_NE(part_with([](auto& m) { m.moe->router_bias = true; }), "");
+  EXPECT_EQ(planner::lowering::parts_left_out(model).size(), 1U) << "its balancing loss";
 }
 
 TEST(ModelledLayers, EveryRoutedTokenIsExchangedOnceEachWay) {

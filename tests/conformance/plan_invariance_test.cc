@@ -371,6 +371,43 @@ std::vector<Case> context_layouts() {
   return cases;
 }
 
+// One of each kind: what a layer writes depends on these and not on their products with others.
+std::vector<Case> layer_layouts() {
+  std::vector<Case> cases;
+  const auto add = [&](const Plan& plan, const std::string& settings = "") {
+    cases.push_back({plan, settings});
+  };
+  add(plan_of("mb1", 4));
+  add(with(plan_of("mb1", 4), Recompute::kFull));
+  add(with(plan_of("mb1", 4), Recompute::kSelective, -1,
+           planner::kLayerNorm | planner::kMlp | planner::kCoreAttention));
+  add(plan_of("tp2", 4));
+  add(sequence_parallel(plan_of("tp2", 4)));
+  add(with(sequence_parallel(plan_of("tp2.dp2", 2)), Recompute::kFull));
+  add(sequence_parallel(plan_of("tp2", 4)), "regather_in_backward=false tp_backward_overlap=false");
+  add(with(plan_of("fsdp4", 2), Sharding::kFull));
+  add(with(sequence_parallel(plan_of("tp2.fsdp2", 2)), Sharding::kGradients));
+  add(with(plan_of("pp2", 4), Schedule::kZeroBubbleH1));
+  add(with(plan_of("pp2", 4), Schedule::kInterleaved, 2));
+  add(with(sequence_parallel(plan_of("tp2.pp2", 4)), Schedule::kZeroBubbleH2));
+  add(with(with(plan_of("pp2.fsdp2", 4), Schedule::kOneForwardOneBackward), Sharding::kFull));
+  return cases;
+}
+
+// Context ranks that exchange heads, of which each has some.
+std::vector<Case> exchange_layouts() {
+  std::vector<Case> cases;
+  const auto add = [&](const Plan& plan) { cases.push_back({plan, "context_all_to_all=true"}); };
+  add(plan_of("cp2", 4));
+  add(with(plan_of("cp2", 4), Recompute::kFull));
+  add(with(plan_of("cp2", 4), Recompute::kSelective));
+  add(plan_of("cp2.dp2", 2));
+  add(with(plan_of("cp2.fsdp2", 2), Sharding::kFull));
+  add(plan_of("cp2.pp2", 4));
+  add(with(plan_of("cp2.pp2", 4), Schedule::kZeroBubbleH1));
+  return cases;
+}
+
 class PlanInvariance : public testing::TestWithParam<models::Transformer> {};
 
 TEST_P(PlanInvariance, EveryLayoutComputesWhatOneRankComputes) {
@@ -393,6 +430,53 @@ TEST_P(PlanInvariance, RanksThatShareSequencesComputeWhatOneRankComputes) {
   for (const Case& layout : context_layouts()) {
     expect_same(model, layout, reference);
   }
+}
+
+TEST_P(PlanInvariance, RanksThatExchangeHeadsComputeWhatOneRankComputes) {
+  models::Transformer model = GetParam();
+  model.sliding_window = model.qk_norm ? 3 : 0;
+  const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
+  for (const Case& layout : exchange_layouts()) {
+    expect_same(model, layout, reference);
+  }
+}
+
+void expect_same_in_all(const models::Transformer& model, const std::vector<Case>& cases) {
+  const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
+  for (const Case& layout : cases) {
+    expect_same(model, layout, reference);
+  }
+}
+
+TEST(FunctionInvariance, NumbersOfTheFunctionAreTheSameInEveryLayout) {
+  expect_same_in_all(tests::scaled_shape(), layer_layouts());
+  expect_same_in_all(tests::scaled_shape(), {{plan_of("cp2", 4), "context_all_to_all=true"}});
+}
+
+TEST(FunctionInvariance, ParallelBlocks) {
+  for (const bool one_norm : {false, true}) {
+    expect_same_in_all(tests::parallel_shape(one_norm), layer_layouts());
+  }
+}
+
+TEST(FunctionInvariance, NormsBehindTheHalves) {
+  expect_same_in_all(tests::post_norm_shape(), layer_layouts());
+}
+
+TEST(LatentInvariance, EveryLayoutComputesWhatOneRankComputes) {
+  expect_same_in_all(tests::latent_shape(false), layer_layouts());
+}
+
+TEST(LatentInvariance, WithExperts) {
+  std::vector<Case> cases = {
+      {plan_of("mb1", 4), ""},
+      {with(plan_of("ep2.dp2", 4), Recompute::kFull), ""},
+      {with(plan_of("ep4.fsdp4", 2), Sharding::kFull), ""},
+      {sequence_parallel(plan_of("tp2.ep2.dp2", 2)), ""},
+      {with(sequence_parallel(plan_of("tp2.ep2.etp1.fsdp2", 2)), Sharding::kFull), ""},
+      {with(plan_of("pp2.ep2.dp2", 2), Schedule::kZeroBubbleH1), ""},
+      {with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2", 2)), Schedule::kInterleaved, 2), ""}};
+  expect_same_in_all(tests::latent_shape(true), cases);
 }
 
 TEST(ExpertInvariance, EveryLayoutComputesWhatOneRankComputes) {

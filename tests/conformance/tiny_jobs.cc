@@ -50,7 +50,70 @@ models::Transformer expert_shape(bool sigmoid) {
                                        .expert_ffn = 8,
                                        .shared_ffn = sigmoid ? 12 : 0,
                                        .router_bias = sigmoid};
+  model.function.router_score = sigmoid ? "sigmoid" : "softmax";
+  model.function.router_normalises = model.function.router_bias_selects = sigmoid;
   model.moe_layers = {false, true, true, true};
+  return model;
+}
+
+models::Transformer scaled_shape() {
+  models::Transformer model = qwen_shape();
+  model.name = "tiny-scaled";
+  model.norms_per_layer = 4;
+  model.sliding_window = 3;
+  model.sliding_layers = {true, false, true, false};
+  models::Function& f = model.function;
+  f.activation = "gelu_tanh";
+  f.norm_epsilon = 1e-4;
+  f.norm_plus_one = f.qk_norm_after_rotary = true;
+  f.rotary_share = 0.5;
+  f.rotary_base = 1e6;
+  f.rotary_local_base = 100;
+  f.no_rotary_layers = {3};
+  f.attention_scale = 0.7;
+  f.attention_cap = 2;
+  f.embedding_multiplier = 4;
+  f.residual_multiplier = 0.6;
+  f.logit_multiplier = 3;
+  f.logit_cap = 5;
+  return model;
+}
+
+models::Transformer parallel_shape(bool one_norm) {
+  models::Transformer model = gpt_shape();
+  model.name = one_norm ? "tiny-falcon" : "tiny-neox";
+  model.position = models::Position::kRotary;
+  model.parallel_block = true;
+  model.norms_per_layer = one_norm ? 1 : 2;
+  model.function.activation = "gelu";
+  model.function.rotary_interleaved = one_norm;
+  return model;
+}
+
+models::Transformer post_norm_shape() {
+  models::Transformer model = llama_shape();
+  model.name = "tiny-post-norms";
+  model.function.norm_after = true;
+  return model;
+}
+
+models::Transformer latent_shape(bool experts) {
+  models::Transformer model = experts ? expert_shape(true) : llama_shape();
+  model.name = experts ? "tiny-latent-experts" : "tiny-latent";
+  model.kv_heads = model.heads;
+  model.latent = models::LatentAttention{
+      .q_lora = experts ? 12 : 0, .kv_lora = 10, .qk_nope = 4, .qk_rope = 2, .v_head = 5};
+  models::Function& f = model.function;
+  f.rotary_interleaved = true;
+  f.rotary_scaling = "yarn";
+  f.rotary_factor = 4;
+  f.rotary_trained = 4;
+  f.rotary_mscale = f.rotary_mscale_all = 1;
+  if (experts) {
+    f.router_scale = 2.5;
+    f.router_groups = 4;
+    f.router_groups_chosen = 2;
+  }
   return model;
 }
 

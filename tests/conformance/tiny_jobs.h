@@ -19,6 +19,13 @@ models::Transformer qwen_shape();
 // The Llama shape with a first dense layer and experts in the others: softmax scores, or sigmoids
 // with a bias that chooses; beside them a shared expert.
 models::Transformer expert_shape(bool sigmoid);
+// Every number that a function can have beside a plain Llama's, four norms a layer and windows.
+models::Transformer scaled_shape();
+// Attention and MLP side by side, behind one norm or two.
+models::Transformer parallel_shape(bool one_norm);
+models::Transformer post_norm_shape();
+// Latent attention: of DeepSeek V3's kind with its router, or without a query latent.
+models::Transformer latent_shape(bool experts);
 
 // Under framework trireme with the settings "key=value key=value" applied.
 planner::Job job_of(const models::Transformer& model, std::int64_t sequence,

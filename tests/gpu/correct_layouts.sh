@@ -24,10 +24,14 @@ experts=()
   "tp2.ep2.dp2 --sequence-parallel" pp2.ep2.fsdp2 cp2.ep4.fsdp2)
 [ "$gpus" = 8 ] && experts=(ep8.dp8 ep8.fsdp8 ep4.fsdp8 ep4.dp2.fsdp4 "tp2.ep4.etp1.fsdp4 --sequence-parallel"
   "tp2.ep2.dp4 --sequence-parallel" pp2.ep4.fsdp4 cp2.ep4.fsdp4)
-[ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full")
-[ "$gpus" = 4 ] && layouts+=(cp4 cp2.fsdp2 tp2.cp2 cp2.pp2)
-[ "$gpus" = 8 ] && layouts+=(cp8 cp4.fsdp2 cp2.fsdp4 "tp2.cp2.fsdp2 --sequence-parallel" cp4.pp2)
-for model in tiny-llama tiny-gpt ${experts:+tiny-experts}; do
+[ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full" "cp2 --set context_all_to_all=true")
+[ "$gpus" = 4 ] && layouts+=(cp4 cp2.fsdp2 tp2.cp2 cp2.pp2 "cp4 --set context_all_to_all=true")
+[ "$gpus" = 8 ] && layouts+=(cp8 cp4.fsdp2 cp2.fsdp4 "tp2.cp2.fsdp2 --sequence-parallel" cp4.pp2
+  "cp8 --set context_all_to_all=true")
+latent=() scaled=()
+[ "$gpus" = 1 ] && latent=(mb1 "mb2 --recompute full") && scaled=(mb1 "mb2 --recompute full")
+[ "$gpus" = 2 ] && latent=(tp2 "tp2 --sequence-parallel" fsdp2 pp2 ep2.fsdp2)
+for model in tiny-llama tiny-gpt ${experts:+tiny-experts} ${latent:+tiny-latent} ${scaled:+tiny-scaled}; do
   if [ "$gpus" -gt 2 ] && [ $model = tiny-llama ]; then
     model=wide-llama  # as many key heads as ranks
   fi
@@ -37,6 +41,8 @@ for model in tiny-llama tiny-gpt ${experts:+tiny-experts}; do
     cat "$out/$model.cpu.log"; exit 1; }
   forms=("${layouts[@]}")
   [ $model = tiny-experts ] && forms=("${experts[@]}")
+  [ $model = tiny-latent ] && forms=("${latent[@]}")
+  [ $model = tiny-scaled ] && forms=("${scaled[@]}")
   for layout in "${forms[@]}"; do
     name=$model.${layout// /}
     # shellcheck disable=SC2086

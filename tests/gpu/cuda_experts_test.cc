@@ -149,7 +149,7 @@ class CudaExperts : public ::testing::Test {
   std::mt19937 random_{42};
   Rank rank_{0};
 
- private:
+ protected:
   void run_on_gpu(const Work& work, std::vector<Value>& operands) {
     std::vector<std::unique_ptr<Device>> memory;
     std::vector<View> views;
@@ -209,6 +209,28 @@ TEST_F(CudaExperts, ChooseTheSameExperts) {
       std::vector<Value> backward = {normal(kM, kTokens * kChosen), forward[2], forward[3],
                                      forward[0], poison(kC, kTokens * experts)};
       check(Kernel::kRouteBackward, {kTokens, experts, kChosen, sigmoid}, backward);
+    }
+  }
+}
+
+// Weights as they are, scaled, and of the best groups only.
+TEST_F(CudaExperts, ChooseTheSameExpertsOfTheBestGroups) {
+  Arithmetic& a = program_.arithmetic;
+  a.router_scale = 2.5;
+  a.router_groups_chosen = 3;
+  for (const std::int64_t experts : {8, 40, 256}) {
+    for (const std::int64_t sigmoid : {0, 1}) {
+      for (const int kind : {0, 1, 2}) {
+        a.router_normalises = kind == 0;
+        a.router_groups = kind == 0 ? 0 : 8;
+        a.router_groups_by_two = kind == 1;
+        std::vector<Value> forward = {normal(kM, kTokens * experts), normal(kC, experts, 0.1),
+                                      poison(kM, kTokens * kChosen), poison(kT, kTokens * kChosen)};
+        check(Kernel::kRouteForward, {kTokens, experts, kChosen, sigmoid, sigmoid}, forward, 1e-5);
+        std::vector<Value> backward = {normal(kM, kTokens * kChosen), forward[2], forward[3],
+                                       forward[0], poison(kC, kTokens * experts)};
+        check(Kernel::kRouteBackward, {kTokens, experts, kChosen, sigmoid}, backward);
+      }
     }
   }
 }
@@ -307,12 +329,17 @@ TEST_F(CudaExperts, KeysAndPositionsOfSharedSequences) {
   for (const std::int64_t inverse : {0, 1}) {
     std::vector<Value> order = {normal(kC, 3 * 16 * 2 * kv * size),
                                 poison(kC, 3 * 16 * 2 * kv * size)};
-    check(Kernel::kKeysInOrder, {3, 16, kv, size, 2, inverse}, order, 0.0);
+    check(Kernel::kRowsInOrder, {3, 16, 2 * kv * size, 2, inverse}, order, 0.0);
+    std::vector<Value> spread = {normal(kC, rows * width), poison(kC, rows * width)};
+    check(Kernel::kSpreadHeads, {rows, heads, kv, size, 2, inverse}, spread, 0.0);
+    std::vector<Value> queries = {normal(kC, rows * heads * size), poison(kC, rows * heads * size)};
+    check(Kernel::kSpreadHeads, {rows, heads, 0, size, 2, inverse}, queries, 0.0);
   }
+  program_.arithmetic.rotary = {{{1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003}, 1, false}};
   for (const std::uint32_t place : {0U, 1U}) {
     rank_ = Rank(place);
     std::vector<Value> rotary = {normal(kC, rows * width)};
-    check(Kernel::kRotaryForward, {rows, heads, kv, size, 16, 10000, 0}, rotary);
+    check(Kernel::kRotaryForward, {rows, heads, kv, size, 16, 0, 0}, rotary);
     std::vector<Value> position = {normal(kC, rows * 32), normal(kC, 20 * 32)};
     check(Kernel::kPositionForward, {rows, 32, 16, 20, -1, 0}, position);
     std::vector<Value> gradient = {normal(kC, rows * 32), poison(kM, 20 * 32)};

@@ -127,6 +127,15 @@ std::vector<double> reciprocal_deviations(const std::vector<double>& x, std::int
   return result;
 }
 
+RotaryTable table_of(std::int64_t width, double base, double scale, bool neighbours) {
+  RotaryTable table{{}, scale, neighbours};
+  for (std::int64_t j = 0; j < width / 2; ++j) {
+    table.frequencies.push_back(
+        std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(width)));
+  }
+  return table;
+}
+
 double relative_error(const std::vector<double>& value, const std::vector<double>& reference) {
   double difference = 0.0;
   double size = 0.0;
@@ -146,6 +155,9 @@ class CudaKernels : public ::testing::Test {
     if (device_count() == 0) {
       GTEST_SKIP() << "no GPU";
     }
+    program_.arithmetic.rotary = {table_of(64, 1e4, 1, false), table_of(64, 5e5, 1, false),
+                                  table_of(22, 1e4, 1, false), table_of(32, 1e4, 1.2, true),
+                                  table_of(10, 1e4, 1.2, false)};
   }
 
   // Runs the case on both and compares every operand that the kernel may write.
@@ -217,12 +229,12 @@ class CudaKernels : public ::testing::Test {
 
   // Backward of attention needs the y and statistics of its own forward: the CPU's.
   void check_attention_backward(std::int64_t b, std::int64_t s, std::int64_t a, std::int64_t k,
-                                std::int64_t d, std::int64_t window) {
+                                std::int64_t d, std::int64_t window, std::int64_t v) {
     const std::int64_t rows = b * s;
-    const std::int64_t width = (a + 2 * k) * d;
+    const std::int64_t width = (a + k) * d + k * v;
     std::mt19937 random(7);
     std::vector<double> qkv = values_of({kC, rows * width}, random);
-    std::vector<double> dy = values_of({kC, rows * a * d}, random);
+    std::vector<double> dy = values_of({kC, rows * a * v}, random);
     std::vector<double> y(dy.size());
     std::vector<double> lse(static_cast<std::size_t>(rows * a));
     std::vector<double> dqkv(qkv.size());
@@ -230,7 +242,7 @@ class CudaKernels : public ::testing::Test {
       return View{values.data(), static_cast<std::int64_t>(values.size()), type, BufferId(0)};
     };
     Work work;
-    work.dims = {b, s, a, k, d, window};
+    work.dims = {b, s, a, k, d, window, v};
     work.kernel = Kernel::kAttentionForward;
     const cpu::ComputeContext reference{&program_, Rank(0), settings_};
     const std::vector<View> forward = {view(qkv, kC), view(y, kC), view(lse, kM)};
@@ -336,12 +348,19 @@ TEST_F(CudaKernels, Norms) {
 
 TEST_F(CudaKernels, RotaryAndHeadNorms) {
   const std::int64_t width = (4 + 2 * 2) * 64;
-  check({Kernel::kRotaryForward, {64, 4, 2, 64, 32, 10000, -1}, {{kC, 64 * width}}});
-  check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, 500000, -1}, {{kC, 64 * width}}});
+  check({Kernel::kRotaryForward, {64, 4, 2, 64, 32, 0, -1}, {{kC, 64 * width}}});
+  check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, 1, -1}, {{kC, 64 * width}}});
   // A head size that is no multiple of four: the last of each half was never turned.
   const std::int64_t odd_half = (4 + 2 * 2) * 22;
-  check({Kernel::kRotaryForward, {64, 4, 2, 22, 32, 10000, -1}, {{kC, 64 * odd_half}}});
-  check({Kernel::kRotaryBackward, {64, 4, 2, 22, 32, 10000, -1}, {{kC, 64 * odd_half}}});
+  check({Kernel::kRotaryForward, {64, 4, 2, 22, 32, 2, -1}, {{kC, 64 * odd_half}}});
+  check({Kernel::kRotaryBackward, {64, 4, 2, 22, 32, 2, -1}, {{kC, 64 * odd_half}}});
+  // A part of each head: neighbours, and halves of an odd number of pairs.
+  for (const std::int64_t table : {3, 4}) {
+    check({Kernel::kRotaryForward, {64, 4, 2, 64, 32, table, -1}, {{kC, 64 * width}}});
+    check({Kernel::kRotaryBackward, {64, 4, 2, 64, 32, table, -1}, {{kC, 64 * width}}});
+  }
+  program_.arithmetic.norm_epsilon = 0.1;
+  program_.arithmetic.norm_plus_one = true;
   check({Kernel::kHeadNormForward,
          {64, 4, 2, 64},
          {{kC, 64 * width},
@@ -349,6 +368,88 @@ TEST_F(CudaKernels, RotaryAndHeadNorms) {
           {kC, 64},
           {kC, 64 * width, Fill::kPoison},
           {kM, 64 * 6, Fill::kPoison}}});
+}
+
+TEST_F(CudaKernels, LatentHeads) {
+  const std::int64_t t = 70;
+  const std::int64_t a = 5;
+  for (const std::int64_t table : {3, -1}) {  // nope 48, rope 32, value 40
+    const std::vector<std::int64_t> dims = {t, a, 48, 32, 40, 35, table, -1};
+    check({Kernel::kLatentHeadsForward,
+           dims,
+           {{kC, t * a * 80}, {kC, t * a * 88}, {kC, t * 32}, {kC, t * a * 200, Fill::kPoison}}});
+    check({Kernel::kLatentHeadsBackward,
+           dims,
+           {{kC, t * a * 200},
+            {kC, t * a * 80, Fill::kPoison},
+            {kC, t * a * 88, Fill::kPoison},
+            {kC, t * 32, Fill::kPoison}}});
+  }
+}
+
+// What a model's function says beside a plain Llama's.
+TEST_F(CudaKernels, NumbersOfTheFunction) {
+  Arithmetic& a = program_.arithmetic;
+  a.norm_epsilon = 0.1;
+  a.norm_plus_one = true;
+  a.embedding_multiplier = 11.3;
+  a.residual_multiplier = 0.22;
+  a.logit_multiplier = 0.5;
+  a.logit_cap = 3;
+  const std::int64_t t = 37;
+  const std::int64_t h = 512;
+  check({Kernel::kRmsNormForward,
+         {t, h},
+         {{kC, t * h}, {kC, h}, {kC, t * h, Fill::kPoison}, {kM, t, Fill::kPoison}}});
+  check({Kernel::kLayerNormForward,
+         {t, h},
+         {{kC, t * h},
+          {kC, h},
+          {kC, h},
+          {kC, t * h, Fill::kPoison},
+          {kM, t, Fill::kPoison},
+          {kM, t, Fill::kPoison}}});
+  check({Kernel::kEmbeddingForward,
+         {100, 64, 50, -1},
+         {{kT, 100}, {kC, 3200}, {kC, 6400, Fill::kPoison}},
+         50});
+  check({Kernel::kEmbeddingBackward,
+         {300, 64, 50, -1, 0},
+         {{kT, 300}, {kC, 19200}, {kM, 3200, Fill::kPoison}},
+         50});
+  check({Kernel::kScale, {1003}, {{kC, 1003}, {kC, 1003, Fill::kPoison}}});
+  for (const std::int64_t columns : {1000, 1003}) {
+    check({Kernel::kLogitStatistics,
+           {70, columns, columns - 9, -1},
+           {{kC, 70 * columns, Fill::kNormal, 6.0},
+            {kT, 70},
+            {kM, 70, Fill::kPoison},
+            {kM, 140, Fill::kPoison}},
+           columns - 9});
+    check({Kernel::kCrossEntropyBackward,
+           {70, columns, columns - 9, -1, 70},
+           {{kC, 70 * columns, Fill::kNormal, 6.0},
+            {kM, 70, Fill::kPositive},
+            {kM, 140, Fill::kPositive, 100.0},
+            {kT, 70}},
+           columns - 9});
+  }
+}
+
+TEST_F(CudaKernels, EveryActivation) {
+  for (const Activation act : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
+                               Activation::kRelu, Activation::kRelu2, Activation::kQuickGelu}) {
+    SCOPED_TRACE(to_string(act));
+    program_.arithmetic.activation = act;
+    check({Kernel::kSwigluForward, {40, 320}, {{kC, 40 * 640}, {kC, 40 * 320, Fill::kPoison}}});
+    check({Kernel::kSwigluBackward,
+           {40, 320},
+           {{kC, 40 * 320}, {kC, 40 * 640}, {kC, 40 * 640, Fill::kPoison}}});
+    check({Kernel::kGeluForward, {40, 321}, {{kC, 40 * 321}, {kC, 40 * 321, Fill::kPoison}}});
+    check({Kernel::kGeluBackward,
+           {40, 321},
+           {{kC, 40 * 321}, {kC, 40 * 321}, {kC, 40 * 321, Fill::kPoison}}});
+  }
 }
 
 TEST_F(CudaKernels, ActivationsAndBiases) {
@@ -413,25 +514,33 @@ TEST_F(CudaKernels, Optimizer) {
 }
 
 struct AttentionShapeCase {
-  std::int64_t b, s, a, k, d, window;
+  std::int64_t b, s, a, k, d, window, v;
+  double cap = 0;
 };
 
 // Forward by the CPU, then both backward passes from the same y and statistics.
 TEST_F(CudaKernels, Attention) {
   for (const AttentionShapeCase& c :
-       {AttentionShapeCase{2, 256, 4, 4, 64, 0}, AttentionShapeCase{1, 256, 8, 2, 128, 0},
-        AttentionShapeCase{1, 128, 4, 2, 64, 32}, AttentionShapeCase{1, 96, 2, 1, 32, 0}}) {
+       {AttentionShapeCase{2, 256, 4, 4, 64, 0, 64}, AttentionShapeCase{1, 256, 8, 2, 128, 0, 128},
+        AttentionShapeCase{1, 128, 4, 2, 64, 32, 64}, AttentionShapeCase{1, 96, 2, 1, 32, 0, 32},
+        AttentionShapeCase{2, 256, 4, 4, 192, 0, 128}, AttentionShapeCase{1, 128, 4, 4, 96, 0, 64},
+        AttentionShapeCase{2, 256, 4, 2, 64, 0, 64, 1.5},
+        AttentionShapeCase{1, 128, 4, 2, 64, 32, 64, 1.5}}) {
     const std::int64_t rows = c.b * c.s;
-    const std::int64_t width = (c.a + 2 * c.k) * c.d;
-    const std::string path = attention_.path({c.b, c.s, c.a, c.k, c.d, c.window});
-    std::printf("attention b%ld s%ld a%ld k%ld d%ld window %ld: %s\n", c.b, c.s, c.a, c.k, c.d,
-                c.window, path.c_str());
+    const std::int64_t width = (c.a + c.k) * c.d + c.k * c.v;
+    program_.arithmetic.attention_cap = c.cap;
+    program_.arithmetic.attention_scale = c.cap > 0 ? 0.3 : 0;
+    const std::string path =
+        attention_.path({c.b, c.s, c.a, c.k, c.d, c.window, c.v,
+                         c.cap > 0 ? 0.3 : 1.0 / std::sqrt(static_cast<double>(c.d)), c.cap});
+    std::printf("attention b%ld s%ld a%ld k%ld d%ld window %ld v%ld cap %g: %s\n", c.b, c.s, c.a,
+                c.k, c.d, c.window, c.v, c.cap, path.c_str());
     check({Kernel::kAttentionForward,
-           {c.b, c.s, c.a, c.k, c.d, c.window},
+           {c.b, c.s, c.a, c.k, c.d, c.window, c.v},
            {{kC, rows * width},
-            {kC, rows * c.a * c.d, Fill::kPoison},
+            {kC, rows * c.a * c.v, Fill::kPoison},
             {kM, rows * c.a, Fill::kPoison}}});
-    check_attention_backward(c.b, c.s, c.a, c.k, c.d, c.window);
+    check_attention_backward(c.b, c.s, c.a, c.k, c.d, c.window, c.v);
   }
 }
 

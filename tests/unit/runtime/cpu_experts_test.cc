@@ -30,9 +30,13 @@ constexpr double kStep = 1e-6;
 const std::vector<std::int32_t> kCounts = {3, 0, 4, 1, 2, 0};  // by sender, then expert
 
 TEST(CpuExperts, RoutingsGradientIsTheSlopeOfTheWeights) {
-  for (const bool sigmoid : {false, true}) {
-    const RouteShape shape{
-        .tokens = 4, .experts = 6, .chosen = 3, .sigmoid = sigmoid, .biased = sigmoid};
+  for (const int kind : {0, 1, 2, 3, 4}) {
+    const bool sigmoid = kind % 2 == 1;
+    RouteShape shape{.tokens = 4, .experts = 6, .chosen = 3, .sigmoid = sigmoid, .biased = sigmoid};
+    shape.normalises = kind < 2;
+    shape.scale = kind == 0 ? 1 : 2.5;
+    shape.groups = kind == 4 ? 3 : 0;
+    shape.groups_chosen = 2;
     std::vector<double> logits = normal(24, 1);
     const std::vector<double> bias = {0.3, -0.2, 0.1, 0, 0, -0.4};
     const std::vector<double> dweights = normal(12, 2);
@@ -43,7 +47,10 @@ TEST(CpuExperts, RoutingsGradientIsTheSlopeOfTheWeights) {
     route_backward<double>(shape, dweights.data(), weights.data(), experts.data(), logits.data(),
                            dlogits.data());
     for (std::size_t token = 0; token < 4; ++token) {
-      EXPECT_NEAR(std::accumulate(&weights[3 * token], &weights[3 * token] + 3, 0.0), 1.0, 1e-14);
+      if (shape.normalises) {
+        EXPECT_NEAR(std::accumulate(&weights[3 * token], &weights[3 * token] + 3, 0.0), shape.scale,
+                    1e-14);
+      }
     }
     for (std::size_t i = 0; i < logits.size(); ++i) {
       const double before = logits[i];
@@ -60,6 +67,21 @@ TEST(CpuExperts, RoutingsGradientIsTheSlopeOfTheWeights) {
       EXPECT_NEAR(dlogits[i], slope, 1e-8) << i;
     }
   }
+}
+
+// Groups {0, 1}, {2, 3}, {4, 5}: the best pair is the last's, the best single the first's.
+TEST(CpuExperts, OnlyExpertsOfTheBestGroupsAreChosen) {
+  const std::vector<double> logits = {3, -9, 0, 0, 2, 2};
+  std::vector<double> weights(2);
+  std::vector<std::int32_t> experts(2);
+  RouteShape shape{.tokens = 1, .experts = 6, .chosen = 2, .sigmoid = true};
+  shape.groups = 3;
+  shape.groups_chosen = 1;
+  route_forward<double>(shape, logits.data(), nullptr, weights.data(), experts.data());
+  EXPECT_EQ(experts, (std::vector<std::int32_t>{4, 5}));
+  shape.groups_by_two = false;
+  route_forward<double>(shape, logits.data(), nullptr, weights.data(), experts.data());
+  EXPECT_EQ(experts, (std::vector<std::int32_t>{0, 1}));
 }
 
 TEST(CpuExperts, BiasChoosesAndDoesNotWeigh) {

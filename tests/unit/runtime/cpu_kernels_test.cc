@@ -108,44 +108,121 @@ TEST(CpuNorm, BackwardIsTheDerivative) {
 }
 
 TEST(CpuRotary, BackwardIsTheInverseAndKeepsTheNorm) {
-  RotaryShape shape{
-      .rows = 4, .heads = 2, .head_dim = 6, .stride = 12, .length = 2, .first_position = 3};
+  RotaryShape shape{.rows = 4,
+                    .heads = 2,
+                    .head_dim = 6,
+                    .head_stride = 6,
+                    .stride = 12,
+                    .length = 2,
+                    .first_position = 3};
   const Vector x = random_vector(48, "x");
   const Vector dy = random_vector(48, "dy");
-  Vector dx = dy;
-  rotary<double>(shape, dx.data(), true);
-  const auto run = [&](Vector v) {
-    rotary<double>(shape, v.data(), false);
-    return v;
-  };
-  expect_gradient(x, dy, run, dx);
-  EXPECT_NEAR(square_sum<double>(48, run(x).data()), square_sum<double>(48, x.data()), 1e-10);
-  EXPECT_NE(run(x)[0], x[0]);
+  for (const bool neighbours : {false, true}) {
+    for (const double scale : {1.0, 1.3}) {
+      const RotaryTable table{{1.0, 0.3}, scale, neighbours};  // two of three pairs
+      Vector dx = dy;
+      rotary<double>(shape, table, dx.data(), true);
+      const auto run = [&](Vector v) {
+        rotary<double>(shape, table, v.data(), false);
+        return v;
+      };
+      expect_gradient(x, dy, run, dx);
+      EXPECT_NE(run(x)[0], x[0]);
+      EXPECT_EQ(run(x)[4], x[4]) << "the rest of a head stays";
+      if (scale == 1) {
+        EXPECT_NEAR(square_sum<double>(48, run(x).data()), square_sum<double>(48, x.data()), 1e-10);
+      }
+    }
+  }
 }
+
+TEST(CpuRotary, NeighboursTurnAsHalvesOfTheirOrder) {
+  RotaryShape shape{
+      .rows = 1, .heads = 1, .head_dim = 4, .head_stride = 4, .stride = 4, .length = 8};
+  shape.first_position = 5;
+  const Vector x = {1, 2, 3, 4};
+  Vector halves = {x[0], x[2], x[1], x[3]};
+  Vector neighbours = x;
+  rotary<double>(shape, {{1.0, 0.1}, 1, false}, halves.data(), false);
+  rotary<double>(shape, {{1.0, 0.1}, 1, true}, neighbours.data(), false);
+  EXPECT_EQ(neighbours, (Vector{halves[0], halves[2], halves[1], halves[3]}));
+}
+
+TEST(CpuLatentHeads, BackwardIsTheDerivative) {
+  const LatentShape shape{.heads = 2, .nope = 3, .rope = 4, .value = 2};
+  const RotaryShape positions{.rows = 3, .length = 3, .first_position = 2};
+  const RotaryTable table{{1.0, 0.2}, 1.1, true};
+  const Vector dqkv = random_vector(3 * 32, "dqkv");
+  const Vector q = random_vector(3 * 14, "q");
+  const Vector kv = random_vector(3 * 10, "kv");
+  const Vector key = random_vector(3 * 4, "key");
+  for (const RotaryTable* turned : {&table, static_cast<const RotaryTable*>(nullptr)}) {
+    Vector dq(q.size());
+    Vector dkv(kv.size());
+    Vector dkey(key.size());
+    latent_heads_backward<double>(shape, positions, turned, dqkv.data(), dq.data(), dkv.data(),
+                                  dkey.data());
+    const auto run = [&](const Vector& a, const Vector& b, const Vector& c) {
+      Vector qkv(dqkv.size());
+      latent_heads_forward<double>(shape, positions, turned, a.data(), b.data(), c.data(),
+                                   qkv.data());
+      return qkv;
+    };
+    expect_gradient(
+        q, dqkv, [&](const Vector& v) { return run(v, kv, key); }, dq);
+    expect_gradient(
+        kv, dqkv, [&](const Vector& v) { return run(q, v, key); }, dkv);
+    expect_gradient(
+        key, dqkv, [&](const Vector& v) { return run(q, kv, v); }, dkey);
+  }
+}
+
+constexpr Activation kActivations[] = {Activation::kPlain,    Activation::kSilu, Activation::kGelu,
+                                       Activation::kGeluTanh, Activation::kRelu, Activation::kRelu2,
+                                       Activation::kQuickGelu};
 
 TEST(CpuActivations, BackwardIsTheDerivative) {
   const Vector x = random_vector(24, "x");
   const Vector dy = random_vector(12, "dy");
-  Vector dx(24);
-  swiglu_backward<double>(3, 4, x.data(), dy.data(), dx.data());
-  expect_gradient(
-      x, dy,
-      [](const Vector& v) {
-        Vector y(12);
-        swiglu_forward<double>(3, 4, v.data(), y.data());
-        return y;
-      },
-      dx);
   const Vector dz = random_vector(24, "dz");
-  gelu_backward<double>(24, x.data(), dz.data(), dx.data());
-  expect_gradient(
-      x, dz,
-      [](const Vector& v) {
-        Vector y(24);
-        gelu_forward<double>(24, v.data(), y.data());
-        return y;
-      },
-      dx);
+  for (const Activation act : kActivations) {
+    SCOPED_TRACE(to_string(act));
+    Vector dx(24);
+    swiglu_backward<double>(3, 4, act, x.data(), dy.data(), dx.data());
+    expect_gradient(
+        x, dy,
+        [&](const Vector& v) {
+          Vector y(12);
+          swiglu_forward<double>(3, 4, act, v.data(), y.data());
+          return y;
+        },
+        dx);
+    gelu_backward<double>(24, act, x.data(), dz.data(), dx.data());
+    expect_gradient(
+        x, dz,
+        [&](const Vector& v) {
+          Vector y(24);
+          gelu_forward<double>(24, act, v.data(), y.data());
+          return y;
+        },
+        dx);
+  }
+}
+
+// By hand: of 1 and of -1.
+TEST(CpuActivations, AreThoseOfTheirNames) {
+  const auto of = [](Activation act, double x) {
+    double y = 0;
+    gelu_forward<double>(1, act, &x, &y);
+    return y;
+  };
+  EXPECT_NEAR(of(Activation::kSilu, 1), 0.7310585786, 1e-9);
+  EXPECT_NEAR(of(Activation::kGelu, 1), 0.8413447461, 1e-9);
+  EXPECT_NEAR(of(Activation::kGeluTanh, 1), 0.8411919906, 1e-9);
+  EXPECT_EQ(of(Activation::kPlain, 1), of(Activation::kGeluTanh, 1));
+  EXPECT_EQ(of(Activation::kRelu, -1), 0);
+  EXPECT_EQ(of(Activation::kRelu2, 3), 9);
+  EXPECT_NEAR(of(Activation::kQuickGelu, 1), 0.8457957659, 1e-9);
 }
 
 TEST(CpuEmbedding, ShardsAddUpToTheWholeTable) {

@@ -64,7 +64,7 @@ constexpr std::array<Row, kKernelCount> kRows = {
     row(Kernel::kKeysOut, "keys_out", "rw", {"T", "A", "K", "D"}),
     row(Kernel::kKeysIn, "keys_in", "ru", {"T", "A", "K", "D"}),
     row(Kernel::kRowsInOrder, "rows_in_order", "rw", {"B", "S", "W", "C", "inverse"}),
-    row(Kernel::kSpreadHeads, "spread_heads", "rw", {"T", "A", "K", "D", "C", "inverse"}),
+    row(Kernel::kSpreadHeads, "spread_heads", "rw", {"T", "A", "K", "D", "C", "inverse", "V"}),
     row(Kernel::kContextAttentionForward, "context_attention_forward", "rrww",
         {"B", "S", "A", "K", "D", "window", "context", "C"}),
     row(Kernel::kContextAttentionBackward, "context_attention_backward", "rrrrrww",

@@ -90,7 +90,7 @@
 //     Adds them into the row's places.
 // rows_in_order           r x c[C,B*S/C,W]; w y c[B*S,W]                         B S W C inverse
 //     Rows that C context ranks brought, in order of sequence and position; inverse: back.
-// spread_heads            r x c[T,(A+2K)D]; w y c[C,T,(A+2K)D/C]                 T A K D C inverse
+// spread_heads            r x c[T,(A+K)D+KV]; w y c[C,T,((A+K)D+KV)/C]         T A K D C inverse V
 //     Block i has the i-th of C equal parts of the q heads, the k heads and the v heads of each
 //     row; inverse: the rows from the blocks.
 // context_attention_forward r qkv c[B*S/C,(A+2K)D]; r kv c[B*S,2KD]; w y c[B*S/C,A*D]; w lse

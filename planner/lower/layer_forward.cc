@@ -131,9 +131,11 @@ bool LayerWriter::exchanges_heads() const {
 Operand LayerWriter::spread_heads(const char* name, const Operand& rows, std::int64_t kv_heads) {
   const Shape& s = w_.shape;
   const std::int64_t ranks = w_.plan.context;
+  const std::int64_t size =
+      kv_heads > 0 ? s.head_dim : s.v_dim;  // of qkv, or of what attention gives
   const Operand leaving = w_.builder.buffer("leaving_heads", rows.count, ElementType::kCompute);
   w_.builder.compute("spread_heads", Kernel::kSpreadHeads,
-                     {s.tokens, s.heads, kv_heads, s.head_dim, ranks, 0}, {rows, leaving});
+                     {s.tokens, s.heads, kv_heads, size, ranks, 0, s.v_dim}, {rows, leaving});
   const Operand arrived = w_.builder.buffer("arrived_heads", rows.count, ElementType::kCompute);
   w_.builder.all_to_all(name, w_.groups.context, leaving, arrived, Stream::kContext);
   const Operand whole = w_.builder.buffer(name, rows.count, ElementType::kCompute);
@@ -146,6 +148,8 @@ Operand LayerWriter::spread_heads(const char* name, const Operand& rows, std::in
 Operand LayerWriter::collect_heads(const char* name, const Operand& rows, std::int64_t kv_heads) {
   const Shape& s = w_.shape;
   const std::int64_t ranks = w_.plan.context;
+  const std::int64_t size =
+      kv_heads > 0 ? s.head_dim : s.v_dim;  // of qkv, or of what attention gives
   const Operand leaving = w_.builder.buffer("leaving_heads", rows.count, ElementType::kCompute);
   w_.builder.compute("order_heads", Kernel::kRowsInOrder,
                      {s.batch, s.sequence, rows.count / s.tokens / ranks, ranks, 1},
@@ -154,7 +158,7 @@ Operand LayerWriter::collect_heads(const char* name, const Operand& rows, std::i
   w_.builder.all_to_all(name, w_.groups.context, leaving, arrived, Stream::kContext);
   const Operand own = w_.builder.buffer(name, rows.count, ElementType::kCompute);
   w_.builder.compute("spread_heads", Kernel::kSpreadHeads,
-                     {s.tokens, s.heads, kv_heads, s.head_dim, ranks, 1}, {arrived, own});
+                     {s.tokens, s.heads, kv_heads, size, ranks, 1, s.v_dim}, {arrived, own});
   return own;
 }
 

@@ -171,7 +171,8 @@ std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t la
   }
   const std::pair<bool, std::string_view> parts[] = {
       {layer >= model.layers, "an extra prediction module"},
-      {model.latent && plan.context > 1, "latent attention under context parallelism"},
+      {model.latent && plan.context > 1 && !job.framework.context_all_to_all,
+       "latent attention under context parallelism that gathers keys"},
       {model.latent && model.qkv_bias, "biases inside latent attention"},
       {model.parallel_block && model.norms_per_layer > 2,
        "a parallel block of more than two norms"},
@@ -181,7 +182,7 @@ std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t la
       {model.attention_sinks, "attention sinks"},
       {plan.context > 1 && job.framework.context_all_to_all &&
            (model.heads % (plan.tensor * plan.context) != 0 ||
-            model.kv_heads % (plan.tensor * plan.context) != 0),
+            (!model.latent && model.kv_heads % (plan.tensor * plan.context) != 0)),
        "an exchange of heads over more context ranks than there are key heads for"},
       {job.attention == models::AttentionKernel::kUnfused, "unfused attention"}};
   for (const auto& [is_there, part] : parts) {

@@ -66,13 +66,14 @@ void rows_in_order(const ContextShape& s, std::int64_t width, const T* x, T* y, 
 }
 
 template <typename T>
-void spread_heads(std::int64_t tokens, const ContextShape& s, const T* x, T* y, bool inverse) {
-  const std::int64_t parts[] = {s.heads * s.head_dim, s.kv_heads * s.head_dim,
-                                s.kv_heads * s.head_dim};
-  const std::int64_t share = s.qkv() / s.ranks;
+void spread_heads(std::int64_t tokens, const ContextShape& s, std::int64_t value, const T* x, T* y,
+                  bool inverse) {
+  const std::int64_t parts[] = {s.heads * s.head_dim, s.kv_heads * s.head_dim, s.kv_heads * value};
+  const std::int64_t width = parts[0] + parts[1] + parts[2];
+  const std::int64_t share = width / s.ranks;
   for (std::int64_t rank = 0; rank < s.ranks; ++rank) {
     for (std::int64_t token = 0; token < tokens; ++token) {
-      std::int64_t row = token * s.qkv();
+      std::int64_t row = token * width;
       std::int64_t block = (rank * tokens + token) * share;
       for (const std::int64_t part : parts) {
         const std::int64_t own = part / s.ranks;
@@ -135,10 +136,12 @@ template void keys_out<double>(std::int64_t, const ContextShape&, const double*,
 template void keys_in<float>(std::int64_t, const ContextShape&, const float*, float*);
 template void keys_in<double>(std::int64_t, const ContextShape&, const double*, double*);
 template void rows_in_order<float>(const ContextShape&, std::int64_t, const float*, float*, bool);
-template void spread_heads<float>(std::int64_t, const ContextShape&, const float*, float*, bool);
+template void spread_heads<float>(std::int64_t, const ContextShape&, std::int64_t, const float*,
+                                  float*, bool);
 template void rows_in_order<double>(const ContextShape&, std::int64_t, const double*, double*,
                                     bool);
-template void spread_heads<double>(std::int64_t, const ContextShape&, const double*, double*, bool);
+template void spread_heads<double>(std::int64_t, const ContextShape&, std::int64_t, const double*,
+                                   double*, bool);
 template void context_attention_forward<float>(const ContextShape&, const float*, const float*,
                                                float*, float*);
 template void context_attention_forward<double>(const ContextShape&, const double*, const double*,

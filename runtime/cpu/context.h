@@ -22,8 +22,10 @@ template <typename T>
 void keys_in(std::int64_t tokens, const ContextShape& shape, const T* dkv, T* dqkv);
 template <typename T>
 void rows_in_order(const ContextShape& shape, std::int64_t width, const T* x, T* y, bool inverse);
+// `value`: size of a value head.
 template <typename T>
-void spread_heads(std::int64_t tokens, const ContextShape& shape, const T* x, T* y, bool inverse);
+void spread_heads(std::int64_t tokens, const ContextShape& shape, std::int64_t value, const T* x,
+                  T* y, bool inverse);
 template <typename T>
 void context_attention_forward(const ContextShape& shape, const T* qkv, const T* kv, T* y, T* lse);
 template <typename T>

@@ -86,7 +86,7 @@ void run_context(const Call<T>& c, Kernel kernel) {
   if (kernel == Kernel::kSpreadHeads) {
     s.heads = c.dim("A");
     s.ranks = c.dim("C");
-    spread_heads<T>(c.dim("T"), s, c.at(0), c.at(1), c.dim("inverse") != 0);
+    spread_heads<T>(c.dim("T"), s, c.dim("V"), c.at(0), c.at(1), c.dim("inverse") != 0);
     return;
   }
   if (kernel == Kernel::kKeysOut || kernel == Kernel::kKeysIn) {

@@ -48,13 +48,15 @@ void run_spread(const Call& c) {
   const std::int64_t queries = c.dim(1) * c.dim(3);
   const std::int64_t keys = c.dim(2) * c.dim(3);
   const std::int64_t ranks = c.dim(4);
-  const std::int64_t row = queries + 2 * keys;
+  const std::int64_t values = c.dim(2) * c.dim(6);
+  const std::int64_t row = queries + keys + values;
   need_vectors(c, queries / ranks);
   need_vectors(c, keys / ranks);
+  need_vectors(c, values / ranks);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     std::int64_t at = 0;
     std::int64_t block = rank * tokens * row / ranks;
-    for (const std::int64_t part : {queries, keys, keys}) {
+    for (const std::int64_t part : {queries, keys, values}) {
       const std::int64_t own = part / ranks;
       if (own > 0) {
         const RowMove out{1, tokens, own, 0, row, 0, row / ranks};

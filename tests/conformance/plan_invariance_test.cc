@@ -467,6 +467,10 @@ TEST(LatentInvariance, EveryLayoutComputesWhatOneRankComputes) {
   expect_same_in_all(tests::latent_shape(false), layer_layouts());
 }
 
+TEST(LatentInvariance, RanksThatExchangeHeadsComputeWhatOneRankComputes) {
+  expect_same_in_all(tests::latent_shape(false), exchange_layouts());
+}
+
 TEST(LatentInvariance, WithExperts) {
   std::vector<Case> cases = {
       {plan_of("mb1", 4), ""},
@@ -475,7 +479,8 @@ TEST(LatentInvariance, WithExperts) {
       {sequence_parallel(plan_of("tp2.ep2.dp2", 2)), ""},
       {with(sequence_parallel(plan_of("tp2.ep2.etp1.fsdp2", 2)), Sharding::kFull), ""},
       {with(plan_of("pp2.ep2.dp2", 2), Schedule::kZeroBubbleH1), ""},
-      {with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2", 2)), Schedule::kInterleaved, 2), ""}};
+      {with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2", 2)), Schedule::kInterleaved, 2), ""},
+      {with(plan_of("cp2.ep2.fsdp2", 2), Sharding::kFull), "context_all_to_all=true"}};
   expect_same_in_all(tests::latent_shape(true), cases);
 }
 

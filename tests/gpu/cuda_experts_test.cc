@@ -331,9 +331,9 @@ TEST_F(CudaExperts, KeysAndPositionsOfSharedSequences) {
                                 poison(kC, 3 * 16 * 2 * kv * size)};
     check(Kernel::kRowsInOrder, {3, 16, 2 * kv * size, 2, inverse}, order, 0.0);
     std::vector<Value> spread = {normal(kC, rows * width), poison(kC, rows * width)};
-    check(Kernel::kSpreadHeads, {rows, heads, kv, size, 2, inverse}, spread, 0.0);
+    check(Kernel::kSpreadHeads, {rows, heads, kv, size, 2, inverse, size}, spread, 0.0);
     std::vector<Value> queries = {normal(kC, rows * heads * size), poison(kC, rows * heads * size)};
-    check(Kernel::kSpreadHeads, {rows, heads, 0, size, 2, inverse}, queries, 0.0);
+    check(Kernel::kSpreadHeads, {rows, heads, 0, size, 2, inverse, size}, queries, 0.0);
   }
   program_.arithmetic.rotary = {{{1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003}, 1, false}};
   for (const std::uint32_t place : {0U, 1U}) {

@@ -388,15 +388,16 @@ TEST(Search, NothingFitsGivesMissesAndTheBindingTerm) {
 TEST(Search, WhatDoesNotFitHasAnExampleWithItsReason) {
   const Job job = job_of("llama-3.1-8b", "dgx-h100x1", 128, "trireme");
   SearchOptions options;
-  options.fixed.micro_batch = 2;
-  options.fixed.sharded = 8;
+  options.constraints = {{ConstraintAxis::kMicroBatch, Comparison::kEqual, 2},
+                         {ConstraintAxis::kSharded, Comparison::kEqual, 8}};
   const SearchResult found = search(job, options);
   ASSERT_TRUE(found.best.has_value());
+  ASSERT_FALSE(found.rejected.empty());
   for (const Rejection& rejection : found.rejected) {
     EXPECT_FALSE(rejection.detail.empty()) << to_string(rejection.rule);
-    EXPECT_EQ(rejection.example.gpus(),
-              rejection.rule == Rule::kMemory ? 8 : rejection.example.gpus());
   }
+  EXPECT_EQ(found.rejected.back().rule, Rule::kMemory);
+  EXPECT_EQ(found.rejected.back().example.gpus(), 8);
 }
 
 TEST(Search, AHostTooSmallIsTheReasonThatIsGiven) {

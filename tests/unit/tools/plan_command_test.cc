@@ -188,7 +188,7 @@ TEST(Typed, NearNamesOfOptionsAreNamed) {
 }
 
 TEST(Typed, WordsOfOthersAreUnderstood) {
-  const json plain = plan_of(kEight + "--framework fsdp2 --precision bf16 --optimizer adam");
+  const json plain = plan_of(kEight + "--framework torchtitan --precision bf16 --optimizer adam");
   const json typed = plan_of(
       "--model meta-llama/Llama-3.1-8B-Instruct --cluster dgx-h100x1 --global-batch 128 --seq 8k "
       "--framework torchtitan --precision bfloat16 --optimizer AdamW");

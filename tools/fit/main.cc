@@ -15,6 +15,7 @@
 #include "planner/calibrate/left_out.h"
 #include "planner/calibrate/validation.h"
 #include "planner/cost/time.h"
+#include "tools/fit/finetune_split.h"
 #include "tools/fit/profile_file.h"
 
 namespace trireme::tools {
@@ -153,6 +154,7 @@ int run(const Options& options) {
   print_sources("other rows", cases, rows, [](const ValidationCase& one) {
     return planner::is_measured_row(one) && !planner::is_gated_row(one);
   });
+  print_finetune_split(cases, rows);
   if (!options.write.empty()) {
     write_fitted(options.profile, options.write, profile);
   }

@@ -35,8 +35,8 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
       fit.host_factor = value;
     } else if (key == "tensor_host_seconds") {
       fit.tensor_host_seconds = value;
-    } else if (key == "repeated_host") {
-      fit.repeated_host = value;
+    } else if (key == "repeated_tensor_host") {
+      fit.repeated_tensor_host = value;
     } else if (key == "overlap_slowdown") {
       fit.overlap_slowdown = value;
     } else if (key == "attention_rate") {
@@ -56,7 +56,6 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
   }
   if (const HostCounts* counts = host_counts_of(framework)) {
     fit.host_factor = kPlainLaunch * counts->skew;
-    fit.repeated_host = 1;
   }
   // What a CUDA graph launches the host does not.
   fit.host_factor *= 1 - framework.graphed_launches;

@@ -18,9 +18,9 @@ struct BehaviourFit {
                            // launch where the host's were counted (planner/plan/host_counts.h)
   double tensor_host_seconds = 0;  // host time that tensor parallelism adds to one layer's forward
                                    // and backward, of a host that launches a kernel in 5 us
-  // Host time of a forward that backward repeats over its first: PyTorch's checkpoint calls back
-  // for each tensor that is kept, by way of DTensor's dispatch where it is one.
-  double repeated_host = 1;
+  // Of a forward that backward repeats, over its first: PyTorch's checkpoint takes each tensor that
+  // is kept through DTensor's dispatch once more.
+  double repeated_tensor_host = 1;
   double overlap_slowdown = 0.1;  // share of overlapped communication by which compute gets longer
   double attention_rate =
       1;                     // of its flash kernel over PyTorch's of today (Triton's of 2023: less)

@@ -188,6 +188,10 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
                         passes(again);
   times_again.host = host(again, false);
   times.recompute_flop = flop_of_pass(again);
+  if (whole && plan.tensor > 1) {
+    times_again.host += (fit_.repeated_tensor_host - 1) / 3 *
+                        tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
+  }
   if (whole) {
     times_again.tensor = times.forward.tensor;
     times_again.context = times.forward.context;
@@ -198,7 +202,6 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
           collectives_.group(plan, Axis::kTensor), stream_bytes(job_, plan));
     }
   }
-  times_again.host *= fit_.repeated_host;
   if (counts_ != nullptr && plan.recompute == Recompute::kSelective &&
       plan.recompute_modules == kTorchPerOp) {
     const double launch = op_.launch(1).value * fit_.host_factor;

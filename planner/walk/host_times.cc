@@ -35,7 +35,6 @@ class HostTimes {
     add_per_op_hosts(times);
     add_ring_hosts(times);
     add_counted_collectives(times);
-    lengthen_repeats(times);
     add_unit_hooks(units, times);
     add_micro_batch_sums(times);
     if (host_.job.framework.implementation != models::Implementation::kTrireme) {
@@ -52,8 +51,14 @@ class HostTimes {
       return;
     }
     const double host = tensor_host_seconds(host_.fit, host_.job.framework, host_.card_launch);
-    add_once_a_pass([&](const Op& op) { return group_of(op.kind) == host_.program.tensor; },
-                    {host / 3, host * 2 / 3}, times);
+    const auto is_one = [&](bool again) {
+      return [this, again](const Op& op) {
+        return group_of(op.kind) == host_.program.tensor &&
+               (op.origin.phase == Phase::kRecompute) == again;
+      };
+    };
+    add_once_a_pass(is_one(false), {host / 3, host * 2 / 3}, times);
+    add_once_a_pass(is_one(true), {host / 3 * host_.fit.repeated_tensor_host, 0}, times);
   }
 
   // What a sparse layer takes of the host besides, with the first op of its forward and of its
@@ -136,19 +141,6 @@ class HostTimes {
       if (op.origin.layer >= 0 && (forward || phase == Phase::kBackward) && is_one(op) &&
           begun.emplace(op.origin.layer, op.origin.micro_batch, phase).second) {
         times[i].launch += to_sim_duration(Seconds(forward ? seconds.forward : seconds.backward));
-      }
-    }
-  }
-
-  // A repeated forward's launches, beside those of its collectives themselves.
-  void lengthen_repeats(std::vector<OpTime>& times) const {
-    for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
-      const Op& op = host_.role.ops[i];
-      if (op.origin.phase == Phase::kRecompute && host_.fit.repeated_host != 1) {
-        const double own = std::holds_alternative<Compute>(op.kind) ? 0 : launch_seconds_;
-        const double all = to_seconds(times[i].launch).value;
-        times[i].launch +=
-            to_sim_duration(Seconds(std::max(0.0, all - own) * (host_.fit.repeated_host - 1)));
       }
     }
   }

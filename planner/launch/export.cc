@@ -203,9 +203,10 @@ std::string launched_framework(LaunchFormat format, const Framework& framework, 
                                    to_string(format), base, fmt::join(route.frameworks, " or ")));
   }
   const std::string program = program_of(format, base);
-  const bool bare = framework.name == base && framework.version.empty();
-  const bool others = framework.name != program && is_program(framework.name);
-  return bare || others ? program : full_name(framework);
+  const std::string asked = full_name(framework);
+  const std::string entry = asked.substr(0, asked.find('@'));
+  const bool others = entry != program && is_program(entry);
+  return asked == base || others ? program : asked;
 }
 
 void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {

@@ -188,8 +188,8 @@ std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.135},     {"megatron", 0.013, 0.17},
-                                     {"megatron-fsdp", 0.013, 0.13}, {"fsdp1", 0.018, 0.125},
-                                     {"fsdp2", 0.022, 0.125},        {"deepspeed", 0.019, 0.19}};
+                                     {"megatron-fsdp", 0.011, 0.13}, {"fsdp1", 0.017, 0.125},
+                                     {"fsdp2", 0.022, 0.125},        {"deepspeed", 0.014, 0.14}};
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 

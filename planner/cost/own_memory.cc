@@ -97,6 +97,14 @@ double waiting_gradient(const Plan& plan, const Stage& stage, const Whole& whole
   return stage.last_chunk_layers * whole.layer_gradient / std::max(1.0, unit);
 }
 
+// Of chunks in turn: whether gradients of the chunk before are still being reduced when this one's
+// backward begins. They are over four visits of layers later at most (lower.h), and the forward of
+// a chunk lies between.
+bool last_chunk_waits(const Plan& plan, const Stage& stage) {
+  constexpr double kForwards = 2;
+  return plan.virtual_pipeline > 1 && stage.last_chunk_layers <= kForwards;
+}
+
 // A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
 // coming in.
 MemoryItems layer_backward(const Moment& at, double exchanges) {
@@ -125,7 +133,9 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
   const double freed =
       std::min(stage.last_chunk_layers, unit_layers) * (full ? t.stream : layer.kept);
   const bool more = !split && !has_one_backward(plan) && stage.last_chunk_layers > unit_layers;
-  if (more && reduced > freed) {
+  if (!split && last_chunk_waits(plan, stage)) {
+    in_layer.gradients += whole.layer_gradient;
+  } else if (more && reduced > freed) {
     in_layer.gradients += reduced;
     in_layer.activations -= freed;
   }

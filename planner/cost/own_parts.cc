@@ -169,7 +169,9 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
     return whole;
   }
   const double next = ahead > 0 && units < 2 && stage.embedding ? stage.units.embedding : 0;
-  whole.layer_parameters = kCompute * (unit * std::min(units, 1 + ahead) + next);
+  // Of chunks in turn the next unit is another chunk's, however few this one has.
+  const double together = plan.virtual_pipeline > 1 ? 1 + ahead : std::min(units, 1 + ahead);
+  whole.layer_parameters = kCompute * (unit * together + next);
   whole.head_parameters = kCompute * (beside + unit * std::min(units, ahead));
   return whole;
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "models/presets.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/estimate.h"
+#include "planner/cost/own_memory.h"
 #include "planner/lower/lower.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/shape.h"
@@ -166,6 +168,22 @@ Drawn draw(const std::string& framework, std::uint64_t seed) {
   }
 }
 
+// How far the stages' memory is from what their programs have alive at most, the mean over stages.
+// Programs hold this project's own tensors and states, whoever's choices they follow: of other
+// behaviours, and of layers whose memory is counted as others keep it, there is nothing to compare.
+std::optional<double> memory_difference(const Drawn& drawn) {
+  if (!planner::counts_own_memory(drawn.job, drawn.plan)) {
+    return std::nullopt;
+  }
+  double sum = 0;
+  const StepProgram& program = drawn.program;
+  for (std::size_t r = 0; r < program.roles.size(); ++r) {
+    const double alive = to_gib(liveness(program, program.roles[r]).peak);
+    sum += drawn.estimate.memory.stages[r].items.total() / alive - 1;
+  }
+  return sum / static_cast<double>(program.roles.size());
+}
+
 double simulated_seconds(const Drawn& drawn) {
   const double lost = std::clamp(
       planner::behaviour_fit(drawn.job.framework, drawn.job.profile).overlap_slowdown, 0.0, 0.9);
@@ -231,6 +249,33 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
              cases, 100 * mean, far, 100 * worst, worst_case);
   EXPECT_LE(mean, GetParam().mean);
   EXPECT_LE(std::abs(worst), GetParam().worst) << worst_case;
+}
+
+// Chunks of one or two layers were counted as if they were alone on their rank: 15 % too little, of
+// the next chunk's gathered unit and the last one's gradients. Of 500 plans two are beyond 5 %:
+// ends whose tied table is larger than their layers.
+TEST(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
+  const std::uint64_t cases = from_environment("TRIREME_CASES", 40);
+  double sum = 0;
+  double worst = 0;
+  double compared = 0;
+  std::string worst_case;
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const Drawn drawn = draw("trireme", seed);
+    if (const std::optional<double> difference = memory_difference(drawn)) {
+      ++compared;
+      sum += std::abs(*difference);
+      if (std::abs(*difference) > std::abs(worst)) {
+        worst = *difference;
+        worst_case = drawn.what;
+      }
+    }
+  }
+  fmt::print("memory: {} of {} plans, mean {:.2f} %, worst {:+.2f} % ({})\n", compared, cases,
+             100 * sum / compared, 100 * worst, worst_case);
+  EXPECT_GT(compared, 0.5 * static_cast<double>(cases));
+  EXPECT_LE(sum / compared, 0.0055);
+  EXPECT_LE(std::abs(worst), 0.115) << worst_case;
 }
 
 // Interleaved pipelines of one or two layers a chunk, run on two H200 of one host by this project's

@@ -4,6 +4,18 @@
 
 namespace trireme::planner {
 
+std::optional<bool> joined_result(std::string_view joint, std::optional<bool> before,
+                                  std::optional<bool> last) {
+  // The second part runs only where the first one leaves the answer open.
+  if (joint == "&&") {
+    return last && !*last ? last : (before ? last : std::nullopt);
+  }
+  if (joint == "||") {
+    return last && *last ? last : (before ? last : std::nullopt);
+  }
+  return last;
+}
+
 bool Branches::active() const {
   return std::all_of(frames_.begin(), frames_.end(),
                      [](const Frame& frame) { return frame.active || frame.condition; });

@@ -24,6 +24,10 @@ struct Frame {
   ShellText subject = {};     // of `case`
 };
 
+// Whether `A && B` and `A || B` succeed, from A's result and that of the last command that ran.
+std::optional<bool> joined_result(std::string_view joint, std::optional<bool> before,
+                                  std::optional<bool> last);
+
 class Branches {
  public:
   // `choice` as in ShellWorld; what the file does not decide is added to `questions`.

@@ -94,19 +94,46 @@ void shift_words(const std::vector<ShellText>& words, ShellVariables& variables)
   all.erase(all.begin(), all.begin() + gone);
 }
 
+std::optional<std::int64_t> arithmetic_statement(std::string_view text, int line,
+                                                 ShellVariables& variables) {
+  const auto trim = [](std::string_view part) {
+    const std::size_t first = std::min(part.find_first_not_of(" \t\n"), part.size());
+    return part.substr(first, part.find_last_not_of(" \t\n") + 1 - first);
+  };
+  text = trim(text);
+  const bool counts_first = text.starts_with("++") || text.starts_with("--");
+  const std::string_view sign = counts_first ? text.substr(0, 2) : std::string_view();
+  text.remove_prefix(sign.size());
+  std::size_t end = 0;
+  while (end < text.size() && is_name_character(text[end])) {
+    ++end;
+  }
+  const std::string name(text.substr(0, end));
+  const std::string_view rest = trim(text.substr(end));
+  std::string expression;
+  if (counts_first || rest == "++" || rest == "--") {
+    expression = name + (counts_first ? sign : rest)[0] + "1";
+  } else if (rest.starts_with("=") && !rest.starts_with("==")) {
+    expression = rest.substr(1);
+  } else if (rest.size() > 1 && std::string_view("+-*/%").find(rest[0]) != std::string_view::npos &&
+             rest[1] == '=') {
+    expression = name + rest[0] + "(" + std::string(rest.substr(2)) + ")";
+  } else {
+    return shell_arithmetic(variables, text, line);
+  }
+  const auto value = shell_arithmetic(variables, expression, line);
+  if (is_shell_name(name)) {
+    ShellText known = plain_text(value ? std::to_string(*value) : "", line);
+    known.outside = known.lost = !value;
+    variables.known[name] = ShellVariable{{std::move(known)}, false};
+  }
+  return value;
+}
+
 void let_variables(const std::vector<ShellText>& words, ShellVariables& variables) {
   for (std::size_t i = 1; i < words.size(); ++i) {
-    const std::string& text = words[i].text;
-    const std::size_t equals = text.find('=');
-    const std::string name = text.substr(0, equals);
-    if (equals == std::string::npos || !is_shell_name(name)) {
-      continue;
-    }
-    const int line = words[i].lines.empty() ? 0 : words[i].lines.front();
-    const auto value = shell_arithmetic(variables, text.substr(equals + 1), line);
-    ShellText known = plain_text(value ? std::to_string(*value) : "", line);
-    known.outside = !value;
-    variables.known[name] = ShellVariable{{std::move(known)}, false};
+    arithmetic_statement(words[i].text, words[i].lines.empty() ? 0 : words[i].lines.front(),
+                         variables);
   }
 }
 

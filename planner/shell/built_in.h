@@ -22,6 +22,11 @@ bool assign(Assignment given, ShellVariables& variables);
 // shift [N]: the first of the script's words are gone.
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables);
 
+// NAME=EXPRESSION, NAME+=EXPRESSION, NAME++ and their kin, or an expression alone, as in ((…)): its
+// value; nothing, and a variable whose value is lost, where it cannot be worked out.
+std::optional<std::int64_t> arithmetic_statement(std::string_view text, int line,
+                                                 ShellVariables& variables);
+
 // let A=B*2: whole-number arithmetic; a value that is not known comes from outside.
 void let_variables(const std::vector<ShellText>& words, ShellVariables& variables);
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "planner/shell/condition.h"
+#include "planner/shell/names.h"
 
 namespace trireme::planner {
 namespace {
@@ -77,6 +78,35 @@ std::string part_of(const std::string& value, std::string_view rest) {
 }
 
 }  // namespace
+
+BraceForm brace_form(std::string_view inside) {
+  constexpr std::string_view kSpecial = "@*#?$!-";
+  constexpr std::string_view kAlternatives = "-=+?";
+  BraceForm form;
+  form.counts = inside.size() > 1 && inside.front() == '#';
+  inside.remove_prefix(form.counts ? 1 : 0);
+  std::size_t end = 0;
+  while (end < inside.size() && is_name_character(inside[end])) {
+    ++end;
+  }
+  if (end == 0 && !inside.empty() && kSpecial.find(inside[0]) != std::string_view::npos) {
+    form.all_words = true;
+    form.rest = inside;
+    return form;
+  }
+  form.name = inside.substr(0, end);
+  if (end < inside.size() && inside[end] == '[') {
+    const std::size_t close = std::min(inside.find(']', end), inside.size() - 1);
+    form.index = inside.substr(end + 1, close - end - 1);
+    end = close + 1;
+  }
+  form.as_written = form.rest = inside.substr(std::min(end, inside.size()));
+  form.colon = form.rest.starts_with(":") && form.rest.size() > 1 &&
+               kAlternatives.find(form.rest[1]) != std::string_view::npos;
+  form.rest.remove_prefix(form.colon ? 1 : 0);
+  form.operation = form.rest.empty() ? ' ' : form.rest.front();
+  return form;
+}
 
 std::optional<std::string> edited_value(const std::string& value, char operation,
                                         std::string_view rest) {

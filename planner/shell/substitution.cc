@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/shell/text_commands.h"
@@ -79,6 +80,22 @@ Output folder_of(const std::vector<Part>& parts) {
               : Output();
 }
 
+// IFS=', '; echo …: what joins the words of "${NAME[*]}" in the rest. Returns the rest.
+std::string_view with_separator(ShellVariables& variables, std::string_view command, int line) {
+  const std::size_t begin = std::min(command.find_first_not_of(" \t\n"), command.size());
+  const std::string_view text = command.substr(begin);
+  if (!text.starts_with("IFS=")) {
+    return command;
+  }
+  const std::vector<ShellToken> tokens = shell_tokens(text, variables.source);
+  if (tokens.size() < 3 || tokens[1].text != ";") {
+    return command;
+  }
+  const std::string& first = tokens[0].text;
+  variables.known["IFS"] = ShellVariable{{expand(variables, first.substr(4), line)}, false};
+  return text.substr(std::min(text.find(';', first.size()) + 1, text.size()));
+}
+
 }  // namespace
 
 std::optional<ShellText> known_output(ShellVariables& variables, std::string_view command,
@@ -87,7 +104,14 @@ std::optional<ShellText> known_output(ShellVariables& variables, std::string_vie
     return {};
   }
   ++variables.substitutions;
+  auto before = variables.known.extract("IFS");  // what is set in here is gone behind it
+  if (before) {
+    variables.known["IFS"] = before.mapped();
+  }
+  command = with_separator(variables, command, line);
   const auto parts = parts_of(variables, command, line);
+  variables.known.erase("IFS");
+  variables.known.insert(std::move(before));
   --variables.substitutions;
   if (!parts) {
     return {};

@@ -28,6 +28,12 @@ std::size_t after_quote(std::string_view text, std::size_t open) {
         return kNone;
       }
       i = end - 1;
+    } else if (quote == '"' && text[i] == '`') {
+      const std::size_t end = text.find('`', i + 1);
+      if (end == kNone) {
+        return kNone;
+      }
+      i = end;
     }
   }
   return kNone;

@@ -19,6 +19,7 @@ struct ShellText {
   std::vector<bool> quoted;
   bool outside = false;     // part of it comes from outside the file: $1, $(…)
   bool open_after = false;  // a word of which nothing is known stands after it
+  bool lost = false;        // a part of it is not known and left out
 };
 
 struct ShellVariable {
@@ -63,6 +64,9 @@ std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_v
 std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
                                         const std::vector<ShellText>& before);
 std::vector<ShellText> split(const ShellText& text);
+void put_character(ShellText& text, char c, int line, bool quoted);
+// The file that a line is of.
+const std::string& file_of(const ShellVariables& variables, int line);
 // Text of one line, nothing of it protected.
 ShellText plain_text(const std::string& text, int line);
 // "FILE:LINE" of a line that may be of another file than the script.

@@ -238,5 +238,36 @@ TEST(Shell, AScriptThatAShellIsFedIsRead) {
   EXPECT_EQ(last_command("ssh host bash -s <<EOF\nrun a\nEOF\nA=b\nrun $A\n"), "run|b");
 }
 
+// Lists of layers with experts were "[]": the body of a loop was read once.
+TEST(Shell, LoopsThatAddUpAreReadRoundByRound) {
+  const std::string body =
+      "do\n if (( i < K )); then\n  arr+=(0)\n else\n  arr+=(1)\n fi\ndone\n"
+      "printf -v F \"[%s]\" \"$(IFS=', '; echo \"${arr[*]}\")\"\nrun $F\n";
+  EXPECT_EQ(last_command("N=4\nK=1\narr=()\nfor ((i=0; i<N; i++)); " + body), "run|[0,1,1,1]");
+  EXPECT_EQ(last_command("K=2\narr=()\nfor i in $(seq 0 3); " + body), "run|[0,0,1,1]");
+  EXPECT_EQ(last_command("L=\nfor (( i = 3; i > 0; i -= 2 )); do L=\"$L$i\"; done\nrun $L"),
+            "run|31");
+  EXPECT_EQ(last_command("L=\nfor a in x y; do for b in 1 2; do L+=\"$a$b.\"; done; done\nrun $L"),
+            "run|x1.x2.y1.y2.");
+  // A loop without an end ends, and one that starts trainings is read once.
+  EXPECT_FALSE(last_command("L=\nfor ((;1;)); do L+=1; done\nrun $L").empty());
+  const ShellScript sweep =
+      read_shell("for tp in 1 2; do A+=x; torchrun t.py --tp $tp; done", "run.sh", {});
+  EXPECT_EQ(sweep.loops.size(), 1U);
+  EXPECT_EQ(sweep.commands.size(), 1U);
+}
+
+// `wc -l` of what only a run tells, less two, was -2.
+TEST(Shell, ArithmeticOverWhatIsNotKnownIsNotKnown) {
+  EXPECT_EQ(last_command("N=$(($(nvidia-smi | wc -l)-2))\nrun x$N"), "run|x");
+  EXPECT_EQ(last_command("N=$(nproc)\nB=$(( 8 - $N ))\nrun x$B"), "run|x");
+  EXPECT_EQ(last_command("N=${1:-4}\nrun $((N * 2))"), "run|8");
+}
+
+TEST(Shell, QuotesInsideBackticksInsideQuotesClose) {
+  EXPECT_EQ(last_command("A=\" --lr `bc <<< \"scale=3; 1/10\"` --tp 2\"\nrun $A"),
+            "run|--lr|--tp|2");
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -1,0 +1,60 @@
+// One word of a script with its `$`, quotes and brackets worked out (bash manual, Shell
+// Expansions).
+#pragma once
+
+#include <string_view>
+
+#include "planner/shell/parameter.h"
+#include "planner/shell/value.h"
+
+namespace trireme::planner {
+
+// What is taken in grows no further than a limit, so that a script that doubles a variable for ever
+// ends with an Error.
+class Expander {
+ public:
+  explicit Expander(ShellVariables& variables) : variables_(variables) {}
+
+  // The value of a raw word; Error as expand().
+  ShellText run(std::string_view raw, int line, bool in_quotes = false);
+  bool empty_quotes = false;  // "" stands in the word: it is one although nothing is in it
+
+ private:
+  void walk(std::string_view raw, int line, bool in_quotes, ShellText& out);
+  // Takes what stands at `i`; returns where the next part begins.
+  std::size_t step(std::string_view raw, std::size_t i, int& line, bool in_quotes, ShellText& out);
+  std::size_t double_quotes(std::string_view raw, std::size_t i, int& line, ShellText& out);
+  // As below; a variable without a value that is a word of its own is noted.
+  std::size_t dollar(std::string_view raw, std::size_t i, int line, bool in_quotes, ShellText& out);
+  std::size_t take_dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
+                          ShellText& out);
+  void number(std::int64_t value, int line, bool in_quotes, ShellText& out);
+  // $1, $@, $#, $0; the state of processes is outside the file.
+  void special(std::string_view name, int line, bool in_quotes, ShellText& out);
+  static std::int64_t number_in(std::string_view digits);
+  void joined(const std::vector<ShellText>& values, std::size_t first, int line, bool in_quotes,
+              ShellText& out, char between = ' ');
+  // $((…)) and the commands of planner/shell/substitution.h are worked out; any other is outside.
+  void substitution(std::string_view inside, int line, bool in_quotes, ShellText& out);
+  // ${NAME}, ${NAME[@]}, ${#NAME}, ${NAME:-default} and its relatives; other forms give the value.
+  void braces(std::string_view inside, int line, bool in_quotes, ShellText& out);
+  [[nodiscard]] std::int64_t size_of(const BraceForm& form) const;
+  // ${@:2}, ${@}, ${#}
+  void all_positional(std::string_view inside, int line, bool in_quotes, ShellText& out);
+  // What came in from `begin` on, changed as ${NAME%…}, ${NAME/…/…} and their kin say.
+  void edit(std::size_t begin, std::string_view operation, int line, bool in_quotes,
+            ShellText& out);
+  void alternative(std::string_view name, std::string_view raw, bool assigns, int line,
+                   bool in_quotes, ShellText& out);
+  [[nodiscard]] bool is_set(std::string_view name, bool not_empty) const;
+  void value(std::string_view name, std::string_view index, int line, bool in_quotes,
+             ShellText& out);
+  void append(const ShellText& from, bool in_quotes, ShellText& out);
+
+  ShellVariables& variables_;
+  std::string_view missing_;  // the variable that the last $ named, where it has no value
+  bool missing_command_ = false;
+  int depth_ = 0;
+};
+
+}  // namespace trireme::planner

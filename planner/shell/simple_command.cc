@@ -1,0 +1,202 @@
+#include "planner/shell/simple_command.h"
+
+#include <algorithm>
+
+#include "planner/shell/built_in.h"
+#include "planner/shell/names.h"
+
+namespace trireme::planner {
+namespace {
+
+using Kind = ShellToken::Kind;
+
+class Reader {
+ public:
+  Reader(TokenStream& stream, bool runs, Branches& branches, ShellVariables& variables)
+      : stream_(stream), runs_(runs), branches_(branches), variables_(variables) {}
+
+  SimpleCommand run() {
+    read_.command.line = stream_.next().line;
+    for (; !stream_.done(); ++stream_.at) {
+      const ShellToken& token = stream_.next();
+      if (token.kind == Kind::kNewline) {
+        break;
+      }
+      branches_.ask(token.text);
+      if (token.kind == Kind::kWord) {
+        word(token);
+      } else if (!redirection(token)) {
+        break;
+      }
+    }
+    return std::move(read_);
+  }
+
+ private:
+  // False: the operator ends the command.
+  bool redirection(const ShellToken& token) {
+    std::vector<ShellText>& words = read_.command.words;
+    if (token.text == "(" && runs_ && !words.empty() && words.back().text.starts_with("--")) {
+      words.push_back(bracketed());
+      return true;
+    }
+    if (token.text.find_first_of("<>") == std::string::npos) {
+      return false;
+    }
+    const std::string kind = token.text;
+    const bool here = kind == "<<" || kind == "<<-";
+    stream_.at += here ? 0 : 1;  // where it is redirected to
+    if (kind == "<<<" && runs_ && !stream_.done()) {
+      read_.input = expand(variables_, stream_.next().text, stream_.next().line);
+    }
+    return true;
+  }
+
+  void word(const ShellToken& token) {
+    std::vector<ShellText>& words = read_.command.words;
+    const std::string name(assigned_name(token.text));
+    if (!name.empty() && (words.empty() || read_.declares)) {
+      if (assignment(token, name)) {
+        read_.assigned.push_back(name);
+      }
+      return;
+    }
+    constexpr std::string_view kDeclares[] = {"export", "declare", "local", "readonly", "typeset"};
+    if (words.empty() &&
+        std::find(std::begin(kDeclares), std::end(kDeclares), token.text) != std::end(kDeclares)) {
+      read_.declares = true;
+      read_.exports = token.text == "export";
+    }
+    read_.exports = read_.exports || (read_.declares && token.text == "-x");
+    if (read_.exports && is_shell_name(token.text)) {
+      read_.assigned.push_back(token.text);  // export NAME
+    }
+    if (runs_) {
+      add_words(token, words);
+    }
+  }
+
+  // Where a token gives no words although something stands there, the word before it may have lost
+  // its value.
+  void add_words(const ShellToken& token, std::vector<ShellText>& words) {
+    const auto more = expand_and_split(variables_, token.text, token.line, words);
+    if (more.empty() && !words.empty() && token.text.find_first_of("$`") != std::string::npos) {
+      words.back().open_after = true;
+    }
+    words.insert(words.end(), more.begin(), more.end());
+  }
+
+  // ([0]*3+[1]*58) without quotes: no shell would take it, but files of bare arguments have it.
+  ShellText bracketed() {
+    const int line = stream_.next().line;
+    std::string text = stream_.next().text;
+    const std::vector<ShellToken>& tokens = stream_.tokens;
+    std::size_t& at = stream_.at;
+    while (at + 1 < tokens.size() && tokens[at + 1].glued &&
+           tokens[at + 1].kind != Kind::kNewline && tokens[at].text != ")") {
+      text += tokens[++at].text;
+    }
+    return plain_text(text, line);
+  }
+
+  // NODES=( $(scontrol …) ): what is missing in an array counts where the array stands as
+  // arguments, not here, unless it holds some itself.
+  void forget_unused(const std::string& name, std::size_t noted, ShellVariable& array) {
+    std::vector<UnsetWord>& unset = variables_.unset_words;
+    const bool arguments = is_named_as_arguments(name) ||
+                           std::any_of(array.values.begin(), array.values.end(), holds_arguments);
+    if (arguments || unset.size() <= noted) {
+      return;
+    }
+    if (array.values.empty()) {
+      array.values.emplace_back();
+      array.values.back().outside = true;
+      array.values.back().open_after = unset.back().command;
+    }
+    unset.resize(noted);
+  }
+
+  static bool is_named_as_arguments(const std::string& name) {
+    return name.find("ARGS") != std::string::npos || name.find("OPT") != std::string::npos;
+  }
+
+  // The elements of NAME=( … ).
+  ShellVariable array(const std::string& name) {
+    ShellVariable variable;
+    variable.array = true;
+    const std::size_t noted = variables_.unset_words.size();
+    for (stream_.at += 2; !stream_.done() && !stream_.is_operator(stream_.at, ")"); ++stream_.at) {
+      const ShellToken& token = stream_.next();
+      const std::string& element = token.text;
+      if (token.kind != Kind::kWord || !runs_) {
+        continue;
+      }
+      const std::size_t key_end = element.find("]=");
+      if (element.starts_with('[') && key_end != std::string::npos) {
+        const std::string_view raw = element;
+        variable.keys.push_back(expand(variables_, raw.substr(1, key_end - 1), token.line).text);
+        variable.values.push_back(expand(variables_, raw.substr(key_end + 2), token.line));
+      } else {
+        add_words(token, variable.values);
+      }
+    }
+    forget_unused(name, noted, variable);
+    return variable;
+  }
+
+  // The value of NAME=value; a variable that is missing in it counts where it holds arguments.
+  ShellVariable value(const std::string& name, std::string_view raw, int line) {
+    const std::size_t noted = variables_.unset_words.size();
+    ShellVariable variable{{expand(variables_, raw, line)}, false};
+    const std::string& text = variable.values.front().text;
+    if (text.find("--") == std::string::npos && text.find(".py") == std::string::npos &&
+        !is_named_as_arguments(name)) {
+      variables_.unset_words.resize(noted);
+    }
+    return variable;
+  }
+
+  // NAME=value, NAME+=value or NAME=( … ); true when it was kept.
+  bool assignment(const ShellToken& token, const std::string& name) {
+    const std::size_t equals = token.text.find('=');
+    const std::string_view text = token.text;
+    const bool is_array = equals + 1 == text.size() && stream_.is_operator(stream_.at + 1, "(") &&
+                          stream_.tokens[stream_.at + 1].glued;
+    ShellVariable variable;
+    if (is_array) {
+      variable = array(name);
+    } else if (runs_) {
+      variable = value(name, text.substr(equals + 1), token.line);
+    }
+    if (!runs_) {
+      return false;
+    }
+    const bool adds = text[equals - 1] == '+';
+    const std::size_t bracket = is_array ? equals : std::min(text.find('['), equals);
+    const std::string_view raw = text.substr(bracket, equals - bracket);
+    Assignment given{name, {}, std::move(variable), adds, branches_.undecided()};
+    if (raw.find(']') != std::string_view::npos) {
+      given.key = expand(variables_, raw.substr(1, raw.find(']') - 1), token.line).text;
+    }
+    return assign(std::move(given), variables_);
+  }
+
+  TokenStream& stream_;
+  bool runs_;
+  Branches& branches_;
+  ShellVariables& variables_;
+  SimpleCommand read_;
+};
+
+}  // namespace
+
+bool holds_arguments(const ShellText& word) {
+  return word.text.starts_with("--") || word.text.find(".py") != std::string::npos;
+}
+
+SimpleCommand read_simple_command(TokenStream& stream, bool runs, Branches& branches,
+                                  ShellVariables& variables) {
+  return Reader(stream, runs, branches, variables).run();
+}
+
+}  // namespace trireme::planner

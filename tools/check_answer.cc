@@ -14,7 +14,8 @@
 namespace trireme::tools {
 namespace {
 
-constexpr double kClose = 1.02;  // of the best step: nothing better is shown
+constexpr double kClose = 1.02;       // of the best step: nothing better is shown
+constexpr double kWorthAWord = 1e-3;  // of a step
 
 // What the format's own launcher cannot start: pipelines are written in code for DeepSpeed and
 // FSDP, and the first FSDP knows neither tensor nor context parallelism.
@@ -106,6 +107,33 @@ void keep_switches_that_hold(const CheckRequest& request, CheckReport& report) {
   report.switches = std::move(kept);
 }
 
+// The same plan without what costs time and may not be needed: recompute, offload.
+void add_what_can_go(CheckReport& report) {
+  const planner::LaunchFormat format = report.config.format;
+  const planner::Estimate& now = *report.estimate;
+  const auto add = [&](planner::Switch which, const planner::Job& job, const planner::Plan& plan) {
+    planner::Estimate then;
+    planner::Estimator(job).estimate(plan, then);
+    const double gain = now.time.step_seconds - then.time.step_seconds;
+    if (then.memory.fit == planner::Fit::kFits && gain > kWorthAWord * now.time.step_seconds) {
+      report.switches.push_back({.which = which, .gain_seconds = gain});
+    }
+  };
+  if (report.found.plan.recompute != planner::Recompute::kNone) {
+    planner::Plan kept = report.found.plan;
+    kept.recompute = planner::Recompute::kNone;
+    kept.recompute_layers = -1;
+    kept.recompute_modules = 0;
+    add({"no recompute", "recompute=none", planner::without_recompute(format)}, report.found.job,
+        kept);
+  }
+  if (report.found.job.offload.any()) {
+    planner::Job stays = report.found.job;
+    stays.offload = {};
+    add({"no offload", "offload=none", planner::without_offload(format)}, stays, report.found.plan);
+  }
+}
+
 // The file with other branches of what it leaves open; those that make no job are left out.
 std::vector<CheckReport> read_branches(const CheckRequest& request,
                                        std::optional<planner::LaunchFormat> format) {
@@ -186,6 +214,7 @@ CheckReport check_file(const CheckRequest& request, const std::function<void(dou
       report.switches = planner::switch_gains(report.found.job, report.found.plan,
                                               keys_of(request.launch.settings));
       keep_switches_that_hold(request, report);
+      add_what_can_go(report);
     }
     search_better(progress, report);
   }

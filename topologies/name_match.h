@@ -1,6 +1,7 @@
 // Names as people write them: "NVIDIA A100-SXM4-80GB", "a100 80gb".
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -134,7 +134,8 @@ std::span<const Field> accelerate_fields() {
 // Read beside the fields that are written, or known to matter for neither memory nor time.
 constexpr std::string_view kOthers =
     "main_process_ip main_process_port gpu_ids enable_cpu_affinity gradient_accumulation_steps "
-    "gradient_clipping fp16 tpu_env tpu_use_cluster tpu_use_sudo parallelism_config "
+    "gradient_clipping fp16 tpu_name tpu_zone tpu_vm tpu_env tpu_use_cluster tpu_use_sudo commands "
+    "command_file mpirun_config parallelism_config "
     "fsdp_config.fsdp_min_num_params fsdp_config.fsdp_backward_prefetch_policy "
     "fsdp_config.fsdp_param_init_fn fsdp_config.fsdp_limit_all_gathers";
 constexpr std::string_view kSections =

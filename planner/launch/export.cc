@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_program.h"
+#include "planner/launch/megatron.h"
 #include "planner/launch/quoting.h"
 #include "topologies/node_groups.h"
 
@@ -224,6 +225,14 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
     job.framework.gradient_bytes = job.framework.reduce_bytes = 2;
     launch.notes.emplace_back(
         "Gradients are accumulated and reduced in fp16, as Megatron does under --fp16.");
+  }
+  if (megatron && job.precision != topologies::Precision::kFp16 &&
+      job.precision != topologies::Precision::kFp32 && job.optimizer != Optimizer::kSgd &&
+      launch.plan.sharding == Sharding::kOptimizer && job.framework.sharder == Sharder::kBuffers &&
+      small_moment_bytes(job) > 0 && job.framework.master_bytes == 4) {
+    job.framework.master_bytes = 2;
+    launch.notes.emplace_back(
+        "Masters are 16-bit remainders, as Megatron-Core's precision-aware optimizer keeps them.");
   }
   const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
   if (megatron && local && job.model.norm == models::Norm::kRmsNorm) {

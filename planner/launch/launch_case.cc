@@ -18,6 +18,13 @@
 namespace trireme::planner {
 namespace {
 
+// Sourced files may have said what is missing.
+std::string unread_text(const LaunchConfig& config) {
+  return config.unread.empty() ? ""
+                               : fmt::format(" ({}, which it sources, cannot be read)",
+                                             fmt::join(config.unread, ", "));
+}
+
 void choose_model(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   if (!options.model.empty()) {
     found.job.model = models::load_model(options.model);
@@ -27,16 +34,14 @@ void choose_model(const LaunchConfig& config, const LaunchOptions& options, Laun
     found.job.model = models::load_model(config.model_name);
     found.filled.push_back(fmt::format("model {} by its name in the file", config.model_name));
   } else {
-    const std::string name = text_setting(config, "model.name");  // torchtitan's own for a model
-    const std::string flavor = text_setting(config, "model.flavor");
-    throw Error(
-        "--model",
-        fmt::format("is missing; {} {}; a preset (see 'trireme models') or a config.json "
-                    "would be right",
-                    config.source,
-                    name.empty() || flavor.empty()
-                        ? "does not say which model it trains"
-                        : fmt::format("trains {} {}, which is not known here", name, flavor)));
+    const std::string what =
+        config.model_said.empty()
+            ? fmt::format("{} does not say which model it trains", config.source)
+            : fmt::format("{} names {}, which is no preset here", config.source, config.model_said);
+    throw Error("--model",
+                fmt::format("is missing; {}{}; a preset (see 'trireme models') or its config.json "
+                            "would be right",
+                            what, unread_text(config)));
   }
 }
 
@@ -318,6 +323,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                 fmt::format("its degrees multiply to {:.3g} ranks; at most {:.0e} would be right",
                             product, kMostRanks));
   }
+  found.job.training.rank = config.lora_rank;
   fill_degrees(layout, found);
   settle_unsharded(config, options, found);
   fill_pipeline(layout, found);

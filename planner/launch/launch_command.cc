@@ -122,22 +122,30 @@ bool is_python(const ShellText& word) {
 std::vector<ShellText> command_in_variables(const ShellScript& script,
                                             bool (*counts)(std::string_view word)) {
   std::vector<ShellText> whole;
-  std::vector<ShellText> all;
+  std::vector<std::vector<ShellText>> parts;
   for (const auto& [name, variable] : script.variables.known) {
     for (std::vector<ShellText>& words : commands_of_words(variable.values)) {
       if (std::none_of(words.begin(), words.end(),
                        [&](const ShellText& word) { return counts(word.text); })) {
         continue;
       }
-      all.insert(all.end(), words.begin(), words.end());
       if (std::any_of(words.begin(), words.end(), is_python) && words.size() > whole.size()) {
-        whole = std::move(words);
+        whole = words;
       }
+      parts.push_back(std::move(words));
     }
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const ShellText& a, const ShellText& b) { return line_of(a) < line_of(b); });
-  return whole.empty() ? all : whole;
+  if (!whole.empty()) {
+    return whole;
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return line_of(a.front()) < line_of(b.front());
+  });
+  std::vector<ShellText> all;
+  for (const std::vector<ShellText>& words : parts) {
+    all.insert(all.end(), words.begin(), words.end());
+  }
+  return all;
 }
 
 // What the file asks of whoever starts it.
@@ -221,13 +229,15 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
   for (const ShellUnread& file : script.unread) {
     if (files.size() < kNamed) {
       files.push_back(fmt::format("{} ({})", file.name, line_of(config, file.line)));
+      config.unread.push_back(file.name);
     }
   }
   if (!files.empty()) {
-    config.remarks.push_back(fmt::format(
-        "{} {} sourced but cannot be read below the script's folder: what {} is not counted",
-        fmt::join(files, ", "), files.size() == 1 ? "is" : "are",
-        files.size() == 1 ? "it sets" : "they set"));
+    config.remarks.push_back(
+        fmt::format("{} {} sourced but cannot be read below the script's folder or in its "
+                    "repository: what {} is not counted",
+                    fmt::join(files, ", "), files.size() == 1 ? "is" : "are",
+                    files.size() == 1 ? "it sets" : "they set"));
   }
   std::map<std::string, int> unset;
   for (const UnsetWord& word : script.variables.unset_words) {

@@ -17,8 +17,8 @@ namespace trireme::planner {
 // --tensor-model-parallel-size and for model.tensor_model_parallel_size); `spelled` is the file's.
 struct LaunchSetting {
   std::string key, value, spelled;
-  int line = 0;       // 0: an extra argument of the command line
-  bool open = false;  // a value stands there of which the file says nothing
+  int line = 0;            // 0: an extra argument of the command line
+  bool open = false;       // a value stands there of which the file says nothing
   std::string meant = {};  // of an unknown key: the known one of which it is a slip, if any
 };
 
@@ -26,6 +26,15 @@ struct LaunchSetting {
 struct LaunchQuestion {
   std::string text;
   int line = 0;
+};
+
+// Whose command line it is: programs around Megatron-LM set some of its defaults themselves.
+enum class MegatronProgram : std::uint8_t {
+  kMegatron,   // pretrain_gpt.py, or arguments alone
+  kDeepspeed,  // Megatron-DeepSpeed
+  kSwift,      // megatron sft … of ms-swift
+  kSlime,
+  kOther,  // another program with Megatron-LM's flags among its own
 };
 
 struct LaunchConfig {
@@ -43,10 +52,12 @@ struct LaunchConfig {
   std::vector<std::string> unmodelled, unreadable;
   std::vector<std::string> offload;  // parts as `--offload` takes them: "optimizer=0.5"
   bool recompute_is_open = false;    // the program decides it, not this file
-  bool program_sets_precision = false;
+  MegatronProgram program = MegatronProgram::kMegatron;
+  std::int64_t lora_rank = 0;  // of the adapters that are trained instead of the weights
 
   std::optional<models::Transformer> model;  // what the file itself describes
   std::string model_name;                    // or the preset that it names
+  std::string model_said;                    // the name as the file has it
   // How it shards (the base of an entry of frameworks.json), and the release of the format's own
   // program where the file tells it (launch_program.h).
   std::string framework = "megatron", release;
@@ -57,6 +68,7 @@ struct LaunchConfig {
   std::vector<std::string> choices;  // KEY=VALUE of the framework
   std::optional<std::int64_t> gpus, gpus_per_node, sequence, global_batch, accumulation;
   LaunchLayout layout;
+  std::vector<std::string> unread;  // sourced files that cannot be read
   std::vector<std::string> remarks;
 };
 

@@ -76,6 +76,38 @@ std::set<std::string> errors_of(const LaunchConfig& config, const LaunchOptions&
 
 }  // namespace
 
+std::string_view without_recompute(LaunchFormat format) {
+  switch (format) {
+    case LaunchFormat::kMegatron:
+      return "without --recompute-granularity";
+    case LaunchFormat::kMegatronBridge:
+      return "model.recompute_granularity=null";
+    case LaunchFormat::kTorchtitan:
+      return "[activation_checkpoint] mode = \"none\"";
+    case LaunchFormat::kDeepspeed:
+      return "no gradient_checkpointing_enable()";
+    case LaunchFormat::kAccelerate:
+      return "fsdp_activation_checkpointing: false";
+  }
+  return "";
+}
+
+std::string_view without_offload(LaunchFormat format) {
+  switch (format) {
+    case LaunchFormat::kMegatron:
+      return "without --optimizer-cpu-offload and --cpu-offloading";
+    case LaunchFormat::kMegatronBridge:
+      return "optimizer.optimizer_cpu_offload=false";
+    case LaunchFormat::kTorchtitan:
+      return "[training] enable_cpu_offload = false";
+    case LaunchFormat::kDeepspeed:
+      return "without \"offload_optimizer\" and \"offload_param\"";
+    case LaunchFormat::kAccelerate:
+      return "fsdp_offload_params: false";
+  }
+  return "";
+}
+
 std::vector<bool> switches_that_hold(const LaunchConfig& config, const LaunchOptions& options,
                                      const std::vector<LaunchSwitch>& switches) {
   const std::set<std::string> before = errors_of(config, options);

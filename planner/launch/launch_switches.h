@@ -22,4 +22,8 @@ struct LaunchSwitch {
 std::vector<bool> switches_that_hold(const LaunchConfig& config, const LaunchOptions& options,
                                      const std::vector<LaunchSwitch>& switches);
 
+// How a file of the format goes without recompute, and without states on the host.
+std::string_view without_recompute(LaunchFormat format);
+std::string_view without_offload(LaunchFormat format);
+
 }  // namespace trireme::planner

@@ -12,6 +12,8 @@
 
 namespace trireme::planner {
 
+struct LaunchCommand;
+
 // ---- the table (megatron_fields.cc) and the names (megatron_names.cc)
 
 enum class MegatronUse : std::uint8_t {
@@ -50,6 +52,14 @@ const MegatronField* renamed_by_bridge(std::string_view path);
 // The flag that an unknown one was probably meant to be, which Megatron-LM's parser would refuse;
 // empty: none is near.
 std::string near_megatron_flag(std::string_view key);
+
+// ---- programs around it (megatron_programs.cc)
+
+// Whose command line it is, into config.program, with what that program sets itself. Throws Error
+// where it trains no decoder.
+void read_megatron_program(const LaunchCommand& command, LaunchConfig& config);
+// Megatron-DeepSpeed, and Megatron-LM of 2022 and before.
+bool is_older_megatron(const LaunchConfig& config);
 
 // ---- what a plan becomes (megatron_refusals.cc)
 

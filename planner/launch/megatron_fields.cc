@@ -81,6 +81,11 @@ bool is_every_layer(const L& l) {
 bool has_small_moments(const L& l) {
   return l.job.optimizer != Optimizer::kSgd && small_moment_bytes(l.job) > 0;
 }
+// Its states are those of Transformer Engine's optimizer: small moments, or 16-bit remainders of
+// the parameters.
+bool is_precision_aware(const L& l) {
+  return has_small_moments(l) || l.job.framework.master_bytes == 2;
+}
 bool has_byte_moments(const L& l) {
   return small_moment_bytes(l.job) == 1;
 }
@@ -257,7 +262,7 @@ std::vector<MegatronTopic> step_fields() {
           {kValue, "optimizer", "optimizer.optimizer",
            either([](const L& l) { return l.job.optimizer == Optimizer::kSgd; }, "sgd", "adam")},
           {kSwitch, "use_precision_aware_optimizer", "optimizer.use_precision_aware_optimizer",
-           given(has_small_moments, true)},
+           given(is_precision_aware, true)},
           {kValue, "exp_avg_dtype", "optimizer.exp_avg_dtype", moment_type("fp8", "bf16"),
            moment_type(Expression{"torch.uint8"}, Expression{"torch.bfloat16"})},
           {kValue, "exp_avg_sq_dtype", "optimizer.exp_avg_sq_dtype", moment_type("fp8", "bf16"),

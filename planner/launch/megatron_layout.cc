@@ -51,7 +51,8 @@ const char* precision_of(const LaunchConfig& config) {
     return "fp16";
   }
   const bool bf16 = is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge ||
-                    config.program_sets_precision;
+                    config.program == MegatronProgram::kSwift ||
+                    config.program == MegatronProgram::kSlime;
   return bf16 ? "bf16" : "fp32";
 }
 
@@ -92,7 +93,10 @@ void read_data_types(LaunchConfig& config) {
     if (half("exp_avg_dtype") && half("exp_avg_sq_dtype")) {
       config.choices.emplace_back("optimizer_dtype=bf16");
     }
-    if (half("main_params_dtype")) {
+    // store_param_remainders, which is on since Megatron-Core 0.12
+    const bool remainders = config.precision != "fp16" && config.precision != "fp32" &&
+                            config.optimizer != "sgd" && config.framework == "megatron";
+    if (half("main_params_dtype") || remainders) {
       config.choices.emplace_back("master_bytes=2");
     }
     if (half("main_grads_dtype")) {

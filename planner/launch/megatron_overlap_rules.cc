@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "planner/launch/launch_rules.h"
+#include "planner/launch/megatron.h"
 
 namespace trireme::planner {
 namespace {
@@ -15,12 +16,6 @@ using Found = std::optional<Finding>;
 bool is_fsdp(const LaunchConfig& config) {
   return is_on(config, "use_torch_fsdp2") || is_on(config, "use_megatron_fsdp") ||
          is_on(config, "use_custom_fsdp");
-}
-
-// Megatron-DeepSpeed, and Megatron-LM before it asked for the order of launches (2022).
-bool is_older(const LaunchConfig& config) {
-  return has_setting(config, "deepspeed") || has_setting(config, "DDP_impl") ||
-         has_setting(config, "checkpoint_activations");
 }
 
 // Compute capability 10 and above: B200, B300, GB200, GB300, RTX PRO 6000.
@@ -34,7 +29,8 @@ Found connections(const LaunchConfig& config, const LaunchCase& found) {
   const LaunchSetting* variable = find_variable(config, "CUDA_DEVICE_MAX_CONNECTIONS");
   const bool one = variable != nullptr && variable->value == "1";
   if (config.format != LaunchFormat::kMegatron || one || is_blackwell(found.job.cluster.gpu) ||
-      is_fsdp(config) || is_older(config) || (found.plan.tensor == 1 && found.plan.context == 1)) {
+      is_fsdp(config) || is_older_megatron(config) ||
+      (found.plan.tensor == 1 && found.plan.context == 1)) {
     return {};
   }
   Finding finding{fmt::format("CUDA_DEVICE_MAX_CONNECTIONS is {} with tp {} and cp {} on {}",
@@ -213,7 +209,10 @@ Found expert_biases(const LaunchConfig& config, const LaunchCase& found) {
 
 Found one_expert_a_token(const LaunchConfig& config, const LaunchCase&) {
   if (integer_setting(config, "moe_router_topk").value_or(2) != 1 ||
-      is_on(config, "moe_router_pre_softmax") || !has_setting(config, "num_experts")) {
+      is_on(config, "moe_router_pre_softmax") || !has_setting(config, "num_experts") ||
+      text_setting(config, "moe_router_score_function", "softmax") != "softmax" ||
+      text_setting(config, "moe_router_load_balancing_type") == "sinkhorn" ||
+      config.program == MegatronProgram::kDeepspeed) {
     return {};
   }
   return Finding{"one expert a token needs the softmax before the choice",

@@ -91,6 +91,86 @@ class Layout {
   std::size_t at_ = 0;
 };
 
+// A list of 0 and 1 as Python would work it out: [0]*3+[1]*58, ([1]*3+[0])*12.
+class LayerList {
+ public:
+  LayerList(const LaunchConfig& config, const LaunchSetting& setting)
+      : config_(config), setting_(setting), text_(setting.value) {}
+
+  std::vector<bool> run() {
+    std::vector<bool> flags = sum(0);
+    if (at_ < text_.size()) {
+      fail();
+    }
+    return flags;
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    refuse(config_, setting_, "a number, or a list such as ([0]*3+[1]*58)");
+  }
+
+  // Blanks, quotes and commas stand for nothing.
+  char next() {
+    while (at_ < text_.size() && std::string_view(" ,'\"\\").find(text_[at_]) != kNone) {
+      ++at_;
+    }
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  std::vector<bool> sum(int depth) {
+    std::vector<bool> flags = product(depth);
+    while (next() == '+') {
+      ++at_;
+      const std::vector<bool> more = product(depth);
+      flags.insert(flags.end(), more.begin(), more.end());
+    }
+    return flags;
+  }
+
+  std::vector<bool> product(int depth) {
+    const char open = next();
+    if ((open != '(' && open != '[') || depth > 20) {
+      fail();
+    }
+    ++at_;
+    const std::vector<bool> once = open == '(' ? sum(depth + 1) : digits();
+    if (next() != (open == '(' ? ')' : ']')) {
+      fail();
+    }
+    ++at_;
+    std::int64_t times = 1;
+    if (next() == '*') {
+      ++at_;
+      next();
+      times = number_at(text_, at_).value_or(-1);
+    }
+    if (times < 0 || (once.size() + 1) * static_cast<std::size_t>(times) > kPatternMax) {
+      fail();
+    }
+    std::vector<bool> flags;
+    for (std::int64_t i = 0; i < times; ++i) {
+      flags.insert(flags.end(), once.begin(), once.end());
+    }
+    return flags;
+  }
+
+  std::vector<bool> digits() {
+    std::vector<bool> flags;
+    for (char c = next(); c == '0' || c == '1'; c = next()) {
+      flags.push_back(c == '1');
+      ++at_;
+    }
+    return flags;
+  }
+
+  static constexpr std::size_t kNone = std::string_view::npos;
+  const LaunchConfig& config_;
+  const LaunchSetting& setting_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
 using Layers = std::vector<std::int64_t>;
 
 bool all_equal(const Layers& layers) {
@@ -171,31 +251,7 @@ std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSet
     }
     return flags;
   }
-  std::vector<bool> flags;
-  std::vector<bool> list;
-  for (at = 0; at < text.size();) {
-    const char c = text[at];
-    if (c == '0' || c == '1') {
-      list.push_back(c == '1');
-    } else if (c == ']') {
-      std::int64_t times = 1;
-      if (at + 1 < text.size() && text[at + 1] == '*') {
-        at += 2;
-        times = number_at(text, at).value_or(-1);
-        --at;
-      }
-      if (times < 0 || (list.size() + 1) * static_cast<std::size_t>(times) > kPatternMax) {
-        refuse(config, setting, "a list such as ([0]*3+[1]*58)");
-      }
-      for (std::int64_t i = 0; i < times; ++i) {
-        flags.insert(flags.end(), list.begin(), list.end());
-      }
-      list.clear();
-    } else if (std::string_view("[(,+) '\"\\").find(c) == std::string_view::npos) {
-      refuse(config, setting, "a number, or a list such as ([0]*3+[1]*58)");
-    }
-    ++at;
-  }
+  std::vector<bool> flags = LayerList(config, setting).run();
   if (static_cast<std::int64_t>(flags.size()) != layers) {
     refuse(config, setting, fmt::format("a list of {} layers (it has {})", layers, flags.size()));
   }

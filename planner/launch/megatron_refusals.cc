@@ -160,14 +160,18 @@ constexpr Refusal kSharding[] = {
 };
 
 constexpr Refusal kTypes[] = {
-    {"master_bytes", [](const L& l) { return is_mixed(l) && l.job.framework.master_bytes == 2; },
-     "16-bit remainders, which {who}'s precision-aware optimizer keeps as masters, are not "
-     "written; "
-     "--set master_bytes=4 would be right"},
+    {"master_bytes",
+     [](const L& l) {
+       return is_mixed(l) && l.job.framework.master_bytes == 2 &&
+              (is_fp16(l) || l.job.optimizer == Optimizer::kSgd ||
+               megatron_sharding(l) != MegatronSharding::kDistributedOptimizer);
+     },
+     "{who}'s precision-aware optimizer keeps 16-bit remainders as masters where bf16 states are "
+     "sharded as optimizer alone; --set master_bytes=4 would be right"},
     {"parameter_dtype",
      [](const L& l) {
        return is_mixed(l) &&
-              (l.job.framework.master_bytes != 4 || l.job.framework.mixed_precision_pure);
+              (l.job.framework.master_bytes < 2 || l.job.framework.mixed_precision_pure);
      },
      "{who} keeps an fp32 copy of the parameters; --set parameter_dtype=fp32, or leave it out"},
     {"reduce_dtype",

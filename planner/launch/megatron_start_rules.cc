@@ -14,14 +14,8 @@ namespace {
 
 using Found = std::optional<Finding>;
 
-// Megatron-DeepSpeed and Megatron-LM of 2022 and before.
-bool is_older(const LaunchConfig& config) {
-  return has_setting(config, "deepspeed") || has_setting(config, "DDP_impl") ||
-         has_setting(config, "checkpoint_activations");
-}
-
 bool is_local(const LaunchConfig& config) {
-  return config.format == LaunchFormat::kMegatron && !is_older(config) &&
+  return config.format == LaunchFormat::kMegatron && !is_older_megatron(config) &&
          text_setting(config, "transformer_impl") == "local";
 }
 
@@ -35,11 +29,14 @@ Found values_given(const LaunchConfig& config, const LaunchCase&) {
       fmt::format("write {} VALUE, or leave it out", setting.spelled)};
 }
 
-// Where the flag that was meant is there too, the unknown one may be another program's.
+// Where the flag that was meant is there too, or another program reads the arguments first, the
+// unknown one may be that program's.
 Found names_known(const LaunchConfig& config, const LaunchCase&) {
-  if (config.format != LaunchFormat::kMegatron) {
+  if (config.format != LaunchFormat::kMegatron || config.program == MegatronProgram::kSwift) {
     return {};
   }
+  const bool own_parser =
+      config.program == MegatronProgram::kMegatron || config.program == MegatronProgram::kDeepspeed;
   std::vector<std::string> refused;
   std::vector<std::string> right;
   bool certain = false;
@@ -48,7 +45,7 @@ Found names_known(const LaunchConfig& config, const LaunchCase&) {
     if (near.empty()) {
       continue;
     }
-    certain |= setting.line == 0 || !has_setting(config, near);
+    certain |= setting.line == 0 || (own_parser && !has_setting(config, near));
     refused.push_back(
         fmt::format("{} ({})", setting.spelled,
                     setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
@@ -134,16 +131,17 @@ Found local_attention(const LaunchConfig& config, const LaunchCase&) {
 }
 
 // get_train_valid_test_num_samples divides by it, whatever eval-iters is; its default of 1000
-// became None in 2026.
+// became None in February 2026, and which release a file is for is not known.
 Found evaluation(const LaunchConfig& config, const LaunchCase&) {
-  if (config.format != LaunchFormat::kMegatron || !has_setting(config, "eval_iters") ||
+  if (config.format != LaunchFormat::kMegatron || config.program == MegatronProgram::kSwift ||
+      config.program == MegatronProgram::kSlime || !has_setting(config, "eval_iters") ||
       has_setting(config, "eval_interval") || is_on(config, "full_validation") ||
-      is_on(config, "skip_train") || is_older(config)) {
+      is_on(config, "skip_train") || is_older_megatron(config)) {
     return {};
   }
   return Finding{
-      "--eval-iters is given without --eval-interval, whose default is None: the start "
-      "divides by it",
+      "--eval-iters is given without --eval-interval, whose default is None since February 2026: "
+      "the start divides by it",
       "add --eval-interval 1000"};
 }
 
@@ -156,7 +154,7 @@ constexpr LaunchRule kStart[] = {
     {"local experts run one by one", Severity::kWarning, {}, local_experts},
     {"local layers need --no-rope-fusion", Severity::kWarning, {}, local_rotation},
     {"attention-backend local needs spec local", Severity::kError, {}, local_attention},
-    {"eval-iters needs eval-interval", Severity::kError, {}, evaluation},
+    {"eval-iters needs eval-interval", Severity::kWarning, {}, evaluation},
 };
 
 bool is_torch(const LaunchConfig& config) {

@@ -30,7 +30,22 @@ std::string read_text(const std::string& path) {
   return content;
 }
 
-// A file that a script names, in or below the script's own folder.
+// The folder that files of a script may lie below: its repository's, else its own.
+std::filesystem::path root_of(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  constexpr int kLevels = 8;
+  std::error_code failed;
+  fs::path root = folder;
+  for (int level = 0; level < kLevels && root.has_relative_path(); ++level) {
+    if (fs::exists(root / ".git", failed)) {
+      return root;
+    }
+    root = root.parent_path();
+  }
+  return folder;
+}
+
+// A file that a script names, in or below its own folder or in its repository.
 std::optional<std::string> read_beside(const std::string& script, const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code failed;
@@ -40,8 +55,9 @@ std::optional<std::string> read_beside(const std::string& script, const std::str
   if (!given.is_absolute() && !fs::exists(file, failed)) {
     file = fs::weakly_canonical(fs::absolute(given), failed);  // named from where check was started
   }
+  const fs::path root = root_of(folder);
   const auto inside =
-      std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+      std::mismatch(root.begin(), root.end(), file.begin(), file.end()).first == root.end();
   if (!inside || !fs::is_regular_file(file, failed)) {
     return {};
   }

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/error.h"
-#include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/megatron.h"
 #include "planner/launch/read_launch.h"
@@ -62,70 +60,6 @@ void keep_flags(std::vector<LaunchSetting> settings, const ShellScript& script,
   }
 }
 
-std::optional<std::int64_t> count_in(const LaunchConfig& config, std::string_view variable) {
-  const LaunchSetting* found = find_variable(config, variable);
-  if (found == nullptr) {
-    return {};
-  }
-  std::int64_t value = 0;
-  const char* end = found->value.data() + found->value.size();
-  const auto [stop, failure] = std::from_chars(found->value.data(), end, value);
-  const bool good = failure == std::errc() && stop == end && value >= 1 && value <= 1'000'000;
-  return good ? std::optional(value) : std::nullopt;
-}
-
-// ms-swift (megatron sft …) starts NPROC_PER_NODE processes on each of NNODES hosts, cuts samples
-// at
-// --max_length, and takes the model from a Hugging Face folder.
-void read_swift(LaunchConfig& config) {
-  config.program_sets_precision = true;
-  if (const auto each = count_in(config, "NPROC_PER_NODE"); each && !config.gpus) {
-    config.gpus_per_node = each;
-    config.gpus = *each * count_in(config, "NNODES").value_or(1);
-  }
-  if (const LaunchSetting* length = find_setting(config, "max_length");
-      length != nullptr && !has_setting(config, "seq_length")) {
-    LaunchSetting setting = *length;
-    setting.key = "seq_length";
-    config.settings.push_back(std::move(setting));
-  }
-  for (const char* key : {"model", "load", "mcore_model"}) {
-    if (config.model_name.empty()) {
-      config.model_name = preset_in(text_setting(config, key));
-    }
-  }
-  constexpr std::string_view kRead = "model load mcore_model max_length";
-  std::erase_if(config.unknown,
-                [](const LaunchSetting& setting) { return is_among(kRead, setting.key); });
-}
-
-// What programs around Megatron-LM set themselves: ms-swift and slime train in bf16 unless told;
-// slime's GPUs are its actors'.
-void read_launchers_own(const LaunchCommand& command, LaunchConfig& config) {
-  bool swift = false;
-  for (std::size_t i = 0; i + 1 < command.launcher.size(); ++i) {
-    const std::string& word = command.launcher[i].text;
-    swift |= word.ends_with("swift") || ((word == "megatron" || word.ends_with("/megatron")) &&
-                                         !command.launcher[i + 1].text.starts_with("-"));
-  }
-  const bool slime =
-      std::any_of(config.settings.begin(), config.settings.end(), [](const LaunchSetting& setting) {
-        return setting.key.starts_with("rollout_") || setting.key.starts_with("actor_num_");
-      });
-  config.program_sets_precision = slime;
-  if (swift) {  // its flags before the first of Megatron-LM's look like the launcher's
-    const std::vector<LaunchSetting> own = flags_of(command.launcher);
-    config.settings.insert(config.settings.begin(), own.begin(), own.end());
-    read_swift(config);
-  }
-  const auto nodes = integer_setting(config, "actor_num_nodes");
-  const auto each = integer_setting(config, "actor_num_gpus_per_node");
-  if (slime && each) {
-    config.gpus_per_node = each;
-    config.gpus = nodes.value_or(1) * *each;
-  }
-}
-
 }  // namespace
 
 LaunchConfig read_megatron(std::string_view text, const std::string& source,
@@ -158,7 +92,7 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
   read_gpu_count(command.launcher, config);
   keep_flags(flags_of(command.arguments), script, config);
   keep_flags(flags_of(words_of(flags)), script, config);
-  read_launchers_own(command, config);
+  read_megatron_program(command, config);
   read_megatron_model(config);
   read_megatron_layout(config);
   return config;

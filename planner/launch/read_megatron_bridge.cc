@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "core/error.h"
@@ -70,8 +71,31 @@ bool is_known_section(std::string_view path) {
   return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
 }
 
+bool is_path(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  });
+}
+
+// A number that the program works out: args.micro_batch_size, seq_length.
+bool is_left_to_program(const std::string& path, std::string_view value) {
+  constexpr std::string_view kNumbers = "size length layers heads experts rank";
+  constexpr std::string_view kWords = "None null True False true false";
+  const bool name = is_path(value) &&
+                    (value[0] == '_' || std::isalpha(static_cast<unsigned char>(value[0])) != 0);
+  const bool number = is_among(kNumbers, std::string_view(path).substr(path.rfind('_') + 1));
+  return name && !is_among(kWords, value) &&
+         (number || value.starts_with("args.") || value.starts_with("self.args."));
+}
+
 void add_setting(LaunchConfig& config, const std::string& path, const std::string& value,
                  int line) {
+  if (is_left_to_program(path, trimmed(value.substr(0, value.find('#'))))) {
+    config.remarks.push_back(
+        fmt::format("{} ({}) is left to the program: {}", path, line_of(config, line), value));
+    return;
+  }
   LaunchSetting setting{canonical(path), plain_value(value), path, line};
   // Plain sums of numbers, as in train.global_batch_size = 8 * 64.
   if (setting.value.find_first_of("*+/") != std::string::npos) {
@@ -96,13 +120,6 @@ void add_setting(LaunchConfig& config, const std::string& path, const std::strin
     config.unknown.push_back(setting);
   }
   config.settings.push_back(std::move(setting));
-}
-
-bool is_path(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.';
-  });
 }
 
 // KEY=VALUE, with Hydra's '+' in front if any; true when it was one.
@@ -300,7 +317,8 @@ void read_python(LaunchConfig& config, std::string_view text) {
 }
 
 void read_model_of_recipe(LaunchConfig& config) {
-  config.model_name = preset_in(text_setting(config, "recipe"));
+  config.model_said = text_setting(config, "recipe");
+  config.model_name = preset_in(config.model_said);
   if (has_setting(config, "num_layers") && has_setting(config, "hidden_size")) {
     read_megatron_model(config);
   } else if (const auto layers = integer_setting(config, "num_layers", 1, 100'000);

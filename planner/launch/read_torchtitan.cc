@@ -47,8 +47,8 @@ const KnownKeys& known() {
 std::string model_of(const LaunchConfig& config) {
   const std::string name = text_setting(config, "model.name");
   const std::string flavor = text_setting(config, "model.flavor");
-  if (name.empty() || flavor.empty()) {
-    return {};
+  if (name.empty() || flavor.find_first_of("0123456789") == std::string::npos) {
+    return {};  // "debugmodel" is none of a name's sizes
   }
   static const std::map<std::string, std::string> kFlavors = {
       {"llama3-8B", "llama-3.1-8b"},
@@ -294,6 +294,10 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
   }
   note_unknown(config, known());
   config.model_name = model_of(config);
+  if (has_setting(config, "model.name") && has_setting(config, "model.flavor")) {
+    config.model_said =
+        text_setting(config, "model.name") + " " + text_setting(config, "model.flavor");
+  }
   const auto built =
       torchtitan_flavor(text_setting(config, "model.name"), text_setting(config, "model.flavor"));
   if (built && built->function != models::load_model(built->name).function) {

@@ -11,6 +11,34 @@ namespace {
 
 using Found = std::optional<Finding>;
 
+// torchtitan and accelerate refuse keys that they do not have; DeepSpeed refuses those of its
+// sections and passes over the others (pydantic's extra="forbid", config_utils.py).
+Found keys_known(const LaunchConfig& config, const LaunchCase&) {
+  const bool own_config = has_setting(config, "job.custom_config_module") ||
+                          has_setting(config, "experimental.custom_args_module");
+  bool ignores = config.format == LaunchFormat::kDeepspeed;
+  std::vector<std::string> refused;
+  std::vector<std::string> right;
+  for (const LaunchSetting& setting : config.unknown) {
+    if (setting.meant.empty() || has_setting(config, setting.meant) || own_config) {
+      continue;
+    }
+    const std::string section = setting.key.substr(0, setting.key.rfind('.') + 1);
+    ignores = ignores && (section.empty() || !setting.meant.starts_with(section));
+    refused.push_back(
+        fmt::format("{} ({})", setting.spelled,
+                    setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
+    right.push_back(setting.meant);
+  }
+  if (refused.empty()) {
+    return {};
+  }
+  return Finding{fmt::format("{} {} no key of {}, which {} it", fmt::join(refused, ", "),
+                             refused.size() == 1 ? "is" : "are", to_string(config.format),
+                             ignores ? "passes over" : "refuses"),
+                 fmt::format("use {}", fmt::join(right, ", "))};
+}
+
 Found titan_experts(const LaunchConfig& config, const LaunchCase& found) {
   const Plan& plan = found.plan;
   const std::int64_t grid = plan.sharded * plan.context * plan.tensor;
@@ -136,32 +164,8 @@ Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
       "parallelism.data_parallel_shard_degree to 2 or more"};
 }
 
-// Names that are slips of known ones; `what` the program makes of them.
-Found names_known(const LaunchConfig& config, std::string_view what) {
-  std::vector<std::string> wrong;
-  std::vector<std::string> right;
-  for (const LaunchSetting& setting : config.unknown) {
-    if (!setting.meant.empty() && !has_setting(config, setting.meant)) {
-      wrong.push_back(
-          fmt::format("{} ({})", setting.spelled,
-                      setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
-      right.push_back(setting.meant);
-    }
-  }
-  if (wrong.empty()) {
-    return {};
-  }
-  return Finding{fmt::format("{} {} no setting: {}", fmt::join(wrong, ", "),
-                             wrong.size() == 1 ? "is" : "are", what),
-                 fmt::format("write {}", fmt::join(right, ", "))};
-}
-
-Found titan_names(const LaunchConfig& config, const LaunchCase&) {
-  return names_known(config, "torchtitan stops at a field that it does not have");
-}
-
 constexpr LaunchRule kTorchtitan[] = {
-    {"fields that torchtitan has", Severity::kError, {}, titan_names},
+    {"keys that torchtitan has", Severity::kError, {}, keys_known},
     {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
@@ -246,6 +250,11 @@ Found mics_divides(const LaunchConfig& config, const LaunchCase& found) {
 
 // transformers up to 4.57 runs the experts of a layer one after the other, and ZeRO-3 or FSDP
 // gathers as they come; neither the products nor the gathers of one expert at a time are modelled.
+// accelerate's YAML takes these rules too, and has a row of its own.
+Found deepspeed_keys(const LaunchConfig& config, const LaunchCase& found) {
+  return config.format == LaunchFormat::kDeepspeed ? keys_known(config, found) : Found();
+}
+
 Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
   const bool gathers = found.plan.sharding == Sharding::kFull;
   if (!found.job.model.moe || found.plan.expert > 1 || config.framework == "megatron") {
@@ -261,14 +270,8 @@ Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
       "(set_z3_leaf_modules) under ZeRO-3"};
 }
 
-// Sections are strict (pydantic's extra="forbid"); at the top DeepSpeed passes over what it does
-// not know.
-Found deepspeed_names(const LaunchConfig& config, const LaunchCase&) {
-  return names_known(config, "DeepSpeed passes over it, or stops where it stands in a section");
-}
-
 constexpr LaunchRule kDeepspeed[] = {
-    {"fields that DeepSpeed has", Severity::kError, {}, deepspeed_names},
+    {"keys that DeepSpeed has", Severity::kError, {}, deepspeed_keys},
     {"experts in transformers' loop", Severity::kWarning, {}, experts_in_a_loop},
     {"train_batch = micro * accumulation * dp", Severity::kError, Rule::kBatchDivides,
      deepspeed_batch},
@@ -340,12 +343,8 @@ Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
                  "parallelism_config_dp_shard_size: 2 or more"};
 }
 
-Found accelerate_names(const LaunchConfig& config, const LaunchCase&) {
-  return names_known(config, "accelerate stops at a key that it does not know");
-}
-
 constexpr LaunchRule kAccelerate[] = {
-    {"keys that accelerate has", Severity::kError, {}, accelerate_names},
+    {"keys that accelerate has", Severity::kError, {}, keys_known},
     {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},
     {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},
     {"cp or sp", Severity::kError, {}, one_sequence_axis},

@@ -1,77 +1,16 @@
 // Scripts as people write them: what `check` says of each kind that it once got wrong, each with
 // variants.
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "planner/launch/read_launch.h"
-#include "tests/unit/tools/export_run.h"
+#include "tests/unit/tools/check_run.h"
 #include "tools/report.h"
 
 namespace trireme::tools {
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-std::string written(const std::string& name, const std::string& text) {
-  const fs::path path = fs::path(testing::TempDir()) / "check_cases" / name;
-  fs::create_directories(path.parent_path());
-  std::ofstream(path) << text;
-  return path.string();
-}
-
-struct Answer {
-  int code = -1;
-  Json json;
-  std::string err;
-};
-
-Answer check(const std::string& path, const std::string& options) {
-  const std::size_t more = options.find(" -- ");
-  const std::string before = options.substr(0, more);
-  const std::string after = more == std::string::npos ? "" : options.substr(more);
-  const Exported result = run_words("check " + path + " " + before + " --json" + after);
-  return {result.code, Json::parse(result.out, nullptr, /*allow_exceptions=*/false), result.err};
-}
-
-// "error RULE" or "warning RULE" of each violation, and the fix of the named one.
-std::vector<std::string> rules_in(const Answer& answer) {
-  std::vector<std::string> rules;
-  for (const Json& violation : answer.json.value("violations", Json::array())) {
-    rules.push_back(violation.at("severity").get<std::string>() + " " +
-                    violation.at("rule").get<std::string>());
-  }
-  return rules;
-}
-
-std::string fix_in(const Answer& answer, const std::string& rule) {
-  for (const Json& violation : answer.json.value("violations", Json::array())) {
-    if (violation.at("rule") == rule) {
-      return violation.at("fix").get<std::string>();
-    }
-  }
-  return "no such rule";
-}
-
-bool remarks_have(const Answer& answer, const std::string& words) {
-  return answer.json.at("remarks").dump().find(words) != std::string::npos;
-}
-
-using Rules = std::vector<std::string>;
-
-constexpr const char* kModel =
-    "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
-    "--max-position-embeddings 2048 --vocab-size 51200 --micro-batch-size 1 ";
-const std::string kGpt = std::string(kModel) + "--bf16 ";
-constexpr const char* kNode = "--format megatron --cluster dgx-h100x1";
-
 TEST(CheckCases, WithoutAPrecisionMegatronTrainsInFp32AndAWarningSaysSo) {
-  const Answer bare = check(written("bare.txt", kModel), kNode);
+  const Checked bare = check(written("bare.txt", kModel), kNode);
   EXPECT_EQ(rules_in(bare), Rules{"warning bf16 or fp16 is given"});
-  const Answer told = check(written("bare.txt", kModel), std::string(kNode) + " --precision bf16");
+  const Checked told = check(written("bare.txt", kModel), std::string(kNode) + " --precision bf16");
   EXPECT_NEAR(told.json.at("estimate").at("throughput").at("peak_tflops").get<double>(), 989, 1);
   EXPECT_EQ(rules_in(check(written("half.txt", std::string(kModel) + "--fp16"), kNode)), Rules{});
 }
@@ -82,7 +21,7 @@ TEST(CheckCases, LaunchersThatSetThePrecisionThemselvesAreRecognised) {
   const std::string slime =
       written("slime.sh", "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 4 " +
                               std::string(kModel));
-  const Answer answer = check(slime, kNode);
+  const Checked answer = check(slime, kNode);
   EXPECT_EQ(rules_in(answer), Rules{});
   EXPECT_EQ(answer.json.at("layout").at("dp"), 4);
 }
@@ -101,11 +40,11 @@ constexpr const char* kSized =
 
 TEST(CheckCases, WordsAfterAScriptAreItsArguments) {
   const std::string path = written("sized.sh", kSized);
-  const Answer small = check(path, "--cluster dgx-h100x1 7B 2 bf16");
+  const Checked small = check(path, "--cluster dgx-h100x1 7B 2 bf16");
   EXPECT_EQ(rules_in(small), Rules{});
   EXPECT_EQ(small.json.at("layout").at("tp"), 2);
   EXPECT_NEAR(small.json.at("estimate").at("model").at("parameters").get<double>(), 6.6e9, 2e8);
-  const Answer large = check(path, "--cluster dgx-h100x2 70B 8 fp8");
+  const Checked large = check(path, "--cluster dgx-h100x2 70B 8 fp8");
   EXPECT_EQ(large.json.at("layout").at("tp"), 8);
   EXPECT_NEAR(large.json.at("estimate").at("model").at("parameters").get<double>(), 65e9, 1e9);
   // Flags after -- still override.
@@ -123,7 +62,7 @@ TEST(CheckCases, WordsAfterAScriptAreItsArguments) {
 }
 
 TEST(CheckCases, WhatAFileLeavesOpenIsNamedAndMakesNoErrorAndNoVerdict) {
-  const Answer open = check(written("sized.sh", kSized), "--cluster dgx-h100x1");
+  const Checked open = check(written("sized.sh", kSized), "--cluster dgx-h100x1");
   EXPECT_EQ(open.code, 0);
   EXPECT_TRUE(remarks_have(open, "$SIZE = 70B"));
   EXPECT_EQ(open.json.at("verdict"), "not_known");  // 7B fits, 70B does not
@@ -138,7 +77,7 @@ TEST(CheckCases, WhatAFileLeavesOpenIsNamedAndMakesNoErrorAndNoVerdict) {
   for (const std::string& rule : rules_in(check(branch, "--cluster dgx-h100x1"))) {
     EXPECT_TRUE(rule.starts_with("warning")) << rule;
   }
-  const Answer decided = check(branch, "--cluster dgx-h100x1 small");
+  const Checked decided = check(branch, "--cluster dgx-h100x1 small");
   ASSERT_FALSE(rules_in(decided).empty());
   EXPECT_TRUE(rules_in(decided).front().starts_with("error"));
 }
@@ -157,11 +96,11 @@ TEST(CheckCases, SourcedFilesAreReadBelowTheScriptsFolder) {
         "D=\"$( cd \"$( dirname \"$0\" )\" >/dev/null 2>&1 && pwd )\"\n. $D/models/x.sh\n",
         "source $(pwd)/models/x.sh\n", "cd $(dirname $0)\n. ./models/x.sh\n",
         "source ${0%/*}/models/x.sh\n"}) {
-    const Answer answer = check(written("sourcing.sh", first + rest), "--cluster dgx-h100x1");
+    const Checked answer = check(written("sourcing.sh", first + rest), "--cluster dgx-h100x1");
     EXPECT_EQ(answer.code, 0) << first << answer.err;
     EXPECT_EQ(answer.json["estimate"]["model"]["name"], "gpt3-1.3b") << first;
   }
-  const Answer outside =
+  const Checked outside =
       check(written("outside.sh", "source ../../elsewhere.sh\n" +
                                       std::string("MODEL_ARGS=\"--num-layers 2 --hidden-size 2048 "
                                                   "--num-attention-heads 16\"\n") +
@@ -199,7 +138,7 @@ TEST(CheckCases, CommandsOverKnownTextAreWorkedOut) {
         "CMD=\"$CMD $(echo \"$OV\" | sed 's/X/2/g' | xargs)\"\n",
         "CMD=\"$CMD $(printf 'model.%s=2 ' tensor_model_parallel_size) "
         "train.global_batch_size=64\"\n"}) {
-    const Answer answer =
+    const Checked answer =
         check(written("recipe.sh", recipe + overrides + "srun bash -c \"$CMD\"\n"),
               "--cluster dgx-h100x1");
     EXPECT_EQ(answer.json["layout"]["tp"], 2) << overrides << answer.err;
@@ -211,12 +150,12 @@ TEST(CheckCases, CommandsOverKnownTextAreWorkedOut) {
       "torchrun --nproc_per_node 8 --master_port $(shuf -i 2000-3000 -n 1) "
       "pretrain_gpt.py " +
       kGpt;
-  const Answer read = check(written("read.sh", config + launch +
-                                                   "--tensor-model-parallel-size $TP "
-                                                   "--pipeline-model-parallel-size $PP\n"),
-                            "--cluster dgx-h100x2");
+  const Checked read = check(written("read.sh", config + launch +
+                                                    "--tensor-model-parallel-size $TP "
+                                                    "--pipeline-model-parallel-size $PP\n"),
+                             "--cluster dgx-h100x2");
   EXPECT_EQ(read.json["layout"]["short"], "tp2.pp4.mb1.nosp");
-  const Answer set = check(
+  const Checked set = check(
       written("set.sh", "export CUDA_DEVICE_MAX_CONNECTIONS=1\nset -- 4 2\n" + launch +
                             "--tensor-model-parallel-size $1 --pipeline-model-parallel-size $2\n"),
       "--cluster dgx-h100x1");
@@ -232,7 +171,7 @@ TEST(CheckCases, ArgumentsThatOnlyARunWouldTellGiveNoVerdict) {
        {written("unread.sh", recipe),
         written("unread2.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt +
                                   "$(cat more_arguments.txt)\n")}) {
-    const Answer answer = check(path, "--cluster dgx-h100x1");
+    const Checked answer = check(path, "--cluster dgx-h100x1");
     EXPECT_EQ(answer.code, 0) << path;
     EXPECT_TRUE(answer.json.at("estimate").is_null()) << path;
     EXPECT_EQ(answer.json.at("verdict"), "not_known");
@@ -250,7 +189,7 @@ TEST(CheckCases, UlyssesUnderDeepspeedIsSequenceParallelism) {
         "num_processes: 8\nparallelism_config:\n  parallelism_config_dp_shard_size: " +
             std::to_string(8 / ranks) + "\n  parallelism_config_sp_size: " + std::to_string(ranks) +
             "\n");
-    const Answer answer =
+    const Checked answer =
         check(path, "--cluster dgx-h100x1 --model llama-3.1-8b --seq 8192 --recompute full");
     EXPECT_EQ(answer.json["layout"]["cp"], ranks) << answer.err;
     EXPECT_EQ(answer.json["layout"]["fsdp"], 8 / ranks);
@@ -260,7 +199,7 @@ TEST(CheckCases, UlyssesUnderDeepspeedIsSequenceParallelism) {
 TEST(CheckCases, AFlagWithoutItsValueIsAnError) {
   const std::string path = written("gpt.txt", kGpt);
   for (const char* flag : {"--tensor-model-parallel-size", "--global-batch-size"}) {
-    const Answer answer = check(path, std::string(kNode) + " -- " + flag);
+    const Checked answer = check(path, std::string(kNode) + " -- " + flag);
     EXPECT_EQ(answer.code, 2);
     EXPECT_NE(answer.err.find(std::string(flag) + " has no value"), std::string::npos)
         << answer.err;
@@ -279,7 +218,7 @@ TEST(CheckCases, UnknownFlagsNearAKnownOneAreErrorsWithItsName) {
       {"--num-atention-heads", "--num-attention-heads"},
       {"--use-distributed-optimiser", "--use-distributed-optimizer"}};
   for (const auto& [wrong, right] : kNear) {
-    const Answer answer = check(path, std::string(kNode) + " -- " + wrong + " 4");
+    const Checked answer = check(path, std::string(kNode) + " -- " + wrong + " 4");
     EXPECT_EQ(rules_in(answer), Rules{"error flags that Megatron-LM knows"}) << wrong;
     EXPECT_NE(fix_in(answer, "flags that Megatron-LM knows").find(right), std::string::npos)
         << wrong << ": " << fix_in(answer, "flags that Megatron-LM knows");
@@ -295,14 +234,14 @@ TEST(CheckCases, NoVerdictRestsOnAnUnmodelledSetting) {
   const std::string big = "--num-layers 96 --hidden-size 8192 --num-attention-heads 64 ";
   for (const char* offload : {"--optimizer-cpu-offload --use-precision-aware-optimizer",
                               "--cpu-offloading --cpu-offloading-num-layers 8"}) {
-    const Answer answer =
+    const Checked answer =
         check(written("gpt.txt", kGpt), std::string(kNode) + " -- " + big + offload);
     EXPECT_EQ(answer.code, 0) << answer.err;
     EXPECT_EQ(answer.json.at("verdict"), "not_known");
     EXPECT_NE(answer.json.at("verdict_reason").get<std::string>().find("offload"),
               std::string::npos);
   }
-  const Answer fits =
+  const Checked fits =
       check(written("gpt.txt", kGpt),
             std::string(kNode) + " -- --optimizer-cpu-offload --use-precision-aware-optimizer");
   EXPECT_NE(fits.json.at("verdict"), "not_known");  // it fits without, so it fits with it
@@ -313,11 +252,11 @@ TEST(CheckCases, RecomputeAndTheJobsOptionsAreTakenBesideAnyFile) {
       "zero.json",
       R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})");
   const std::string job = "--model qwen2.5-14b --seq 16384 --cluster dgx-h100x1";
-  const Answer open = check(zero, job);
+  const Checked open = check(zero, job);
   EXPECT_EQ(open.json.at("verdict"), "not_known") << open.json["estimate"]["memory"];
   EXPECT_NE(open.json.at("verdict_reason").get<std::string>().find("--recompute"),
             std::string::npos);
-  const Answer full = check(zero, job + " --recompute full");
+  const Checked full = check(zero, job + " --recompute full");
   EXPECT_EQ(full.json.at("layout").at("recompute"), "full");
   EXPECT_NE(full.json.at("verdict"), "not_known");
   EXPECT_EQ(check(zero, job + " --recompute none").json.at("verdict"), "no");
@@ -348,7 +287,7 @@ TEST(CheckCases, FixesLeadSomewhere) {
       twenty +
       "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 5 "
       "--global-batch-size 64 ";
-  const Answer unlapped =
+  const Checked unlapped =
       check(written("p2p.txt", virtual_stages + "--no-overlap-p2p-communication"), kNode);
   const std::string fix = fix_in(unlapped, "virtual stages need pp");
   EXPECT_EQ(fix.find(" 3"), std::string::npos) << fix;  // 20 layers do not split over 3
@@ -356,7 +295,7 @@ TEST(CheckCases, FixesLeadSomewhere) {
   EXPECT_EQ(rules_in(check(written("p2p.txt", virtual_stages), kNode)), Rules{});
   for (const char* end :
        {"--decoder-last-pipeline-num-layers", "--decoder-first-pipeline-num-layers"}) {
-    const Answer one = check(written("end.txt", twenty + end + " 1"), kNode);
+    const Checked one = check(written("end.txt", twenty + end + " 1"), kNode);
     EXPECT_EQ(fix_in(one, "first and last stage's layers"), std::string("leave out ") + end);
   }
 }
@@ -413,7 +352,7 @@ TEST(CheckCases, EvidenceOfTheVocabularyIsUsedBeforeADefault) {
 TEST(CheckCases, SwitchesThatTheFileLeavesOffAreNamed) {
   const std::string run =
       "torchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt + "--use-distributed-optimizer ";
-  const auto names = [](const Answer& answer, const char* flag) {
+  const auto names = [](const Checked& answer, const char* flag) {
     for (const auto& one : answer.json["switches"]) {
       if (one["flag"] == flag) {
         return one["gain_seconds"] > 0;
@@ -421,9 +360,9 @@ TEST(CheckCases, SwitchesThatTheFileLeavesOffAreNamed) {
     }
     return false;
   };
-  const Answer off = check(written("off.sh", run + "\n"), "--cluster dgx-h100x1");
+  const Checked off = check(written("off.sh", run + "\n"), "--cluster dgx-h100x1");
   EXPECT_TRUE(names(off, "--overlap-grad-reduce")) << off.json["switches"] << off.err;
-  const Answer on =
+  const Checked on =
       check(written("on.sh", run + "--overlap-grad-reduce\n"), "--cluster dgx-h100x1");
   EXPECT_FALSE(names(on, "--overlap-grad-reduce")) << on.json["switches"];
 }
@@ -451,7 +390,7 @@ TEST(CheckCases, MoreThanThereIsIsNotSaidToFit) {
 
 // A file's offloading was a remark, and the memory that of a step without it.
 TEST(CheckCases, OffloadingOfAFileIsPredicted) {
-  const auto peak = [](const Answer& answer) {
+  const auto peak = [](const Checked& answer) {
     return answer.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>();
   };
   const std::string plain = written("gpt.txt", kGpt);
@@ -488,7 +427,7 @@ TEST(CheckCases, VariablesSetForAnInnerCommandAreSeen) {
 }
 
 TEST(CheckCases, SwiftsOwnWordsAreRead) {
-  const Answer answer = check(
+  const Checked answer = check(
       written("swift.sh",
               "CUDA_DEVICE_MAX_CONNECTIONS=1 NPROC_PER_NODE=8 megatron sft --model "
               "Qwen/Qwen2.5-7B-Instruct --load_safetensors true --tensor_model_parallel_size 2 "
@@ -523,7 +462,7 @@ TEST(CheckCases, OlderNamesOfPrecisionAreRead) {
 }
 
 TEST(CheckCases, WhatARecipeIsCalledWithCounts) {
-  const Answer answer =
+  const Checked answer =
       check(written("recipe.py",
                     "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config\n"
                     "cfg = llama3_8b_pretrain_config(\n    seq_length=8192,\n"

@@ -106,6 +106,19 @@ TEST(ReadBridge, WrongValuesNameTheirLine) {
   EXPECT_THROW(read_megatron_bridge("import os\n", "cfg.py", {}), Error);
 }
 
+// A number that the program's own arguments give was an error of the file.
+TEST(ReadBridge, WhatTheProgramWorksOutIsLeftOpen) {
+  const LaunchConfig config = read_megatron_bridge(
+      "cfg = llama3_8b_pretrain_config()\ncfg.train.micro_batch_size = args.micro_batch_size\n"
+      "cfg.model.seq_length = seq_length  # of the data\n"
+      "cfg.model.tensor_model_parallel_size = 2\ncfg.model.recompute_granularity = \"full\"\n",
+      "cfg.py", {});
+  EXPECT_EQ(config.layout.tensor, 2);
+  EXPECT_FALSE(config.layout.micro_batch);
+  EXPECT_FALSE(config.sequence);
+  EXPECT_EQ(config.layout.recompute, Recompute::kFull);
+}
+
 TEST(PresetName, WholeNumbersOnly) {
   EXPECT_EQ(preset_in("meta-llama/Llama-3.1-70B-Instruct"), "llama-3.1-70b");
   EXPECT_EQ(preset_in("llama3_8b_pretrain_config"), "llama-3-8b");

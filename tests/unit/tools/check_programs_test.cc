@@ -1,0 +1,150 @@
+// Command lines of programs around Megatron-LM, and what `check` says beside the rules.
+#include "tests/unit/tools/check_run.h"
+
+namespace trireme::tools {
+namespace {
+
+// megatron sft … shards the optimizer, recomputes and sets its variable unless told; adapters were
+// taken for the whole weights, and 235B on one node for a job that does not fit.
+TEST(CheckPrograms, SwiftSetsItsOwnDefaults) {
+  const std::string start = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-8B ";
+  const Checked plain =
+      check(written("swift_defaults.sh", start + "--tensor_model_parallel_size 2 --max_length 4096 "
+                                                 "--recompute_granularity none\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(plain), Rules{}) << plain.err;
+  EXPECT_EQ(plain.json.at("layout").at("sharding"), "optimizer");
+  const Checked adapters =
+      check(written("swift_lora.sh",
+                    start + "--tuner_type lora --lora_rank 16 --tensor_model_parallel_size 4 "
+                            "--sequence_parallel true --max_length 2048 --micro_batch_size 8\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(adapters), Rules{});
+  EXPECT_LT(adapters.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>(), 25);
+  const Checked other =
+      check(written("swift_unknown.sh",
+                    "megatron sft --model Some/New-9B --tensor_model_parallel_size 2"),
+            "--cluster dgx-h100x1");
+  EXPECT_NE(other.err.find("Some/New-9B"), std::string::npos) << other.err;
+}
+
+// Megatron-DeepSpeed's own flags were errors, its Ulysses was lost and its experts stood in every
+// layer.
+TEST(CheckPrograms, MegatronDeepspeedsOwnFlagsAreRead) {
+  const std::string start = "deepspeed --num_gpus 8 pretrain_gpt.py " + kGpt + "--deepspeed ";
+  const Checked grouped =
+      check(written("mds_groups.sh", start + "--num-key-value-heads 4\n"), "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(grouped), Rules{}) << grouped.err;
+  // 1.3e9 less 24 layers x 2 x 2048 x (2048 - 4 x 128)
+  EXPECT_NEAR(grouped.json["estimate"]["model"]["parameters"].get<double>(), 1.17e9, 0.03e9);
+  const Checked ulysses =
+      check(written("mds_ulysses.sh", start + "--ds-sequence-parallel-size 8 --global-batch-size 2 "
+                                              "--use-flash-attn-v2\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(ulysses.json.at("layout").at("cp"), 8);
+  const Checked experts =
+      check(written("mds_experts.sh", start + "--num-experts 8 --topk 1 --moe-loss-coeff 0.01 "
+                                              "--moe-expert-parallel-size 8 --mlp-type standard\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(experts), Rules{}) << experts.err;
+  // 12 of 24 layers: 1.3e9 + 12 layers x 7 experts x 8 x 2048^2 = 4.1e9
+  EXPECT_NEAR(experts.json["estimate"]["model"]["parameters"].get<double>(), 4.13e9, 0.1e9);
+  const Checked dense =
+      check(written("mds_dense.sh", start + "--num-experts 1\n"), "--cluster dgx-h100x1");
+  EXPECT_EQ(dense.json["estimate"]["model"]["name"], "gpt3-1.3b");
+}
+
+// Programs of Megatron-LM that train no decoder were answered as GPT-2.
+TEST(CheckPrograms, OtherModelsThanDecodersAreRefusedByName) {
+  for (const char* program : {"pretrain_t5.py", "pretrain_retro.py", "examples/pretrain_ict.py"}) {
+    const Checked answer =
+        check(written("other.sh", std::string("torchrun ") + program + " " + kGpt + "\n"),
+              "--cluster dgx-h100x1");
+    EXPECT_EQ(answer.code, 2) << program;
+    EXPECT_NE(answer.err.find("does not describe"), std::string::npos) << answer.err;
+  }
+}
+
+// A program that has flags of its own beside Megatron-LM's was told that its parser refuses them.
+TEST(CheckPrograms, FlagsOfOtherProgramsAreNoErrors) {
+  const Checked answer = check(
+      written("own.sh", "torchrun --nproc_per_node 8 train_llava.py " + kGpt + "--patch-size 14\n"),
+      "--cluster dgx-h100x1");
+  for (const std::string& rule : rules_in(answer)) {
+    EXPECT_TRUE(rule.starts_with("warning")) << rule;
+  }
+  const Checked megatrons =
+      check(written("megatrons.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt +
+                                        "--tensor-parallel-size 2\n"),
+            "--cluster dgx-h100x1");
+  ASSERT_FALSE(rules_in(megatrons).empty());
+  EXPECT_EQ(rules_in(megatrons).front(), "error flags that Megatron-LM knows");
+}
+
+// Values that stand in other lines than their flags were put before them.
+TEST(CheckPrograms, GroupsOfArgumentsThatAreNeverStartedStayTogether) {
+  const Checked answer =
+      check(written("group.sh",
+                    "MB=${MB:-2}\nMODEL_ARGS=(\n --micro-batch-size $MB\n --num-layers 24\n"
+                    " --hidden-size 2048 --num-attention-heads 16 --seq-length 2048\n"
+                    " --max-position-embeddings 2048 --vocab-size 51200 --bf16\n)\n"),
+            "--format megatron --cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(answer), Rules{}) << answer.err;
+  EXPECT_EQ(answer.json.at("layout").at("micro_batch"), 2);
+}
+
+// A sibling of the script's folder is read where both lie in one repository, and named else.
+TEST(CheckPrograms, FilesOfTheRepositoryAreRead) {
+  written("repository/.git/HEAD", "ref: refs/heads/main\n");
+  written("repository/models/y.sh",
+          "MODEL_ARGS=(--num-layers 24 --hidden-size 2048 "
+          "--num-attention-heads 16)\n");
+  const std::string text =
+      "source \"$(dirname $0)/../models/y.sh\"\ntorchrun --nproc_per_node 8 pretrain_gpt.py "
+      "${MODEL_ARGS[@]} --seq-length 2048 --max-position-embeddings 2048 --vocab-size 51200 "
+      "--bf16\n";
+  const Checked inside = check(written("repository/runs/run.sh", text), "--cluster dgx-h100x1");
+  EXPECT_EQ(inside.json["estimate"]["model"]["name"], "gpt3-1.3b") << inside.err;
+  const Checked outside = check(written("runs/run.sh", text), "--cluster dgx-h100x1");
+  EXPECT_EQ(outside.code, 2);
+  EXPECT_NE(outside.err.find("models/y.sh"), std::string::npos) << outside.err;
+}
+
+TEST(CheckPrograms, ListsOfLayersAreWorkedOutAsPythonWould) {
+  for (const char* list : {"'([1]*1+[0]*1)*12'", "'([0]+[1])*12'", "2"}) {
+    const Checked answer = check(
+        written("list.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt +
+                               "--num-experts 8 --moe-ffn-hidden-size 8192 --moe-layer-freq " +
+                               list + "\n"),
+        "--cluster dgx-h100x1");
+    EXPECT_NEAR(answer.json["estimate"]["model"]["parameters"].get<double>(), 4.13e9, 0.1e9)
+        << list << answer.err;
+  }
+}
+
+// What only costs time was never named: recompute where all fits without, offload likewise.
+TEST(CheckPrograms, WhatIsNotNeededIsNamed) {
+  const Checked recomputes =
+      check(written("recomputes.sh",
+                    "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 "
+                    "pretrain_gpt.py " +
+                        kGpt +
+                        "--use-distributed-optimizer --recompute-granularity full "
+                        "--recompute-method uniform --recompute-num-layers 1\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_NE(recomputes.json.at("switches").dump().find("without --recompute-granularity"),
+            std::string::npos);
+  const Checked offloads = check(
+      written("offloads.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"),
+      "--cluster dgx-h100x1 --model llama-3.2-1b");
+  EXPECT_NE(offloads.json.at("switches").dump().find("offload_optimizer"), std::string::npos);
+  const Checked misspelt = check(
+      written("misspelt.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimisation": {"stage": 2}})"),
+      "--cluster dgx-h100x1 --model llama-3.2-1b");
+  EXPECT_EQ(rules_in(misspelt).front(), "error keys that DeepSpeed has");
+}
+
+}  // namespace
+}  // namespace trireme::tools

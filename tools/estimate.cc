@@ -1,4 +1,6 @@
 // `trireme estimate`: one layout's memory and time, item by item, in closed form.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -43,6 +45,12 @@ int run(const Options& options, Console& console) {
     print_json(console, "estimate", json);
   } else {
     print_estimate(console, request.job, estimate);
+    if (estimate.memory.fit == planner::Fit::kNo &&
+        estimate.plan.sharding == planner::Sharding::kNone) {
+      fmt::print(console.out,
+                 "\nnothing is sharded; --sharding full shards, and `trireme plan` with the same "
+                 "options searches for what fits\n");
+    }
   }
   return exit_code_of(estimate.memory);
 }

@@ -17,6 +17,12 @@ namespace trireme::tools {
 
 namespace {
 
+// Those of --set that people choose; the rest describes a framework.
+constexpr std::string_view kSettings =
+    "overlap_grad_reduce overlap_param_gather tp_comm_overlap grad_dtype reshard_after_forward "
+    "reduce_every_micro_batch cross_entropy_fusion compile parameter_dtype optimizer_dtype "
+    "mixed_precision dropout";
+
 // What others call the same thing; where neither is a choice of an option, it stays as typed.
 constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
     {"adamw", "adam"},
@@ -35,6 +41,9 @@ constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
     {"accelerate", "fsdp1"},
     {"megatron-lm", "megatron"},
     {"megatron-core", "megatron"},
+    {"hf", "accelerate"},
+    {"huggingface", "accelerate"},
+    {"transformers", "accelerate"},
     {"zero", "deepspeed"},
     {"zero1", "optimizer"},
     {"zero2", "gradients"},
@@ -45,7 +54,24 @@ constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
     {"shard_grad_op", "gradients"},
     {"full_shard", "full"},
     {"no_shard", "none"},
+    {"stage1", "optimizer"},
+    {"stage2", "gradients"},
+    {"stage3", "full"},
+    {"hybrid_shard", "full"},
     {"flash_attention_2", "flash"},
+    {"flash_attention", "flash"},
+    {"flash-attn", "flash"},
+    {"flash_attn", "flash"},
+    {"flash2", "flash"},
+    {"adamw_8bit", "adam8bit"},
+    {"adamw_bnb_8bit", "adam8bit"},
+    {"paged_adamw_8bit", "adam8bit"},
+    {"adamw_torch_fused", "adam"},
+    {"fused_adam", "adam"},
+    {"zero-bubble", "zb-h1"},
+    {"zerobubble", "zb-h1"},
+    {"1f1b-interleaved", "interleaved"},
+    {"interleaved1f1b", "interleaved"},
     {"sdpa", "flash"},
     {"eager", "unfused"},
 };
@@ -114,7 +140,7 @@ void add_job_options(CLI::App& command, JobOptions& options) {
       ->type_name("C");
   add_count_option(command, "--gpus", options.gpus, "use the cluster's first N GPUs");
   add_count_option(command, "--seq", options.sequence,
-                   "tokens in a sequence (default: 4096, or the model's longest)");
+                   "tokens in a sequence, 8k is 8192 (default: 4096, or the model's longest)");
   add_count_option(command, "--global-batch", options.global_batch, "sequences in a step");
   add_choice_option(command, "--precision", options.precision,
                     "what matrix products run in (default bf16)", planner::kPrecisionNames.names());
@@ -126,8 +152,10 @@ void add_job_options(CLI::App& command, JobOptions& options) {
       .add_option_function<std::string>(
           "--framework",
           [&options](const std::string& name) {
-            planner::find_framework(name);  // throws when there is none
-            options.framework = name;
+            const std::size_t at = std::min(name.find('@'), name.size());
+            options.framework =
+                same_word(name.substr(0, at), planner::framework_names()) + name.substr(at);
+            planner::find_framework(options.framework);  // throws when there is none
           },
           fmt::format("whose memory and communication behaviour is modelled (default trireme): {}; "
                       "'trireme frameworks' lists their versions",
@@ -136,9 +164,11 @@ void add_job_options(CLI::App& command, JobOptions& options) {
   command
       .add_option(
           "--set", options.settings,
-          fmt::format("KEY=VALUE overrides one of the framework's choices; repeatable; 'trireme "
-                      "frameworks --settings' says what each means; keys: {}",
-                      fmt::join(planner::setting_names(), " ")))
+          fmt::format("overrides one of the framework's choices; repeatable: {}, and {} more that "
+                      "'trireme frameworks --settings' lists with what each means",
+                      kSettings,
+                      std::ssize(planner::setting_names()) - 1 -
+                          std::count(kSettings.begin(), kSettings.end(), ' ')))
       ->type_name("KEY=VALUE")
       ->take_all()
       ->expected(1)

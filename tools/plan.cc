@@ -9,10 +9,10 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "models/presets.h"
-#include "planner/launch/export.h"
 #include "planner/search/recommend.h"
 #include "planner/search/switches.h"
 #include "tools/commands.h"
+#include "tools/launchable.h"
 #include "tools/pages.h"
 #include "tools/plan_advice.h"
 #include "tools/plan_file.h"
@@ -93,12 +93,12 @@ void answer(const Options& options, planner::SearchOptions& search, planner::Job
             PlanReport& report) {
   const planner::Job asked = job;
   const auto look = [&](const planner::Job& given) {
-    if (options.keep_switches) {
-      report.result = planner::search(given, search);
-      return given;
+    LaunchableSearch answer =
+        search_launchable(given, search, decided(options.job), !options.keep_switches);
+    planner::SwitchedSearch& found = answer.found;
+    if (!answer.remark.empty()) {
+      report.remarks.push_back(std::move(answer.remark));
     }
-    planner::SwitchedSearch found =
-        planner::search_with_switches(given, search, decided(options.job));
     report.result = std::move(found.result);
     report.switches = std::move(found.switches);
     return std::move(found.job);
@@ -118,36 +118,12 @@ void answer(const Options& options, planner::SearchOptions& search, planner::Job
     report.would_fit = what_would_fit(job, search, report.result.nearest_misses);
   }
   if (report.result.best) {
-    report.remarks = near_sizes(job, search, report.result.best->time.step_seconds);
+    const auto sizes = near_sizes(job, search, report.result.best->time.step_seconds);
+    report.remarks.insert(report.remarks.end(), sizes.begin(), sizes.end());
   }
   if (report.result.best && options.job.framework.empty() && options.job.settings.empty()) {
     report.elsewhere = elsewhere(asked, search);
   }
-}
-
-// What the exporter of the framework's own file would refuse of the best plan, said beside the plan
-// and not after it; empty: nothing, or the framework has no file of its own.
-std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
-  constexpr std::string_view kLaunched[] = {"megatron",  "megatron-fsdp",   "fsdp1",
-                                            "fsdp2",     "torchtitan",      "accelerate",
-                                            "deepspeed", "accelerate-fsdp1"};
-  if (std::find(std::begin(kLaunched), std::end(kLaunched), job.framework.name) ==
-      std::end(kLaunched)) {
-    return {};
-  }
-  try {
-    planner::LaunchPlan launch;
-    launch.job = job;
-    launch.plan = plan;
-    planner::set_hosts(launch);
-    const planner::LaunchFormat format =
-        planner::default_launch_format(job.framework.name, job.framework.base);
-    planner::settle_launched_job(format, launch);
-    planner::write_launch(format, launch);
-  } catch (const Error& error) {
-    return fmt::format("`export` would refuse it: {}", error.what());
-  }
-  return {};
 }
 
 int run(const Options& options, Console& console) {
@@ -182,11 +158,6 @@ int run(const Options& options, Console& console) {
   if (models::load_model(options.job.model).multi_token_layers > job.model.multi_token_layers) {
     report.remarks.push_back(fmt::format("{}'s extra prediction module is left out: {} trains none",
                                          job.model.name, job.framework.name));
-  }
-  if (report.result.best && !options.job.framework.empty()) {
-    if (std::string refusal = export_refusal(job, report.result.best->plan); !refusal.empty()) {
-      report.remarks.push_back(std::move(refusal));
-    }
   }
   if (!options.against.empty()) {
     report.standing = standing_of(job, search, options.against);

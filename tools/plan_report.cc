@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/plan/rules.h"
+#include "planner/search/recommend.h"
 #include "tools/request.h"
 #include "tools/table.h"
 
@@ -72,6 +73,18 @@ void print_ranking(const Console& console, const Job& job, const PlanReport& rep
   print_table(console, table);
 }
 
+// Layouts within what is known of the difference between two of them: the interval of one time is
+// far wider.
+void print_near(const Console& console, const planner::SearchResult& result) {
+  const double most = (1 + planner::kToldApart) * result.best->time.step_seconds;
+  const auto near = std::count_if(result.ties.begin(), result.ties.end(),
+                                  [&](const RankedPlan& tie) { return tie.step_seconds <= most; });
+  if (near > 0) {
+    fmt::print(console.out, "{} other set{} of degrees {} within {:.0f} % of it\n", near,
+               near == 1 ? "" : "s", near == 1 ? "is" : "are", 100 * planner::kToldApart);
+  }
+}
+
 void print_remarks(const Console& console, const PlanReport& report) {
   const planner::SearchResult& result = report.result;
   const Estimate& best = *result.best;
@@ -79,17 +92,7 @@ void print_remarks(const Console& console, const PlanReport& report) {
              "\nstep of the best: {} to {} (90 %); {} tokens/s, {:.1f} TFLOP/s a GPU\n",
              duration_text(best.time.low_seconds), duration_text(best.time.high_seconds),
              grouped(best.throughput.tokens_per_second), best.throughput.model_tflops_per_gpu);
-  if (!result.ties.empty()) {
-    const auto simplest = std::min_element(
-        result.ties.begin(), result.ties.end(),
-        [](const RankedPlan& a, const RankedPlan& b) { return a.complexity < b.complexity; });
-    fmt::print(
-        console.out, "{} other sets of degrees overlap its interval{}\n", result.ties.size(),
-        simplest->plan == best.plan
-            ? "; none is simpler"
-            : fmt::format("; the simplest is {} at {:+.1f} %", planner::short_form(simplest->plan),
-                          100 * (simplest->step_seconds / best.time.step_seconds - 1)));
-  }
+  print_near(console, result);
   if (result.at_risk) {
     fmt::print(console.out,
                "{:.1f} % faster, but at risk of running out of memory: {} ({:.1f} GiB allocated)\n",
@@ -114,7 +117,8 @@ void print_switches(const Console& console, const PlanReport& report) {
     }
     if (!list.empty()) {
       fmt::print(console.out, "{}: {}\n",
-                 applied ? "switched on" : "not switched on, since it changes numerics",
+                 applied ? "switched on, in every row (estimate takes them by --set)"
+                         : "not switched on, since it changes numerics",
                  fmt::join(list, "; "));
     }
   }
@@ -168,11 +172,14 @@ void print_rejected(const Console& console, const planner::SearchResult& result)
   }
   Table table{.head = {"rejected", "count", "for example"}, .rows = {}, .text_columns = 1};
   for (const planner::Rejection& rejection : result.rejected) {
-    table.rows.push_back({std::string(planner::to_string(rejection.rule)),
-                          grouped(static_cast<double>(rejection.count)),
-                          "  " + planner::short_form(rejection.example) + ": " + rejection.detail});
+    table.rows.push_back(
+        {std::string(planner::to_string(rejection.rule)),
+         grouped(static_cast<double>(rejection.count)),
+         rejection.detail.empty()
+             ? "  those that fit are better in time and memory"
+             : "  " + planner::short_form(rejection.example) + ": " + rejection.detail});
   }
-  std::size_t longest = 0;
+  std::size_t longest = table.head.back().size() + 2;
   for (const auto& row : table.rows) {
     longest = std::max(longest, row.back().size());
   }

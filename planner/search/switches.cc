@@ -16,7 +16,7 @@ constexpr double kNothing = 1e-6;  // of a step: a gain that is not worth a word
 constexpr std::string_view kFp8 = "precision=fp8";
 
 struct FrameworkSwitch {
-  std::string_view family;  // a framework's base, or what bases begin with
+  std::string_view family;  // what a framework's name begins with, or its base
   Switch which;
   bool (*is_on)(const Job&);
 };
@@ -90,6 +90,12 @@ constexpr FrameworkSwitch kSwitches[] = {
      overlaps_tensor},
     {"fsdp2", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
     {"fsdp2", {"fp8", kFp8, "[model] converters = [\"quantize.linear.float8\"]", true}, nullptr},
+    {"accelerate",
+     {"compile", "compile=true", "dynamo_config: dynamo_backend: INDUCTOR"},
+     compiles},
+    {"accelerate",
+     {"expandable segments", "expandable_segments=true", kExpandable},
+     expands_segments},
     {"fsdp1", {"compile", "compile=true", "dynamo_config: dynamo_backend: INDUCTOR"}, compiles},
     {"fsdp1", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
     {"deepspeed",
@@ -163,19 +169,28 @@ SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate&
   return gain;
 }
 
-bool is_of(const Framework& framework, const FrameworkSwitch& row) {
-  return std::string_view(framework.base).substr(0, row.family.size()) == row.family;
+// A program with rows of its own has no others, whatever it is built on.
+std::string_view family_of(const Framework& framework) {
+  const auto begins = [&](const std::string& name) {
+    const auto row =
+        std::find_if(std::begin(kSwitches), std::end(kSwitches),
+                     [&](const FrameworkSwitch& one) { return name.starts_with(one.family); });
+    return row == std::end(kSwitches) ? std::string_view() : row->family;
+  };
+  const std::string_view own = begins(framework.name);
+  return own.empty() ? begins(framework.base) : own;
 }
 
 }  // namespace
 
 std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given) {
+  const std::string_view family = family_of(job.framework);
   std::vector<Switch> found;
   for (const FrameworkSwitch& row : kSwitches) {
     const bool decided = std::any_of(given.begin(), given.end(), [&](const std::string& key) {
       return key == key_of(row.which.setting);
     });
-    if (is_of(job.framework, row) && !decided && can_be_switched(job, row)) {
+    if (row.family == family && !decided && can_be_switched(job, row)) {
       found.push_back(row.which);
     }
   }
@@ -240,6 +255,15 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
     }
   }
   found.job = with_switches(job, free);
+  for (Estimate& other :
+       found.result.alternatives) {  // some with switches that the best is without
+    other = estimated(found.job, other.plan);
+  }
+  std::stable_sort(found.result.alternatives.begin(), found.result.alternatives.end(),
+                   [](const Estimate& a, const Estimate& b) {
+                     return std::pair(a.memory.fit, -a.time.step_seconds) >
+                            std::pair(b.memory.fit, -b.time.step_seconds);
+                   });
   for (const Switch& one : offered) {
     Job other = found.job;
     switch_on(other, one);

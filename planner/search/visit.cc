@@ -21,9 +21,10 @@ double value_of(Goal goal, double seconds, double memory_gib) {
 // One node's walk over sharding choices and orders.
 class Visit {
  public:
-  Visit(const SearchOptions& options, const Degrees& degrees, const SpaceNode& node,
+  Visit(const Job& job, const SearchOptions& options, const Degrees& degrees, const SpaceNode& node,
         const Standings& standings, Estimator& estimator, NodeOutcome& outcome)
-      : options_(options),
+      : job_(job),
+        options_(options),
         degrees_(degrees),
         node_(node),
         standings_(standings),
@@ -138,15 +139,19 @@ class Visit {
     ++outcome_.evaluated;
     ++outcome_.feasible;
     const TimeEstimate& time = estimate_.time;
-    evaluated_.emplace_back(time.step_seconds, complexity);
     const double gib = estimate_.memory.allocated_gib;
     const double value = value_of(options_.goal, time.step_seconds, gib);
     if (options_.keep_evaluated) {
       outcome_.all.push_back({plan, time.step_seconds, time.low_seconds, time.high_seconds, gib,
                               estimate_.memory.fit, complexity});
     }
-    if (!standings_.can_matter(group, risky, value, time.step_seconds, gib, complexity,
-                               known(group, risky))) {
+    const bool matters = standings_.can_matter(group, risky, value, time.step_seconds, gib,
+                                               complexity, known(group, risky));
+    if (matters && options_.accepts && !options_.accepts(job_, plan)) {
+      return;
+    }
+    evaluated_.emplace_back(time.step_seconds, complexity);
+    if (!matters) {
       return;
     }
     const Candidate candidate{.plan = plan,
@@ -185,6 +190,7 @@ class Visit {
     outcome_.misses.emplace_back(group, std::move(miss));
   }
 
+  const Job& job_;
   const SearchOptions& options_;
   const Degrees& degrees_;
   const SpaceNode& node_;
@@ -230,11 +236,11 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
   return least;
 }
 
-void visit(const Job&, const SearchOptions& options, const Space& space, std::size_t node,
+void visit(const Job& job, const SearchOptions& options, const Space& space, std::size_t node,
            const Bounds& bounds, const Standings& standings, Estimator& estimator,
            NodeOutcome& outcome) {
   const SpaceNode& here = space.nodes[node];
-  Visit(options, space.degrees[here.degrees], here, standings, estimator, outcome)
+  Visit(job, options, space.degrees[here.degrees], here, standings, estimator, outcome)
       .run(bounds.seconds[node], bounds.least_memory[here.pipeline]);
 }
 
@@ -377,6 +383,10 @@ std::string memory_detail(const MemoryEstimate& memory) {
       {"logits", &MemoryItems::logits},
       {"communication buffers", &MemoryItems::communication},
       {"other", &MemoryItems::other}};
+  if (memory.host_gib > memory.host_capacity_gib) {
+    return fmt::format("a node's host needs {:.0f} GiB and has {:.0f}", memory.host_gib,
+                       memory.host_capacity_gib);
+  }
   const MemoryItems& items = memory.stages.at(memory.peak_stage).items;
   const auto* largest = std::max_element(
       std::begin(kItems), std::end(kItems),

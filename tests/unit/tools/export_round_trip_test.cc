@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <string>
 
 #include "tests/unit/tools/export_run.h"
 
@@ -117,6 +120,70 @@ TEST(ExportRoundTrip, CheckReadsBackWhatExportWrote) {
   for (const Format& format : formats) {
     EXPECT_GE(rounds_of(format), format.least) << format.name << " " << format.framework;
   }
+}
+
+struct PlannedJob {
+  std::string words;      // of plan
+  std::string framework;  // as --framework takes it
+  std::string model, batch, cluster, sequence;
+};
+
+PlannedJob random_job(std::mt19937& random) {
+  const auto pick = [&](std::initializer_list<const char*> choices) {
+    return std::string(*(choices.begin() + random() % choices.size()));
+  };
+  PlannedJob job;
+  job.model = pick({"llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "qwen3-30b-a3b", "qwen3-32b",
+                    "llama-3.2-1b", "deepseek-v2-lite"});
+  job.framework = pick(
+      {"megatron", "megatron-bridge", "megatron-fsdp", "torchtitan", "deepspeed", "accelerate"});
+  job.cluster = pick({"dgx-h100x2", "dgx-h100x8", "hgx-h200x1", "dgx-b200x4"});
+  job.sequence = pick({"4096", "8192"});
+  job.batch = pick({"128", "256", "512"});
+  job.words = "--model " + job.model + " --cluster " + job.cluster + " --seq " + job.sequence +
+              " --global-batch " + job.batch + " --framework " + job.framework;
+  return job;
+}
+
+// `plan` proposed sequence parallelism under DeepSpeed's tensor parallelism, switches of torchtitan
+// under accelerate and 16-bit masters under Megatron-Bridge, all of which `export` refused.
+TEST(ExportRoundTrip, WhatAFrameworkPlansIsExportedHoldsItsRulesAndComesBack) {
+  std::mt19937 random(20261129);
+  std::size_t rounds = 0;
+  for (int i = 0; i < 24; ++i) {
+    const PlannedJob job = random_job(random);
+    const std::string plan = testing::TempDir() + "planned.json";
+    const Answer planned = run_words("plan " + job.words + " -o " + plan + " --json");
+    if (planned.code != 0 || planned.out.find("and every other:") != std::string::npos) {
+      continue;  // nothing fits, or the format has no such model
+    }
+    const std::string file = testing::TempDir() + "planned.launch";
+    const Answer written = run_words("export " + plan + " -q -o " + file);
+    ASSERT_EQ(written.code, 0) << job.words << "\n" << written.err;
+    const auto proposed = nlohmann::json::parse(planned.out).at("best");
+    const bool names_model = job.framework != "deepspeed" && job.framework != "accelerate";
+    const std::string format = job.framework == "torchtitan"        ? "torchtitan"
+                               : job.framework == "deepspeed"       ? "deepspeed"
+                               : job.framework == "accelerate"      ? "accelerate"
+                               : job.framework == "megatron-bridge" ? "megatron-bridge"
+                                                                    : "megatron";
+    const auto checked =
+        parsed("check " + file + " --format " + format + " --cluster " + job.cluster + " --json" +
+               (names_model ? ""
+                            : " --model " + job.model + " --seq " + job.sequence +
+                                  " --global-batch " + job.batch));
+    if (names_model) {
+      expect_same_plan(checked, proposed, job.words);
+    } else {  // their programs decide micro-batch and recompute
+      for (const auto& violation : checked["violations"]) {
+        EXPECT_NE(violation["severity"], "error") << job.words << "\n" << violation;
+      }
+      EXPECT_EQ(checked["layout"]["fsdp"], proposed["layout"]["fsdp"]) << job.words;
+      EXPECT_EQ(checked["layout"]["tp"], proposed["layout"]["tp"]) << job.words;
+    }
+    ++rounds;
+  }
+  EXPECT_GE(rounds, 12U);
 }
 
 }  // namespace

@@ -1,0 +1,69 @@
+#include "tools/launchable.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/error.h"
+#include "planner/launch/export.h"
+
+namespace trireme::tools {
+namespace {
+
+planner::SwitchedSearch look(const planner::Job& job, const planner::SearchOptions& options,
+                             const std::vector<std::string>& given, bool switches) {
+  if (switches) {
+    return planner::search_with_switches(job, options, given);
+  }
+  return {.job = job, .result = planner::search(job, options), .switches = {}};
+}
+
+}  // namespace
+
+std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
+  if (job.framework.sharder == planner::Sharder::kTrireme) {
+    return {};
+  }
+  try {
+    planner::LaunchPlan launch;
+    launch.job = job;
+    launch.plan = plan;
+    planner::set_hosts(launch);
+    const planner::LaunchFormat format =
+        planner::default_launch_format(job.framework.name, job.framework.base);
+    planner::settle_launched_job(format, launch);
+    planner::write_launch(format, launch);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+LaunchableSearch search_launchable(const planner::Job& job, const planner::SearchOptions& options,
+                                   const std::vector<std::string>& given, bool switches) {
+  LaunchableSearch answer{.found = look(job, options, given, switches), .remark = {}};
+  if (!answer.found.result.best) {
+    return answer;
+  }
+  const planner::Estimate& fastest = *answer.found.result.best;
+  const std::string refusal = export_refusal(answer.found.job, fastest.plan);
+  if (refusal.empty()) {
+    return answer;
+  }
+  planner::SearchOptions sayable = options;
+  sayable.accepts = [](const planner::Job& asked, const planner::Plan& plan) {
+    return export_refusal(asked, plan).empty();
+  };
+  planner::SwitchedSearch other = look(job, sayable, given, switches);
+  if (!other.result.best) {
+    answer.remark = fmt::format("`export` would refuse it, and every other: {}", refusal);
+    return answer;
+  }
+  const double share = other.result.best->time.step_seconds / fastest.time.step_seconds - 1;
+  answer.remark = fmt::format("{} would be {:.1f} % faster, but `export` would refuse it: {}",
+                              planner::short_form(fastest.plan), 100 * share, refusal);
+  answer.found = std::move(other);
+  return answer;
+}
+
+}  // namespace trireme::tools

@@ -69,8 +69,8 @@ void print_better(const Console& console, const CheckReport& report) {
   const planner::Estimate& better = *report.better;
   std::string gain;
   if (report.estimate && report.estimate->memory.fit != planner::Fit::kNo) {
-    gain = fmt::format(", {:.1f} % faster",
-                       100 * (report.estimate->time.step_seconds / better.time.step_seconds - 1));
+    gain = fmt::format(", {:.1f} % less",
+                       100 * (1 - better.time.step_seconds / report.estimate->time.step_seconds));
   }
   fmt::print(console.out,
              "\nbetter: {} in {} a step{}, {:.1f} GiB allocated (recompute {}, sharding {}, "
@@ -92,6 +92,11 @@ std::vector<std::string> remarks_of(const CheckReport& report) {
   if (!report.found.filled.empty()) {
     remarks.push_back(
         fmt::format("not in the file, filled: {}", fmt::join(report.found.filled, "; ")));
+  }
+  const planner::Job& job = report.found.job;
+  if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
+    remarks.push_back(fmt::format("{} tokens are more than the longest sequence of {}, {}",
+                                  job.sequence, job.model.name, job.model.max_sequence));
   }
   const std::size_t unknown = report.config.unknown.size();
   if (unknown > 0) {

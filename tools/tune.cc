@@ -14,6 +14,7 @@
 #include "planner/calibrate/run_fit.h"
 #include "planner/search/constraint.h"
 #include "tools/commands.h"
+#include "tools/launchable.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
 #include "tools/table.h"
@@ -248,6 +249,9 @@ int run(const Options& given, Console& console) {
   constexpr std::size_t kAlternatives = 40;
   tuning.search.alternatives = kAlternatives;
   tuning.search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
+  tuning.search.accepts = [](const planner::Job& job, const planner::Plan& plan) {
+    return export_refusal(job, plan).empty();
+  };
   prepare_folders(options);
   tuning.runs = read_runs(options.start.folder, job_name(tuning));
   tune(tuning, console);

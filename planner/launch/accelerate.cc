@@ -359,6 +359,16 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
   read_yaml_settings(text, config);
   add_arguments(arguments, "fsdp_config.fsdp_version=2", config);
   if (!has_setting(config, "distributed_type") && !has_setting(config, "num_processes")) {
+    for (const auto& [key, program] : {std::pair{"base_model", "axolotl"},
+                                       {"model_name_or_path", "a trainer (LLaMA-Factory, TRL)"}}) {
+      if (has_setting(config, key)) {
+        throw Error(source,
+                    fmt::format("is a configuration of {}, which is not read; the DeepSpeed "
+                                "JSON or the accelerate YAML that it starts with would be "
+                                "right, with --model {}",
+                                program, text_setting(config, key)));
+      }
+    }
     throw Error(
         source,
         "has neither distributed_type nor num_processes; accelerate's configuration would be "

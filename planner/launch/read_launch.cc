@@ -45,6 +45,24 @@ std::filesystem::path root_of(const std::filesystem::path& folder) {
   return folder;
 }
 
+// Where a script was written for another place (/workspace/project/models/x.sh): the file with the
+// longest end of its name below the root; empty: none.
+std::filesystem::path by_its_tail(const std::filesystem::path& root,
+                                  const std::filesystem::path& name) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  for (auto first = name.begin(); first != name.end(); ++first) {
+    fs::path tail;
+    for (auto part = first; part != name.end(); ++part) {
+      tail /= *part;
+    }
+    if (tail.is_relative() && fs::is_regular_file(root / tail, failed)) {
+      return fs::weakly_canonical(root / tail, failed);
+    }
+  }
+  return {};
+}
+
 // A file that a script names, in or below its own folder or in its repository.
 std::optional<std::string> read_beside(const std::string& script, const std::string& name) {
   namespace fs = std::filesystem;
@@ -56,6 +74,9 @@ std::optional<std::string> read_beside(const std::string& script, const std::str
     file = fs::weakly_canonical(fs::absolute(given), failed);  // named from where check was started
   }
   const fs::path root = root_of(folder);
+  if (!fs::exists(file, failed)) {
+    file = by_its_tail(root, given);
+  }
   const auto inside =
       std::mismatch(root.begin(), root.end(), file.begin(), file.end()).first == root.end();
   if (!inside || !fs::is_regular_file(file, failed)) {

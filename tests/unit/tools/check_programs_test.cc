@@ -105,6 +105,11 @@ TEST(CheckPrograms, FilesOfTheRepositoryAreRead) {
       "--bf16\n";
   const Checked inside = check(written("repository/runs/run.sh", text), "--cluster dgx-h100x1");
   EXPECT_EQ(inside.json["estimate"]["model"]["name"], "gpt3-1.3b") << inside.err;
+  std::string elsewhere = text;
+  elsewhere.replace(elsewhere.find("$(dirname $0)/.."), 16, "/workspace/project");
+  const Checked moved =
+      check(written("repository/runs/moved.sh", elsewhere), "--cluster dgx-h100x1");
+  EXPECT_EQ(moved.json["estimate"]["model"]["name"], "gpt3-1.3b") << moved.err;
   const Checked outside = check(written("runs/run.sh", text), "--cluster dgx-h100x1");
   EXPECT_EQ(outside.code, 2);
   EXPECT_NE(outside.err.find("models/y.sh"), std::string::npos) << outside.err;
@@ -144,6 +149,48 @@ TEST(CheckPrograms, WhatIsNotNeededIsNamed) {
         "zero_optimisation": {"stage": 2}})"),
       "--cluster dgx-h100x1 --model llama-3.2-1b");
   EXPECT_EQ(rules_in(misspelt).front(), "error keys that DeepSpeed has");
+}
+
+// ZeRO-2 of a 14B model ran in what was taken for 0.4 GiB too little, and was told that it would
+// not.
+TEST(CheckPrograms, NearTheEdgeARecomputeThatIsOpenDecides) {
+  const std::string file =
+      written("edge.json", R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": true},
+        "train_micro_batch_size_per_gpu": 1})");
+  const Checked open = check(file, "--cluster dgx-h100x1 --model qwen2.5-14b --seq 8192");
+  EXPECT_EQ(open.code, 0) << open.err;
+  EXPECT_EQ(open.json.at("verdict"), "not_known");
+  const Checked none =
+      check(file, "--cluster dgx-h100x1 --model qwen2.5-14b --seq 8192 --recompute none");
+  EXPECT_EQ(none.code, 1);
+}
+
+TEST(CheckPrograms, AModelOfASizeOnlyIsTakenByItsSize) {
+  const Checked debug =
+      check(written("debug.toml",
+                    "[model]\nname = \"deepseek_v3\"\nflavor = \"debugmodel\"\n[training]\n"
+                    "local_batch_size = 1\n[parallelism]\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(debug.code, 2);  // it was read as the model of 671B
+  EXPECT_NE(debug.err.find("deepseek_v3 debugmodel"), std::string::npos) << debug.err;
+}
+
+TEST(CheckPrograms, ASequenceBeyondTheModelsLongestIsNamed) {
+  const Checked longer = check(written("longer.toml",
+                                       "[model]\nname = \"qwen3\"\nflavor = \"1.7B\"\n[training]\n"
+                                       "local_batch_size = 1\nseq_len = 131072\n[parallelism]\n"),
+                               "--cluster dgx-h100x1");
+  EXPECT_TRUE(remarks_have(longer, "more than the longest sequence"));
+}
+
+TEST(CheckPrograms, ConfigurationsOfTrainersAreNamed) {
+  const Checked axolotl = check(written("axolotl.yaml",
+                                        "base_model: meta-llama/Llama-3.1-8B\nfsdp_config:\n"
+                                        "  fsdp_version: 2\nmicro_batch_size: 2\n"),
+                                "--cluster dgx-h100x1");
+  EXPECT_EQ(axolotl.code, 2);
+  EXPECT_NE(axolotl.err.find("axolotl"), std::string::npos) << axolotl.err;
+  EXPECT_NE(axolotl.err.find("--model meta-llama/Llama-3.1-8B"), std::string::npos);
 }
 
 }  // namespace

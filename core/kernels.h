@@ -181,8 +181,10 @@
 //     even load, of which expert e's are multiplied with b[e]; with transpose_a those of a and b, k
 //     under an even load, of which expert e's give c[e].
 // ---------------------------------------------------------------------------------------------------------------
-// Work that is timed but not executed (models outside the table above: ALiBi, …). A runtime refuses a program that has one of them. modelled_matmul         any operands, as
-// the op lists them                     m n k count wide host
+// Work that is timed but not executed (models outside the table above: ALiBi, …). A runtime
+// refuses a program that has one of them.
+// modelled_matmul         any operands, as the op lists them                     m n k count wide
+//                                                                                host
 //     `wide`: 1: in 16 bits whatever the layers' precision. `host`: thousandths of a plain launch.
 // modelled_attention      any operands                                           B heads kv_heads
 // query_length

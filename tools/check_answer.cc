@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -107,7 +108,8 @@ void keep_switches_that_hold(const CheckRequest& request, CheckReport& report) {
   report.switches = std::move(kept);
 }
 
-// The same plan without what costs time and may not be needed: recompute, offload.
+// The same plan without what costs time and may not be needed (recompute, offload), and with
+// optimizer states sharded where they are not and it is too large.
 void add_what_can_go(CheckReport& report) {
   const planner::LaunchFormat format = report.config.format;
   const planner::Estimate& now = *report.estimate;
@@ -115,10 +117,24 @@ void add_what_can_go(CheckReport& report) {
     planner::Estimate then;
     planner::Estimator(job).estimate(plan, then);
     const double gain = now.time.step_seconds - then.time.step_seconds;
-    if (then.memory.fit == planner::Fit::kFits && gain > kWorthAWord * now.time.step_seconds) {
-      report.switches.push_back({.which = which, .gain_seconds = gain});
+    const bool decides = now.memory.fit != planner::Fit::kFits;
+    if (then.memory.fit == planner::Fit::kFits &&
+        (decides || gain > kWorthAWord * now.time.step_seconds)) {
+      report.switches.push_back({.which = which, .gain_seconds = gain, .decides_fit = decides});
     }
   };
+  const std::string_view distributed = planner::sharded_optimizer(format);
+  if (now.memory.fit != planner::Fit::kFits && !distributed.empty() &&
+      report.found.job.framework.sharder == planner::Sharder::kBuffers &&
+      report.found.plan.sharding == planner::Sharding::kNone) {
+    planner::Plan sharded = report.found.plan;
+    sharded.sharding = planner::Sharding::kOptimizer;
+    std::swap(sharded.sharded, sharded.replicas);
+    if (!planner::check_plan(report.found.job, sharded)) {
+      add({"optimizer states sharded", "sharding=optimizer", distributed}, report.found.job,
+          sharded);
+    }
+  }
   if (report.found.plan.recompute != planner::Recompute::kNone) {
     planner::Plan kept = report.found.plan;
     kept.recompute = planner::Recompute::kNone;

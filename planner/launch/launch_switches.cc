@@ -108,6 +108,12 @@ std::string_view without_offload(LaunchFormat format) {
   return "";
 }
 
+std::string_view sharded_optimizer(LaunchFormat format) {
+  return format == LaunchFormat::kMegatron         ? "--use-distributed-optimizer"
+         : format == LaunchFormat::kMegatronBridge ? "ddp.use_distributed_optimizer=true"
+                                                   : "";
+}
+
 std::vector<bool> switches_that_hold(const LaunchConfig& config, const LaunchOptions& options,
                                      const std::vector<LaunchSwitch>& switches) {
   const std::set<std::string> before = errors_of(config, options);

@@ -25,5 +25,7 @@ std::vector<bool> switches_that_hold(const LaunchConfig& config, const LaunchOpt
 // How a file of the format goes without recompute, and without states on the host.
 std::string_view without_recompute(LaunchFormat format);
 std::string_view without_offload(LaunchFormat format);
+// How a file of Megatron's shards the optimizer's states; empty: the format has another way.
+std::string_view sharded_optimizer(LaunchFormat format);
 
 }  // namespace trireme::planner

@@ -193,5 +193,20 @@ TEST(CheckPrograms, ConfigurationsOfTrainersAreNamed) {
   EXPECT_NE(axolotl.err.find("--model meta-llama/Llama-3.1-8B"), std::string::npos);
 }
 
+// The one flag that saves 33 GiB a GPU was to be guessed from another layout.
+TEST(CheckPrograms, StatesThatCouldBeShardedAreNamed) {
+  const Checked whole =
+      check(written("whole.sh",
+                    "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 "
+                    "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads "
+                    "32 --seq-length 4096 --max-position-embeddings 4096 --vocab-size 51200 "
+                    "--micro-batch-size 1 --bf16 "
+                    "--attention-dropout 0 --hidden-dropout 0\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_NE(whole.json.at("verdict"), "fits");
+  EXPECT_NE(whole.json.at("switches").dump().find("--use-distributed-optimizer"), std::string::npos)
+      << whole.json.at("verdict");
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -97,5 +97,18 @@ TEST(Kept, ExpertsFollowTheRoutedTokens) {
                              moe.experts_per_token * (2 * model.hidden + 6 * moe.expert_ffn));
 }
 
+// What comes back from the experts waits for its weights' gradients: 1.5 copies in eager torch.
+TEST(Kept, EagerTorchKeepsWhatExpertsReturn) {
+  const Transformer sparse = load_model("mixtral-8x7b");
+  Transformer dense = sparse;
+  dense.moe.reset();
+  const Shard shard = shard_of(128, 1, false, AttentionKernel::kFlash);
+  const auto experts = [&](Implementation implementation) {
+    return kept(sparse, shard, implementation, 0) - kept(dense, shard, implementation, 0);
+  };
+  EXPECT_EQ(experts(Implementation::kEagerTorch) - experts(Implementation::kCompiledTorch),
+            128 * (3 * 2 * sparse.hidden + 2 * 2 * sparse.moe->expert_ffn - 2 * dense.ffn));
+}
+
 }  // namespace
 }  // namespace trireme::models

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "tools/options.h"
@@ -15,6 +16,7 @@
 #include "tools/topo_answer.h"
 #include "tools/topo_commands.h"
 #include "topologies/cluster_graph.h"
+#include "topologies/drawing.h"
 #include "topologies/network_tiers.h"
 #include "topologies/node_groups.h"
 #include "topologies/routes.h"
@@ -30,7 +32,7 @@ struct Options {
   std::string group;  // "16" or "16,8": degree and stride
   std::int64_t seed = 0;
   std::string report;
-  bool json = false;
+  bool json = false, dot = false;
 };
 
 double gigabytes(BytesPerSecond rate) {
@@ -102,6 +104,42 @@ void print_summary(const Console& console, const topologies::Cluster& cluster) {
   print_table(console, cluster_table(cluster));
 }
 
+// The first node of each kind.
+void print_nodes(const Console& console, const topologies::Cluster& cluster) {
+  std::int64_t node = 0;
+  for (std::size_t g = 0; g < std::max<std::size_t>(1, cluster.groups.size()); ++g) {
+    fmt::print(console.out, "\n{}", topologies::node_drawing(cluster, node));
+    node += topologies::has_unlike_nodes(cluster) ? cluster.groups[g].nodes : 0;
+  }
+}
+
+// What limits a ring over each kind of group that a layout makes.
+void print_limits(const Console& console, const topologies::Cluster& cluster) {
+  const std::int64_t node = std::min<std::int64_t>(cluster.node.gpus, cluster.gpus);
+  struct Group {
+    const char* what;
+    std::int64_t ranks, stride;
+  };
+  std::set<std::pair<std::int64_t, std::int64_t>> shown;
+  Table table{.head = {"ring over", "ranks", "GB/s", "limited by"}, .rows = {}};
+  for (const auto& [what, ranks, stride] :
+       {Group{"two neighbours", 2, 1}, Group{"a node", node, 1},
+        Group{"one GPU of each node", cluster.gpus / node, node}, Group{"all", cluster.gpus, 1}}) {
+    const bool new_one = shown.insert({ranks, stride}).second;
+    if (new_one && ranks > 1 && ranks * stride <= cluster.gpus) {
+      const topologies::Route limit =
+          topologies::group_bottleneck(cluster, topologies::group_shape(cluster, ranks, stride));
+      table.rows.push_back({what, std::to_string(ranks),
+                            fmt::format("{:.1f}", gigabytes(limit.bottleneck)),
+                            limit.bottleneck_link});
+    }
+  }
+  if (!table.rows.empty()) {
+    fmt::print(console.out, "\n");
+    print_table(console, table);
+  }
+}
+
 void print_route(const Console& console, const std::string& title, const topologies::Route& route) {
   print_heading(console, title);
   Table table{.head = {"link", "GB/s", "latency"}, .rows = {}};
@@ -136,6 +174,10 @@ int run(const Options& options, Console& console) {
   topologies::Cluster cluster = topologies::load_cluster(options.cluster);
   if (options.gpus) {
     cluster = topologies::narrowed(std::move(cluster), *options.gpus);
+  }
+  if (options.dot) {
+    fmt::print(console.out, "{}", topologies::dot_text(cluster));
+    return kDone;
   }
   const auto seed = static_cast<std::uint64_t>(options.seed);
   std::vector<Pair> pairs = telling_pairs(cluster);
@@ -176,6 +218,8 @@ int run(const Options& options, Console& console) {
     return kDone;
   }
   print_summary(console, cluster);
+  print_nodes(console, cluster);
+  print_limits(console, cluster);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     print_route(console,
                 fmt::format("GPU {} to GPU {}: {}", pairs[i].from, pairs[i].to, pairs[i].what),
@@ -206,7 +250,9 @@ void add_topo_show_command(CLI::App& topo, Program& program) {
                       "what limits a ring over groups of N members, M apart: N,M");
   command->add_option("--seed", options->seed, "of the picks among equal spines");
   add_report_option(*command, options->report);
-  command->add_flag("--json", options->json, "JSON on stdout");
+  CLI::Option* dot = command->add_flag(
+      "--dot", options->dot, "devices and links of the first and the last node for Graphviz");
+  command->add_flag("--json", options->json, "JSON on stdout")->excludes(dot);
   program.on(command, [options](Console& console) { return run(*options, console); });
 }
 

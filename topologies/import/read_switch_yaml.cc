@@ -134,7 +134,7 @@ NetworkFacts read_switch_yaml(const std::string& text, const std::string& name) 
     reader.switches(document["switches"]);
     reader.blocks(document["blocks"]);
     reader.blocks(document["capacity_blocks"]);
-    NetworkFacts facts = reader.tree.facts(name);
+    NetworkFacts facts = reader.tree.facts(name, true);
     facts.remarks.insert(facts.remarks.begin(), reader.remarks.begin(), reader.remarks.end());
     return facts;
   } catch (const YAML::Exception& failure) {

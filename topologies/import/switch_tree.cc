@@ -17,9 +17,14 @@ SwitchTree::Switch& SwitchTree::add(const std::string& name, const std::string& 
 }
 
 void SwitchTree::visit(const std::string& at, int depth, const std::string& name,
-                       NetworkFacts& facts, std::map<std::string, bool>& seen) const {
+                       NetworkFacts& facts, std::map<std::string, bool>& seen,
+                       bool may_be_empty) const {
   constexpr int kDeepest = 32;
   const auto found = switches_.find(at);
+  if (found == switches_.end() && may_be_empty) {
+    facts.remarks.push_back("switch " + at.substr(0, 60) + " has no nodes");
+    return;
+  }
   if (found == switches_.end()) {
     throw Error(name, "switch '" + at.substr(0, 60) + "' is below another, but is nowhere itself");
   }
@@ -35,11 +40,11 @@ void SwitchTree::visit(const std::string& at, int depth, const std::string& name
     facts.units.push_back({at, found->second.nodes});
   }
   for (const std::string& below : found->second.switches) {
-    visit(below, depth + 1, name, facts, seen);
+    visit(below, depth + 1, name, facts, seen, may_be_empty);
   }
 }
 
-NetworkFacts SwitchTree::facts(const std::string& name) const {
+NetworkFacts SwitchTree::facts(const std::string& name, bool may_be_empty) const {
   std::set<std::string> below;
   for (const auto& [own, entry] : switches_) {
     below.insert(entry.switches.begin(), entry.switches.end());
@@ -50,7 +55,7 @@ NetworkFacts SwitchTree::facts(const std::string& name) const {
   for (const std::string& own : order_) {
     if (!below.contains(own)) {
       ++tops;
-      visit(own, 1, name, facts, seen);
+      visit(own, 1, name, facts, seen, may_be_empty);
     }
   }
   if (facts.units.empty()) {

@@ -18,12 +18,13 @@ class SwitchTree {
   Switch& add(const std::string& name, const std::string& where);
   [[nodiscard]] bool empty() const { return order_.empty(); }
   // Leaves in the order in which the topmost switches reach them. Throws Error: no node, a switch
-  // that is nowhere, a node twice, or switches in a circle.
-  [[nodiscard]] NetworkFacts facts(const std::string& name) const;
+  // that is nowhere, a node twice, or switches in a circle. `may_be_empty`: a switch that is only
+  // named below another has no nodes.
+  [[nodiscard]] NetworkFacts facts(const std::string& name, bool may_be_empty = false) const;
 
  private:
   void visit(const std::string& at, int depth, const std::string& name, NetworkFacts& facts,
-             std::map<std::string, bool>& seen) const;
+             std::map<std::string, bool>& seen, bool may_be_empty) const;
 
   std::map<std::string, Switch> switches_;
   std::vector<std::string> order_;

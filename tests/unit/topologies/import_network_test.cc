@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "imported.h"
+#include "topologies/cluster_graph.h"
 #include "topologies/node_layout.h"
 #include "topologies/routes.h"
 
@@ -32,6 +33,19 @@ TEST(ImportNetwork, SlurmLeavesOfUnlikeSize) {
       message_of("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", "H100").find("no switch"),
       std::string::npos);
 }
+
+#ifdef TRIREME_HAVE_YAML
+TEST(ImportNetwork, RacksWithoutNodesOfATopographModel) {
+  const Imported imported = import(
+      "switches:\n  core:\n    switches: [r1, r2, r3]\nblocks:\n- switch: r1\n  nodes: "
+      "[\"n[1-4]\"]\n"
+      "- switch: r3\n  nodes: [\"n[5-6]\"]\n",
+      "H100");
+  EXPECT_EQ(imported.cluster.nodes, 6);
+  EXPECT_EQ(unit_size(imported.cluster.network, 1), 2);
+  EXPECT_TRUE(remarks(imported, "switch r2 has no nodes"));
+}
+#endif
 
 TEST(ImportNetwork, InfinibandRails) {
   // Two hosts with two adapters, each on its own leaf; 2 x 200 down and one 400 up a leaf.

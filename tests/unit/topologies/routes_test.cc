@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "topologies/cluster_graph.h"
+#include "topologies/drawing.h"
 
 namespace trireme::topologies {
 namespace {
@@ -120,6 +121,27 @@ TEST(Graph, EveryPresetConnectsAllItsGpus) {
       EXPECT_GT(found.latency.value, 0.0) << name;
     }
   }
+}
+
+TEST(Drawing, ANodeWithItsRanks) {
+  // Two sockets of two switches; one GPU a switch and its NIC.
+  Cluster cluster = load_cluster("dgx-h100x2");
+  const std::string second = node_drawing(cluster, 1);
+  EXPECT_NE(second.find("GPU0 (rank 8)  NIC0\n"), std::string::npos) << second;
+  EXPECT_NE(second.find("  NVSwitch: GPU0-7, 450 GB/s each, one way\n"), std::string::npos);
+  EXPECT_NE(node_drawing(narrowed(cluster, 10), 1).find("GPU2 (not in use)"), std::string::npos);
+  EXPECT_NE(node_drawing(load_cluster("dgx1-v100"), 0).find("  GPU0: 2 links each to GPU3 GPU4\n"),
+            std::string::npos);
+  cluster.node.peer_to_peer = false;
+  cluster.node.fabric = Node::Fabric::kPcie;
+  EXPECT_NE(node_drawing(cluster, 0).find("through host memory"), std::string::npos);
+}
+
+TEST(Drawing, ForGraphviz) {
+  const std::string dot = dot_text(load_cluster("dgx-h100x2"));
+  EXPECT_TRUE(dot.starts_with("graph \"dgx-h100x2\" {"));
+  EXPECT_NE(dot.find("GPU7 of node 1\\nrank 15"), std::string::npos) << dot;
+  EXPECT_NE(dot.find("[label=\"50 GB/s\"]"), std::string::npos);
 }
 
 }  // namespace

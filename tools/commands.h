@@ -18,6 +18,7 @@ void add_frameworks_command(CLI::App& app, Program& program);
 void add_manual_command(CLI::App& app, Program& program);
 void add_models_command(CLI::App& app, Program& program);
 void add_run_command(CLI::App& app, Program& program);
+void add_serve_command(CLI::App& app, Program& program);
 void add_validate_command(CLI::App& app, Program& program);
 void add_plan_command(CLI::App& app, Program& program);
 void add_simulate_command(CLI::App& app, Program& program);

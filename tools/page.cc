@@ -19,13 +19,6 @@ std::span<const core::EmbeddedFile> page_files();
 }  // namespace embedded
 namespace {
 
-std::string_view page_file(std::string_view name) {
-  const auto files = embedded::page_files();
-  const auto found = std::ranges::find(files, name, &core::EmbeddedFile::name);
-  TRIREME_CHECK(found != files.end());
-  return found->content;
-}
-
 constexpr std::array<const char*, 10> kColours = {"#4477aa", "#228833", "#ccbb44", "#ee6677",
                                                   "#66ccee", "#aa3377", "#999933", "#882255",
                                                   "#117733", "#777777"};
@@ -99,6 +92,13 @@ std::string bar_of(const Bar& bar, const std::vector<std::string>& names,
 }
 
 }  // namespace
+
+std::string_view page_file(std::string_view name) {
+  const auto files = embedded::page_files();
+  const auto found = std::ranges::find(files, name, &core::EmbeddedFile::name);
+  TRIREME_CHECK(found != files.end());
+  return found->content;
+}
 
 const char* colour_at(std::size_t at) {
   return kColours[at % kColours.size()];

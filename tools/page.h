@@ -77,6 +77,8 @@ const char* colour_at(std::size_t at);
 std::string html_text(const std::string& text);
 // The same as part of a JSON text inside a script element.
 std::string script_text(const std::string& text);
+// A file beside page.css that the program brings: "serve", "page_timeline". Requires: it is there.
+std::string_view page_file(std::string_view name);
 
 class Page {
  public:
@@ -93,6 +95,8 @@ class Page {
   // Adds one of the scripts beside page.css, once.
   void script(const std::string& name);
   [[nodiscard]] std::string html() const;
+  // What stands below the title, to be put into a page that is there.
+  [[nodiscard]] const std::string& body() const { return body_; }
 
  private:
   std::string title_, body_;

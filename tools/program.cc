@@ -193,6 +193,7 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_run_command(app, program);
     add_validate_command(app, program);
     add_budget_command(app, program);
+    add_serve_command(app, program);
     add_check_command(app, program);
     add_topo_command(app, program);
     add_tune_command(app, program);

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json_reader.h"
@@ -59,6 +61,7 @@ class Writer {
     for (const OpTiming& timing : trace_.timings) {
       add_op(timing);
     }
+    add_messages();
     add_memory();
     for (const CounterPoint& point : counters) {
       event(R"("ph": "C", "pid": {}, "name": {}, "ts": {:.6f}, "args": {{"value": {:.6g}}})",
@@ -113,6 +116,42 @@ class Writer {
         microseconds(timing.end) - microseconds(timing.start), index_of(timing.op),
         index_of(timing.role), kind_name(op.kind), to_string(op.origin.phase), op.origin.layer,
         op.origin.micro_batch, timing.iteration, microseconds(timing.ready));
+  }
+
+  // Arrows from each send to its receive, where both ends were recorded. Messages of one sender,
+  // receiver and channel match in order (core/program.h).
+  void add_messages() {
+    using Route = std::tuple<std::int64_t, std::int64_t, std::uint16_t, std::uint32_t>;
+    std::map<Route, std::pair<std::vector<const OpTiming*>, std::vector<const OpTiming*>>> routes;
+    for (const OpTiming& timing : trace_.timings) {
+      const Op& op = program_.roles[index_of(timing.role)].ops[index_of(timing.op)];
+      const auto own = static_cast<std::int64_t>(index_of(timing.rank));
+      if (const auto* send = std::get_if<Send>(&op.kind)) {
+        routes[{own, own + send->peer, send->channel, timing.iteration}].first.push_back(&timing);
+      } else if (const auto* recv = std::get_if<Recv>(&op.kind)) {
+        routes[{own + recv->peer, own, recv->channel, timing.iteration}].second.push_back(&timing);
+      }
+    }
+    std::size_t arrow = 0;
+    for (const auto& [route, ends] : routes) {
+      for (std::size_t i = 0; i < std::min(ends.first.size(), ends.second.size()); ++i) {
+        add_arrow(*ends.first[i], *ends.second[i], ++arrow);
+      }
+    }
+  }
+
+  // From the send's start into the middle of the receive: an arrow binds to the op that it ends in.
+  void add_arrow(const OpTiming& send, const OpTiming& recv, std::size_t arrow) {
+    const auto track = [&](const OpTiming& timing) {
+      return index_of(program_.roles[index_of(timing.role)].ops[index_of(timing.op)].stream);
+    };
+    event(
+        R"("ph": "s", "pid": {}, "tid": {}, "name": "message", "cat": "message", "id": {}, "ts": {:.6f})",
+        index_of(send.rank), track(send), arrow, microseconds(send.start));
+    event(
+        R"("ph": "f", "bp": "e", "pid": {}, "tid": {}, "name": "message", "cat": "message", "id": {}, "ts": {:.6f})",
+        index_of(recv.rank), track(recv), arrow,
+        (microseconds(recv.start) + microseconds(recv.end)) / 2);
   }
 
   // Memory of the first iteration of each rank: a buffer counts from the start of its first op to

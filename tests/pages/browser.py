@@ -102,9 +102,10 @@ class Browser:
         return answer["result"].get("value")
 
     def key(self, name):
-        text = name if len(name) == 1 else None
-        self.send("Input.dispatchKeyEvent", type="keyDown", key=name, **({"text": text} if text else {}))
-        self.send("Input.dispatchKeyEvent", type="keyUp", key=name)
+        codes = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Escape": 27}
+        more = {"text": name} if len(name) == 1 else {"windowsVirtualKeyCode": codes[name], "code": name}
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=name, **more)
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=name, **more)
 
     def mouse(self, kind, x, y, **more):
         self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)

@@ -13,6 +13,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser as browsers  # noqa: E402
+import serve_test as serving  # noqa: E402
 
 JOB = "--model llama-3.1-8b --cluster dgx-h100x2 --seq 4096 --global-batch 32"
 SOURCES = "Where the numbers come from"
@@ -128,6 +129,37 @@ def points_lead_somewhere(page, name):
     expect(page.ask("document.querySelectorAll(':target').length") == 1, f"{name}: a click on a point leads nowhere")
 
 
+def served_page(page, program, shots):
+    """The page of serve: sliders by keyboard, each answered; nothing but its own address is asked."""
+    served = serving.Served(program)
+    try:
+        for width in (390, 1000, 1600):
+            for dark in (False, True):
+                page.look(width, dark)
+                page.open(served.address)
+                wide = page.ask("document.documentElement.scrollWidth")
+                expect(wide <= width and not page.errors, f"serve at {width} px: {wide} px wide, {page.errors}")
+                if shots:
+                    picture = page.send("Page.captureScreenshot", captureBeyondViewport=True, format="png")["data"]
+                    with open(os.path.join(shots, f"serve-{width}-{'dark' if dark else 'light'}.png"), "wb") as file:
+                        file.write(base64.b64decode(picture))
+        took, before = [], page.ask("document.getElementById('answer').textContent")
+        for slider in ("seq", "batch", "gpus", "nic", "nvlink"):
+            for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
+                page.ask(f"document.getElementById('{slider}').focus()")
+                count = page.ask("Number(document.getElementById('answer').dataset.answers || 0)")
+                page.key(key)
+                took.append(page.ask("new Promise(done => { const look = () => { const d = document.getElementById('answer').dataset;"
+                                     f" if (Number(d.answers || 0) > {count}) done(+d.milliseconds); else setTimeout(look, 5); }}; look(); }})"))
+        after = page.ask("document.getElementById('answer').textContent")
+        expect("best layout" in after and after != before, f"serve: moving the sliders shows '{after[:100]}'")
+        expect(all(url.startswith((served.address, "data:")) for url in page.requests), f"serve: it asks for {page.requests}")
+        expect(not page.errors, f"serve: the console says {page.errors}")
+        print(f"serve: {len(took)} moves of sliders, the longest answered in {max(took):.0f} ms")
+    finally:
+        expect(served.end() == 0, "serve: SIGINT does not end it with 0")
+
+
 def checker_sees(page, folder):
     """What must be found is found: an error in the console and a request that leaves."""
     path = os.path.join(folder, "bad.html")
@@ -164,6 +196,7 @@ def main():
                 if name == "plan":
                     points_lead_somewhere(page, name)
                 print(f"{name}: {size / 1024:.0f} KiB, loaded in {loaded:.0f} ms")
+            served_page(page, program, shots)
         finally:
             page.close()
     for fault in faults:

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -90,6 +92,50 @@ TEST(TraceJson, RefusesOtherFiles) {
     EXPECT_THROW(read_trace_json(path), Error) << text;
   }
   std::filesystem::remove(path);
+}
+
+// Two messages from rank 0 to rank 1 match in order; one to rank 2, which was not recorded, has no
+// arrow.
+TEST(TraceJson, ArrowsLeadFromSendToReceive) {
+  StepProgram program = two_ops();
+  program.ranks = 3;
+  Program& role = program.roles[0];
+  const auto with = [&](OpKind kind) {
+    Op op = role.ops[0];
+    op.kind = kind;
+    return op;
+  };
+  const std::vector<Op> ops = {with(Send{1, 0, 7}), with(Send{1, 0, 8}), with(Send{2, 0, 9}),
+                               with(Recv{-1, 0, 7}), with(Recv{-1, 0, 8})};
+  role.ops = ops;
+  Trace trace;
+  trace.source = "simulate";
+  trace.step_times = {SimDuration(9'000'000)};
+  const auto at = [](std::uint32_t rank, std::uint32_t op, std::int64_t begin, std::int64_t end) {
+    return OpTiming{Rank(rank), RoleIndex(0), OpId(op), 0, {begin}, {begin}, {end}};
+  };
+  trace.timings = {at(0, 0, 1'000'000, 2'000'000), at(0, 1, 3'000'000, 4'000'000),
+                   at(0, 2, 5'000'000, 6'000'000), at(1, 3, 1'000'000, 2'000'000),
+                   at(1, 4, 3'000'000, 4'000'000)};
+  const auto json = nlohmann::json::parse(trace_json(program, trace));
+  std::map<int, std::vector<nlohmann::json>> arrows;
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] == "s" || event["ph"] == "f") {
+      arrows[event["id"].get<int>()].push_back(event);
+    }
+  }
+  ASSERT_EQ(arrows.size(), 2U);
+  double begin = 1;
+  for (const auto& [id, ends] : arrows) {
+    ASSERT_EQ(ends.size(), 2U);
+    EXPECT_EQ(ends[0]["ph"], "s");
+    EXPECT_EQ(ends[0]["pid"], 0);
+    EXPECT_EQ(ends[0]["ts"], begin);
+    EXPECT_EQ(ends[1]["bp"], "e");
+    EXPECT_EQ(ends[1]["pid"], 1);
+    EXPECT_EQ(ends[1]["ts"], begin + 0.5);
+    begin += 2;
+  }
 }
 
 }  // namespace

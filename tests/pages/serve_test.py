@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`trireme serve` asked as a browser asks, and as nobody should: serve_test.py PROGRAM [--moves N].
+"""`trireme serve` asked as a browser asks, and as nobody should: serve_test.py PROGRAM [--moves N [--words "JOB"]].
 
 Answers are those of `plan`; other hosts' names and origins, huge and slow requests are refused or ended, many connections do not keep
 others out, and SIGINT ends it with exit code 0. --moves N moves the sliders N times at random and prints how long the answers took.
@@ -126,22 +126,30 @@ def time_moves(served, moves):
     sliders = {name: values.split() for name, values in re.findall(r'id="(\w+)" min.*?data-values="([^"]*)"', page)}
     at = {name: int(place) for name, place in re.findall(r'id="(\w+)" min="0" max="\d+" value="(\d+)"', page)}
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
-    took, random_moves = [], random.Random(1)
+    took, worked, random_moves = [], [], random.Random(1)
+
+    def processor():
+        with open(f"/proc/{served.process.pid}/stat", encoding="ascii") as file:
+            return sum(map(int, file.read().split()[13:15])) * 1e3 / os.sysconf("SC_CLK_TCK")
+
     for _ in range(moves):
         name = random_moves.choice(sorted(sliders))
         at[name] = min(max(at[name] + random_moves.choice((-1, 1)), 0), len(sliders[name]) - 1)
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), processor()
         connection.request("GET", "/answer?" + "&".join(f"{key}={values[at[key]]}" for key, values in sliders.items()))
         connection.getresponse().read()
         took.append(1e3 * (time.perf_counter() - begin))
+        worked.append(processor() - before)
     took.sort()
+    worked.sort()
     print(f"{moves} moves: median {took[moves // 2]:.1f} ms, 95 % within {took[int(0.95 * moves)]:.1f} ms, "
-          f"{100 * sum(t < 100 for t in took) / moves:.1f} % under 100 ms, the longest {took[-1]:.0f} ms")
+          f"{100 * sum(t < 100 for t in took) / moves:.1f} % under 100 ms, the longest {took[-1]:.0f} ms; "
+          f"of the processor 95 % within {worked[int(0.95 * moves)]:.0f} ms on all cores together")
 
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    served = Served(program)
+    served = Served(program, sys.argv[sys.argv.index("--words") + 1] if "--words" in sys.argv else WORDS)
     try:
         if "--moves" in sys.argv:
             time_moves(served, int(sys.argv[sys.argv.index("--moves") + 1]))

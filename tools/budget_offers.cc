@@ -158,11 +158,17 @@ double spread(const OfferAnswer& a, double low_ratio, double high_ratio) {
   return a.answered() ? std::log(high_ratio / low_ratio) / 2 : 0;
 }
 
-// "dgx-h100x8..64": the number of nodes doubled from the first to the last.
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// "dgx-h100x8..64": the number of nodes doubled from the first to the last. Anything else is one
+// offer: the path of a topology file may hold two dots too.
 std::vector<Offer> sizes_of(const Offer& offer) {
-  const auto dots = offer.name.find("..");
-  const auto cross = offer.name.rfind('x', dots);
-  if (dots == std::string::npos || cross == std::string::npos) {
+  const auto dots = offer.name.rfind("..");
+  const auto cross = dots == std::string::npos ? dots : offer.name.rfind('x', dots);
+  if (cross == std::string::npos || !is_number(offer.name.substr(cross + 1, dots - cross - 1)) ||
+      !is_number(offer.name.substr(dots + 2))) {
     return {offer};
   }
   const std::string where = "--offer " + offer.name;

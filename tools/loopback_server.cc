@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
@@ -28,8 +29,10 @@ using Response = http::response<http::string_body>;
 struct Server {
   ServerLimits limits;
   HttpHandler handler;
+  asio::steady_timer pause;
   std::uint16_t port = 0;
-  std::size_t open = 0;
+  std::shared_ptr<std::size_t> open =
+      std::make_shared<std::size_t>(0);  // connections; outlives them
 };
 
 bool is_own_name(const Server& server, beast::string_view host) {
@@ -104,14 +107,14 @@ Response response_of(const HttpReply& reply, const Request& request, bool keep_a
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(asio::ip::tcp::socket socket, Server& server)
-      : stream_(std::move(socket)), server_(server) {
-    ++server_.open;
+      : stream_(std::move(socket)), server_(server), open_(server.open) {
+    ++*open_;
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   Connection(Connection&&) = delete;
   Connection& operator=(Connection&&) = delete;
-  ~Connection() { --server_.open; }
+  ~Connection() { --*open_; }
 
   void read() {
     parser_.emplace();
@@ -164,6 +167,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   beast::tcp_stream stream_;
   Server& server_;
+  std::shared_ptr<std::size_t> open_;
   beast::flat_buffer buffer_{16 * 1024};
   std::optional<http::request_parser<http::string_body>> parser_;
   Response response_;
@@ -171,12 +175,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 void accept_next(asio::ip::tcp::acceptor& acceptor, Server& server) {
   acceptor.async_accept([&](beast::error_code error, asio::ip::tcp::socket socket) {
-    if (!error && server.open < server.limits.connections) {
+    if (!error && *server.open < server.limits.connections) {
       std::make_shared<Connection>(std::move(socket), server)->read();
     }
-    if (acceptor.is_open()) {
-      accept_next(acceptor, server);
+    if (!error) {
+      return accept_next(acceptor, server);
     }
+    // No descriptor is left, say: asking again at once would only burn the processor.
+    server.pause.expires_after(std::chrono::milliseconds(100));
+    server.pause.async_wait([&](beast::error_code stopped) {
+      if (!stopped) {
+        accept_next(acceptor, server);
+      }
+    });
   });
 }
 
@@ -184,8 +195,8 @@ void accept_next(asio::ip::tcp::acceptor& acceptor, Server& server) {
 
 void serve_loopback(std::uint16_t port, const ServerLimits& limits, const HttpHandler& handler,
                     const std::function<void(std::uint16_t port)>& ready) {
-  Server server{limits, handler};  // outlives the connections that io holds
   asio::io_context io(1);
+  Server server{limits, handler, asio::steady_timer(io)};
   asio::ip::tcp::acceptor acceptor(io);
   const asio::ip::tcp::endpoint endpoint(asio::ip::address_v4::loopback(), port);
   try {

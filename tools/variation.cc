@@ -64,7 +64,7 @@ Quantity changed(const Change& change, Quantity old,
 
 // "dgx-h100x8=2.50": a machine and its price.
 Change change_of(const std::string& name, const std::string& value) {
-  const auto cut = value.find('=');
+  const auto cut = value.rfind('=');
   if ((name != "cluster" && name != "gpu") || cut == std::string::npos) {
     return {name, value};
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/unit/tools/command.h"
+#include "tools/budget_offers.h"
 #include "tools/program.h"
 
 namespace trireme::tools {
@@ -108,6 +109,10 @@ TEST(Budget, OffersOfSeveralSizesScale) {
     EXPECT_NEAR(point["efficiency"].get<double>(), days(0) / days(i) / (1 << i), 1e-9);
   }
   EXPECT_EQ(ask(with({"--offer", "dgx-h100x8..2=2.5"})).code, kWrongInput);
+  const std::vector<Offer> file = parse_offers("nexus/../topology.json=2.5");  // two dots of a path
+  ASSERT_EQ(file.size(), 1U);
+  EXPECT_EQ(file[0].name, "nexus/../topology.json");
+  EXPECT_EQ(file[0].family, "");
   EXPECT_EQ(ask(with({"--offer", "dgx-h100x2..=2.5"})).code, kWrongInput);
 }
 

@@ -40,13 +40,16 @@ DataParallelTimer::Groups DataParallelTimer::groups_of(const Plan& plan) const {
     groups.expert_shard = collectives_.shape(ranks.shards, split);
     groups.expert_replica = collectives_.shape(ranks.copies / ranks.shards, split * ranks.shards);
   }
-  groups.reduce_bytes = reduce_bytes_of(job_);
+  groups.reduce_bytes = reduce_bytes_of(job_, sharded);
   groups.expert_reduce_bytes = groups.reduce_bytes;
   groups.parameter_bytes = groups.expert_parameter_bytes = job_.framework.parameter_bytes;
   return groups;
 }
 
-double reduce_bytes_of(const Job& job) {
+double reduce_bytes_of(const Job& job, bool sharded) {
+  if (!sharded && job.framework.sharder == Sharder::kFsdp2) {
+    return job.framework.gradient_bytes;
+  }
   const bool fp16 = job.precision == topologies::Precision::kFp16;
   // Megatron keeps and reduces fp16 gradients as they are; fp32 accumulation comes with bf16.
   const double narrow = job.framework.fp16_reduce_bytes;

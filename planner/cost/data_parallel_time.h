@@ -119,8 +119,9 @@ class DataParallelTimer {
   FlatMap<WalkedKey, Walked> walked_;
 };
 
-// Bytes of a gradient on the wire of its reduction.
-double reduce_bytes_of(const Job& job);
+// Bytes of a gradient on the wire of its reduction. PyTorch's DistributedDataParallel, where nothing
+// is sharded, sums gradients in their own type, whatever its sharder would reduce in.
+double reduce_bytes_of(const Job& job, bool sharded);
 
 // Elements that a rank's optimizer steps over, and before sharding.
 struct OptimizerElements {

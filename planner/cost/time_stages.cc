@@ -115,7 +115,7 @@ double TimeModel::State::tied_exchange(const Plan& plan) {
   const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
                           (static_cast<double>(plan.tensor) * shards);
   return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan),
-                          reduce_bytes_of(job) * elements);
+                          reduce_bytes_of(job, plan.sharding != Sharding::kNone) * elements);
 }
 
 }  // namespace trireme::planner

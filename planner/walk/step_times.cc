@@ -80,9 +80,8 @@ class OpTimer {
       }
     }
     const SimDuration launch = duration_of(Seconds(launch_seconds_));
-    const bool sharded =
-        std::any_of(role.units.begin(), role.units.end(),
-                    [](const ParameterUnit& unit) { return unit.shard != kNoGroup; });
+    sharded_ = std::any_of(role.units.begin(), role.units.end(),
+                           [](const ParameterUnit& unit) { return unit.shard != kNoGroup; });
     std::vector<OpTime> times;
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
@@ -92,7 +91,7 @@ class OpTimer {
         times.push_back({time_transfer(op), launch});
         // Sums of shards over their copies move little memory: llama-2-7b on 128 A100, sharded over
         // nodes' eight and summed over 16 nodes, hides them whole (fsdp_misc-0001).
-        if (sharded && op.origin.phase == Phase::kGradientReduce &&
+        if (sharded_ && op.origin.phase == Phase::kGradientReduce &&
             std::holds_alternative<AllReduce>(op.kind)) {
           times.back().apart = times.back().duration;
         }
@@ -278,7 +277,7 @@ class OpTimer {
     }
     if (op.origin.phase == Phase::kGradientReduce) {
       // The program keeps gradients in fp32, whatever goes over the wire.
-      const double wire = static_cast<double>(size.value) / 4 * reduce_bytes_of(job_);
+      const double wire = static_cast<double>(size.value) / 4 * reduce_bytes_of(job_, sharded_);
       size = Bytes(static_cast<std::int64_t>(wire));
     }
     const auto key = std::make_tuple(ask.collective, index_of(ask.group), size.value);
@@ -302,6 +301,7 @@ class OpTimer {
   const Job& job_;
   const StepProgram& program_;
   const Program* role_ = nullptr;
+  bool sharded_ = false;  // any of its units
   topologies::OpCost cost_;
   BehaviourFit fit_;
   const HostCounts* counts_;  // nothing: kernels are counted

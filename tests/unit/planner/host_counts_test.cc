@@ -11,6 +11,7 @@
 #include "models/presets.h"
 #include "planner/calibrate/validation.h"
 #include "planner/cost/behaviour_fit.h"
+#include "planner/cost/data_parallel_time.h"
 #include "planner/cost/estimate.h"
 #include "planner/cost/host_wait.h"
 #include "planner/cost/written_passes.h"
@@ -150,6 +151,14 @@ TEST(HostCounts, ARecomputedForwardUnderDTensorCostsTheHostMore) {
   EXPECT_EQ(
       behaviour_fit(find_framework("megatron"), topologies::shipped_profile()).repeated_tensor_host,
       1);
+}
+
+// accelerate's FSDP reduces in 16 bits, its DistributedDataParallel what autograd made.
+TEST(HostCounts, DistributedDataParallelReducesInTheGradientsOwnType) {
+  Job job;
+  job.framework = find_framework("accelerate");
+  EXPECT_EQ(reduce_bytes_of(job, true), 2);
+  EXPECT_EQ(reduce_bytes_of(job, false), 4);
 }
 
 // Counts and their costs come from runs of these; experts that run one after another are not

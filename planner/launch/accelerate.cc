@@ -1,6 +1,5 @@
-// Hugging Face accelerate's YAML: its fields as a table, read and written. Sources: accelerate
-// 16cb6eb8, commands/, utils/dataclasses.py (defaults), parallelism_config.py; PyTorch's
-// FullyShardedDataParallel for the names of version 1.
+// Hugging Face accelerate's YAML as a table, read and written. Sources: accelerate 16cb6eb8
+// (utils/dataclasses.py, parallelism_config.py); FullyShardedDataParallel for version 1's names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +25,7 @@ bool first_version(const LaunchPlan& launch) {
   return launch.job.framework.sharder == Sharder::kFsdp1;
 }
 
-// Without shards there is nothing for FSDP 2 to do: DistributedDataParallel, or tensor parallelism
-// alone. FSDP 1 has NO_SHARD for it.
+// Without shards FSDP 2 has nothing to do: DistributedDataParallel, or tp; FSDP 1 has NO_SHARD.
 bool is_plain(const LaunchPlan& launch) {
   return !first_version(launch) && launch.plan.sharding == Sharding::kNone;
 }
@@ -135,9 +133,9 @@ std::span<const Field> accelerate_fields() {
 constexpr std::string_view kOthers =
     "main_process_ip main_process_port gpu_ids enable_cpu_affinity gradient_accumulation_steps "
     "gradient_clipping fp16 tpu_name tpu_zone tpu_vm tpu_env tpu_use_cluster tpu_use_sudo commands "
-    "command_file mpirun_config parallelism_config "
-    "fsdp_config.fsdp_min_num_params fsdp_config.fsdp_backward_prefetch_policy "
-    "fsdp_config.fsdp_param_init_fn fsdp_config.fsdp_limit_all_gathers";
+    "command_file mpirun_config parallelism_config fsdp_config.fsdp_min_num_params "
+    "fsdp_config.fsdp_backward_prefetch_policy fsdp_config.fsdp_param_init_fn "
+    "fsdp_config.fsdp_limit_all_gathers";
 constexpr std::string_view kSections =
     "deepspeed_config. megatron_lm_config. parallelism_config. dynamo_config. fp8_config.";
 
@@ -359,20 +357,11 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
   read_yaml_settings(text, config);
   add_arguments(arguments, "fsdp_config.fsdp_version=2", config);
   if (!has_setting(config, "distributed_type") && !has_setting(config, "num_processes")) {
-    for (const auto& [key, program] : {std::pair{"base_model", "axolotl"},
-                                       {"model_name_or_path", "a trainer (LLaMA-Factory, TRL)"}}) {
-      if (has_setting(config, key)) {
-        throw Error(source,
-                    fmt::format("is a configuration of {}, which is not read; the DeepSpeed "
-                                "JSON or the accelerate YAML that it starts with would be "
-                                "right, with --model {}",
-                                program, text_setting(config, key)));
-      }
-    }
-    throw Error(
-        source,
-        "has neither distributed_type nor num_processes; accelerate's configuration would be "
-        "right");
+    const std::string model = text_setting(config, "base_model");
+    throw Error(source, model.empty() ? "has no distributed_type; accelerate's YAML would be right"
+                                      : "is axolotl's; the DeepSpeed JSON or accelerate YAML that "
+                                        "it starts would be right, with --model " +
+                                            model);
   }
   rename_older(config);
   note_unknown(config, known());

@@ -1,6 +1,7 @@
 // Reads the text form of a step program.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -304,8 +305,16 @@ bool parse_flag(TextLine& line, std::string_view key) {
   return line.number_of(key) != 0;
 }
 
+double finite(const TextLine& line, std::string_view text) {
+  const double value = line.real(text);
+  if (!std::isfinite(value)) {
+    line.fail(fmt::format("\"{}\" is not a finite number", text));
+  }
+  return value;
+}
+
 double parse_real(TextLine& line, std::string_view key) {
-  return line.real(line.value(key));
+  return finite(line, line.value(key));
 }
 
 Arithmetic parse_arithmetic(TextLine& line) {
@@ -337,7 +346,7 @@ RotaryTable parse_rotary(TextLine& line) {
   table.scale = parse_real(line, "scale");
   table.neighbours = parse_flag(line, "neighbours");
   while (!line.done()) {
-    table.frequencies.push_back(line.real(line.word("a frequency")));
+    table.frequencies.push_back(finite(line, line.word("a frequency")));
   }
   return table;
 }

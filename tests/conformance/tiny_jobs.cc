@@ -29,6 +29,7 @@ models::Transformer gpt_shape() {
   model.position_rows = 12;
   model.norm = models::Norm::kLayerNorm;
   model.gated_mlp = false;
+  model.function.activation = "gelu_tanh";
   model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
   model.tied_embeddings = true;
   return model;

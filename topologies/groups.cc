@@ -164,7 +164,8 @@ GroupShape group_shape(const Cluster& cluster, std::int64_t degree, std::int64_t
     const Spread spread = has_unlike_nodes(cluster)
                               ? spread_over_unlike_nodes(cluster, degree, stride, period)
                               : spread_of(cluster, degree, stride, period);
-    shape.ranks_per_node = ceil_divide(degree, spread.nodes);
+    // The narrowest node has no more; of larger ones a part is counted as a node of its size.
+    shape.ranks_per_node = std::min(ceil_divide(degree, spread.nodes), node_gpus);
     shape.fewest_per_node = spread.fewest < shape.ranks_per_node ? spread.fewest : 0;
   }
   const std::int64_t in_use = std::min(node_gpus, cluster.gpus);

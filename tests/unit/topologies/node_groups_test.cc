@@ -71,8 +71,9 @@ TEST(NodeGroups, AGroupInsideANodeOfItsKindStaysThere) {
   EXPECT_EQ(group_shape(second, 8, 1).ranks_per_node, 4);
   // Twos stay in the node of four too.
   EXPECT_EQ(group_shape(first, 2, 1), (GroupShape{2, 2, 1, 2}));
-  // All: 4, 8 and 8 in three nodes.
-  EXPECT_EQ(group_shape(cluster, 20, 1), (GroupShape{20, 7, 1, 1, 4}));
+  // All: 4, 8 and 8, as five of the narrowest node; within a node over NVLink.
+  EXPECT_EQ(group_shape(cluster, 20, 1), (GroupShape{20, 4, 1, 1}));
+  EXPECT_EQ(nccl_graph(cluster, group_shape(cluster, 20, 1)).path, IntraPath::kNvlink);
 }
 
 TEST(NodeGroups, RoutesCrossTheLinksOfTheirOwnNodes) {

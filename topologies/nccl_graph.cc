@@ -316,11 +316,14 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
     if (!gpu_direct(cluster)) {
       pcie /= 2.0;  // each byte crosses the GPUs' side of PCIe to host memory, and comes back down
     }
-    graph.net_total = std::min(std::max(nics, 1e-3) * node.nic.value / kGiga, pcie);
+    graph.net_line = std::max(nics, 1e-3) * node.nic.value / kGiga;
+    graph.net_total = std::min(graph.net_line, pcie);
     plan_network(graph, cluster, std::max(nics, 1e-3));
     graph.hop_extra_us = hop_extra_us(cluster);
     graph.node_stride = std::max(1.0, static_cast<double>(group.stride) / node.gpus);
-    graph.uplink_slowdown = neighbour_slowdown(cluster, graph.node_stride, graph.nodes);
+    // Links above are narrower than the NICs by this; PCIe may have narrowed the traffic already.
+    const double narrower = neighbour_slowdown(cluster, graph.node_stride, graph.nodes);
+    graph.uplink_slowdown = std::max(1.0, narrower * graph.net_total / graph.net_line);
     const FarLatency far = far_latency(cluster, graph.node_stride, graph.nodes);
     graph.far_us = far.farthest.value * 1e6;
     graph.ring_far_us = far.mean.value * 1e6;

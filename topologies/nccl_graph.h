@@ -30,6 +30,7 @@ struct NcclGraph {
   double line_share = 1.0;   // of those links' line rate that NCCL books
   double net_total =
       0.0;  // GB/s line rate of the NICs that the group has to itself in one node; 0: one node
+  double net_line = 0.0;  // GB/s of those NICs, whatever PCIe lets through to them
   double net_rung = 0.0;  // GB/s of those NICs as NCCL's ladder books them
   int channels = 1;       // of the ring graph
   double channel_speed = 0.0;

@@ -83,9 +83,10 @@ NcclTime all_to_all(const Cluster& cluster, const NcclGraph& graph, const Fabric
   if (graph.nodes > 1) {
     const double slowdown = spread_slowdown(cluster, graph.nodes);
     const double reached =
-        std::min(network.efficiency * graph.net_total,
-                 local * (ranks - local) * peer_rate(cluster, network, graph.ranks));
-    outside = part * (ranks - local) * local / reached * slowdown;
+        std::min({network.efficiency * graph.net_total,
+                  local * (ranks - local) * peer_rate(cluster, network, graph.ranks),
+                  network.efficiency * graph.net_line / slowdown});
+    outside = part * (ranks - local) * local / reached;
     latency += 0.5 * first_message_us(graph, network) + graph.far_us +
                remote_peer_us(network) * (ranks - local);
     ramp = std::max(ramp, network.ramp_mib);
@@ -110,10 +111,14 @@ NcclTime send_receive(const Cluster& cluster, const NcclGraph& graph, const Fabr
     const FarLatency far = far_latency(cluster, graph.node_stride, anywhere);
     result.latency_us += first_message_us(graph, network) + far.farthest.value * 1e6;
     // One GPU sends, over its own NICs; a node with fewer NICs than GPUs has a whole one for it.
-    const double own = std::max(graph.net_total / graph.ranks_per_node,
-                                std::min(graph.net_total, cluster.node.nic.value * 1e-9));
-    rate = std::min(network.efficiency * own, peer_rate(cluster, network, graph.ranks)) /
-           neighbour_slowdown(cluster, graph.node_stride, anywhere);
+    const auto own = [&](double node_rate) {
+      return std::max(node_rate / graph.ranks_per_node,
+                      std::min(node_rate, cluster.node.nic.value * 1e-9));
+    };
+    rate = std::min({network.efficiency * own(graph.net_total),
+                     peer_rate(cluster, network, graph.ranks),
+                     network.efficiency * own(graph.net_line) /
+                         neighbour_slowdown(cluster, graph.node_stride, anywhere)});
     ramp = std::max(ramp, network.ramp_mib);
     result.network_bound = true;
   } else {

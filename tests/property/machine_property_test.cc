@@ -63,6 +63,17 @@ Cluster random_machine(Random& random) {
   if (cluster.node.gpus <= 8 && below(random, 2) == 0) {
     cluster.node.layout = random_layout(random, cluster.node);
   }
+  if (below(random, 2) == 0) {
+    NetworkLevel pod{.name = "pod",
+                     .nodes = 2LL * cluster.network.nodes_per_unit,
+                     .oversubscription = 1.0 + below(random, 4),
+                     .out = BytesPerSecond(below(random, 2) * 20e9),
+                     .latency = Seconds(1e-6 * below(random, 5000))};
+    cluster.network.levels.push_back(std::move(pod));
+  }
+  if (below(random, 4) == 0) {
+    cluster.network.kind = Network::Kind::kDragonfly;
+  }
   cluster.nccl.algorithms = 1U << below(random, 3);
   cluster.nccl.protocols = 1U << below(random, 3);
   return narrowed(cluster, 2 + below(random, static_cast<int>(cluster.gpus) - 1));
@@ -85,6 +96,19 @@ const std::vector<Change>& improvements() {
        [](Cluster& c, double f) { c.node.nic_latency = c.node.nic_latency * (1 / f); }},
       {"switch_latency",
        [](Cluster& c, double f) { c.network.switch_latency = c.network.switch_latency * (1 / f); }},
+      {"level's rate",
+       [](Cluster& c, double f) {
+         for (NetworkLevel& level : c.network.levels) {
+           level.out = level.out * f;
+           level.oversubscription = std::max(1.0, level.oversubscription / f);
+         }
+       }},
+      {"level's latency",
+       [](Cluster& c, double f) {
+         for (NetworkLevel& level : c.network.levels) {
+           level.latency = level.latency * (1 / f);
+         }
+       }},
       {"oversubscription", [](Cluster& c, double f) {
          c.network.oversubscription = std::max(1.0, c.network.oversubscription / f);
        }}};

@@ -386,7 +386,8 @@ TEST(Search, NothingFitsGivesMissesAndTheBindingTerm) {
 
 // Every layout of the leanest kind fits here, so no nearest miss is kept.
 TEST(Search, WhatDoesNotFitHasAnExampleWithItsReason) {
-  const Job job = job_of("llama-3.1-8b", "dgx-h100x1", 128, "trireme");
+  Job job = job_of("llama-3.1-8b", "dgx-h100x1", 128, "trireme");
+  job.sequence = 8192;
   SearchOptions options;
   options.constraints = {{ConstraintAxis::kMicroBatch, Comparison::kEqual, 2},
                          {ConstraintAxis::kSharded, Comparison::kEqual, 8}};

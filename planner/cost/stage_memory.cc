@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/stage_contents.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -130,6 +131,18 @@ struct Moments {
   MemoryItems load, forward, loss, head_backward, layer_backward, last_backward, root_reduce, step;
 };
 
+// A step of the own runtime with one backward frees its gradients (lower.cc); layers that it does
+// not execute are simulated without that.
+bool frees_gradients(const Job& job, const Plan& plan) {
+  if (job.framework.implementation != models::Implementation::kTrireme || plan.pipeline > 1 ||
+      plan.micro_batches > 1) {
+    return false;
+  }
+  const std::int64_t kinds[] = {0, job.model.layers - 1, models::trained_layers(job.model) - 1};
+  return std::ranges::none_of(
+      kinds, [&](std::int64_t layer) { return is_modelled_layer(job, plan, layer); });
+}
+
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from
 // the second micro-batch on.
 double waiting_gradients(const StageContext& context, const Stage& stage) {
@@ -138,6 +151,9 @@ double waiting_gradients(const StageContext& context, const Stage& stage) {
   const double stored = (stage.trained * context.dense_state.gradients +
                          stage.trained_experts * context.expert_state.gradients) *
                         context.resident.gradients;
+  if (frees_gradients(job, plan)) {
+    return 0;
+  }
   if (!is_torch(job)) {
     return stored;
   }
@@ -161,7 +177,8 @@ void set_late_moments(const StageContext& context, const Stage& stage, const Mem
   moments.last_backward = moments.layer_backward;
   moments.root_reduce = base;
   const double layers = stage.dense_layers + stage.sparse_layers;
-  if (!is_torch(job) || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
+  const bool late = is_torch(job) || frees_gradients(job, plan);
+  if (!late || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
       job.training.optimizer_in_backward || context.resident.gradients < 1) {
     return;
   }
@@ -247,7 +264,8 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   moments.layer_backward.activations += stage.live;
   moments.layer_backward.gathered_parameters = gathered.in_backward;
   moments.layer_backward.communication += gathered.unit_gradients;
-  moments.layer_backward.gradients += torch ? head_gradient : 0;  // until the root's own reduction
+  const bool waits = torch || frees_gradients(job, plan);
+  moments.layer_backward.gradients += waits ? head_gradient : 0;  // until the root's own reduction
   set_late_moments(context, stage, base, moments);
   return moments;
 }

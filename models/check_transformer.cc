@@ -54,6 +54,26 @@ void check_experts(const Checker& checker, const MixtureOfExperts& moe) {
   }
 }
 
+// Groups of experts, of which a token chooses some first.
+void check_router_groups(const Checker& checker, const MixtureOfExperts& moe,
+                         const Function& function) {
+  const std::int64_t groups = function.router_groups;
+  if (groups <= 1) {
+    return;
+  }
+  if (moe.experts % groups != 0) {
+    checker.fail(
+        fmt::format("router_groups is {}; it must divide the {} experts", groups, moe.experts));
+  }
+  checker.within("router_groups_chosen", function.router_groups_chosen, 1, groups);
+  if (function.router_groups_chosen * (moe.experts / groups) < moe.experts_per_token) {
+    checker.fail(
+        fmt::format("router_groups_chosen is {}; so many groups hold fewer experts than the "
+                    "{} of a token",
+                    function.router_groups_chosen, moe.experts_per_token));
+  }
+}
+
 // In floating point, so that dimensions whose product leaves 64 bits are refused before it is
 // taken.
 double rough_parameter_count(const Transformer& model) {
@@ -96,6 +116,7 @@ void check_transformer(const Transformer& model, const std::string& where) {
   checker.flags("sliding_layers", model.sliding_layers.size(), model.layers);
   if (model.moe) {
     check_experts(checker, *model.moe);
+    check_router_groups(checker, *model.moe, model.function);
   } else if (!model.moe_layers.empty()) {
     checker.fail("moe_layers is given, but no experts");
   }

@@ -1,7 +1,6 @@
 #include "tools/memory_curve.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -12,7 +11,7 @@ namespace {
 constexpr std::size_t kKept = 4;  // names of each sort that are told apart
 constexpr double kGib = 1 << 30;
 
-// Buffers of one name, and what comes alive and dies at each op.
+// Buffers of one name.
 struct Names {
   std::vector<std::string> names;
   std::vector<bool> persistent;

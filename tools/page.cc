@@ -197,6 +197,9 @@ void Page::scatter(const Scatter& chart) {
 }
 
 void Page::lines(const LineChart& chart) {
+  if (chart.lines.empty()) {
+    return;
+  }
   std::vector<std::string> names;
   for (const Line& line : chart.lines) {
     names.push_back(line.name);

@@ -14,6 +14,7 @@
 #include "tools/plan_report.h"
 #include "tools/table.h"
 #include "topologies/cluster.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::tools {
 namespace {
@@ -85,6 +86,9 @@ void add_adapters(const Job& job, const SearchOptions& search, std::vector<Advic
 }
 
 void add_larger(const Job& job, const SearchOptions& search, std::vector<Advice>& advice) {
+  if (topologies::has_unlike_nodes(job.cluster) || !job.cluster.network.torus.empty()) {
+    return;  // more of which nodes, only the file can say
+  }
   Job other = job;
   for (std::int64_t times = 2; times <= kMostNodes; times *= 2) {
     other.cluster.nodes = job.cluster.nodes * times;

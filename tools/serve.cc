@@ -3,9 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "core/parallel.h"
-#include "planner/cost/estimate.h"
 #include "tools/commands.h"
 #include "tools/loopback_server.h"
 #include "tools/options.h"

@@ -12,6 +12,7 @@
 #include "tools/plan_report.h"
 #include "tools/report.h"
 #include "tools/variation.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::tools {
 namespace {
@@ -89,10 +90,13 @@ ServedPage::ServedPage(planner::Job job, LayoutOptions layout, int threads)
   const std::int64_t node = job_.cluster.node.gpus;
   const std::int64_t gpus = job_.cluster.gpus;
   const bool alone = job_.cluster.network.kind == topologies::Network::Kind::kNone;
+  // More nodes of several kinds, or of a torus, only a file can say.
+  const bool all =
+      topologies::has_unlike_nodes(job_.cluster) || !job_.cluster.network.torus.empty();
+  const std::int64_t most = all ? gpus : alone ? node : std::max(8 * gpus, 8 * node);
   sliders_ = {doubling("seq", "tokens in a sequence", 512, 131072, job_.sequence),
               doubling("batch", "sequences in a step", 1, 65536, job_.global_batch),
-              doubling("gpus", "GPUs", 1, alone ? node : std::max(8 * gpus, 8 * node), gpus),
-              factors("nic", "bandwidth of the network"),
+              doubling("gpus", "GPUs", 1, most, gpus), factors("nic", "bandwidth of the network"),
               factors("nvlink", "bandwidth inside a node")};
 }
 

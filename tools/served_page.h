@@ -26,7 +26,6 @@ class ServedPage {
   // "/", "/serve.js" and "/answer?seq=4096&batch=…"; a slider that is not named stands as at first.
   // Throws Error on a value that is none.
   HttpReply reply(const std::string& path, const std::string& query);
-  [[nodiscard]] const std::vector<Slider>& sliders() const { return sliders_; }
 
  private:
   [[nodiscard]] std::string page() const;

@@ -175,6 +175,9 @@ int run(const Options& options, Console& console) {
   if (options.gpus) {
     cluster = topologies::narrowed(std::move(cluster), *options.gpus);
   }
+  if (options.dot && !options.report.empty()) {
+    throw Error("--report", "is not written beside --dot; one of them would be right");
+  }
   if (options.dot) {
     fmt::print(console.out, "{}", topologies::dot_text(cluster));
     return kDone;

@@ -61,7 +61,8 @@ void add_variants(const planner::Job& job, const planner::SearchOptions& search,
   planner::Estimator estimator(job);
   for (const planner::Plan& plan : plans) {
     for (const planner::Plan& variant : variants_of(job, plan)) {
-      if (is_asked_for(search, variant) && !planner::check_plan(job, variant)) {
+      const bool accepted = !search.accepts || search.accepts(job, variant);
+      if (accepted && is_asked_for(search, variant) && !planner::check_plan(job, variant)) {
         estimator.estimate(variant, found.alternatives.emplace_back());
       }
     }

@@ -95,6 +95,10 @@ void set_gpus(const Change& change, planner::Job& job, std::int64_t gpus) {
     throw Error(where(change), fmt::format("{} GPUs: {} has no network, so it is one node of {}",
                                            gpus, cluster.name, cluster.node.gpus));
   }
+  if (!cluster.network.torus.empty() && gpus > cluster.gpus) {
+    throw Error(where(change), fmt::format("{} GPUs: the torus of {} has places for {}", gpus,
+                                           cluster.name, cluster.gpus));
+  }
   if (topologies::has_unlike_nodes(cluster)) {  // more of which, only the file can say
     cluster = topologies::narrowed(std::move(cluster), gpus);
     return;

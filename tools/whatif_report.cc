@@ -169,6 +169,8 @@ std::string knee_text(const ScalingCurve& curve) {
                    "the knee is at {} GPUs: beyond it 1 % more of them buys less than 0.5 % "
                    "more speed",
                    *curve.knee_gpus)
+         : curve.points.empty() || !curve.points.back().answer.estimate
+             ? "no knee among the sizes that fit"
              : "no knee up to the last of these: more GPUs still pay";
 }
 
@@ -261,7 +263,7 @@ void print_whatif(const Console& console, const WhatIfAnswer& answer) {
   print_section(console, "Where another layout takes over",
                 layout_change_table(answer.layout_changes));
   if (!answer.ranges.empty() && answer.layout_changes.empty()) {
-    fmt::print(console.out, "\nthe base's layout stays the best over the whole range\n");
+    fmt::print(console.out, "\nno other layout takes over within the range\n");
   }
   print_section(console,
                 fmt::format("For a step {:g} % shorter, of one thing alone", 100 * answer.faster),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "topologies/node_groups.h"
+
 namespace trireme::planner {
 
 namespace {
@@ -36,8 +38,11 @@ double trained_parameters(const Job& job) {
 
 Checkpoint checkpoint_of(const Job& job, const Plan& plan, const Storage& storage) {
   const double gigabyte = 1e9;
-  const double nodes =
-      std::max(1.0, static_cast<double>(plan.gpus()) / static_cast<double>(job.cluster.node.gpus));
+  const topologies::Cluster& cluster = job.cluster;
+  const double nodes = topologies::has_unlike_nodes(cluster)
+                           ? static_cast<double>(cluster.nodes)
+                           : std::max(1.0, static_cast<double>(plan.gpus()) /
+                                               static_cast<double>(cluster.node.gpus));
   const double write = storage.write_gbytes_per_second > 0
                            ? storage.write_gbytes_per_second * gigabyte
                            : nodes * kNodeGbytes * gigabyte;

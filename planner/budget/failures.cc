@@ -10,6 +10,7 @@
 #include "core/embedded_file.h"
 #include "core/error.h"
 #include "core/json_reader.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 
@@ -75,7 +76,9 @@ double mean_seconds_between_failures(const topologies::Cluster& cluster, const F
   constexpr double kSecondsOf1000Days = 1000.0 * 86400;
   constexpr double kSecondsOfHour = 3600;
   const auto gpus = static_cast<double>(cluster.gpus);
-  const double nodes = gpus / static_cast<double>(cluster.node.gpus);
+  const double nodes = topologies::has_unlike_nodes(cluster)
+                           ? static_cast<double>(cluster.nodes)
+                           : gpus / static_cast<double>(cluster.node.gpus);
   const double per_second = rate.per_1000_node_days * gpus / kGpusOfNode / kSecondsOf1000Days +
                             losses_per_node_hour * nodes / kSecondsOfHour;
   return per_second > 0 ? 1 / per_second : 0;

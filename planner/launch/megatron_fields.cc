@@ -1,5 +1,7 @@
 // Sources: Megatron-LM d98e8a64, training/arguments.py; Megatron-Bridge 067f987d,
 // training/config.py.
+#include <fmt/format.h>
+
 #include "planner/launch/megatron.h"
 #include "planner/plan/shape.h"
 
@@ -56,6 +58,16 @@ bool has_experts(const L& l) {
 }
 bool overlaps_tensor(const L& l) {
   return l.job.framework.tp_comm_overlap && l.plan.tensor > 1;
+}
+// Megatron-Bridge's one object for both, whose first field has no default.
+FieldValue communication_overlaps(const L& l) {
+  const bool experts = overlaps_experts(l.job, l.plan);
+  if (!overlaps_tensor(l) && !experts) {
+    return {};
+  }
+  return Expression{fmt::format("CommOverlapConfig(tp_comm_overlap={}{})",
+                                overlaps_tensor(l) ? "True" : "False",
+                                experts ? ", overlap_moe_expert_parallel_comm=True" : "")};
 }
 bool is_pipeline(const L& l) {
   return l.plan.pipeline > 1;
@@ -154,8 +166,7 @@ std::vector<MegatronTopic> layout_fields() {
           {kValue, "tensor_model_parallel_size", "model.tensor_model_parallel_size", &Plan::tensor},
           {kSwitch, "sequence_parallel", "model.sequence_parallel", &Plan::sequence_parallel},
           {kSwitch, "tp_comm_overlap", "", overlaps_tensor},
-          {kValue, "", "comm_overlap",
-           given(overlaps_tensor, Expression{"CommOverlapConfig(tp_comm_overlap=True)"})},
+          {kValue, "", "comm_overlap", communication_overlaps},
           {kValue, "context_parallel_size", "model.context_parallel_size", &Plan::context},
           {kValue, "cp_comm_type", "model.cp_comm_type",
            given([](const L& l) { return l.plan.context > 1; },

@@ -383,10 +383,6 @@ std::string memory_detail(const MemoryEstimate& memory) {
       {"logits", &MemoryItems::logits},
       {"communication buffers", &MemoryItems::communication},
       {"other", &MemoryItems::other}};
-  if (memory.host_gib > memory.host_capacity_gib) {
-    return fmt::format("a node's host needs {:.0f} GiB and has {:.0f}", memory.host_gib,
-                       memory.host_capacity_gib);
-  }
   const MemoryItems& items = memory.stages.at(memory.peak_stage).items;
   const auto* largest = std::max_element(
       std::begin(kItems), std::end(kItems),

@@ -28,13 +28,17 @@ ShellText Expander::run(std::string_view raw, int line, bool in_quotes) {
 }
 
 void Expander::walk(std::string_view raw, int line, bool in_quotes, ShellText& out) {
-  if (++depth_ > kDepthMax) {
+  if (variables_.depth >= kDepthMax) {
     throw Error(place_of(variables_, line), "has too many nested brackets");
   }
+  ++variables_.depth;
+  const struct Leave {
+    int& depth;
+    ~Leave() { --depth; }
+  } leave{variables_.depth};
   for (std::size_t i = 0; i < raw.size();) {
     i = step(raw, i, line, in_quotes, out);
   }
-  --depth_;
 }
 
 std::size_t Expander::step(std::string_view raw, std::size_t i, int& line, bool in_quotes,

@@ -54,7 +54,6 @@ class Expander {
   ShellVariables& variables_;
   std::string_view missing_;  // the variable that the last $ named, where it has no value
   bool missing_command_ = false;
-  int depth_ = 0;
 };
 
 }  // namespace trireme::planner

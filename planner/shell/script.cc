@@ -222,9 +222,10 @@ class Reader {
 
   // The body comes next once more, or the loop ends.
   void start_round() {
-    constexpr int kRoundsMost = 2000;
+    constexpr std::size_t kTokensMost = 100'000;  // of all rounds
     LoopRounds& rounds = loops_.back();
-    if (++rounds_ > kRoundsMost || !next_round(rounds, script_.variables)) {
+    put_in_ += rounds.body.size() + 1;
+    if (put_in_ > kTokensMost || !next_round(rounds, script_.variables)) {
       loops_.pop_back();
       return;
     }
@@ -370,8 +371,8 @@ class Reader {
       functions_;                                               // bodies of those called later
   std::vector<std::optional<std::vector<ShellText>>> callers_;  // their $1, $2, …
   int calls_ = 0;
-  std::vector<LoopRounds> loops_;  // whose rounds are read one by one
-  int rounds_ = 0;
+  std::vector<LoopRounds> loops_;    // whose rounds are read one by one
+  std::size_t put_in_ = 0;           // tokens of rounds so far
   std::optional<bool> last_ = true;  // whether the last command succeeded
 };
 

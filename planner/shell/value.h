@@ -52,6 +52,7 @@ struct ShellVariables {
   int calls = 0;                        // of functions, that are open: $1 is their own, and known
   std::vector<std::string> files = {};  // those that were read by `source`
   int substitutions = 0;                // that are open, against scripts that nest them for ever
+  int depth = 0;             // of brackets within brackets, against files that nest them for ever
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever
 };
 

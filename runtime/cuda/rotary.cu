@@ -1,4 +1,7 @@
 // Rotary position embedding in place, and the heads of latent attention, a part of which it turns.
+#include <string>
+
+#include "core/error.h"
 #include "runtime/cuda/device_math.cuh"
 #include "runtime/cuda/kernels.h"
 
@@ -176,6 +179,10 @@ RotaryTurns turns_of_all(const LatentHeads& shape, const RotaryTurns& turns) {
   RotaryTurns all = turns;
   if (turns.pairs == 0) {
     all.pairs = static_cast<int>(shape.rope / 2);
+    if (static_cast<std::size_t>(all.pairs) > std::size(all.frequencies)) {
+      throw Error("rotary", std::to_string(shape.rope) +
+                                " elements of a head are apart; at most 256 on a GPU");
+    }
   }
   return all;
 }

@@ -130,8 +130,10 @@ Path path_between(const NcclTree::Device& a, const NcclTree::Device& b) {
 
 // What the tree says, where no path lines do.
 void add_tree(const NcclTree& tree, Log& log) {
+  constexpr std::size_t kNetsMost = 256;
   log.net_rates = tree.net_rates;
-  if (!log.gpus.empty()) {
+  if (!log.gpus.empty() || tree.gpus.size() > static_cast<std::size_t>(kLayoutGpusMost) ||
+      tree.nets.size() > kNetsMost) {
     return;
   }
   std::vector<std::pair<std::string, NcclTree::Device>> devices;

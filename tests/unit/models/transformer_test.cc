@@ -72,6 +72,21 @@ TEST(Transformer, RefusesImpossibleDimensionsByName) {
        [](Transformer& m) {
          m.moe = MixtureOfExperts{.experts = 8, .experts_per_token = 9, .expert_ffn = 64};
        }},
+      {"router_groups",
+       [](Transformer& m) {
+         m.moe = MixtureOfExperts{.experts = 8, .experts_per_token = 2, .expert_ffn = 64};
+         m.function.router_groups = 1000;
+       }},
+      {"router_groups_chosen",
+       [](Transformer& m) {
+         m.moe = MixtureOfExperts{.experts = 8, .experts_per_token = 2, .expert_ffn = 64};
+         m.function.router_groups = 8;
+       }},
+      {"router_groups_chosen",
+       [](Transformer& m) {
+         m.moe = MixtureOfExperts{.experts = 8, .experts_per_token = 2, .expert_ffn = 64};
+         m.function.router_groups = 8, m.function.router_groups_chosen = 1;
+       }},
       {"kv_lora", [](Transformer& m) { m.latent = LatentAttention{.qk_nope = 8, .v_head = 8}; }},
   };
   EXPECT_NO_THROW(check_transformer(llama3_8b(), "file"));

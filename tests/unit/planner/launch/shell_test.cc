@@ -27,6 +27,24 @@ TEST(Shell, VariablesDefaultsAndQuotes) {
   EXPECT_EQ(last_command("A+=x\nA+=y\nrun $A \"\""), "run|xy|");
 }
 
+// Each level starts an expansion of its own; 20,000 of them overflowed the stack.
+TEST(Shell, BracketsNestedForEverAreRefused) {
+  std::string nested;
+  for (int i = 0; i < 20'000; ++i) {
+    nested += "${A%";
+  }
+  EXPECT_THROW(last_command("A=1\nrun " + nested + "x" + std::string(20'000, '}')), Error);
+  EXPECT_EQ(last_command("A=abc\nrun ${A%${A#ab}} ${A}"), "run|ab|abc");
+}
+
+TEST(Shell, LoopsThatPutInALongBodyEnd) {
+  std::string body;
+  for (int i = 0; i < 5'000; ++i) {
+    body += "X+=a\n";
+  }
+  EXPECT_NO_THROW(last_command("for i in $(seq 1 2000); do\n" + body + "done\nrun $X"));
+}
+
 TEST(Shell, ArraysKeepTheirWords) {
   EXPECT_EQ(
       last_command(

@@ -205,7 +205,7 @@ struct Behaviour {
 std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
-constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.135},     {"megatron", 0.013, 0.17},
+constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.135},     {"megatron", 0.013, 0.07},
                                      {"megatron-fsdp", 0.011, 0.13}, {"fsdp1", 0.017, 0.125},
                                      {"fsdp2", 0.022, 0.125},        {"deepspeed", 0.014, 0.14}};
 

@@ -235,6 +235,13 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
   tell(request.deadline_seconds ? "cheapest before the deadline" : "cheapest", choice.cheapest);
   tell(request.dollars ? "fastest within the dollars" : "fastest", choice.fastest);
   tell("fewest GPUs", choice.least);
+  if (request.deadline_seconds && choice.cheapest < 0) {
+    remarks.push_back(fmt::format("no offer ends within the deadline of {}",
+                                  span_text(*request.deadline_seconds)));
+  }
+  if (request.dollars && choice.fastest < 0) {
+    remarks.push_back(fmt::format("no offer ends within {:.0f} dollars", *request.dollars));
+  }
   for (const OfferFamily& family : families_of(answers)) {
     remarks.push_back(family.knee_gpus
                           ? fmt::format("{}: beyond {} GPUs, 1 % more of them buys less than 0.5 % "

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "planner/launch/field_table.h"
 #include "planner/launch/launch_rules.h"
 #include "planner/launch/torchtitan.h"
 
@@ -330,6 +331,18 @@ Found reshard_is_switch(const LaunchConfig& config, const LaunchCase&) {
                  "use true or false"};
 }
 
+// torch.distributed.fsdp.ShardingStrategy, by name or number; version 2 reads no strategy.
+Found strategy_known(const LaunchConfig& config, const LaunchCase&) {
+  constexpr std::string_view kStrategies =
+      "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD HYBRID_SHARD_ZERO2 1 2 3 4 5";
+  const std::string value = text_setting(config, "fsdp_config.fsdp_sharding_strategy");
+  if (value.empty() || is_among(kStrategies, value)) {
+    return {};
+  }
+  return Finding{fmt::format("fsdp_sharding_strategy is '{}'", value),
+                 "use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or HYBRID_SHARD_ZERO2"};
+}
+
 Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
   const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
   if (!has_setting(config, "parallelism_config") || version != 2 ||
@@ -350,6 +363,7 @@ constexpr LaunchRule kAccelerate[] = {
     {"cp or sp", Severity::kError, {}, one_sequence_axis},
     {"dp_replicate with tp or cp needs dp_shard", Severity::kError, {}, replicas_need_shards},
     {"reshard_after_forward is a switch", Severity::kError, {}, reshard_is_switch},
+    {"sharding strategies that FSDP has", Severity::kError, {}, strategy_known},
 };
 
 }  // namespace

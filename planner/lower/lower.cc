@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "core/check.h"
 #include "core/error.h"
@@ -26,12 +28,16 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   const models::Transformer& model = job.model;
   const bool split =
       plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
-  if (job.training.has_adapters() || job.training.frozen_layers > 0 ||
-      !job.training.lengths.empty() || job.offload.any()) {
-    refuse(
-        job, plan,
-        "no step program for adapters, frozen layers, samples of varying lengths or offload yet; "
-        "estimate and plan predict them");
+  const std::pair<bool, std::string_view> parts[] = {
+      {job.training.has_adapters(), "adapters"},
+      {job.training.frozen_layers > 0, "frozen layers"},
+      {!job.training.lengths.empty(), "samples of varying lengths"},
+      {job.offload.any(), "offload"}};
+  for (const auto& [there, part] : parts) {
+    if (there) {
+      refuse(job, plan,
+             fmt::format("no step program for {} yet; estimate and plan predict it", part));
+    }
   }
   if (split && plan.virtual_pipeline > 1) {
     refuse(job, plan, "zero-bubble schedules have one chunk a stage");

@@ -105,30 +105,6 @@ Json comparison_json(const Comparison& c, const std::optional<double>& tolerance
           {"within_tolerance", within}};
 }
 
-std::string percent(const Pair& pair) {
-  return pair.error() ? fmt::format("{:+.1f} %", 100 * *pair.error()) : std::string("-");
-}
-
-void print_totals(const Console& console, const Comparison& c) {
-  Table table{.head = {"whole step", "predicted", "measured", "error"}, .rows = {}};
-  if (c.step) {
-    table.rows.push_back({"step time", duration_text(c.step->predicted),
-                          duration_text(c.step->measured), percent(*c.step)});
-  }
-  if (c.memory) {
-    table.rows.push_back({"peak memory", fmt::format("{:.3f} GiB", c.memory->predicted),
-                          fmt::format("{:.3f} GiB", c.memory->measured), percent(*c.memory)});
-  }
-  const auto text = [](const std::optional<double>& share) {
-    return share ? fmt::format("{:.1f} %", 100 * *share) : std::string("-");
-  };
-  table.rows.push_back({"exposed communication", text(communication_share(c.predicted)),
-                        text(communication_share(c.measured)), ""});
-  table.rows.push_back({"unattributed", text(unattributed_share(c.predicted)),
-                        text(unattributed_share(c.measured)), ""});
-  print_table(console, table);
-}
-
 void print_exposed(const Console& console, const Comparison& c) {
   const auto parts = exposed_parts(c);
   if (parts.empty()) {
@@ -138,7 +114,7 @@ void print_exposed(const Console& console, const Comparison& c) {
   for (const auto& [name, pair] : parts) {
     table.rows.push_back({name, c.predicted.split ? duration_text(pair.predicted) : "-",
                           c.measured.split ? duration_text(pair.measured) : "-",
-                          c.predicted.split && c.measured.split ? percent(pair) : "-"});
+                          c.predicted.split && c.measured.split ? error_text(pair) : "-"});
   }
   print_heading(console, "Where the step goes (every instant once, mean over ranks)");
   print_table(console, table);
@@ -150,7 +126,7 @@ void print_worst(const Console& console, const char* what, const std::vector<Joi
     const JoinedOp& op = ops[i];
     worst.rows.push_back({op.key.phase + " " + op.key.label, std::to_string(op.key.stage),
                           fmt::format("{:g}", op.count), duration_text(op.transfer.predicted),
-                          duration_text(op.transfer.measured), percent(op.transfer)});
+                          duration_text(op.transfer.measured), error_text(op.transfer)});
   }
   print_heading(console, fmt::format("The {} that differ most", worst.rows.size()));
   print_table(console, worst);
@@ -159,7 +135,7 @@ void print_worst(const Console& console, const char* what, const std::vector<Joi
 void print_comparison(const Console& console, const Comparison& c) {
   print_heading(console, fmt::format("{} ({}) against {} ({})", c.predicted.path,
                                      c.predicted.source, c.measured.path, c.measured.source));
-  print_totals(console, c);
+  print_table(console, comparison_totals(c));
   print_exposed(console, c);
   if (c.ops.empty()) {
     fmt::print(console.out,
@@ -173,7 +149,7 @@ void print_comparison(const Console& console, const Comparison& c) {
   for (const auto& [name, transfer] : c.transfer_by_category) {
     const Pair& skew = c.skew_by_category.at(name);
     categories.rows.push_back({name, duration_text(transfer.predicted),
-                               duration_text(transfer.measured), percent(transfer),
+                               duration_text(transfer.measured), error_text(transfer),
                                duration_text(skew.predicted), duration_text(skew.measured)});
   }
   print_heading(console, "Op time of a step by category (mean over stages, overlap not taken off)");

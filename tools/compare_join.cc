@@ -1,5 +1,7 @@
 #include "tools/compare_join.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -111,6 +113,32 @@ std::vector<std::pair<std::string, Pair>> exposed_parts(const Comparison& c) {
     }
   }
   return parts;
+}
+
+std::string error_text(const Pair& pair) {
+  return pair.error() ? fmt::format("{:+.1f} %", 100 * *pair.error()) : "-";
+}
+
+Table comparison_totals(const Comparison& comparison) {
+  const auto share = [](const std::optional<double>& part) {
+    return part ? fmt::format("{:.1f} %", 100 * *part) : std::string("-");
+  };
+  const ComparedSide& predicted = comparison.predicted;
+  const ComparedSide& measured = comparison.measured;
+  Table table{.head = {"whole step", "predicted", "measured", "error"}, .rows = {}};
+  if (const auto& step = comparison.step) {
+    table.rows.push_back({"step time", duration_text(step->predicted),
+                          duration_text(step->measured), error_text(*step)});
+  }
+  if (const auto& memory = comparison.memory) {
+    table.rows.push_back({"peak memory", fmt::format("{:.3f} GiB", memory->predicted),
+                          fmt::format("{:.3f} GiB", memory->measured), error_text(*memory)});
+  }
+  table.rows.push_back({"exposed communication", share(communication_share(predicted)),
+                        share(communication_share(measured)), ""});
+  table.rows.push_back({"unattributed", share(unattributed_share(predicted)),
+                        share(unattributed_share(measured)), ""});
+  return table;
 }
 
 }  // namespace trireme::tools

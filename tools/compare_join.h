@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/compare_side.h"
+#include "tools/table.h"
 
 namespace trireme::tools {
 
@@ -50,5 +51,10 @@ std::vector<std::pair<std::string, Pair>> exposed_parts(const Comparison& compar
 std::optional<double> unattributed(const ComparedSide& side);
 std::optional<double> unattributed_share(const ComparedSide& side);
 std::optional<double> communication_share(const ComparedSide& side);
+
+// "+3.1 %" of the measurement; "-" where nothing was measured.
+std::string error_text(const Pair& pair);
+// Step, memory, exposed communication and what lies outside any op, a row each.
+Table comparison_totals(const Comparison& comparison);
 
 }  // namespace trireme::tools

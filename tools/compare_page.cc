@@ -12,31 +12,6 @@ namespace {
 
 constexpr std::size_t kMostOps = 40;
 
-std::string error_text(const Pair& pair) {
-  return pair.error() ? fmt::format("{:+.1f} %", 100 * *pair.error()) : "-";
-}
-
-std::string share_text(const std::optional<double>& share) {
-  return share ? fmt::format("{:.1f} %", 100 * *share) : "-";
-}
-
-Table totals(const Comparison& c) {
-  Table table{.head = {"whole step", "predicted", "measured", "error"}, .rows = {}};
-  if (c.step) {
-    table.rows.push_back({"step time", duration_text(c.step->predicted),
-                          duration_text(c.step->measured), error_text(*c.step)});
-  }
-  if (c.memory) {
-    table.rows.push_back({"peak memory", fmt::format("{:.3f} GiB", c.memory->predicted),
-                          fmt::format("{:.3f} GiB", c.memory->measured), error_text(*c.memory)});
-  }
-  table.rows.push_back({"exposed communication", share_text(communication_share(c.predicted)),
-                        share_text(communication_share(c.measured)), ""});
-  table.rows.push_back({"unattributed", share_text(unattributed_share(c.predicted)),
-                        share_text(unattributed_share(c.measured)), ""});
-  return table;
-}
-
 // Where the step goes on either side, as two bars above each other.
 void add_parts(const Comparison& c, Page& page) {
   BarChart chart{.title = "Where the step goes, every instant once, seconds", .bars = {}};
@@ -101,7 +76,7 @@ void add_scatter(const Comparison& c, Page& page) {
 Page compare_page(const Comparison& c) {
   Page page(fmt::format("{} ({}) against {} ({})", c.predicted.path, c.predicted.source,
                         c.measured.path, c.measured.source));
-  page.table(totals(c));
+  page.table(comparison_totals(c));
   add_parts(c, page);
   Table categories{
       .head = {"category", "predicted", "measured", "error", "skew predicted", "skew measured"},

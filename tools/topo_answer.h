@@ -12,6 +12,10 @@
 
 namespace trireme::tools {
 
+inline double gigabytes(BytesPerSecond rate) {
+  return rate.value * 1e-9;
+}
+
 struct ShownPair {
   std::string what;
   std::int64_t from = 0;

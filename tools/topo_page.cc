@@ -14,10 +14,6 @@
 namespace trireme::tools {
 namespace {
 
-double gigabytes(BytesPerSecond rate) {
-  return rate.value * 1e-9;
-}
-
 // "32", or "18, 18, 18, 8" where units are unlike.
 std::string unit_sizes(const topologies::Network& network) {
   constexpr std::size_t kShown = 12;

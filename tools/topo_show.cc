@@ -35,10 +35,6 @@ struct Options {
   bool json = false, dot = false;
 };
 
-double gigabytes(BytesPerSecond rate) {
-  return rate.value * 1e-9;
-}
-
 Json route_json(const topologies::Route& route) {
   Json hops = Json::array();
   for (const topologies::Hop& hop : route.hops) {

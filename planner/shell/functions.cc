@@ -5,10 +5,6 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-bool is_word(const ShellToken& token, std::string_view text) {
-  return token.kind == Kind::kWord && token.text == text;
-}
-
 }  // namespace
 
 std::pair<std::size_t, std::size_t> function_body(const std::vector<ShellToken>& tokens,

@@ -10,10 +10,6 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-bool is_word(const ShellToken& token, std::string_view text) {
-  return token.kind == Kind::kWord && token.text == text;
-}
-
 // NAME+=value, or NAME="$NAME value".
 bool adds_to_itself(const std::string& word) {
   const std::string name(assigned_name(word));

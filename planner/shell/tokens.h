@@ -16,6 +16,10 @@ struct ShellToken {
   bool glued = false;  // nothing stands between it and the token before
 };
 
+inline bool is_word(const ShellToken& token, std::string_view text) {
+  return token.kind == ShellToken::Kind::kWord && token.text == text;
+}
+
 // Comments and here-documents are left out. Throws Error (FILE:LINE) on a quote or bracket that
 // does not close.
 std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source);

@@ -46,11 +46,12 @@ def export_all(trireme, folder):
     return 0 if files else 1
 
 
-def script_arguments(file):
-    """What the script hands to pretrain_gpt.py, by a torchrun that only writes its arguments down."""
+def started_as(file):
+    """The arguments and the environment that the script hands to pretrain_gpt.py, by a torchrun that only writes them down."""
     stub = file.parent / "stub"
     stub.mkdir(exist_ok=True)
-    (stub / "torchrun").write_text('#!/bin/sh\nfor each in "$@"; do printf "%s\\0" "$each"; done > "$ARGUMENTS"\n', encoding="utf-8")
+    (stub / "torchrun").write_text("#!/bin/sh\n" 'for each in "$@"; do printf "%s\\0" "$each"; done > "$ARGUMENTS"\n'
+                                   'env -0 > "$ARGUMENTS.env"\n', encoding="utf-8")
     (stub / "torchrun").chmod(0o755)
     words = file.with_suffix(".words")
     done = subprocess.run(["bash", str(file)], check=False, capture_output=True, text=True,
@@ -59,17 +60,25 @@ def script_arguments(file):
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip() or f"the script ended with {done.returncode}")
     given = words.read_text(encoding="utf-8").split("\0")[:-1]
-    return given[next(i for i, each in enumerate(given) if each.endswith("pretrain_gpt.py")) + 1:]
+    exported = dict(each.split("=", 1) for each in pathlib.Path(f"{words}.env").read_text(encoding="utf-8").split("\0")[:-1])
+    return given[next(i for i, each in enumerate(given) if each.endswith("pretrain_gpt.py")) + 1:], exported
 
 
 def megatron_reader():
     from megatron.training.arguments import parse_args, validate_args
 
-    os.environ.update(WORLD_SIZE=str(GPUS), RANK="0", LOCAL_RANK="0")
+    before = dict(os.environ)
 
     def read(file):
-        sys.argv = ["pretrain_gpt.py", *script_arguments(file)]
-        validate_args(parse_args())
+        words, exported = started_as(file)
+        os.environ.clear()
+        os.environ.update({**exported, "PATH": before["PATH"], "WORLD_SIZE": str(GPUS), "RANK": "0", "LOCAL_RANK": "0"})
+        sys.argv = ["pretrain_gpt.py", *words]
+        try:
+            validate_args(parse_args())
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
     return read
 

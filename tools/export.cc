@@ -10,7 +10,7 @@
 #include "models/presets.h"
 #include "planner/cost/estimate.h"
 #include "planner/launch/export.h"
-#include "planner/launch/quoting.h"
+#include "planner/launch/field_table.h"
 #include "tools/commands.h"
 #include "tools/report.h"
 #include "tools/request.h"

@@ -12,7 +12,7 @@
 #include "core/files.h"
 #include "planner/calibrate/training_log.h"
 #include "planner/launch/export.h"
-#include "planner/launch/quoting.h"
+#include "planner/launch/field_table.h"
 #include "tools/child_process.h"
 #include "tools/request.h"
 

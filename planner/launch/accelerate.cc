@@ -11,7 +11,6 @@
 #include "planner/launch/field_table.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_layout.h"
-#include "planner/launch/quoting.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/settings_text.h"
 #include "planner/plan/names.h"

@@ -8,7 +8,6 @@
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_layout.h"
-#include "planner/launch/quoting.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/settings_text.h"
 

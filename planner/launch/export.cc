@@ -6,9 +6,8 @@
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/launch_program.h"
+#include "planner/launch/launch_layout.h"
 #include "planner/launch/megatron.h"
-#include "planner/launch/quoting.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {

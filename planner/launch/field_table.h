@@ -1,4 +1,6 @@
-// A launch format as a table, one row a field, and the one way each syntax writes a field's value.
+// A launch format as a table, one row a field, and the one way each syntax writes a field's value:
+// nothing in a name of people's (a model's, a cluster's, a file's) leaves its quotes or its
+// comment.
 #pragma once
 
 #include <cstddef>
@@ -76,6 +78,16 @@ KnownKeys known_keys(std::span<const Field> table, std::string_view others,
 // The fields that the plan has, in the table's order.
 std::vector<std::pair<std::string_view, FieldValue>> written_fields(std::span<const Field> table,
                                                                     const LaunchPlan& launch);
+
+// What a comment and a terminal may show: control characters, the other line ends of Unicode,
+// marks that turn the writing direction and bytes that are no UTF-8 stand as \x0a, \u2028.
+std::string printable(std::string_view text);
+
+// One word of a POSIX shell; in single quotes where a character would mean something to it.
+std::string shell_word(std::string_view text);
+
+// A string in double quotes whose escapes TOML, YAML, Python and JSON read alike.
+std::string quoted(std::string_view text);
 
 // A flag of a command line with its value: "--group-query-attention", "--window-size 127,0". A
 // switch that is off is left out: empty.

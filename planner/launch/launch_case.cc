@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "models/presets.h"
-#include "planner/launch/launch_program.h"
+#include "planner/launch/launch_layout.h"
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
 #include "planner/plan/names.h"

@@ -59,7 +59,7 @@ struct LaunchConfig {
   std::string model_name;                    // or the preset that it names
   std::string model_said;                    // the name as the file has it
   // How it shards (the base of an entry of frameworks.json), and the release of the format's own
-  // program where the file tells it (launch_program.h).
+  // program where the file tells it (launch_layout.h).
   std::string framework = "megatron", release;
   std::string precision, optimizer, attention;
   // What is computed in where nothing is sharded beside tp or pp (torchtitan up to v0.2.2); empty:

@@ -1,5 +1,6 @@
-// The formats of launch configurations that Trireme writes (export) and reads (check), and the
-// layout that they all describe: each part under every format's name.
+// The formats of launch configurations that Trireme writes (export) and reads (check): whose
+// program a file of each starts, and the layout that they all describe, each part under every
+// format's name.
 #pragma once
 
 #include <array>
@@ -28,6 +29,20 @@ std::string_view to_string(LaunchFormat format);
 std::vector<std::string_view> launch_format_names();
 // Throws Error, listing the formats there are.
 LaunchFormat launch_format_of(std::string_view name);
+
+// ---- whose program a file starts: the entry of frameworks.json whose behaviour its prediction has
+
+// The entry of the program that the format starts where that shards as `base` does: "torchtitan"
+// for torchtitan's fsdp2. `base` itself where the format's program has no entry of its own.
+std::string program_of(LaunchFormat format, const std::string& base);
+// Whether the entry is some format's program of that kind.
+bool is_program(const std::string& entry);
+
+// The release that a comment of the file names ("For torchtitan v0.2.2"), else the newest one whose
+// names of settings the file has; empty where neither tells, or the release is not listed.
+std::string release_of(const LaunchConfig& config, std::string_view text);
+
+// ---- the layout
 
 // What the configuration says of the layout; a part that it leaves open is empty.
 struct LaunchLayout {

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "planner/launch/launch_program.h"
+#include "planner/launch/launch_layout.h"
 #include "planner/launch/settings_text.h"
 
 namespace trireme::planner {

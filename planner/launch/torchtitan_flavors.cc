@@ -12,7 +12,7 @@
 #include "models/function_table.h"
 #include "models/model_file.h"
 #include "models/presets.h"
-#include "planner/launch/quoting.h"
+#include "planner/launch/field_table.h"
 
 namespace trireme::planner {
 namespace {

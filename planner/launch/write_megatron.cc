@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "planner/launch/export.h"
+#include "planner/launch/field_table.h"
 #include "planner/launch/function_spellings.h"
 #include "planner/launch/megatron.h"
-#include "planner/launch/quoting.h"
 
 namespace trireme::planner {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "planner/launch/export.h"
-#include "planner/launch/quoting.h"
+#include "planner/launch/field_table.h"
 #include "planner/launch/torchtitan.h"
 #include "planner/plan/stages.h"
 

@@ -1,4 +1,4 @@
-#include "planner/launch/quoting.h"
+#include "planner/launch/field_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,307 @@
+#include "planner/launch/settings_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#ifdef TRIREME_HAVE_TOML
+#include <toml++/toml.h>
+#endif
+#ifdef TRIREME_HAVE_YAML
+#include <yaml-cpp/yaml.h>
+#endif
+
+#include "core/error.h"
+#include "core/json_reader.h"
+
+namespace trireme::planner {
+namespace {
+
+// The line of every key of a valid JSON text, by its path.
+class KeyLines {
+ public:
+  explicit KeyLines(std::string_view text) : text_(text) { scan(); }
+  [[nodiscard]] int of(const std::string& path) const {
+    const auto found = lines_.find(path);
+    return found == lines_.end() ? 1 : found->second;
+  }
+
+ private:
+  void scan() {
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        ++line_;
+      } else if (c == '{' || c == '[') {
+        path_.push_back(key_);
+        key_.clear();
+      } else if (c == '}' || c == ']') {
+        key_.clear();
+        if (!path_.empty()) {
+          path_.pop_back();
+        }
+      } else if (c == '"') {
+        take_string();
+      }
+    }
+  }
+
+  void take_string() {
+    const std::size_t begin = ++at_;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      at_ += text_[at_] == '\\' ? 2U : 1U;
+    }
+    const std::size_t next = text_.find_first_not_of(" \t\r\n", std::min(at_ + 1, text_.size()));
+    if (next == std::string_view::npos || text_[next] != ':') {
+      return;
+    }
+    key_ = std::string(text_.substr(begin, at_ - begin));
+    std::string path;
+    for (const std::string& part : path_) {
+      path += part.empty() ? "" : part + ".";
+    }
+    lines_.emplace(path + key_, line_);
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  std::string key_;
+  std::vector<std::string> path_;
+  std::map<std::string, int> lines_;
+};
+
+std::string value_text(const nlohmann::json& value) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  return value.is_null() ? "null" : value.dump();
+}
+
+void add_object(const nlohmann::json& object, const std::string& path, int depth,
+                const KeyLines& lines, LaunchConfig& config) {
+  if (depth > 20) {
+    throw Error(config.source, "has too many objects in objects");
+  }
+  for (const auto& [key, value] : object.items()) {
+    const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
+    if (value.is_object()) {
+      add_object(value, name, depth + 1, lines, config);
+    } else {
+      config.settings.push_back({name, value_text(value), name, lines.of(name)});
+    }
+  }
+}
+
+}  // namespace
+
+void read_json_settings(std::string_view text, LaunchConfig& config) {
+  const nlohmann::json json = parse_json(text, config.source);
+  if (!json.is_object()) {
+    throw Error(config.source, "is not a JSON object; DeepSpeed's configuration would be right");
+  }
+  add_object(json, "", 0, KeyLines(text), config);
+}
+
+#ifdef TRIREME_HAVE_TOML
+
+namespace {
+
+std::string toml_text(const toml::node& node) {
+  if (const auto text = node.value<std::string>(); text && node.is_string()) {
+    return *text;
+  }
+  if (node.is_boolean()) {
+    return node.value_or(false) ? "true" : "false";
+  }
+  if (node.is_integer()) {
+    return std::to_string(node.value_or<std::int64_t>(0));
+  }
+  if (node.is_floating_point()) {
+    return fmt::format("{}", node.value_or(0.0));
+  }
+  if (const toml::array* list = node.as_array(); list != nullptr) {
+    std::string all;
+    for (const toml::node& element : *list) {
+      const char* joint = element.is_array() ? "|" : " ";
+      all += (&element == &list->front() ? "" : joint) + toml_text(element);
+    }
+    return all;
+  }
+  return "";
+}
+
+void add_table(const toml::table& table, const std::string& path, int depth, LaunchConfig& config) {
+  if (depth > 20) {
+    throw Error(config.source, "has too many tables in tables");
+  }
+  for (const auto& [key, node] : table) {
+    const std::string name =
+        path.empty() ? std::string(key.str()) : fmt::format("{}.{}", path, key.str());
+    if (const toml::table* inner = node.as_table(); inner != nullptr) {
+      add_table(*inner, name, depth + 1, config);
+    } else {
+      config.settings.push_back(
+          {name, toml_text(node), name, static_cast<int>(node.source().begin.line)});
+    }
+  }
+}
+
+}  // namespace
+
+bool reads_toml() {
+  return true;
+}
+
+void read_toml_settings(std::string_view text, LaunchConfig& config) {
+  try {
+    add_table(toml::parse(text), "", 0, config);
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}:{}", config.source, error.source().begin.line),
+                fmt::format("{}; TOML would be right", error.description()));
+  }
+}
+
+#else  // the program is built without toml++
+
+bool reads_toml() {
+  return false;
+}
+
+void read_toml_settings(std::string_view, LaunchConfig& config) {
+  throw Error(
+      config.source,
+      "TOML cannot be read: this program was built without toml++; install libtomlplusplus-dev and "
+      "build it again",
+      ErrorKind::kMissingMachine);
+}
+
+#endif
+
+#ifdef TRIREME_HAVE_YAML
+
+namespace {
+
+constexpr int kDepthMax = 20;
+constexpr std::size_t kSettingsMax = 100'000;
+
+// yaml-cpp reads nested lists by recursion; a file that nests them without end is refused before.
+void refuse_deep_nesting(std::string_view text, const std::string& source) {
+  int line = 1;
+  int depth = 0;
+  int dashes = 0;
+  for (const char c : text) {
+    depth += c == '[' || c == '{' ? 1 : 0;
+    depth = std::max(0, depth - (c == ']' || c == '}' ? 1 : 0));
+    dashes += c == '-' || c == '?' ? 1 : 0;
+    if (c == '\n') {
+      ++line;
+      dashes = 0;
+    }
+    if (depth > 100 || dashes > 500) {
+      throw Error(fmt::format("{}:{}", source, line), "has too many lists in lists");
+    }
+  }
+}
+
+// A quoted value over several lines, one of which reads KEY: VALUE: its quote was meant to close
+// before, and keys would be lost without a word.
+void refuse_swallowed_keys(const YAML::Node& value, std::string_view text,
+                           const std::string& source) {
+  const YAML::Mark mark = value.Mark();
+  const auto begin = static_cast<std::size_t>(std::max(0, mark.pos));
+  if (!value.IsScalar() || begin >= text.size() || (text[begin] != '"' && text[begin] != '\'')) {
+    return;
+  }
+  const std::string_view quoted = text.substr(begin, text.find(text[begin], begin + 1) - begin);
+  for (std::size_t at = quoted.find('\n'); at < quoted.size(); at = quoted.find('\n', at + 1)) {
+    const std::size_t first = quoted.find_first_not_of(" \n", at);
+    const std::size_t end =
+        first == std::string_view::npos
+            ? first
+            : quoted.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789", first);
+    if (end < quoted.size() && end > first && quoted[end] == ':') {
+      throw Error(fmt::format("{}:{}", source, mark.line + 1),
+                  "the quote that opens here takes the keys after it into its value; a closing one "
+                  "on the same line would be right");
+    }
+  }
+}
+
+std::string scalar_text(const YAML::Node& node) {
+  if (node.IsNull()) {
+    return "null";
+  }
+  if (node.IsScalar()) {
+    return node.Scalar();
+  }
+  std::string all;
+  if (node.IsSequence()) {
+    for (const YAML::Node& element : node) {
+      if (element.IsScalar()) {
+        all += (all.empty() ? "" : " ") + element.Scalar();
+      }
+    }
+  }
+  return all;
+}
+
+void add_map(const YAML::Node& map, const std::string& path, int depth, std::string_view text,
+             LaunchConfig& config) {
+  for (const auto& entry : map) {
+    if (depth > kDepthMax || config.settings.size() > kSettingsMax) {
+      throw Error(config.source, "has too many maps in maps, or too many keys");
+    }
+    if (!entry.first.IsScalar()) {
+      continue;
+    }
+    const std::string key = entry.first.Scalar();
+    const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
+    if (entry.second.IsMap()) {
+      add_map(entry.second, name, depth + 1, text, config);
+    } else {
+      refuse_swallowed_keys(entry.second, text, config.source);
+      config.settings.push_back(
+          {name, scalar_text(entry.second), name, entry.first.Mark().line + 1});
+    }
+  }
+}
+
+}  // namespace
+
+bool reads_yaml() {
+  return true;
+}
+
+void read_yaml_settings(std::string_view text, LaunchConfig& config) {
+  refuse_deep_nesting(text, config.source);
+  try {
+    const YAML::Node root = YAML::Load(std::string(text));
+    if (!root.IsMap()) {
+      throw Error(config.source, "is no map of keys; KEY: VALUE lines would be right");
+    }
+    add_map(root, "", 0, text, config);
+  } catch (const YAML::Exception& error) {
+    throw Error(fmt::format("{}:{}", config.source, error.mark.line + 1),
+                fmt::format("{}; YAML would be right", error.msg));
+  }
+}
+
+#else  // the program is built without yaml-cpp
+
+bool reads_yaml() {
+  return false;
+}
+
+void read_yaml_settings(std::string_view, LaunchConfig& config) {
+  throw Error(
+      config.source,
+      "YAML cannot be read: this program was built without yaml-cpp; install libyaml-cpp-dev and "
+      "build it again",
+      ErrorKind::kMissingMachine);
+}
+
+#endif
+
+}  // namespace trireme::planner

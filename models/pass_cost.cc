@@ -105,6 +105,13 @@ PassCost latent_layout_cost(Implementation implementation) {
   return {4.0, 4.0, 2, 2};
 }
 
+PassCost weighted_bias_cost(std::int64_t local_experts) {
+  // TEGroupedMLP._apply_bias: b p in fp32 (4), t + b p (2 + 4 + 4), all experts' joined (8), back
+  // (4 + 2). Backward: to fp32 (6), t's gradient (6), p's (b g and its sum: 8 + 4), b's (12).
+  const auto experts = static_cast<int>(local_experts);
+  return {28.0, 36.0, 2 * experts + 2, 5 * experts + 1};
+}
+
 PassCost expert_copy_cost(Implementation implementation) {
   if (implementation == Implementation::kEagerTorch) {
     // Gather or scatter-add (4), weighting in fp32 (2 + 4, 4 + 2), padding to the product's

@@ -266,6 +266,9 @@ void WorkList::experts() {
   activation.backward_kernels += 2 * alone;
   pass(Part::kExpertActivation, received * expert.inner, activation);
   linear(Part::kExpertsDown, expert.tokens_per_expert, hidden, expert.inner, expert.local_experts);
+  if (moe.expert_bias && kernels_.implementation == Implementation::kTransformerEngine) {
+    pass(Part::kMlpBias, received * hidden, weighted_bias_cost(expert.local_experts));
+  }
   pass(Part::kUnpermute, (arrives_sorted ? received : sent) * hidden, copy);
 }
 

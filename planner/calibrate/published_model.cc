@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "models/presets.h"
 #include "planner/plan/framework_versions.h"
 
 namespace trireme::planner {
@@ -39,6 +40,22 @@ void fill_experts(const PublishedRow& row, Transformer& model) {
   model.moe_layers.assign(layers, false);
   for (std::size_t layer = layers - sparse; layer < layers; ++layer) {
     model.moe_layers[layer] = true;  // dense layers come first (DeepSeek)
+  }
+}
+
+// Rows do not print how a router groups its experts or whether those have biases: as the preset
+// does that the name begins with.
+void fill_from_preset(Transformer& model) {
+  for (const std::string& name : models::preset_names()) {
+    if (!model.name.starts_with(name)) {
+      continue;
+    }
+    const Transformer preset = models::load_model(name);
+    if (preset.moe && preset.moe->experts == model.moe->experts) {
+      model.moe->expert_bias = preset.moe->expert_bias;
+      model.function.router_groups = preset.function.router_groups;
+      model.function.router_groups_chosen = preset.function.router_groups_chosen;
+    }
   }
 }
 
@@ -82,6 +99,7 @@ Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed)
   model.latent = row.latent;
   if (row.moe) {
     fill_experts(row, model);
+    fill_from_preset(model);
   }
   if (row.sliding_window > 0) {
     model.sliding_window = row.sliding_window;

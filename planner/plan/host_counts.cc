@@ -183,9 +183,10 @@ PassCount pass_count(const HostCounts& counts, Part part, int kernels, bool shar
 
 PassCount sparse_count(const HostCounts& counts, double experts) {
   PassCount count = counts.sparse;
-  const auto add = [experts](const HostCount& each, HostCount& sum) {
-    sum.launches += experts * each.launches;
-    sum.plain += experts * each.plain;
+  const double further = std::max(0.0, experts - 1);  // the layer's products count the first
+  const auto add = [further](const HostCount& each, HostCount& sum) {
+    sum.launches += further * each.launches;
+    sum.plain += further * each.plain;
   };
   add(counts.expert.forward, count.forward);
   add(counts.expert.backward, count.backward);

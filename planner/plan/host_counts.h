@@ -35,7 +35,7 @@ struct HostCounts {
   PassCount per_op;
   PassCount ring;    // of context parallelism, for each rank of an attention's ring
   PassCount sparse;  // of a layer with experts: its router, permutations and their counts
-  PassCount expert;  // of each expert of the rank, where they run one after the other
+  PassCount expert;  // of each further expert of the rank, where they run one after the other
   double unit_gather = 0, unit_reduce = 0, unit_hooks = 0;  // plain launches of a sharded unit
   HostCount micro_batch_tensor;  // a parameter tensor's, when gradients are summed by micro-batch
   HostCount step_tensor, step;   // after the last backward: of a tensor, and whatever the model

@@ -185,7 +185,7 @@
 // refuses a program that has one of them.
 // modelled_matmul         any operands, as the op lists them                     m n k count wide
 //                                                                                host
-//     `wide`: 1: in 16 bits whatever the layers' precision. `host`: thousandths of a plain launch.
+//     `wide`: 1: in 16 bits whatever the layers' precision, 2: fp32. `host`: thousandths of a launch.
 // modelled_attention      any operands                                           B heads kv_heads
 // query_length
 //                                                                                key_length qk_dim

@@ -148,9 +148,10 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   // holds: the spread of an untrained router, measured on Megatron-LM's functional tests.
   const double experts =
       static_cast<double>(moe.experts) / static_cast<double>(shard.expert_parallel);
-  const double capacity = moe.capacity_factor > 0     ? moe.capacity_factor
-                          : shard.expert_parallel > 1 ? 1.0 + 1.0 / std::sqrt(experts)
-                                                      : 1.0;
+  const bool spread = shard.expert_parallel > 1 && !shard.even_routing;
+  const double capacity = moe.capacity_factor > 0 ? moe.capacity_factor
+                          : spread                ? 1.0 + 1.0 / std::sqrt(experts)
+                                                  : 1.0;
   // Tokens that this rank's experts see: its own share, top-k times, gathered over the expert
   // tensor group.
   const double routed = static_cast<double>(moe.experts_per_token) * capacity * scale.sequence;

@@ -27,6 +27,7 @@ struct Shard {
   std::int64_t expert_parallel = 1;
   std::int64_t expert_tensor_parallel = 1;
   bool sequence_parallel = false;
+  bool even_routing = false;  // every expert gets as many tokens
   AttentionKernel attention = AttentionKernel::kFlash;
   friend bool operator==(const Shard&, const Shard&) = default;
 };

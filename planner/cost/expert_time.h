@@ -14,9 +14,17 @@ namespace trireme::planner {
 // with the experts' ranks, its own rank counted as any other: one an expert, or, where the
 // framework dispatches once, one for each node (in one node or NVLink domain: for each rank) that
 // holds at least one. n places of which each of k experts takes any: n (1 - (1 - 1/n)^k) are
-// visited. Narrower elements on the way to the experts are fewer copies. Requires: plan.expert > 1.
-// Source: DeepEP's own description (normal kernels); DeepSeek-V3, section 3.2.2.
+// visited. A router that chooses c of g groups of experts first leaves a token the places that hold
+// one of those. Narrower elements on the way to the experts are fewer copies. Requires:
+// plan.expert > 1. Over the network such kernels are slower in training than alone, which counts as
+// more copies. Source: DeepEP's own description (normal kernels); DeepSeek-V3, section 3.2.2.
 double exchanged_copies(const Job& job, const Plan& plan, bool to_experts);
+
+// Share of a rank's passes that run beside one of another micro-batch: those of the warm-up have no
+// backward to run beside, nor as many backwards at the end a forward. Of Megatron's interleaved
+// order, 2 (p - 1 - r) + (v - 1) p chunks of rank r, the mean over ranks; without a pipeline the
+// first. To a 200th, so that plans share their layers' times.
+double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::int64_t stages);
 
 // Of `exchange` seconds of a layer's exchanges, forward and backward, what is left exposed beside
 // `compute` seconds of its kernels: what they do not cover, and the share by which they get longer.

@@ -231,8 +231,8 @@ void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, LayerTimes& ti
 }
 
 // Forward and backward of two micro-batches run beside each other, so that all exchanges of a layer
-// have all its kernels to hide behind.
-void LayerTimer::overlap_exchanges(LayerTimes& times) const {
+// have all its kernels to hide behind, in the share of passes that are not alone.
+void LayerTimer::overlap_exchanges(double steady, LayerTimes& times) const {
   PassTimes* passes[] = {&times.forward, &times.input_gradient, &times.recompute};
   double exchange = 0;
   double compute = times.weight_gradient;
@@ -243,9 +243,10 @@ void LayerTimer::overlap_exchanges(LayerTimes& times) const {
   if (exchange <= 0) {
     return;
   }
-  const double share = exposed_exchange(fit_, exchange, compute) / exchange;
+  const double beside = exposed_exchange(fit_, exchange, compute) / exchange;
+  const double share = steady * beside + 1 - steady;
   for (PassTimes* pass : passes) {
-    pass->hidden += pass->expert * std::min(1.0, compute / exchange);
+    pass->hidden += steady * pass->expert * std::min(1.0, compute / exchange);
     pass->expert *= share;
   }
 }

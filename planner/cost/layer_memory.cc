@@ -122,6 +122,12 @@ double output_gradients(const Job& job, const Plan& plan, double tokens, bool sp
   return tokens * 2 * (qkv + inner + 2 * static_cast<double>(model.hidden) * sequence);
 }
 
+bool feeds_activation(models::Kept kept) {
+  using models::Kept;
+  return kept == Kept::kMlpActivationInput || kept == Kept::kExpertActivationInput ||
+         kept == Kept::kSharedActivationInput;
+}
+
 // Bytes of an item under other precisions: Transformer Engine keeps the inputs of its products in 8
 // bits under fp8.
 double item_scale(const Job& job, const models::KeptTraits& item) {
@@ -129,9 +135,10 @@ double item_scale(const Job& job, const models::KeptTraits& item) {
     return item.always_fp32 ? 1 : 2;
   }
   const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
-  return low && item.narrow && job.framework.implementation == Implementation::kTransformerEngine
-             ? 0.5
-             : 1;
+  const bool narrow =
+      item.narrow || (job.framework.fp8_activation_input && feeds_activation(item.kept));
+  return low && narrow && job.framework.implementation == Implementation::kTransformerEngine ? 0.5
+                                                                                             : 1;
 }
 
 }  // namespace

@@ -95,11 +95,12 @@ LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& col
                         implementation != Implementation::kTransformerEngine;
 }
 
-double LayerTimer::products(const std::vector<models::Matmul>& matmuls) const {
+double LayerTimer::products(const std::vector<models::Matmul>& matmuls,
+                            bool weight_gradient) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
     seconds += product_seconds(job_, op_, fit_, {matmul.m, matmul.n, matmul.k, matmul.count},
-                               models::traits_of(matmul.part).stays_wide);
+                               {product_width(matmul.part, fp32_experts_), weight_gradient});
   }
   return seconds;
 }
@@ -163,7 +164,8 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) 
   times.input_gradient.kernels = products(work.input_gradient.matmuls) +
                                  core_attention(work.input_gradient, Pass::kBackward, attention) +
                                  passes(work.input_gradient);
-  times.weight_gradient = products(work.weight_gradient.matmuls) + passes(work.weight_gradient);
+  times.weight_gradient =
+      products(work.weight_gradient.matmuls, true) + passes(work.weight_gradient);
   times.forward.host = host(work.forward, false);
   times.weight_host = host(work.weight_gradient, true);
   times.input_gradient.host = host(work.input_gradient, true) + times.weight_host;
@@ -221,7 +223,7 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) cons
     for (const models::Matmul& matmul : matmuls) {
       const models::PartTraits& traits = models::traits_of(matmul.part);
       Bare::Beside& beside = bare.beside[static_cast<std::size_t>(traits.half)];
-      const double seconds = products({matmul});
+      const double seconds = products({matmul}, weight);
       (traits.column_parallel ? (weight ? beside.column_weight : beside.column_input)
                               : beside.other_weight) +=
           traits.column_parallel || weight ? seconds : 0;
@@ -234,8 +236,9 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) cons
 }
 
 const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKinds& kinds) {
-  const BareKey key{plan.tensor,        plan.context,     plan.expert,
-                    plan.expert_tensor, plan.micro_batch, plan.sequence_parallel ? 1 : 0};
+  const BareKey key{plan.tensor,          plan.context,     plan.expert,
+                    plan.expert_tensor,   plan.micro_batch, plan.sequence_parallel ? 1 : 0,
+                    fp32_experts_ ? 1 : 0};
   if (const BareSet* found = bare_.find(key)) {
     return *found;
   }
@@ -266,6 +269,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
 }
 
 LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
+  fp32_experts_ = has_fp32_experts(job_, plan);
   const BareSet& bare = bare_set(plan, kinds);
   LayerSet set;
   for (std::size_t kind = 0; kind < kinds.first_layer.size(); ++kind) {
@@ -279,7 +283,8 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     }
     set_recompute(plan, work, moe, times);
     if (moe && overlaps_experts(job_, plan)) {
-      overlap_exchanges(times);
+      overlap_exchanges(overlapped_share(plan.micro_batches, plan.virtual_pipeline, plan.pipeline),
+                        times);
     }
     if (kinds.first_layer[kind] < job_.training.frozen_layers) {
       times.recompute = {};

@@ -83,7 +83,8 @@ class LayerTimer {
   };
   const BareSet& bare_set(const Plan& plan, const LayerKinds& kinds);
   [[nodiscard]] Bare bare(models::LayerWork work, double attention) const;
-  [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls) const;
+  [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls,
+                                bool weight_gradient = false) const;
   [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass,
                                       double share) const;
   [[nodiscard]] double passes(const models::PassWork& work) const;
@@ -93,7 +94,7 @@ class LayerTimer {
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
   void add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const;
-  void overlap_exchanges(LayerTimes& times) const;
+  void overlap_exchanges(double steady, LayerTimes& times) const;
   [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;
   void add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   [[nodiscard]] double input_share(models::Half half) const;
@@ -107,10 +108,11 @@ class LayerTimer {
   Collectives& collectives_;
   topologies::OpCost op_;
   bool portable_attention_;
-  const HostCounts* counts_;  // nothing: kernels are counted
+  const HostCounts* counts_;   // nothing: kernels are counted
+  bool fp32_experts_ = false;  // of the plan that is timed
   struct BareKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
-    std::int64_t sequence_parallel = 0;
+    std::int64_t sequence_parallel = 0, fp32_experts = 0;
     friend bool operator==(const BareKey&, const BareKey&) = default;
   };
   FlatMap<BareKey, BareSet> bare_;

@@ -1,19 +1,39 @@
 #include "planner/cost/product_time.h"
 
+#include "models/layer_parts.h"
+#include "planner/cost/layer_memory.h"
+
 namespace trireme::planner {
 
+using topologies::Precision;
+
+bool has_fp32_experts(const Job& job, const Plan& plan) {
+  return job.model.moe && job.framework.experts_without_autocast && uses_autocast(job, plan);
+}
+
+ProductWidth product_width(models::Part part, bool fp32_experts) {
+  using models::Part;
+  if (fp32_experts && (part == Part::kExpertsUp || part == Part::kExpertsDown)) {
+    return ProductWidth::kFp32;
+  }
+  return models::traits_of(part).stays_wide ? ProductWidth::k16Bits : ProductWidth::kOfLayer;
+}
+
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
-                       const topologies::MatmulShape& shape, bool stays_wide) {
+                       const topologies::MatmulShape& shape, const ProductKind& kind) {
   if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
     const topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
-    return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, stays_wide);
+    return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);
   }
   constexpr double kCastBytes = 5;  // an element: 2 read for the maximum, 2 read and 1 written
-  const bool narrow =
-      job.precision == topologies::Precision::kFp8 || job.precision == topologies::Precision::kFp4;
-  const auto precision = narrow && stays_wide ? topologies::Precision::kBf16 : job.precision;
-  double seconds = cost.matmul(shape, precision).value;
-  if (narrow && !stays_wide) {
+  if (kind.width == ProductWidth::kFp32) {
+    return cost.matmul(shape, Precision::kFp32).value;
+  }
+  const bool narrow = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
+  const bool wide = kind.width == ProductWidth::k16Bits;
+  double seconds = cost.matmul(shape, narrow && wide ? Precision::kBf16 : job.precision).value;
+  if (narrow && !wide) {
+    seconds /= kind.weight_gradient ? job.framework.fp8_weight_gradient_rate : 1;
     const auto elements = static_cast<double>(shape.m * shape.k * shape.count);
     seconds += kCastBytes * elements / cost.memory_rate().value;
   }

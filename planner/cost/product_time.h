@@ -1,16 +1,30 @@
 // Seconds of one matrix product as a framework runs it: what estimate, walk and simulate share.
 #pragma once
 
+#include "models/work.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::planner {
 
-// Under fp8 and fp4 `stays_wide` names the products that run in bf16 all the same (head, router);
-// the others also scan their activation operand for its largest value and cast it. This project's
-// runtime launches the products of a `count` (experts) one by one.
+// What a product runs in: as its layer does, in 16 bits under fp8 and fp4 too (head, router), or in
+// fp32 (experts that autocast does not reach). The program's ops hold it as a number.
+enum class ProductWidth : std::uint8_t { kOfLayer, k16Bits, kFp32 };
+
+struct ProductKind {
+  ProductWidth width = ProductWidth::kOfLayer;
+  bool weight_gradient = false;
+};
+
+bool has_fp32_experts(const Job& job, const Plan& plan);
+ProductWidth product_width(models::Part part, bool fp32_experts);
+
+// Under fp8 and fp4 products as wide as their layer also scan their activation operand for its
+// largest value and cast it. This project's runtime launches the products of a `count` (experts)
+// one by one.
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
-                       const topologies::MatmulShape& shape, bool stays_wide);
+                       const topologies::MatmulShape& shape, const ProductKind& kind);
 
 }  // namespace trireme::planner

@@ -1,8 +1,10 @@
 #include "planner/cost/stage_contents.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "planner/cost/in_flight.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -70,6 +72,33 @@ void set_trained(const StageContext& context, double frozen_dense, double frozen
   }
 }
 
+// Virtual chunks of a rank, by their place in the model. Where micro-batches enter at both ends
+// (DualPipe) they are those of the rank as far from the other end too, and p + 1 micro-batches are
+// in flight, half of them each way (DeepSeek-V3, table 2).
+struct HeldChunk {
+  std::size_t index = 0;
+  InFlight in_flight;
+};
+
+std::vector<HeldChunk> held_chunks(const Job& job, const Plan& plan, std::int64_t rank) {
+  std::vector<HeldChunk> held;
+  const RankInFlight in_flight_here(plan, rank);
+  const bool two_ways = runs_two_ways(job, plan);
+  const double each =
+      std::min(static_cast<double>(plan.pipeline + 1) / 2, static_cast<double>(plan.micro_batches));
+  for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
+    const auto first = static_cast<std::size_t>(chunk * plan.pipeline);
+    const auto own = first + static_cast<std::size_t>(rank);
+    if (!two_ways) {
+      held.push_back({own, in_flight_here.at(chunk)});
+      continue;
+    }
+    held.push_back({own, {each, 0}});
+    held.push_back({first + static_cast<std::size_t>(plan.pipeline - 1 - rank), {each, 0}});
+  }
+  return held;
+}
+
 }  // namespace
 
 Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
@@ -77,14 +106,13 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   const Plan& plan = *context.plan;
   const RankLayers& layers = *context.layers;
   Stage stage;
-  const RankInFlight in_flight_here(plan, rank);
   double frozen_dense = 0;
   double frozen_sparse = 0;
-  for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
-    const ChunkLayers& part = split[static_cast<std::size_t>(chunk * plan.pipeline + rank)];
+  for (const HeldChunk& here : held_chunks(*context.job, plan, rank)) {
+    const ChunkLayers& part = split[here.index];
+    const InFlight& held = here.in_flight;
     stage.dense_layers += part.dense;
     stage.sparse_layers += part.sparse;
-    const InFlight held = in_flight_here.at(chunk);
     stage.in_flight = held.whole;
     stage.waiting = held.weight_gradient;
     const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;

@@ -1,5 +1,7 @@
 #include "planner/cost/state_memory.h"
 
+#include "planner/plan/shape.h"
+
 namespace trireme::planner {
 
 namespace {
@@ -27,7 +29,9 @@ StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {
   // itself.
   const bool half_gradients = job.precision == Precision::kFp16;
   const double gradient = half_gradients ? 2 : framework.gradient_bytes;
-  const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
+  // Two stages a rank: twice the ranks share the states of one.
+  const double ranks = shards * (runs_two_ways(job, plan) ? 2 : 1);
+  const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? ranks : 1;
   StateBytes bytes;
   bytes.parameters = (full_precision ? 4 : framework.parameter_bytes) /
                      (plan.sharding == Sharding::kFull ? shards : 1);

@@ -142,8 +142,9 @@ struct TimeModel::State {
   struct LayerSetKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
     std::int64_t tensor_stride = 0, context_stride = 0;
-    std::uint16_t recompute_modules = 0, recompute = 0, sequence_parallel = 0;
-    std::uint8_t splits_backward = 0, overlaps_experts = 0;
+    std::uint16_t recompute_modules = 0, recompute = 0;
+    std::uint8_t sequence_parallel = 0, fp32_experts = 0;
+    std::uint8_t splits_backward = 0, overlapped_experts = 0;
     friend bool operator==(const LayerSetKey&, const LayerSetKey&) = default;
   };
   struct SplitKey {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "planner/cost/product_time.h"
 #include "planner/plan/host_counts.h"
 
 namespace trireme::planner::lowering {
@@ -134,8 +135,9 @@ Operand reduce_tokens(Writer& w, std::string_view name, const Operand& partial) 
 void write_product(Writer& w, const models::Matmul& product, const Operand& a, const Operand& b,
                    const Operand& output) {
   const models::PartTraits& traits = models::traits_of(product.part);
+  const ProductWidth width = product_width(product.part, has_fp32_experts(w.job, w.plan));
   w.builder.compute(traits.name, Kernel::kModelledMatmul,
-                    {product.m, product.n, product.k, product.count, traits.stays_wide ? 1 : 0,
+                    {product.m, product.n, product.k, product.count, static_cast<int>(width),
                      host_of(w, {.matmuls = {product}, .attention = {}, .memory_bound = {}})},
                     {a, b, output});
 }

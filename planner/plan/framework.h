@@ -90,6 +90,18 @@ struct Framework {
   // Kernels that each local expert has to itself in forward, twice as many in backward: its
   // products and casts, where they are issued expert by expert.
   int expert_kernels = 0;
+  // Every expert gets as many tokens: forced to, or by the correction of the router's bias.
+  bool even_routing = false;
+  // Experts outside autocast's reach multiply in fp32 where parameters are kept so, unsharded.
+  bool experts_without_autocast = false;
+
+  // Under fp8: rate of the weights' gradients, which sum in fp32, over the other products'; and
+  // whether activation functions' inputs are kept in 8 bits.
+  double fp8_weight_gradient_rate = 1;
+  bool fp8_activation_input = false;
+  // Micro-batches enter at both ends of the pipeline (DualPipe): a rank holds two stages, with
+  // parameters and gradients of both, and has p + 1 micro-batches in flight.
+  bool two_way_pipeline = false;
 
   // Loss and logits.
   double logit_bytes = 6;  // peak bytes per logit element

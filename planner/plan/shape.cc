@@ -55,6 +55,7 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) 
   shard.expert_parallel = plan.expert;
   shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
   shard.sequence_parallel = plan.sequence_parallel;
+  shard.even_routing = job.framework.even_routing;
   shard.attention = job.attention;
   return shard;
 }
@@ -120,10 +121,14 @@ ExpertRows expert_rows(const Job& job, const Plan& plan) {
                     : ranks.experts * tokens * std::min(moe.experts_per_token, local)};
 }
 
+bool runs_two_ways(const Job& job, const Plan& plan) {
+  return job.framework.two_way_pipeline && plan.pipeline > 1;
+}
+
 bool overlaps_experts(const Job& job, const Plan& plan) {
   return job.framework.expert_overlap && job.model.moe && plan.expert > 1 &&
          plan.micro_batches > 1 && plan.recompute != Recompute::kFull &&
-         (plan.pipeline == 1 || plan.virtual_pipeline > 1);
+         (plan.pipeline == 1 || plan.virtual_pipeline > 1 || runs_two_ways(job, plan));
 }
 
 models::Transformer padded_model(const Job& job, const Plan& plan) {

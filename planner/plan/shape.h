@@ -61,8 +61,10 @@ struct ExpertRows {
 ExpertRows expert_rows(const Job& job, const Plan& plan);
 // Whether exchanges with the experts' ranks run beside the layers of another micro-batch, as
 // Megatron's --overlap-moe-expert-parallel-comm and DualPipe have it: there is one, recompute does
-// not repeat whole layers, and a pipeline has virtual stages.
+// not repeat whole layers, and a pipeline has virtual stages or runs two ways.
 bool overlaps_experts(const Job& job, const Plan& plan);
+// Whether micro-batches enter the pipeline at both ends.
+bool runs_two_ways(const Job& job, const Plan& plan);
 // The model with its vocabulary as the framework pads it.
 models::Transformer padded_model(const Job& job, const Plan& plan);
 

@@ -25,24 +25,30 @@ bool repeats_attention(const Program& role, const Op& op) {
          role.works[compute->work].kernel == Kernel::kModelledAttention;
 }
 
-bool overlaps(const StepProgram& program, const Program& role) {
-  bool several = false, virtual_stages = program.stages.degree == 1;
+// Share of the role's passes that run beside another micro-batch's.
+double overlapped(const Job& job, const StepProgram& program, const Program& role) {
+  std::int64_t micro_batches = 1, chunks = 1;
   bool repeats_exchange = false, repeats_whole = false;
   for (const Op& op : role.ops) {
-    several = several || op.origin.micro_batch > 0;
-    virtual_stages = virtual_stages || op.origin.chunk > 0;
+    micro_batches = std::max<std::int64_t>(micro_batches, op.origin.micro_batch + 1);
+    chunks = std::max<std::int64_t>(chunks, op.origin.chunk + 1);
     repeats_whole = repeats_whole || repeats_attention(role, op);
     repeats_exchange =
         repeats_exchange || (op.origin.phase == Phase::kRecompute && is_exchange(program, op));
   }
-  return several && virtual_stages && !(repeats_whole && repeats_exchange);
+  const std::int64_t stages = program.stages.degree;
+  const bool overlaps = micro_batches > 1 &&
+                        (stages == 1 || chunks > 1 || job.framework.two_way_pipeline) &&
+                        !(repeats_whole && repeats_exchange);
+  return overlaps ? overlapped_share(micro_batches, chunks, stages) : 0;
 }
 
 }  // namespace
 
 void expose_exchanges(const Job& job, const BehaviourFit& fit, const StepProgram& program,
                       const Program& role, std::vector<OpTime>& times) {
-  if (!job.framework.expert_overlap || !overlaps(program, role)) {
+  const double steady = job.framework.expert_overlap ? overlapped(job, program, role) : 0;
+  if (steady <= 0) {
     return;
   }
   struct Layer {
@@ -67,9 +73,10 @@ void expose_exchanges(const Job& job, const BehaviourFit& fit, const StepProgram
       continue;
     }
     const Layer& layer = layer_of(role.ops[i]);
-    const double share = layer.exchange > 0
-                             ? exposed_exchange(fit, layer.exchange, layer.compute) / layer.exchange
-                             : 1;
+    const double beside =
+        layer.exchange > 0 ? exposed_exchange(fit, layer.exchange, layer.compute) / layer.exchange
+                           : 1;
+    const double share = steady * beside + 1 - steady;
     times[i].duration = to_sim_duration(Seconds(to_seconds(times[i].duration).value * share));
   }
 }

@@ -47,6 +47,15 @@ SimDuration duration_of(Seconds time) {
   return to_sim_duration(time);
 }
 
+// Where an op's work stands: what a product runs in goes by that.
+enum class Place : std::uint8_t { kLayer, kWeightGradient, kOutside };
+
+Place place_of(const Op& op) {
+  return op.origin.layer < 0                         ? Place::kOutside
+         : op.origin.phase == Phase::kWeightGradient ? Place::kWeightGradient
+                                                     : Place::kLayer;
+}
+
 class OpTimer {
  public:
   OpTimer(const Job& job, const StepProgram& program)
@@ -71,11 +80,11 @@ class OpTimer {
 
   std::vector<OpTime> time_role(const Program& role) {
     role_ = &role;
-    std::array<std::vector<OpTime>, 2> works;  // by whether the op is outside the layers
-    for (const bool outside : {false, true}) {
+    std::array<std::vector<OpTime>, 3> works;
+    for (const Place place : {Place::kLayer, Place::kWeightGradient, Place::kOutside}) {
       for (const Work& work : role.works) {
-        works[outside ? 1 : 0].push_back(
-            {duration_of(time_work(work, outside)),
+        works[static_cast<std::size_t>(place)].push_back(
+            {duration_of(time_work(work, place)),
              duration_of(Seconds(launch_seconds_ * launches_of(work)))});
       }
     }
@@ -86,7 +95,7 @@ class OpTimer {
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
       if (const auto* compute = std::get_if<Compute>(&op.kind)) {
-        times.push_back(works[op.origin.layer < 0 ? 1 : 0][compute->work]);
+        times.push_back(works[static_cast<std::size_t>(place_of(op))][compute->work]);
       } else {
         times.push_back({time_transfer(op), launch});
         // Sums of shards over their copies move little memory: llama-2-7b on 128 A100, sharded over
@@ -150,19 +159,22 @@ class OpTimer {
                                                   : 1.0;
   }
 
-  [[nodiscard]] Seconds time_work(const Work& work, bool outside) const {
+  [[nodiscard]] Seconds time_work(const Work& work, Place place) const {
     const auto& d = work.dims;
-    if (work.kernel == Kernel::kMatmul) {
-      return time_product({d[0], d[1], d[2], 1}, outside);  // bf16 there under fp8 too
+    const bool gradient = place == Place::kWeightGradient;
+    if (work.kernel == Kernel::kMatmul) {  // outside in bf16 under fp8 too
+      return time_product(
+          {d[0], d[1], d[2], 1},
+          {place == Place::kOutside ? ProductWidth::k16Bits : ProductWidth::kOfLayer, gradient});
     }
     if (work.kernel == Kernel::kExpertMatmul) {  // every expert with its share of the rows
       const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };
       return time_product(d[3] != 0 ? topologies::MatmulShape{d[0], d[1], share(d[2]), d[7]}
                                     : topologies::MatmulShape{share(d[0]), d[1], d[2], d[7]},
-                          false);
+                          {ProductWidth::kOfLayer, gradient});
     }
     if (work.kernel == Kernel::kModelledMatmul) {
-      return time_product({d[0], d[1], d[2], d[3]}, d[4] != 0);
+      return time_product({d[0], d[1], d[2], d[3]}, {static_cast<ProductWidth>(d[4]), gradient});
     }
     if (work.kernel == Kernel::kAttentionForward) {
       return time_attention(work, 1, topologies::Pass::kForward);
@@ -182,8 +194,9 @@ class OpTimer {
     return time_pass(work);
   }
 
-  [[nodiscard]] Seconds time_product(const topologies::MatmulShape& shape, bool stays_wide) const {
-    return Seconds(product_seconds(job_, cost_, fit_, shape, stays_wide));
+  [[nodiscard]] Seconds time_product(const topologies::MatmulShape& shape,
+                                     const ProductKind& kind) const {
+    return Seconds(product_seconds(job_, cost_, fit_, shape, kind));
   }
 
   [[nodiscard]] Seconds time_modelled_attention(const Work& work) const {

@@ -98,6 +98,26 @@ TEST(Kept, ExpertsFollowTheRoutedTokens) {
 }
 
 // What comes back from the experts waits for its weights' gradients: 1.5 copies in eager torch.
+// Forced and bias-corrected routing leaves no rank more than its share.
+TEST(Kept, EvenRoutingSpreadsNothing) {
+  const Transformer model = load_model("deepseek-v3");
+  Shard shard = shard_of(4096, 1, false, AttentionKernel::kFlash);
+  shard.expert_parallel = 64;
+  const auto input_of = [&] {
+    for (const KeptItem& item :
+         kept_activations(model, 10, shard, Implementation::kTransformerEngine, 0)) {
+      if (item.kept == Kept::kExpertInput) {
+        return item.bytes.value;
+      }
+    }
+    return std::int64_t{0};
+  };
+  const std::int64_t untrained = input_of();
+  shard.even_routing = true;
+  EXPECT_EQ(input_of(), std::int64_t{4096} * 8 * 7168 * 2);
+  EXPECT_EQ(untrained, input_of() * 3 / 2);  // four experts a rank: 1 + 1 / 2
+}
+
 TEST(Kept, EagerTorchKeepsWhatExpertsReturn) {
   const Transformer sparse = load_model("mixtral-8x7b");
   Transformer dense = sparse;

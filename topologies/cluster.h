@@ -123,7 +123,7 @@ std::vector<std::string> cluster_preset_names();
 Cluster load_cluster(const std::string& name_or_path);
 // Nodes of `gpus` GPUs each, with their share of NICs. Throws Error when a node has fewer.
 Cluster with_gpus_per_node(Cluster cluster, int gpus);
-// The first `gpus` GPUs. Throws Error when there are fewer.
+// The first `gpus`; of racks as many of each, if they divide. Throws Error: there are fewer.
 Cluster narrowed(Cluster cluster, std::int64_t gpus);
 const std::vector<Gpu>& gpu_presets();
 // A GPU by its preset name or a common spelling of it ("A100-80GB", "H100-96GB(HBM2e,500W)").

@@ -133,6 +133,9 @@ Cluster with_gpus_per_node(Cluster cluster, int gpus) {
   return cluster;
 }
 
+// Most GPUs of one server; a node with more is a rack that shares an NVLink domain.
+constexpr int kServerGpus = 16;
+
 Cluster narrowed(Cluster cluster, std::int64_t gpus) {
   if (gpus < 1 || gpus > cluster.gpus) {
     throw Error("--gpus", std::to_string(gpus) + " asked for, but " + cluster.name + " has " +
@@ -141,8 +144,12 @@ Cluster narrowed(Cluster cluster, std::int64_t gpus) {
   if (has_unlike_nodes(cluster)) {
     return narrowed_groups(std::move(cluster), gpus);
   }
+  const std::int64_t nodes = ceil_divide(gpus, cluster.node.gpus);
+  if (cluster.node.gpus > kServerGpus && nodes > 1 && gpus % nodes == 0) {
+    cluster = with_gpus_per_node(std::move(cluster), static_cast<int>(gpus / nodes));
+  }
   cluster.gpus = gpus;
-  cluster.nodes = ceil_divide(gpus, cluster.node.gpus);
+  cluster.nodes = nodes;
   if (cluster.node.layout && gpus < cluster.node.gpus) {
     cluster.node.layout = cropped(*cluster.node.layout, static_cast<int>(gpus), cluster.node.nics);
   }

@@ -73,8 +73,8 @@ void set_trained(const StageContext& context, double frozen_dense, double frozen
 }
 
 // Virtual chunks of a rank, by their place in the model. Where micro-batches enter at both ends
-// (DualPipe) they are those of the rank as far from the other end too, and p + 1 micro-batches are
-// in flight, half of them each way (DeepSeek-V3, table 2).
+// (DualPipe) they are those of the rank as far from the other end too: stage s holds p - s
+// micro-batches whichever way they go, both together p + 1 (DeepSeek-V3, table 2).
 struct HeldChunk {
   std::size_t index = 0;
   InFlight in_flight;
@@ -84,17 +84,17 @@ std::vector<HeldChunk> held_chunks(const Job& job, const Plan& plan, std::int64_
   std::vector<HeldChunk> held;
   const RankInFlight in_flight_here(plan, rank);
   const bool two_ways = runs_two_ways(job, plan);
-  const double each =
-      std::min(static_cast<double>(plan.pipeline + 1) / 2, static_cast<double>(plan.micro_batches));
+  const std::int64_t mirrored = plan.pipeline - 1 - rank;
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
-    const auto first = static_cast<std::size_t>(chunk * plan.pipeline);
-    const auto own = first + static_cast<std::size_t>(rank);
+    const std::int64_t first = chunk * plan.pipeline;
     if (!two_ways) {
-      held.push_back({own, in_flight_here.at(chunk)});
+      held.push_back({static_cast<std::size_t>(first + rank), in_flight_here.at(chunk)});
       continue;
     }
-    held.push_back({own, {each, 0}});
-    held.push_back({first + static_cast<std::size_t>(plan.pipeline - 1 - rank), {each, 0}});
+    for (const std::int64_t stage : {std::min(rank, mirrored), std::max(rank, mirrored)}) {
+      const std::int64_t whole = std::min(plan.pipeline - stage, plan.micro_batches);
+      held.push_back({static_cast<std::size_t>(first + stage), {static_cast<double>(whole), 0}});
+    }
   }
   return held;
 }

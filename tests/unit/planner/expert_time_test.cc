@@ -6,9 +6,11 @@
 
 #include "models/presets.h"
 #include "planner/cost/expert_time.h"
+#include "planner/cost/memory.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/time.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/rules.h"
 #include "planner/plan/shape.h"
 #include "planner/walk/step_times.h"
 #include "sim/simulate.h"
@@ -125,6 +127,34 @@ TEST(ExpertTime, ExpertsWithoutAutocastMultiplyInFp32) {
   plan.sharding = Sharding::kFull;
   EXPECT_FALSE(has_fp32_experts(job, plan));
   EXPECT_GT(fp32, 1.5 * estimate_of(job, plan).step_seconds);
+}
+
+// DeepSeek-V3's published run was refused (105 GiB): 2,048 H800, PP16 EP64 ZeRO-1, DualPipe, norms,
+// SwiGLU and up-projections of latent attention repeated; a step took 19.93 s (arXiv:2505.09343).
+TEST(ExpertTime, DeepSeekV3RunsOnItsAuthorsCluster) {
+  Job job = expert_job("hgx-h800x256");
+  job.model = models::load_model("deepseek-v3");
+  job.framework = find_framework("hai-llm");
+  job.framework.multi_token_prediction = false;
+  job.precision = topologies::Precision::kFp8;
+  job.global_batch = 15360;
+  Plan plan = parse_short_form("pp16.ep64.fsdp128.mb1.zero1");
+  plan.micro_batches = 120;
+  plan.stage_layers = {3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2};
+  plan.recompute = Recompute::kSelective;
+  plan.recompute_modules = models::kMlaUpProjection | models::kLayerNorm | models::kMoeActivation;
+  ASSERT_FALSE(check_plan(job, plan).has_value());
+  MemoryEstimate memory;
+  MemoryModel(job).estimate(plan, memory);
+  EXPECT_NE(memory.fit, Fit::kNo);
+  EXPECT_NEAR(estimate_of(job, plan).step_seconds, 19.93, 0.1 * 19.93);
+  // One way a rank would hold one stage, and the first 16 micro-batches of it.
+  job.framework.two_way_pipeline = false;
+  MemoryEstimate one_way;
+  MemoryModel(job).estimate(plan, one_way);
+  EXPECT_NEAR(one_way.stages[8].items.parameters, memory.stages[8].items.parameters / 2, 0.01);
+  EXPECT_NEAR(one_way.stages[8].items.activations / memory.stages[8].items.activations, 8.0 / 17,
+              0.05);
 }
 
 // The weights' gradients of DeepSeek's fp8 take 1.6 times as long as other products; both readers.

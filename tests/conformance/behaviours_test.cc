@@ -216,7 +216,7 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
   if (only != nullptr && std::string(only) != GetParam().name) {
     GTEST_SKIP() << "TRIREME_BEHAVIOUR asks for " << only;
   }
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 40);
+  const std::uint64_t cases = from_environment("TRIREME_CASES", 80);
   const std::uint64_t first = from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
   double sum = 0;

@@ -117,10 +117,11 @@ class DataParallelTimer {
   Collectives& collectives_;
   double memory_rate_;
   FlatMap<WalkedKey, Walked> walked_;
+  KnownWalks walks_;
 };
 
-// Bytes of a gradient on the wire of its reduction. PyTorch's DistributedDataParallel, where nothing
-// is sharded, sums gradients in their own type, whatever its sharder would reduce in.
+// Bytes of a gradient on the wire of its reduction. PyTorch's DistributedDataParallel, where
+// nothing is sharded, sums gradients in their own type, whatever its sharder would reduce in.
 double reduce_bytes_of(const Job& job, bool sharded);
 
 // Elements that a rank's optimizer steps over, and before sharding.

@@ -2,6 +2,7 @@
 // stream each, a unit is a layer (FSDP: fsdp_unit layers), the embedding or the head. What is
 // gathered or reduced every micro-batch is walked unit by unit; what is once a step has a form.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "planner/cost/data_parallel_time.h"
@@ -254,7 +255,7 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   const PassPattern pattern = pass_pattern(plan, stage.has_embedding, stage.has_head);
   const Walked& walked = walked_of(pattern, stage);
   const PassCounts counts = pass_counts(plan, pattern);
-  const UnitWalk walk = walk_units(stage, walked.schedule);
+  const UnitWalk& walk = walks_.walk(stage, std::bit_cast<std::uint32_t>(pattern), walked.schedule);
   const UnitPasses& passes = walked.passes.passes;
   double forward = 0;
   double backward = 0;

@@ -99,8 +99,18 @@ double LayerTimer::products(const std::vector<models::Matmul>& matmuls,
                             bool weight_gradient) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
-    seconds += product_seconds(job_, op_, fit_, {matmul.m, matmul.n, matmul.k, matmul.count},
-                               {product_width(matmul.part, fp32_experts_), weight_gradient});
+    const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient};
+    const ProductKey key{matmul.m,
+                         matmul.n,
+                         matmul.k,
+                         matmul.count,
+                         static_cast<std::int64_t>(kind.width),
+                         weight_gradient ? 1 : 0};
+    const double* known = products_.find(key);
+    seconds += known != nullptr
+                   ? *known
+                   : products_.insert(key, product_seconds(job_, op_, fit_,
+                                                           {key.m, key.n, key.k, key.count}, kind));
   }
   return seconds;
 }

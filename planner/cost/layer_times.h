@@ -116,6 +116,12 @@ class LayerTimer {
     friend bool operator==(const BareKey&, const BareKey&) = default;
   };
   FlatMap<BareKey, BareSet> bare_;
+  // Layers cut otherwise, and what a layer repeats, have many products in common.
+  struct ProductKey {
+    std::int64_t m = 0, n = 0, k = 0, count = 1, width = 0, weight_gradient = 0;
+    friend bool operator==(const ProductKey&, const ProductKey&) = default;
+  };
+  mutable FlatMap<ProductKey, double> products_;  // seconds
 };
 
 }  // namespace trireme::planner

@@ -136,19 +136,28 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
   return classes;
 }
 
+std::int64_t TimeModel::State::number_of_split(const std::vector<std::int64_t>& stage_layers) {
+  if (stage_layers.empty()) {
+    return 0;
+  }
+  if (last_split == nullptr || last_split->first != stage_layers) {
+    const auto next = static_cast<std::int64_t>(split_numbers.size()) + 1;
+    last_split = &*split_numbers.try_emplace(stage_layers, next).first;
+  }
+  return last_split->second;
+}
+
 const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
-  if (topologies::has_unlike_nodes(job.cluster)) {  // the order of axes counts too
+  // Stages that are the outermost axis are on the same nodes whatever the other degrees are.
+  if (topologies::has_unlike_nodes(job.cluster) && plan.order.back() != Axis::kPipeline) {
     return unlike_split = split(plan);
   }
-  const std::int64_t recompute = plan.recompute == Recompute::kFull ? plan.recompute_layers + 2 : 0;
-  if (!plan.stage_layers.empty()) {
-    const ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, recompute, plan.prediction_apart,
-                            plan.stage_layers};
-    const auto found = explicit_splits.find(key);
-    return found != explicit_splits.end() ? found->second
-                                          : explicit_splits.emplace(key, split(plan)).first->second;
-  }
-  const SplitKey key{plan.pipeline, plan.virtual_pipeline, recompute};
+  const SplitKey key{
+      .pipeline = plan.pipeline,
+      .virtual_pipeline = plan.virtual_pipeline,
+      .recompute_layers = plan.recompute == Recompute::kFull ? plan.recompute_layers + 2 : 0,
+      .split = number_of_split(plan.stage_layers),
+      .prediction_apart = plan.prediction_apart ? 1 : 0};
   if (const std::vector<RankClass>* found = splits.find(key)) {
     return *found;
   }
@@ -287,8 +296,9 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   StepRanks step;
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
   stage_seconds.clear();
+  const LayerSet* alike = topologies::has_unlike_nodes(job.cluster) ? nullptr : &layer_set(plan);
   for (const RankClass& rank : ranks) {
-    const LayerSet& set = layer_set(plan, rank);
+    const LayerSet& set = alike != nullptr ? *alike : layer_set(plan, rank);
     const RankTimes times = rank_times(plan, set, rank);
     const DataParallelInput in = data_input(plan, rank, times, set);
     const DataParallelTime data = data_parallel.measure(plan, in, of_plan);

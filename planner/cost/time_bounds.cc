@@ -92,8 +92,11 @@ double TimeModel::placed_bound(const Plan& plan) {
   const std::vector<RankClass>& classes = s.classes(plan);
   StageTotals totals;
   s.stage_seconds.clear();
+  const LayerSet* alike =
+      topologies::has_unlike_nodes(s.job.cluster) ? nullptr : &s.layer_set(plan);
   for (const RankClass& rank : classes) {
-    const RankTimes times = s.rank_times(plan, s.layer_set(plan, rank), rank);
+    const LayerSet& set = alike != nullptr ? *alike : s.layer_set(plan, rank);
+    const RankTimes times = s.rank_times(plan, set, rank);
     const double forward = times.forward_total();
     const double backward = times.backward_total();
     const auto count = static_cast<double>(rank.count);
@@ -109,14 +112,24 @@ double TimeModel::placed_bound(const Plan& plan) {
 }
 
 // Where a fast network stands beside slow links in the node, ranks that are apart may be the faster
-// ones: then every placement is asked.
+// ones: then every placement is asked, once each of those that NCCL sees alike.
 double TimeModel::lower_bound(const Plan& plan) {
   State& s = *state_;
   double least = std::numeric_limits<double>::infinity();
+  std::vector<std::pair<std::int64_t, std::int64_t>> asked;  // strides of tensor and context
+  const auto ask = [&](const Placement& placement) {
+    const Plan here = placed(plan, placement);
+    const State::LayerSetKey key = s.layer_key(here);
+    const std::pair strides(key.tensor_stride, key.context_stride);
+    if (std::find(asked.begin(), asked.end(), strides) == asked.end()) {
+      asked.push_back(strides);
+      least = std::min(least, placed_bound(here));
+    }
+  };
   const bool both = plan.tensor > 1 && plan.context > 1;
   for (const bool tensor_first : {true, false}) {
     if (tensor_first || both) {
-      least = std::min(least, placed_bound(placed(plan, {1, 1, tensor_first})));
+      ask({1, 1, tensor_first});
     }
   }
   if ((plan.tensor == 1 && plan.context == 1) || s.nearest_is_fastest(plan)) {
@@ -127,7 +140,7 @@ double TimeModel::lower_bound(const Plan& plan) {
     for (std::int64_t between = 1; rest % inner == 0 && inner * between <= rest; ++between) {
       for (const bool tensor_first : {true, false}) {
         if (rest / inner % between == 0 && (both || between == 1)) {
-          least = std::min(least, placed_bound(placed(plan, {inner, between, tensor_first})));
+          ask({inner, between, tensor_first});
         }
       }
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -149,6 +148,7 @@ struct TimeModel::State {
   };
   struct SplitKey {
     std::int64_t pipeline = 1, virtual_pipeline = 1, recompute_layers = 0;
+    std::int64_t split = 0, prediction_apart = 0;  // of plans with stage_layers
     friend bool operator==(const SplitKey&, const SplitKey&) = default;
   };
   FlatMap<NearestKey, bool> nearest_fastest;
@@ -166,7 +166,8 @@ struct TimeModel::State {
   };
   std::vector<std::unique_ptr<GroupTimer>> group_timers;
   FlatMap<SplitKey, std::vector<RankClass>> splits;
-  std::vector<RankClass> unlike_split;  // where nodes are unlike: of the plan at hand
+  std::vector<RankClass>
+      unlike_split;  // on unlike nodes, where no key says them: of the plan at hand
   // What an order of axes decides: orders of a plan that place these alike take as long.
   struct Placed {
     topologies::GroupShape tensor, context, shard, replica, pair, ends;
@@ -180,13 +181,11 @@ struct TimeModel::State {
     double exchange;  // of blocking sends and receives, a micro-batch
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
-  struct ExplicitSplit {
-    std::int64_t pipeline = 0, virtual_pipeline = 0, recompute_layers = 0;
-    bool prediction_apart = false;
-    std::vector<std::int64_t> stage_layers;
-    friend auto operator<=>(const ExplicitSplit&, const ExplicitSplit&) = default;
-  };
-  std::map<ExplicitSplit, std::vector<RankClass>> explicit_splits;  // of plans with stage_layers
+  // Plan::stage_layers by number, from 1; plans that follow each other mostly have the same.
+  [[nodiscard]] std::int64_t number_of_split(const std::vector<std::int64_t>& stage_layers);
+  using SplitNumbers = std::map<std::vector<std::int64_t>, std::int64_t>;
+  SplitNumbers split_numbers;
+  const SplitNumbers::value_type* last_split = nullptr;
 };
 
 }  // namespace trireme::planner

@@ -1,6 +1,9 @@
 #include "planner/cost/unit_walk.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "core/random.h"
 
 namespace trireme::planner {
 namespace {
@@ -158,6 +161,10 @@ std::uint8_t flag(bool value) {
   return value ? 1 : 0;
 }
 
+using UnitWords = std::array<std::uint64_t, sizeof(UnitSeconds) / sizeof(double)>;
+
+constexpr std::size_t kKnownWalks = 512;  // a power of two
+
 }  // namespace
 
 UnitShape unit_shape(const UnitStage& stage) {
@@ -181,6 +188,36 @@ UnitShape unit_shape(const UnitStage& stage) {
 UnitWalk walk_units(const UnitStage& stage, const UnitSchedule& schedule) {
   return stage.gathers ? Walker<true>(stage, schedule).walk()
                        : Walker<false>(stage, schedule).walk();
+}
+
+const UnitWalk& KnownWalks::walk(const UnitStage& stage, std::uint32_t passes,
+                                 const UnitSchedule& schedule) {
+  known_.resize(kKnownWalks);
+  std::array<std::uint64_t, std::tuple_size_v<decltype(Known::stage)>> words;
+  std::size_t count = 0;
+  for (const UnitSeconds* unit : {&stage.embedding, &stage.layers, &stage.head}) {
+    for (const std::uint64_t word : std::bit_cast<UnitWords>(*unit)) {
+      words[count++] = word;
+    }
+  }
+  words[count++] = std::bit_cast<std::uint64_t>(stage.slowdown);
+  words[count++] = std::uint64_t{static_cast<std::uint32_t>(stage.units)} << 32U | passes;
+  std::uint64_t flags = static_cast<std::uint32_t>(stage.ahead);
+  for (const bool is_so : {stage.has_embedding, stage.has_head, stage.tied, stage.ends_stay,
+                           stage.gathers, stage.reshards, stage.overlaps, stage.one_link}) {
+    flags = flags << 1U | flag(is_so);
+  }
+  words[count++] = flags;
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word : words) {
+    hash = (hash ^ word) * kGoldenGamma;
+    hash ^= hash >> 32U;  // high bits of a real number tell more than low ones
+  }
+  Known& known = known_[hash & (kKnownWalks - 1)];
+  if (!known.used || known.stage != words) {
+    known = {words, true, walk_units(stage, schedule)};
+  }
+  return known.walk;
 }
 
 }  // namespace trireme::planner

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "planner/cost/unit_schedule.h"
 
@@ -44,5 +46,21 @@ struct UnitWalk {
 
 // Requires: `schedule` is list_visits(unit_shape(stage), …).
 UnitWalk walk_units(const UnitStage& stage, const UnitSchedule& schedule);
+
+// Walks that were asked before: layouts that differ in what no unit sees have them in common, and
+// most follow each other. Bounded: a later walk takes the place of an earlier one.
+class KnownWalks {
+ public:
+  // `passes` names what the schedule lists: the same number, the same passes.
+  const UnitWalk& walk(const UnitStage& stage, std::uint32_t passes, const UnitSchedule& schedule);
+
+ private:
+  struct Known {
+    std::array<std::uint64_t, 27> stage = {};  // all that a walk depends on
+    bool used = false;
+    UnitWalk walk;
+  };
+  std::vector<Known> known_;
+};
 
 }  // namespace trireme::planner

@@ -239,6 +239,28 @@ TEST(Time, OrdersThatAreRememberedAreThoseThatTakeAsLong) {
   }
 }
 
+TEST(Time, SplitsThatAreRememberedAreToldApart) {
+  Job job = torch_job(64);
+  job.framework = find_framework("trireme");
+  Plan plan;
+  plan.pipeline = 2;
+  plan.replicas = 32;
+  plan.micro_batches = 4;
+  const std::int64_t layers = job.model.layers;
+  TimeModel one(job);
+  std::set<double> different;
+  for (int again = 0; again < 2; ++again) {
+    for (const std::int64_t more : {0, 1, 4}) {
+      plan.stage_layers = {layers / 2 + more, layers / 2 - more};
+      TimeEstimate known;
+      one.estimate(plan, known);
+      EXPECT_EQ(known.step_seconds, estimate_of(job, plan).step_seconds) << more;
+      different.insert(known.step_seconds);
+    }
+  }
+  EXPECT_EQ(different.size(), 3U);
+}
+
 // Units of 1 s forward, 2 s backward, whose gather takes 1.5 s and reduction 3 s: each of ten
 // forwards waits 0.5 s for its gather, each backward but the first two 1 s for a reduction.
 TEST(UnitWalk, ComputeWaitsForTheSlowerStream) {
@@ -270,6 +292,59 @@ TEST(UnitWalk, WhatFitsBesideComputeIsHidden) {
   EXPECT_NEAR(walk.took[0], 0.5 + 20, 1e-9);
   EXPECT_NEAR(walk.took[1], 40, 1e-9);
   EXPECT_NEAR(walk.end - walk.compute_end, 1.5, 1e-9);
+}
+
+// Every part of a stage changed in turn, each asked before and after the others.
+TEST(UnitWalk, AKnownWalkIsOfTheSameStageAndPasses) {
+  UnitStage plain;
+  plain.layers = {.forward = 1, .backward = 2, .gather = 1.5, .reduce = 3};
+  plain.embedding = plain.head = {.forward = 0.5, .backward = 1, .gather = 0.7, .reduce = 1.7};
+  plain.units = 7;
+  plain.has_embedding = plain.has_head = plain.gathers = plain.reshards = true;
+  plain.slowdown = 0.1;
+  std::vector<UnitStage> stages(1, plain);
+  for (const auto unit : {&UnitStage::embedding, &UnitStage::layers, &UnitStage::head}) {
+    for (const auto seconds :
+         {&UnitSeconds::forward, &UnitSeconds::backward, &UnitSeconds::before_gradient,
+          &UnitSeconds::gather, &UnitSeconds::gather_copy, &UnitSeconds::reduce,
+          &UnitSeconds::reduce_copy, &UnitSeconds::replicate}) {
+      stages.push_back(plain);
+      stages.back().*unit.*seconds += 0.25;
+    }
+  }
+  for (const auto flag :
+       {&UnitStage::has_embedding, &UnitStage::has_head, &UnitStage::tied, &UnitStage::ends_stay,
+        &UnitStage::gathers, &UnitStage::reshards, &UnitStage::overlaps, &UnitStage::one_link}) {
+    stages.push_back(plain);
+    stages.back().*flag = !(plain.*flag);
+  }
+  stages.push_back(plain);
+  stages.back().units = 9;
+  stages.push_back(plain);
+  stages.back().ahead = 3;
+  stages.push_back(plain);
+  stages.back().slowdown = 0.2;
+  KnownWalks known;
+  std::set<double> ends;
+  for (int again = 0; again < 2; ++again) {
+    for (const UnitStage& stage : stages) {
+      for (const std::uint32_t micro_batches : {1U, 2U}) {
+        UnitPasses passes;
+        for (int i = 0; i < static_cast<int>(micro_batches); ++i) {
+          passes.add({.forward = true, .first = true, .last = true, .micro_batch = i});
+          passes.add({.forward = false, .first = true, .last = true, .micro_batch = i});
+        }
+        const UnitSchedule schedule = list_visits(unit_shape(stage), passes);
+        const UnitWalk fresh = walk_units(stage, schedule);
+        const UnitWalk& asked = known.walk(stage, micro_batches, schedule);
+        EXPECT_EQ(asked.end, fresh.end);
+        EXPECT_EQ(asked.compute_end, fresh.compute_end);
+        EXPECT_EQ(asked.took[0], fresh.took[0]);
+        ends.insert(fresh.end);
+      }
+    }
+  }
+  EXPECT_GT(ends.size(), 30U);  // so that one answer for another shows
 }
 
 // One link: a backward of 2 s beside a gather of 0.5 s and a reduction of 1.8 s takes 2.3 s, where

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/quantity.h"
@@ -21,13 +22,31 @@ namespace {
 constexpr std::size_t kCasesLargest = 10'000;
 
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> kNames = {
-      "nic_bandwidth",  "nic_latency",   "nvlink_bandwidth",
-      "nvlink_latency", "hbm_bandwidth", "peak_flops",
-      "memory",         "gpus",          "gpu",
-      "cluster",        "seq",           "global_batch",
-      "micro_batch",    "precision",     "recompute",
-      "framework",      "schedule"};
+  static const std::vector<std::string> kNames = {"nic_bandwidth",
+                                                  "nic_latency",
+                                                  "nvlink_bandwidth",
+                                                  "nvlink_latency",
+                                                  "hbm_bandwidth",
+                                                  "peak_flops",
+                                                  "memory",
+                                                  "gpus",
+                                                  "gpu",
+                                                  "cluster",
+                                                  "seq",
+                                                  "global_batch",
+                                                  "micro_batch",
+                                                  "precision",
+                                                  "recompute",
+                                                  "framework",
+                                                  "schedule",
+                                                  "tp",
+                                                  "pp",
+                                                  "vpp",
+                                                  "cp",
+                                                  "ep",
+                                                  "etp",
+                                                  "fsdp",
+                                                  "dp"};
   return kNames;
 }
 
@@ -148,6 +167,24 @@ const std::vector<std::string>& resource_names() {
   return kResources;
 }
 
+std::optional<std::int64_t> LayoutOptions::*axis_of(const std::string& name) {
+  static constexpr std::pair<const char*, std::optional<std::int64_t> LayoutOptions::*> kAxes[] = {
+      {"tp", &LayoutOptions::tensor},
+      {"pp", &LayoutOptions::pipeline},
+      {"vpp", &LayoutOptions::virtual_pipeline},
+      {"cp", &LayoutOptions::context},
+      {"ep", &LayoutOptions::expert},
+      {"etp", &LayoutOptions::expert_tensor},
+      {"fsdp", &LayoutOptions::sharded},
+      {"dp", &LayoutOptions::replicas}};
+  for (const auto& [axis, degree] : kAxes) {
+    if (name == axis) {
+      return degree;
+    }
+  }
+  return nullptr;
+}
+
 Variation parse_variation(const std::string& text) {
   const std::size_t equals = text.find('=');
   Variation variation;
@@ -215,6 +252,8 @@ void apply_to_options(const Change& change, JobOptions& job, LayoutOptions& layo
     job.framework = change.value;
   } else if (change.name == "schedule") {
     layout.schedule = one_of(planner::kScheduleNames.names());
+  } else if (const auto degree = axis_of(change.name)) {
+    layout.*degree = parse_count(change.value, where(change));
   }
 }
 

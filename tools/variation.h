@@ -1,6 +1,8 @@
 // One thing changed: `--vary nic_bandwidth=0.5x,1x,2x`, and what it means for a job.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,9 @@ Variation parse_variation(const std::string& text);
 // Every combination of one value each, the last variation fastest. Throws Error above 10,000, and
 // on a price that is none.
 std::vector<std::vector<Change>> crossed(const std::vector<Variation>& variations);
+
+// The degree that a name varies ("cp"); null when it varies something else.
+std::optional<std::int64_t> LayoutOptions::*axis_of(const std::string& name);
 
 // Changes the options of a job and a layout that a name stands for (seq, precision, micro_batch,
 // …). Throws Error on a value that is none.

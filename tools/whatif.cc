@@ -170,9 +170,10 @@ void add_whatif_command(CLI::App& app, Program& program) {
   repeatable("--vary", options->vary,
              "NAME=VALUE,VALUE,...: nic_bandwidth nic_latency nvlink_bandwidth nvlink_latency "
              "hbm_bandwidth peak_flops "
-             "memory (0.5x, or a value with its unit), gpus, gpu, seq, global_batch, micro_batch, "
+             "memory (0.5x, or a value with its unit), gpus, gpu, cluster, seq, global_batch, "
+             "micro_batch, "
              "precision, recompute, "
-             "framework, schedule; several cross");
+             "framework, schedule, tp pp vpp cp ep etp fsdp dp; several cross");
   repeatable("--straggler", options->stragglers,
              "slower compute: 1.2x@rank3 or 1.2x@stage2 (repeatable)");
   repeatable("--slow-link", options->slow_links,

@@ -78,24 +78,37 @@ Elasticities elasticities(const Job& job, const Plan& plan) {
 }
 
 // The base's layout on the changed job: data parallelism takes up what GPUs are added or taken
-// away.
-Plan kept(const Plan& base, const WhatIfCase& base_case, const Job& job,
-          const LayoutOptions& layout, const std::vector<Change>& changes) {
+// away, and what degrees that vary leave.
+Plan kept(const Plan& base, const Job& job, const LayoutOptions& layout,
+          const std::vector<Change>& changes) {
+  LayoutOptions changed;
+  for (const Change& change : changes) {
+    changed.micro_batch = change.name == "micro_batch" ? layout.micro_batch : changed.micro_batch;
+    changed.recompute = change.name == "recompute" ? layout.recompute : changed.recompute;
+    changed.schedule = change.name == "schedule" ? layout.schedule : changed.schedule;
+    if (const auto degree = axis_of(change.name)) {
+      changed.*degree = layout.*degree;
+    }
+  }
   Plan plan = base;
-  if (job.cluster.gpus != base_case.job.cluster.gpus) {
-    std::int64_t& ranks = plan.sharding != planner::Sharding::kNone ? plan.sharded : plan.replicas;
+  plan.tensor = changed.tensor.value_or(plan.tensor);
+  plan.pipeline = changed.pipeline.value_or(plan.pipeline);
+  plan.context = changed.context.value_or(plan.context);
+  plan.sharded = changed.sharded.value_or(plan.sharded);
+  plan.replicas = changed.replicas.value_or(plan.replicas);
+  if (changed.pipeline || changed.virtual_pipeline) {
+    plan.stage_layers.clear();  // they were of the base's stages
+  }
+  if (job.cluster.gpus != plan.gpus()) {
+    const bool by_sharded =
+        changed.replicas || (plan.sharding != planner::Sharding::kNone && !changed.sharded);
+    std::int64_t& ranks = by_sharded ? plan.sharded : plan.replicas;
     const std::int64_t others = plan.gpus() / ranks;
     if (job.cluster.gpus % others != 0) {
       throw Error("gpus", fmt::format("{} GPUs are no multiple of the layout's {}",
                                       job.cluster.gpus, others));
     }
     ranks = job.cluster.gpus / others;
-  }
-  LayoutOptions changed;
-  for (const Change& change : changes) {
-    changed.micro_batch = change.name == "micro_batch" ? layout.micro_batch : changed.micro_batch;
-    changed.recompute = change.name == "recompute" ? layout.recompute : changed.recompute;
-    changed.schedule = change.name == "schedule" ? layout.schedule : changed.schedule;
   }
   return make_plan(changed, job.cluster.gpus, plan);
 }
@@ -256,7 +269,7 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
   });
   if (request.keep_layout || only_faults) {
     try {
-      Plan plan = kept(base.estimate->plan, base, mine.job, layout, changes);
+      Plan plan = kept(base.estimate->plan, mine.job, layout, changes);
       complete(mine.job, plan);
       mine.estimate = estimated(mine.job, plan, request.simulate);
     } catch (const Error& error) {

@@ -315,5 +315,21 @@ TEST(WhatIf, WrongQuestionsAreOneLine) {
   }
 }
 
+// "there is no 'cp'": the degrees of a layout could not be varied.
+TEST(WhatIfDegrees, VaryPlannedAnewAndKept) {
+  const std::string job =
+      "whatif --model llama-3.1-8b --cluster dgx-h100x2 --seq 8192 --global-batch 32 "
+      "--vary cp=1,2,4 --json";
+  for (const char* more : {"", " --layout fsdp16.mb1 --keep-layout"}) {
+    const Answer answer = run_words(job + more);
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const auto cases = nlohmann::json::parse(answer.out).at("cases");
+    ASSERT_EQ(cases.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(cases[i].at("estimate").at("layout").at("cp"), 1 << i) << more;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/error.h"
 #include "planner/cost/offload_fit.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
@@ -34,7 +35,11 @@ std::optional<Estimate> best_of(const Job& job, SearchOptions search) {
   search.keep_evaluated = false;
   search.progress = {};
   search.goal = planner::Goal::kTime;
-  return planner::search(job, search).best;
+  try {
+    return planner::search(job, search).best;
+  } catch (const Error&) {  // a job beside the one asked for that no search takes is no advice
+    return std::nullopt;
+  }
 }
 
 std::string fit_text(const Estimate& estimate) {
@@ -53,8 +58,9 @@ void add_shorter(const Job& job, const SearchOptions& search, std::vector<Advice
   }
 }
 
-// The first of the nearest misses that fits with a part of it on the host.
-void add_offload(const Job& job, const std::vector<Estimate>& misses, std::vector<Advice>& advice) {
+// What the first of the nearest misses that can must put on the host, and the best layout then.
+void add_offload(const Job& job, const SearchOptions& search, const std::vector<Estimate>& misses,
+                 std::vector<Advice>& advice) {
   for (const Estimate& miss : misses) {
     const auto offload = planner::offload_that_fits(job, miss.plan);
     if (!offload) {
@@ -67,7 +73,9 @@ void add_offload(const Job& job, const std::vector<Estimate>& misses, std::vecto
     }
     Estimate then;
     planner::Estimator(other).estimate(miss.plan, then);
-    advice.push_back({fmt::format("--offload {}", planner::to_text(*offload)), fit_text(then)});
+    const auto best = best_of(other, search);
+    advice.push_back(
+        {fmt::format("--offload {}", planner::to_text(*offload)), fit_text(best ? *best : then)});
     return;
   }
 }
@@ -198,7 +206,7 @@ std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search,
       advice.push_back({"--optimizer adam8bit (changes numerics)", fit_text(*best)});
     }
   }
-  add_offload(job, misses, advice);
+  add_offload(job, search, misses, advice);
   add_adapters(job, search, advice);
   add_shorter(job, search, advice);
   add_larger(job, search, advice);

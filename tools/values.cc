@@ -19,8 +19,9 @@ std::int64_t parse_count(const std::string& text, const std::string& where, std:
   constexpr std::int64_t kThousand = 1024;  // "8k" tokens are 8192
   value *= thousands && value < high ? kThousand : 1;
   if (failure != std::errc() || stop != end || value < low || value > high) {
-    throw Error(where, fmt::format("'{}' is wrong; a whole number from {} to {} is expected", text,
-                                   low, high));
+    throw Error(where,
+                fmt::format("'{}' is wrong; a whole number from {} to {} is expected (8k is 8192)",
+                            text, low, high));
   }
   return value;
 }

@@ -98,6 +98,12 @@ Constraint parse_constraint(const std::string& text) {
   if (failure != std::errc() || end != digits.data() + digits.size() || constraint.number < 0) {
     refuse(text, "needs a whole number behind the comparison, e.g. tp<=8");
   }
+  const bool below = constraint.comparison == Comparison::kLess;
+  const bool above = constraint.comparison == Comparison::kGreater ||
+                     constraint.comparison == Comparison::kGreaterEqual;
+  if (!above && constraint.number < (below ? 2 : 1)) {
+    refuse(text, "leaves no layout, every axis is at least 1; e.g. tp<=8 would be right");
+  }
   return constraint;
 }
 

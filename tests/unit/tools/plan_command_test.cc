@@ -209,5 +209,38 @@ TEST(Typed, ModelsAndTopologiesAreNamedWithoutAFlag) {
   EXPECT_EQ(run_words("topo show dgx-h100x1").code, 0);
 }
 
+// 'tp<=0' was an answer "no", exit code 1.
+TEST(PlanConstraint, ThatNoDegreeMeetsIsRefused) {
+  for (const char* wish : {"tp<=0", "tp<1", "tp=0"}) {
+    const Answer answer =
+        run_words(std::string("plan --model gpt2 --cluster dgx-h100x1 --constraint ") + wish);
+    EXPECT_EQ(answer.code, 2) << wish;
+    EXPECT_NE(answer.err.find("at least 1"), std::string::npos) << answer.err;
+  }
+}
+
+// The answer was a refusal of a batch of 512, which advice had tried beside it.
+TEST(PlanAdvice, AJobTooLargeBesideTheOneAskedForIsNoAdvice) {
+  const Answer answer = run_words(
+      "plan --model llama-3.1-8b --cluster dgx-h100x1 --seq 999999999 --global-batch 128");
+  EXPECT_EQ(answer.code, 1) << answer.err;
+  EXPECT_EQ(answer.err.find("512 sequences"), std::string::npos) << answer.err;
+}
+
+// "each alone, with its best layout": it was the layout nearest to fitting, 13 % slower.
+TEST(PlanAdvice, OffloadComesWithItsBestLayout) {
+  const std::string job =
+      "plan --model llama-3.1-70b --cluster dgx-h100x1 --seq 8192 --global-batch 16 --json";
+  const auto best = nlohmann::json::parse(run_words(job + " --offload optimizer").out).at("best");
+  const auto advice = nlohmann::json::parse(run_words(job).out).at("would_fit");
+  const auto found = std::find_if(advice.begin(), advice.end(), [](const auto& one) {
+    return one.at("change") == "--offload optimizer";
+  });
+  ASSERT_NE(found, advice.end()) << advice;
+  const std::string seconds =
+      std::to_string(best.at("time").at("step_seconds").get<double>()).substr(0, 4);
+  EXPECT_NE(found->at("detail").get<std::string>().find(seconds), std::string::npos) << *found;
+}
+
 }  // namespace
 }  // namespace trireme::tools

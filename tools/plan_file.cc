@@ -218,6 +218,9 @@ PlanFile read_plan_file(const std::string& path) {
 }
 
 JobOptions merged(JobOptions base, const JobOptions& over) {
+  if (!over.cluster.empty()) {
+    base.gpus.reset();  // they were the file's machine's
+  }
   for (const auto& [key, member, may_be_file] : kTexts) {
     if (!(over.*member).empty()) {
       base.*member = over.*member;

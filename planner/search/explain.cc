@@ -180,6 +180,10 @@ Verdict f21_verdict(const Job& job, const Estimate& chosen, const std::vector<Es
     best = utility(rival) > utility(*best) ? &rival : best;
   }
   static_cast<void>(job);
+  if (best == &chosen || best->plan == chosen.plan) {
+    return {"F21", "no layout has a higher utility",
+            fmt::format("U = {:.3f} (weights 1, 0.25, 0.05)", utility(chosen)), true};
+  }
   return {"F21", fmt::format("utility prefers {}", short_form(best->plan)),
           fmt::format("U = {:.3f} against {:.3f} of this layout (weights 1, 0.25, 0.05)",
                       utility(*best), utility(chosen)),

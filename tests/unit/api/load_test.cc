@@ -1,0 +1,100 @@
+// The library under load: many calls, good and bad, one after the other and at once. Run it under
+// the sanitizers too: ctest --test-dir build/dev -R load_test, and build/tsan.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/trireme.h"
+
+namespace trireme::api {
+namespace {
+
+const Job kJob{.model = "gpt2", .cluster = "dgx-h100x1", .seq = 1024, .global_batch = 64};
+
+// The answer of one of eight calls, an error's line where it is wrong input.
+std::string call(int which) {
+  try {
+    switch (which % 8) {
+      case 0:
+        return estimate(kJob, {.tp = 2}).json;
+      case 1:
+        return estimate(kJob, {.tp = 3}).json;
+      case 2:
+        return std::to_string(model("llama-3.1-8b").parameters);
+      case 3:
+        return model("no-such-model").name;
+      case 4:
+        return ask({"topo", "collective"}, {"--cluster", "dgx-h100x1", "--gpus", "8", "--op",
+                                            "all_reduce", "--bytes", "1MiB"})
+            .json;
+      case 5:
+        return ask({"topo", "collective"}, {"--cluster", "dgx-h100x1", "--bytes", "1 apple"}).json;
+      case 6:
+        return simulate(kJob, {.pp = 2}).json;
+      default:
+        return check("no_such_file.sh").json;
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Of a simulation, without the time that it took.
+std::string lasting(const std::string& answer) {
+  return answer.find("simulation_seconds") == std::string::npos ? answer : "simulated";
+}
+
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+}
+
+TEST(Load, TenThousandCallsHoldWhatAThousandHeld) {
+  std::vector<std::string> expected;
+  for (int which = 0; which < 8; ++which) {
+    expected.push_back(lasting(call(which)));
+    EXPECT_FALSE(expected.back().empty()) << which;
+  }
+  double early = 0;
+  for (int i = 1; i <= 10'000; ++i) {
+    ASSERT_EQ(lasting(call(i)), expected[static_cast<std::size_t>(i % 8)]) << i;
+    early = i == 1'000 ? resident_bytes() : early;
+  }
+  const double late = resident_bytes();
+  std::printf("resident: %.2f MiB after 1,000 calls, %.2f after 10,000\n", early / 1048576,
+              late / 1048576);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(late, 1.01 * early);  // sanitizers keep what is freed; they look for leaks themselves
+#endif
+}
+
+TEST(Load, SixtyFourThreadsGetTheAnswersOfOne) {
+  std::vector<std::string> expected;
+  for (int which = 0; which < 8; ++which) {
+    expected.push_back(lasting(call(which)));
+  }
+  std::vector<int> wrong(64, 0);
+  std::vector<std::thread> threads;
+  for (std::size_t mine = 0; mine < wrong.size(); ++mine) {
+    threads.emplace_back([&, mine] {
+      for (std::size_t i = 0; i < 24; ++i) {
+        const std::size_t which = (mine + i) % 8;
+        wrong[mine] += lasting(call(static_cast<int>(which))) == expected[which] ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(wrong, std::vector<int>(64, 0));
+}
+
+}  // namespace
+}  // namespace trireme::api

@@ -48,4 +48,22 @@ Interval interval_of(const Framework& framework, const topologies::Profile& prof
   return {std::pow(interval.low, left), std::pow(interval.high, left)};
 }
 
+Interval interval_of(const Job& job) {
+  Interval interval = interval_of(job.framework, job.profile);
+  const auto widen = [&](const char* kind) {
+    const auto found = job.profile.intervals.find(kind);
+    if (!job.profile.interval && found != job.profile.intervals.end()) {
+      interval.low = std::min(interval.low, found->second.at("low"));
+      interval.high = std::max(interval.high, found->second.at("high"));
+    }
+  };
+  if (job.training.has_adapters()) {
+    widen("adapters");
+  }
+  if (job.offload.any()) {
+    widen("offload");
+  }
+  return interval;
+}
+
 }  // namespace trireme::planner

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "planner/plan/framework.h"
+#include "planner/plan/job.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {
@@ -13,5 +14,8 @@ struct Interval {
 };
 
 Interval interval_of(const Framework& framework, const topologies::Profile& profile);
+// Of a job: as wide at least as what jobs with adapters and with offload, which no fit saw, were
+// off by; after runs of its own it is theirs.
+Interval interval_of(const Job& job);
 
 }  // namespace trireme::planner

@@ -79,7 +79,7 @@ struct TimeModel::State {
   explicit State(const Job& job_in)
       : job(job_in),
         fit(behaviour_fit(job)),
-        interval(interval_of(job.framework, job.profile)),
+        interval(interval_of(job)),
         kinds(layer_kinds(job.model, job.training.frozen_layers)),
         collectives(job.cluster, job.profile),
         layers(job, fit, collectives),

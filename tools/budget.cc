@@ -152,7 +152,9 @@ void add_failure_options(CLI::App& command, Options& options) {
                   "failures per 1000 node-days of 8 GPUs (default settled: 4)")
       ->type_name("RATE");
   command
-      .add_option("--mtbf", options.mtbf, "time between failures of the whole job, over --failures")
+      .add_option("--mtbf", options.mtbf,
+                  "time between failures of the whole job: 6h, 30m, a bare number is seconds; over "
+                  "--failures")
       ->type_name("TIME");
   command
       .add_option("--restart", options.restart, "from a failure to training again (default 10m)")
@@ -202,7 +204,8 @@ void add_budget_command(CLI::App& app, Program& program) {
   command
       ->add_option(
           "--offer", options->offers,
-          "CLUSTER=PRICE in dollars per GPU and hour; dgx-h100x8..64=2.50 offers 8, 16, "
+          "CLUSTER=PRICE in dollars per GPU and hour (the number behind a preset counts nodes); "
+          "dgx-h100x8..64=2.50 offers 8, 16, "
           "32 and 64 nodes, and tells where more stop to pay; ,loss=RATE: nodes of it lost "
           "per node and hour (spot); repeatable")
       ->type_name("CLUSTER=PRICE")

@@ -249,10 +249,18 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
                                         family.name, *family.knee_gpus)
                           : fmt::format("{}: no knee, more nodes still pay", family.name));
   }
+  const auto named = [&](std::size_t at) {
+    const OfferAnswer& answer = answers[at];
+    return has_prices(answers)
+               ? fmt::format("{} (${})", answer.offer.name, dollars_text(answer.dollars.value))
+               : fmt::format("{} ({:.1f} days)", answer.offer.name, answer.days.value);
+  };
+  std::string pairs;
   for (const auto& [a, b] : alike(answers)) {
-    remarks.push_back(
-        fmt::format("{} and {} cannot be told apart: the interval of their difference holds 0",
-                    answers[a].offer.name, answers[b].offer.name));
+    pairs += fmt::format("{}{} and {}", pairs.empty() ? "" : "; ", named(a), named(b));
+  }
+  if (!pairs.empty()) {
+    remarks.push_back("cannot be told apart, the interval of their difference holds 0: " + pairs);
   }
   return remarks;
 }

@@ -134,7 +134,9 @@ void print_elsewhere(const Console& console, const PlanReport& report) {
                                       : fmt::format("{} {} ({})", one.program,
                                                     duration_text(one.step_seconds), one.layout));
   }
-  fmt::print(console.out, "the same job elsewhere (--framework): {}\n", fmt::join(list, "; "));
+  fmt::print(console.out,
+             "this is Trireme's own runtime; the same job elsewhere (--framework): {}\n",
+             fmt::join(list, "; "));
 }
 
 void print_standing(const Console& console, const PlanReport& report) {
@@ -334,12 +336,17 @@ void print_plan(const Console& console, const Job& job, const PlanReport& report
     if (!report.reason.empty()) {
       fmt::print(console.out, "{}\n", report.reason);
     }
-    for (const std::string& remark : report.remarks) {
-      fmt::print(console.out, "{}\n", remark);
+    if (!console.quiet) {
+      for (const std::string& remark : report.remarks) {
+        fmt::print(console.out, "{}\n", remark);
+      }
     }
     print_switches(console, report);
-    print_elsewhere(console, report);
     print_standing(console, report);
+    if (console.quiet) {  // the layouts and what was asked of them
+      return;
+    }
+    print_elsewhere(console, report);
     fmt::print(console.out, "\n");
     print_front(console, result.pareto);
     fmt::print(console.out, "\n");

@@ -242,5 +242,33 @@ TEST(PlanAdvice, OffloadComesWithItsBestLayout) {
   EXPECT_NE(found->at("detail").get<std::string>().find(seconds), std::string::npos) << *found;
 }
 
+// The interval of jobs with offload and adapters was that of dense training, which their rows
+// leave.
+TEST(EstimateInterval, IsAsWideAsOffloadAndAdaptersWereOff) {
+  const std::string job =
+      "estimate --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 --layout fsdp8.mb1 --json";
+  const auto ends = [&](const std::string& more) {
+    const auto time = nlohmann::json::parse(run_words(job + more).out).at("time");
+    const double step = time.at("step_seconds");
+    return std::pair{time.at("low_seconds").get<double>() / step,
+                     time.at("high_seconds").get<double>() / step};
+  };
+  EXPECT_GT(ends("").first, 0.75);
+  EXPECT_LT(ends("").second, 1.6);
+  EXPECT_LT(ends(" --lora-rank 16").first, 0.6);
+  EXPECT_GT(ends(" --offload optimizer").second, 2.3);
+  EXPECT_LT(ends(" --lora-rank 16 --offload optimizer").first, 0.6);
+}
+
+// -q left the side tables and the remarks.
+TEST(PlanQuiet, PrintsTheLayoutsOnly) {
+  const std::string out =
+      run_words("plan -q --model gpt2 --cluster dgx-h100x1 --global-batch 64").out;
+  EXPECT_NE(out.find("rank"), std::string::npos);
+  for (const char* not_asked : {"Pareto", "rejected", "elsewhere"}) {
+    EXPECT_EQ(out.find(not_asked), std::string::npos) << not_asked;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -89,6 +89,21 @@ class RoleVerifier {
     }
   }
 
+  // A router's experts stand in equal groups, of which the chosen ones hold enough of them.
+  void check_router(std::uint32_t i, const Work& work) {
+    const std::int64_t groups = program_.arithmetic.router_groups;
+    if (work.kernel != Kernel::kRouteForward || groups == 0) {
+      return;
+    }
+    const std::int64_t experts = work.dims[1];
+    const std::int64_t chosen = program_.arithmetic.router_groups_chosen;
+    if (groups < 0 || experts % groups != 0 || chosen < 1 || chosen > groups ||
+        work.dims[2] > chosen * (experts / groups)) {
+      problem(i, fmt::format("cannot choose {} of {} experts from {} of {} groups", work.dims[2],
+                             experts, chosen, groups));
+    }
+  }
+
   void check_operand_count(std::uint32_t i) {
     const Op& op = role_.ops[i];
     std::uint32_t expected = 2;
@@ -97,6 +112,7 @@ class RoleVerifier {
         problem(i, "its work does not exist");
         return;
       }
+      check_router(i, role_.works[compute->work]);
       const std::string_view access = signature_of(role_.works[compute->work].kernel).access;
       expected = access == "*" ? op.operands.count : static_cast<std::uint32_t>(access.size());
     } else if (std::holds_alternative<Send>(op.kind) || std::holds_alternative<Recv>(op.kind)) {

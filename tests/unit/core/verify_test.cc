@@ -56,6 +56,16 @@ Op& op(StepProgram& program, std::size_t role, std::size_t index) {
   return program.roles[role].ops[index];
 }
 
+// Makes the first op of stage 0 a router.
+void route(StepProgram& program, std::int64_t experts, std::int64_t each, std::int64_t groups,
+           std::int64_t chosen) {
+  Work& work = program.roles[0].works[std::get<Compute>(op(program, 0, 0).kind).work];
+  work.kernel = Kernel::kRouteForward;
+  work.dims = {1, experts, each};
+  program.arithmetic.router_groups = groups;
+  program.arithmetic.router_groups_chosen = chosen;
+}
+
 Operand& operand(StepProgram& program, std::size_t role, std::size_t index, std::uint32_t which) {
   return program.roles[role].operands[op(program, role, index).operands.first + which];
 }
@@ -128,6 +138,10 @@ std::vector<Broken> broken_programs() {
        [](auto& p) {
          op(p, 1, 2).kind = AllReduce{GroupId(1), Reduction::kMax};
        }},
+      {"cannot choose 2 of 8 experts from 1 of 3 groups", [](auto& p) { route(p, 8, 2, 3, 1); }},
+      {"cannot choose 5 of 8 experts from 2 of 4 groups", [](auto& p) { route(p, 8, 5, 4, 2); }},
+      {"cannot choose 2 of 8 experts from 3 of 2 groups", [](auto& p) { route(p, 8, 2, 2, 3); }},
+      {"cannot choose 2 of 8 experts from 1 of -2 groups", [](auto& p) { route(p, 8, 2, -2, 1); }},
       {"role 0 never gets to op 2",
        [](auto& p) {  // each stage waits for the other's message
          op(p, 1, 2).kind = Send{-2, 1, 0};

@@ -39,6 +39,7 @@ std::pair<std::string_view, std::string_view> section_and_name(std::string_view 
 // A slip in the name of a known section, or in the section; else empty.
 std::string meant_key(const KnownKeys& known, std::string_view key) {
   const auto [section, name] = section_and_name(key);
+  std::string in_section;  // under the section that was meant, should no name be near
   const bool has_section = std::ranges::any_of(known.keys, [&](std::string_view right) {
     return section_and_name(right).first == section_and_name(key).first;
   });
@@ -48,10 +49,13 @@ std::string meant_key(const KnownKeys& known, std::string_view key) {
       return std::string(right);
     }
     if (!has_section && is_a_slip(section, right_section)) {
-      return fmt::format("{}.{}", right_section, name);
+      if (name == right_name || is_a_slip(name, right_name)) {
+        return std::string(right);
+      }
+      in_section = fmt::format("{}.{}", right_section, name);
     }
   }
-  return {};
+  return in_section;
 }
 
 // Digits may be grouped by underscores, as Python, TOML and YAML allow.

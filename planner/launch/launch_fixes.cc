@@ -211,8 +211,12 @@ std::string fix_of(const LaunchConfig& config, const LaunchCase& found, Rule rul
       return either({values(Knob::kExpert)});
     case Rule::kExpertGrid:
       return either({values(Knob::kExpert), values(Knob::kExpertTensor)});
-    case Rule::kShardingNeedsShards:
     case Rule::kFrameworkFeature:
+      return config.framework == "deepspeed" && plan.pipeline > 1 &&
+                     plan.sharding > Sharding::kOptimizer
+                 ? "use zero_optimization.stage 1"
+                 : "";
+    case Rule::kShardingNeedsShards:
     case Rule::kTensorLeavesNode:
     case Rule::kMemory:
       break;

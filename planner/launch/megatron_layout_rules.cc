@@ -105,11 +105,10 @@ Found layers_over_chunks(const LaunchConfig& config, const LaunchCase& found) {
           ? fmt::format("{} layers a stage are not divisible by {} layers a virtual stage", stage,
                         each)
           : fmt::format("{} layers a stage are not divisible by {} virtual stages", stage, parts),
-      fmt::format("use {} of {}",
-                  key != nullptr && has_setting(config, key)
-                      ? find_setting(config, key)->spelled
-                      : spelled(config.format, Knob::kVirtual, ""),
-                  fmt::join(good, ", "))};
+      key != nullptr && has_setting(config, key)
+          ? fmt::format("use {} of {}", find_setting(config, key)->spelled, fmt::join(good, ", "))
+          : "use " +
+                spelled(config.format, Knob::kVirtual, fmt::format("{}", fmt::join(good, ", ")))};
 }
 
 Found uneven_stages(const LaunchConfig& config, const LaunchCase& found) {

@@ -65,7 +65,8 @@ Found names_known(const LaunchConfig& config, const LaunchCase&) {
 }
 
 Found precision_given(const LaunchConfig& config, const LaunchCase&) {
-  if (config.format != LaunchFormat::kMegatron || config.precision != "fp32") {
+  if (config.format != LaunchFormat::kMegatron || config.precision != "fp32" ||
+      !config.unreadable.empty()) {  // it may stand in what could not be worked out
     return {};
   }
   return Finding{"neither --bf16 nor --fp16 is given: Megatron-LM trains in fp32",

@@ -115,6 +115,26 @@ std::optional<LaunchFormat> by_contents(std::string_view text) {
   return {};
 }
 
+// Files of programs that start one of the formats, and what would be right instead.
+struct OtherFile {
+  std::string_view part, what;
+};
+constexpr OtherFile kOthers[] = {
+    {"finetuning_type:",
+     "is LLaMA-Factory's; the DeepSpeed JSON that its `deepspeed:` names, or accelerate's YAML, "
+     "would be right, with --model, --seq and --micro-batch"},
+    {"TrainingArguments(",
+     "is a script of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
+     "with would be right, with --model, --seq and --micro-batch"},
+    {"accelerate launch",
+     "starts accelerate; the YAML after its --config_file would be right, with --model"},
+    {"--deepspeed",
+     "starts DeepSpeed; the JSON after its --deepspeed would be right, with --model"},
+    {"run_train.sh",
+     "starts torchtitan; the TOML of its CONFIG_FILE would be right, with its --section.key VALUE "
+     "after --"},
+};
+
 }  // namespace
 
 bool reads_format(LaunchFormat format) {
@@ -125,6 +145,11 @@ bool reads_format(LaunchFormat format) {
 LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   const std::string extension = std::filesystem::path(path).extension().string();
   const auto contents = by_contents(text);
+  for (const OtherFile& other : kOthers) {
+    if (!contents && contains(text, other.part)) {
+      throw Error(path, std::string(other.what));
+    }
+  }
   if (extension == ".toml") {
     return LaunchFormat::kTorchtitan;
   }

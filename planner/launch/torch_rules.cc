@@ -227,6 +227,18 @@ Found optimizer_offload(const LaunchConfig& config, const LaunchCase&) {
                  "use zero_optimization.stage 1, 2 or 3"};
 }
 
+// OffloadDeviceEnum of DeepSpeed's offload_config.py.
+Found offload_device(const LaunchConfig& config, const LaunchCase&) {
+  for (const char* key :
+       {"zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"}) {
+    const std::string device = text_setting(config, key, "none");
+    if (!is_among("none cpu nvme auto", device)) {
+      return Finding{fmt::format("{} is '{}'", key, device), "use cpu, nvme or none"};
+    }
+  }
+  return {};
+}
+
 Found one_type(const LaunchConfig& config, const LaunchCase&) {
   if (!is_on(config, "bf16.enabled") || !is_on(config, "fp16.enabled")) {
     return {};
@@ -279,6 +291,7 @@ constexpr LaunchRule kDeepspeed[] = {
     {"fp32 sums need a ZeRO stage", Severity::kError, {}, sums_without_stage},
     {"offload_param needs stage 3", Severity::kError, {}, parameter_offload},
     {"offload_optimizer needs ZeRO", Severity::kError, {}, optimizer_offload},
+    {"offload devices that DeepSpeed has", Severity::kError, {}, offload_device},
     {"bf16 or fp16", Severity::kError, {}, one_type},
     {"dp % mics_shard_size", Severity::kError, Rule::kGpuProduct, mics_divides},
 };

@@ -159,8 +159,12 @@ void read_into_variables(const std::vector<ShellText>& words, const ShellText& i
                          const std::string& separators, ShellVariables& variables) {
   std::vector<std::string> names;
   bool array = false;
+  bool whole = words[0].text != "read";  // mapfile, readarray: every line an element
+  const std::string cuts = whole ? "\n" : separators;
   for (std::size_t i = 1; i < words.size(); ++i) {
-    array |= words[i].text.starts_with("-") && words[i].text.find('a') != std::string::npos;
+    const bool option = words[i].text.starts_with("-");
+    array |= option && words[i].text.find('a') != std::string::npos;
+    whole |= option && words[i].text.find('d') != std::string::npos;  // up to another character
     if (is_shell_name(words[i].text)) {
       names.push_back(words[i].text);
     }
@@ -168,12 +172,18 @@ void read_into_variables(const std::vector<ShellText>& words, const ShellText& i
   if (names.empty()) {
     return;
   }
-  if (array) {
-    variables.known[names.front()] =
-        ShellVariable{cut(input, separators, input.text.size() + 1), true};
+  ShellText text = input;
+  const std::size_t end = whole ? text.text.find_last_not_of('\n') + 1 : text.text.find('\n');
+  if (end < text.text.size()) {
+    text.text.resize(end);
+    text.lines.resize(end);
+    text.quoted.resize(end);
+  }
+  if (array || words[0].text != "read") {
+    variables.known[names.front()] = ShellVariable{cut(text, cuts, text.text.size() + 1), true};
     return;
   }
-  std::vector<ShellText> parts = cut(input, separators, names.size());
+  std::vector<ShellText> parts = cut(text, cuts, names.size());
   parts.resize(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
     variables.known[names[i]] = ShellVariable{{std::move(parts[i])}, false};

@@ -249,7 +249,7 @@ class Reader {
   std::string_view statement(std::string_view joint) {
     const ShellToken& first = stream_.next();
     if (first.kind != Kind::kWord) {
-      ++stream_.at;
+      stream_.at += first.text.starts_with("<<") ? 2U : 1U;  // of a loop or group, with its text
       if (first.text == ";;" && !branches_.empty() && branches_.top().kind == Frame::Kind::kCase) {
         branches_.top().condition = true;
         branches_.top().active = false;
@@ -316,7 +316,7 @@ class Reader {
       variables.positional.emplace(words.begin() + 2, words.end());
     } else if (name == "shift") {
       shift_words(words, variables);
-    } else if (name == "read" && input) {
+    } else if ((name == "read" || name == "mapfile" || name == "readarray") && input) {
       const bool own = std::find(assigned.begin(), assigned.end(), "IFS") != assigned.end();
       const std::string cuts = own ? variables.known["IFS"].values.front().text : " \t\n";
       read_into_variables(words, *input, cuts, variables);

@@ -44,9 +44,11 @@ class Reader {
       return false;
     }
     const std::string kind = token.text;
-    const bool here = kind == "<<" || kind == "<<-";
-    stream_.at += here ? 0 : 1;  // where it is redirected to
-    if (kind == "<<<" && runs_ && !stream_.done()) {
+    ++stream_.at;  // where it is redirected to
+    constexpr std::string_view kReaders[] = {"read", "mapfile", "readarray"};
+    const bool reads = !words.empty() && std::find(std::begin(kReaders), std::end(kReaders),
+                                                   words.front().text) != std::end(kReaders);
+    if ((kind == "<<<" || (reads && kind.starts_with("<<"))) && runs_ && !stream_.done()) {
       read_.input = expand(variables_, stream_.next().text, stream_.next().line);
     }
     return true;

@@ -46,7 +46,8 @@ std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string
         ++i;
         continue;
       }
-      if (token.text == "<<<" && parts.back().words.size() == 1 && parts.back().words[0] == "cat") {
+      if (token.text.starts_with("<<") && parts.back().words.size() == 1 &&
+          parts.back().words[0] == "cat") {
         takes_input = true;
         parts.back().words[0] = "echo";
         continue;

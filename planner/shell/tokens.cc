@@ -84,16 +84,8 @@ class Lexer {
     push(ShellToken::Kind::kNewline, "\n");
     move_to(at_ + 1);
     glued_ = false;
-    for (const std::string& delimiter : here_documents_) {
-      while (at_ < text_.size()) {
-        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-        std::string line(text_.substr(at_, end - at_));
-        line.erase(0, std::min(line.find_first_not_of("\t "), line.size()));
-        move_to(std::min(end + 1, text_.size()));
-        if (line == delimiter || line == delimiter + "\r") {
-          break;
-        }
-      }
+    for (const HereDocument& document : here_documents_) {
+      take_document(document);
     }
     here_documents_.clear();
     if (!script_end_.empty()) {
@@ -105,6 +97,40 @@ class Lexer {
         move_to(end);
       }
     }
+  }
+
+  struct HereDocument {
+    std::string delimiter;
+    bool literal = false;   // its delimiter is quoted: nothing in it is expanded
+    std::size_t token = 0;  // the word that stands for it
+  };
+
+  // Its lines up to the delimiter, as the quoted word that `<<<` would take.
+  void take_document(const HereDocument& document) {
+    ShellToken& token = tokens_[document.token];
+    token.line = line_;
+    std::string body;
+    while (at_ < text_.size()) {
+      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+      const std::string_view line = text_.substr(at_, end - at_);
+      std::string bare(line);
+      bare.erase(0, std::min(bare.find_first_not_of("\t "), bare.size()));
+      move_to(std::min(end + 1, text_.size()));
+      if (bare == document.delimiter || bare == document.delimiter + "\r") {
+        break;
+      }
+      body += std::string(line) + "\n";
+    }
+    const char quote = document.literal ? '\'' : '"';
+    token.text = std::string(1, quote);
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      const bool kept = !document.literal && body.substr(i, 2) == "\\\"";  // \" stays as it is
+      token.text += kept               ? "\\\\"
+                    : body[i] != quote ? std::string(1, body[i])
+                    : document.literal ? "'\\''"
+                                       : "\\\"";
+    }
+    token.text += quote;
   }
 
   // `srun bash <<EOF`: the text that follows is a script, not data.
@@ -159,12 +185,15 @@ class Lexer {
       ++at_;
     }
     std::string word(text_.substr(at_, word_end() - at_));
-    std::erase_if(word, [](char c) { return c == '"' || c == '\'' || c == '\\'; });
+    const auto marks =
+        std::erase_if(word, [](char c) { return c == '"' || c == '\'' || c == '\\'; });
     move_to(word_end());
-    if (feeds_a_shell()) {
+    const bool is_script = feeds_a_shell();
+    push(ShellToken::Kind::kWord, "''");
+    if (is_script) {
       script_end_ = word;
     } else {
-      here_documents_.push_back(word);
+      here_documents_.push_back({word, marks > 0, tokens_.size() - 1});
     }
   }
 
@@ -208,7 +237,7 @@ class Lexer {
   int line_ = 1;
   bool glued_ = false;
   std::vector<ShellToken> tokens_;
-  std::vector<std::string> here_documents_;
+  std::vector<HereDocument> here_documents_;
   std::string script_end_;  // ends a script that a shell is fed, read as the lines that they are
 };
 

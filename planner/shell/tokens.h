@@ -20,8 +20,8 @@ inline bool is_word(const ShellToken& token, std::string_view text) {
   return token.kind == ShellToken::Kind::kWord && token.text == text;
 }
 
-// Comments and here-documents are left out. Throws Error (FILE:LINE) on a quote or bracket that
-// does not close.
+// Comments are left out; the text of a here-document is one quoted word behind its `<<`. Throws
+// Error (FILE:LINE) on a quote or bracket that does not close.
 std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source);
 
 // The index after the bracket that closes the one at `open`, quotes and nested brackets skipped;

@@ -191,6 +191,124 @@ TEST(CheckPrograms, ConfigurationsOfTrainersAreNamed) {
   EXPECT_EQ(axolotl.code, 2);
   EXPECT_NE(axolotl.err.find("axolotl"), std::string::npos) << axolotl.err;
   EXPECT_NE(axolotl.err.find("--model meta-llama/Llama-3.1-8B"), std::string::npos);
+  struct Other {
+    const char *name, *text, *said;
+  };
+  for (const Other& other :
+       {Other{"sft.yaml",
+              "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: full\n"
+              "deepspeed: ds_z3.json\nper_device_train_batch_size: 1\n",
+              "LLaMA-Factory"},
+        Other{"train.py",
+              "from transformers import TrainingArguments\n"
+              "args = TrainingArguments(output_dir='o', bf16=True, fsdp='full_shard')\n",
+              "transformers' Trainer"},
+        Other{"launch.sh", "accelerate launch --config_file fsdp.yaml train.py --bf16 True\n",
+              "the YAML after its --config_file"},
+        Other{"zero.sh", "deepspeed --num_gpus 8 train.py --deepspeed ds.json\n",
+              "the JSON after its --deepspeed"},
+        Other{"titan.sh", "NGPU=8 CONFIG_FILE=./llama3_8b.toml ./run_train.sh\n",
+              "the TOML of its CONFIG_FILE"}}) {
+    const Checked answer = check(written(other.name, other.text), "--cluster dgx-h100x1");
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.err.find(other.said), std::string::npos) << answer.err;
+  }
+}
+
+// The text behind `<<EOF` was passed over: the script had no arguments at all.
+TEST(CheckPrograms, HereDocumentsAreReadIntoVariables) {
+  const std::string model =
+      "--num-layers 24 --hidden-size 2048 --num-attention-heads 16\n--seq-length 2048 "
+      "--max-position-embeddings 2048 --vocab-size 51200\n--micro-batch-size 1 --bf16\n"
+      "--tensor-model-parallel-size ";
+  const std::string start = "export CUDA_DEVICE_MAX_CONNECTIONS=1\nTP=2\n";
+  const std::string run = "torchrun --nproc_per_node 8 pretrain_gpt.py ";
+  for (const std::string& script :
+       {"read -r -d '' ARGS <<'EOF'\n" + model + "2\nEOF\n" + run + "$ARGS\n",
+        "IFS= read -rd '' ARGS <<EOF\n" + model + "$TP\nEOF\n" + run + "$ARGS\n",
+        "mapfile -t MORE <<EOF\n--tensor-model-parallel-size=$TP\n--bf16\nEOF\n" + run + kModel +
+            "\"${MORE[@]}\"\n",
+        "read -r TP PP <<EOF\n2 1\n8 1\nEOF\n" + run + kGpt + "--tensor-model-parallel-size $TP\n",
+        "srun sh -c \"" + run + "$(cat <<EOF | tr '\\n' ' '\n" + model + "2\nEOF\n)\"\n"}) {
+    const Checked answer = check(written("here.sh", start + script), "--cluster dgx-h100x1");
+    EXPECT_EQ(answer.json["layout"]["tp"], 2) << script << answer.err;
+    EXPECT_EQ(rules_in(answer), Rules{}) << script;
+  }
+  // Text that goes elsewhere is no command.
+  const Checked other =
+      check(written("elsewhere.sh",
+                    start + "cat > x.txt <<EOF\n" + run + "--num-layers 99 it's $1\nEOF\n" +
+                        "while read -r LINE; do echo $LINE; done <<EOF\n--num-layers 98\n"
+                        "EOF\n" +
+                        run + kGpt + "\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(other.json["layout"]["tp"], 1) << other.err;
+  EXPECT_FALSE(remarks_have(other, "does not decide")) << other.json["remarks"];
+}
+
+// "Megatron-LM trains in fp32" was said although --bf16 may stand in what the function prints.
+TEST(CheckPrograms, AFlagMayStandInWhatCouldNotBeWorkedOut) {
+  const Checked answer =
+      check(written("function.sh",
+                    "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+                    "torchrun --nproc_per_node 8 pretrain_gpt.py $(./flags.py) " +
+                        std::string(kModel) + "\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(answer), Rules{});
+  EXPECT_TRUE(answer.json["estimate"].is_null());
+}
+
+// Fixes said "virtual_pipeline_model_parallel_size=true of 1, 2" and repeated the rule.
+TEST(CheckPrograms, FixesSayWhatToWrite) {
+  const Checked bridge = check(written("recipe.py",
+                                       "from megatron.bridge.recipes.llama import x\n"
+                                       "cfg = llama3_70b_pretrain_config()\n"
+                                       "cfg.model.pipeline_model_parallel_size = 4\n"
+                                       "cfg.model.virtual_pipeline_model_parallel_size = 6\n"),
+                               "--cluster dgx-h100x4");
+  EXPECT_EQ(fix_in(bridge, "stage layers % virtual stages"),
+            "use model.virtual_pipeline_model_parallel_size=1, 2, 4, 5, 10, 20");
+  const Checked pipeline =
+      check(written("pipe.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+                "zero_optimization": {"stage": 2}, "pipeline": {"stages": 4}})"),
+            "--model llama-3.1-8b --seq 4096 --cluster dgx-h100x2");
+  EXPECT_EQ(fix_in(pipeline, "framework feature"), "use zero_optimization.stage 1");
+  const Checked titan = check(written("slips.toml",
+                                      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
+                                      "[paralelism]\ntensor_paralel_degree = 2\n"),
+                              "--cluster dgx-h100x1");
+  EXPECT_EQ(fix_in(titan, "keys that torchtitan has"), "use parallelism.tensor_parallel_degree");
+}
+
+// P02, P04 and P05 in scripts of other forms.
+TEST(CheckPrograms, ScriptsOfOtherFormsAreReadAsTheShellWould) {
+  const std::string batch =
+      "#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nCONFIGS=(\"2,2\" \"4,1\")\n"
+      "IFS=, read -r TP PP <<< \"${CONFIGS[0]}\"\nset -- --num-layers 24 --hidden-size 2048\n"
+      "MODEL=(\"$@\" --num-attention-heads 16 --seq-length 2048 --vocab-size 51200)\n"
+      "case \"${PRECISION:-bf16}\" in\n bf16) P=--bf16 ;;\n fp8) P=\"--bf16 --fp8-format hybrid\" "
+      ";;\nesac\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\nsrun --container-image=x.sqsh bash -c "
+      "\"torchrun --nnodes $SLURM_JOB_NUM_NODES --nproc_per_node 8 pretrain_gpt.py ${MODEL[*]} "
+      "--max-position-embeddings 2048 --micro-batch-size 1 $P --tensor-model-parallel-size $TP "
+      "--pipeline-model-parallel-size $PP\"\n";
+  const Checked slurm = check(written("batch.sh", "#!/bin/bash\n" + batch), "--cluster dgx-h100x2");
+  EXPECT_EQ(slurm.json["layout"]["short"], "tp2.pp2.dp4.mb1.nosp") << slurm.err;
+  const Checked ray =
+      check(written("ray.sh",
+                    "ray job submit --runtime-env-json='{\"env_vars\": "
+                    "{\"CUDA_DEVICE_MAX_CONNECTIONS\": \"1\"}}' -- python3 train.py " +
+                        kGpt + "--tensor-model-parallel-size 2\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(ray), Rules{});
+  const Checked recipe =
+      check(written("flat.sh",
+                    "OV=\"model.tensor_model_parallel_size=4\ntrain.global_batch_size=128\"\n"
+                    "FLAT=$(printf '%s\\n' \"$OV\" | sed 's/#.*//' | tr '\\n' ' ')\n"
+                    "CMD=\"torchrun $(echo --nproc_per_node 8) run_recipe.py --recipe "
+                    "llama31_8b_pretrain_config $FLAT\"\nsrun --mpi=pmix bash -c \"${CMD}\"\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(recipe.json["layout"]["tp"], 4) << recipe.err;
+  EXPECT_EQ(recipe.json["layout"]["micro_batches"], 64);
 }
 
 // The one flag that saves 33 GiB a GPU was to be guessed from another layout.

@@ -1,5 +1,6 @@
 // What search and the simulator ask of step time besides the estimate: bounds, and stages.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -43,6 +44,22 @@ bool no_faster(const LayerSet& a, const LayerSet& b) {
     }
   }
   return no_faster(a.embedding, b.embedding) && no_faster(a.head, b.head);
+}
+
+// Every placement of the tensor and context ranks among the others.
+template <typename Ask>
+void each_placement(const Job& job, const Plan& plan, const Ask& ask) {
+  const bool both = plan.tensor > 1 && plan.context > 1;
+  const std::int64_t rest = job.cluster.gpus / plan.tensor / plan.context;
+  for (std::int64_t inner = 1; inner <= rest; ++inner) {
+    for (std::int64_t between = 1; rest % inner == 0 && inner * between <= rest; ++between) {
+      for (const bool tensor_first : {true, false}) {
+        if (rest / inner % between == 0 && (both || between == 1)) {
+          ask(Placement{inner, between, tensor_first});
+        }
+      }
+    }
+  }
 }
 
 // The host and the GPU work at once: the slower one counts.
@@ -135,16 +152,7 @@ double TimeModel::lower_bound(const Plan& plan) {
   if ((plan.tensor == 1 && plan.context == 1) || s.nearest_is_fastest(plan)) {
     return least;
   }
-  const std::int64_t rest = s.job.cluster.gpus / plan.tensor / plan.context;
-  for (std::int64_t inner = 1; inner <= rest; ++inner) {
-    for (std::int64_t between = 1; rest % inner == 0 && inner * between <= rest; ++between) {
-      for (const bool tensor_first : {true, false}) {
-        if (rest / inner % between == 0 && (both || between == 1)) {
-          ask({inner, between, tensor_first});
-        }
-      }
-    }
-  }
+  each_placement(s.job, plan, ask);
   return least;
 }
 
@@ -155,11 +163,11 @@ bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
   if (const bool* found = nearest_fastest.find(key)) {
     return *found;
   }
-  if (topologies::has_unlike_nodes(job.cluster)) {
-    return nearest_fastest.insert(key, false);  // cards differ: every placement is asked
-  }
   Plan plain = plan;
   plain.recompute = Recompute::kNone;
+  if (topologies::has_unlike_nodes(job.cluster)) {
+    return nearest_fastest.insert(key, nearest_is_fastest_on_groups(plain));
+  }
   const std::int64_t rest = job.cluster.gpus / plan.tensor / plan.context;
   bool fastest = true;
   for (const bool tensor_first : {true, false}) {
@@ -173,6 +181,28 @@ bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
     }
   }
   return nearest_fastest.insert(key, fastest);
+}
+
+// The same on each group of unlike nodes, whose sizes differ: of every placement. What experts
+// exchange is not compared here, so with them every placement is asked.
+bool TimeModel::State::nearest_is_fastest_on_groups(const Plan& plain) {
+  if (job.model.moe) {
+    return false;
+  }
+  const auto set_of = [&](std::size_t group, const Placement& placement) {
+    const Plan here = placed(plain, placement);
+    return group_set(group, here, layer_key(here));
+  };
+  bool fastest = true;
+  for (std::size_t group = 0; group < group_timers.size() && fastest; ++group) {
+    const std::array<LayerSet, 2> nearest = {set_of(group, {1, 1, false}),
+                                             set_of(group, {1, 1, true})};
+    each_placement(job, plain, [&](const Placement& placement) {
+      fastest =
+          fastest && no_faster(set_of(group, placement), nearest[placement.tensor_first ? 1 : 0]);
+    });
+  }
+  return fastest;
 }
 
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {

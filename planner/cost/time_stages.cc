@@ -1,6 +1,7 @@
 // What the stages of a pipeline hand each other, and what the slowest of them makes the others
 // wait.
 #include <algorithm>
+#include <bit>
 
 #include "planner/cost/time_state.h"
 #include "planner/plan/sample_lengths.h"
@@ -73,6 +74,13 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
   return longest;
 }
 
+const LayerSet& TimeModel::State::group_set(std::size_t group, const Plan& plan,
+                                            const LayerSetKey& key) {
+  GroupTimer& timer = *group_timers[group];
+  const LayerSet* known = timer.sets.find(key);
+  return known != nullptr ? *known : timer.sets.insert(key, timer.layers.measure(plan, kinds));
+}
+
 const LayerSet& TimeModel::State::layer_set(const Plan& plan, const RankClass& rank) {
   if (rank.groups == 0) {
     return layer_set(plan);
@@ -84,10 +92,10 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan, const RankClass& r
     if ((rank.groups >> g & 1U) == 0) {
       continue;
     }
-    GroupTimer& group = *group_timers[g];
-    const LayerSet* known = group.sets.find(key);
-    const LayerSet& set =
-        known != nullptr ? *known : group.sets.insert(key, group.layers.measure(plan, kinds));
+    const LayerSet& set = group_set(g, plan, key);
+    if (std::has_single_bit(rank.groups)) {
+      return set;
+    }
     const RankTimes times = rank_times(plan, set, rank);
     if (const double one = times.forward_total() + times.backward_total(); one > longest) {
       longest = one;

@@ -104,6 +104,9 @@ struct TimeModel::State {
   const LayerSet& layer_set(const Plan& plan);
   // On the group of the rank's unlike nodes that takes longest.
   const LayerSet& layer_set(const Plan& plan, const RankClass& rank);
+  // On the cards of one group of unlike nodes. `key`: layer_key of the plan.
+  const LayerSet& group_set(std::size_t group, const Plan& plan, const LayerSetKey& key);
+  bool nearest_is_fastest_on_groups(const Plan& plain);
   const std::vector<RankClass>& classes(const Plan& plan);
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,

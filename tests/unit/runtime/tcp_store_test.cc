@@ -134,6 +134,24 @@ TEST(TcpStore, NonsenseEndsItsSenderOnly) {
   EXPECT_EQ(one.get("key", kNever), "value");
 }
 
+// Short reads and a connection that is reset instead of closed.
+TEST(TcpStore, FramesComeInPiecesAndAResetNamesItsRank) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  {
+    const Descriptor one = connect_to(address_of(server));
+    ASSERT_TRUE(one.is_open());
+    for (const char byte : encode({'H', "1", "2"}) + encode({'S', "key", "in pieces"})) {
+      ASSERT_TRUE(send_all(one.value(), std::string(1, byte)));
+    }
+    EXPECT_EQ(zero.get("key", kNever), "in pieces");
+    const linger reset{1, 0};
+    ASSERT_EQ(::setsockopt(one.value(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  }
+  EXPECT_NE(message_of([&] { zero.get("never", kNever); }).find("rank 1 has gone"),
+            std::string::npos);
+}
+
 // It listened at every address of the machine.
 TEST(TcpStore, ListensAtItsAddressOnly) {
   const TcpStoreServer server(kFree);

@@ -191,6 +191,23 @@ const MegatronField* renamed_by_bridge(std::string_view path) {
   return nullptr;
 }
 
+// choices= of arguments.py, those of older and newer releases together.
+std::string_view megatron_choices(std::string_view key) {
+  constexpr std::pair<std::string_view, std::string_view> kChoices[] = {
+      {"attention_backend", "flash fused unfused local auto"},
+      {"moe_token_dispatcher_type", "allgather alltoall alltoall_seq flex"},
+      {"normalization", "LayerNorm RMSNorm"},
+      {"position_embedding_type", "learned_absolute rope mrope yarn relative alibi none"},
+      {"data_parallel_sharding_strategy", "no_shard optim optim_grads optim_grads_params"},
+      {"fp8_format", "e4m3 hybrid"},
+      {"fp8_recipe", "tensorwise delayed mxfp8 blockwise custom"},
+      {"transformer_impl", "local transformer_engine inference_optimized"},
+  };
+  const auto* found = std::find_if(std::begin(kChoices), std::end(kChoices),
+                                   [&](const auto& row) { return row.first == key; });
+  return found == std::end(kChoices) ? std::string_view() : found->second;
+}
+
 std::string near_megatron_flag(std::string_view key) {
   if (is_among(kReal, key)) {
     return {};

@@ -64,6 +64,24 @@ Found names_known(const LaunchConfig& config, const LaunchCase&) {
   return finding;
 }
 
+// Programs around Megatron-LM may take other words.
+Found values_known(const LaunchConfig& config, const LaunchCase&) {
+  if (config.format != LaunchFormat::kMegatron || config.program != MegatronProgram::kMegatron) {
+    return {};
+  }
+  for (const LaunchSetting& setting : config.settings) {
+    const std::string_view choices = megatron_choices(setting.key);
+    if (!choices.empty() && !setting.open && !setting.value.empty() &&
+        !is_among(choices, setting.value) && find_setting(config, setting.key) == &setting) {
+      return Finding{
+          fmt::format("{} is '{}' ({})", setting.spelled, setting.value,
+                      setting.line == 0 ? "of the command line" : line_of(config, setting.line)),
+          fmt::format("use one of {}", fmt::join(names_in(choices), ", "))};
+    }
+  }
+  return {};
+}
+
 Found precision_given(const LaunchConfig& config, const LaunchCase&) {
   if (config.format != LaunchFormat::kMegatron || config.precision != "fp32" ||
       !config.unreadable.empty()) {  // it may stand in what could not be worked out
@@ -149,6 +167,7 @@ Found evaluation(const LaunchConfig& config, const LaunchCase&) {
 constexpr LaunchRule kStart[] = {
     {"flags have values", Severity::kError, {}, values_given},
     {"flags that Megatron-LM knows", Severity::kError, {}, names_known},
+    {"values that Megatron-LM takes", Severity::kError, {}, values_known},
     {"bf16 or fp16 is given", Severity::kWarning, {}, precision_given},
     {"local layers with RMSNorm", Severity::kError, {}, local_norm},
     {"local layers with cp", Severity::kError, {}, local_context},

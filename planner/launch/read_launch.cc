@@ -123,6 +123,12 @@ constexpr OtherFile kOthers[] = {
     {"finetuning_type:",
      "is LLaMA-Factory's; the DeepSpeed JSON that its `deepspeed:` names, or accelerate's YAML, "
      "would be right, with --model, --seq and --micro-batch"},
+    {"trainer.strategy.",
+     "is NeMo 2's; overrides of Megatron-Bridge (model.tensor_model_parallel_size=4, "
+     "train.global_batch_size=128, …) would be right"},
+    {"tensor_model_parallel_size:",
+     "is NeMo's YAML; its model section as Megatron-LM's flags (--tensor-model-parallel-size 4, …) "
+     "would be right"},
     {"TrainingArguments(",
      "is a script of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
      "with would be right, with --model, --seq and --micro-batch"},

@@ -199,6 +199,10 @@ TEST(CheckPrograms, ConfigurationsOfTrainersAreNamed) {
               "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: full\n"
               "deepspeed: ds_z3.json\nper_device_train_batch_size: 1\n",
               "LLaMA-Factory"},
+        Other{"nemo.yaml", "model:\n  tensor_model_parallel_size: 4\n", "NeMo's YAML"},
+        Other{"nemo.py",
+              "import nemo_run\nrecipe.trainer.strategy.tensor_model_parallel_size = 4\n",
+              "NeMo 2's"},
         Other{"train.py",
               "from transformers import TrainingArguments\n"
               "args = TrainingArguments(output_dir='o', bf16=True, fsdp='full_shard')\n",
@@ -236,7 +240,7 @@ TEST(CheckPrograms, HereDocumentsAreReadIntoVariables) {
   }
   // Text that goes elsewhere is no command.
   const Checked other =
-      check(written("elsewhere.sh",
+      check(written("documents.sh",
                     start + "cat > x.txt <<EOF\n" + run + "--num-layers 99 it's $1\nEOF\n" +
                         "while read -r LINE; do echo $LINE; done <<EOF\n--num-layers 98\n"
                         "EOF\n" +

@@ -1,6 +1,7 @@
 #include "planner/cost/stage_contents.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "planner/cost/in_flight.h"
@@ -22,9 +23,12 @@ double kept_of_chunk(const Plan& plan, const LayerMemory& layer, double all, dou
   return recomputed * layer.checkpoint + (layers - recomputed) * layer.whole;
 }
 
-// Beyond what was kept: the layer's recomputed tensors, and what its backward needs at once.
-double live_of_layer(const Job& job, const Plan& plan, const LayerMemory& layer) {
-  const bool whole = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
+// Beyond what was kept: the layer's recomputed tensors, and what its backward needs at once. Of a
+// chunk that repeats its first layers alone the others, which kept all, are done by then.
+double live_of_layer(const Job& job, const Plan& plan, const LayerMemory& layer, double layers) {
+  const bool whole =
+      plan.recompute == Recompute::kFull &&
+      (plan.recompute_layers < 0 || static_cast<double>(plan.recompute_layers) >= layers);
   const double recomputed = whole ? layer.whole : layer.whole - layer.kept;
   const bool twice = whole && job.framework.frozen_graph_stays && job.training.has_adapters() &&
                      plan.sharding == Sharding::kFull;
@@ -108,6 +112,7 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   Stage stage;
   double frozen_dense = 0;
   double frozen_sparse = 0;
+  double fewest = std::numeric_limits<double>::infinity();  // trained layers of a chunk
   for (const HeldChunk& here : held_chunks(*context.job, plan, rank)) {
     const ChunkLayers& part = split[here.index];
     const InFlight& held = here.in_flight;
@@ -116,6 +121,7 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
     stage.in_flight = held.whole;
     stage.waiting = held.weight_gradient;
     const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
+    fewest = std::min(fewest, part.dense + part.sparse - part.frozen_dense - part.frozen_sparse);
     frozen_dense += part.frozen_dense;
     frozen_sparse += part.frozen_sparse;
     stage.activations +=
@@ -148,9 +154,9 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
       stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
   stage.largest_unit =
       plan.fsdp_unit == 0 ? body : std::min(body, layer * static_cast<double>(plan.fsdp_unit));
-  stage.live =
-      std::max(stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense) : 0,
-               stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse) : 0);
+  stage.live = std::max(
+      stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense, fewest) : 0,
+      stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse, fewest) : 0);
   set_trained(context, frozen_dense, frozen_sparse, stage);
   return stage;
 }

@@ -126,6 +126,11 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
   return bytes;
 }
 
+double workspaces_of(const StageContext& context, const Stage& stage) {
+  return context.constant + stand_in_gradients(context, stage) +
+         context.layers->fp8_weight_copies * (stage.elements + stage.experts - stage.root);
+}
+
 // The moments that can be a stage's peak, and the one before it all.
 struct Moments {
   MemoryItems load, forward, loss, head_backward, layer_backward, last_backward, root_reduce, step;
@@ -202,15 +207,13 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   const Plan& plan = *context.plan;
   const bool torch = is_torch(job);
   const Gathered gathered = gathered_of(context, stage);
-  const double copies = stand_in_gradients(context, stage);
-  const double all = stage.elements + stage.experts;
   const bool head_trains = !job.training.has_adapters() || job.training.embeddings;
   const double head_gradient = head_trains ? 2 * stage.head : 0;
   MemoryItems base;
   base.parameters = parameter_bytes(context, stage) * context.resident.parameters;
   base.optimizer = optimizer_bytes(context, stage) * context.resident.optimizer;
   base.gradients = waiting_gradients(context, stage);
-  base.other = context.constant + copies + context.layers->fp8_weight_copies * (all - stage.root);
+  base.other = workspaces_of(context, stage);
   base.communication = communication_of(context, stage, rank);
   const bool ddp = torch && plan.sharding == Sharding::kNone && plan.replicas > 1;
   double stepped = gradient_bytes(context, stage);
@@ -296,6 +299,11 @@ void scale(MemoryItems& items) {
 }
 
 }  // namespace
+
+double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
+                       std::int64_t rank) {
+  return workspaces_of(context, stage_of(context, split, rank));
+}
 
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank) {

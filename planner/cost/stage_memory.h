@@ -51,6 +51,10 @@ struct StageContext {
 };
 StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& layers);
 
+// Bytes of libraries' workspaces and of copies of weights, there all the time.
+double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
+                       std::int64_t rank);
+
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank);
 

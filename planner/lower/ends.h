@@ -9,6 +9,7 @@ struct HeadState {
   NormState norm;
   Operand x;                      // the head's input without final norm
   Operand gathered_input;         // when sequence parallelism does not gather it again
+  Operand logits_beside;          // of a modelled head: kept with them, over before their gradient
   Operand logits, maximum, sums;  // logits become their gradient in place
 };
 

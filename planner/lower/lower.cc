@@ -85,7 +85,8 @@ bool frees_gradients(const Job& job, const Plan& plan) {
   return true;
 }
 
-StepProgram write_program(const Job& job, const Plan& plan, const LowerOptions& options) {
+StepProgram write_program(const Job& job, const Plan& asked, const Plan& plan,
+                          const LowerOptions& options) {
   check_supported(job, plan, options);
   StepProgram program;
   program.name = short_form(plan);
@@ -104,8 +105,9 @@ StepProgram write_program(const Job& job, const Plan& plan, const LowerOptions& 
   shape.expert_rows = options.executable && job.framework.expert_load == 0
                           ? rows.most
                           : std::min(rows.most, shape.expert_rows);
+  const lowering::HeldMemory held(job, asked);
   for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
-    program.roles.push_back(lowering::write_stage(job, plan, shape, groups, program, stage));
+    program.roles.push_back(lowering::write_stage(job, plan, shape, groups, held, program, stage));
   }
 #ifndef NDEBUG
   const std::vector<std::string> problems = verify(program);
@@ -121,13 +123,13 @@ StepProgram lower(const Job& job, const Plan& plan, const LowerOptions& options)
     // What runs is this project's runtime, whatever framework's choices it follows.
     Job written = job;
     written.framework.implementation = models::Implementation::kTrireme;
-    return write_program(written, plan, options);
+    return write_program(written, plan, plan, options);
   }
   const RunSharding run = run_sharding(job, plan);
   Plan as_run = plan;
   as_run.sharding = run.sharding;
   as_run.reshard_after_forward = run.reshards;
-  return write_program(job, as_run, options);
+  return write_program(job, plan, as_run, options);
 }
 
 }  // namespace trireme::planner

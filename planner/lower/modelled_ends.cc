@@ -1,5 +1,7 @@
 #include "planner/lower/modelled_ends.h"
 
+#include <algorithm>
+
 #include "planner/cost/written_passes.h"
 #include "planner/plan/shape.h"
 
@@ -15,6 +17,11 @@ ModelledEnds::ModelledEnds(Writer& writer) : w_(writer) {
   head_ = models::head_work(model, shard, kernels);
   modules_ = model.multi_token_layers;
   write_out_passes(w_.job.framework, head_);
+}
+
+std::int64_t ModelledEnds::elements_of(double bytes) {
+  constexpr double kElementBytes = 2;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / kElementBytes));
 }
 
 void ModelledEnds::products(const models::PassWork& work, const Operand& input,
@@ -73,11 +80,16 @@ void ModelledEnds::reduce_loss() {
 
 void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const Operand& loss,
                                 HeadState& state) {
-  const Shape& s = w_.shape;
   state.x = x;
   const Operand input = head_input(state);
-  state.logits = w_.builder.buffer("logits", (1 + modules_) * s.tokens * s.vocabulary_rows,
-                                   ElementType::kCompute);
+  const StageContext& bytes = w_.held.context();
+  const double lasting = std::min(bytes.logit_kept, bytes.logit_backward);
+  state.logits = w_.builder.buffer("logits", elements_of(lasting), ElementType::kCompute);
+  if (bytes.logit_kept > lasting) {
+    state.logits_beside = w_.builder.buffer(
+        "logits_beside", elements_of(bytes.logit_kept - lasting), ElementType::kCompute);
+    w_.builder.modelled_pass("logits", 0, Bytes(0), {input, state.logits_beside});
+  }
   products(head_.forward, input, w_.units.weight(w_.stage.head), state.logits);
   write_passes(w_, "head_passes", head_.forward, Half::kEnds, targets, state.logits);
   if (w_.groups.tensor != kNoGroup) {
@@ -88,12 +100,16 @@ void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const 
     w_.builder.modelled_pass("token_head", 0, Bytes(0), {more, state.logits});
     reduce_loss();
   }
-  w_.builder.modelled_pass("loss", 0, Bytes(0), {state.logits, loss});
+  const Operand working = w_.builder.buffer(
+      "loss_working", elements_of(bytes.logit_peak - bytes.logit_kept), ElementType::kCompute);
+  w_.builder.modelled_pass("loss", 0, Bytes(0), {state.logits, working});
+  w_.builder.modelled_pass("loss", 0, Bytes(0), {working, loss});
 }
 
 Operand ModelledEnds::head_backward(const Operand& targets, HeadState& state, bool split) {
   const Shape& s = w_.shape;
-  write_passes(w_, "d_logits", head_.input_gradient, Half::kEnds, targets, state.logits);
+  write_passes(w_, "d_logits", head_.input_gradient, Half::kEnds,
+               present(state.logits_beside) ? state.logits_beside : targets, state.logits);
   const Operand input = split ? Operand{} : head_input(state);
   settle_tensor(w_);
   const Operand partial =

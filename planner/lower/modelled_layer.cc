@@ -33,16 +33,54 @@ const Slot& ModelledLayer::slot(bool routed) const {
   return routed && slots_.experts.count > 0 ? slots_.experts : slots_.modelled;
 }
 
-// Elements of what the half keeps, its input from the residual stream aside.
-std::int64_t ModelledLayer::kept_elements(Half half) const {
-  std::int64_t bytes = 0;
+// The half's part of all that the layer keeps.
+double ModelledLayer::share_of(Half half) const {
+  double all = 0;
+  double here = 0;
   for (const models::KeptItem& item :
        models::kept_activations(w_.job.model, layer_, shard_, w_.job.framework.implementation,
                                 w_.job.framework.dropout)) {
-    const models::KeptTraits& traits = models::traits_of(item.kept);
-    bytes += traits.half == half && !traits.is_stream ? item.bytes.value : 0;
+    const auto bytes = static_cast<double>(item.bytes.value);
+    all += bytes;
+    here += models::traits_of(item.kept).half == half ? bytes : 0;
   }
-  return std::max<std::int64_t>(1, bytes / kElementBytes);
+  return all > 0 ? here / all : 0.5;
+}
+
+// What the layer keeps, all of it where it is repeated.
+double ModelledLayer::kept_bytes() const {
+  const LayerMemory& memory = w_.held.layer(sparse_);
+  const bool selective = w_.plan.recompute == Recompute::kSelective;
+  const double module = layer_ >= w_.job.model.layers ? w_.held.prediction_kept() : 0;
+  return (selective ? memory.kept : memory.whole) + module;
+}
+
+std::int64_t ModelledLayer::kept_elements(Half half) const {
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(share_of(half) * kept_bytes() / kElementBytes));
+}
+
+// Inputs and output gradients of the half's products, from the one half of a split backward to the
+// other.
+std::int64_t ModelledLayer::postponed_elements(Half half) const {
+  const double bytes = share_of(half) * w_.held.layer(sparse_).weight_gradient;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / kElementBytes));
+}
+
+// What is alive at the worst op of the layer's backward, beyond what it kept and what this backward
+// has in buffers of their own (the gradients that come in and go out, gathered inputs).
+std::int64_t ModelledLayer::working_elements(bool routed) const {
+  const LayerMemory& memory = w_.held.layer(sparse_);
+  const bool selective = w_.plan.recompute == Recompute::kSelective;
+  const double repeated = selective ? memory.whole - memory.kept : 0;
+  const auto local = static_cast<double>(w_.shape.local_tokens * w_.shape.hidden);
+  const auto whole = static_cast<double>(w_.shape.tokens * w_.shape.hidden);
+  const bool sequence = w_.shape.sequence_parallel && !routed;
+  const bool again = sequence && w_.job.framework.regather_in_backward;
+  const double named =
+      local + (routed ? local : whole) + (sequence ? local : 0) + (again ? whole : 0);
+  const double elements = (repeated + memory.transient) / kElementBytes - named;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(elements));
 }
 
 void ModelledLayer::products(const models::PassWork& work, Half half, bool routed, Which which,
@@ -300,70 +338,79 @@ Operand ModelledLayer::gather_again(Half half, const Operand& kept) {
 // parallel products' inputs beside their input gradient, whose sum hides behind their weight
 // gradient. Gradients of routed tokens travel back when all that stands beside them is done: only
 // another micro-batch covers that (planner/walk/expert_overlap.h).
-Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Operand& kept,
+Operand ModelledLayer::backward_half(Half half, const Operand& dy, const ModelledState& state,
                                      Operand& d_kept, bool split) {
   const bool mlp = half == Half::kMlp;
+  const Operand& kept = mlp ? state.mlp : state.attention;
   const bool routed = sparse_ && mlp;
   const std::int64_t tokens = routed ? w_.shape.local_tokens : w_.shape.tokens;
   const Operand all =
       routed ? dy : gather_tokens(w_, mlp ? "d_mlp_output" : "d_attention_output", dy);
-  d_kept =
-      w_.builder.buffer(mlp ? "d_mlp" : "d_attention",
-                        std::max(tokens * w_.shape.hidden, kept.count / 2), ElementType::kCompute);
-  Operand returned = d_kept;
+  const Operand working = w_.builder.buffer(mlp ? "d_mlp" : "d_attention", working_elements(routed),
+                                            ElementType::kCompute);
+  Operand returned = working;
   if (routed) {
     const Operand arrived = exchange_tokens("combine_gradient", dy, true);
-    products(work_.input_gradient, half, true, Which::kAll, arrived, d_kept);
+    products(work_.input_gradient, half, true, Which::kAll, arrived, working);
     if (!split) {
       weight_products(half, Which::kRouted, arrived, kept);
     }
   }
-  products(work_.input_gradient, half, false, Which::kOthers, all, d_kept);
+  products(work_.input_gradient, half, false, Which::kOthers, all, working);
   if (!split) {
     weight_products(half, Which::kOthers, all, kept);
   }
   if (!mlp) {
-    core_attention(work_.input_gradient, true, kept, d_kept);
+    core_attention(work_.input_gradient, true, kept, working);
   }
-  pass(work_.input_gradient, half, all, d_kept);
+  pass(work_.input_gradient, half, all, working);
   if (routed) {
-    returned = exchange_tokens("dispatch_gradient", d_kept, false);
+    returned = exchange_tokens("dispatch_gradient", working, false);
   }
   const Operand again = split || routed ? kept : gather_again(half, kept);
   settle_tensor(w_);
-  products(work_.input_gradient, half, false, Which::kColumns, d_kept, d_kept);
+  products(work_.input_gradient, half, false, Which::kColumns, working, working);
   const Operand partial = w_.builder.buffer(mlp ? "d_mlp_input" : "d_attention_input",
                                             tokens * w_.shape.hidden, ElementType::kCompute);
-  w_.builder.modelled_pass("gradient", 0, Bytes(0), {d_kept, returned, partial});
+  w_.builder.modelled_pass("gradient", 0, Bytes(0), {working, returned, partial});
   const Operand reduced =
       routed ? partial : reduce_tokens(w_, mlp ? "d_mlp_reduce" : "d_attention_reduce", partial);
   settle_tensor(w_);
   if (!split) {
-    weight_products(half, Which::kColumns, d_kept, again);
+    weight_products(half, Which::kColumns, working, again);
   }
-  w_.builder.modelled_pass("residual_gradient", 0, Bytes(0), {dy, reduced});
+  if (recompute_) {  // the input, which was kept, goes with the layer
+    w_.builder.modelled_pass("residual_gradient", 0, Bytes(0), {dy, state.x, reduced});
+  } else {
+    w_.builder.modelled_pass("residual_gradient", 0, Bytes(0), {dy, reduced});
+  }
+  if (split) {  // what the weight gradients read; the rest of what was kept is over
+    d_kept = w_.builder.buffer(mlp ? "mlp_postponed" : "attention_postponed",
+                               postponed_elements(half), ElementType::kCompute);
+    w_.builder.modelled_pass("postponed", 0, Bytes(0), {kept, d_kept});
+  }
   return reduced;
 }
 
 Operand ModelledLayer::backward(const Operand& dy, ModelledState& state, bool split) {
-  const Operand middle = backward_half(Half::kMlp, dy, state.mlp, state.d_mlp, split);
-  const Operand dx =
-      backward_half(Half::kAttention, middle, state.attention, state.d_attention, split);
-  if (!split) {
-    state = {};
-  }
+  const Operand middle = backward_half(Half::kMlp, dy, state, state.d_mlp, split);
+  const Operand dx = backward_half(Half::kAttention, middle, state, state.d_attention, split);
+  const Operand d_mlp = state.d_mlp;
+  const Operand d_attention = state.d_attention;
+  state = {};
+  state.d_mlp = d_mlp;
+  state.d_attention = d_attention;
   return dx;
 }
 
 // The inputs are gathered beside the row-parallel products' weight gradients.
 void ModelledLayer::weight_gradients(ModelledState& state) {
   for (const Half half : {Half::kMlp, Half::kAttention}) {
-    const Operand& kept = half == Half::kMlp ? state.mlp : state.attention;
-    const Operand& d_kept = half == Half::kMlp ? state.d_mlp : state.d_attention;
-    const Operand again = gather_again(half, kept);
-    weight_products(half, Which::kRouted, d_kept, kept);
-    weight_products(half, Which::kOthers, d_kept, kept);
-    weight_products(half, Which::kColumns, d_kept, again);
+    const Operand& postponed = half == Half::kMlp ? state.d_mlp : state.d_attention;
+    const Operand again = gather_again(half, postponed);
+    weight_products(half, Which::kRouted, postponed, postponed);
+    weight_products(half, Which::kOthers, postponed, postponed);
+    weight_products(half, Which::kColumns, postponed, again);
   }
   state = {};
 }

@@ -11,7 +11,7 @@ namespace trireme::planner::lowering {
 struct ModelledState {
   Operand x, middle;           // the residual stream before attention and before the MLP
   Operand attention, mlp;      // all that each half keeps
-  Operand d_attention, d_mlp;  // between the halves of a split backward
+  Operand d_attention, d_mlp;  // all that the second half of a split backward reads
 };
 
 class ModelledLayer {
@@ -33,7 +33,7 @@ class ModelledLayer {
   Operand mlp_half(const models::PassWork& work, ModelledState& state);
   Operand finish_half(Half half, const Operand& kept, const Operand& stream);
   void repeat_modules(ModelledState& state);
-  Operand backward_half(Half half, const Operand& dy, const Operand& kept, Operand& d_kept,
+  Operand backward_half(Half half, const Operand& dy, const ModelledState& state, Operand& d_kept,
                         bool split);
   void weight_products(Half half, Which which, const Operand& d_output, const Operand& kept);
   [[nodiscard]] Operand gather_again(Half half, const Operand& kept);
@@ -49,7 +49,11 @@ class ModelledLayer {
   void attention_piece(const models::AttentionWork& attention, std::int64_t keys, bool backward,
                        const Operand& kept, const Operand& output);
   Operand exchange_tokens(const char* name, const Operand& tokens, bool to_experts);
+  [[nodiscard]] double share_of(Half half) const;
+  [[nodiscard]] double kept_bytes() const;
   [[nodiscard]] std::int64_t kept_elements(Half half) const;
+  [[nodiscard]] std::int64_t postponed_elements(Half half) const;
+  [[nodiscard]] std::int64_t working_elements(bool routed) const;
   [[nodiscard]] const Slot& slot(bool routed) const;
   [[nodiscard]] bool is_own() const;
 

@@ -18,12 +18,14 @@
 namespace trireme::planner::lowering {
 namespace {
 
+constexpr double kComputeBytes = 2;
+
 enum Channel : std::uint16_t { kForwardChannel = 0, kBackwardChannel = 1 };
 
 class StageWriter {
  public:
   StageWriter(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
-              const StepProgram& step, std::int64_t stage, Program& program)
+              const HeldMemory& held, const StepProgram& step, std::int64_t stage, Program& program)
       : plan_(plan),
         shape_(shape),
         step_(step),
@@ -34,7 +36,7 @@ class StageWriter {
         actions_(schedule_micro_batches(plan, stage)),
         visits_(list_visits(actions_, stage_)),
         units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
-        writer_{job, plan, shape, groups, stage_, builder_, units_},
+        writer_{job, plan, shape, groups, stage_, builder_, units_, held},
         modelled_ends_(writer_),
         own_(job.framework.implementation == models::Implementation::kTrireme &&
              job.model.multi_token_layers == 0),
@@ -92,6 +94,12 @@ class StageWriter {
     if (stage_.chunks.back().head) {
       program_.targets = builder_.persistent_buffer("targets", tokens, ElementType::kToken);
       program_.loss = builder_.persistent_buffer("loss", 1, ElementType::kMaster);
+    }
+    if (!own_) {
+      const double bytes = writer_.held.workspaces(stage_index_);
+      if (const auto elements = static_cast<std::int64_t>(bytes / kComputeBytes); elements > 0) {
+        builder_.persistent_buffer("workspaces", elements, ElementType::kCompute);
+      }
     }
   }
 
@@ -342,9 +350,9 @@ class StageWriter {
 }  // namespace
 
 Program write_stage(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
-                    const StepProgram& step, std::int64_t stage) {
+                    const HeldMemory& held, const StepProgram& step, std::int64_t stage) {
   Program program;
-  StageWriter(job, plan, shape, groups, step, stage, program).write();
+  StageWriter(job, plan, shape, groups, held, step, stage, program).write();
   return program;
 }
 

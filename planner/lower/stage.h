@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/program.h"
+#include "planner/lower/held_memory.h"
 #include "planner/lower/place_ranks.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
@@ -11,6 +12,6 @@
 namespace trireme::planner::lowering {
 
 Program write_stage(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
-                    const StepProgram& step, std::int64_t stage);
+                    const HeldMemory& held, const StepProgram& step, std::int64_t stage);
 
 }  // namespace trireme::planner::lowering

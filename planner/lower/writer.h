@@ -6,6 +6,7 @@
 
 #include "models/work.h"
 #include "planner/lower/builder.h"
+#include "planner/lower/held_memory.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/place_ranks.h"
 #include "planner/lower/unit_keeper.h"
@@ -21,6 +22,7 @@ struct Writer {
   const StageParameters& stage;
   ProgramBuilder& builder;
   UnitKeeper& units;
+  const HeldMemory& held;
 };
 
 // A norm's input, output and statistics, kept for its backward.

@@ -101,7 +101,8 @@ ExpertRanks expert_ranks(const Job& job, const Plan& plan) {
       plan.tensor * plan.sharded * (job.framework.shard_over_context ? plan.context : 1);
   ranks.shards = plan.sharding == Sharding::kNone
                      ? 1
-                     : std::max<std::int64_t>(1, std::gcd(ranks.copies, within / split));
+                     : std::max<std::int64_t>(
+                           1, std::gcd(ranks.copies, std::max<std::int64_t>(1, within / split)));
   return ranks;
 }
 

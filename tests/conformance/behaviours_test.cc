@@ -169,10 +169,15 @@ Drawn draw(const std::string& framework, std::uint64_t seed) {
 }
 
 // How far the stages' memory is from what their programs have alive at most, the mean over stages.
-// Programs hold this project's own tensors and states, whoever's choices they follow: of other
-// behaviours, and of layers whose memory is counted as others keep it, there is nothing to compare.
+// Nothing to compare: layers of this project whose memory is counted as others keep it, and others'
+// split backwards, whose closed form has the waiting weight gradients of the middle of the step
+// (its end, where all forwards are done, has more).
 std::optional<double> memory_difference(const Drawn& drawn) {
-  if (!planner::counts_own_memory(drawn.job, drawn.plan)) {
+  const Plan& plan = drawn.plan;
+  const bool own = drawn.job.framework.implementation == models::Implementation::kTrireme;
+  const bool split = plan.pipeline > 1 && (plan.schedule == Schedule::kZeroBubbleH1 ||
+                                           plan.schedule == Schedule::kZeroBubbleH2);
+  if (own ? !planner::counts_own_memory(drawn.job, plan) : split) {
     return std::nullopt;
   }
   double sum = 0;
@@ -252,17 +257,30 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
 }
 
 // Chunks of one or two layers were counted as if they were alone on their rank: 15 % too little, of
-// the next chunk's gathered unit and the last one's gradients. Of 500 plans two are beyond 5 %:
-// ends whose tied table is larger than their layers.
-TEST(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
+// the next chunk's gathered unit and the last one's gradients. Programs of other frameworks had
+// this project's kept tensors and logits: megatron's memory was 9.5 % away. Of 500 plans of trireme
+// two are beyond 5 %: ends whose tied table is larger than their layers.
+constexpr Behaviour kMemories[] = {{"trireme", 0.0055, 0.115}, {"megatron", 0.003, 0.02}};
+
+class BehavioursMemory : public testing::TestWithParam<Behaviour> {};
+
+TEST_P(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
+  const char* only = std::getenv("TRIREME_BEHAVIOUR");
+  if (only != nullptr && std::string(only) != GetParam().name) {
+    GTEST_SKIP() << "TRIREME_BEHAVIOUR asks for " << only;
+  }
   const std::uint64_t cases = from_environment("TRIREME_CASES", 40);
+  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
   double sum = 0;
   double worst = 0;
   double compared = 0;
   std::string worst_case;
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const Drawn drawn = draw("trireme", seed);
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) {
+    const Drawn drawn = draw(GetParam().name, seed);
     if (const std::optional<double> difference = memory_difference(drawn)) {
+      if (std::getenv("TRIREME_VERBOSE") != nullptr) {
+        fmt::print("{:+6.2f}% {}\n", 100 * *difference, drawn.what);
+      }
       ++compared;
       sum += std::abs(*difference);
       if (std::abs(*difference) > std::abs(worst)) {
@@ -271,11 +289,11 @@ TEST(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
       }
     }
   }
-  fmt::print("memory: {} of {} plans, mean {:.2f} %, worst {:+.2f} % ({})\n", compared, cases,
-             100 * sum / compared, 100 * worst, worst_case);
+  fmt::print("memory of {}: {} of {} plans, mean {:.2f} %, worst {:+.2f} % ({})\n", GetParam().name,
+             compared, cases, 100 * sum / compared, 100 * worst, worst_case);
   EXPECT_GT(compared, 0.5 * static_cast<double>(cases));
-  EXPECT_LE(sum / compared, 0.0055);
-  EXPECT_LE(std::abs(worst), 0.115) << worst_case;
+  EXPECT_LE(sum / compared, GetParam().mean);
+  EXPECT_LE(std::abs(worst), GetParam().worst) << worst_case;
 }
 
 // Interleaved pipelines of one or two layers a chunk, run on two H200 of one host by this project's
@@ -317,11 +335,13 @@ TEST(DeepPipelines, MessagesThatWaitAreInTheClosedForm) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Behaviours, testing::ValuesIn(kBehaviours), [](const auto& given) {
+const auto kName = [](const auto& given) {
   std::string name = given.param.name;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
-});
+};
+INSTANTIATE_TEST_SUITE_P(All, Behaviours, testing::ValuesIn(kBehaviours), kName);
+INSTANTIATE_TEST_SUITE_P(All, BehavioursMemory, testing::ValuesIn(kMemories), kName);
 
 }  // namespace
 }  // namespace trireme

@@ -106,7 +106,7 @@ PassCost latent_layout_cost(Implementation implementation) {
 }
 
 PassCost weighted_bias_cost(std::int64_t local_experts) {
-  // TEGroupedMLP._apply_bias: b p in fp32 (4), t + b p (2 + 4 + 4), all experts' joined (8), back
+  // b p in fp32 (4), t + b p (2 + 4 + 4), all experts' joined (8), back
   // (4 + 2). Backward: to fp32 (6), t's gradient (6), p's (b g and its sum: 8 + 4), b's (12).
   const auto experts = static_cast<int>(local_experts);
   return {28.0, 36.0, 2 * experts + 2, 5 * experts + 1};

@@ -28,7 +28,8 @@ PassCost softmax_cost(Implementation implementation, bool joined);
 PassCost dropout_cost();
 // Per element of the queries and of the keys that latent attention puts together from their parts.
 PassCost latent_layout_cost(Implementation implementation);
-// Megatron-Core's second bias of experts, weighted by the router, expert by expert.
+// Per element that a rank's experts return: Megatron-Core's second bias of experts, weighted by the
+// router, expert by expert (TEGroupedMLP._apply_bias).
 PassCost weighted_bias_cost(std::int64_t local_experts);
 // Per element of a token that is copied into, or out of, the order of its experts.
 PassCost expert_copy_cost(Implementation implementation);

@@ -53,10 +53,9 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
 }
 
 double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::int64_t stages) {
-  constexpr double kSteps = 200;
   const auto passes = static_cast<double>(micro_batches * chunks);
   const auto warm_up = stages > 1 ? static_cast<double>((chunks - 1) * stages + stages - 1) : 1.0;
-  return std::floor(kSteps * std::max(0.0, 1 - warm_up / passes)) / kSteps;
+  return std::floor(kOverlapSteps * std::max(0.0, 1 - warm_up / passes)) / kOverlapSteps;
 }
 
 double exposed_exchange(const BehaviourFit& fit, double exchange, double compute) {

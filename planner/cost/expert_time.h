@@ -20,10 +20,11 @@ namespace trireme::planner {
 // more copies. Source: DeepEP's own description (normal kernels); DeepSeek-V3, section 3.2.2.
 double exchanged_copies(const Job& job, const Plan& plan, bool to_experts);
 
+inline constexpr double kOverlapSteps = 200;
 // Share of a rank's passes that run beside one of another micro-batch: those of the warm-up have no
 // backward to run beside, nor as many backwards at the end a forward. Of Megatron's interleaved
 // order, 2 (p - 1 - r) + (v - 1) p chunks of rank r, the mean over ranks; without a pipeline the
-// first. To a 200th, so that plans share their layers' times.
+// first. In [0, 1], to one of kOverlapSteps, so that plans share their layers' times.
 double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::int64_t stages);
 
 // Of `exchange` seconds of a layer's exchanges, forward and backward, what is left exposed beside

@@ -1,6 +1,8 @@
 // Seconds of one matrix product as a framework runs it: what estimate, walk and simulate share.
 #pragma once
 
+#include <cstdint>
+
 #include "models/work.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/plan/job.h"
@@ -18,7 +20,9 @@ struct ProductKind {
   bool weight_gradient = false;
 };
 
+// Whether the plan's experts multiply in fp32 (Framework::experts_without_autocast).
 bool has_fp32_experts(const Job& job, const Plan& plan);
+// Of a product of the part, whatever the job's precision.
 ProductWidth product_width(models::Part part, bool fp32_experts);
 
 // Under fp8 and fp4 products as wide as their layer also scan their activation operand for its

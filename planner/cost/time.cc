@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "core/check.h"
@@ -56,23 +57,24 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
 }  // namespace
 
 TimeModel::State::LayerSetKey TimeModel::State::layer_key(const Plan& plan) {
-  return {
-      .tensor = plan.tensor,
-      .context = plan.context,
-      .expert = plan.expert,
-      .expert_tensor = plan.expert_tensor,
-      .micro_batch = plan.micro_batch,
-      .tensor_stride = collectives.group(plan, Axis::kTensor).stride,
-      .context_stride = collectives.group(plan, Axis::kContext).stride,
-      .recompute_modules = plan.recompute_modules,
-      .recompute = static_cast<std::uint16_t>(plan.recompute),
-      .sequence_parallel = static_cast<std::uint8_t>(plan.sequence_parallel ? 1 : 0),
-      .fp32_experts = static_cast<std::uint8_t>(has_fp32_experts(job, plan) ? 1 : 0),
-      .splits_backward = static_cast<std::uint8_t>(splits_backward(plan) ? 1 : 0),
-      .overlapped_experts = static_cast<std::uint8_t>(
-          overlaps_experts(job, plan)
-              ? 1 + 200 * overlapped_share(plan.micro_batches, plan.virtual_pipeline, plan.pipeline)
-              : 0)};
+  return {.tensor = plan.tensor,
+          .context = plan.context,
+          .expert = plan.expert,
+          .expert_tensor = plan.expert_tensor,
+          .micro_batch = plan.micro_batch,
+          .tensor_stride = collectives.group(plan, Axis::kTensor).stride,
+          .context_stride = collectives.group(plan, Axis::kContext).stride,
+          .recompute_modules = plan.recompute_modules,
+          .recompute = static_cast<std::uint16_t>(plan.recompute),
+          .sequence_parallel = static_cast<std::uint8_t>(plan.sequence_parallel ? 1 : 0),
+          .fp32_experts = static_cast<std::uint8_t>(has_fp32_experts(job, plan) ? 1 : 0),
+          .splits_backward = static_cast<std::uint8_t>(splits_backward(plan) ? 1 : 0),
+          .overlapped_experts = static_cast<std::uint8_t>(
+              overlaps_experts(job, plan)
+                  ? 1 + std::lround(kOverlapSteps * overlapped_share(plan.micro_batches,
+                                                                     plan.virtual_pipeline,
+                                                                     plan.pipeline))
+                  : 0)};
 }
 
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {

@@ -3,6 +3,7 @@
 // memory of the plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +12,12 @@
 #include "planner/plan/plan.h"
 
 namespace trireme::planner::lowering {
+
+// Elements in 16 bits of a buffer of `bytes`; a buffer has one at least.
+inline std::int64_t compute_elements(double bytes) {
+  constexpr double kElementBytes = 2;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / kElementBytes));
+}
 
 class HeldMemory {
  public:

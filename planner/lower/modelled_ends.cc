@@ -1,7 +1,5 @@
 #include "planner/lower/modelled_ends.h"
 
-#include <algorithm>
-
 #include "planner/cost/written_passes.h"
 #include "planner/plan/shape.h"
 
@@ -17,11 +15,6 @@ ModelledEnds::ModelledEnds(Writer& writer) : w_(writer) {
   head_ = models::head_work(model, shard, kernels);
   modules_ = model.multi_token_layers;
   write_out_passes(w_.job.framework, head_);
-}
-
-std::int64_t ModelledEnds::elements_of(double bytes) {
-  constexpr double kElementBytes = 2;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / kElementBytes));
 }
 
 void ModelledEnds::products(const models::PassWork& work, const Operand& input,
@@ -84,10 +77,10 @@ void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const 
   const Operand input = head_input(state);
   const StageContext& bytes = w_.held.context();
   const double lasting = std::min(bytes.logit_kept, bytes.logit_backward);
-  state.logits = w_.builder.buffer("logits", elements_of(lasting), ElementType::kCompute);
+  state.logits = w_.builder.buffer("logits", compute_elements(lasting), ElementType::kCompute);
   if (bytes.logit_kept > lasting) {
     state.logits_beside = w_.builder.buffer(
-        "logits_beside", elements_of(bytes.logit_kept - lasting), ElementType::kCompute);
+        "logits_beside", compute_elements(bytes.logit_kept - lasting), ElementType::kCompute);
     w_.builder.modelled_pass("logits", 0, Bytes(0), {input, state.logits_beside});
   }
   products(head_.forward, input, w_.units.weight(w_.stage.head), state.logits);
@@ -101,7 +94,7 @@ void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const 
     reduce_loss();
   }
   const Operand working = w_.builder.buffer(
-      "loss_working", elements_of(bytes.logit_peak - bytes.logit_kept), ElementType::kCompute);
+      "loss_working", compute_elements(bytes.logit_peak - bytes.logit_kept), ElementType::kCompute);
   w_.builder.modelled_pass("loss", 0, Bytes(0), {state.logits, working});
   w_.builder.modelled_pass("loss", 0, Bytes(0), {working, loss});
 }

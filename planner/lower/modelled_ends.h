@@ -21,7 +21,6 @@ class ModelledEnds {
   Operand head_input(HeadState& state);
   void products(const models::PassWork& work, const Operand& input, const Operand& weight,
                 const Operand& output);
-  static std::int64_t elements_of(double bytes);
   void reduce_loss();
 
   Writer& w_;

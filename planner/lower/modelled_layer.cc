@@ -7,11 +7,6 @@
 #include "planner/cost/written_passes.h"
 
 namespace trireme::planner::lowering {
-namespace {
-
-constexpr std::int64_t kElementBytes = 2;
-
-}  // namespace
 
 ModelledLayer::ModelledLayer(Writer& writer, std::int64_t layer, bool recompute)
     : w_(writer),
@@ -56,15 +51,13 @@ double ModelledLayer::kept_bytes() const {
 }
 
 std::int64_t ModelledLayer::kept_elements(Half half) const {
-  return std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(share_of(half) * kept_bytes() / kElementBytes));
+  return compute_elements(share_of(half) * kept_bytes());
 }
 
 // Inputs and output gradients of the half's products, from the one half of a split backward to the
 // other.
 std::int64_t ModelledLayer::postponed_elements(Half half) const {
-  const double bytes = share_of(half) * w_.held.layer(sparse_).weight_gradient;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / kElementBytes));
+  return compute_elements(share_of(half) * w_.held.layer(sparse_).weight_gradient);
 }
 
 // What is alive at the worst op of the layer's backward, beyond what it kept and what this backward
@@ -77,10 +70,9 @@ std::int64_t ModelledLayer::working_elements(bool routed) const {
   const auto whole = static_cast<double>(w_.shape.tokens * w_.shape.hidden);
   const bool sequence = w_.shape.sequence_parallel && !routed;
   const bool again = sequence && w_.job.framework.regather_in_backward;
-  const double named =
+  const double named =  // elements
       local + (routed ? local : whole) + (sequence ? local : 0) + (again ? whole : 0);
-  const double elements = (repeated + memory.transient) / kElementBytes - named;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(elements));
+  return compute_elements(repeated + memory.transient - 2 * named);
 }
 
 void ModelledLayer::products(const models::PassWork& work, Half half, bool routed, Which which,

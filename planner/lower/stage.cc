@@ -18,8 +18,6 @@
 namespace trireme::planner::lowering {
 namespace {
 
-constexpr double kComputeBytes = 2;
-
 enum Channel : std::uint16_t { kForwardChannel = 0, kBackwardChannel = 1 };
 
 class StageWriter {
@@ -96,9 +94,8 @@ class StageWriter {
       program_.loss = builder_.persistent_buffer("loss", 1, ElementType::kMaster);
     }
     if (!own_) {
-      const double bytes = writer_.held.workspaces(stage_index_);
-      if (const auto elements = static_cast<std::int64_t>(bytes / kComputeBytes); elements > 0) {
-        builder_.persistent_buffer("workspaces", elements, ElementType::kCompute);
+      if (const double bytes = writer_.held.workspaces(stage_index_); bytes > 0) {
+        builder_.persistent_buffer("workspaces", compute_elements(bytes), ElementType::kCompute);
       }
     }
   }

@@ -155,12 +155,17 @@ void print_into_variable(const std::vector<ShellText>& words, ShellVariables& va
   }
 }
 
+bool reads_input(std::string_view command) {
+  return command == "read" || command == "mapfile" || command == "readarray";
+}
+
 void read_into_variables(const std::vector<ShellText>& words, const ShellText& input,
                          const std::string& separators, ShellVariables& variables) {
   std::vector<std::string> names;
-  bool array = false;
-  bool whole = words[0].text != "read";  // mapfile, readarray: every line an element
-  const std::string cuts = whole ? "\n" : separators;
+  const bool lines = words[0].text != "read";  // mapfile, readarray: every line an element
+  bool array = lines;
+  bool whole = lines;
+  const std::string cuts = lines ? "\n" : separators;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const bool option = words[i].text.starts_with("-");
     array |= option && words[i].text.find('a') != std::string::npos;
@@ -179,7 +184,7 @@ void read_into_variables(const std::vector<ShellText>& words, const ShellText& i
     text.lines.resize(end);
     text.quoted.resize(end);
   }
-  if (array || words[0].text != "read") {
+  if (array) {
     variables.known[names.front()] = ShellVariable{cut(text, cuts, text.text.size() + 1), true};
     return;
   }

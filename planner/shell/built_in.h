@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/shell/value.h"
@@ -33,8 +34,11 @@ void let_variables(const std::vector<ShellText>& words, ShellVariables& variable
 // printf -v NAME FORMAT …
 void print_into_variable(const std::vector<ShellText>& words, ShellVariables& variables);
 
+// read, mapfile, readarray: they take their input into variables.
+bool reads_input(std::string_view command);
+
 // read -r A B <<< INPUT: cut at any of `separators`; the last name takes what is left. With -a the
-// name is an array of all parts.
+// name is an array of all parts; mapfile and readarray make one of the lines.
 void read_into_variables(const std::vector<ShellText>& words, const ShellText& input,
                          const std::string& separators, ShellVariables& variables);
 

@@ -316,7 +316,7 @@ class Reader {
       variables.positional.emplace(words.begin() + 2, words.end());
     } else if (name == "shift") {
       shift_words(words, variables);
-    } else if ((name == "read" || name == "mapfile" || name == "readarray") && input) {
+    } else if (reads_input(name) && input) {
       const bool own = std::find(assigned.begin(), assigned.end(), "IFS") != assigned.end();
       const std::string cuts = own ? variables.known["IFS"].values.front().text : " \t\n";
       read_into_variables(words, *input, cuts, variables);

@@ -45,9 +45,7 @@ class Reader {
     }
     const std::string kind = token.text;
     ++stream_.at;  // where it is redirected to
-    constexpr std::string_view kReaders[] = {"read", "mapfile", "readarray"};
-    const bool reads = !words.empty() && std::find(std::begin(kReaders), std::end(kReaders),
-                                                   words.front().text) != std::end(kReaders);
+    const bool reads = !words.empty() && reads_input(words.front().text);
     if ((kind == "<<<" || (reads && kind.starts_with("<<"))) && runs_ && !stream_.done()) {
       read_.input = expand(variables_, stream_.next().text, stream_.next().line);
     }

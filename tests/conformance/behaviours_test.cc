@@ -19,6 +19,7 @@
 #include "models/presets.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/estimate.h"
+#include "planner/cost/layer_times.h"
 #include "planner/cost/own_memory.h"
 #include "planner/lower/lower.h"
 #include "planner/plan/rules.h"
@@ -175,9 +176,7 @@ Drawn draw(const std::string& framework, std::uint64_t seed) {
 std::optional<double> memory_difference(const Drawn& drawn) {
   const Plan& plan = drawn.plan;
   const bool own = drawn.job.framework.implementation == models::Implementation::kTrireme;
-  const bool split = plan.pipeline > 1 && (plan.schedule == Schedule::kZeroBubbleH1 ||
-                                           plan.schedule == Schedule::kZeroBubbleH2);
-  if (own ? !planner::counts_own_memory(drawn.job, plan) : split) {
+  if (own ? !planner::counts_own_memory(drawn.job, plan) : planner::splits_backward(plan)) {
     return std::nullopt;
   }
   double sum = 0;

@@ -116,7 +116,9 @@ TEST(HostCounts, PredictAProcessAlone) {
     const double error = std::abs(*row.predicted_seconds / *row.measured_seconds - 1);
     // Nothing of Megatron-LM on one GPU was seen before: its host is predicted too slow there.
     const bool unseen = one.row.framework == "Megatron-LM";
-    EXPECT_LT(error, one.row.model == "qwen3-experts" ? 0.28 : unseen ? 0.25 : 0.12)
+    EXPECT_LT(error, one.row.model == "qwen3-experts" ? 0.28
+                     : unseen                         ? 0.25
+                                                      : 0.12)
         << one.row.notes;
     sum += error;
     ++rows;

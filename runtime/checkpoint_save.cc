@@ -14,6 +14,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_pieces.h"
 #include "runtime/rank_files.h"
+#include "runtime/sockets.h"
 
 namespace trireme::runtime {
 namespace {
@@ -133,7 +134,15 @@ void save_checkpoint(const std::string& folder, const CheckpointStep& at, RankEx
       throw Error(temporary.string(), "cannot create the checkpoint's folder: " + error.message());
     }
   }
-  coordinator.barrier();
+  const std::string maker = coordinator.broadcast(host_name());
+  if (!fs::exists(temporary)) {
+    throw Error(
+        temporary.string(),
+        fmt::format("was made by rank 0 on {} and is not there on {}: --save wants a folder "
+                    "that all hosts share",
+                    maker, host_name()) +
+            kUntouched);
+  }
   write_rank_file((temporary / rank_file(index_of(executor.rank()))).string(), executor);
   coordinator.barrier();
   if (coordinator.rank() == Rank(0)) {

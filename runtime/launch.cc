@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -17,11 +19,13 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "runtime/peer_watch.h"
 
 namespace trireme::runtime {
 namespace {
 
 constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's default too
+constexpr const char* kLocal = "local";        // this program started the ranks itself
 
 std::optional<std::int64_t> read_number(const ReadVariable& read, const char* name,
                                         std::int64_t low, std::int64_t high) {
@@ -111,14 +115,27 @@ class StoreCoordinator final : public Coordinator {
       : environment_(environment),
         timeout_(timeout),
         server_(environment.rank == Rank(0) ? serve(environment) : nullptr),
-        client_(environment.master, environment.rank, environment.ranks, timeout) {}
+        client_(environment.master, environment.rank, environment.ranks, timeout) {
+    // Who forked the ranks sees them end; those of a launcher have only each other.
+    if (environment.launcher != kLocal) {
+      watch_ = std::make_unique<PeerWatch>(
+          environment.master, environment.rank, environment.ranks, timeout,
+          [rank = index_of(environment.rank)](const std::string& reason) {
+            fmt::print(stderr, "trireme: rank {}: stopped because {}\n", rank, reason);
+            std::_Exit(3);
+          },
+          PeerWatch::Times{});
+    }
+  }
   StoreCoordinator(const StoreCoordinator&) = delete;
   StoreCoordinator& operator=(const StoreCoordinator&) = delete;
   StoreCoordinator(StoreCoordinator&&) = delete;
   StoreCoordinator& operator=(StoreCoordinator&&) = delete;
   ~StoreCoordinator() override {
+    watch_.reset();  // before the store goes
     if (std::uncaught_exceptions() > exceptions_) {
-      client_.fail(fmt::format("rank {} has failed", index_of(environment_.rank)));
+      client_.fail(
+          fmt::format("rank {} on {} has failed", index_of(environment_.rank), host_name()));
       return;
     }
     // The store stays until everybody has said what they had to say; when that fails there is
@@ -174,6 +191,7 @@ class StoreCoordinator final : public Coordinator {
   Seconds timeout_;
   std::unique_ptr<TcpStoreServer> server_;
   TcpStoreClient client_;
+  std::unique_ptr<PeerWatch> watch_;
   int exceptions_ = std::uncaught_exceptions();
   std::int64_t gathers_ = 0;
   std::int64_t broadcasts_ = 0;
@@ -274,7 +292,7 @@ int run_local_processes(std::int64_t ranks, OpBoard& board,
                                   .ranks = ranks,
                                   .local_rank = rank,
                                   .master = {"127.0.0.1", listener.port},
-                                  .launcher = "local"};
+                                  .launcher = kLocal};
       if (rank == 0) {
         environment.listener = listener.socket.release();
       } else {

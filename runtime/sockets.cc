@@ -6,8 +6,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -141,6 +144,15 @@ bool send_all(int socket, const std::string& bytes) {
     sent += static_cast<std::size_t>(n);
   }
   return true;
+}
+
+std::string host_name() {
+  const char* id = std::getenv("NCCL_HOSTID");
+  std::array<char, 256> name{};
+  if (id == nullptr || *id == '\0') {
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+  }
+  return id;
 }
 
 void send_without_delay(int socket) {

@@ -29,6 +29,10 @@ Descriptor connect_to(const StoreAddress& address);
 // Sends all of it, waiting as long as it takes. False when the connection is lost.
 bool send_all(int socket, const std::string& bytes);
 
+// This machine as a failure names it: NCCL_HOSTID, which is how NCCL tells hosts apart, else its
+// name.
+std::string host_name();
+
 // Small messages go at once.
 void send_without_delay(int socket);
 

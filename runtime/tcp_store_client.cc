@@ -23,7 +23,7 @@ double now_seconds() {
 }  // namespace
 
 TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int64_t ranks,
-                               Seconds timeout)
+                               Seconds timeout, StoreClientKind kind)
     : rank_(rank), exceptions_(std::uncaught_exceptions()) {
   const double deadline = now_seconds() + timeout.value;
   while (!(socket_ = connect_to(address)).is_open()) {
@@ -34,8 +34,9 @@ TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int6
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  request({'H', std::to_string(index_of(rank)), std::to_string(ranks)}, "rank 0's greeting",
-          timeout);
+  request({static_cast<char>(kind), std::to_string(index_of(rank)),
+           fmt::format("{} {}", ranks, host_name())},
+          "rank 0's greeting", timeout);
 }
 
 TcpStoreClient::~TcpStoreClient() {
@@ -54,7 +55,7 @@ std::string TcpStoreClient::get(const std::string& key, Seconds timeout, std::in
   return request({'G', key, readers > 0 ? std::to_string(readers) : ""}, key, timeout);
 }
 std::string TcpStoreClient::failure() {
-  return request({'Q', "", ""}, "the store", Seconds(10));
+  return request({'Q', "", ""}, "rank 0's store", kSilenceMost);
 }
 void TcpStoreClient::fail(const std::string& reason) {
   send_all(socket_.value(), encode({'F', reason, ""}));

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <system_error>
@@ -25,6 +26,9 @@ namespace {
 constexpr std::size_t kHelloMost = 256;     // bytes that are taken from who is no rank yet
 constexpr int kPauseMilliseconds = 100;     // when the system gives no more descriptors
 constexpr std::size_t kChunk = 64U << 10U;  // read at once
+constexpr int kWatchMilliseconds = 200;     // between looks at who has fallen silent
+
+using Clock = std::chrono::steady_clock;
 
 std::int64_t whole_number(const std::string& text, std::int64_t low, std::int64_t high) {
   std::int64_t value = 0;
@@ -41,7 +45,10 @@ std::int64_t whole_number(const std::string& text, std::int64_t low, std::int64_
 // what it does not read stays in its outbox, and until that is empty nothing more is read from it.
 class TcpStoreServer::Loop {
  public:
-  explicit Loop(Listener listener) : listener_(std::move(listener)) {
+  Loop(Listener listener, Seconds silence)
+      : listener_(std::move(listener)),
+        silence_(std::chrono::duration_cast<Clock::duration>(
+            std::chrono::duration<double>(silence.value))) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
       throw Error("MASTER_PORT", fmt::format("the store gets no pipe: {}", std::strerror(errno)));
@@ -72,6 +79,9 @@ class TcpStoreServer::Loop {
     std::string inbox, outbox;
     Frame waits;  // a get that is not answered yet; kind 0: none
     std::int64_t rank = -1;
+    std::string host;
+    bool watches = false;  // beside the rank's own connection
+    Clock::time_point heard;
     bool goodbye = false;
   };
   struct Value {
@@ -88,7 +98,7 @@ class TcpStoreServer::Loop {
         const bool sends = !client.outbox.empty();
         polled.push_back({client.socket.value(), static_cast<short>(sends ? POLLOUT : POLLIN), 0});
       }
-      const int ready = ::poll(polled.data(), polled.size(), accepting ? -1 : kPauseMilliseconds);
+      const int ready = ::poll(polled.data(), polled.size(), pause(accepting));
       if (polled[0].revents != 0 || (ready < 0 && errno != EINTR)) {
         return;
       }
@@ -98,7 +108,31 @@ class TcpStoreServer::Loop {
         }
       }
       accepting = polled[1].revents == 0 || accept_one();
+      fail_the_silent();
     }
+  }
+
+  [[nodiscard]] int pause(bool accepting) const {
+    const bool watches = std::any_of(clients_.begin(), clients_.end(),
+                                     [](const auto& each) { return each.second.watches; });
+    return !accepting ? kPauseMilliseconds : watches ? kWatchMilliseconds : -1;
+  }
+
+  // A stopped process and a host without power keep their connections: only silence tells.
+  void fail_the_silent() {
+    for (auto& [id, client] : clients_) {
+      if (client.watches && Clock::now() - client.heard > silence_) {
+        client.watches = false;
+        fail(
+            fmt::format("{} has said nothing for {:.3g} s: its process is stopped, or its host or "
+                        "network is gone",
+                        name_of(client), std::chrono::duration<double>(silence_).count()));
+      }
+    }
+  }
+
+  static std::string name_of(const Client& client) {
+    return fmt::format("rank {}{}{}", client.rank, client.host.empty() ? "" : " on ", client.host);
   }
 
   // False when there is no descriptor for it: asked again at once, the system would say the same.
@@ -123,11 +157,11 @@ class TcpStoreServer::Loop {
       open = false;
     }
     if (!open) {
-      const bool gone = client.rank >= 0 && !client.goodbye;
-      const std::int64_t rank = client.rank;
+      const bool gone = client.rank >= 0 && !client.watches && !client.goodbye;
+      const std::string name = name_of(client);
       clients_.erase(id);
       if (gone) {
-        fail(fmt::format("rank {} has gone", rank));
+        fail(name + " has gone");
       }
     }
   }
@@ -165,11 +199,13 @@ class TcpStoreServer::Loop {
   }
 
   void answer(Client& client, const Frame& frame) {
-    if (client.rank < 0 && frame.kind != 'H') {
+    client.heard = Clock::now();
+    if (client.rank < 0 && frame.kind != 'H' && frame.kind != 'W') {
       throw Error("MASTER_PORT", "something that is not trireme talks on this port");
     }
     switch (frame.kind) {
       case 'H':
+      case 'W':
         hello(client, frame);
         return;
       case 'S':
@@ -213,15 +249,17 @@ class TcpStoreServer::Loop {
 
   void hello(Client& client, const Frame& frame) {
     constexpr std::int64_t kRanksMost = 1 << 20;
-    const std::int64_t ranks = whole_number(frame.value, 1, kRanksMost);
+    const std::size_t blank = std::min(frame.value.find(' '), frame.value.size());
+    const std::int64_t ranks = whole_number(frame.value.substr(0, blank), 1, kRanksMost);
     const std::int64_t rank = whole_number(frame.key, 0, ranks - 1);
+    const bool watches = frame.kind == 'W';
     std::string problem;
     if (ranks_ != 0 && ranks_ != ranks) {
       problem = fmt::format("rank {} was started with WORLD_SIZE {}, another rank with {}", rank,
                             ranks, ranks_);
     }
     for (const auto& [id, known] : clients_) {
-      if (known.rank == rank) {
+      if (known.rank == rank && !known.watches && !watches) {
         problem = fmt::format("two processes say they are rank {}", rank);
       }
     }
@@ -232,6 +270,8 @@ class TcpStoreServer::Loop {
     }
     ranks_ = ranks;
     client.rank = rank;
+    client.watches = watches;
+    client.host = frame.value.substr(std::min(blank + 1, frame.value.size()));
     reply(client, {'V', "", "trireme"});
   }
 
@@ -248,6 +288,7 @@ class TcpStoreServer::Loop {
   }
 
   Listener listener_;
+  Clock::duration silence_;
   Descriptor wake_, stop_;
   std::map<int, Client> clients_;  // by descriptor
   std::map<std::string, Value> values_;
@@ -256,9 +297,10 @@ class TcpStoreServer::Loop {
   std::thread thread_;
 };
 
-TcpStoreServer::TcpStoreServer(const StoreAddress& address) : TcpStoreServer(listen_at(address)) {}
-TcpStoreServer::TcpStoreServer(Listener listener)
-    : loop_(std::make_unique<Loop>(std::move(listener))) {}
+TcpStoreServer::TcpStoreServer(const StoreAddress& address, Seconds silence)
+    : TcpStoreServer(listen_at(address), silence) {}
+TcpStoreServer::TcpStoreServer(Listener listener, Seconds silence)
+    : loop_(std::make_unique<Loop>(std::move(listener), silence)) {}
 TcpStoreServer::~TcpStoreServer() = default;
 std::uint16_t TcpStoreServer::port() const {
   return loop_->port();

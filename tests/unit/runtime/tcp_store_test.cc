@@ -10,10 +10,12 @@
 
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <thread>
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/peer_watch.h"
 #include "runtime/tcp_frame.h"
 
 namespace trireme::runtime {
@@ -101,9 +103,46 @@ TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
     const TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
     std::_Exit(0);  // without goodbye, as a killed process
   }
-  EXPECT_NE(message_of([&] { zero.get("never", kNever); }).find("rank 1 has gone"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { zero.get("never", kNever); }).find("rank 1 on " + host_name() + " has gone"),
+      std::string::npos);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+// A rank inside a collective learned of a killed peer by its time-out alone, without a name.
+TEST(TcpStore, AWatchIsToldOfARankThatVanishes) {
+  const TcpStoreServer server(kFree);
+  std::promise<std::string> told;
+  const PeerWatch watch(address_of(server), Rank(0), 2, kNever,
+                        [&](const std::string& reason) { told.set_value(reason); },
+                        {.period = Seconds(0.01), .grace = Seconds(0.01)});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
+    std::_Exit(0);
+  }
+  EXPECT_EQ(told.get_future().get(), "rank 1 on " + host_name() + " has gone");
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+// A stopped process and a host without power keep their connections.
+TEST(TcpStore, AWatchThatFallsSilentFailsTheRun) {
+  const TcpStoreServer server(kFree, Seconds(0.3));
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  const Descriptor stopped = connect_to(address_of(server));
+  ASSERT_TRUE(send_all(stopped.value(), encode({'W', "1", "2 node-7"})));
+  EXPECT_NE(message_of([&] {
+              zero.get("never", kNever);
+            }).find("rank 1 on node-7 has said nothing for 0.3 s"),
+            std::string::npos);
+}
+
+TEST(TcpStore, AWatchThatEndsTellsNothing) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  const auto tells = [](const std::string& reason) { ADD_FAILURE() << reason; };
+  { const PeerWatch watch(address_of(server), Rank(1), 2, kNever, tells, {}); }
+  EXPECT_EQ(zero.failure(), "");
 }
 
 // A rank that was no number ended the process of rank 0.

@@ -49,7 +49,10 @@ struct Axis {
     }
     // 1, 2, 5 of each power of ten, or the powers alone over a long range.
     const bool powers_alone = high / low > 1e3;
-    for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10) {
+    const int last = static_cast<int>(std::floor(std::log10(high)));
+    for (int exponent = static_cast<int>(std::floor(std::log10(low))); exponent <= last;
+         ++exponent) {
+      const double power = std::pow(10, exponent);
       for (const double step : {1.0, 2.0, 5.0}) {
         const double value = step * power;
         if (value >= low && value <= high && (!powers_alone || step == 1.0)) {

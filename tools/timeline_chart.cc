@@ -85,6 +85,7 @@ std::vector<const sim::ActorReport*> chosen_actors(const std::vector<sim::ActorR
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   order.resize(std::min(order.size(), most));
   std::vector<const sim::ActorReport*> result;
+  result.reserve(order.size());
   for (const auto& [place, actor] : order) {
     result.push_back(actor);
   }

@@ -134,7 +134,8 @@ double spread_slowdown(const Cluster& cluster, int nodes) {
   }
   for_each_tier(cluster, [&](std::int64_t part, double over, double, Seconds) {
     // Traffic leaves for most destinations, so the links out carry nearly all of it.
-    const auto parts = static_cast<double>((cluster.nodes + part - 1) / part);
+    const std::int64_t whole_parts = (cluster.nodes + part - 1) / part;
+    const auto parts = static_cast<double>(whole_parts);
     slowdown = std::max(slowdown, over * (1.0 - 1.0 / std::min<double>(parts, nodes)));
   });
   return slowdown;
@@ -176,7 +177,8 @@ double mean_torus_hops(const Network& network) {
   double nodes = 1.0;
   for (const int size : network.torus) {
     // 0, 1, 2, ..., 2, 1 hops to the places along a ring.
-    mean += static_cast<double>(size / 2) * ((size + 1) / 2) / size;
+    const int shorter = size / 2;
+    mean += static_cast<double>(shorter) * (size - shorter) / size;
     nodes *= size;
   }
   return nodes > 1.0 ? mean * nodes / (nodes - 1.0) : 0.0;  // not to itself

@@ -268,7 +268,8 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   time.compute_backward = units * stage.layers.reduce_copy + ends;
   if (plan.pipeline == 1) {
     // All of it has been walked but micro-batches like the second.
-    time.exposed += walk.end - static_cast<double>(passes.count / 2) * (forward + backward);
+    const std::size_t pairs = passes.count / 2;
+    time.exposed += walk.end - static_cast<double>(pairs) * (forward + backward);
   } else {
     const double chunks = static_cast<double>(plan.virtual_pipeline);
     time.exposed += std::max(0.0, walk.took[0] - forward / chunks) + walk.end - walk.compute_end;

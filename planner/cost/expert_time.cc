@@ -25,7 +25,7 @@ double places_left(double n, const models::Function& router) {
     return n * chosen / groups;
   }
   double none = 1;  // of the place's groups is chosen
-  for (double other = 0; other < groups / n; ++other) {
+  for (int other = 0; other < groups / n; ++other) {
     none *= std::max(0.0, groups - chosen - other) / (groups - other);
   }
   return n * (1 - none);

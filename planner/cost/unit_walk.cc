@@ -193,7 +193,7 @@ UnitWalk walk_units(const UnitStage& stage, const UnitSchedule& schedule) {
 const UnitWalk& KnownWalks::walk(const UnitStage& stage, std::uint32_t passes,
                                  const UnitSchedule& schedule) {
   known_.resize(kKnownWalks);
-  std::array<std::uint64_t, std::tuple_size_v<decltype(Known::stage)>> words;
+  std::array<std::uint64_t, std::tuple_size_v<decltype(Known::stage)>> words{};
   std::size_t count = 0;
   for (const UnitSeconds* unit : {&stage.embedding, &stage.layers, &stage.head}) {
     for (const std::uint64_t word : std::bit_cast<UnitWords>(*unit)) {

@@ -39,7 +39,7 @@ struct UnitStage {
 UnitShape unit_shape(const UnitStage& stage);
 
 struct UnitWalk {
-  std::array<double, kMostPasses> took;  // seconds of each pass
+  std::array<double, kMostPasses> took{};  // seconds of each pass
   double compute_end = 0;
   double end = 0;  // of everything
 };

@@ -51,7 +51,7 @@ const char* first_version_strategy(const Plan& plan) {
 
 // A field of FSDP; `wanted`: of the first version (1), the second (2) or either (0).
 FieldWriter fsdp(int wanted, FieldWriter write) {
-  return [wanted, write](const L& l) {
+  return [wanted, write = std::move(write)](const L& l) {
     const int version = first_version(l) ? 1 : 2;
     return is_plain(l) || (wanted != 0 && wanted != version) ? FieldValue() : write(l);
   };

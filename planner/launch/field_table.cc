@@ -169,8 +169,10 @@ FieldWriter given(Condition holds, FieldWriter write) {
 }
 
 FieldWriter either(Condition holds, FieldWriter write, FieldWriter otherwise) {
-  return
-      [=](const LaunchPlan& launch) { return holds(launch) ? write(launch) : otherwise(launch); };
+  return [holds = std::move(holds), write = std::move(write),
+          otherwise = std::move(otherwise)](const LaunchPlan& launch) {
+    return holds(launch) ? write(launch) : otherwise(launch);
+  };
 }
 
 std::vector<std::string_view> names_in(std::string_view names) {

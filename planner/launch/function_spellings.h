@@ -15,7 +15,7 @@
 namespace trireme::planner {
 
 struct FunctionSpelling {
-  const char* key;  // of models/function_table.h
+  const char* key = nullptr;  // of models/function_table.h
   // Megatron-LM's flag and Megatron-Bridge's attribute, where the field is one setting of its own.
   const char* flag = nullptr;
   const char* attribute = nullptr;

@@ -86,7 +86,7 @@ enum class Knob : std::uint8_t {
 };
 
 struct LayoutField {
-  Knob knob;
+  Knob knob = Knob::kTensor;
   // By format, in the order of LaunchFormat; with a blank inside: words, for there is no such key.
   std::array<std::string_view, 5> names;
   std::optional<std::int64_t> LaunchLayout::*read = nullptr;  // nullptr: read with others

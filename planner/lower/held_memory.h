@@ -28,6 +28,9 @@ class HeldMemory {
         split_(chunk_layers(job, plan)) {}
   HeldMemory(const HeldMemory&) = delete;
   HeldMemory& operator=(const HeldMemory&) = delete;
+  HeldMemory(HeldMemory&&) = delete;
+  HeldMemory& operator=(HeldMemory&&) = delete;
+  ~HeldMemory() = default;
 
   [[nodiscard]] const LayerMemory& layer(bool sparse) const {
     return sparse ? layers_.sparse : layers_.dense;

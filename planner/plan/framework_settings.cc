@@ -17,7 +17,7 @@ namespace {
 
 using Implementation = models::Implementation;
 
-const FrameworkField kFields[] = {
+const FrameworkField fields[] = {
     {{"parameter_bytes", "bytes of a parameter as computed with", ""}, &Framework::parameter_bytes},
     {{"master_bytes", "bytes of the optimizer's own copy of a parameter; 0: the parameter itself",
       ""},
@@ -228,7 +228,7 @@ const FrameworkField kFields[] = {
 };
 
 // Choices that move several fields together.
-const Setting kCompound[] = {
+const Setting compound[] = {
     {"implementation",
      "whose layers: transformer_engine, local (classic_megatron), eager_torch, compiled_torch or "
      "trireme",
@@ -358,7 +358,7 @@ bool apply_compound(Framework& framework, const std::string& key, const std::str
 }  // namespace
 
 std::span<const FrameworkField> framework_fields() {
-  return kFields;
+  return fields;
 }
 
 Implementation implementation_of(const std::string& name) {
@@ -369,7 +369,7 @@ void apply_setting(Framework& framework, const std::string& key, const std::stri
   if (apply_compound(framework, key, value)) {
     return;
   }
-  for (const FrameworkField& field : kFields) {
+  for (const FrameworkField& field : fields) {
     if (key != field.setting.name) {
       continue;
     }
@@ -392,7 +392,7 @@ void apply_setting(Framework& framework, const std::string& key, const std::stri
 }
 
 std::string setting_value(const Framework& framework, const std::string& name) {
-  for (const FrameworkField& field : kFields) {
+  for (const FrameworkField& field : fields) {
     if (name == field.setting.name) {
       return std::visit([&](auto member) { return fmt::format("{}", framework.*member); },
                         field.member);
@@ -409,10 +409,10 @@ std::string setting_value(const Framework& framework, const std::string& name) {
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all = [] {
     std::vector<Setting> list;
-    for (const FrameworkField& field : kFields) {
+    for (const FrameworkField& field : fields) {
       list.push_back(field.setting);
     }
-    list.insert(list.end(), std::begin(kCompound), std::end(kCompound));
+    list.insert(list.end(), std::begin(compound), std::end(compound));
     return list;
   }();
   return all;

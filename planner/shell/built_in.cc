@@ -34,7 +34,7 @@ std::vector<ShellText> cut(const ShellText& input, const std::string& separators
 
 // NAME[KEY]=value: of an array by its number, else by its key.
 void set_element(ShellVariable& array, const std::string& key, const ShellText& value) {
-  std::size_t at = array.values.size();
+  std::size_t at = 0;
   const bool number = !key.empty() && key.find_first_not_of("0123456789") == std::string::npos &&
                       key.size() < 7 && array.keys.empty();
   if (number) {

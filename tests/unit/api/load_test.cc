@@ -58,6 +58,7 @@ double resident_bytes() {
 
 TEST(Load, TenThousandCallsHoldWhatAThousandHeld) {
   std::vector<std::string> expected;
+  expected.reserve(8);
   for (int which = 0; which < 8; ++which) {
     expected.push_back(lasting(call(which)));
     EXPECT_FALSE(expected.back().empty()) << which;

@@ -213,6 +213,18 @@ void print_misses(const Console& console, const PlanReport& report) {
   fmt::print(console.out, "\n");
 }
 
+Json rejected_json(const std::vector<planner::Rejection>& rejected) {
+  Json json = Json::array();
+  for (const planner::Rejection& rejection : rejected) {
+    json.push_back(
+        {{"rule", planner::to_string(rejection.rule)},
+         {"count", rejection.count},
+         {"example",
+          {{"layout", planner::short_form(rejection.example)}, {"detail", rejection.detail}}}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string miss_text(const planner::MemoryEstimate& memory) {
@@ -256,14 +268,7 @@ Json plan_json(const Job& job, const PlanReport& report) {
                {"ties", ranked(result.ties)},
                {"search_seconds", result.search_seconds},
                {"idle_gpus", report.idle_gpus},
-               {"rejected", Json::array()}};
-  for (const planner::Rejection& rejection : result.rejected) {
-    json["rejected"].push_back(
-        {{"rule", planner::to_string(rejection.rule)},
-         {"count", rejection.count},
-         {"example",
-          {{"layout", planner::short_form(rejection.example)}, {"detail", rejection.detail}}}});
-  }
+               {"rejected", rejected_json(result.rejected)}};
   json["switches"] = Json::array();
   for (const planner::SwitchGain& gain : report.switches) {
     json["switches"].push_back(switch_json(gain));

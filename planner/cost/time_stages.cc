@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/check.h"
 #include "planner/cost/time_state.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/stages.h"
@@ -97,11 +98,13 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan, const RankClass& r
       return set;
     }
     const RankTimes times = rank_times(plan, set, rank);
-    if (const double one = times.forward_total() + times.backward_total(); one > longest) {
+    const double one = times.forward_total() + times.backward_total();
+    if (slowest == nullptr || one > longest) {
       longest = one;
       slowest = &set;
     }
   }
+  TRIREME_CHECK(slowest != nullptr);
   return *slowest;
 }
 

@@ -19,6 +19,19 @@ constexpr int kDepthMax = 50;
 constexpr std::size_t kUnsetWordsMax = 1000;
 constexpr std::size_t kNone = std::string_view::npos;
 
+class Nested {
+ public:
+  explicit Nested(int& depth) : depth_(depth) { ++depth_; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+  Nested(Nested&&) = delete;
+  Nested& operator=(Nested&&) = delete;
+  ~Nested() { --depth_; }
+
+ private:
+  int& depth_;
+};
+
 }  // namespace
 
 ShellText Expander::run(std::string_view raw, int line, bool in_quotes) {
@@ -31,11 +44,7 @@ void Expander::walk(std::string_view raw, int line, bool in_quotes, ShellText& o
   if (variables_.depth >= kDepthMax) {
     throw Error(place_of(variables_, line), "has too many nested brackets");
   }
-  ++variables_.depth;
-  const struct Leave {
-    int& depth;
-    ~Leave() { --depth; }
-  } leave{variables_.depth};
+  const Nested nested(variables_.depth);
   for (std::size_t i = 0; i < raw.size();) {
     i = step(raw, i, line, in_quotes, out);
   }

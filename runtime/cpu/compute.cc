@@ -245,6 +245,7 @@ void run_layer_kernel(const Call<T>& c, Kernel kernel) {
 }
 
 template <typename T>
+// NOLINTNEXTLINE(readability-function-size): a table
 void dispatch(const Call<T>& c, Kernel kernel) {
   const Activation act = c.arithmetic().activation;
   switch (kernel) {

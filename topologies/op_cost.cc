@@ -27,12 +27,19 @@ constexpr double kBackwardRate = 0.88;
 // (the row sums), the queries' gradient cleared and summed in fp32, then read and written in 16
 // bits (Dao 2023, algorithm 2).
 constexpr double kBackwardBytes = 18;
-// Products whose leading dimensions are no multiple of 16 bytes take scalar loads; from Ampere on
-// those that are no multiple of 128 bytes miss the kernels with the widest loads (NVIDIA's guide to
-// matrix products; BigScience lost a quarter on a hidden size of 14400 over 8 ranks, where 1800,
-// 5400 and 7200 are none, against 14336).
+// Products whose rows are no multiple of 16 bytes take scalar loads; from Ampere on those that are
+// no multiple of 128 bytes miss the kernels with the widest loads (NVIDIA's guide to matrix
+// products; BigScience lost a quarter on a hidden size of 14400 over 8 ranks, where 1800, 5400 and
+// 7200 are none, against 14336).
 constexpr double kMisalignedRate = 0.45;
 constexpr double kPartlyAlignedRate = 0.8;
+// From Hopper on they also miss the tensor memory accelerator and the products written for it: 0.31
+// to 0.40 of the rate with rows of whole 4 bytes; of 2, as a vocabulary of 50257 has, 0.12 to 0.15
+// written and 0.17 to 0.22 read (H200, cuBLAS 13.0, 1,024 to 16,384 rows of 768 to 4,096 to
+// vocabularies of 25,129 to 50,264).
+constexpr double kUndescribedRate = 0.35;
+constexpr double kOddWrittenRate = 0.13;
+constexpr double kOddReadRate = 0.19;
 // Width in ln(size) over which a measured product speaks for its neighbours.
 constexpr double kAnchorWidth = 0.35;
 
@@ -75,13 +82,21 @@ double quantisation(double m, double n, double count, double multiprocessors) {
   return best;
 }
 
-// Share of the rate that is left by the alignment of a row of `extent` elements.
-double alignment_rate(std::int64_t extent, double element, std::int64_t widest) {
-  const auto bytes = static_cast<std::int64_t>(static_cast<double>(extent) * element);
-  if (bytes % 16 != 0) {
+struct Rows {
+  std::int64_t bytes = 0;
+  bool written = false;
+};
+
+// Share of the rate that is left by the alignment of rows.
+double alignment_rate(const Rows& rows, std::int64_t widest, bool tensor_memory) {
+  if (rows.bytes % 16 == 0) {
+    return rows.bytes % widest != 0 ? kPartlyAlignedRate : 1.0;
+  }
+  if (!tensor_memory) {
     return kMisalignedRate;
   }
-  return bytes % widest != 0 ? kPartlyAlignedRate : 1.0;
+  const double odd = rows.written ? kOddWrittenRate : kOddReadRate;
+  return rows.bytes % 4 == 0 ? kUndescribedRate : odd;
 }
 
 }  // namespace
@@ -102,6 +117,7 @@ OpCost::OpCost(const Cluster& cluster, const Profile& profile) {
   launch_seconds_ = constant(fit, "launch_seconds");
   multiprocessors_ = cluster.gpu.multiprocessors > 0 ? cluster.gpu.multiprocessors : 132;
   aligned_bytes_ = cluster.gpu.compute_capability >= 80 ? 128 : 64;
+  tensor_memory_ = cluster.gpu.compute_capability >= 90;
   source_ = fit.source;
   add_matmul_anchors(fit);
   add_attention_anchors(fit);
@@ -171,8 +187,17 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
   const double element = element_bytes(precision);
   double compute = 2.0 * m * n * k * count / sustained(precision).value;
   compute *= quantisation(m, n, count, multiprocessors_) * (1.0 + half_k_ / k);
-  compute /= std::min(alignment_rate(shape.k, element, aligned_bytes_),
-                      alignment_rate(shape.n, element, aligned_bytes_));
+  const auto rate = [&](std::int64_t extent, bool is_written) {
+    const auto bytes = static_cast<std::int64_t>(static_cast<double>(extent) * element);
+    return alignment_rate({bytes, is_written}, aligned_bytes_, tensor_memory_);
+  };
+  double left = std::min(rate(shape.k, false), rate(shape.n, true));
+  if (shape.weight_gradient) {
+    // Its k is no row, but short of whole 128 bytes still fills its last tiles in part.
+    const double filled = std::max(rate(shape.k, false), kPartlyAlignedRate);
+    left = std::min({rate(shape.m, false), rate(shape.n, false), filled});
+  }
+  compute /= left;
   const double written = count * m * n * 2.0 / memory_rate_;
   const double read = count * (m * k + k * n) * element / memory_rate_;
   return std::max(compute + written, read + written) + kernel_seconds_;

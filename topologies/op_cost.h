@@ -19,6 +19,8 @@ namespace trireme::topologies {
 
 struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0, count = 1;
+  // Its operands' rows are m and n long, of other products k and n.
+  bool weight_gradient = false;
 };
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_length = 0, key_length = 0, qk_dim = 0,
@@ -70,6 +72,7 @@ class OpCost {
          portable_efficiency_ = 0, memory_rate_ = 0, kernel_seconds_ = 0, launch_seconds_ = 0;
   double multiprocessors_ = 0;
   std::int64_t aligned_bytes_ = 64;             // of rows of operands that the widest loads need
+  bool tensor_memory_ = false;                  // loads by descriptor, of rows of whole 16 bytes
   std::array<std::vector<Anchor>, 3> anchors_;  // by MatmulPrecision
   std::array<std::optional<MatmulPrecision>, 6> table_of_;  // by Precision: whose anchors answer
   struct AttentionAnchor {

@@ -20,7 +20,8 @@ ProductWidth product_width(models::Part part, bool fp32_experts) {
 }
 
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
-                       const topologies::MatmulShape& shape, const ProductKind& kind) {
+                       topologies::MatmulShape shape, const ProductKind& kind) {
+  shape.weight_gradient = kind.weight_gradient;
   if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
     const topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
     return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);

@@ -29,6 +29,6 @@ ProductWidth product_width(models::Part part, bool fp32_experts);
 // largest value and cast it. This project's runtime launches the products of a `count` (experts)
 // one by one.
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
-                       const topologies::MatmulShape& shape, const ProductKind& kind);
+                       topologies::MatmulShape shape, const ProductKind& kind);
 
 }  // namespace trireme::planner

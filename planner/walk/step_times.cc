@@ -165,7 +165,7 @@ class OpTimer {
     if (work.kernel == Kernel::kMatmul) {  // outside in bf16 under fp8 too
       return time_product(
           {d[0], d[1], d[2], 1},
-          {place == Place::kOutside ? ProductWidth::k16Bits : ProductWidth::kOfLayer, gradient});
+          {place == Place::kOutside ? ProductWidth::k16Bits : ProductWidth::kOfLayer, d[3] != 0});
     }
     if (work.kernel == Kernel::kExpertMatmul) {  // every expert with its share of the rows
       const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };

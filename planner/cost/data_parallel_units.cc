@@ -227,6 +227,8 @@ UnitStage DataParallelTimer::walked_stage(const Case& at) const {
       at.run.sharding == Sharding::kFull && (at.run.reshards || at.plan.virtual_pipeline == 1);
   stage.overlaps = overlaps_parameter_gather(job_.framework);
   stage.one_link = takes_turns(job_, at.plan, at.groups.shard);
+  stage.one_input = job_.framework.implementation != models::Implementation::kTrireme &&
+                    at.run.sharding == Sharding::kFull;
   stage.ahead = job_.framework.prefetch_units;
   stage.slowdown = fit_.overlap_slowdown * in.kernel_share;
   return stage;

@@ -113,15 +113,19 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   double frozen_dense = 0;
   double frozen_sparse = 0;
   double fewest = std::numeric_limits<double>::infinity();  // trained layers of a chunk
+  double most = 0;                                          // layers of a chunk
   for (const HeldChunk& here : held_chunks(*context.job, plan, rank)) {
     const ChunkLayers& part = split[here.index];
     const InFlight& held = here.in_flight;
     stage.dense_layers += part.dense;
     stage.sparse_layers += part.sparse;
     stage.in_flight = held.whole;
+    stage.chunks += 1;
+    stage.chunks_before_backward += held.whole < static_cast<double>(plan.micro_batches) ? 0 : 1;
     stage.waiting = held.weight_gradient;
     const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
     fewest = std::min(fewest, part.dense + part.sparse - part.frozen_dense - part.frozen_sparse);
+    most = std::max(most, part.dense + part.sparse);
     frozen_dense += part.frozen_dense;
     frozen_sparse += part.frozen_sparse;
     stage.activations +=
@@ -152,8 +156,10 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   const double layer = std::max(
       stage.dense_layers > 0 ? parameters.dense_layer.dense : 0,
       stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
-  stage.largest_unit =
-      plan.fsdp_unit == 0 ? body : std::min(body, layer * static_cast<double>(plan.fsdp_unit));
+  const double unit_layers =
+      plan.fsdp_unit == 0 ? most : std::min(most, static_cast<double>(plan.fsdp_unit));
+  stage.largest_unit = std::min(body, layer * unit_layers);
+  stage.chunk = std::min(body, layer * most);
   stage.live = std::max(
       stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense, fewest) : 0,
       stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse, fewest) : 0);

@@ -17,11 +17,14 @@ struct Stage {
   double tables = 0;  // elements of the embedding and the head that are trained beside adapters
   double root = 0;    // of the embedding and the head
   double largest_unit = 0;  // gathered at once
-  double head = 0;          // output matrix, when this stage has it
-  double activations = 0;   // of all micro-batches in flight
-  double waiting = 0;       // micro-batches of it whose weight gradient is postponed
-  double in_flight = 0;     // of the last chunk
-  double live = 0;          // of the layer whose backward runs, beyond what it kept
+  double chunk = 0;         // elements of the layers of the largest chunk
+  // Chunks whose every micro-batch is in flight at the peak: they have no gradients yet.
+  double chunks = 0, chunks_before_backward = 0;
+  double head = 0;         // output matrix, when this stage has it
+  double activations = 0;  // of all micro-batches in flight
+  double waiting = 0;      // micro-batches of it whose weight gradient is postponed
+  double in_flight = 0;    // of the last chunk
+  double live = 0;         // of the layer whose backward runs, beyond what it kept
   bool embedding = false, has_head = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include "planner/cost/stage_memory.h"
 #include "planner/plan/sample_lengths.h"
+#include "planner/plan/shape.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {
@@ -90,13 +91,7 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   const double shards = static_cast<double>(plan.sharded) * over_context;
   // Experts are spread over the ranks that share other parameters; their shard group is what
   // remains.
-  const double expert_tensor =
-      static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
-  const double expert_shards =
-      std::max(1.0, static_cast<double>(plan.tensor) * static_cast<double>(plan.sharded) *
-                        static_cast<double>(plan.context) /
-                        (expert_tensor * static_cast<double>(plan.expert)));
-  const double over_experts = plan.sharding == Sharding::kNone ? 1 : expert_shards;
+  const auto over_experts = static_cast<double>(expert_ranks(job, plan).shards);
   if (job.training.has_adapters()) {
     context.dense_state = adapter_state_bytes(job, plan, shards);
     context.expert_state = adapter_state_bytes(job, plan, over_experts);
@@ -135,7 +130,8 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   context.resident = resident_shares(job, plan);
   context.gathers =
       plan.sharding == Sharding::kFull || (is_torch(job) && plan.sharding == Sharding::kGradients);
-  const bool deferred = !framework.reduce_every_micro_batch || (plan.pipeline > 1 && is_torch(job));
+  const bool deferred = !framework.reduce_every_micro_batch ||
+                        run_sharding(job, plan).sharding == Sharding::kOptimizer;
   if (context.gathers && deferred && plan.micro_batches > 1 && is_torch(job)) {
     context.unsharded_gradient = framework.reduce_bytes;
   }

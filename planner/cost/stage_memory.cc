@@ -36,9 +36,21 @@ double stand_in_gradients(const StageContext& context, const Stage& stage) {
   return 2 * elements;
 }
 
+// autocast's cache of cast weights.
+double weight_casts(const StageContext& context, const Stage& stage) {
+  if (!uses_autocast(*context.job, *context.plan)) {
+    return 0;
+  }
+  const RankParameters& parameters = context.layers->parameters;
+  return 2 * (stage.dense_layers * parameters.dense_layer.linear_weights +
+              stage.sparse_layers *
+                  (parameters.sparse_layer.linear_weights + parameters.sparse_layer.expert) +
+              stage.head);
+}
+
 // Parameters gathered at the loss, and while a layer's backward runs.
 struct Gathered {
-  double at_loss = 0, in_backward = 0;
+  double at_loss = 0, at_head = 0, in_backward = 0;  // head: its backward
   double unit_gradients = 0;  // 16-bit gradients and the reduction's input of one unit
 };
 
@@ -48,57 +60,68 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
   const bool frozen = job.training.has_adapters();
   const double element = frozen ? frozen_bytes(job.training.base) : compute_bytes(job);
   const double root_element = frozen ? 2 : element;  // embedding and head are not quantised
+  const RunSharding run = run_sharding(job, plan);
   Gathered gathered;
-  if (uses_autocast(job, plan)) {
-    // autocast's cache of cast weights
-    gathered.at_loss =
-        2 * (stage.dense_layers * context.layers->parameters.dense_layer.linear_weights +
-             stage.sparse_layers * (context.layers->parameters.sparse_layer.linear_weights +
-                                    context.layers->parameters.sparse_layer.expert) +
-             stage.head);
-    gathered.in_backward = gathered.at_loss;
+  if (const double casts = weight_casts(context, stage); casts > 0) {
+    gathered.at_loss = gathered.at_head = gathered.in_backward = casts;
     return gathered;
+  }
+  if (context.gathers || run.sharding == Sharding::kFull) {
+    const double trained_unit = frozen ? 0 : stage.largest_unit;
+    // Where gradients wait for the last micro-batch, so does the reduction's input.
+    const double input = context.unsharded_gradient > 0 ? 0 : job.framework.reduce_bytes;
+    gathered.unit_gradients = (element + input) * trained_unit;
   }
   if (!context.gathers) {
     if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&
         plan.recompute != Recompute::kFull) {
       // Under autocast every product keeps the 16-bit copy of its weight for its input's gradient.
       gathered.at_loss = 2 * (stage.elements + stage.experts - stage.root + stage.head);
-      gathered.in_backward = gathered.at_loss;
+      gathered.at_head = gathered.in_backward = gathered.at_loss;
     }
     return gathered;
   }
   const double body = stage.elements + stage.experts - stage.root;
-  const bool reshard = plan.sharding == Sharding::kFull && plan.reshard_after_forward &&
-                       job.framework.reshard_after_forward;
+  // PyTorch's pipelines, which reduce once, let go what they gathered nevertheless.
+  const bool reshard = run.reshards && plan.sharding == Sharding::kFull;
   const double root =
       job.framework.root_unit_stays_gathered ? stage.root : std::min(stage.root, stage.head);
   // FSDP1 gathers nothing ahead of a unit without gradients (its post-backward hook starts that).
   const double units_ahead = frozen && job.framework.frozen_graph_stays
                                  ? 0
                                  : static_cast<double>(job.framework.prefetch_units);
-  double ahead = stage.largest_unit * units_ahead;
-  ahead = std::max(ahead, static_cast<double>(job.framework.prefetch_elements));
+  double ahead = static_cast<double>(job.framework.prefetch_elements);
+  if (job.framework.states != StateLayout::kDeepSpeed) {
+    ahead = std::min(ahead, stage.chunk - stage.largest_unit);  // not into another pass
+  }
+  ahead = std::max(ahead, stage.largest_unit * units_ahead);
   gathered.at_loss = reshard ? root_element * root : element * body + root_element * stage.root;
   if (reshard && job.framework.states == StateLayout::kDeepSpeed) {
     // The last layers are needed again at once, so ZeRO-3 keeps them (stage3_max_reuse_distance).
     gathered.at_loss +=
         element * std::min(body, static_cast<double>(job.framework.prefetch_elements));
   }
-  gathered.in_backward =
-      reshard ? root_element * root + element * std::min(body, stage.largest_unit + ahead)
-              : gathered.at_loss;
-  const double trained_unit = frozen ? 0 : stage.largest_unit;
-  gathered.unit_gradients = (element + job.framework.reduce_bytes) * trained_unit;
+  gathered.in_backward = reshard
+                             ? root_element * (job.framework.root_unit_stays_gathered ? root : 0) +
+                                   element * std::min(body, stage.largest_unit + ahead)
+                             : gathered.at_loss;
+  // Of PyTorch's backward no gather is under way before its first hook.
+  const double early = is_torch(job) ? 0 : element * std::min(body, ahead);
+  gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
   return gathered;
+}
+
+// One micro-batch's residual stream between stages.
+double boundary_bytes(const StageContext& context) {
+  return 2 * context.tokens * static_cast<double>(context.job->model.hidden) *
+         context.sequence_scale;
 }
 
 double communication_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   double bytes = 0;
-  const double boundary =
-      2 * context.tokens * static_cast<double>(job.model.hidden) * context.sequence_scale;
+  const double boundary = boundary_bytes(context);
   if (plan.pipeline > 1) {
     if (is_torch(job)) {
       // PyTorch's stages allocate one receive buffer a micro-batch and direction, and keep their
@@ -180,7 +203,6 @@ void set_late_moments(const StageContext& context, const Stage& stage, const Mem
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   moments.last_backward = moments.layer_backward;
-  moments.root_reduce = base;
   const double layers = stage.dense_layers + stage.sparse_layers;
   const bool late = is_torch(job) || frees_gradients(job, plan);
   if (!late || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
@@ -192,14 +214,100 @@ void set_late_moments(const StageContext& context, const Stage& stage, const Mem
   const double there = std::max(0.0, layers - (context.gathers ? 3 : 1)) / layers;
   moments.last_backward.gradients += there * gradients;
   moments.last_backward.activations -= there * base.activations;
+  if (run_sharding(job, plan).sharding == Sharding::kFull) {
+    moments.last_backward.gathered_parameters -=
+        there * std::max(0.0, base.gathered_parameters - compute_bytes(job) * stage.root);
+  }
   if (context.gathers && job.framework.root_unit_stays_gathered) {
     const double root = stage.root;
+    moments.root_reduce = base;
     moments.root_reduce.activations = 0;
     moments.root_reduce.gathered_parameters = 0;
     moments.root_reduce.gradients += gradients + root * context.dense_state.gradients +
                                      compute_bytes(job) * std::max(0.0, root - stage.head);
     moments.root_reduce.communication += job.framework.reduce_bytes * root;
   }
+}
+
+// Embedding and head are reduced together, as one unit or as the one table of both.
+bool is_one_root(const StageContext& context, const Stage& stage) {
+  return stage.embedding && stage.has_head &&
+         (context.job->framework.root_unit_stays_gathered || context.job->model.tied_embeddings);
+}
+
+// The reduction of an end's own unit: its gradient in 16 bits beside the reduction's input, when
+// the logits are gone; of the embedding's when the micro-batch is done too.
+void set_end_reduction(const StageContext& context, const Stage& stage, Moments& moments) {
+  const Job& job = *context.job;
+  MemoryItems& items = moments.root_reduce;
+  const double elements =
+      stage.embedding && !is_one_root(context, stage) ? stage.root - stage.head : stage.root;
+  if (stage.embedding) {
+    items.activations *= 1 - 1 / std::max(1.0, stage.in_flight);
+    items.gathered_parameters = std::min(
+        items.gathered_parameters, run_sharding(job, *context.plan).sharding == Sharding::kFull
+                                       ? compute_bytes(job) * stage.root
+                                       : items.gathered_parameters);
+  }
+  items.gradients += compute_bytes(job) * elements;
+  if (context.unsharded_gradient == 0) {
+    items.communication += job.framework.reduce_bytes * elements;
+  }
+}
+
+// PyTorch's gradients come into being with a chunk's first backward. Where all forwards come before
+// that, a chunk is done before the next one's backward begins: the fullest moment is the first
+// backward of the last chunk, the second one, or the second one of the first chunk, when what the
+// other chunks had is reduced and let go.
+void set_first_backward(const StageContext& context, const Stage& stage, MemoryItems& base) {
+  const auto micro_batches = static_cast<double>(context.plan->micro_batches);
+  if (!is_torch(*context.job) || micro_batches < 2 || stage.chunks_before_backward == 0) {
+    return;
+  }
+  const double chunk = base.activations / stage.chunks;
+  if (stage.chunks_before_backward < stage.chunks) {
+    const double there = base.gradients * (1 - stage.chunks_before_backward / stage.chunks);
+    if (base.activations + there > chunk + base.gradients) {
+      base.gradients = there;
+    } else {
+      base.activations = chunk;
+    }
+    return;
+  }
+  const double one = chunk / micro_batches;
+  const double done = 1 - 1 / stage.chunks;
+  MemoryItems first = base;
+  first.gradients = 0;
+  MemoryItems second = base;
+  second.gradients /= stage.chunks;
+  second.activations -= one;
+  MemoryItems last = base;
+  last.activations = chunk - one;
+  last.gradients = base.gradients / stage.chunks + done * gradient_bytes(context, stage);
+  if (context.unsharded_gradient > 0) {
+    const double body = stage.elements + stage.experts - stage.root;
+    last.gathered_parameters -= done * compute_bytes(*context.job) * body;
+  }
+  base = first;
+  for (const MemoryItems& items : {second, last}) {
+    base = items.total() > base.total() ? items : base;
+  }
+}
+
+// Gradients in the optimizer's step; one that runs in backward has one unit's at a time.
+double stepped_gradients(const StageContext& context, const Stage& stage) {
+  const double all = gradient_bytes(context, stage);
+  const bool one_by_one =
+      context.job->training.optimizer_in_backward || context.resident.gradients < 1;
+  const double largest = std::max(stage.head, stage.largest_unit);
+  return one_by_one ? std::min(all, largest * context.dense_state.gradients) : all;
+}
+
+// DistributedDataParallel's.
+double bucket_bytes(const StageContext& context, const Stage& stage) {
+  const Plan& plan = *context.plan;
+  const bool ddp = is_torch(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
+  return ddp ? stepped_gradients(context, stage) : 0;
 }
 
 Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
@@ -214,14 +322,8 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   base.optimizer = optimizer_bytes(context, stage) * context.resident.optimizer;
   base.gradients = waiting_gradients(context, stage);
   base.other = workspaces_of(context, stage);
-  base.communication = communication_of(context, stage, rank);
-  const bool ddp = torch && plan.sharding == Sharding::kNone && plan.replicas > 1;
-  double stepped = gradient_bytes(context, stage);
-  if (job.training.optimizer_in_backward || context.resident.gradients < 1) {
-    stepped =
-        std::min(stepped, std::max(stage.head, stage.largest_unit) * context.dense_state.gradients);
-  }
-  base.communication += ddp ? stepped : 0;  // DistributedDataParallel's buckets
+  base.communication = communication_of(context, stage, rank) + bucket_bytes(context, stage);
+  const double stepped = stepped_gradients(context, stage);
 
   Moments moments;
   moments.load = base;
@@ -240,22 +342,26 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
 
   base.activations = stage.activations * context.resident.activations;
   base.gathered_parameters = gathered.at_loss;
+  set_first_backward(context, stage, base);
   moments.forward = base;
   if (stage.has_head) {
     // A postponed weight gradient of the head holds the logits' 16-bit gradient.
     const double waiting =
         (stage.in_flight - 1) * context.logit_kept +
         stage.waiting * 2 * context.tokens * context.layers->parameters.vocabulary;
-    // PyTorch's schedule keeps every micro-batch's output of the last stage.
+    // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
+    // it among what the loss keeps.
+    const double done = static_cast<double>(plan.micro_batches) - stage.in_flight;
     const double outputs = torch && plan.pipeline > 1
-                               ? static_cast<double>(plan.micro_batches - 1) * 2 * context.tokens *
-                                     context.layers->parameters.vocabulary
+                               ? done * 2 * context.tokens * context.layers->parameters.vocabulary
                                : 0;
     moments.forward.logits = waiting + outputs + context.logit_kept;
     moments.loss = base;
     moments.loss.logits = waiting + outputs + context.logit_peak;
     moments.loss.activations += context.head_tokens;
     moments.head_backward = base;
+    moments.head_backward.gathered_parameters += gathered.at_head - gathered.at_loss;
+    base.logits = waiting + outputs;
     moments.head_backward.logits = waiting + outputs + context.logit_backward;
     moments.head_backward.gradients += head_gradient;
     // The head's input gathered, and its gradient before it is scattered.
@@ -265,10 +371,18 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   }
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live;
-  moments.layer_backward.gathered_parameters = gathered.in_backward;
+  moments.layer_backward.gathered_parameters += gathered.in_backward - gathered.at_loss;
   moments.layer_backward.communication += gathered.unit_gradients;
-  const bool waits = torch || frees_gradients(job, plan);
+  const bool waits = torch || frees_gradients(job, plan) ||
+                     (gathered.unit_gradients > 0 && is_one_root(context, stage));
   moments.layer_backward.gradients += waits ? head_gradient : 0;  // until the root's own reduction
+  moments.root_reduce = base;
+  if (gathered.unit_gradients > 0) {
+    if (!stage.embedding) {
+      moments.root_reduce.gathered_parameters = gathered.at_head;
+    }
+    set_end_reduction(context, stage, moments);
+  }
   set_late_moments(context, stage, base, moments);
   return moments;
 }
@@ -303,6 +417,24 @@ void scale(MemoryItems& items) {
 double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
                        std::int64_t rank) {
   return workspaces_of(context, stage_of(context, split, rank));
+}
+
+double lasting_communication_bytes(const StageContext& context,
+                                   const std::vector<ChunkLayers>& split, std::int64_t rank) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  const Stage stage = stage_of(context, split, rank);
+  double at_hand = plan.pipeline > 1 ? boundary_bytes(context) : 0;
+  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kGradients) {
+    at_hand += 2 * 2 * stage.largest_unit;  // one written, one on the wire
+  }
+  return std::max(0.0,
+                  communication_of(context, stage, rank) + bucket_bytes(context, stage) - at_hand);
+}
+
+double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
+                         std::int64_t rank) {
+  return weight_casts(context, stage_of(context, split, rank));
 }
 
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,

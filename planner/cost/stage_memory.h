@@ -55,6 +55,16 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
 double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
                        std::int64_t rank);
 
+// Bytes of buffers for communication that are there all the time: receive buffers and buckets
+// beyond the message, the unit's gradients or the bucket's part that an op has at hand.
+double lasting_communication_bytes(const StageContext& context,
+                                   const std::vector<ChunkLayers>& split, std::int64_t rank);
+
+// Bytes of the 16-bit copies of weights that autocast keeps through a step; 0 where they are
+// gathered or stored so.
+double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
+                         std::int64_t rank);
+
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank);
 

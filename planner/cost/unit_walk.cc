@@ -105,11 +105,15 @@ class Walker {
     }
   }
 
-  // The second last reduction is over before more gradients need memory.
+  // The second last reduction is over before more gradients need memory; or the last one before the
+  // next one's input does.
   void backward(const UnitSeconds& unit, bool replicas) {
     run(unit.before_gradient);
     wait(ends_[reduced_]);
     run(unit.backward - unit.before_gradient);
+    if (stage_.one_input) {
+      wait(ends_[reduced_ + 1]);
+    }
     run(unit.reduce_copy);
     if (unit.reduce > 0) {
       reduce_ = std::max(link_free(reduce_), compute_) + unit.reduce;
@@ -203,8 +207,9 @@ const UnitWalk& KnownWalks::walk(const UnitStage& stage, std::uint32_t passes,
   words[count++] = std::bit_cast<std::uint64_t>(stage.slowdown);
   words[count++] = std::uint64_t{static_cast<std::uint32_t>(stage.units)} << 32U | passes;
   std::uint64_t flags = static_cast<std::uint32_t>(stage.ahead);
-  for (const bool is_so : {stage.has_embedding, stage.has_head, stage.tied, stage.ends_stay,
-                           stage.gathers, stage.reshards, stage.overlaps, stage.one_link}) {
+  for (const bool is_so :
+       {stage.has_embedding, stage.has_head, stage.tied, stage.ends_stay, stage.gathers,
+        stage.reshards, stage.overlaps, stage.one_link, stage.one_input}) {
     flags = flags << 1U | flag(is_so);
   }
   words[count++] = flags;

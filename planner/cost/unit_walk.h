@@ -31,6 +31,7 @@ struct UnitStage {
   bool reshards = false;   // and again in backward
   bool overlaps = true;    // gathers run beside compute
   bool one_link = false;   // gathers and reductions take turns on it
+  bool one_input = false;  // reductions have an input of their own, one at a time
   int ahead = 1;           // units gathered before they are needed
   double slowdown = 0;     // share by which compute beside a collective gets longer
 };

@@ -35,6 +35,17 @@ inline constexpr std::size_t kStreamCount = 11;
 
 inline constexpr OpId kNoOp = OpId(0xffffffffU);
 
+inline bool present(const Operand& operand) {
+  return operand.count > 0;
+}
+inline Operand part(const Operand& whole, std::int64_t offset, std::int64_t count) {
+  return {whole.buffer, kNoGroup, whole.offset + offset, count};
+}
+// The own shard of a whole unit.
+inline Operand own_shard(const Operand& whole, GroupId group, std::int64_t count) {
+  return {whole.buffer, group, whole.offset, count};
+}
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const ElementWidths& widths, Program& program);

@@ -40,10 +40,32 @@ class HeldMemory {
   // Of the loss and its logits.
   [[nodiscard]] const StageContext& context() const { return context_; }
   [[nodiscard]] double head_matrix() const { return layers_.parameters.head_matrix; }
+  // Bytes an element of a unit, on this rank.
+  [[nodiscard]] const StateBytes& states(bool experts) const {
+    return experts ? context_.expert_state : context_.dense_state;
+  }
+  // Whether a rank keeps all of a unit's weights as it computes with them.
+  [[nodiscard]] bool keeps_whole_weights() const {
+    const Sharding asked = context_.plan->sharding;
+    return asked != Sharding::kFull && (!is_torch() || asked == Sharding::kNone);
+  }
+  // PyTorch's states: the stored parameter is the master, gradients are memory of the step.
+  [[nodiscard]] bool is_torch() const {
+    return context_.job->framework.states == StateLayout::kTorch;
+  }
+  // PyTorch's pipelines hand out what the last stage gave for every micro-batch when the step ends.
+  [[nodiscard]] bool keeps_outputs() const { return is_torch() && context_.plan->pipeline > 1; }
   // Bytes of a stage that are there all the time and that no op names: libraries' workspaces,
-  // copies of weights.
+  // copies of weights; buffers for communication.
   [[nodiscard]] double workspaces(std::int64_t stage) const {
     return workspace_bytes(context_, split_, stage);
+  }
+  [[nodiscard]] double communication(std::int64_t stage) const {
+    return lasting_communication_bytes(context_, split_, stage);
+  }
+  // Bytes of copies of weights that live through forward and backward.
+  [[nodiscard]] double weight_casts(std::int64_t stage) const {
+    return weight_cast_bytes(context_, split_, stage);
   }
 
  private:

@@ -32,6 +32,9 @@ struct LowerOptions {
 //   reduce_every_micro_batch after each); sharded ones (ZeRO-2, FSDP) after every one.
 // - Under trireme, with one micro-batch and one stage, the memory of a unit's gradients begins with
 //   the first write to them and ends with the unit's optimizer step.
+// - Other frameworks' states have the bytes of the closed form (planner/cost/state_memory.h). Units
+// that PyTorch, Megatron-FSDP and ZeRO-3 shard have 16-bit gradients, a tensor each, that are
+// copied into a reduction's input when they are whole; one input at a time.
 // - Distributed optimizer and ZeRO-2 gather the parameters at the start of the step, beside the
 // first forward.
 // - Full recompute repeats a layer's forward up to the input of its last matrix product (what

@@ -99,6 +99,21 @@ void ModelledEnds::head_forward(const Operand& x, const Operand& targets, const 
   w_.builder.modelled_pass("loss", 0, Bytes(0), {working, loss});
 }
 
+// The logits in 16 bits, without what their gradient was beside them.
+void ModelledEnds::keep_output(const HeadState& state) {
+  if (w_.held.keeps_outputs()) {
+    outputs_.push_back(w_.builder.buffer("output", w_.shape.tokens * w_.shape.vocabulary_rows,
+                                         ElementType::kCompute));
+    w_.builder.modelled_pass("output", 0, Bytes(0), {state.logits, outputs_.back()});
+  }
+}
+
+void ModelledEnds::end_step() {
+  for (const Operand& output : outputs_) {
+    w_.builder.modelled_pass("output", 0, Bytes(0), {output});
+  }
+}
+
 Operand ModelledEnds::head_backward(const Operand& targets, HeadState& state, bool split) {
   const Shape& s = w_.shape;
   write_passes(w_, "d_logits", head_.input_gradient, Half::kEnds,
@@ -126,6 +141,7 @@ Operand ModelledEnds::head_backward(const Operand& targets, HeadState& state, bo
     w_.builder.modelled_pass("final_norm_gradient", 0, Bytes(0), {reduced, norm.operand});
   }
   if (!split) {
+    keep_output(state);
     state = {};
   }
   return reduced;
@@ -134,6 +150,7 @@ Operand ModelledEnds::head_backward(const Operand& targets, HeadState& state, bo
 void ModelledEnds::head_weight_gradient(HeadState& state) {
   const Operand input = head_input(state);
   products(head_.weight_gradient, state.logits, input, w_.units.gradient(w_.stage.head).operand);
+  keep_output(state);
   state = {};
 }
 

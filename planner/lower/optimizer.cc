@@ -47,6 +47,15 @@ void write_modelled_step(Writer& w, const StepProgram& step, Program& program) {
   const Operand norm = w.builder.buffer("gradient_square", 1, ElementType::kMaster);
   program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);
   OptimizerElements elements;
+  double copied = 0;  // bytes of gradients or parameters that the step alone has
+  for (std::size_t i = 0; i < program.units.size(); ++i) {
+    const UnitLayout& layout = w.stage.units[i];
+    const bool experts = layout.experts;
+    copied += w.held.states(experts).step * static_cast<double>(layout.elements);
+  }
+  const Operand copies =
+      w.builder.buffer("step_copies", compute_elements(copied), ElementType::kCompute);
+  w.builder.state_pass("step_copies", 0, Bytes(0), {copies});
   for (std::size_t i = 0; i < program.units.size(); ++i) {
     const UnitLayout& layout = w.stage.units[i];
     elements.whole += static_cast<double>(layout.elements);
@@ -67,8 +76,8 @@ void write_modelled_step(Writer& w, const StepProgram& step, Program& program) {
   }
   const double host =
       step_host(w.job, static_cast<double>(layers), step_shards(w.job.framework, w.plan));
-  w.builder.state_pass("optimizer", work.kernels, work.traffic, {norm, program.gradient_norm},
-                       std::llround(kThousandths * host));
+  w.builder.state_pass("optimizer", work.kernels, work.traffic,
+                       {norm, copies, program.gradient_norm}, std::llround(kThousandths * host));
 }
 
 }  // namespace

@@ -402,7 +402,8 @@ void add_head_units(const Job& job, const Shape& shape, StageParameters& stage, 
 }  // namespace
 
 StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Groups& groups,
-                                   const Shape& shape, const StepProgram& step, std::int64_t stage,
+                                   const Shape& shape, const HeldMemory& held,
+                                   const StepProgram& step, std::int64_t stage,
                                    ProgramBuilder& builder, Program& program) {
   StageParameters result;
   result.chunks = chunks_on(job, plan, stage);
@@ -414,7 +415,7 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
   const bool predicts = result.chunks.back().prediction > 0;
   result.tied_across_stages = shares_table(job, plan) && has_embedding != (has_head || predicts) &&
                               (has_embedding || predicts || job.model.tied_embeddings);
-  StateWriter states(plan, groups, shape, step, builder);
+  StateWriter states(job, plan, groups, shape, held, step, builder);
   const bool root = has_embedding && has_head && run_sharding(job, plan).root_unit;
   if (root) {
     add_root_unit(job, shape, result, program, states);

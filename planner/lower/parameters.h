@@ -7,6 +7,7 @@
 
 #include "core/program.h"
 #include "planner/lower/builder.h"
+#include "planner/lower/held_memory.h"
 #include "planner/lower/place_ranks.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
@@ -41,6 +42,7 @@ struct LayerSlots {
 };
 struct UnitLayout {
   std::int32_t layer = -1;           // first layer; -1: embedding or head
+  bool experts = false;              // of routed experts
   std::int64_t elements = 0;         // without padding
   std::int64_t replicated_from = 0;  // from here on tensor ranks hold the same
   std::int64_t head_norms_end =
@@ -66,7 +68,8 @@ struct StageParameters {
 
 // Fills the program's parameters and units, with their persistent buffers.
 StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Groups& groups,
-                                   const Shape& shape, const StepProgram& step, std::int64_t stage,
+                                   const Shape& shape, const HeldMemory& held,
+                                   const StepProgram& step, std::int64_t stage,
                                    ProgramBuilder& builder, Program& program);
 
 }  // namespace trireme::planner::lowering

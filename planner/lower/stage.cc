@@ -30,10 +30,10 @@ class StageWriter {
         stage_index_(stage),
         program_(program),
         builder_(step.widths, program),
-        stage_(lay_out_parameters(job, plan, groups, shape, step, stage, builder_, program)),
+        stage_(lay_out_parameters(job, plan, groups, shape, held, step, stage, builder_, program)),
         actions_(schedule_micro_batches(plan, stage)),
         visits_(list_visits(actions_, stage_)),
-        units_(job, plan, shape, groups, step, stage_, actions_, visits_, builder_, program),
+        units_(job, plan, shape, groups, step, stage_, held, actions_, visits_, builder_, program),
         writer_{job, plan, shape, groups, stage_, builder_, units_, held},
         modelled_ends_(writer_),
         own_(job.framework.implementation == models::Implementation::kTrireme &&
@@ -50,6 +50,7 @@ class StageWriter {
 
   void write() {
     make_inputs();
+    const Operand casts = begin_weight_casts();
     units_.begin_step();
     if (program_.loss.count > 0) {
       builder_.compute("zero_loss", Kernel::kZero, {1}, {program_.loss});
@@ -68,6 +69,10 @@ class StageWriter {
     }
     builder_.origin = {Phase::kGradientReduce, -1, -1, -1};
     units_.end_step();
+    modelled_ends_.end_step();
+    if (present(casts)) {
+      builder_.modelled_pass("weight_casts", 0, Bytes(0), {casts});
+    }
     write_optimizer(writer_, step_, program_.loss, program_);
   }
 
@@ -97,7 +102,22 @@ class StageWriter {
       if (const double bytes = writer_.held.workspaces(stage_index_); bytes > 0) {
         builder_.persistent_buffer("workspaces", compute_elements(bytes), ElementType::kCompute);
       }
+      if (const double bytes = writer_.held.communication(stage_index_); bytes > 0) {
+        builder_.persistent_buffer("communication", compute_elements(bytes), ElementType::kCompute);
+      }
     }
+  }
+
+  // Copies of weights from the step's first op to its last backward.
+  Operand begin_weight_casts() {
+    const double bytes = own_ ? 0 : writer_.held.weight_casts(stage_index_);
+    if (bytes == 0) {
+      return {};
+    }
+    const Operand casts =
+        builder_.buffer("weight_casts", compute_elements(bytes), ElementType::kCompute);
+    builder_.modelled_pass("weight_casts", 0, Bytes(0), {casts});
+    return casts;
   }
 
   [[nodiscard]] Operand micro_batch_part(const Operand& all, std::int32_t micro_batch) const {

@@ -8,10 +8,6 @@
 namespace trireme::planner::lowering {
 namespace {
 
-Operand part(const Operand& whole, std::int64_t offset, std::int64_t count) {
-  return {whole.buffer, kNoGroup, whole.offset + offset, count};
-}
-
 Stream gather_stream(const Job& job, const Plan& plan) {
   const ShardRanks ranks = shard_ranks(job, plan);
   const topologies::GroupShape shard =
@@ -19,28 +15,25 @@ Stream gather_stream(const Job& job, const Plan& plan) {
   return takes_turns(job, plan, shard) ? Stream::kReduce : Stream::kGather;
 }
 
-// The own shard of a whole unit.
-Operand own_shard(const Operand& whole, GroupId group, std::int64_t count) {
-  return {whole.buffer, group, whole.offset, count};
-}
-
 }  // namespace
 
 UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
                        const StepProgram& step, const StageParameters& stage,
-                       const std::vector<Action>& actions, const std::vector<Visit>& visits,
-                       ProgramBuilder& builder, Program& program)
+                       const HeldMemory& held, const std::vector<Action>& actions,
+                       const std::vector<Visit>& visits, ProgramBuilder& builder, Program& program)
     : job_(job),
       plan_(plan),
       shape_(shape),
       groups_(groups),
       step_(step),
       stage_(stage),
+      held_(held),
       actions_(actions),
       visits_(visits),
       builder_(builder),
       program_(program),
       run_(run_sharding(job, plan)),
+      gathers_units_(plan.sharding == Sharding::kFull),
       gather_stream_(gather_stream(job, plan)),
       units_(stage.units.size()),
       remaining_(stage.units.size(),
@@ -53,14 +46,9 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
   const bool whole_each = job.framework.reduce_every_micro_batch &&
                           job.framework.implementation == models::Implementation::kTrireme;
   const bool every = shards_gradients || whole_each;
-  if (plan.sharding == Sharding::kFull) {
-    const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
-    std::vector<bool> reshards(units_.size(), reshard);
-    std::vector<bool> stays(units_.size(), false);
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      stays[i] = job.framework.root_unit_stays_gathered && stage.units[i].layer < 0;
-    }
-    spans_ = plan_gathers(visits, actions, reshards, stays);
+  if (gathers_units_) {
+    ahead_ = visits_ahead();
+    spans_ = plan_gathers(visits, actions, let_go());
     for (const GatherSpan& span : spans_) {
       if (starts_.empty() || starts_.back() != span.first) {
         starts_.push_back(span.first);
@@ -72,15 +60,38 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
     const Operand gradients = storage(i, State::kGradient).operand;
     units_[i].weights = weights;
     const UnitLayout& layout = stage.units[i];
-    units_[i].transient =
-        (layout.shard != kNoGroup && every) || (layout.replica != kNoGroup && whole_each);
+    units_[i].apart = !is_own() && (held.is_torch() ? run_.sharding != Sharding::kNone
+                                                    : run_.sharding == Sharding::kFull);
+    units_[i].transient = ((layout.shard != kNoGroup || units_[i].apart) && every) ||
+                          (layout.replica != kNoGroup && whole_each);
     if (units_[i].transient) {
       units_[i].gradients.resize(static_cast<std::size_t>(plan.micro_batches));
+    } else if (units_[i].apart) {
+      units_[i].gradients.resize(1);
     } else {
-      units_[i].gradients = {{{gradients.buffer, kNoGroup, 0, program.units[i].elements}, {}}};
+      units_[i].gradients = {{{gradients.buffer, kNoGroup, 0, program.units[i].elements}, {}, {}}};
     }
   }
   count_gradient_visits(actions);
+}
+
+// As many visits as hold what is gathered ahead at least, of a pass's at most: nothing is gathered
+// twice at a time.
+std::size_t UnitKeeper::visits_ahead() const {
+  std::int64_t largest = 1;  // of a visit's units
+  std::int64_t layers = 0;
+  for (const Visit& visit : visits_) {
+    std::int64_t elements = 0;
+    layers += visit.action == visits_.front().action && visit.layer >= 0 ? 1 : 0;
+    for (const std::uint32_t unit : visit.units) {
+      elements += unit != kNoUnit && visit.layer >= 0 ? stage_.units[unit].elements : 0;
+    }
+    largest = std::max(largest, elements);
+  }
+  const std::int64_t visits =
+      std::min(layers, (job_.framework.prefetch_elements + largest / 2) / largest);
+  return static_cast<std::size_t>(
+      std::max({std::int64_t{0}, std::int64_t{job_.framework.prefetch_units}, visits}));
 }
 
 void UnitKeeper::count_gradient_visits(const std::vector<Action>& actions) {
@@ -102,8 +113,19 @@ const StateStorage& UnitKeeper::storage(std::uint32_t unit, State state) const {
   return program_.units[unit].states[static_cast<std::size_t>(state)];
 }
 
+std::vector<LetGo> UnitKeeper::let_go() const {
+  const bool reshards = plan_.reshard_after_forward && job_.framework.reshard_after_forward;
+  const LetGo of_layers = reshards ? LetGo::kAfterVisit : LetGo::kAfterBackward;
+  std::vector<LetGo> result;
+  for (const UnitLayout& unit : stage_.units) {
+    result.push_back(job_.framework.root_unit_stays_gathered && unit.layer < 0 ? LetGo::kNever
+                                                                               : of_layers);
+  }
+  return result;
+}
+
 void UnitKeeper::begin_step() {
-  if (plan_.sharding == Sharding::kNone || plan_.sharding == Sharding::kFull) {
+  if (plan_.sharding == Sharding::kNone || gathers_units_) {
     return;
   }
   for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
@@ -120,9 +142,9 @@ void UnitKeeper::begin_step() {
 void UnitKeeper::gather(std::uint32_t unit) {
   const Origin before = builder_.origin;
   builder_.origin = {Phase::kParameterGather, before.chunk, stage_.units[unit].layer,
-                     plan_.sharding == Sharding::kFull ? before.micro_batch : -1};
+                     gathers_units_ ? before.micro_batch : -1};
   Operand& whole = units_[unit].weights;
-  if (plan_.sharding == Sharding::kFull) {
+  if (!(is_own() ? plan_.sharding != Sharding::kFull : held_.keeps_whole_weights())) {
     whole = builder_.buffer("gathered", program_.units[unit].elements, ElementType::kCompute);
   }
   const Operand master = storage(unit, State::kMaster).operand;
@@ -137,7 +159,7 @@ void UnitKeeper::gather(std::uint32_t unit) {
   if (stage_.units[unit].shard != kNoGroup) {
     const OpId gathered = builder_.all_gather("gather_parameters", stage_.units[unit].shard, mine,
                                               whole, gather_stream_);
-    if (plan_.sharding == Sharding::kFull && !overlaps_parameter_gather(job_.framework)) {
+    if (gathers_units_ && !overlaps_parameter_gather(job_.framework)) {
       builder_.also_wait(gathered);
     }
   }
@@ -157,6 +179,21 @@ Bytes UnitKeeper::bytes_of(double each, std::uint32_t unit) const {
   return Bytes(static_cast<std::int64_t>(each * static_cast<double>(stage_.units[unit].elements)));
 }
 
+// At which visit a start's gathers are issued. More than the framework's units are gathered ahead
+// within a pass only, but for DeepSpeed, which follows the order of a whole step.
+std::uint32_t UnitKeeper::issue_of(std::size_t start) const {
+  const auto before = [&](std::size_t starts) {
+    return start < starts ? 0 : starts_[start - starts];
+  };
+  const auto units = static_cast<std::size_t>(std::max(0, job_.framework.prefetch_units));
+  std::uint32_t first = starts_[start];  // visit of the pass
+  while (first > 0 && visits_[first - 1].action == visits_[first].action) {
+    --first;
+  }
+  const bool whole_step = job_.framework.sharder == Sharder::kZero;
+  return std::min(before(units), whole_step ? before(ahead_) : std::max(first, before(ahead_)));
+}
+
 void UnitKeeper::begin_visit(std::uint32_t visit) {
   // A reduction is over, and its whole gradient free, four visits after it was issued at the
   // latest.
@@ -164,11 +201,10 @@ void UnitKeeper::begin_visit(std::uint32_t visit) {
     builder_.also_wait(reductions_[next_reduction_++].op);
   }
   visit_ = visit;
-  // What a visit needs is gathered when the visit `ahead` before it, of those that need any,
+  // What a visit needs is gathered when the visit `ahead_` before it, of those that need any,
   // starts.
-  const auto ahead = static_cast<std::size_t>(std::max(0, job_.framework.prefetch_units));
   while (next_start_ < starts_.size()) {
-    const std::uint32_t issue = next_start_ < ahead ? 0 : starts_[next_start_ - ahead];
+    const std::uint32_t issue = issue_of(next_start_);
     if (issue > visit && starts_[next_start_] > visit) {
       break;
     }
@@ -196,12 +232,8 @@ void UnitKeeper::end_visit(std::uint32_t visit) {
     }
     if (units_[unit].transient || remaining_total_[unit] == 0) {
       finish_gradient(unit, remaining_total_[unit] == 0);
-    } else if (const double kept = copies_of(unit).keep; kept > 0) {
-      const Phase phase = builder_.origin.phase;
-      const Operand whole = whole_gradients(unit).operand;
-      builder_.origin.phase = Phase::kGradientReduce;
-      builder_.state_pass("keep_gradients", 1, bytes_of(kept, unit), {whole, whole});
-      builder_.origin.phase = phase;
+    } else if (units_[unit].apart) {
+      keep_unreduced(unit);
     }
   }
 }
@@ -225,148 +257,6 @@ Operand UnitKeeper::weight(const Slot& slot) const {
   const Operand& whole = units_[slot.unit].weights;
   TRIREME_CHECK(whole.count > 0);
   return part(whole, slot.offset, slot.count);
-}
-
-UnitKeeper::WholeGradients& UnitKeeper::whole_gradients(std::uint32_t unit) {
-  const std::int32_t micro_batch = units_[unit].transient ? builder_.origin.micro_batch : 0;
-  return units_[unit].gradients[static_cast<std::size_t>(micro_batch)];
-}
-
-GradientTarget UnitKeeper::gradient(const Slot& slot) {
-  WholeGradients& whole = whole_gradients(slot.unit);
-  if (whole.operand.count == 0) {
-    wait_for_second_last_visit();
-    const std::int64_t padded = program_.units[slot.unit].elements;
-    const std::int32_t layer = builder_.origin.layer;
-    builder_.origin.layer = stage_.units[slot.unit].layer;
-    whole.operand = builder_.buffer("whole_gradients", padded, ElementType::kMaster);
-    builder_.origin.layer = layer;
-  }
-  if (whole.written.empty() && (units_[slot.unit].transient || shape_.frees_gradients)) {
-    zero_padding(slot.unit, whole.operand);
-  }
-  const bool again =
-      std::find(whole.written.begin(), whole.written.end(), slot.offset) != whole.written.end();
-  if (!again) {
-    whole.written.push_back(slot.offset);
-  }
-  return {part(whole.operand, slot.offset, slot.count), again ? 1 : 0};
-}
-
-// At most two visits' whole gradients at a time: those being computed and those being reduced.
-void UnitKeeper::wait_for_second_last_visit() {
-  auto past = reductions_.rbegin();
-  while (past != reductions_.rend() && past->visit == reductions_.back().visit) {
-    ++past;
-  }
-  if (past != reductions_.rend()) {
-    builder_.also_wait(past->op);
-  }
-}
-
-// New memory holds anything, and the padding is reduced with the rest.
-void UnitKeeper::zero_padding(std::uint32_t unit, const Operand& whole) {
-  const std::int64_t padded = program_.units[unit].elements;
-  const std::int64_t real = stage_.units[unit].elements;
-  if (padded > real) {
-    builder_.compute("zero_padding", Kernel::kZero, {padded - real},
-                     {part(whole, real, padded - real)});
-  }
-}
-
-void UnitKeeper::finish_gradient(std::uint32_t unit, bool last_micro_batch) {
-  const Origin before = builder_.origin;
-  builder_.origin.phase = Phase::kGradientReduce;
-  builder_.origin.layer = stage_.units[unit].layer;
-  sum_over_tensor(unit);
-  if (units_[unit].transient) {
-    reduce_transient(unit);
-    if (last_micro_batch && stage_.units[unit].shard != kNoGroup) {
-      reduce_replicas(unit, Stream::kReplica);
-    }
-    whole_gradients(unit) = {};
-  } else if (overlaps_gradient_reduction(job_.framework)) {
-    reduce_whole(unit);
-  } else {
-    unreduced_.push_back(unit);
-  }
-  builder_.origin = before;
-}
-
-// Under sequence parallelism each tensor rank saw only its tokens; head norms see only the own
-// heads always.
-void UnitKeeper::sum_over_tensor(std::uint32_t unit) {
-  const UnitLayout& layout = stage_.units[unit];
-  const std::int64_t end = shape_.sequence_parallel ? layout.elements : layout.head_norms_end;
-  if (groups_.tensor == kNoGroup || end == layout.replicated_from) {
-    return;
-  }
-  const Operand sum =
-      part(whole_gradients(unit).operand, layout.replicated_from, end - layout.replicated_from);
-  builder_.all_reduce("sum_replicated", groups_.tensor, Reduction::kSum, sum, sum, Stream::kTensor);
-}
-
-// After the last micro-batch, in place.
-void UnitKeeper::reduce_whole(std::uint32_t unit) {
-  if (const double copied = copies_of(unit).reduce; !is_own() && copied > 0) {
-    const Operand whole = whole_gradients(unit).operand;
-    builder_.state_pass("copy_gradients", 1, bytes_of(copied, unit), {whole, whole});
-  }
-  if (stage_.units[unit].shard != kNoGroup) {
-    builder_.reduce_scatter("reduce_gradients", stage_.units[unit].shard,
-                            whole_gradients(unit).operand, storage(unit, State::kGradient).operand,
-                            Stream::kReduce);
-  }
-  reduce_replicas(unit, Stream::kReduce);
-}
-
-void UnitKeeper::reduce_replicas(std::uint32_t unit, Stream stream) {
-  if (stage_.units[unit].replica != kNoGroup) {
-    const Operand kept = storage(unit, State::kGradient).operand;
-    builder_.all_reduce("reduce_replicas", stage_.units[unit].replica, Reduction::kSum, kept, kept,
-                        stream);
-  }
-}
-
-// The first micro-batch's sum goes where it stays. To later ones, this rank adds what it keeps
-// before the scatter, among the other compute; an all-reduce would count that once a rank, so there
-// it is added afterwards.
-void UnitKeeper::reduce_transient(std::uint32_t unit) {
-  const Operand whole = whole_gradients(unit).operand;
-  const Operand kept = storage(unit, State::kGradient).operand;
-  const bool first = !units_[unit].kept_filled;
-  units_[unit].kept_filled = true;
-  const UnitLayout& layout = stage_.units[unit];
-  OpId last = kNoOp;
-  if (!is_own()) {
-    const double copied = copies_of(unit).reduce;
-    builder_.state_pass("copy_gradients", copied > 0 ? 1 : 0, bytes_of(copied, unit),
-                        {whole, whole});
-  }
-  if (layout.shard != kNoGroup) {
-    if (!first && is_own()) {
-      builder_.compute("add_gradients", Kernel::kAdd, {kept.count},
-                       {own_shard(whole, layout.shard, kept.count), kept});
-    }
-    last = builder_.reduce_scatter("reduce_gradients", layout.shard, whole, kept, Stream::kReduce);
-  } else {
-    const Operand& sum = first ? kept : whole;
-    last = builder_.all_reduce("reduce_gradients", layout.replica, Reduction::kSum, whole, sum,
-                               Stream::kReduce);
-    if (!first) {
-      last = builder_.compute("add_gradients", Kernel::kAdd, {kept.count}, {kept, sum},
-                              Stream::kReduce);
-    }
-  }
-  // A norm of its own (the final one, beside a head) holds too little memory to be waited for.
-  constexpr std::int64_t kSmall = 64;
-  std::int64_t largest = 0;
-  for (const UnitLayout& other : stage_.units) {
-    largest = std::max(largest, other.elements);
-  }
-  if (kSmall * layout.elements >= largest) {
-    reductions_.push_back({last, visit_});
-  }
 }
 
 }  // namespace trireme::planner::lowering

@@ -22,7 +22,7 @@ struct GradientTarget {
 class UnitKeeper {
  public:
   UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
-             const StepProgram& step, const StageParameters& stage,
+             const StepProgram& step, const StageParameters& stage, const HeldMemory& held,
              const std::vector<Action>& actions, const std::vector<Visit>& visits,
              ProgramBuilder& builder, Program& program);
 
@@ -39,11 +39,16 @@ class UnitKeeper {
   GradientTarget gradient(const Slot& slot);
 
  private:
+  struct TensorGradient {
+    std::int64_t offset = 0;  // its slot's
+    Operand operand;
+  };
   // Whole gradients, of one micro-batch when they are transient (a split backward has several on
   // the way).
   struct WholeGradients {
-    Operand operand;                    // count 0: none yet
-    std::vector<std::int64_t> written;  // offsets
+    Operand operand;                      // count 0: none yet
+    std::vector<std::int64_t> written;    // offsets
+    std::vector<TensorGradient> tensors;  // of a unit whose gradients come apart, instead
   };
   struct UnitState {
     Operand weights;                        // whole; count 0: not gathered
@@ -51,6 +56,10 @@ class UnitKeeper {
     bool transient =
         false;  // whole gradients live for one micro-batch, and are reduced into what is kept
     bool kept_filled = false;  // the kept gradients hold earlier micro-batches
+    // Other frameworks' sharded units: backward makes 16-bit gradients, a tensor each, which are
+    // copied into the reduction's input or, where it waits for the last micro-batch, added up.
+    bool apart = false;
+    Operand unreduced;  // the sum of micro-batches that wait; count 0: none
   };
 
   [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
@@ -58,12 +67,22 @@ class UnitKeeper {
   [[nodiscard]] UnitCopies copies_of(std::uint32_t unit) const;
   [[nodiscard]] Bytes bytes_of(double each, std::uint32_t unit) const;
 
+  [[nodiscard]] Operand reduced_buffer(std::string_view name, std::uint32_t unit);
   [[nodiscard]] const StateStorage& storage(std::uint32_t unit, State state) const;
   void gather(std::uint32_t unit);
+  [[nodiscard]] std::vector<LetGo> let_go() const;
+  [[nodiscard]] std::size_t visits_ahead() const;
+  [[nodiscard]] std::uint32_t issue_of(std::size_t start) const;
   void wait_for_second_last_visit();
+  void wait_for_earlier_visits();
+  GradientTarget tensor_gradient(const Slot& slot);
+  Operand reduction_input(std::uint32_t unit);
+  void keep_unreduced(std::uint32_t unit);
+  void reduce_apart(std::uint32_t unit, bool last_micro_batch);
+  void note_reduction(std::uint32_t unit, OpId op);
   void zero_padding(std::uint32_t unit, const Operand& whole);
   void finish_gradient(std::uint32_t unit, bool last_micro_batch);
-  void sum_over_tensor(std::uint32_t unit);
+  void sum_over_tensor(std::uint32_t unit, const Operand& whole);
   void reduce_whole(std::uint32_t unit);
   void reduce_transient(std::uint32_t unit);
   void reduce_replicas(std::uint32_t unit, Stream stream);
@@ -75,16 +94,19 @@ class UnitKeeper {
   const Groups& groups_;
   const StepProgram& step_;
   const StageParameters& stage_;
+  const HeldMemory& held_;
   const std::vector<Action>& actions_;
   const std::vector<Visit>& visits_;
   ProgramBuilder& builder_;
   Program& program_;
   RunSharding run_;
+  bool gathers_units_;  // when they are visited
   Stream gather_stream_;
 
   std::vector<UnitState> units_;
   std::vector<GatherSpan> spans_;
   std::vector<std::uint32_t> starts_;  // visits at which spans begin
+  std::size_t ahead_ = 0;              // starts
   std::size_t next_start_ = 0, next_span_ = 0, next_reduction_ = 0;
   std::uint32_t visit_ = 0;
   std::vector<std::vector<std::int32_t>>

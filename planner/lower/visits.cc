@@ -31,18 +31,26 @@ bool uses(const Visit& visit, std::uint32_t unit) {
 }
 
 std::vector<GatherSpan> spans_of(std::uint32_t unit, const std::vector<Visit>& visits,
-                                 const std::vector<Action>& actions, bool reshards, bool stays_on) {
+                                 const std::vector<Action>& actions, LetGo let_go) {
   std::vector<GatherSpan> spans;
   std::int64_t pending = 0;  // forwards whose backward is still to come
+  const auto stays = [&](std::uint32_t visit) {
+    switch (let_go) {
+      case LetGo::kNever:
+        return true;
+      case LetGo::kAfterVisit:
+        return spans.back().last + 1 >= visit;
+      case LetGo::kAfterBackward:
+        return pending > 0;
+    }
+    return false;
+  };
   for (std::uint32_t i = 0; i < visits.size(); ++i) {
     const ActionKind kind = actions[visits[i].action].kind;
     if (!uses(visits[i], unit) || kind == ActionKind::kWeightGradient) {
       continue;  // weight gradients need no weights
     }
-    const bool stays = stays_on   ? true
-                       : reshards ? !spans.empty() && spans.back().last + 1 >= i
-                                  : pending > 0;
-    if (stays && !spans.empty()) {
+    if (!spans.empty() && stays(i)) {
       spans.back().last = i;
     } else {
       spans.push_back({unit, i, i});
@@ -72,12 +80,10 @@ std::vector<Visit> list_visits(const std::vector<Action>& actions, const StagePa
 
 std::vector<GatherSpan> plan_gathers(const std::vector<Visit>& visits,
                                      const std::vector<Action>& actions,
-                                     const std::vector<bool>& reshards,
-                                     const std::vector<bool>& stays) {
+                                     const std::vector<LetGo>& let_go) {
   std::vector<GatherSpan> spans;
-  for (std::uint32_t unit = 0; unit < reshards.size(); ++unit) {
-    const std::vector<GatherSpan> mine =
-        spans_of(unit, visits, actions, reshards[unit], stays[unit]);
+  for (std::uint32_t unit = 0; unit < let_go.size(); ++unit) {
+    const std::vector<GatherSpan> mine = spans_of(unit, visits, actions, let_go[unit]);
     spans.insert(spans.end(), mine.begin(), mine.end());
   }
   std::stable_sort(spans.begin(), spans.end(),

@@ -27,12 +27,15 @@ std::vector<Visit> list_visits(const std::vector<Action>& actions, const StagePa
 struct GatherSpan {
   std::uint32_t unit = 0, first = 0, last = 0;
 };
-// In order of `first`. By unit, `stays`: gathered once, to its last visit. Resharding: each run of
-// neighbouring visits is a span; else spans reach from a micro-batch's forward to its backward, and
-// overlapping ones are one.
+// When a unit that was gathered is let go.
+enum class LetGo : std::uint8_t {
+  kNever,          // after its last visit
+  kAfterVisit,     // neighbouring visits are one span
+  kAfterBackward,  // from a micro-batch's forward to its backward; overlapping spans are one
+};
+// In order of `first`; `let_go` by unit.
 std::vector<GatherSpan> plan_gathers(const std::vector<Visit>& visits,
                                      const std::vector<Action>& actions,
-                                     const std::vector<bool>& reshards,
-                                     const std::vector<bool>& stays);
+                                     const std::vector<LetGo>& let_go);
 
 }  // namespace trireme::planner::lowering

@@ -34,9 +34,6 @@ struct NormState {
 inline std::int64_t group_dim(GroupId group) {
   return group == kNoGroup ? -1 : static_cast<std::int64_t>(index_of(group));
 }
-inline bool present(const Operand& operand) {
-  return operand.count > 0;
-}
 
 // y[rows, out] = x[rows, in] W^T, W [out, in].
 Operand linear(Writer& w, std::string_view name, const Operand& x, const Slot& weight,

@@ -289,8 +289,10 @@ class OpTimer {
       size = std::min(size, operand_size(op, 1));  // the other has room for an uneven load
     }
     if (op.origin.phase == Phase::kGradientReduce) {
-      // The program keeps gradients in fp32, whatever goes over the wire.
-      const double wire = static_cast<double>(size.value) / 4 * reduce_bytes_of(job_, sharded_);
+      // The program has gradients in the type that memory asks for, whatever goes over the wire.
+      const Operand& operand = role_->operands[op.operands.first + ask.operand];
+      const double wire =
+          static_cast<double>(operand.count) * reduce_bytes_of(job_, sharded_);
       size = Bytes(static_cast<std::int64_t>(wire));
     }
     const auto key = std::make_tuple(ask.collective, index_of(ask.group), size.value);

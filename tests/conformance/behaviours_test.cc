@@ -172,11 +172,16 @@ Drawn draw(const std::string& framework, std::uint64_t seed) {
 // How far the stages' memory is from what their programs have alive at most, the mean over stages.
 // Nothing to compare: layers of this project whose memory is counted as others keep it, and others'
 // split backwards, whose closed form has the waiting weight gradients of the middle of the step
-// (its end, where all forwards are done, has more).
+// (its end, where all forwards are done, has more); PyTorch's pipelines that let go in between what
+// they gathered, which their programs gather once.
 std::optional<double> memory_difference(const Drawn& drawn) {
   const Plan& plan = drawn.plan;
   const bool own = drawn.job.framework.implementation == models::Implementation::kTrireme;
   if (own ? !planner::counts_own_memory(drawn.job, plan) : planner::splits_backward(plan)) {
+    return std::nullopt;
+  }
+  const planner::RunSharding run = planner::run_sharding(drawn.job, plan);
+  if (run.reshards && run.sharding != plan.sharding) {
     return std::nullopt;
   }
   double sum = 0;
@@ -210,7 +215,7 @@ std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.135},     {"megatron", 0.013, 0.07},
-                                     {"megatron-fsdp", 0.011, 0.13}, {"fsdp1", 0.017, 0.125},
+                                     {"megatron-fsdp", 0.011, 0.13}, {"fsdp1", 0.017, 0.15},
                                      {"fsdp2", 0.022, 0.125},        {"deepspeed", 0.014, 0.14}};
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
@@ -257,9 +262,12 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
 
 // Chunks of one or two layers were counted as if they were alone on their rank: 15 % too little, of
 // the next chunk's gathered unit and the last one's gradients. Programs of other frameworks had
-// this project's kept tensors and logits: megatron's memory was 9.5 % away. Of 500 plans of trireme
-// two are beyond 5 %: ends whose tied table is larger than their layers.
-constexpr Behaviour kMemories[] = {{"trireme", 0.0055, 0.115}, {"megatron", 0.003, 0.02}};
+// this project's kept tensors, logits and fp32 states: 5 to 18 % away. Of 500 plans of trireme two
+// are beyond 5 %: ends whose tied table is larger than their layers. The others' worst are units of
+// several layers, whose gradients the closed form has beside all that their layers kept.
+constexpr Behaviour kMemories[] = {{"trireme", 0.0055, 0.115},    {"megatron", 0.003, 0.02},
+                                   {"megatron-fsdp", 0.01, 0.13}, {"fsdp1", 0.01, 0.14},
+                                   {"fsdp2", 0.01, 0.08},         {"deepspeed", 0.0055, 0.055}};
 
 class BehavioursMemory : public testing::TestWithParam<Behaviour> {};
 
@@ -290,7 +298,7 @@ TEST_P(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
   }
   fmt::print("memory of {}: {} of {} plans, mean {:.2f} %, worst {:+.2f} % ({})\n", GetParam().name,
              compared, cases, 100 * sum / compared, 100 * worst, worst_case);
-  EXPECT_GT(compared, 0.5 * static_cast<double>(cases));
+  EXPECT_GT(compared, 0.4 * static_cast<double>(cases));
   EXPECT_LE(sum / compared, GetParam().mean);
   EXPECT_LE(std::abs(worst), GetParam().worst) << worst_case;
 }

@@ -25,6 +25,11 @@ planner::MemoryEstimate recomputed(const planner::LaunchCase& found) {
 
 Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCase& found,
                    const planner::Estimate& estimate, bool fits_elsewhere) {
+  if (!found.unset.empty()) {
+    return {false, fmt::format("the file does not set {}: taken at the framework's default here; "
+                               "give the value after --",
+                               fmt::join(found.unset, ", "))};
+  }
   if (estimate.memory.fit != Fit::kNo) {
     return {};
   }

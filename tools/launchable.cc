@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -16,6 +17,17 @@ planner::SwitchedSearch look(const planner::Job& job, const planner::SearchOptio
     return planner::search_with_switches(job, options, given);
   }
   return {.job = job, .result = planner::search(job, options), .switches = {}};
+}
+
+// Whether one of the layouts beside the best is none that can be exported.
+bool lists_refused(const planner::SwitchedSearch& found) {
+  const auto refused = [&](const auto& row) {
+    return !export_refusal(found.job, row.plan).empty();
+  };
+  const planner::SearchResult& result = found.result;
+  return std::any_of(result.alternatives.begin(), result.alternatives.end(), refused) ||
+         std::any_of(result.pareto.begin(), result.pareto.end(), refused) ||
+         (result.at_risk && refused(*result.at_risk));
 }
 
 }  // namespace
@@ -47,7 +59,7 @@ LaunchableSearch search_launchable(const planner::Job& job, const planner::Searc
   }
   const planner::Estimate& fastest = *answer.found.result.best;
   const std::string refusal = export_refusal(answer.found.job, fastest.plan);
-  if (refusal.empty()) {
+  if (refusal.empty() && !lists_refused(answer.found)) {
     return answer;
   }
   planner::SearchOptions sayable = options;
@@ -55,6 +67,10 @@ LaunchableSearch search_launchable(const planner::Job& job, const planner::Searc
     return export_refusal(asked, plan).empty();
   };
   planner::SwitchedSearch other = look(job, sayable, given, switches);
+  if (refusal.empty()) {
+    answer.found = std::move(other);
+    return answer;
+  }
   if (!other.result.best) {
     answer.remark = fmt::format("`export` would refuse it, and every other: {}", refusal);
     return answer;

@@ -12,7 +12,6 @@
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
-#include "planner/launch/settings_text.h"
 #include "planner/plan/names.h"
 
 namespace trireme::planner {
@@ -173,14 +172,13 @@ void read_fsdp(LaunchConfig& config) {
   const bool second = integer_setting(config, "fsdp_config.fsdp_version", 1, 2).value_or(1) == 2;
   config.framework = second ? "fsdp2" : "fsdp1";
   layout.sharding = Sharding::kFull;
-  std::string strategy = text_setting(config, "fsdp_config.fsdp_sharding_strategy", "FULL_SHARD");
-  const std::string reshard =
-      text_setting(config, "fsdp_config.fsdp_reshard_after_forward", second ? "true" : "");
+  std::string strategy =
+      in_capitals(text_setting(config, "fsdp_config.fsdp_sharding_strategy", "FULL_SHARD"));
   if (second) {
-    layout.reshard_after_forward = reshard != "false" && reshard != "False";
+    layout.reshard_after_forward = !is_among(
+        "FALSE NO OFF N F 0",
+        in_capitals(text_setting(config, "fsdp_config.fsdp_reshard_after_forward", "true")));
     strategy = "FULL_SHARD";
-  } else if (reshard.find("SHARD") != std::string::npos) {
-    strategy = reshard;  // what newer versions call the first version's strategy
   }
   if (strategy == "NO_SHARD" || strategy == "3") {
     layout.sharding = Sharding::kNone;

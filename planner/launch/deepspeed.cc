@@ -9,7 +9,6 @@
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
-#include "planner/launch/settings_text.h"
 
 namespace trireme::planner {
 namespace {
@@ -235,6 +234,8 @@ void read_offload(LaunchConfig& config) {
                                                   : fmt::format("optimizer={}", share));
     config.offload.emplace_back("gradients");
   }
+  // runtime/activation_checkpointing/checkpointing.py: the inputs of layers that recompute
+  config.offloads_checkpoints = is_on(config, "activation_checkpointing.cpu_checkpointing");
   if (const std::string parameters = device("offload_param"); !parameters.empty()) {
     config.offload.push_back(parameters == "=nvme" ? "parameters=nvme" : "parameters");
   }

@@ -8,18 +8,6 @@
 namespace trireme::planner {
 namespace {
 
-std::string letters_and_digits(std::string_view text) {
-  std::string plain;
-  for (const char c : text) {
-    if (c >= 'A' && c <= 'Z') {
-      plain += static_cast<char>(c + 32);
-    } else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
-      plain += c;
-    }
-  }
-  return plain;
-}
-
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -75,6 +63,18 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+std::string letters_and_digits(std::string_view text) {
+  std::string plain;
+  for (const char c : text) {
+    if (c >= 'A' && c <= 'Z') {
+      plain += static_cast<char>(c + 32);
+    } else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      plain += c;
+    }
+  }
+  return plain;
+}
 
 std::string preset_in(std::string_view text) {
   const std::string plain = letters_and_digits(text);

@@ -12,6 +12,9 @@
 
 namespace trireme::planner {
 
+// A name without its marks and capitals: "llama3170b" of "Llama-3.1_70B".
+std::string letters_and_digits(std::string_view text);
+
 // The preset whose name occurs in `text` whatever the separators and capitals
 // (llama31_70b_pretrain_config, meta-llama/Llama-3.1-70B): the longest; empty when none does.
 std::string preset_in(std::string_view text);

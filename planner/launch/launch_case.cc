@@ -213,6 +213,27 @@ void choose_recompute(const LaunchConfig& config, const LaunchOptions& options, 
   }
 }
 
+// What the command line says in place of a setting, which then decides nothing.
+bool is_said_beside(std::string_view key, const LaunchOptions& options) {
+  if (key == "micro_batch_size" || key == "global_batch_size") {
+    return key == "micro_batch_size" ? options.micro_batch.has_value()
+                                     : options.global_batch.has_value();
+  }
+  if (key == "seq_length") {
+    return options.sequence.has_value();
+  }
+  return key.starts_with("recompute_") && !options.recompute.empty();
+}
+
+void note_unset(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+  for (const LaunchSetting& setting : config.unset) {
+    if (!has_setting(config, setting.key) && !is_said_beside(setting.key, options)) {
+      found.unset.push_back(fmt::format("${} ({}, {})", setting.value, setting.spelled,
+                                        line_of(config, setting.line)));
+    }
+  }
+}
+
 void fill_batch(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Plan& plan = found.plan;
   Job& job = found.job;
@@ -328,6 +349,10 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   settle_unsharded(config, options, found);
   fill_pipeline(layout, found);
   choose_recompute(config, options, found);
+  if (config.offloads_checkpoints && found.plan.recompute == Recompute::kFull) {
+    found.job.offload.activations = OffloadTo::kHost;
+  }
+  note_unset(config, options, found);
   fill_batch(config, options, found);
   Plan& plan = found.plan;
   plan.sequence_parallel = layout.sequence_parallel && plan.tensor > 1;

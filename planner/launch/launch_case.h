@@ -31,6 +31,7 @@ struct LaunchCase {
   std::int64_t cluster_gpus = 0;  // of the whole cluster
   bool precision_exists = true;   // the GPU computes in the precision of the file
   std::vector<std::string> filled;
+  std::vector<std::string> unset;  // "$MBS (--micro-batch-size, line 2)": nobody says what it is
   bool recompute_is_open = false;  // neither the file nor the command line says
   bool is_trial = false;           // made to see whether a fix works: no further fix is looked for
 };

@@ -241,8 +241,9 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
   }
   std::map<std::string, int> unset;
   for (const UnsetWord& word : script.variables.unset_words) {
-    const bool is_value = is_flag(word.after) && word.after.find('=') == std::string::npos &&
-                          !is_switch(key_of(word.after));
+    const bool is_value = word.after.ends_with('=') ||
+                          (is_flag(word.after) && word.after.find('=') == std::string::npos &&
+                           !is_switch(key_of(word.after)));
     if (word.command && !is_value && config.unreadable.size() < kNamed) {
       config.unreadable.push_back(
           fmt::format("$({}) ({})", word.name.substr(0, 60), line_of(config, word.line)));
@@ -261,6 +262,20 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
                                          loop.variable, line_of(config, loop.line), loop.variable,
                                          loop.value));
   }
+}
+
+bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchConfig& config) {
+  const std::vector<UnsetWord>& unset = script.variables.unset_words;
+  const auto found = std::find_if(unset.rbegin(), unset.rend(), [&](const UnsetWord& word) {
+    return word.after == setting.spelled || word.after == setting.spelled + "=";
+  });
+  if (found == unset.rend()) {
+    return false;
+  }
+  config.unset.push_back(setting);
+  config.unset.back().value = found->name;
+  std::erase_if(config.settings, [&](const auto& before) { return before.key == setting.key; });
+  return true;
 }
 
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word)) {

@@ -34,6 +34,9 @@ void read_inner_environment(const ShellScript& script, LaunchConfig& config);
 // arguments (after a flag that is no switch they are its value, not named here).
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),
                               LaunchConfig& config);
+// Notes a setting whose value is a variable that the script does not set, standing after it or
+// behind its '='. Those of the same key so far no longer hold. False: there is none.
+bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchConfig& config);
 // The command with the most words that `counts` says are training arguments; words that hold a
 // whole command line (bash -c "…") are cut again. Without one, the variables that hold such words.
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word));

@@ -179,6 +179,12 @@ bool is_on(const LaunchConfig& config, std::string_view key) {
   return switch_setting(config, key).value_or(false);
 }
 
+std::string in_capitals(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  return text;
+}
+
 std::string text_setting(const LaunchConfig& config, std::string_view key,
                          const std::string& otherwise) {
   const LaunchSetting* setting = find_setting(config, key);

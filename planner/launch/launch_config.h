@@ -50,8 +50,10 @@ struct LaunchConfig {
   // What decides memory or time and is not modelled ("--fine-grained-activation-offloading"), and
   // arguments that could not be worked out: no verdict rests on a guess about either.
   std::vector<std::string> unmodelled, unreadable;
-  std::vector<std::string> offload;  // parts as `--offload` takes them: "optimizer=0.5"
-  bool recompute_is_open = false;    // the program decides it, not this file
+  std::vector<LaunchSetting> unset;   // whose value is a variable that the file does not set: value
+  std::vector<std::string> offload;   // parts as `--offload` takes them: "optimizer=0.5"
+  bool offloads_checkpoints = false;  // what layers that recompute keep goes to the host
+  bool recompute_is_open = false;     // the program decides it, not this file
   MegatronProgram program = MegatronProgram::kMegatron;
   std::int64_t lora_rank = 0;  // of the adapters that are trained instead of the weights
 
@@ -88,6 +90,8 @@ std::optional<double> number_setting(const LaunchConfig& config, std::string_vie
 // null.
 std::optional<bool> switch_setting(const LaunchConfig& config, std::string_view key);
 bool is_on(const LaunchConfig& config, std::string_view key);  // present and true
+// Of names that a program compares without regard to case.
+std::string in_capitals(std::string text);
 std::string text_setting(const LaunchConfig& config, std::string_view key,
                          const std::string& otherwise = "");
 // "core_attn layernorm", "[\"mlp\", \"moe\"]" or "core_attn,mlp". Throws Error naming

@@ -38,7 +38,7 @@ struct LaunchRule {
   std::optional<Finding> (*check)(const LaunchConfig& config, const LaunchCase& found) = nullptr;
 };
 
-// The rows that a format is held to (megatron_*_rules.cc, torch_rules.cc).
+// The rows that a format is held to (megatron_*_rules.cc, torch_rules.cc, torchtitan_rules.cc).
 std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format);
 std::span<const LaunchRule> megatron_start_rules();
 std::span<const LaunchRule> megatron_layout_rules();
@@ -48,6 +48,8 @@ std::span<const LaunchRule> megatron_bridge_rules();
 std::span<const LaunchRule> torchtitan_rules();
 std::span<const LaunchRule> deepspeed_rules();
 std::span<const LaunchRule> accelerate_rules();
+// Keys that are slips of ones that the format has, of those with sections (torch_rules.cc).
+std::optional<Finding> keys_known(const LaunchConfig& config, const LaunchCase& found);
 
 struct RuleReport {
   std::vector<LaunchViolation> violations;  // errors first

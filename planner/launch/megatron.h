@@ -50,7 +50,7 @@ bool is_switch(std::string_view key);
 // The row of a path of Megatron-Bridge, by its last part; nullptr: none, or of the same name.
 const MegatronField* renamed_by_bridge(std::string_view path);
 // What Megatron-LM's parser takes after the flag, blanks between; empty: anything.
-std::string_view megatron_choices(std::string_view key);
+std::string_view megatron_choices(std::string_view key, LaunchFormat format);
 // The flag that an unknown one was probably meant to be, which Megatron-LM's parser would refuse;
 // empty: none is near.
 std::string near_megatron_flag(std::string_view key);
@@ -60,6 +60,8 @@ std::string near_megatron_flag(std::string_view key);
 // Whose command line it is, into config.program, with what that program sets itself. Throws Error
 // where it trains no decoder.
 void read_megatron_program(const LaunchCommand& command, LaunchConfig& config);
+// Whether a setting that is read decides memory or time by itself: the tokenizer, say, does not.
+bool decides_memory_or_time(std::string_view key);
 // Megatron-DeepSpeed, and Megatron-LM of 2022 and before.
 bool is_older_megatron(const LaunchConfig& config);
 

@@ -159,6 +159,13 @@ bool reads_megatron_setting(std::string_view key) {
   return use != kUnknown && use != kHarmless;
 }
 
+bool decides_memory_or_time(std::string_view key) {
+  constexpr std::string_view kOthers =
+      "tokenizer_type tokenizer_model vocab_size padded_vocab_size max_position_embeddings spec "
+      "make_vocab_size_divisible_by";
+  return reads_megatron_setting(key) && !is_among(kOthers, key);
+}
+
 std::vector<std::string_view> megatron_settings_read() {
   std::vector<std::string_view> names;
   for (const auto& [name, use] : uses()) {
@@ -191,21 +198,42 @@ const MegatronField* renamed_by_bridge(std::string_view path) {
   return nullptr;
 }
 
-// choices= of arguments.py, those of older and newer releases together.
-std::string_view megatron_choices(std::string_view key) {
-  constexpr std::pair<std::string_view, std::string_view> kChoices[] = {
+// choices= of arguments.py, and what core's and Megatron-Bridge's configurations raise on, those of
+// older and newer releases together.
+std::string_view megatron_choices(std::string_view key, LaunchFormat format) {
+  struct Row {
+    std::string_view key, values;
+    bool bridge = true;  // Megatron-Bridge is held to it too
+  };
+  constexpr Row kChoices[] = {
       {"attention_backend", "flash fused unfused local auto"},
       {"moe_token_dispatcher_type", "allgather alltoall alltoall_seq flex"},
       {"normalization", "LayerNorm RMSNorm"},
-      {"position_embedding_type", "learned_absolute rope mrope yarn relative alibi none"},
+      {"position_embedding_type", "learned_absolute rope mrope yarn relative alibi none", false},
       {"data_parallel_sharding_strategy", "no_shard optim optim_grads optim_grads_params"},
-      {"fp8_format", "e4m3 hybrid"},
+      {"fp8_format", "e4m3 hybrid", false},
+      {"fp8", "e4m3 hybrid None null"},
       {"fp8_recipe", "tensorwise delayed mxfp8 blockwise custom"},
-      {"transformer_impl", "local transformer_engine inference_optimized"},
+      {"cross_entropy_fusion_impl", "native te"},
+      {"recompute_method", "uniform block None null"},
+      {"transformer_impl", "local transformer_engine inference_optimized", false},
   };
-  const auto* found = std::find_if(std::begin(kChoices), std::end(kChoices),
-                                   [&](const auto& row) { return row.first == key; });
-  return found == std::end(kChoices) ? std::string_view() : found->second;
+  // training/mixed_precision.py: functions that @register names
+  constexpr std::string_view kPrecisions =
+      "bf16_mixed fp16_mixed bf16_with_fp8_delayed_scaling_mixed "
+      "fp16_with_fp8_delayed_scaling_mixed bf16_with_mxfp8_mixed fp16_with_mxfp8_mixed "
+      "bf16_with_fp8_current_scaling_mixed nemotron_h_bf16_with_fp8_current_scaling_mixed "
+      "nanov2_bf16_with_fp8_current_scaling_mixed fp16_with_fp8_current_scaling_mixed "
+      "bf16_with_fp8_subchannel_scaling_mixed fp16_with_fp8_subchannel_scaling_mixed "
+      "bf16_with_nvfp4_mixed nemotron_3_super_bf16_with_nvfp4_mixed";
+  const bool bridge = format == LaunchFormat::kMegatronBridge;
+  if (bridge && key == "mixed_precision") {
+    return kPrecisions;
+  }
+  const auto* found = std::find_if(std::begin(kChoices), std::end(kChoices), [&](const Row& row) {
+    return row.key == key && (row.bridge || !bridge);
+  });
+  return found == std::end(kChoices) ? std::string_view() : found->values;
 }
 
 std::string near_megatron_flag(std::string_view key) {

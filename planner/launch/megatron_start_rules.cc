@@ -55,24 +55,34 @@ Found names_known(const LaunchConfig& config, const LaunchCase&) {
   if (refused.empty()) {
     return {};
   }
-  Finding finding{fmt::format("{} {} no flag of Megatron-LM, whose parser refuses it",
-                              fmt::join(refused, ", "), refused.size() == 1 ? "is" : "are"),
-                  fmt::format("use {}", fmt::join(right, ", "))};
-  if (!certain) {
-    finding.severity = Severity::kWarning;
+  return Finding{fmt::format("{} {} no flag of Megatron-LM, whose parser refuses it",
+                             fmt::join(refused, ", "), refused.size() == 1 ? "is" : "are"),
+                 fmt::format("use {}", fmt::join(right, ", ")),
+                 certain ? std::nullopt : std::optional(Severity::kWarning)};
+}
+
+// Without an enumeration's class. Recipes of mixed precision are names, or objects (empty).
+std::string named_value(const LaunchSetting& setting) {
+  std::string value = setting.value.substr(setting.value.rfind('.') + 1);
+  if (setting.key == "mixed_precision") {
+    std::replace(value.begin(), value.end(), '-', '_');
+    const bool is_type = value.starts_with("bf16") || value.starts_with("fp16");
+    return is_type && value.find('(') == std::string::npos ? value : "";
   }
-  return finding;
+  return value;
 }
 
 // Programs around Megatron-LM may take other words.
 Found values_known(const LaunchConfig& config, const LaunchCase&) {
-  if (config.format != LaunchFormat::kMegatron || config.program != MegatronProgram::kMegatron) {
+  const bool bridge = config.format == LaunchFormat::kMegatronBridge;
+  if (!bridge && config.program != MegatronProgram::kMegatron) {
     return {};
   }
   for (const LaunchSetting& setting : config.settings) {
-    const std::string_view choices = megatron_choices(setting.key);
-    if (!choices.empty() && !setting.open && !setting.value.empty() &&
-        !is_among(choices, setting.value) && find_setting(config, setting.key) == &setting) {
+    const std::string_view choices = megatron_choices(setting.key, config.format);
+    const std::string value = named_value(setting);
+    if (!choices.empty() && !setting.open && !value.empty() && !is_among(choices, value) &&
+        find_setting(config, setting.key) == &setting) {
       return Finding{
           fmt::format("{} is '{}' ({})", setting.spelled, setting.value,
                       setting.line == 0 ? "of the command line" : line_of(config, setting.line)),
@@ -183,10 +193,6 @@ bool is_torch(const LaunchConfig& config) {
 bool is_megatron(const LaunchConfig& config) {
   return is_on(config, "use_megatron_fsdp") || is_on(config, "use_custom_fsdp");
 }
-bool keeps_checkpoints(const LaunchConfig& config) {
-  return config.format == LaunchFormat::kMegatron || has_setting(config, "save") ||
-         has_setting(config, "load");
-}
 
 // One connection would put gathers and reductions in line with the compute.
 Found connections(const LaunchConfig& config, const LaunchCase&) {
@@ -202,10 +208,8 @@ Found connections(const LaunchConfig& config, const LaunchCase&) {
 }
 
 Found one_fsdp(const LaunchConfig& config, const LaunchCase&) {
-  if (!is_torch(config) || !is_megatron(config)) {
-    return {};
-  }
-  return Finding{"Megatron-FSDP and torch FSDP2 are both asked for", "leave out one of them"};
+  const Finding both{"Megatron-FSDP and torch FSDP2 are both asked for", "leave out one of them"};
+  return is_torch(config) && is_megatron(config) ? Found(both) : Found();
 }
 
 Found torch_fsdp(const LaunchConfig& config, const LaunchCase& found) {
@@ -271,7 +275,9 @@ Found checkpoint_format(const LaunchConfig& config, const LaunchCase& found) {
     return Finding{"checkpoints of format fsdp_dtensor without Megatron-FSDP",
                    "use ckpt_format torch_dist"};
   }
-  if (is_megatron(config) && format != "fsdp_dtensor" && keeps_checkpoints(config)) {
+  const bool keeps = config.format == LaunchFormat::kMegatron || has_setting(config, "save") ||
+                     has_setting(config, "load");
+  if (is_megatron(config) && format != "fsdp_dtensor" && keeps) {
     return Finding{fmt::format("Megatron-FSDP with checkpoints of format {}", format),
                    "use ckpt_format fsdp_dtensor"};
   }
@@ -368,13 +374,14 @@ constexpr LaunchRule kSharding[] = {
     {"checkpoint format", Severity::kError, {}, checkpoint_format},
     {"manual registration needs NCCL user buffers", Severity::kError, {}, manual_registration},
     // Only Megatron-Bridge's from here on.
+    {"values that Megatron-Bridge takes", Severity::kError, {}, values_known},
     {"rank order with Megatron-FSDP", Severity::kError, {}, rank_order},
     {"average_in_collective with Megatron-FSDP", Severity::kWarning, {}, averaging},
     {"model and dataset sequence length", Severity::kError, {}, one_sequence_length},
     {"fine-tuning with cp > 1", Severity::kError, {}, fine_tuning},
     {"packed sequences need micro-batch 1", Severity::kError, {}, packed},
 };
-constexpr std::size_t kOnlyBridge = 5;
+constexpr std::size_t kOnlyBridge = 6;
 
 }  // namespace
 

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "planner/launch/launch_layout.h"
-#include "planner/launch/settings_text.h"
 
 namespace trireme::planner {
 namespace {

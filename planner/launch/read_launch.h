@@ -53,4 +53,18 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
 // count as missing; a remark lists them. Throws Error as above.
 void read_deepspeed_layout(LaunchConfig& config);
 
+// ---- the syntaxes below them (settings_text.cc): a text's settings as section.key, with their
+// lines. Without toml++ or yaml-cpp, which are optional, the program says which package would
+// bring it.
+
+// Append to config.settings. Lists become their elements separated by blanks, lists of lists by
+// '|'. Throw Error (FILE:LINE) when the text is none of the syntax, or when the program was built
+// without its library.
+void read_json_settings(std::string_view text, LaunchConfig& config);
+void read_toml_settings(std::string_view text, LaunchConfig& config);
+void read_yaml_settings(std::string_view text, LaunchConfig& config);
+// false: the library was not there when the program was built
+bool reads_toml();
+bool reads_yaml();
+
 }  // namespace trireme::planner

@@ -52,6 +52,9 @@ void keep_flags(std::vector<LaunchSetting> settings, const ShellScript& script,
                     fmt::format("{} has no value; {} VALUE would be right", setting.spelled,
                                 setting.spelled));
       }
+      if (decides_memory_or_time(setting.key) && note_unset(script, setting, config)) {
+        continue;
+      }
       if (lost_by_a_variable(setting, script)) {
         empty.push_back(fmt::format("{} ({})", setting.spelled, line_of(config, setting.line)));
       } else {

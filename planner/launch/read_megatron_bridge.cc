@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <utility>
 
 #include "core/error.h"
 #include "models/presets.h"
@@ -170,12 +171,26 @@ void read_words(LaunchConfig& config, const std::vector<ShellText>& words) {
     if (read_override(config, word, line)) {
       continue;
     }
-    if (const char* path = short_option(word); path != nullptr && more) {
-      add_setting(config, path, words[++i].text, line);
+    if (const char* path = short_option(word); path != nullptr) {
+      const bool has_value = more && !words[i + 1].text.starts_with("-");
+      add_setting(config, has_value ? path : word, has_value ? words[++i].text : "", line);
     } else if ((word == "--recipe" || word == "--model-recipe-name" || word == "-m") && more) {
       config.settings.push_back({"recipe", words[++i].text, word, line});
     } else if (word.starts_with("--recipe=")) {
       config.settings.push_back({"recipe", word.substr(9), "--recipe", line});
+    }
+  }
+}
+
+// Settings that stand without a value, as a variable that the script does not set leaves them.
+void set_apart_unset(LaunchConfig& config, const ShellScript& script) {
+  for (LaunchSetting& setting : std::exchange(config.settings, {})) {
+    const char* path = short_option(setting.spelled);
+    LaunchSetting named = setting;
+    named.key = path != nullptr ? canonical(path) : named.key;
+    if (!setting.value.empty() || !decides_memory_or_time(named.key) ||
+        !note_unset(script, named, config)) {
+      config.settings.push_back(std::move(setting));
     }
   }
 }
@@ -362,6 +377,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
     read_gpu_count(command.launcher, config);
     read_words(config, command.launcher);
     read_words(config, command.arguments);
+    set_apart_unset(config, script);
   }
   read_words(config, words_of(overrides));
   if (config.settings.empty()) {

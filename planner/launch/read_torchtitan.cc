@@ -9,7 +9,6 @@
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
-#include "planner/launch/settings_text.h"
 #include "planner/launch/torchtitan.h"
 
 namespace trireme::planner {
@@ -44,9 +43,16 @@ const KnownKeys& known() {
   return kKnown;
 }
 
-std::string model_of(const LaunchConfig& config) {
+// As torchtitan spells them where it has them; a rule names the slip.
+std::pair<std::string, std::string> name_and_flavor(const LaunchConfig& config) {
   const std::string name = text_setting(config, "model.name");
   const std::string flavor = text_setting(config, "model.flavor");
+  const TorchtitanName right = torchtitan_name(name, flavor);
+  return {right.family.empty() ? name : right.family, right.flavor.empty() ? flavor : right.flavor};
+}
+
+std::string model_of(const LaunchConfig& config) {
+  const auto [name, flavor] = name_and_flavor(config);
   if (name.empty() || flavor.find_first_of("0123456789") == std::string::npos) {
     return {};  // "debugmodel" is none of a name's sizes
   }
@@ -298,8 +304,8 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
     config.model_said =
         text_setting(config, "model.name") + " " + text_setting(config, "model.flavor");
   }
-  const auto built =
-      torchtitan_flavor(text_setting(config, "model.name"), text_setting(config, "model.flavor"));
+  const auto [name, flavor] = name_and_flavor(config);
+  const auto built = torchtitan_flavor(name, flavor);
   if (built && built->function != models::load_model(built->name).function) {
     config.model = built;  // which torchtitan builds a little otherwise than the model it is called
   }

@@ -1,4 +1,5 @@
-#include "planner/launch/settings_text.h"
+// The syntaxes of the readers: JSON, TOML, YAML.
+#include "planner/launch/read_launch.h"
 
 #include <fmt/format.h>
 

@@ -1,20 +1,16 @@
-// What torchtitan (ParallelDims, pipelining), DeepSpeed's configuration and accelerate ask.
+// What DeepSpeed's configuration and accelerate ask.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_rules.h"
-#include "planner/launch/torchtitan.h"
 
 namespace trireme::planner {
-namespace {
-
-using Found = std::optional<Finding>;
 
 // torchtitan and accelerate refuse keys that they do not have; DeepSpeed refuses those of its
 // sections and passes over the others (pydantic's extra="forbid", config_utils.py).
-Found keys_known(const LaunchConfig& config, const LaunchCase&) {
+std::optional<Finding> keys_known(const LaunchConfig& config, const LaunchCase&) {
   const bool own_config = has_setting(config, "job.custom_config_module") ||
                           has_setting(config, "experimental.custom_args_module");
   bool ignores = config.format == LaunchFormat::kDeepspeed;
@@ -40,140 +36,9 @@ Found keys_known(const LaunchConfig& config, const LaunchCase&) {
                  fmt::format("use {}", fmt::join(right, ", "))};
 }
 
-Found titan_experts(const LaunchConfig& config, const LaunchCase& found) {
-  const Plan& plan = found.plan;
-  const std::int64_t grid = plan.sharded * plan.context * plan.tensor;
-  if (plan.expert == 1 || grid % plan.expert == 0) {
-    return {};
-  }
-  return Finding{fmt::format("ep {} does not divide dp_shard {} x cp {} x tp {} = {}", plan.expert,
-                             plan.sharded, plan.context, plan.tensor, grid),
-                 fix_of(config, found, Rule::kExpertGrid)};
-}
+namespace {
 
-// How many stages a rank may hold.
-struct StagesOfRank {
-  std::int64_t least = 1, most = 1;
-  const char* words = "1";
-};
-StagesOfRank stages_of_rank(std::string_view schedule) {
-  if (schedule == "1F1B" || schedule == "GPipe") {
-    return {};
-  }
-  if (schedule == "ZBVZeroBubble" || schedule == "DualPipeV") {
-    return {2, 2, "exactly 2"};
-  }
-  return {2, 1'000'000, "2 or more"};
-}
-
-Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
-  const LaunchLayout& layout = config.layout;
-  const std::int64_t pipeline = found.plan.pipeline;
-  const std::int64_t each = layout.layers_per_virtual_stage;
-  if (pipeline == 1 || each == 0) {
-    return {};
-  }
-  const std::string_view schedule = torchtitan_schedule(config);
-  if (schedule.empty()) {
-    return {};  // another row says so
-  }
-  const StagesOfRank allowed = stages_of_rank(schedule);
-  const std::int64_t all =
-      found.job.model.layers + layout.first_chunk_less + layout.last_chunk_less;
-  const auto holds = [&](std::int64_t layers) {
-    const std::int64_t stages = (all + layers - 1) / layers;
-    return stages % pipeline == 0 && stages / pipeline >= allowed.least &&
-           stages / pipeline <= allowed.most;
-  };
-  if (holds(each)) {
-    return {};
-  }
-  std::int64_t good = all;
-  while (good > 0 && !holds(good)) {
-    --good;
-  }
-  const std::int64_t stages = (all + each - 1) / each;
-  return Finding{
-      fmt::format(
-          "{} layers (embedding and head counted) in stages of {} make {} stages over pp {}; "
-          "schedule {} needs {} a rank",
-          all, each, stages, pipeline, schedule, allowed.words),
-      good > 0 ? fmt::format("use parallelism.pipeline_parallel_layers_per_stage = {}", good)
-               : "use another parallelism.pipeline_parallel_degree"};
-}
-
-// PyTorch's get_schedule_class raises a ValueError. A schedule of a CSV file needs no name.
-Found titan_schedule_name(const LaunchConfig& config, const LaunchCase& found) {
-  if (found.plan.pipeline == 1 || !torchtitan_schedule(config).empty() ||
-      !text_setting(config, "parallelism.pipeline_parallel_schedule_csv").empty()) {
-    return {};
-  }
-  return Finding{fmt::format("there is no schedule {}",
-                             text_setting(config, "parallelism.pipeline_parallel_schedule")),
-                 fmt::format("use one of {}", fmt::join(torchtitan_schedules(), ", "))};
-}
-
-// seq % (tp * 2 * cp), the factor 2 cp also where cp is 1.
-Found titan_sequence(const LaunchConfig& config, const LaunchCase& found) {
-  const std::int64_t parts = found.plan.tensor * 2 * found.plan.context;
-  const std::int64_t sequence = found.job.sequence;
-  if (sequence % parts == 0) {
-    return {};
-  }
-  return Finding{fmt::format("sequence {} is not divisible by tp {} x 2 x cp {} = {}", sequence,
-                             found.plan.tensor, found.plan.context, parts),
-                 "use " + spelled(config.format, Knob::kSequence,
-                                  fmt::format("{} or {}", std::max(parts, sequence / parts * parts),
-                                              (sequence / parts + 1) * parts))};
-}
-
-Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
-  const std::int64_t local = integer_setting(config, "training.local_batch_size").value_or(8);
-  const std::int64_t micro =
-      integer_setting(config, "parallelism.pipeline_parallel_microbatch_size").value_or(1);
-  if (found.plan.pipeline == 1) {
-    return {};
-  }
-  if (local % micro != 0) {
-    return Finding{fmt::format("local batch {} is not divisible by the pipeline's micro-batch {}",
-                               local, micro),
-                   "use parallelism.pipeline_parallel_microbatch_size = 1"};
-  }
-  const std::int64_t stages = found.plan.pipeline * found.plan.virtual_pipeline;
-  if (local / micro >= stages) {
-    return {};
-  }
-  return Finding{fmt::format("{} micro-batches for {} stages: more than the usual bubble",
-                             local / micro, stages),
-                 fmt::format("use training.local_batch_size = {} or more", stages * micro),
-                 Severity::kWarning};
-}
-
-// maybe_enable_amp: neither fully_shard nor autocast sets a type there (up to v0.2.2).
-Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
-  const Plan& plan = found.plan;
-  if (plan.sharding != Sharding::kNone || plan.context > 1 || plan.tensor * plan.pipeline == 1 ||
-      config.precision == config.unsharded_precision) {
-    return {};
-  }
-  return Finding{
-      fmt::format(
-          "tp {} and pp {} run without sharding, where mixed_precision_param has no effect: "
-          "it trains in {}, not {}",
-          plan.tensor, plan.pipeline, config.unsharded_precision, config.precision),
-      "set training.dtype = \"bfloat16\" (no fp32 copy is kept then), or "
-      "parallelism.data_parallel_shard_degree to 2 or more"};
-}
-
-constexpr LaunchRule kTorchtitan[] = {
-    {"keys that torchtitan has", Severity::kError, {}, keys_known},
-    {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
-    {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
-    {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
-    {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
-    {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
-    {"local batch % pipeline micro-batch", Severity::kError, {}, titan_micro_batches},
-};
+using Found = std::optional<Finding>;
 
 Found deepspeed_batch(const LaunchConfig& config, const LaunchCase& found) {
   const auto whole = integer_setting(config, "train_batch_size");
@@ -261,13 +126,13 @@ Found mics_divides(const LaunchConfig& config, const LaunchCase& found) {
       fmt::format("use a divisor of {}", data)};
 }
 
-// transformers up to 4.57 runs the experts of a layer one after the other, and ZeRO-3 or FSDP
-// gathers as they come; neither the products nor the gathers of one expert at a time are modelled.
 // accelerate's YAML takes these rules too, and has a row of its own.
 Found deepspeed_keys(const LaunchConfig& config, const LaunchCase& found) {
   return config.format == LaunchFormat::kDeepspeed ? keys_known(config, found) : Found();
 }
 
+// transformers up to 4.57 runs the experts of a layer one after the other, and ZeRO-3 or FSDP
+// gathers as they come; neither the products nor the gathers of one expert at a time are modelled.
 Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
   const bool gathers = found.plan.sharding == Sharding::kFull;
   if (!found.job.model.moe || found.plan.expert > 1 || config.framework == "megatron") {
@@ -333,27 +198,46 @@ Found replicas_need_shards(const LaunchConfig& config, const LaunchCase&) {
           size_of(config, "dp_replicate"))};
 }
 
+std::int64_t fsdp_version(const LaunchConfig& config) {
+  return integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+}
+
+// str_to_bool takes the words of YAML in any case.
 Found reshard_is_switch(const LaunchConfig& config, const LaunchCase&) {
-  const std::string value = text_setting(config, "fsdp_config.fsdp_reshard_after_forward");
-  const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
-  if (version != 2 || value.empty() || value == "true" || value == "false" || value == "True" ||
-      value == "False") {
+  const std::string value =
+      in_capitals(text_setting(config, "fsdp_config.fsdp_reshard_after_forward"));
+  if (fsdp_version(config) != 2 || value.empty() ||
+      is_among("TRUE FALSE YES NO ON OFF Y N T F 1 0", value)) {
     return {};
   }
   return Finding{fmt::format("fsdp_reshard_after_forward is '{}' with fsdp_version 2", value),
                  "use true or false"};
 }
 
-// torch.distributed.fsdp.ShardingStrategy, by name or number; version 2 reads no strategy.
+// torch.distributed.fsdp.ShardingStrategy, by name in any case or by number; version 2 reads none.
 Found strategy_known(const LaunchConfig& config, const LaunchCase&) {
   constexpr std::string_view kStrategies =
       "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD HYBRID_SHARD_ZERO2 1 2 3 4 5";
   const std::string value = text_setting(config, "fsdp_config.fsdp_sharding_strategy");
-  if (value.empty() || is_among(kStrategies, value)) {
+  if (value.empty() || fsdp_version(config) != 1 || is_among(kStrategies, in_capitals(value))) {
     return {};
   }
   return Finding{fmt::format("fsdp_sharding_strategy is '{}'", value),
                  "use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or HYBRID_SHARD_ZERO2"};
+}
+
+// The launcher always sets the first version's strategy, FULL_SHARD where the file has none, and
+// the plugin prefers it (utils/launch.py, utils/dataclasses.py, accelerator.py).
+Found strategy_without_effect(const LaunchConfig& config, const LaunchCase&) {
+  const std::string value = text_setting(config, "fsdp_config.fsdp_reshard_after_forward");
+  if (fsdp_version(config) != 1 || value.empty() || in_capitals(value) == "FULL_SHARD" ||
+      has_setting(config, "fsdp_config.fsdp_sharding_strategy")) {
+    return {};
+  }
+  return Finding{fmt::format("fsdp_reshard_after_forward is '{}' with fsdp_version 1, whose "
+                             "strategy accelerate reads elsewhere: it shards as FULL_SHARD",
+                             value),
+                 "write fsdp_sharding_strategy, or use fsdp_version: 2"};
 }
 
 Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
@@ -376,14 +260,12 @@ constexpr LaunchRule kAccelerate[] = {
     {"cp or sp", Severity::kError, {}, one_sequence_axis},
     {"dp_replicate with tp or cp needs dp_shard", Severity::kError, {}, replicas_need_shards},
     {"reshard_after_forward is a switch", Severity::kError, {}, reshard_is_switch},
+    {"reshard_after_forward of FSDP version 1", Severity::kWarning, {}, strategy_without_effect},
     {"sharding strategies that FSDP has", Severity::kError, {}, strategy_known},
 };
 
 }  // namespace
 
-std::span<const LaunchRule> torchtitan_rules() {
-  return kTorchtitan;
-}
 std::span<const LaunchRule> deepspeed_rules() {
   return kDeepspeed;
 }

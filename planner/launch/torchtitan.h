@@ -27,6 +27,13 @@ struct TorchtitanModel {
 std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
                                                      std::string_view flavor);
 
+// Names of a model and a size as torchtitan v0.2.2 spells them, whatever case and marks they are
+// given in. No family: none of its models; no flavor: none of that model's, which `flavors` lists.
+struct TorchtitanName {
+  std::string family, flavor, flavors;
+};
+TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor);
+
 // The flavor that computes the same function, or the one that launch.flavor names: "8B", or
 // "llama3/8B" where the model's own name does not tell. Throws Error when there is none.
 TorchtitanModel torchtitan_model(const LaunchPlan& launch);

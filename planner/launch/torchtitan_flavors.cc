@@ -13,6 +13,7 @@
 #include "models/model_file.h"
 #include "models/presets.h"
 #include "planner/launch/field_table.h"
+#include "planner/launch/known_models.h"
 
 namespace trireme::planner {
 namespace {
@@ -105,6 +106,15 @@ constexpr Flavor kFlavors[] = {
      {{kTitanEpsilon}}},
     {"gpt_oss", "20b", "gpt-oss-20b", 24, 2880, 2880, 64, 8, 201088, 32, "gpt-oss-20b"},
     {"gpt_oss", "120b", "gpt-oss-120b", 36, 2880, 2880, 64, 8, 201088, 128, "gpt-oss-120b"},
+};
+
+// Flavors beside those: small ones for debugging, and other attention kernels.
+constexpr std::pair<std::string_view, std::string_view> kOtherFlavors[] = {
+    {"llama3", "debugmodel debugmodel_flex_attn debugmodel_varlen_attn 8B_flex 8B_varlen"},
+    {"llama4", "debugmodel debugmodel_irope 17bx16e_irope 17bx128e_irope"},
+    {"qwen3", "debugmodel debugmodel_moe"},
+    {"deepseek_v3", "debugmodel debugmodel_flex_attn"},
+    {"gpt_oss", "debugmodel"},
 };
 
 bool has_dimensions_of(const models::Transformer& model, const Flavor& flavor) {
@@ -228,6 +238,31 @@ std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
     return {};
   }
   return model_of(*found);
+}
+
+TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor) {
+  TorchtitanName name;
+  for (const auto& [own, others] : kOtherFlavors) {
+    if (letters_and_digits(own) != letters_and_digits(family)) {
+      continue;
+    }
+    name.family = own;
+    std::vector<std::string_view> all;
+    for (const Flavor& row : kFlavors) {
+      if (row.family == own) {
+        all.push_back(row.flavor);
+      }
+    }
+    name.flavors = fmt::format("{}", fmt::join(all, ", "));
+    for (const std::string_view other : names_in(others)) {
+      all.push_back(other);
+    }
+    const auto same = std::find_if(all.begin(), all.end(), [&](std::string_view one) {
+      return letters_and_digits(one) == letters_and_digits(flavor);
+    });
+    name.flavor = same == all.end() ? "" : std::string(*same);
+  }
+  return name;
 }
 
 TorchtitanModel torchtitan_model(const LaunchPlan& launch) {

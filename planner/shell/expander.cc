@@ -106,7 +106,7 @@ std::size_t Expander::double_quotes(std::string_view raw, std::size_t i, int& li
 std::size_t Expander::dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
                              ShellText& out) {
   const auto ends_word = [](char c) { return std::string_view(" \t\n\r\"\\").find(c) != kNone; };
-  const bool starts = out.text.empty() || ends_word(out.text.back());
+  const bool starts = out.text.empty() || ends_word(out.text.back()) || out.text.back() == '=';
   missing_ = {};
   missing_command_ = false;
   const std::size_t end = take_dollar(raw, i, line, in_quotes, out);

@@ -33,7 +33,7 @@ struct ShellVariable {
 struct UnsetWord {
   std::string name;
   int line = 0;
-  std::string after;     // the word before it
+  std::string after;     // the word before it, or its own beginning: "KEY="
   bool command = false;  // the output of a command that only a run would tell
 };
 

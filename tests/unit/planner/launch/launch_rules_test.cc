@@ -361,6 +361,12 @@ constexpr Case kCases[] = {
      "  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 4\n"
      "  parallelism_config_tp_size: 2\n",
      "dp_shard_size: 8"},
+    {kA, "reshard_after_forward of FSDP version 1",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_forward: SHARD_GRAD_OP\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+     "fsdp_sharding_strategy"},
+    {kB, "values that Megatron-Bridge takes", "cfg.mixed_precision = \"bf16_mixd\"\n",
+     "cfg.mixed_precision = \"bf16_mixed\"\n", "bf16_mixed"},
     {kA, "reshard_after_forward is a switch",
      "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: "
      "FULL_SHARD\n",
@@ -413,7 +419,8 @@ TEST(LaunchRules, TorchtitanSequenceAndExperts) {
 TEST(LaunchRules, EveryRowHasItsTest) {
   // These have a test of their own.
   std::set<std::string> tested = {"seq % (tp * 2 * cp)", "(dp_shard * cp * tp) % ep",
-                                  "experts in transformers' loop"};  // check_cases_test
+                                  "experts in transformers' loop",            // check_cases_test
+                                  "models and flavors that torchtitan has"};  // check_readings_test
   for (const Case& row : kCases) {
     tested.insert(row.rule);
   }

@@ -214,8 +214,9 @@ TEST(ReadMegatron, ArgumentsOfTheCommandLineComeLast) {
 TEST(ReadMegatron, VariablesWithoutAValueAreNamed) {
   const LaunchConfig config = read(std::string(kGpt) + "--tensor-model-parallel-size $TP --bf16");
   EXPECT_FALSE(config.layout.tensor);
-  ASSERT_FALSE(config.remarks.empty());
-  EXPECT_NE(config.remarks[0].find("--tensor-model-parallel-size"), std::string::npos);
+  ASSERT_EQ(config.unset.size(), 1U);
+  EXPECT_EQ(config.unset[0].spelled, "--tensor-model-parallel-size");
+  EXPECT_EQ(config.unset[0].value, "TP");
 }
 
 TEST(ReadMegatron, UnknownFlagsAreKeptApart) {

@@ -1,0 +1,178 @@
+// What torchtitan asks (ParallelDims, pipelining, its tables of models).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/launch/launch_rules.h"
+#include "planner/launch/torchtitan.h"
+
+namespace trireme::planner {
+namespace {
+
+using Found = std::optional<Finding>;
+
+// train_spec.model_args[flavor] raises a KeyError, get_train_spec a ValueError; a flavor of another
+// release or of one's own is none of the table's.
+Found titan_flavor(const LaunchConfig& config, const LaunchCase&) {
+  const std::string name = text_setting(config, "model.name");
+  const std::string flavor = text_setting(config, "model.flavor");
+  const TorchtitanName right = torchtitan_name(name, flavor);
+  if (right.family.empty() || (right.family == name && right.flavor == flavor)) {
+    return {};
+  }
+  if (right.family != name) {
+    return Finding{fmt::format("torchtitan has no model '{}'", name),
+                   fmt::format("use name = \"{}\"", right.family)};
+  }
+  if (!right.flavor.empty()) {
+    return Finding{fmt::format("{} has no flavor '{}'", name, flavor),
+                   fmt::format("use flavor = \"{}\"", right.flavor)};
+  }
+  return Finding{fmt::format("torchtitan v0.2.2's {} has no flavor '{}'", name, flavor),
+                 fmt::format("use one of {}, or the code that registers it", right.flavors),
+                 Severity::kWarning};
+}
+
+Found titan_experts(const LaunchConfig& config, const LaunchCase& found) {
+  const Plan& plan = found.plan;
+  const std::int64_t grid = plan.sharded * plan.context * plan.tensor;
+  if (plan.expert == 1 || grid % plan.expert == 0) {
+    return {};
+  }
+  return Finding{fmt::format("ep {} does not divide dp_shard {} x cp {} x tp {} = {}", plan.expert,
+                             plan.sharded, plan.context, plan.tensor, grid),
+                 fix_of(config, found, Rule::kExpertGrid)};
+}
+
+// How many stages a rank may hold.
+struct StagesOfRank {
+  std::int64_t least = 1, most = 1;
+  const char* words = "1";
+};
+StagesOfRank stages_of_rank(std::string_view schedule) {
+  if (schedule == "1F1B" || schedule == "GPipe") {
+    return {};
+  }
+  if (schedule == "ZBVZeroBubble" || schedule == "DualPipeV") {
+    return {2, 2, "exactly 2"};
+  }
+  return {2, 1'000'000, "2 or more"};
+}
+
+Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
+  const LaunchLayout& layout = config.layout;
+  const std::int64_t pipeline = found.plan.pipeline;
+  const std::int64_t each = layout.layers_per_virtual_stage;
+  if (pipeline == 1 || each == 0) {
+    return {};
+  }
+  const std::string_view schedule = torchtitan_schedule(config);
+  if (schedule.empty()) {
+    return {};  // another row says so
+  }
+  const StagesOfRank allowed = stages_of_rank(schedule);
+  const std::int64_t all =
+      found.job.model.layers + layout.first_chunk_less + layout.last_chunk_less;
+  const auto holds = [&](std::int64_t layers) {
+    const std::int64_t stages = (all + layers - 1) / layers;
+    return stages % pipeline == 0 && stages / pipeline >= allowed.least &&
+           stages / pipeline <= allowed.most;
+  };
+  if (holds(each)) {
+    return {};
+  }
+  std::int64_t good = all;
+  while (good > 0 && !holds(good)) {
+    --good;
+  }
+  const std::int64_t stages = (all + each - 1) / each;
+  return Finding{
+      fmt::format(
+          "{} layers (embedding and head counted) in stages of {} make {} stages over pp {}; "
+          "schedule {} needs {} a rank",
+          all, each, stages, pipeline, schedule, allowed.words),
+      good > 0 ? fmt::format("use parallelism.pipeline_parallel_layers_per_stage = {}", good)
+               : "use another parallelism.pipeline_parallel_degree"};
+}
+
+// PyTorch's get_schedule_class raises a ValueError. A schedule of a CSV file needs no name.
+Found titan_schedule_name(const LaunchConfig& config, const LaunchCase& found) {
+  if (found.plan.pipeline == 1 || !torchtitan_schedule(config).empty() ||
+      !text_setting(config, "parallelism.pipeline_parallel_schedule_csv").empty()) {
+    return {};
+  }
+  return Finding{fmt::format("there is no schedule {}",
+                             text_setting(config, "parallelism.pipeline_parallel_schedule")),
+                 fmt::format("use one of {}", fmt::join(torchtitan_schedules(), ", "))};
+}
+
+// seq % (tp * 2 * cp), the factor 2 cp also where cp is 1.
+Found titan_sequence(const LaunchConfig& config, const LaunchCase& found) {
+  const std::int64_t parts = found.plan.tensor * 2 * found.plan.context;
+  const std::int64_t sequence = found.job.sequence;
+  if (sequence % parts == 0) {
+    return {};
+  }
+  return Finding{fmt::format("sequence {} is not divisible by tp {} x 2 x cp {} = {}", sequence,
+                             found.plan.tensor, found.plan.context, parts),
+                 "use " + spelled(config.format, Knob::kSequence,
+                                  fmt::format("{} or {}", std::max(parts, sequence / parts * parts),
+                                              (sequence / parts + 1) * parts))};
+}
+
+Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
+  const std::int64_t local = integer_setting(config, "training.local_batch_size").value_or(8);
+  const std::int64_t micro =
+      integer_setting(config, "parallelism.pipeline_parallel_microbatch_size").value_or(1);
+  if (found.plan.pipeline == 1) {
+    return {};
+  }
+  if (local % micro != 0) {
+    return Finding{fmt::format("local batch {} is not divisible by the pipeline's micro-batch {}",
+                               local, micro),
+                   "use parallelism.pipeline_parallel_microbatch_size = 1"};
+  }
+  const std::int64_t stages = found.plan.pipeline * found.plan.virtual_pipeline;
+  if (local / micro >= stages) {
+    return {};
+  }
+  return Finding{fmt::format("{} micro-batches for {} stages: more than the usual bubble",
+                             local / micro, stages),
+                 fmt::format("use training.local_batch_size = {} or more", stages * micro),
+                 Severity::kWarning};
+}
+
+// maybe_enable_amp: neither fully_shard nor autocast sets a type there (up to v0.2.2).
+Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
+  const Plan& plan = found.plan;
+  if (plan.sharding != Sharding::kNone || plan.context > 1 || plan.tensor * plan.pipeline == 1 ||
+      config.precision == config.unsharded_precision) {
+    return {};
+  }
+  return Finding{
+      fmt::format(
+          "tp {} and pp {} run without sharding, where mixed_precision_param has no effect: "
+          "it trains in {}, not {}",
+          plan.tensor, plan.pipeline, config.unsharded_precision, config.precision),
+      "set training.dtype = \"bfloat16\" (no fp32 copy is kept then), or "
+      "parallelism.data_parallel_shard_degree to 2 or more"};
+}
+
+constexpr LaunchRule kTorchtitan[] = {
+    {"models and flavors that torchtitan has", Severity::kError, {}, titan_flavor},
+    {"keys that torchtitan has", Severity::kError, {}, keys_known},
+    {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
+    {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
+    {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
+    {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
+    {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
+    {"local batch % pipeline micro-batch", Severity::kError, {}, titan_micro_batches},
+};
+
+}  // namespace
+
+std::span<const LaunchRule> torchtitan_rules() {
+  return kTorchtitan;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,230 @@
+// What the settings of a launch file mean: each kind that was once passed over, taken wrongly or
+// guessed.
+#include <array>
+
+#include "planner/launch/read_launch.h"
+#include "tests/unit/tools/check_run.h"
+
+namespace trireme::tools {
+namespace {
+
+// A file's offloading was a remark, and the memory that of a step without it.
+TEST(CheckReadings, OffloadingOfAFileIsPredicted) {
+  const auto peak = [](const Checked& answer) {
+    return answer.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>();
+  };
+  const std::string plain = written("gpt.txt", kGpt);
+  const double without = peak(check(plain, std::string(kNode)));
+  const std::string host = " -- --optimizer-cpu-offload --use-precision-aware-optimizer";
+  const double all = peak(check(plain, kNode + host));
+  const double half = peak(check(plain, kNode + host + " --optimizer-offload-fraction 0.5"));
+  EXPECT_LT(all, half);
+  EXPECT_LT(half, without);
+  const std::string job = "--model llama-3.1-8b --seq 4096 --cluster dgx-h100x1 --recompute full";
+  const auto zero = [&](const std::string& offload) {
+    const std::string text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimization": {"stage": 3)" +
+                             offload + "}}";
+    return peak(check(written("zero.json", text), job));
+  };
+  const double on_gpu = zero("");
+  const double states = zero(R"(, "offload_optimizer": {"device": "cpu"})");
+  const double both =
+      zero(R"(, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"})");
+  EXPECT_LT(states, on_gpu);
+  EXPECT_LT(both, states);
+}
+
+TEST(CheckReadings, VariablesSetForAnInnerCommandAreSeen) {
+  const std::string flags = std::string(kGpt) + " --tensor-model-parallel-size 2 --bf16";
+  const std::string train = "torchrun --nproc_per_node 8 pretrain_gpt.py " + flags;
+  for (const std::string& script :
+       {"sh -c \"export CUDA_DEVICE_MAX_CONNECTIONS=1; " + train + "\"",
+        "srun --export=ALL,CUDA_DEVICE_MAX_CONNECTIONS=1 " + train,
+        "mpirun -np 8 -x CUDA_DEVICE_MAX_CONNECTIONS=1 python pretrain_gpt.py " + flags}) {
+    EXPECT_EQ(rules_in(check(written("inner.sh", script + "\n"), kNode)), Rules{}) << script;
+  }
+}
+
+TEST(CheckReadings, SwiftsOwnWordsAreRead) {
+  const Checked answer = check(
+      written("swift.sh",
+              "CUDA_DEVICE_MAX_CONNECTIONS=1 NPROC_PER_NODE=8 megatron sft --model "
+              "Qwen/Qwen2.5-7B-Instruct --load_safetensors true --tensor_model_parallel_size 2 "
+              "--sequence_parallel true --micro_batch_size 2 --global_batch_size 16 --max_length "
+              "2048\n"),
+      "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(answer), Rules{}) << answer.err;
+  EXPECT_EQ(answer.json.at("layout").at("tp"), 2);
+  EXPECT_EQ(answer.json.at("estimate").at("model").at("name"), "qwen2.5-7b");
+  EXPECT_EQ(answer.json.at("estimate").at("layout").at("micro_batch"), 2);
+}
+
+TEST(CheckReadings, OlderNamesOfPrecisionAreRead) {
+  const auto precision = [](const std::string& name, const std::string& text) {
+    return check(written(name, text), "--model llama-3.1-8b --cluster dgx-h100x1")
+        .json.at("estimate")
+        .at("throughput")
+        .at("peak_tflops")
+        .get<double>();
+  };
+  if (planner::reads_format(planner::LaunchFormat::kAccelerate)) {
+    const std::string yaml = "distributed_type: MULTI_GPU\nnum_processes: 8\n";
+    EXPECT_EQ(precision("old.yaml", yaml + "fp16: true\n"),
+              precision("new.yaml", yaml + "mixed_precision: fp16\n"));
+  }
+  if (planner::reads_format(planner::LaunchFormat::kTorchtitan)) {
+    const std::string toml = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+    EXPECT_NEAR(precision("old.toml", toml + "[float8]\nenable_float8_linear = true\n") /
+                    precision("none.toml", toml + "[training]\nseq_len = 4096\n"),
+                2, 0.01);
+  }
+}
+
+TEST(CheckReadings, WhatARecipeIsCalledWithCounts) {
+  const Checked answer =
+      check(written("recipe.py",
+                    "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config\n"
+                    "cfg = llama3_8b_pretrain_config(\n    seq_length=8192,\n"
+                    "    tensor_parallelism=2)\n"
+                    "cfg.train.global_batch_size, cfg.train.micro_batch_size = 128, 2\n"),
+            "--cluster dgx-h100x1");
+  EXPECT_EQ(answer.json.at("layout").at("tp"), 2);
+  EXPECT_EQ(answer.json.at("layout").at("micro_batch"), 2);
+  EXPECT_EQ(answer.json.at("layout").at("micro_batches"), 16);
+  EXPECT_FALSE(remarks_have(answer, "sequence 4096"));
+}
+
+// A batch size that a variable leaves open was taken at its default, and fitted.
+TEST(CheckReadings, NoVerdictRestsOnAVariableThatNobodySets) {
+  const std::string run = "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 ";
+  const std::string recipe =
+      "python scripts/training/run_recipe.py --recipe llama31_8b_pretrain_config ";
+  const std::pair<std::string, const char*> cases[] = {
+      {run + "pretrain_gpt.py " + kGpt + "--micro-batch-size $MBS", "$MBS (--micro-batch-size"},
+      {run + "pretrain_gpt.py " + kGpt + "--micro-batch-size=${MBS}", "$MBS (--micro-batch-size"},
+      {run + "pretrain_gpt.py " + kGpt + "--global-batch-size \"$GBS\"", "$GBS (--global-batch"},
+      {"A=(--seq-length ${SEQ} --num-layers 24)\n" + run + "pretrain_gpt.py " + kGpt + "${A[@]}",
+       "$SEQ (--seq-length"},
+      {recipe + "train.micro_batch_size=$MBS", "$MBS (train.micro_batch_size"},
+      {recipe + "-tp $TP -pp 2", "$TP (-tp"}};
+  for (const auto& [text, named] : cases) {
+    const std::string path = written("open.sh", text + "\n");
+    const Checked answer = check(path, "--cluster dgx-h100x1");
+    EXPECT_EQ(answer.json.value("verdict", ""), "not_known") << text << answer.err;
+    EXPECT_NE(answer.json.value("verdict_reason", "").find(named), std::string::npos)
+        << answer.json.value("verdict_reason", "");
+  }
+  // What stands beside the file, or after it, decides; so does a default in the file.
+  const std::string open = written("open.sh", cases[0].first + "\n");
+  EXPECT_EQ(check(open, "--cluster dgx-h100x1 --micro-batch 1").json.at("verdict"), "fits");
+  EXPECT_EQ(check(open, "--cluster dgx-h100x1 -- --micro-batch-size 1").json.at("verdict"), "fits");
+  const std::string falls_back = written(
+      "back.sh", run + "pretrain_gpt.py " + kGpt + "--micro-batch-size ${MBS:-1} --lr $LR\n");
+  EXPECT_EQ(check(falls_back, "--cluster dgx-h100x1").json.at("verdict"), "fits");
+}
+
+TEST(CheckReadings, FlavorsOfTorchtitanHaveTheirOwnSpelling) {
+  if (!planner::reads_format(planner::LaunchFormat::kTorchtitan)) {
+    GTEST_SKIP() << "built without toml++";
+  }
+  const auto titan = [](const std::string& name, const std::string& flavor) {
+    return check(written("t.toml", "[model]\nname = \"" + name + "\"\nflavor = \"" + flavor +
+                                       "\"\n[training]\nlocal_batch_size = 1\n"),
+                 "--cluster dgx-h100x8");
+  };
+  const std::string rule = "models and flavors that torchtitan has";
+  const std::array<const char*, 4> slips[] = {{"llama3", "8b", "\"8B\"", "llama-3.1-8b"},
+                                              {"llama3", "70b", "\"70B\"", "llama-3.1-70b"},
+                                              {"qwen3", "30b-a3b", "\"30B-A3B\"", "qwen3-30b-a3b"},
+                                              {"gpt_oss", "20B", "\"20b\"", "gpt-oss-20b"},
+                                              {"Llama3", "8B", "\"llama3\"", "llama-3.1-8b"}};
+  for (const auto& [name, flavor, right, model] : slips) {
+    const Checked answer = titan(name, flavor);
+    EXPECT_EQ(rules_in(answer).front(), "error " + rule) << name << flavor;
+    EXPECT_NE(fix_in(answer, rule).find(right), std::string::npos) << fix_in(answer, rule);
+    EXPECT_EQ(answer.json["estimate"]["model"]["name"], model);
+  }
+  EXPECT_EQ(rules_in(titan("llama3", "8B")), Rules{});
+  EXPECT_EQ(rules_in(titan("llama3", "8B_flex")), Rules{});
+  // Another release's, or one's own.
+  EXPECT_EQ(rules_in(titan("qwen3", "1.7B-mine")), Rules{"warning " + rule});
+}
+
+// cpu_checkpointing moves the inputs of layers that recompute; it had no effect.
+TEST(CheckReadings, CheckpointsOnTheHostLeaveTheGpu) {
+  const auto activations = [](const std::string& more, const std::string& options) {
+    const std::string path =
+        written("cpu.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+                            "zero_optimization": {"stage": 1})" +
+                                more + "}");
+    return check(path, "--cluster dgx-h100x1 --seq 8192 " + options)
+        .json.at("estimate")
+        .at("memory")
+        .at("breakdown_gib")
+        .at("activations")
+        .get<double>();
+  };
+  const std::string host = R"(, "activation_checkpointing": {"cpu_checkpointing": true})";
+  for (const std::string model : {"--model llama-3.1-8b ", "--model llama-3.2-3b "}) {
+    EXPECT_LT(activations(host, model + "--recompute full"),
+              0.6 * activations("", model + "--recompute full"));
+    EXPECT_EQ(activations(host, model + "--recompute none"),
+              activations("", model + "--recompute none"));
+  }
+}
+
+TEST(CheckReadings, WordsThatMegatronBridgeRaisesOnAreErrors) {
+  const std::string rule = "values that Megatron-Bridge takes";
+  const auto bridge = [](const std::string& line) {
+    return check(
+        written("bridge.py",
+                "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config\n"
+                "cfg = llama3_8b_pretrain_config()\ncfg.model.tensor_model_parallel_size = 2\n" +
+                    line + "\n"),
+        "--cluster dgx-h100x1");
+  };
+  for (const auto& [wrong, right] :
+       {std::pair{"cfg.model.moe_token_dispatcher_type = \"alltoal\"", "alltoall"},
+        {"cfg.mixed_precision = \"bf16_mixd\"", "bf16_mixed"},
+        {"cfg.model.attention_backend = AttnBackend.flsh", "flash"},
+        {"cfg.ddp.data_parallel_sharding_strategy = \"zero3\"", "optim_grads_params"},
+        {"cfg.model.fp8_recipe = \"current\"", "tensorwise"}}) {
+    const Checked answer = bridge(wrong);
+    EXPECT_NE(fix_in(answer, rule).find(right), std::string::npos) << wrong << answer.err;
+  }
+  for (const char* good :
+       {"cfg.model.moe_token_dispatcher_type = \"flex\"", "cfg.mixed_precision = \"bf16-mixed\"",
+        "cfg.mixed_precision = bf16_mixed()", "cfg.mixed_precision = precision",
+        "cfg.model.attention_backend = AttnBackend.flash"}) {
+    EXPECT_EQ(fix_in(bridge(good), rule), "no such rule") << good;
+  }
+}
+
+// accelerate compares names of strategies without regard to case, and reads the first version's
+// from fsdp_sharding_strategy alone.
+TEST(CheckReadings, ShardingStrategiesAreAcceleratesOwn) {
+  if (!planner::reads_format(planner::LaunchFormat::kAccelerate)) {
+    GTEST_SKIP() << "built without yaml-cpp";
+  }
+  const auto fsdp = [](const std::string& lines) {
+    return check(written("s.yaml",
+                         "distributed_type: FSDP\nnum_processes: 16\n"
+                         "mixed_precision: bf16\nfsdp_config:\n" +
+                             lines),
+                 "--cluster dgx-h100x2 --model llama-3.1-8b --seq 4096 --recompute full");
+  };
+  const Checked hybrid = fsdp("  fsdp_sharding_strategy: hybrid_shard\n");
+  EXPECT_EQ(rules_in(hybrid), Rules{});
+  EXPECT_EQ(hybrid.json.at("layout").at("fsdp"), 8);
+  EXPECT_EQ(rules_in(fsdp("  fsdp_sharding_strategy: ZERO3\n")).front(),
+            "error sharding strategies that FSDP has");
+  EXPECT_EQ(rules_in(fsdp("  fsdp_version: 2\n  fsdp_sharding_strategy: ZERO3\n")), Rules{});
+  const Checked ignored = fsdp("  fsdp_version: 1\n  fsdp_reshard_after_forward: NO_SHARD\n");
+  EXPECT_EQ(rules_in(ignored), Rules{"warning reshard_after_forward of FSDP version 1"});
+  EXPECT_EQ(ignored.json.at("layout").at("fsdp"), 16);  // FULL_SHARD all the same
+  EXPECT_EQ(rules_in(fsdp("  fsdp_version: 2\n  fsdp_reshard_after_forward: no\n")), Rules{});
+}
+
+}  // namespace
+}  // namespace trireme::tools

@@ -154,6 +154,20 @@ double hop_extra_us(const Cluster& cluster) {
          switches * (cluster.network.switch_latency.value * 1e6 - usual.switch_latency_us);
 }
 
+// Of one adapter on average: its line rate, or what its own PCIe link lets through where that is
+// narrower.
+double adapter_rate(const Node& node) {
+  if (!node.layout || node.layout->nics.empty()) {
+    return node.nic.value;
+  }
+  double sum = 0.0;
+  for (const Place& place : node.layout->nics) {
+    const double link = kPcieShare * place.rate.value;
+    sum += link > 0.0 ? std::min(link, node.nic.value) : node.nic.value;
+  }
+  return sum / static_cast<double>(node.layout->nics.size());
+}
+
 // NCCL_MAX_NCHANNELS bounds what all channels carry by what one can; NCCL_MIN_NCHANNELS gives small
 // messages no more than they had and leaves the rate to the links.
 void apply_channel_bounds(NcclGraph& graph, const NcclSettings& settings) {
@@ -317,7 +331,7 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
       pcie /= 2.0;  // each byte crosses the GPUs' side of PCIe to host memory, and comes back down
     }
     graph.net_line = std::max(nics, 1e-3) * node.nic.value / kGiga;
-    graph.net_total = std::min(graph.net_line, pcie);
+    graph.net_total = std::min(std::max(nics, 1e-3) * adapter_rate(node) / kGiga, pcie);
     plan_network(graph, cluster, std::max(nics, 1e-3));
     graph.hop_extra_us = hop_extra_us(cluster);
     graph.node_stride = std::max(1.0, static_cast<double>(group.stride) / node.gpus);

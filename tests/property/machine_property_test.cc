@@ -39,6 +39,11 @@ std::shared_ptr<const NodeLayout> random_layout(Random& random, const Node& node
   for (int i = 0; i < node.nics; ++i) {
     nics.push_back(place());
   }
+  for (std::vector<Place>* places : {&gpus, &nics}) {
+    for (Place& each : *places) {
+      each.rate = BytesPerSecond(below(random, 3) == 0 ? 4e9 * (1 + below(random, 8)) : 0);
+    }
+  }
   LinkCounts links;
   if (node.fabric == Node::Fabric::kMesh) {
     const auto count = static_cast<std::size_t>(node.gpus);
@@ -77,6 +82,30 @@ Cluster random_machine(Random& random) {
   cluster.nccl.algorithms = 1U << below(random, 3);
   cluster.nccl.protocols = 1U << below(random, 3);
   return narrowed(cluster, 2 + below(random, static_cast<int>(cluster.gpus) - 1));
+}
+
+// One edge of a node's own graph: a device's PCIe link, or one more link between two GPUs.
+void improve_one_edge(Cluster& cluster, Random& random, double factor) {
+  if (!cluster.node.layout) {
+    return;
+  }
+  const NodeLayout& layout = *cluster.node.layout;
+  std::vector<Place> gpus = layout.gpus;
+  std::vector<Place> nics = layout.nics;
+  LinkCounts links = layout.links;
+  const int edge = below(random, static_cast<int>(gpus.size() + nics.size()));
+  if (!links.empty() && below(random, 2) == 0) {
+    // As many links a GPU, one of them to another peer: the rate of a link stays.
+    const auto a = static_cast<std::size_t>(below(random, static_cast<int>(gpus.size()) - 1));
+    const auto b =
+        a + 1 + static_cast<std::size_t>(below(random, static_cast<int>(gpus.size() - a - 1)));
+    links[a][b] = ++links[b][a];
+  } else {
+    const auto at = static_cast<std::size_t>(edge);
+    Place& place = at < gpus.size() ? gpus[at] : nics[at - gpus.size()];
+    place.rate = (place.rate.value > 0 ? place.rate : cluster.node.pcie_per_gpu) * factor;
+  }
+  cluster.node.layout = make_layout(std::move(gpus), std::move(nics), std::move(links));
 }
 
 struct Change {
@@ -123,7 +152,10 @@ TEST(Machines, BetterLinksNeverSlowACollective) {
     const GroupShape group = group_shape(cluster, cluster.gpus, 1);
     const auto bytes = Bytes(std::int64_t{1} << below(random, 33));
     const double factor = 1.0 + below(random, 100) / 25.0;
-    for (const Change& change : improvements()) {
+    std::vector<Change> changes = improvements();
+    changes.push_back({"one edge of the node",
+                       [&random](Cluster& c, double f) { improve_one_edge(c, random, f); }});
+    for (const Change& change : changes) {
       Cluster better = cluster;
       change.apply(better, factor);
       for (const Collective op :

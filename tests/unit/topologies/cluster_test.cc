@@ -27,6 +27,26 @@ TEST(Gpus, PublishedSpellingsAreFound) {
   EXPECT_EQ(find_gpu("H100-96GB(HBM2e,500W)", "test").full_power_watts, 700.0);
 }
 
+// Peak in TFLOP/s of bf16 (fp16 where the card has no bf16) and GB/s of memory, as datasheets say.
+TEST(Gpus, CardsOfPublicThreadsAreKnown) {
+  struct Card {
+    const char* name;
+    double tflops, memory;
+  };
+  for (const Card& card :
+       {Card{"T4", 65, 320}, Card{"L4", 121, 300}, Card{"L40", 181, 864},
+        Card{"RTX A6000", 155, 768}, Card{"RTX 5090", 209.5, 1792}, Card{"MI100", 92.3, 1229},
+        Card{"MI210", 181, 1638}, Card{"MI250X", 191.5, 1638}, Card{"MI300A", 980, 5300},
+        Card{"MI308X", 188, 5300}, Card{"GH200 120GB", 989.4, 4000}, Card{"GB10", 125, 273}}) {
+    const Gpu& gpu = find_gpu(card.name, "test");
+    const bool bf16 = gpu.peak_dense.contains(Precision::kBf16);
+    const double peak = gpu.peak_dense.at(bf16 ? Precision::kBf16 : Precision::kFp16).value;
+    EXPECT_NEAR(peak, card.tflops * 1e12, 0.02 * card.tflops * 1e12) << card.name;
+    EXPECT_NEAR(gpu.memory_bandwidth.value, card.memory * 1e9, 0.02 * card.memory * 1e9)
+        << card.name;
+  }
+}
+
 TEST(Gpus, UnknownNameListsTheNearest) {
   try {
     find_gpu("H300", "--gpu");

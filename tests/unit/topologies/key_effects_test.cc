@@ -6,6 +6,7 @@
 
 #include "core/json_reader.h"
 #include "topologies/collective_cost.h"
+#include "topologies/op_cost.h"
 #include "topologies/routes.h"
 #include "topologies/topology_file.h"
 
@@ -125,6 +126,86 @@ TEST(TopologyKeys, ThePlacesOfALayoutCount) {
   EXPECT_TRUE(changes(json, "/node/layout/gpus/1", place(1, 1)));
   // An adapter on the other socket is read through host memory.
   EXPECT_TRUE(changes(json, "/node/layout/nics/0", place(1, 1)));
+  // A device's own PCIe link.
+  EXPECT_TRUE(changes(json, "/node/layout/gpus/1/rate", "2 GB/s"));
+  EXPECT_TRUE(changes(json, "/node/layout/nics/0/rate", "2 GB/s"));
+}
+
+TEST(TopologyKeys, TheLinksOfALayoutCount) {
+  Json json = switched();
+  json["nodes"] = 2;
+  json["node"]["fabric"] = "mesh";
+  json["node"]["gpus"] = json["node"]["nvlink_domain"] = 3;
+  json["node"]["nics"] = 1;
+  json["node"]["nvlink_links"] = 4;
+  json["node"]["layout"] = Json::parse(R"({"links": [[0, 2, 2], [2, 0, 2], [2, 2, 0]],
+    "gpus": [{"socket": 0, "host_bridge": 0, "pcie_tree": 0, "pcie_switch": 0},
+             {"socket": 0, "host_bridge": 0, "pcie_tree": 0, "pcie_switch": 0},
+             {"socket": 0, "host_bridge": 0, "pcie_tree": 0, "pcie_switch": 0}],
+    "nics": [{"socket": 0, "host_bridge": 0, "pcie_tree": 0, "pcie_switch": 0}]})");
+  EXPECT_TRUE(changes(json, "/node/layout/links", {{0, 2, 1}, {2, 0, 2}, {1, 2, 0}}));
+  EXPECT_TRUE(changes(json, "/node/nvlink_links", 8));
+}
+
+TEST(TopologyKeys, EachGroupOfNodesCounts) {
+  Json json = switched();
+  const Json group = {{"gpu", json["gpu"]}, {"node", json["node"]}, {"nodes", 4}};
+  for (const char* own : {"gpu", "node", "nodes"}) {
+    json.erase(own);
+  }
+  json["groups"] = {group, group};
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, Json>>{{"/groups/1/nodes", 5},
+                                                 {"/groups/1/node/nic", "100 Gbit/s"},
+                                                 {"/groups/1/gpu", "A100"}}) {
+    EXPECT_TRUE(changes(json, key, value)) << key;
+  }
+}
+
+// Times of the card's own work, where the collectives' do not tell. `power` and `memory` have their
+// effect in `budget` and `fit`; `name`, `arch`, `l2`, `aliases`, `source` and the generation of the
+// links describe.
+TEST(TopologyKeys, EachOfACardCounts) {
+  Json json = switched();
+  json["gpu"] = Json::parse(R"({"name": "card", "arch": "Hopper", "compute_capability": 90,
+    "peak_dense": {"fp32": "67 TFLOP/s", "bf16": "989 TFLOP/s", "fp16": "980 TFLOP/s", "fp8": "1979 TFLOP/s"},
+    "memory": "80 GiB", "memory_bandwidth": "3350 GB/s", "l2": "50 MiB", "multiprocessors": 132,
+    "power": "700 W", "pcie": {"generation": 5, "lanes": 16},
+    "nvlink": {"generation": 4, "links": 18, "per_gpu": "450 GB/s"}, "source": "test"})");
+  for (const char* own : {"nvlink_per_gpu", "nvlink_links", "pcie_per_gpu"}) {
+    json["node"].erase(own);
+  }
+  const auto work = [](const Json& file) {
+    const Cluster cluster = read(file);
+    const OpCost cost(cluster, shipped_profile());
+    std::vector<double> all = answers(cluster);
+    for (const Precision precision :
+         {Precision::kFp32, Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
+      all.push_back(cost.matmul({4096, 4096, 4096, 1}, precision).value);
+    }
+    all.push_back(
+        cost.attention({1, 3, 3, 4096, 4096, 128, 128}, Precision::kBf16, Pass::kForward).value);
+    all.push_back(cost.memory_bound(Bytes(1 << 30), 1).value);
+    return all;
+  };
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{
+           {"compute_capability", 80},
+           {"memory_bandwidth", "2000 GB/s"},
+           {"multiprocessors", 66},
+           {"sustained_matmul", {{"bf16", "500 TFLOP/s"}}},
+           {"power", "350 W"},
+           {"pcie", {{"generation", 3}, {"lanes", 16}}},
+           {"pcie", {{"generation", 5}, {"lanes", 4}}},
+           {"nvlink", {{"generation", 4}, {"links", 18}, {"per_gpu", "225 GB/s"}}}}) {
+    Json other = json;
+    other["gpu"][key] = value;
+    EXPECT_NE(work(other), work(json)) << key;
+  }
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp8"}) {
+    Json other = json;
+    other["gpu"]["peak_dense"][precision] = "50 TFLOP/s";
+    EXPECT_NE(work(other), work(json)) << precision;
+  }
 }
 
 }  // namespace

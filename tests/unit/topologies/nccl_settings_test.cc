@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "topologies/collective_cost.h"
+#include "topologies/node_layout.h"
 
 namespace trireme::topologies {
 namespace {
@@ -102,6 +103,18 @@ TEST(Network, ThePcieLinkOfAGpuIsALinkToo) {
   cluster.gpus = 2;
   EXPECT_LT(bus(cluster, Collective::kAllReduce, kGiB), 31.5);
   EXPECT_GT(bus(cluster, Collective::kAllReduce, kGiB), 20.0);
+}
+
+// One of eight adapters of 400 Gbit/s at x4 of generation 5, 15.75 GB/s: an eighth of the traffic
+// has a quarter of its way.
+TEST(Network, AnAdapterOnANarrowLinkCountsAsMuchAsItCarries) {
+  Cluster cluster = load_cluster("dgx-h100x2");
+  const double whole = bus(with(cluster, "NCCL_ALGO", "Ring"), Collective::kAllReduce, 8 * kGiB);
+  NodeLayout layout = layout_of(cluster.node);
+  layout.nics[3].rate = BytesPerSecond(15.75e9);
+  cluster.node.layout = make_layout(layout.gpus, layout.nics, layout.links);
+  const double narrow = bus(with(cluster, "NCCL_ALGO", "Ring"), Collective::kAllReduce, 8 * kGiB);
+  EXPECT_NEAR(narrow / whole, (7 + 0.85 * 15.75 / 50) / 8, 0.03);
 }
 
 // Two HGX A100 with 4 x 200 Gbit/s: 86 to 91 GB/s in two reports; the ring's bound is 96.

@@ -8,13 +8,9 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "topologies/node_groups.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::sim {
-int nic_of(const topologies::Node& node, int local_gpu) {
-  return node.nics <= 0 || node.gpus <= 0
-             ? 0
-             : static_cast<int>(std::int64_t{local_gpu} * node.nics / node.gpus);
-}
 
 ActorGrid::ActorGrid(const StepProgram& program, const topologies::Cluster& cluster,
                      const Faults& faults, bool unfold)

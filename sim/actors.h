@@ -57,8 +57,4 @@ class ActorGrid {
   std::vector<Actor> actors_;
 };
 
-// Index of the NIC that a GPU of a node uses when there are fewer NICs than GPUs, or as many; its
-// first one otherwise.
-int nic_of(const topologies::Node& node, int local_gpu);
-
 }  // namespace trireme::sim

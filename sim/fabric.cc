@@ -7,21 +7,37 @@
 
 #include "core/check.h"
 #include "topologies/node_groups.h"
+#include "topologies/node_layout.h"
 
 namespace trireme::sim {
+namespace {
 
-Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::int64_t ranks,
-               FlowSet& flows)
-    : cluster_(cluster),
+// Of one adapter, with what its own PCIe link lets through; of a GPU's own ones where it has
+// several.
+BytesPerSecond line_rate(const topologies::Node& node, int nic) {
+  const auto at = static_cast<std::size_t>(nic);
+  if (!node.layout || node.nics > node.gpus || at >= node.layout->nics.size()) {
+    return node.nic;
+  }
+  const BytesPerSecond link = node.layout->nics[at].rate;
+  return link.value > 0 ? std::min(link, node.nic) : node.nic;
+}
+
+}  // namespace
+
+Fabric::Fabric(const StepProgram& program, const topologies::Cluster& cluster,
+               const ActorGrid& grid, FlowSet& flows)
+    : program_(program),
+      cluster_(cluster),
       grid_(grid),
-      ranks_(ranks),
+      ranks_(program.ranks),
       tiers_(topologies::network_tiers(cluster)),
       of_actor_(grid.actors().size()) {
   for (ActorLinks& actor : of_actor_) {
     actor.tiers.resize(tiers_.size());
   }
   TRIREME_CHECK(cluster.node.gpus >= 1);
-  const std::int64_t nodes = node_of_rank(cluster, ranks - 1) + 1;
+  const std::int64_t nodes = node_of_rank(cluster, ranks_ - 1) + 1;
   // Alike nodes that hold the same actors, with the same faults, in the same places are one class.
   using Place = std::tuple<std::uint32_t, double, double>;  // actor, its NIC and its fast fabric
   std::map<std::pair<const topologies::Node*, std::vector<Place>>, std::uint32_t> classes;
@@ -32,7 +48,7 @@ Fabric::Fabric(const topologies::Cluster& cluster, const ActorGrid& grid, std::i
     std::vector<Place> what;
     const topologies::Node& shape = node_at(cluster, node);
     const std::int64_t first = first_rank_of(cluster, node);
-    for (std::int64_t rank = first; rank < std::min(ranks, first + shape.gpus); ++rank) {
+    for (std::int64_t rank = first; rank < std::min(ranks_, first + shape.gpus); ++rank) {
       const RankFault fault = grid.fault_of(static_cast<Rank>(rank));
       what.emplace_back(grid.actor_of(static_cast<Rank>(rank)), fault.nic, fault.fabric);
     }
@@ -84,23 +100,56 @@ void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGr
     of_actor_[actor].fast.push_back(
         {add_duplex(name, capacity, fault.fabric, gpus * count, flows), 1.0});
   }
+  add_parts(node, count, flows);
   if (shape.nics <= 0) {
     return;
   }
-  std::map<std::pair<std::map<std::uint32_t, int>, double>, std::int64_t> alike;
+  using Adapter = std::tuple<std::map<std::uint32_t, int>, double, double>;  // who, fault, rate
+  std::map<Adapter, std::int64_t> alike;
   for (const auto& [nic, actors] : on_nic) {
     const RankFault fault = grid.fault_of(grid.actors()[actors.begin()->first].rank);
-    ++alike[{actors, fault.nic}];
+    ++alike[{actors, fault.nic, line_rate(shape, nic).value}];
   }
   const double width =
       shape.nics >= shape.gpus ? static_cast<double>(shape.nics) / shape.gpus : 1.0;
+  add_own_pcie(gpus_of, shape, count, flows);
   for (const auto& [what, nics] : alike) {
-    const BytesPerSecond capacity = shape.nic * width;
+    const auto& [actors, fault, rate] = what;
     const std::string name =
-        fmt::format("NIC of rank {}", index_of(grid.actors()[what.first.begin()->first].rank));
-    const Duplex link = add_duplex(name, capacity, what.second, nics * count, flows);
-    for (const auto& [actor, ranks] : what.first) {
+        fmt::format("NIC of rank {}", index_of(grid.actors()[actors.begin()->first].rank));
+    const Duplex link = add_duplex(name, BytesPerSecond(rate * width), fault, nics * count, flows);
+    for (const auto& [actor, ranks] : actors) {
       of_actor_[actor].nic.push_back({link, static_cast<double>(ranks)});
+    }
+  }
+}
+
+void Fabric::add_parts(std::int64_t node, std::int64_t count, FlowSet& flows) {
+  NodeClass parts{node, topologies::node_parts(cluster_, node), {}};
+  for (const topologies::NodePart& part : parts.shape.parts) {
+    const std::string name = fmt::format("link out of {} of node {}", part.name, node);
+    parts.links.push_back(add_duplex(name, part.out, 1.0, count, flows));
+  }
+  if (!parts.links.empty()) {
+    narrow_nodes_.push_back(std::move(parts));
+  }
+}
+
+// What a GPU sends over its adapters crosses its own PCIe link.
+void Fabric::add_own_pcie(const std::map<std::uint32_t, int>& gpus_of,
+                          const topologies::Node& shape, std::int64_t count, FlowSet& flows) {
+  if (shape.pcie_per_gpu.value <= 0) {
+    return;
+  }
+  const BytesPerSecond out =
+      shape.nic * std::max(1.0, static_cast<double>(shape.nics) / shape.gpus);
+  for (const auto& [actor, gpus] : gpus_of) {
+    ActorLinks& own = of_actor_[actor];
+    if (shape.nvlink_domain <= 1) {
+      own.pcie.push_back(own.fast.back());
+    } else if (out > shape.pcie_per_gpu) {
+      const std::string name = fmt::format("PCIe of rank {}", index_of(grid_.actors()[actor].rank));
+      own.pcie.push_back({add_duplex(name, shape.pcie_per_gpu, 1.0, gpus * count, flows), 1.0});
     }
   }
 }
@@ -225,33 +274,40 @@ std::vector<Load> Fabric::listed(const Shares& shares) {
   return loads;
 }
 
-std::vector<Load> Fabric::ring_loads(const std::vector<Rank>& members) const {
+std::vector<Load> Fabric::ring_loads(GroupId group, Rank rank) const {
   Shares shares;
+  const std::vector<Rank> members = members_of(program_, group, rank);
   const double hops = ring_hops(members);
   for (const auto& [actor, around] : neighbourhoods(members)) {
     const double leaving = around.many_nodes ? 1.0 / around.in_node : 0.0;
     add(shares, of_actor_[actor].fast, 1.0 - leaving, true, true);
+    add(shares, of_actor_[actor].pcie, leaving, true, true);
     add(shares, of_actor_[actor].nic, leaving * hops, true, true);
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
       const double out = around.many_parts[tier] ? 1.0 / around.in_part[tier] : 0.0;
       add(shares, of_actor_[actor].tiers[tier], out * tiers_[tier].detour, true, true);
     }
   }
+  add_parts_of_rings(shares, group, members);
   return listed(shares);
 }
 
-std::vector<Load> Fabric::all_to_all_loads(const std::vector<Rank>& members) const {
+std::vector<Load> Fabric::all_to_all_loads(GroupId group, Rank rank) const {
   Shares shares;
+  const std::vector<Rank> members = members_of(program_, group, rank);
   const double others = static_cast<double>(members.size()) - 1;
   const double hops = std::max(1.0, topologies::mean_torus_hops(cluster_.network));
   for (const auto& [actor, around] : neighbourhoods(members)) {
     add(shares, of_actor_[actor].fast, (around.in_node - 1) / others, true, true);
-    add(shares, of_actor_[actor].nic, hops * (others + 1 - around.in_node) / others, true, true);
+    const double leaving = (others + 1 - around.in_node) / others;
+    add(shares, of_actor_[actor].pcie, leaving, true, true);
+    add(shares, of_actor_[actor].nic, hops * leaving, true, true);
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
       add(shares, of_actor_[actor].tiers[tier], (others + 1 - around.in_part[tier]) / others, true,
           true);
     }
   }
+  add_parts_of_exchange(shares, group, members);
   return listed(shares);
 }
 
@@ -259,12 +315,15 @@ std::vector<Load> Fabric::message_loads(Rank from, Rank to) const {
   Shares shares;
   const ActorLinks& sender = of_actor_[grid_.actor_of(from)];
   const ActorLinks& receiver = of_actor_[grid_.actor_of(to)];
+  add_parts_of_messages(shares, from, to);
   if (node_of(from) == node_of(to)) {
     add(shares, sender.fast, 1.0, true, false);
     add(shares, receiver.fast, 1.0, false, true);
     return listed(shares);
   }
   const double hops = ring_hops({from, to});
+  add(shares, sender.pcie, 1.0, true, false);
+  add(shares, receiver.pcie, 1.0, false, true);
   add(shares, sender.nic, hops, true, false);
   add(shares, receiver.nic, hops, false, true);
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {

@@ -45,7 +45,7 @@ StepRun::StepRun(const StepProgram& program, const StepTimes& times,
       grid_(program, cluster, options.faults, options.unfold),
       roles_(digest(program, times)),
       meetings_(meetings(program, grid_, roles_)),
-      fabric_(cluster, grid_, program.ranks, flows_) {
+      fabric_(program, cluster, grid_, flows_) {
   const std::uint64_t ops = op_count(grid_, roles_);
   holds_.reserve(ops);
   actors_.resize(grid_.actors().size());

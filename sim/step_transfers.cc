@@ -104,26 +104,16 @@ bool StepRun::begin_flow(std::uint32_t at, std::uint32_t place, SimDuration alon
     if (channel.message) {
       loaded.loads = fabric_.message_loads(channel.rank, channel.peer);
     } else {
-      const std::vector<Rank> members = members_of(program_, channel.group, channel.rank);
-      loaded.loads = all_to_all ? fabric_.all_to_all_loads(members) : fabric_.ring_loads(members);
+      loaded.loads = all_to_all ? fabric_.all_to_all_loads(channel.group, channel.rank)
+                                : fabric_.ring_loads(channel.group, channel.rank);
     }
   }
-  // The flow's rate is what it puts on the link it loads most; its own limit is that link's bytes
-  // over the time alone.
-  double highest = 0;
-  double reference = 0;
-  for (const Load& load : loaded.loads) {
-    const double part =
-        load.share / fabric_.links()[static_cast<std::uint32_t>(load.link)].sound_capacity.value;
-    if (part > highest) {
-      highest = part;
-      reference = load.share * bytes;
-    }
-  }
-  if (reference <= 0) {
+  if (loaded.loads.empty() || bytes <= 0) {
     return false;
   }
-  const double rate_max = reference / to_seconds(alone).value;
+  // The flow's rate is what each member sends, so that on a link that groups share their members
+  // get the same; its own limit is those bytes over the time alone.
+  const double rate_max = bytes / to_seconds(alone).value;
   uses_.clear();
   for (const Load& load : loaded.loads) {
     // What the collective's own model claims beyond a link's rate (in-switch reduction, a faster
@@ -131,10 +121,10 @@ bool StepRun::begin_flow(std::uint32_t at, std::uint32_t place, SimDuration alon
     // keeps the claim on the sound one.
     const double sound =
         fabric_.links()[static_cast<std::uint32_t>(load.link)].sound_capacity.value;
-    const double use = std::min(load.share * bytes / reference, sound * kWholeLink / rate_max);
+    const double use = std::min(load.share, sound * kWholeLink / rate_max);
     uses_.push_back({load.link, use});
   }
-  flows_.start(uses_, reference, channel.first + place, now, rate_max, alone);
+  flows_.start(uses_, bytes, channel.first + place, now, rate_max, alone);
   return true;
 }
 

@@ -8,6 +8,25 @@
 #include "core/check.h"
 
 namespace trireme::topologies {
+
+bool joined(const LinkCounts& links, const std::vector<int>& members) {
+  std::vector<bool> reached(members.size(), false);
+  std::vector<std::size_t> open = {0};
+  reached[0] = true;
+  while (!open.empty()) {
+    const std::size_t at = open.back();
+    open.pop_back();
+    for (std::size_t to = 0; to < members.size(); ++to) {
+      if (!reached[to] &&
+          links[static_cast<std::size_t>(members[at])][static_cast<std::size_t>(members[to])] > 0) {
+        reached[to] = true;
+        open.push_back(to);
+      }
+    }
+  }
+  return std::ranges::find(reached, false) == reached.end();
+}
+
 namespace {
 
 using Label = int Place::*;
@@ -50,24 +69,6 @@ Path nearest_path(const std::vector<Place>& gpus, const Place& nic) {
     nearest = std::min(nearest, path_between(gpu, nic));
   }
   return nearest;
-}
-
-bool joined(const LinkCounts& links, const std::vector<int>& members) {
-  std::vector<bool> reached(members.size(), false);
-  std::vector<std::size_t> open = {0};
-  reached[0] = true;
-  while (!open.empty()) {
-    const std::size_t at = open.back();
-    open.pop_back();
-    for (std::size_t to = 0; to < members.size(); ++to) {
-      if (!reached[to] &&
-          links[static_cast<std::size_t>(members[at])][static_cast<std::size_t>(members[to])] > 0) {
-        reached[to] = true;
-        open.push_back(to);
-      }
-    }
-  }
-  return std::ranges::find(reached, false) == reached.end();
 }
 
 GroupPath worse(const GroupPath& a, const GroupPath& b) {

@@ -61,6 +61,8 @@ LinkCounts fabric_links(const Node& node);
 // Links between two GPUs of a DGX-1 V100 cube mesh: 0, 1 or 2.
 int cube_mesh_links(int a, int b);
 
+// Whether the links join all of `members`, through one another.
+bool joined(const LinkCounts& links, const std::vector<int>& members);
 // Directed rings that visit every GPU of `members` once and share no link, as many as the search
 // finds; where no such ring exists, what the least cut lets through with GPUs forwarding.
 int ring_count(const LinkCounts& links, const std::vector<int>& members);

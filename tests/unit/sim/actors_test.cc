@@ -43,7 +43,7 @@ TEST(Fabric, NodesOfUnlikeFaultsAreUnlike) {
       {.kind = SlowLink::Kind::kFastFabric, .factor = 0.999, .node = 1, .nic = {}});
   const ActorGrid grid(builder.program, cluster, faults, false);
   FlowSet flows;
-  const Fabric fabric(cluster, grid, 16, flows);
+  const Fabric fabric(builder.program, cluster, grid, flows);
   double slowest = 1;
   double fastest = 1;
   std::int64_t links = 0;

@@ -1,0 +1,32 @@
+// What devices of one node share on their way over PCIe, read off the node's graph: whatever leaves
+// a switch or a socket crosses the one link out of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "topologies/cluster.h"
+
+namespace trireme::topologies {
+
+struct NodePart {
+  std::string name;              // "PCIe switch 1", "CPU0"
+  BytesPerSecond out;            // of the link out of it, one direction
+  std::vector<bool> gpus, nics;  // by index: below it
+};
+
+struct NodeParts {
+  std::vector<NodePart> parts;  // only those whose link can be the narrowest that some transfer has
+  std::vector<int> order;       // GPUs as rings visit them: near ones side by side
+  std::vector<int> nics;        // by GPU: the adapter that it sends through
+};
+NodeParts node_parts(const Cluster& cluster, std::int64_t node);
+
+// The adapter that a GPU sends through when there are fewer than GPUs, or as many: the nearest, in
+// turns where several are; its first one otherwise. 0 without adapters.
+int nic_of(const Node& node, int gpu);
+// Whether NVLink or xGMI joins all these GPUs of a node.
+bool joined_by_links(const Node& node, const std::vector<int>& gpus);
+
+}  // namespace trireme::topologies

@@ -44,6 +44,57 @@ void set_network(Imported& imported, const ImportOptions& options, const Cluster
   }
 }
 
+namespace {
+
+// Nodes below each switch of one level above the units; empty where some unit has none there.
+std::vector<std::int64_t> nodes_below(const NetworkFacts& facts, std::size_t level) {
+  std::vector<std::int64_t> counts;
+  const std::string* last = nullptr;
+  for (const NetworkFacts::Unit& unit : facts.units) {
+    if (unit.above.size() <= level) {
+      return {};
+    }
+    if (last == nullptr || *last != unit.above[level]) {
+      counts.push_back(0);
+    }
+    last = &unit.above[level];
+    counts.back() += static_cast<std::int64_t>(unit.nodes.size());
+  }
+  return counts;
+}
+
+// Switches between the leaves and the top, where as many nodes are below each but the last, which
+// may have fewer.
+void set_levels(const NetworkFacts& facts, Imported& imported) {
+  Network& network = imported.cluster.network;
+  network.levels.clear();
+  std::int64_t below = network.nodes_per_unit;
+  for (std::size_t level = 0; level < 4; ++level) {
+    const std::vector<std::int64_t> counts = nodes_below(facts, level);
+    if (counts.size() < 2) {
+      break;
+    }
+    const std::int64_t most = counts.front();
+    const bool even =
+        std::all_of(counts.begin(), counts.end() - 1, [most](auto n) { return n == most; });
+    if (!even || counts.back() > most || most % below != 0 || !network.unit_nodes.empty()) {
+      imported.remarks.push_back(
+          "level " + std::to_string(level + 2) +
+          " of switches: unlike numbers of nodes below them; it and what is above are taken as one "
+          "level above the leaves");
+      return;
+    }
+    network.levels.push_back({.name = level == 0 ? "pod" : "level " + std::to_string(level + 2),
+                              .nodes = most,
+                              .oversubscription = 1.0,
+                              .out = {},
+                              .latency = 2.0 * network.switch_latency});
+    below = most;
+  }
+}
+
+}  // namespace
+
 Imported complete_network(const NetworkFacts& facts, const std::string& name,
                           const ImportOptions& options) {
   Imported imported;
@@ -100,10 +151,7 @@ Imported complete_network(const NetworkFacts& facts, const std::string& name,
         "oversubscription: none; the topology file's key oversubscription "
         "says it");
   }
-  if (facts.levels > 2) {
-    imported.remarks.push_back(std::to_string(facts.levels) +
-                               " levels of switches are taken as leaves and one level above them");
-  }
+  set_levels(facts, imported);
   if (options.nodes > cluster.nodes) {
     throw Error("--nodes", "is " + std::to_string(options.nodes) + ", but " + name + " holds " +
                                std::to_string(cluster.nodes));

@@ -232,6 +232,11 @@ Gpu card_of(const NodeFacts& facts, const std::string& name, const ImportOptions
     }
     return *options.gpu;
   }
+  if (facts.gpu.empty() && !facts.chip.empty()) {
+    throw Error(name, "holds " + facts.chip +
+                          ", of which there is no preset; give --gpu with the name of a card or a "
+                          "file that holds a GPU object");
+  }
   if (facts.gpu.empty()) {
     throw Error(name, "does not say which GPU it is; give --gpu, such as --gpu H100");
   }

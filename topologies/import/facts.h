@@ -16,7 +16,9 @@ struct NicFacts {
 
 struct NodeFacts {
   int gpus = 0;
-  std::string gpu;                // a name that find_gpu knows; empty: not told
+  std::string gpu;  // a name that find_gpu knows; empty: not told
+  std::string
+      chip;  // what the file says of a card that no preset is: "gfx906", "PCI device 10de:15f9"
   bool gpu_sure = false;          // by its device id, not by what such nodes usually hold
   LinkCounts links;               // NVLink or xGMI between GPUs
   bool links_are_rates = false;   // GB/s as NCCL books them, where the file tells no counts
@@ -39,8 +41,9 @@ struct NetworkFacts {
   struct Unit {
     std::string name;
     std::vector<std::string> nodes;
+    std::vector<std::string> above;  // switches above it, bottom up, where there is a tree of them
   };
-  std::vector<Unit> units;        // in the order of the file
+  std::vector<Unit> units;        // in the order of the file, those of one switch side by side
   int levels = 1;                 // of switches above the nodes
   int nics_per_node = 0;          // 0: not told
   bool rails = false;             // a node's adapters are on different leaves

@@ -56,6 +56,10 @@ Imported import_topology(const std::string& text, const std::string& name,
   if (has(text, "\"S-") && (has_setting(text, "Switch") || has_setting(text, "Ca"))) {
     return complete_network(read_ibnetdiscover(text, name), name, options);
   }
+  if (has(text, " - SW ") ||
+      has(text, "# Topology file: generated on")) {  // its --ports, its header
+    return complete_network(read_ibnetdiscover(text, name), name, options);
+  }
   if (is_yaml(text)) {
     return complete_network(read_switch_yaml(text, name), name, options);
   }

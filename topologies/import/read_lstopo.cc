@@ -71,6 +71,7 @@ void read_device(const pugi::xml_node& object, Place place, Walk& walk) {
     if (walk.facts.gpus == 0) {
       walk.facts.gpu = card;
       walk.facts.gpu_sure = !card.empty();
+      walk.facts.chip = "PCI device " + type.vendor + ":" + type.device;
     } else if (card != walk.facts.gpu) {
       walk.facts.remarks.push_back(
           "cards of several kinds in one node; all are taken as the first");

@@ -86,11 +86,16 @@ struct Reader {
       for (const YAML::Node& entry : list) {
         append(own_name(entry, name), entry);
       }
+    } else if (list.IsDefined() && !list.IsNull()) {
+      throw Error(line_of(list, name), "switches should be a list of switches, each with its name");
     }
   }
 
   // topograph's blocks name the leaf they hang on; Slurm's are units themselves.
   void blocks(const YAML::Node& list) {
+    if (list.IsDefined() && !list.IsNull() && !list.IsSequence()) {
+      throw Error(line_of(list, name), "blocks should be a list of blocks, each with its nodes");
+    }
     if (!list.IsSequence()) {
       return;
     }
@@ -125,7 +130,20 @@ NetworkFacts read_switch_yaml(const std::string& text, const std::string& name) 
     if (!document.IsMap()) {
       throw Error(name, "should hold switches and blocks, or a list of Slurm topologies");
     }
+    for (const char* part : {"ring", "torus3d", "flat"}) {
+      if (document[part].IsDefined() && !document["tree"].IsDefined() &&
+          !document["block"].IsDefined()) {
+        throw Error(name,
+                    std::string("is of Slurm's plugin topology/") + part +
+                        ", which names no switches; trees and blocks are read, and a topology "
+                        "file says a torus (docs/topology_format.md)");
+      }
+    }
     for (const char* part : {"tree", "block"}) {
+      if (document[part].IsDefined() && !document[part].IsNull() && !document[part].IsMap()) {
+        throw Error(line_of(document[part], name),
+                    std::string(part) + " should hold switches or blocks by their keys");
+      }
       if (document[part].IsDefined() && document[part].IsMap()) {
         document.reset(YAML::Node(document[part]));
         break;

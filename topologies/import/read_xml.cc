@@ -14,7 +14,7 @@ namespace trireme::topologies {
 namespace {
 
 struct XmlGpu {
-  std::string bus, card, gcn;
+  std::string bus, device, card, gcn;
   int sm = 0;
   Place place;
   std::map<std::string, int> targets;  // links by the bus id they lead to
@@ -101,6 +101,7 @@ void read_gpu(const pugi::xml_node& pci, const Place& place, Reading& reading) {
   gpu.bus = pci.attribute("busid").as_string();
   const std::string device = pci.attribute("device").as_string();
   const std::string vendor = pci.attribute("vendor").as_string();
+  gpu.device = device.empty() ? "" : "PCI device " + (vendor.empty() ? "" : vendor + ":") + device;
   for (const std::string& maker : {vendor, std::string("0x10de"), std::string("0x1002")}) {
     gpu.card = gpu.card.empty() && (vendor.empty() || maker == vendor)
                    ? card_of_pci_id(maker, device)
@@ -183,6 +184,15 @@ std::string usual_card(const XmlGpu& gpu) {
   return "";
 }
 
+// What the file says of a card that no preset is.
+std::string chip_of(const XmlGpu& gpu) {
+  const std::string digits = gpu.gcn.starts_with("gfx") ? gpu.gcn.substr(3) : gpu.gcn;
+  if (!digits.empty()) {
+    return "cards of gfx" + digits;
+  }
+  return gpu.sm > 0 ? "cards of compute capability " + std::to_string(gpu.sm) : gpu.device;
+}
+
 void set_links(const Reading& reading, NodeFacts& facts) {
   const std::size_t count = reading.gpus.size();
   facts.links.assign(count, std::vector<int>(count, 0));
@@ -249,6 +259,7 @@ NodeFacts facts_of(const Reading& reading) {
   const XmlGpu& first = reading.gpus.front();
   facts.gpu = first.card.empty() ? usual_card(first) : first.card;
   facts.gpu_sure = !first.card.empty();
+  facts.chip = chip_of(first);
   bool one_kind = true;
   for (const XmlGpu& gpu : reading.gpus) {
     facts.gpu_places.push_back(gpu.place);
@@ -283,7 +294,10 @@ NodeFacts read_nccl_system(const pugi::xml_node& system, const std::string& name
     ++socket;
   }
   if (reading.gpus.empty()) {
-    throw Error(name, "shows no GPU");
+    throw Error(name, system.child("cpu")
+                          ? "shows no GPU: none of its PCI devices has a class of one; the dump of "
+                            "NCCL_TOPO_DUMP_FILE on the machine itself has them"
+                          : "shows no GPU");
   }
   if (reading.gpus.size() > static_cast<std::size_t>(kLayoutGpusMost)) {
     throw Error(name, "shows " + std::to_string(reading.gpus.size()) +

@@ -16,10 +16,10 @@ SwitchTree::Switch& SwitchTree::add(const std::string& name, const std::string& 
   return found->second;
 }
 
-void SwitchTree::visit(const std::string& at, int depth, const std::string& name,
-                       NetworkFacts& facts, std::map<std::string, bool>& seen,
-                       bool may_be_empty) const {
-  constexpr int kDeepest = 32;
+void SwitchTree::visit(const std::string& at, std::vector<std::string>& above,
+                       const std::string& name, NetworkFacts& facts,
+                       std::map<std::string, bool>& seen, bool may_be_empty) const {
+  constexpr std::size_t kDeepest = 32;
   const auto found = switches_.find(at);
   if (found == switches_.end() && may_be_empty) {
     facts.remarks.push_back("switch " + at.substr(0, 60) + " has no nodes");
@@ -28,20 +28,22 @@ void SwitchTree::visit(const std::string& at, int depth, const std::string& name
   if (found == switches_.end()) {
     throw Error(name, "switch '" + at.substr(0, 60) + "' is below another, but is nowhere itself");
   }
-  if (depth > kDeepest) {
+  if (above.size() >= kDeepest) {
     throw Error(name, "switch '" + at.substr(0, 60) + "' is below itself, or more than 32 deep");
   }
   if (seen[at]) {
     return;  // below two switches, as in a fat tree
   }
   seen[at] = true;
-  facts.levels = std::max(facts.levels, depth);
+  facts.levels = std::max(facts.levels, static_cast<int>(above.size()) + 1);
   if (!found->second.nodes.empty()) {
-    facts.units.push_back({at, found->second.nodes});
+    facts.units.push_back({at, found->second.nodes, {above.rbegin(), above.rend()}});
   }
+  above.push_back(at);
   for (const std::string& below : found->second.switches) {
-    visit(below, depth + 1, name, facts, seen, may_be_empty);
+    visit(below, above, name, facts, seen, may_be_empty);
   }
+  above.pop_back();
 }
 
 NetworkFacts SwitchTree::facts(const std::string& name, bool may_be_empty) const {
@@ -55,7 +57,8 @@ NetworkFacts SwitchTree::facts(const std::string& name, bool may_be_empty) const
   for (const std::string& own : order_) {
     if (!below.contains(own)) {
       ++tops;
-      visit(own, 1, name, facts, seen, may_be_empty);
+      std::vector<std::string> above;
+      visit(own, above, name, facts, seen, may_be_empty);
     }
   }
   if (facts.units.empty()) {

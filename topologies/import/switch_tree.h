@@ -23,8 +23,9 @@ class SwitchTree {
   [[nodiscard]] NetworkFacts facts(const std::string& name, bool may_be_empty = false) const;
 
  private:
-  void visit(const std::string& at, int depth, const std::string& name, NetworkFacts& facts,
-             std::map<std::string, bool>& seen, bool may_be_empty) const;
+  // `above`: the switches from the top down to this one's own.
+  void visit(const std::string& at, std::vector<std::string>& above, const std::string& name,
+             NetworkFacts& facts, std::map<std::string, bool>& seen, bool may_be_empty) const;
 
   std::map<std::string, Switch> switches_;
   std::vector<std::string> order_;

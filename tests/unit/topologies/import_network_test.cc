@@ -47,6 +47,17 @@ TEST(ImportNetwork, RacksWithoutNodesOfATopographModel) {
 }
 #endif
 
+#ifdef TRIREME_HAVE_YAML
+TEST(ImportNetwork, OtherPluginsOfSlurmAreNamed) {
+  EXPECT_NE(message_of("- topology: t\n  torus3d:\n    toruses:\n    - name: pod1\n", "H100")
+                .find("topology/torus3d"),
+            std::string::npos);
+  EXPECT_NE(message_of("- topology: t\n  tree:\n    switches: \"s1=node[1-8]\"\n", "H100")
+                .find("should be a list of switches"),
+            std::string::npos);
+}
+#endif
+
 TEST(ImportNetwork, InfinibandRails) {
   // Two hosts with two adapters, each on its own leaf; 2 x 200 down and one 400 up a leaf.
   std::string text;
@@ -65,6 +76,60 @@ TEST(ImportNetwork, InfinibandRails) {
   EXPECT_DOUBLE_EQ(imported.cluster.node.nic.value, 25e9);
   EXPECT_EQ(imported.cluster.network.kind, Network::Kind::kRailOptimised);
   EXPECT_DOUBLE_EQ(imported.cluster.network.oversubscription, 2.0);
+}
+
+TEST(ImportNetwork, SwitchesOfThreeLevelsMakePods) {
+  // Two pods of two leaves of two nodes.
+  const std::string text =
+      "SwitchName=core Switches=s[1-2]\nSwitchName=s1 Switches=l[1-2]\nSwitchName=s2 "
+      "Switches=l[3-4]\n"
+      "SwitchName=l1 Nodes=n[1-2]\nSwitchName=l2 Nodes=n[3-4]\nSwitchName=l3 Nodes=n[5-6]\n"
+      "SwitchName=l4 Nodes=n[7-8]\n";
+  const Network network = import(text, "H100").cluster.network;
+  EXPECT_EQ(network.nodes_per_unit, 2);
+  ASSERT_EQ(network.levels.size(), 1U);
+  EXPECT_EQ(network.levels[0].nodes, 4);
+  // Unlike parts are said, not made even.
+  const Imported unlike = import(
+      "SwitchName=core Switches=s[1-3]\nSwitchName=s1 Switches=l1\nSwitchName=s2 Switches=l[2-3]\n"
+      "SwitchName=s3 Switches=l4\nSwitchName=l1 Nodes=n[1-2]\nSwitchName=l2 Nodes=n[3-4]\n"
+      "SwitchName=l3 Nodes=n[5-6]\nSwitchName=l4 Nodes=n[7-8]\n",
+      "H100");
+  EXPECT_TRUE(unlike.cluster.network.levels.empty());
+  EXPECT_TRUE(remarks(unlike, "level 2 of switches: unlike numbers"));
+}
+
+// `ibnetdiscover --ports`: a line a port, some from both ends. Leaves 1 and 2 below spine 5, 3 and
+// 4 below spine 6, both below core 7.
+TEST(ImportNetwork, PortsOfAFabricOfThreeLevels) {
+  std::string text;
+  const auto link = [&text](const std::string& from, int port, const std::string& to, int other,
+                            const std::string& names) {
+    text += from.substr(0, 2) + "   1 " + std::to_string(port) + " " + from.substr(2) +
+            " 4x HDR - " + to.substr(0, 2) + "  2 " + std::to_string(other) + " " + to.substr(2) +
+            " ( " + names + " )\n";
+  };
+  for (int leaf = 1; leaf <= 4; ++leaf) {
+    const std::string own = "SW0x" + std::to_string(leaf);
+    const std::string name = "'leaf" + std::to_string(leaf) + "'";
+    for (int host = 1; host <= 2; ++host) {
+      const std::string number = std::to_string(10 * leaf + host);
+      link("CA0xa" + number, 1, own, host, "'n" + number + " mlx5_0' - " + name);
+      link(own, host, "CA0xa" + number, 1, name + " - 'n" + number + " mlx5_0'");
+    }
+    link(own, 9, leaf <= 2 ? "SW0x5" : "SW0x6", leaf, name + " - 'spine'");
+  }
+  link("SW0x5", 9, "SW0x7", 1, "'spine' - 'core'");
+  link("SW0x6", 9, "SW0x7", 2, "'spine' - 'core'");
+  text += "SW   1 30 0x7 4x ???                                    'core'\n";
+  const Imported imported = import(text, "A100");
+  EXPECT_EQ(imported.cluster.nodes, 8);
+  EXPECT_EQ(imported.cluster.node.nics, 1);
+  EXPECT_DOUBLE_EQ(imported.cluster.node.nic.value, 25e9);
+  EXPECT_EQ(imported.cluster.network.nodes_per_unit, 2);
+  EXPECT_DOUBLE_EQ(imported.cluster.network.oversubscription, 2.0);
+  ASSERT_EQ(imported.cluster.network.levels.size(), 1U);
+  EXPECT_EQ(imported.cluster.network.levels[0].nodes, 4);
 }
 
 TEST(ImportNcclLog, PathsRanksAndAdapters) {

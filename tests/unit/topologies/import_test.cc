@@ -277,6 +277,21 @@ TEST(ImportXml, SwitchedNode) {
   EXPECT_DOUBLE_EQ(node.nic.value, 25e9);
 }
 
+// It was said that the file does not tell the card, where it tells one that no preset is.
+TEST(ImportXml, ACardWithoutAPresetIsNamed) {
+  const auto of = [](const std::string& device, const std::string& gpu) {
+    return "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\">"
+           "<pci busid=\"0000:01:00.0\" class=\"0x030200\" " +
+           device + "><gpu dev=\"0\" " + gpu + " rank=\"0\"/></pci></cpu></system>";
+  };
+  EXPECT_NE(message_of(of("", "gcn=\"906\"")).find("cards of gfx906, of which there is no preset"),
+            std::string::npos);
+  EXPECT_NE(message_of(of("vendor=\"0x10de\" device=\"0x15f9\"", "sm=\"60\""))
+                .find("compute capability 60"),
+            std::string::npos);
+  EXPECT_EQ(node_of(of("", "gcn=\"906\""), "MI100").gpus, 1);
+}
+
 TEST(ImportXml, SlowAdaptersAreLeftOut) {
   const Imported imported = import(
       "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"1\" class=\"0x030200\" "

@@ -45,7 +45,8 @@ bool holds(const std::string& text, const json& entry, const char* key) {
 }
 
 bool applies(const json& entry, const json& row) {
-  if (entry.contains("within") && !row.contains(entry.at("within").get<std::string>())) {
+  if ((entry.contains("within") && !row.contains(entry.at("within").get<std::string>())) ||
+      (entry.contains("absent") && row.contains(entry.at("absent").get<std::string>()))) {
     return false;
   }
   const std::string date = text_at(row, "date");

@@ -1,7 +1,7 @@
 // What the words of a row say where its keys are silent: tables in row_words.json and, of libraries
-// of fine-tuning, library_words.json. An entry applies where the row has the key `within`, the text
-// `in` (a dot leads into a dict) holds `word` or one of `any` but not `unless`, and the row's date
-// is `from` or later and before `until`.
+// of fine-tuning, library_words.json. An entry applies where the row has the key `within` and lacks
+// the key `absent`, the text `in` (a dot leads into a dict) holds `word` or one of `any` but not
+// `unless`, and the row's date is `from` or later and before `until`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -29,20 +29,35 @@ constexpr UsualHost kHosts[] = {{"Volta", 96, 256e9, 25e9},
                                 {"Blackwell", 256, 717e9, 50e9},
                                 {"Ada", 64, 90e9, 7e9}};
 constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
-constexpr double kGraceGib = 240;     // of each of a superchip's two GPUs
-constexpr double kGraceRate = 205e9;  // of each GPU's half: STREAM reaches 410 GB/s and up
-constexpr double kGraceLink = 180e9;  // both directions at once on one superchip
+// One Grace: STREAM reaches 410 GB/s and up; its link both ways at once 175 and 172 GB/s, one way
+// alone 359 and 377 (DGX Station of GB300). A superchip of Blackwell has two GPUs beside it, of
+// Hopper one.
+constexpr double kGraceGib = 480;
+constexpr double kGraceRate = 410e9;
+constexpr double kGraceLink = 360e9;
 
 // Of the channels' rate that the update reaches: DeepSpeed's vectorised Adam 0.25 s for 10^9
-// parameters on two Xeon 8168 (120 of 256 GB/s), PyTorch's own inside Megatron 0.19 s on DGX H100
-// (158 of 614 GB/s).
+// parameters on two Xeon 8168 (120 of 256 GB/s); PyTorch's fused one, which Megatron asks for, 0.19
+// s on DGX H100 (158 of 614 GB/s); PyTorch's plain one 1.43 s on the Xeons (ZeRO-Offload, table 4).
 double adam_share(const Job& job) {
-  return job.framework.states == StateLayout::kDeepSpeed ? 0.47 : 0.26;
+  switch (job.framework.states) {
+    case StateLayout::kDeepSpeed:
+      return 0.47;
+    case StateLayout::kFlatBuffers:
+      return 0.26;
+    case StateLayout::kTorch:
+      return 0.082;
+  }
+  return 0.26;
 }
 
-bool is_grace(const Job& job) {
-  return job.cluster.gpu.name.substr(0, 3) == "GB2" || job.cluster.gpu.name.substr(0, 3) == "GB3" ||
-         job.cluster.gpu.name.substr(0, 3) == "GH2" || job.cluster.node.cpu == "arm";
+// GPUs beside each Grace; 0: the host is no Grace.
+double gpus_of_grace(const Job& job) {
+  const std::string_view card = std::string_view(job.cluster.gpu.name).substr(0, 3);
+  if (card == "GH2") {
+    return 1;
+  }
+  return card == "GB2" || card == "GB3" || job.cluster.node.cpu == "arm" ? 2 : 0;
 }
 
 UsualHost usual_host(const Job& job) {
@@ -69,12 +84,13 @@ HostMachine host_of(const Job& job) {
   const Offload& offload = job.offload;
   const UsualHost usual = usual_host(job);
   const auto gpus = static_cast<double>(job.cluster.node.gpus);
-  const bool grace = is_grace(job);
+  const double beside = gpus_of_grace(job);
+  const bool grace = beside > 0;
   HostMachine host;
-  host.memory_gib = gpus * (grace ? kGraceGib : usual.gib_of_gpu);
-  host.memory_rate = grace ? gpus * kGraceRate : usual.rate_of_node;
+  host.memory_gib = grace ? gpus * kGraceGib / beside : gpus * usual.gib_of_gpu;
+  host.memory_rate = grace ? gpus * kGraceRate / beside : usual.rate_of_node;
   host.nvme_rate = usual.nvme_of_node;
-  host.link_rate = grace ? kGraceLink : kLinkShare * job.cluster.node.pcie_per_gpu.value;
+  host.link_rate = grace ? kGraceLink / beside : kLinkShare * job.cluster.node.pcie_per_gpu.value;
   if (!grace && host.link_rate <= 0) {
     host.link_rate = kLinkShare * job.cluster.gpu.pcie.value;
   }
@@ -143,11 +159,19 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
   }
   if (offload.optimizer != OffloadTo::kNone) {
     const double updated = work.trained * offload.optimizer_share;
-    const double gradient =
-        offload.gradients == OffloadTo::kNone ? job.framework.gradient_bytes : parameter;
-    // Gradients go down beside the last backward; weights come back behind the update.
-    time.exposed += exposed(updated * gradient / host.link_rate, work.backward, offload.overlap) +
-                    updated * parameter / host.link_rate;
+    const bool beside = offload.overlap && job.framework.overlap_grad_reduce;
+    // Gradients go down in full precision beside the last backward; weights come back behind the
+    // update.
+    time.exposed +=
+        exposed(updated * job.framework.gradient_bytes / host.link_rate, work.backward, beside) +
+        updated * parameter / host.link_rate;
+    if (offload.gradients != OffloadTo::kNone) {
+      // Every earlier micro-batch adds to what lies on the host: DeepSpeed brings the 16-bit sum
+      // up, adds on the GPU and takes it down again (async_accumulate_grad_in_cpu_via_gpu), PyTorch
+      // takes each gradient down and adds there.
+      const double moved = updated * job.framework.gradient_bytes / host.link_rate;
+      time.exposed += (work.micro_batches - 1) * exposed(moved, work.backward, beside);
+    }
     const double update = ranks * updated * kAdamBytes / (host.memory_rate * adam_share(job));
     const double drives = offload.optimizer == OffloadTo::kNvme
                               ? ranks * updated * 2 *

@@ -1,6 +1,6 @@
 // What offload leaves on the GPU, asks of the host, and costs in time. Sources: ZeRO-Offload (Ren
 // et al. 2021), ZeRO-Infinity (Rajbhandari et al. 2021), DeepSpeed's memory estimators,
-// Megatron-Core's hybrid optimizer, measured links of hosts (docs/offload.md).
+// Megatron-Core's hybrid optimizer, measured links of hosts.
 #pragma once
 
 #include "planner/plan/job.h"

@@ -316,8 +316,8 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     const double experts = in.expert_parameters * in.trained_expert_share;
     step.parameters = std::max(step.parameters, dense + experts);
     step.stepped = std::max(step.stepped, dense / shards + experts / expert_shards);
-    step.gathered =
-        std::max(step.gathered, (in.dense_parameters + in.expert_parameters) * in.gathered_share);
+    const double gathered = in.dense_parameters / shards + in.expert_parameters / expert_shards;
+    step.gathered = std::max(step.gathered, gathered * in.gathered_share);
     const double once = data.exposed + data.compute_once - before;
     if (once > step.data_cost) {
       step.data_cost = once;
@@ -350,7 +350,6 @@ void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
   if (!job.offload.any()) {
     return;
   }
-  const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
   const double hidden = 2 * static_cast<double>(plan.micro_batch) *
                         static_cast<double>(timed_sequence(job, plan)) *
                         static_cast<double>(job.model.hidden) / static_cast<double>(plan.context);
@@ -359,8 +358,8 @@ void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
   const double kept = plan.recompute == Recompute::kFull ? 1 : 17;
   const OffloadTime time =
       offload_time(job, plan,
-                   {.trained = step.parameters / shards,
-                    .parameters = step.gathered / shards,
+                   {.trained = step.stepped,
+                    .parameters = step.gathered,
                     .kept = hidden * held * kept * job.offload.activation_share,
                     .forward = step.slowest.forward_total(),
                     .backward = step.slowest.backward_total(),

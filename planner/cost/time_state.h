@@ -71,7 +71,7 @@ struct StepRanks {
   double data_cost = -1;
   double parameters = 0;  // trained, of the rank that holds most
   double stepped = 0;     // of them, this rank's share
-  double gathered = 0;    // all, in elements of the compute type
+  double gathered = 0;    // all, this rank's share, in elements of the compute type
   double flop = 0, recomputed_flop = 0;
 };
 

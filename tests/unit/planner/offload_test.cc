@@ -74,6 +74,54 @@ TEST(Offload, TheHostsUpdateGoesWithTheParametersOfTheNode) {
   EXPECT_NEAR(estimate_of(small).time.exposed.optimizer, 8.03e9 * 30 / (0.47 * 410e9), 0.03);
 }
 
+// The update of a rank's own experts was divided by the data-parallel ranks once more: a quarter of
+// the host's work of Qwen3-30B-A3B over four GPUs was left.
+TEST(Offload, ExpertsThatARankHasAloneAreUpdatedWhole) {
+  Job job = job_of("qwen3-30b-a3b", "dgx-a100-80gb", "megatron");
+  job.offload = parse_offload("optimizer");
+  Plan plan;
+  plan.sharding = Sharding::kOptimizer;
+  plan.sharded = 8;
+  plan.expert = 8;
+  plan.recompute = Recompute::kFull;
+  Estimate estimate;
+  Estimator(job).estimate(plan, estimate);
+  const double parameters = static_cast<double>(models::parameter_count(job.model));
+  EXPECT_NEAR(estimate.time.exposed.optimizer, parameters * 30 / (0.26 * 410e9), 0.05);
+}
+
+// DeepSpeed adds a micro-batch's gradients to those on the host: up and down again, 16 bits each.
+TEST(Offload, EveryMicroBatchMovesGradientsThatLieOnTheHost) {
+  Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed@0.4");
+  job.offload = parse_offload("optimizer,gradients");
+  const auto exposed = [&](std::int64_t micro_batches) {
+    Plan plan;
+    plan.sharding = Sharding::kGradients;
+    plan.sharded = 8;
+    plan.micro_batches = micro_batches;
+    plan.recompute = Recompute::kFull;
+    job.global_batch = 8 * micro_batches;
+    Estimate estimate;
+    Estimator(job).estimate(plan, estimate);
+    return estimate.time.exposed.offload;
+  };
+  const double once =
+      4 * static_cast<double>(models::parameter_count(job.model)) / 8 / host_of(job).link_rate;
+  EXPECT_NEAR(exposed(5) - exposed(1), 4 * once, 0.01);
+  job.framework = find_framework("deepspeed@0.12");  // beside backward, which takes longer
+  EXPECT_NEAR(exposed(5), exposed(1), 0.01);
+}
+
+// PyTorch's plain Adam passes the host's memory many times (ZeRO-Offload, table 4).
+TEST(Offload, TheHostsUpdateIsThatOfTheFramework) {
+  const auto update = [](const char* framework) {
+    Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", framework);
+    job.offload = parse_offload("optimizer,gradients,parameters");
+    return estimate_of(job).time.exposed.optimizer;
+  };
+  EXPECT_NEAR(update("fsdp2") / update("deepspeed"), 1.43 / 0.25, 0.1);
+}
+
 TEST(Offload, AHostThatIsTooSmallDoesNotFit) {
   Job job = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients,parameters");

@@ -115,6 +115,22 @@ TEST(Published, WordsOfALibraryOfFineTuningAreReadFromData) {
       "fsdp2");  // a wrong type is no fault of the file
 }
 
+// Runs of 2021 were predicted with a kernel of 2022.
+TEST(Published, NobodyHadFlashAttentionBeforeItWasPublished) {
+  const auto kernel = [](const char* date, const char* printed) {
+    nlohmann::json row = nlohmann::json::parse(kRow);
+    row.erase("attention");
+    row["behaviour"] = "deepspeed";
+    row["date"] = date;
+    row.merge_patch(nlohmann::json::parse(printed));
+    return row_to_case(parse_published(nlohmann::json::array({row}).dump(), "s").rows.at(0))
+        .job.attention;
+  };
+  EXPECT_EQ(kernel("2021-01", "{}"), models::AttentionKernel::kUnfused);
+  EXPECT_EQ(kernel("2021-01", R"({"attention": "flash"})"), models::AttentionKernel::kFlash);
+  EXPECT_EQ(kernel("2023-01", "{}"), models::AttentionKernel::kFlash);
+}
+
 // "activation CPU offload of 40 layers" of 80 was read, and not modelled: six runs "did not fit".
 TEST(Published, ActivationsOfALayersShareGoToTheHost) {
   PublishedRow row = parse_published(std::string("[") + kRow + "]", "s").rows[0];

@@ -198,29 +198,40 @@ void set_adapters(const PublishedRow& row, Job& job, std::vector<std::string>& a
 // pad them to the longest of a micro-batch.
 constexpr double kLongestAlpaca = 512;
 
+// A mean and the longest make log-logistic lengths, whose logarithm spreads by 0.45 as in the
+// published sets of instructions and mathematics.
+void spread_lengths(double mean, double longest, Training& training) {
+  constexpr int kParts = 64;
+  constexpr double kShape = 4;
+  constexpr double kMeanOverMedian = 1.1107;  // (pi / 4) / sin(pi / 4)
+  for (int part = 0; part < kParts; ++part) {
+    const double quantile = (part + 0.5) / kParts;
+    const double tokens = mean / kMeanOverMedian * std::pow(quantile / (1 - quantile), 1 / kShape);
+    training.lengths.push_back(
+        {std::max<std::int64_t>(1, std::llround(std::min(longest, tokens))), 1.0 / kParts});
+  }
+}
+
 void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
   const FinetuneRow& finetune = *row.finetune;
   std::optional<double> mean = finetune.mean_tokens;
+  if (finetune.packed && finetune.library.packed_tokens > 0) {
+    mean = mean.value_or(finetune.library.packed_tokens);
+    spread_lengths(*mean, static_cast<double>(job.sequence), job.training);
+    job.training.batching = Batching::kPacked;
+    assumed.push_back(fmt::format("packed samples of {:.0f} tokens on average", *mean));
+    return;
+  }
   if (!mean && finetune.library.mean_tokens > 0) {
     mean = finetune.library.mean_tokens;
   }
   if (finetune.packed || !mean) {
     return;
   }
-  // The mean and the longest are printed: log-logistic lengths, whose logarithm spreads by 0.45 as
-  // in the published sets of instructions and mathematics.
-  constexpr int kParts = 64;
-  constexpr double kShape = 4;
-  constexpr double kMeanOverMedian = 1.1107;  // (pi / 4) / sin(pi / 4)
   const double longest = finetune.mean_tokens
                              ? static_cast<double>(job.sequence)
                              : std::min(kLongestAlpaca, static_cast<double>(job.sequence));
-  for (int part = 0; part < kParts; ++part) {
-    const double quantile = (part + 0.5) / kParts;
-    const double tokens = *mean / kMeanOverMedian * std::pow(quantile / (1 - quantile), 1 / kShape);
-    job.training.lengths.push_back(
-        {std::max<std::int64_t>(1, std::llround(std::min(longest, tokens))), 1.0 / kParts});
-  }
+  spread_lengths(*mean, longest, job.training);
   // A sample as long as the limit comes once in a while; memory is its peak.
   job.training.lengths.push_back({std::llround(longest), 1e-9});
   job.framework.expandable_segments =
@@ -248,7 +259,8 @@ void read_library(const json& object, FinetuneLibrary& library) {
       {"adapter_dropout", &FinetuneLibrary::adapter_dropout},
       {"logit_bytes", &FinetuneLibrary::logit_bytes},
       {"kernel_logit_bytes", &FinetuneLibrary::kernel_logit_bytes},
-      {"mean_tokens", &FinetuneLibrary::mean_tokens}};
+      {"mean_tokens", &FinetuneLibrary::mean_tokens},
+      {"packed_tokens", &FinetuneLibrary::packed_tokens}};
   for (const auto& [key, field] : kSwitches) {
     if (const auto value = object.find(key); value != object.end() && value->is_boolean()) {
       library.*field = value->get<bool>();

@@ -131,6 +131,20 @@ TEST(Published, NobodyHadFlashAttentionBeforeItWasPublished) {
   EXPECT_EQ(kernel("2023-01", "{}"), models::AttentionKernel::kFlash);
 }
 
+// Attention of packed samples was counted over all 32,768 tokens where the library ends it at each
+// sample; libraries whose packing does not are as they were.
+TEST(Published, PackedSamplesOfLibrariesThatPartThemAttendWithin) {
+  const auto batching = [](const char* framework) {
+    nlohmann::json row = nlohmann::json::parse(kRow);
+    row["framework"] = framework;
+    row["finetune"] = {{"method", "full"}, {"packed", true}};
+    return row_to_case(parse_published(nlohmann::json::array({row}).dump(), "s").rows.at(0))
+        .job.training.batching;
+  };
+  EXPECT_EQ(batching("ms-swift / Megatron-SWIFT"), Batching::kPacked);
+  EXPECT_EQ(batching("HF Trainer/TRL"), Batching::kFull);
+}
+
 // "activation CPU offload of 40 layers" of 80 was read, and not modelled: six runs "did not fit".
 TEST(Published, ActivationsOfALayersShareGoToTheHost) {
   PublishedRow row = parse_published(std::string("[") + kRow + "]", "s").rows[0];

@@ -63,6 +63,13 @@ Interval interval_of(const Job& job) {
   if (job.offload.any()) {
     widen("offload");
   }
+  if (job.model.moe) {
+    widen(job.framework.even_routing ? "experts" : "uneven_experts");
+  }
+  if (job.precision == topologies::Precision::kFp8 ||
+      job.precision == topologies::Precision::kFp4) {
+    widen("low_precision");
+  }
   return interval;
 }
 

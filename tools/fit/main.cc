@@ -107,10 +107,7 @@ void leave_each_out(const std::vector<ValidationCase>& cases, topologies::Profil
   print_sources("left out of the fit, or never in it: dense rows in 16 bit", cases, rows,
                 planner::is_gated_row);
   const planner::LeftOutIntervals found = planner::left_out_intervals(cases, rows);
-  // Those not of the rows above: of machines with a profile, of jobs with adapters and offload.
-  std::erase_if(profile.intervals, [](const auto& entry) {
-    return entry.first != "calibrated" && entry.first != "adapters" && entry.first != "offload";
-  });
+  // What kinds of jobs add and machines with a profile take away is not of the rows above.
   for (const planner::LeftOutInterval& one : found.intervals) {
     profile.intervals[one.behaviour] = {{"low", one.low}, {"high", one.high}};
     fmt::print("{:20} {:2} sources  {:.3f} to {:.3f}\n", one.behaviour, one.sources, one.low,

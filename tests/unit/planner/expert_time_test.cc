@@ -6,6 +6,7 @@
 
 #include "models/presets.h"
 #include "planner/cost/expert_time.h"
+#include "planner/cost/interval.h"
 #include "planner/cost/memory.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/time.h"
@@ -196,6 +197,23 @@ TEST(ExpertTime, TheHostOfExpertsShowsAtSmallMicroBatches) {
 }
 
 // One list of ops and one law for both readers: without and with each of the three.
+// 72 % of the published rows with experts, context and 8 bits lay in intervals made from dense rows
+// in 16 bits.
+TEST(ExpertTime, IntervalsSayWhatSuchRowsWereOffBy) {
+  Job job = expert_job("dgx-h100x8");
+  job.framework.even_routing = true;
+  const Interval even = interval_of(job);
+  job.framework.even_routing = false;
+  const Interval uneven = interval_of(job);
+  EXPECT_GE(uneven.high, even.high);
+  EXPECT_LE(uneven.low, even.low);
+  job.model.moe.reset();
+  const Interval dense = interval_of(job);
+  EXPECT_LT(dense.high, even.high);
+  job.precision = topologies::Precision::kFp8;
+  EXPECT_GT(interval_of(job).high, dense.high);
+}
+
 TEST(ExpertTime, ClosedFormAndProgramAgree) {
   for (const int variant : {0, 1, 2, 3}) {
     Job job = expert_job("dgx-h100x2");

@@ -9,6 +9,7 @@
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/written_passes.h"
+#include "planner/plan/host_counts.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -183,6 +184,20 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) 
   return times;
 }
 
+// Samples packed into a sequence that the framework's host takes one after the other, on every rank
+// of context parallelism all of them.
+void LayerTimer::add_packed_samples(const Plan& plan, LayerTimes& times) const {
+  if (job_.training.batching != Batching::kPacked || job_.training.lengths.empty()) {
+    return;
+  }
+  const PassCount each = packed_sample_count(job_.framework);
+  const double samples = static_cast<double>(plan.micro_batch * job_.sequence) /
+                         mean_length(job_.training, job_.sequence);
+  const double launch = kPlainLaunch * op_.launch(1).value;
+  times.forward.host += samples * launch * each.forward.plain;
+  times.input_gradient.host += samples * launch * each.backward.plain;
+}
+
 // What one layer's recompute repeats in backward. This project's runtime repeats a layer up to the
 // input of its last product, others all of it with its collectives.
 void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,
@@ -291,6 +306,7 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     if (moe) {
       add_expert(plan, kinds.first_layer[kind], times);
     }
+    add_packed_samples(plan, times);
     set_recompute(plan, work, moe, times);
     if (moe && overlaps_experts(job_, plan)) {
       overlap_exchanges(overlapped_share(plan.micro_batches, plan.virtual_pipeline, plan.pipeline),

@@ -100,6 +100,7 @@ class LayerTimer {
   [[nodiscard]] double input_share(models::Half half) const;
   void add_head_collectives(const Plan& plan, const Bare& bare, LayerTimes& embedding,
                             LayerTimes& head) const;
+  void add_packed_samples(const Plan& plan, LayerTimes& times) const;
   void set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,
                      LayerTimes& times) const;
 

@@ -34,6 +34,7 @@ constexpr std::pair<const char*, PassCount HostCounts::*> kParts[] = {
     {"per_op", &HostCounts::per_op},
     {"ring", &HostCounts::ring},
     {"sparse", &HostCounts::sparse},
+    {"packed_sample", &HostCounts::packed_sample},
     {"expert", &HostCounts::expert}};
 // Passes over memory that were counted; softmax and layouts are attention's.
 constexpr std::pair<Part, PassCount HostCounts::*> kPasses[] = {
@@ -103,6 +104,9 @@ std::vector<HostCounts> read_counts() {
       counts.name = reader.text("name");
       counts.source = reader.text("source");
       counts.implementation = implementation_of(reader.text("implementation"));
+      if (reader.has("packed_only")) {
+        counts.packed_only = reader.boolean("packed_only");
+      }
       if (reader.has("waits_every_micro_batch")) {
         counts.waits_every_micro_batch = reader.boolean("waits_every_micro_batch");
       }
@@ -118,6 +122,17 @@ std::vector<HostCounts> read_counts() {
   return all;
 }
 
+const HostCounts* counts_of(const Framework& framework) {
+  if (framework.host_counts.empty() || framework.traced_graph) {
+    return nullptr;
+  }
+  const std::vector<HostCounts>& all = host_counts();
+  const auto found = std::ranges::find_if(all, [&](const HostCounts& one) {
+    return one.name == framework.host_counts && one.implementation == framework.implementation;
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
 PassCount plain_kernels(int kernels, double each_plain = 1) {
   const HostCount each{static_cast<double>(kernels), each_plain * kernels};
   return {each, each};
@@ -131,14 +146,13 @@ const std::vector<HostCounts>& host_counts() {
 }
 
 const HostCounts* host_counts_of(const Framework& framework) {
-  if (framework.host_counts.empty() || framework.traced_graph) {
-    return nullptr;
-  }
-  const std::vector<HostCounts>& all = host_counts();
-  const auto found = std::ranges::find_if(all, [&](const HostCounts& one) {
-    return one.name == framework.host_counts && one.implementation == framework.implementation;
-  });
-  return found == all.end() ? nullptr : &*found;
+  const HostCounts* found = counts_of(framework);
+  return found == nullptr || found->packed_only ? nullptr : found;
+}
+
+PassCount packed_sample_count(const Framework& framework) {
+  const HostCounts* found = counts_of(framework);
+  return found == nullptr ? PassCount{} : found->packed_sample;
 }
 
 PassCount attention_count(const HostCounts& counts, bool shares_heads) {

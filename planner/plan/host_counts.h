@@ -24,6 +24,7 @@ struct PassCount {
 struct HostCounts {
   std::string name, source;
   models::Implementation implementation = models::Implementation::kEagerTorch;
+  bool packed_only = false;              // its layers were not counted, what packed samples add was
   bool waits_every_micro_batch = false;  // for the loss, at the end of each forward
   double skew = 1;  // what waiting for the other ranks' hosts adds, where units hold them together
   PassCount norm, product, rotary, attention, activation, residual;
@@ -33,8 +34,9 @@ struct HostCounts {
   // Of selective recompute by PyTorch's policy of ops, which asks in Python for every op, forward
   // and again where it is repeated.
   PassCount per_op;
-  PassCount ring;    // of context parallelism, for each rank of an attention's ring
-  PassCount sparse;  // of a layer with experts: its router, permutations and their counts
+  PassCount ring;           // of context parallelism, for each rank of an attention's ring
+  PassCount sparse;         // of a layer with experts: its router, permutations and their counts
+  PassCount packed_sample;  // of a layer for each sample that is packed into its sequence
   PassCount expert;  // of each further expert of the rank, where they run one after the other
   double unit_gather = 0, unit_reduce = 0, unit_hooks = 0;  // plain launches of a sharded unit
   HostCount micro_batch_tensor;  // a parameter tensor's, when gradients are summed by micro-batch
@@ -49,6 +51,8 @@ const std::vector<HostCounts>& host_counts();
 // Of the framework as it is set up, by its name and the layers that it runs: nothing where these
 // were not counted (Transformer Engine's).
 const HostCounts* host_counts_of(const Framework& framework);
+// What every packed sample adds to a layer, whether its layers were counted or not.
+PassCount packed_sample_count(const Framework& framework);
 
 // What a part takes, and nothing for a product that its attention counts. Parts that were not
 // counted are as many plain launches as they have kernels.

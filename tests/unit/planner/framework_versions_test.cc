@@ -115,6 +115,9 @@ TEST(FrameworkVersions, WordsAndDatesOfARowNameItsVersion) {
   EXPECT_EQ(behaviour_of("other", "nanotron 2025-02", "", "2025-02"), "nanotron@2025");
   EXPECT_EQ(behaviour_of("fsdp1", "llm-foundry/composer (PyTorch FSDP1)", "", "2024-01-06"),
             "llm-foundry@2024");
+  // FSDP of PyTorch's name without a number is the first; it was taken for the second.
+  EXPECT_EQ(behaviour_of("other", "PyTorch FSDP + Transformer Engine linear layers", "", "2024-10"),
+            "fsdp1");
   EXPECT_EQ(behaviour_of("torchtitan@0.2.2", "anything", "", "2021"), "torchtitan@0.2.2");
   EXPECT_EQ(behaviour_of("other", "a framework of one's own", "", ""), "");
 }

@@ -91,7 +91,9 @@ class Candidates {
         plan.recompute = kind == 2   ? Recompute::kFull
                          : kind == 1 ? Recompute::kSelective
                                      : Recompute::kNone;
-        plan.recompute_modules = torch ? std::uint16_t{kTorchPerOp} : engine_modules();
+        if (kind == 1) {
+          plan.recompute_modules = torch ? std::uint16_t{kTorchPerOp} : engine_modules();
+        }
         if (recomputes_by_default(row_)) {
           return kind == 2;
         }

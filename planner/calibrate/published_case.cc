@@ -65,6 +65,7 @@ void fill_recompute(const PublishedRow& row, const Job& job, Plan& plan,
   if (row.recompute == "full") {
     plan.recompute = Recompute::kFull;
     plan.recompute_layers = number_after(detail, "num_layers=");
+    plan.recompute_modules = contains(detail, "in tiles") ? modules_of(detail) : 0;
   } else if (row.recompute == "selective") {
     plan.recompute = Recompute::kSelective;
     const std::uint16_t modules = modules_of(detail);

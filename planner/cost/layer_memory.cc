@@ -55,11 +55,20 @@ double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse)
                    2 * hidden * products + collectives);
 }
 
+// Of a dense MLP that a full recompute names, and repeats by itself in as many parts as the loss
+// (ALST's tiled MLP): the share that is there at once.
+double part_of_mlp(const Job& job, const Plan& plan, bool sparse) {
+  const bool nested =
+      plan.recompute == Recompute::kFull && !sparse && (plan.recompute_modules & models::kMlp) != 0;
+  return nested ? 1.0 / static_cast<double>(std::max<std::int64_t>(1, job.framework.loss_chunks))
+                : 1.0;
+}
+
 // Inner elements per token whose gradients are live together with the activation function's.
 double inner_elements(const Job& job, const Plan& plan, bool sparse) {
   const double tensor = 1.0 / static_cast<double>(plan.tensor);
   if (!sparse) {
-    return static_cast<double>(job.model.ffn) * tensor;
+    return static_cast<double>(job.model.ffn) * tensor * part_of_mlp(job, plan, sparse);
   }
   const models::MixtureOfExperts& moe = *job.model.moe;
   // Fine-tuning libraries on PyTorch's own modules run one expert after the other.
@@ -170,7 +179,9 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
         (frozen && !is_kept_beside_frozen(job.training, item.kept))) {
       continue;
     }
-    const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, traits);
+    const bool of_mlp = dropped_by(models::kMlp, traits, engine);
+    const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, traits) *
+                         (of_mlp ? part_of_mlp(job, plan, sparse) : 1);
     memory.whole += bytes;
     memory.weight_gradient += traits.feeds_product ? bytes : 0;
     selective += dropped_by(plan.recompute_modules, traits, engine) ? 0 : bytes;

@@ -215,6 +215,12 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
                         passes(again);
   times_again.host = host(again, false);
   times.recompute_flop = flop_of_pass(again);
+  if (whole && !moe && (plan.recompute_modules & models::kMlp) != 0) {
+    // Repeated by itself once more, inside the layer that is repeated.
+    const PassWork nested = models::repeated_work(work.forward, {models::kMlp, own});
+    times_again.kernels += products(nested.matmuls) + passes(nested);
+    times.recompute_flop += flop_of_pass(nested);
+  }
   if (whole && plan.tensor > 1) {
     times_again.host += (fit_.repeated_tensor_host - 1) / 3 *
                         tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);

@@ -76,8 +76,10 @@ LaunchableSearch search_launchable(const planner::Job& job, const planner::Searc
     return answer;
   }
   const double share = other.result.best->time.step_seconds / fastest.time.step_seconds - 1;
-  answer.remark = fmt::format("{} would be {:.1f} % faster, but `export` would refuse it: {}",
-                              planner::short_form(fastest.plan), 100 * share, refusal);
+  const std::string better =
+      share > 0 ? fmt::format("would be {:.1f} % faster", 100 * share) : "would fit for sure";
+  answer.remark = fmt::format("{} {}, but `export` would refuse it: {}",
+                              planner::short_form(fastest.plan), better, refusal);
   answer.found = std::move(other);
   return answer;
 }

@@ -30,7 +30,7 @@ class Search {
       : job_(job), options_(options), threads_(std::clamp(options.threads, 1, usable_threads())) {}
 
   SearchResult run() {
-    enumerate(job_, options_.constraints, options_.fixed, space_);
+    enumerate(job_, options_.constraints, options_.fixed, space_, options_.accepts);
     result_.space = space_.layouts;
     if (!space_.nodes.empty()) {
       estimators_.resize(static_cast<std::size_t>(threads_));

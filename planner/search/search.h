@@ -32,9 +32,9 @@ struct SearchOptions {
   bool keep_evaluated = false;    // SearchResult::evaluated_plans
   bool best_only = false;         // no alternatives, ties and Pareto front; not with kUtility
   int threads = 2;
-  // Whether the program that would run a plan can be told it; asked of plans that would enter the
-  // answer, on any thread. Empty: of any.
-  std::function<bool(const Job&, const Plan&)> accepts = {};
+  // Asked of what is enumerated and of plans that would enter the answer, on any thread. Empty:
+  // all.
+  Accepts accepts = {};
   std::function<void(double)>
       progress;  // share of the space that is accounted for; called on the caller's thread
 };

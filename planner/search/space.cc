@@ -18,8 +18,13 @@ constexpr std::int64_t kContextTokensMin =
 class Enumerator {
  public:
   Enumerator(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed,
-             Space& space)
-      : job_(job), constraints_(constraints), fixed_(fixed), space_(space), splits_(job, fixed) {
+             Space& space, const Accepts& accepts)
+      : job_(job),
+        constraints_(constraints),
+        fixed_(fixed),
+        accepts_(accepts),
+        space_(space),
+        splits_(job, fixed) {
     for (std::size_t active = 0; active < space.orders.size(); ++active) {
       space.orders[active] = legal_orders(job, active);
     }
@@ -150,7 +155,8 @@ class Enumerator {
 
   void add_sharding(Degrees& degrees, ShardingChoice choice) {
     const Plan plan = with_sharding(base_of(degrees.base), choice);
-    if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan)) {
+    if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan) &&
+        (!accepts_ || accepts_(job_, plan))) {
       choice.orders = &space_.orders[active_axes(plan)];
       degrees.shardings.push_back(choice);
     }
@@ -297,6 +303,7 @@ class Enumerator {
   const Job& job_;
   const std::vector<Constraint>& constraints_;
   const FixedChoices& fixed_;
+  const Accepts& accepts_;
   Space& space_;
   std::map<Rule, Rejection> rejections_;
   StageSplits splits_;
@@ -357,8 +364,8 @@ Plan with_sharding(const Plan& plan, const ShardingChoice& choice) {
 }
 
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
-               const FixedChoices& fixed, Space& space) {
-  Enumerator(job, constraints, fixed, space).run();
+               const FixedChoices& fixed, Space& space, const Accepts& accepts) {
+  Enumerator(job, constraints, fixed, space, accepts).run();
 }
 
 }  // namespace trireme::planner

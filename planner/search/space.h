@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,15 @@ struct Space {
   std::array<std::vector<AxisOrder>, 32> orders;  // by the set of axes whose degree is above 1
 };
 
-// Fills `space`, which must not be moved afterwards (its parts point into it).
+// Whether the program that would run a plan can be told it.
+using Accepts = std::function<bool(const Job&, const Plan&)>;
+
+// Fills `space`, which must not be moved afterwards (its parts point into it). Degrees and what is
+// sharded over them are left out where `accepts` refuses them in their plainest form: in the usual
+// order, one sequence a micro-batch, nothing recomputed, no virtual stages. No launch file can say
+// more of them.
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
-               const FixedChoices& fixed, Space& space);
+               const FixedChoices& fixed, Space& space, const Accepts& accepts = {});
 
 // What an order of axes of these degrees decides.
 struct Placement {

@@ -2,13 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <tuple>
 
+#include "models/presets.h"
+#include "planner/search/space.h"
 #include "tests/unit/tools/export_run.h"
+#include "tools/launchable.h"
+#include "topologies/cluster.h"
+#include "topologies/profile.h"
 
 namespace trireme::tools {
 namespace {
@@ -258,6 +265,68 @@ TEST(EstimateInterval, IsAsWideAsOffloadAndAdaptersWereOff) {
   EXPECT_LT(ends(" --lora-rank 16").first, 0.6);
   EXPECT_GT(ends(" --offload optimizer").second, 2.19);
   EXPECT_LT(ends(" --lora-rank 16 --offload optimizer").first, 0.6);
+}
+
+planner::Job job_of(const char* model, const char* framework) {
+  planner::Job job;
+  job.model = models::load_model(model);
+  job.cluster = topologies::load_cluster("dgx-h100x1");
+  job.framework = planner::find_framework(framework);
+  job.profile = topologies::shipped_profile();
+  job.sequence = 2048;
+  job.global_batch = 16;
+  return job;
+}
+
+using DegreesAndSharding =
+    std::tuple<std::array<std::int64_t, 5>, std::int64_t, std::int64_t, planner::Sharding, bool>;
+DegreesAndSharding kind_of(const planner::Plan& plan) {
+  return {planner::degrees_of(plan), plan.expert, plan.expert_tensor, plan.sharding,
+          plan.reshard_after_forward};
+}
+
+// The search of launchable plans leaves out degrees that are refused in their plainest form: it
+// took 50 s over layouts none of which torchtitan can be told.
+TEST(PlanLaunchable, WhatIsRefusedInItsPlainestFormIsRefusedInEvery) {
+  const auto accepts = [](const planner::Job& job, const planner::Plan& plan) {
+    return export_refusal(job, plan).empty();
+  };
+  for (const char* framework :
+       {"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "fsdp1"}) {
+    for (const char* model : {"llama-3.1-8b", "mixtral-8x7b"}) {
+      const planner::Job job = job_of(model, framework);
+      planner::Space all;
+      enumerate(job, {}, {}, all);
+      planner::Space told;
+      enumerate(job, {}, {}, told, accepts);
+      std::set<DegreesAndSharding> kinds;
+      for (const planner::Degrees& degrees : told.degrees) {
+        for (const planner::ShardingChoice& choice : degrees.shardings) {
+          kinds.insert(kind_of(with_sharding(degrees.base, choice)));
+        }
+      }
+      for (const planner::SpaceNode& node : all.nodes) {
+        for (const planner::ShardingChoice& choice : all.degrees[node.degrees].shardings) {
+          const planner::Plan plan = with_sharding(node.plan, choice);
+          if (!kinds.contains(kind_of(plan))) {
+            EXPECT_NE(export_refusal(job, plan), "")
+                << framework << " " << model << " " << planner::short_form(plan);
+          }
+        }
+      }
+      EXPECT_LE(told.layouts, all.layouts);
+    }
+  }
+}
+
+// "would be -14.3 % faster".
+TEST(PlanLaunchable, OnlyWhatIsFasterIsCalledFaster) {
+  const std::string out = run_words(
+                              "plan --model qwen3-235b-a22b --cluster dgx-h100x8 --framework "
+                              "deepspeed")
+                              .out;
+  EXPECT_NE(out.find("would fit for sure, but `export` would refuse it"), std::string::npos) << out;
+  EXPECT_EQ(out.find("would be -"), std::string::npos) << out;
 }
 
 // -q left the side tables and the remarks.

@@ -74,7 +74,7 @@ function(trireme_embed library name)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
     get_filename_component(stem ${file} NAME_WLE)
     file(READ ${path} content)
-    string(APPEND entries "    {\"${stem}\", R\"TRIREME(${content})TRIREME\"},\n")
+    string(APPEND entries "    {\"${stem}\", R\"TRIREME(${content})TRIREME\"sv},\n")
   endforeach()
   list(LENGTH ARG_FILES count)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}_embedded.cc @ONLY CONTENT
@@ -86,6 +86,7 @@ function(trireme_embed library name)
 
 namespace trireme::${ARG_NAMESPACE}::embedded {
 namespace {
+using namespace std::string_view_literals;  // which know their length: clang does not count that far
 constexpr std::array<core::EmbeddedFile, ${count}> kFiles = {{
 @entries@}};
 }  // namespace

@@ -125,7 +125,7 @@ void read_header(const std::vector<std::string>& words, std::size_t at, SmiMatri
       matrix.devices.push_back(word);
     }
   }
-  std::ranges::stable_partition(matrix.devices, is_gpu_name);
+  std::stable_partition(matrix.devices.begin(), matrix.devices.end(), is_gpu_name);
   matrix.gpus = static_cast<std::size_t>(std::ranges::count_if(matrix.devices, is_gpu_name));
   matrix.cells.assign(matrix.devices.size(), {});
   matrix.memory.assign(matrix.devices.size(), "");

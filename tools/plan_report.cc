@@ -92,6 +92,10 @@ void print_remarks(const Console& console, const PlanReport& report) {
              "\nstep of the best: {} to {} (90 %); {} tokens/s, {:.1f} TFLOP/s a GPU\n",
              duration_text(best.time.low_seconds), duration_text(best.time.high_seconds),
              grouped(best.throughput.tokens_per_second), best.throughput.model_tflops_per_gpu);
+  if (best.memory.host_gib > 0) {
+    fmt::print(console.out, "{:.0f} of {:.0f} GiB of a node's host memory\n", best.memory.host_gib,
+               best.memory.host_capacity_gib);
+  }
   print_near(console, result);
   if (result.at_risk) {
     fmt::print(console.out,

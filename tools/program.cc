@@ -93,10 +93,18 @@ std::string near_options(const CLI::App& command, const std::string& typed) {
   return names.empty() ? "" : "; the nearest are " + topologies::nearest_names(wrong, names);
 }
 
+// "topo show"
+std::string path_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr || parent->get_parent() == nullptr
+             ? command.get_name()
+             : path_of(*parent) + " " + command.get_name();
+}
+
 // CLI11's words in the form of every other error: WHERE: WHAT, and where to look.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
-  const std::string name = command.get_parent() == nullptr ? "trireme" : command.get_name();
+  const std::string name = command.get_parent() == nullptr ? "trireme" : path_of(command);
   const auto extras = app.remaining(true);
   if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error);
       required != nullptr && command.get_subcommands({}).size() > 0) {
@@ -117,7 +125,15 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
                                      option ? near_options(command, extras.front()) : std::string(),
                                      top ? "" : name + " "));
   }
-  return fmt::format("{}: {}; see trireme {}--help", name, error.what(),
+  const std::string words = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr &&
+      words.find(" required ") != std::string::npos) {
+    // "--tp: 1 required N missing", "--tp: At Most 1 required but received 2"
+    const std::string what = words.ends_with(" missing") ? "has no value" : "takes one value";
+    return fmt::format("{}: {}; see trireme {} --help", words.substr(0, words.find(':')), what,
+                       name);
+  }
+  return fmt::format("{}: {}; see trireme {}--help", name, words,
                      command.get_parent() == nullptr ? "" : name + " ");
 }
 

@@ -222,8 +222,8 @@ Found check_interleaving(const Job& job, const Plan& plan) {
     return {};
   }
   return broken(Rule::kInterleavedMicroBatches,
-                "{} micro-batches are not a multiple of pp {}, which interleaving needs", count,
-                plan.pipeline);
+                "{} micro-batch{} not a multiple of pp {}, which interleaving needs", count,
+                count == 1 ? " is" : "es are", plan.pipeline);
 }
 
 Found check_experts(const Job& job, const Plan& plan) {

@@ -56,6 +56,8 @@ TEST(Rules, EachViolationNamesItsRuleAndNumbers) {
            Case{"pp4.vpp2.mb1.1f1b", 4, Rule::kVirtualNeedsPipeline, "schedule 1f1b with vpp 2"},
            Case{"pp8.vpp2.dp8.mb16", 64, Rule::kInterleavedMicroBatches,
                 "4 micro-batches are not a multiple of pp 8"},
+           Case{"pp8.vpp2.dp8.mb64", 64, Rule::kInterleavedMicroBatches,
+                "1 micro-batch is not a multiple of pp 8"},
            Case{"cp3.mb1", 3, Rule::kSequenceDivides, "8192 is not divisible by 2 x cp 3"},
            Case{"sp.mb1", 1, Rule::kSequenceParallelNeedsTensor, "tp is 1"},
            Case{"ep2.dp2.mb1", 2, Rule::kExpertsDivide, "needs a model with experts"},

@@ -257,5 +257,16 @@ TEST(BadInput, OptionsOfOtherProgramsAreAnsweredWithOurs) {
   expect_one_line(run_words("estimte --model gpt2"), 2, "estimte: is not a command");
 }
 
+// "estimate: --tp: 1 required N missing; see trireme estimate --help", and of a command in a
+// command the help of one that does not exist.
+TEST(BadInput, AValueTooFewOrTooManyIsSaidInWords) {
+  const Answer none = run_command({"estimate", "--model", "gpt2", "--cluster", "a100", "--tp="});
+  EXPECT_EQ(none.err, "trireme: --tp: has no value; see trireme estimate --help\n");
+  const Answer two = run_command({"estimate", "--tp", "1", "--tp", "2"});
+  EXPECT_EQ(two.err, "trireme: --tp: takes one value; see trireme estimate --help\n");
+  const Answer inner = run_command({"topo", "show", "--no-such"});
+  EXPECT_NE(inner.err.find("see trireme topo show --help"), std::string::npos) << inner.err;
+}
+
 }  // namespace
 }  // namespace trireme::tools

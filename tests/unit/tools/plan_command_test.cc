@@ -148,6 +148,19 @@ TEST(ExplainCommand, SaysInSentencesWhatBindsAndWhatWouldFlip) {
   EXPECT_NE(formulas.out.find("F13"), std::string::npos);
 }
 
+// They stood there for every job, whether a rule of thumb used them or not.
+TEST(ExplainCommand, SymbolsStandWhereTheirFormulaDoes) {
+  int with = 0, without = 0;
+  for (const char* layout : {"fsdp8.mb1.rc-full", "tp2.fsdp4.mb1", "dp8.mb1", "tp8.mb1"}) {
+    const std::string out =
+        run_words(std::string("explain --model gpt2 --cluster dgx-h100x1 --layout ") + layout).out;
+    const bool rule = out.find("P_t* = ") != std::string::npos;
+    EXPECT_EQ(out.find("P_p stages)") != std::string::npos, rule) << layout << "\n" << out;
+    ++(rule ? with : without);
+  }
+  EXPECT_GT(with + without, 0);
+}
+
 TEST(ExplainCommand, ALimitOverTensorParallelismNeedsSome) {  // was "limit inf"
   const Exported result = run_words("explain --formulas --layout fsdp8.mb1 " + kEight);
   EXPECT_EQ(result.code, 0) << result.err;
@@ -327,6 +340,15 @@ TEST(PlanLaunchable, OnlyWhatIsFasterIsCalledFaster) {
                               .out;
   EXPECT_NE(out.find("would fit for sure, but `export` would refuse it"), std::string::npos) << out;
   EXPECT_EQ(out.find("would be -"), std::string::npos) << out;
+}
+
+// Only `estimate` told what offload asks of the host.
+TEST(PlanCommand, OffloadSaysTheHostsMemory) {
+  const std::string job =
+      "plan --model llama-3.1-8b --cluster dgx-h100x1 --seq 8192 --global-batch 64";
+  const std::string with = run_words(job + " --offload optimizer").out;
+  EXPECT_NE(with.find("of a node's host memory"), std::string::npos) << with;
+  EXPECT_EQ(run_words(job).out.find("host memory"), std::string::npos);
 }
 
 // -q left the side tables and the remarks.

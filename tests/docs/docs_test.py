@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs what the docs show: docs_test.py [--quick] [--update] PROGRAM SOURCE [FILE.md ...].
 
---quick looks `run` and `tune` up, which train, instead of running them. --update writes what is printed now in place of
-shown lines that differ: read it as a diff.
+--quick looks `run` and `tune` up, which train, and what is said to be slow, instead of running them. --update writes what
+is printed now in place of shown lines that differ: read it as a diff.
 
 A command is a line of a block (four spaces or ```) that begins with `trireme` or `tools/run`, or with `$ ` before one of them; a
 backslash at its end continues it. Commands of one page run in its order in one folder, which also holds the files of
@@ -10,6 +10,7 @@ tests/docs/files. The lines of the block below a `$ ` command are compared with 
 lines, `…` in a line for any text, and times that a machine takes ("in 162.9 ms") are not compared. A comment at the end
 of a line says what is special:
   # no: REASON       is not run (a GPU, a framework); its options are looked up in --help all the same
+  # slow: REASON     is not run under --quick
   # exit 1           ends with this code
 Links to files and headings must lead somewhere.
 """
@@ -56,6 +57,7 @@ class Step:
         self.command = self.command.strip()
         remark = remark.strip()
         self.skipped = remark.startswith("no:")
+        self.slow = remark.startswith("slow:") or self.command.split()[1] in ("run", "tune")
         exits = re.search(r"exit (\d)", remark)
         self.code = int(exits.group(1)) if exits else 0
 
@@ -147,7 +149,7 @@ class Docs:
                 os.symlink(self.program, os.path.join(folder, name))
             environment = dict(os.environ, PATH=os.path.join(folder, "bin") + ":" + os.environ["PATH"], LC_ALL="C.UTF-8")
             for step in steps(text):
-                if step.skipped or (self.quick and step.command.split()[1] in ("run", "tune")):
+                if step.skipped or (self.quick and step.slow):
                     self.look_up(page, step, folder, environment)
                     continue
                 self.ran += 1

@@ -3,6 +3,8 @@
 // are those of its modelling file.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "models/config_fields.h"
@@ -13,13 +15,16 @@ namespace trireme::models {
 using FamilyReader = Transformer (*)(ConfigFields& fields);
 
 // nullptr when no family has this model_type.
-FamilyReader dense_family(const std::string& model_type);    // llama and its kin
-FamilyReader expert_family(const std::string& model_type);   // mixtures of experts
-FamilyReader classic_family(const std::string& model_type);  // GPT-2 and its kin
+FamilyReader dense_family(const std::string& model_type);     // llama and its kin
+FamilyReader expert_family(const std::string& model_type);    // mixtures of experts
+FamilyReader deepseek_family(const std::string& model_type);  // those of the DeepSeek line
+FamilyReader classic_family(const std::string& model_type);   // GPT-2 and its kin
 
 // The llama reading: gated MLP, RMSNorm, rotary positions, grouped heads. Others start from it.
 Transformer read_llama_like(ConfigFields& fields, const ClassDefaults& defaults);
 Transformer read_llama(ConfigFields& fields);
+// Which layers have experts; those of all layers are not listed.
+void set_moe_layers(Transformer& model, const std::function<bool(std::int64_t)>& sparse);
 // Marks the layers that `layer_types` names as sliding; without the key leaves the model as it is.
 void apply_layer_types(ConfigFields& fields, Transformer& model);
 

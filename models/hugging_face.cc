@@ -79,7 +79,7 @@ const char* text_part(const nlohmann::json& config) {
 }
 
 FamilyReader family_of(const std::string& model_type) {
-  for (const auto find : {dense_family, expert_family, classic_family}) {
+  for (const auto find : {dense_family, expert_family, deepseek_family, classic_family}) {
     if (const FamilyReader reader = find(model_type); reader != nullptr) {
       return reader;
     }

@@ -4,7 +4,7 @@
 packages_run=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libboost-dev libboost-graph-dev libeigen3-dev libcli11-dev
               libpugixml-dev libtomlplusplus-dev libyaml-cpp-dev)
 packages_test=(libgtest-dev libbenchmark-dev)
-packages_package=(pybind11-dev python3-dev python3-numpy)  # of the Python module
+packages_package=(python3-dev python3-numpy)  # of the Python module
 
 missing_packages() {
   local package

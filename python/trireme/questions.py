@@ -4,6 +4,8 @@ import json
 import os
 from typing import Any, Dict, List, Optional, Sequence, Union
 
+import numpy
+
 from . import _core
 from .results import (Calibration, Check, Cluster, Estimate, Model, Plan, Result, Simulation, Sweep, WhatIf)
 from .words import words_of
@@ -87,4 +89,4 @@ def sweep(model: Source, cluster: Source, *, constraint: Sequence[str] = (), thr
     """
     constraint = [constraint] if isinstance(constraint, str) else list(constraint)
     columns, seconds = _core.sweep(words_of(dict(options, model=model, cluster=cluster)), constraint, threads)
-    return Sweep(columns, seconds)
+    return Sweep({name: numpy.frombuffer(held, entry) for name, (entry, held) in columns.items()}, seconds)

@@ -4,6 +4,24 @@ include(GNUInstallDirs)
 
 install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS trireme_api EXPORT trireme LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+# yaml-cpp's ABI changes with each release, and distributions have different ones: the one built with goes along.
+if(yaml-cpp_FOUND)
+  set(bundled ${CMAKE_BINARY_DIR}/bundled)
+  add_custom_target(trireme_bundled ALL
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${bundled}
+    COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:yaml-cpp> ${bundled}/$<TARGET_SONAME_FILE_NAME:yaml-cpp> VERBATIM)
+  install(FILES ${bundled}/$<TARGET_SONAME_FILE_NAME:yaml-cpp> DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme)
+  file(GLOB copyright /usr/share/doc/libyaml-cpp*/copyright)
+  if(copyright)
+    list(GET copyright 0 copyright)
+    install(FILES ${copyright} DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright.yaml-cpp)
+  endif()
+  # The second place is for roots without /proc, where a program does not know its own.
+  set_target_properties(trireme PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme:${CMAKE_INSTALL_FULL_LIBDIR}/trireme")
+  set_target_properties(trireme_api PROPERTIES INSTALL_RPATH "$ORIGIN/trireme")
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/include/trireme DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
@@ -43,12 +61,15 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR}/api)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR}/api ${CMAKE_BINARY_DIR}/bundled)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/tools/cmake/prerm)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3, python3-numpy, man-db")
 include(CPack)
 
 enable_testing()
 add_test(NAME installed COMMAND ${PROJECT_SOURCE_DIR}/tests/package/installed.sh ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
-add_test(NAME debian COMMAND ${PROJECT_SOURCE_DIR}/tests/package/debian.sh ${CMAKE_BINARY_DIR})
-set_tests_properties(installed debian PROPERTIES LABELS package TIMEOUT 1200 SKIP_RETURN_CODE 77)
+foreach(suite bookworm noble)
+  add_test(NAME debian_${suite} COMMAND ${PROJECT_SOURCE_DIR}/tests/package/debian.sh ${CMAKE_BINARY_DIR} ${suite})
+endforeach()
+set_tests_properties(installed debian_bookworm debian_noble PROPERTIES LABELS package TIMEOUT 1200 SKIP_RETURN_CODE 77)

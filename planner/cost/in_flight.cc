@@ -46,6 +46,12 @@ InFlight RankInFlight::at(std::int64_t chunk) const {
   return {static_cast<double>(whole), static_cast<double>(waiting)};
 }
 
+InFlight RankInFlight::late() const {
+  const std::int64_t waiting = std::min(waiting_, micro_batches_);
+  const std::int64_t whole = std::min(whole_, micro_batches_ - waiting);
+  return {static_cast<double>(whole), static_cast<double>(waiting)};
+}
+
 InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
   return RankInFlight(plan, rank).at(chunk);
 }

@@ -19,6 +19,9 @@ class RankInFlight {
  public:
   RankInFlight(const Plan& plan, std::int64_t rank);
   [[nodiscard]] InFlight at(std::int64_t chunk) const;
+  // When no forward is to come: as many weight gradients as may wait do. Differs where there are
+  // fewer micro-batches than the schedule could hold.
+  [[nodiscard]] InFlight late() const;
 
  private:
   std::int64_t stages_, micro_batches_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/cost/in_flight.h"
+#include "planner/cost/layer_times.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -103,6 +104,32 @@ std::vector<HeldChunk> held_chunks(const Job& job, const Plan& plan, std::int64_
   return held;
 }
 
+// What a chunk's micro-batches in flight keep.
+void add_activations(const StageContext& context, const ChunkLayers& part, std::int64_t rank,
+                     const InFlight& in_flight, Stage& stage) {
+  const Plan& plan = *context.plan;
+  const RankLayers& layers = *context.layers;
+  const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
+  const double kept = kept_of_chunk(plan, layers.dense, part.dense, part.frozen_dense) +
+                      kept_of_chunk(plan, layers.sparse, part.sparse, part.frozen_sparse);
+  const double postponed =
+      part.dense * layers.dense.weight_gradient + part.sparse * layers.sparse.weight_gradient;
+  // What is recomputed begins with a prediction module's layer.
+  const double embedding = part.embedding && !frozen_start ? embedding_bytes(context) : 0;
+  const double whole = kept + embedding + part.prediction * layers.prediction_kept;
+  const auto all = [&](const InFlight& held) {
+    return held.whole * whole + held.weight_gradient * postponed;
+  };
+  stage.activations += all(in_flight);
+  if (splits_backward(plan)) {
+    const InFlight late = RankInFlight(plan, rank).late();
+    const double one_layer = 1 / std::max(1.0, part.dense + part.sparse);
+    const double turning =
+        late.whole > 0 ? (postponed - kept) * (1 - one_layer) : -postponed * one_layer;
+    stage.turned = std::max(0.0, all(late) + turning - all(in_flight));
+  }
+}
+
 }  // namespace
 
 Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
@@ -123,20 +150,12 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
     stage.chunks += 1;
     stage.chunks_before_backward += held.whole < static_cast<double>(plan.micro_batches) ? 0 : 1;
     stage.waiting = held.weight_gradient;
-    const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
     fewest = std::min(fewest, part.dense + part.sparse - part.frozen_dense - part.frozen_sparse);
     most = std::max(most, part.dense + part.sparse);
     frozen_dense += part.frozen_dense;
     frozen_sparse += part.frozen_sparse;
-    stage.activations +=
-        held.whole * (kept_of_chunk(plan, layers.dense, part.dense, part.frozen_dense) +
-                      kept_of_chunk(plan, layers.sparse, part.sparse, part.frozen_sparse) +
-                      (part.embedding && !frozen_start ? embedding_bytes(context) : 0));
     stage.prediction += part.prediction;
-    // What is recomputed begins with the module's layer.
-    stage.activations += held.whole * part.prediction * layers.prediction_kept;
-    stage.activations += held.weight_gradient * (part.dense * layers.dense.weight_gradient +
-                                                 part.sparse * layers.sparse.weight_gradient);
+    add_activations(context, part, rank, here.in_flight, stage);
     stage.embedding = stage.embedding || part.embedding;
     stage.has_head = stage.has_head || part.head;
   }

@@ -24,7 +24,10 @@ struct Stage {
   double activations = 0;  // of all micro-batches in flight
   double waiting = 0;      // micro-batches of it whose weight gradient is postponed
   double in_flight = 0;    // of the last chunk
-  double live = 0;         // of the layer whose backward runs, beyond what it kept
+  // More than that in the last split backward before its first layer's turn: as many micro-batches
+  // as may wait have what their weight gradients read in the place of what they kept.
+  double turned = 0;
+  double live = 0;  // of the layer whose backward runs, beyond what it kept
   bool embedding = false, has_head = false;
 };
 

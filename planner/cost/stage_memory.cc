@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/cost/layer_times.h"
 #include "planner/cost/stage_contents.h"
 #include "planner/plan/shape.h"
 
@@ -370,7 +371,10 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
                                   (plan.sequence_parallel ? 2 + context.sequence_scale : 1);
   }
   moments.layer_backward = base;
-  moments.layer_backward.activations += stage.live;
+  moments.layer_backward.activations += stage.live + stage.turned;
+  if (stage.has_head && splits_backward(plan)) {
+    moments.layer_backward.logits += 2 * context.tokens * context.layers->parameters.vocabulary;
+  }
   moments.layer_backward.gathered_parameters += gathered.in_backward - gathered.at_loss;
   moments.layer_backward.communication += gathered.unit_gradients;
   const bool waits = torch || frees_gradients(job, plan) ||

@@ -230,8 +230,12 @@ class LayerUnits {
     layout.elements = add_all(&LayerTensors::whole);
     program_.units.push_back(states_.unit(fmt::format("layers.{}-{}", first, last - 1), layout));
     stage_.units.push_back(layout);
-    for (std::int64_t layer = first; layer < last; ++layer) {
-      add_experts(layer);
+    // Other frameworks shard the experts of a unit's layers together, as its other tensors.
+    const bool together = plan_.sharding == Sharding::kFull &&
+                          job_.framework.implementation != models::Implementation::kTrireme;
+    const std::int64_t step = together ? last - first : 1;
+    for (std::int64_t layer = first; layer < last; layer += step) {
+      add_experts(layer, layer + step);
     }
   }
 
@@ -248,13 +252,27 @@ class LayerUnits {
     return tensors;
   }
 
-  void add_experts(std::int64_t layer) {
-    const auto l = static_cast<std::size_t>(layer);
-    if (!models::is_moe_layer(job_.model, layer)) {
-      return;
-    }
+  void add_experts(std::int64_t first, std::int64_t last) {
     const auto index = static_cast<std::uint32_t>(stage_.units.size());
     UnitWriter writer(program_, index);
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      if (models::is_moe_layer(job_.model, layer)) {
+        add_experts_of(layer, writer);
+        stage_.experts_of_layer[static_cast<std::size_t>(layer)] = index;
+      }
+    }
+    if (writer.size() == 0) {
+      return;
+    }
+    UnitLayout layout;
+    layout.layer = static_cast<std::int32_t>(first);
+    layout.elements = layout.replicated_from = layout.head_norms_end = writer.size();
+    program_.units.push_back(states_.unit(fmt::format("layers.{}.experts", first), layout, true));
+    stage_.units.push_back(layout);
+  }
+
+  void add_experts_of(std::int64_t layer, UnitWriter& writer) {
+    const auto l = static_cast<std::size_t>(layer);
     if (is_modelled_layer(job_, plan_, layer)) {
       const auto count = static_cast<std::int64_t>(counts_.sparse_layer.expert);
       writer.add({fmt::format("layers.{}.experts", layer), count, 1, Split::kNone, count, 1,
@@ -265,12 +283,6 @@ class LayerUnits {
         writer.add(tensor);
       }
     }
-    UnitLayout layout;
-    layout.layer = static_cast<std::int32_t>(layer);
-    layout.elements = layout.replicated_from = layout.head_norms_end = writer.size();
-    program_.units.push_back(states_.unit(fmt::format("layers.{}.experts", layer), layout, true));
-    stage_.units.push_back(layout);
-    stage_.experts_of_layer[l] = index;
   }
   const Job& job_;
   const Plan& plan_;

@@ -170,14 +170,12 @@ Drawn draw(const std::string& framework, std::uint64_t seed) {
 }
 
 // How far the stages' memory is from what their programs have alive at most, the mean over stages.
-// Nothing to compare: layers of this project whose memory is counted as others keep it, and others'
-// split backwards, whose closed form has the waiting weight gradients of the middle of the step
-// (its end, where all forwards are done, has more); PyTorch's pipelines that let go in between what
-// they gathered, which their programs gather once.
+// Nothing to compare: layers of this project whose memory is counted as others keep it; PyTorch's
+// pipelines that let go in between what they gathered, which their programs gather once.
 std::optional<double> memory_difference(const Drawn& drawn) {
   const Plan& plan = drawn.plan;
   const bool own = drawn.job.framework.implementation == models::Implementation::kTrireme;
-  if (own ? !planner::counts_own_memory(drawn.job, plan) : planner::splits_backward(plan)) {
+  if (own && !planner::counts_own_memory(drawn.job, plan)) {
     return std::nullopt;
   }
   const planner::RunSharding run = planner::run_sharding(drawn.job, plan);
@@ -205,7 +203,7 @@ double simulated_seconds(const Drawn& drawn) {
   return to_seconds(simulation.step).value;
 }
 
-// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: 28 of the
+// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: 25 of the
 // 3,000 plans are beyond 8 %, of the kinds that docs/accuracy.md names.
 struct Behaviour {
   const char* name;
@@ -216,7 +214,7 @@ std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
 }
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.0165, 0.135},     {"megatron", 0.013, 0.07},
                                      {"megatron-fsdp", 0.011, 0.13}, {"fsdp1", 0.017, 0.15},
-                                     {"fsdp2", 0.022, 0.125},        {"deepspeed", 0.014, 0.14}};
+                                     {"fsdp2", 0.022, 0.125},        {"deepspeed", 0.014, 0.08}};
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 
@@ -262,12 +260,13 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
 
 // Chunks of one or two layers were counted as if they were alone on their rank: 15 % too little, of
 // the next chunk's gathered unit and the last one's gradients. Programs of other frameworks had
-// this project's kept tensors, logits and fp32 states: 5 to 18 % away. Of 500 plans of trireme two
-// are beyond 5 %: ends whose tied table is larger than their layers. The others' worst are units of
-// several layers, whose gradients the closed form has beside all that their layers kept.
-constexpr Behaviour kMemories[] = {{"trireme", 0.0055, 0.115},    {"megatron", 0.003, 0.02},
-                                   {"megatron-fsdp", 0.01, 0.13}, {"fsdp1", 0.01, 0.14},
-                                   {"fsdp2", 0.01, 0.08},         {"deepspeed", 0.0055, 0.055}};
+// this project's kept tensors, logits and fp32 states: 5 to 18 % away; the micro-batch whose split
+// backward runs was counted as it was kept: 50 % too little. Of 3,000 plans some 20 are beyond 5 %:
+// pipelines of a few GiB whose token table is larger than their layers, and reductions of it that
+// last into the next pass.
+constexpr Behaviour kMemories[] = {{"trireme", 0.0055, 0.115},     {"megatron", 0.004, 0.03},
+                                   {"megatron-fsdp", 0.01, 0.085}, {"fsdp1", 0.01, 0.115},
+                                   {"fsdp2", 0.008, 0.065},        {"deepspeed", 0.0055, 0.07}};
 
 class BehavioursMemory : public testing::TestWithParam<Behaviour> {};
 

@@ -1,7 +1,10 @@
 #include "tools/machine_file.h"
 
+#include <cctype>
 #include <filesystem>
+#include <sstream>
 
+#include "core/error.h"
 #include "core/files.h"
 #include "core/quantity.h"
 #include "tools/options.h"
@@ -12,6 +15,40 @@ namespace {
 
 constexpr std::size_t kTopologyMost = std::size_t{64} << 20U;
 
+// The first words of a host file's lines: "node1 slots=8" is node1.
+std::vector<std::string> hosts_of_file(const std::string& path) {
+  std::vector<std::string> hosts;
+  std::istringstream lines(read_file(path, "a list of hosts", kTopologyMost));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string list;
+    if (words >> list) {
+      const std::vector<std::string> more = topologies::host_list(list, path);
+      hosts.insert(hosts.end(), more.begin(), more.end());
+    }
+  }
+  if (hosts.empty()) {
+    throw Error("--nodes", path + " names no host");
+  }
+  return hosts;
+}
+
+// Names of hosts hold more than digits, as Slurm's must.
+void read_nodes(const std::string& text, topologies::ImportOptions& wanted) {
+  if (text.empty()) {
+    return;
+  }
+  const bool name = std::isalpha(static_cast<unsigned char>(text.front())) != 0 ||
+                    text.find_first_of("/[,") != std::string::npos;
+  if (std::filesystem::is_regular_file(text)) {
+    wanted.hosts = hosts_of_file(text);
+  } else if (name) {
+    wanted.hosts = topologies::host_list(text, "--nodes");
+  } else {
+    wanted.nodes = parse_count(text, "--nodes", 1, 10'000'000);
+  }
+}
+
 }  // namespace
 
 void add_machine_options(CLI::App& command, MachineOptions& options) {
@@ -20,8 +57,9 @@ void add_machine_options(CLI::App& command, MachineOptions& options) {
                      "object");
   command.add_option("--network", options.network, "the network between nodes, by name");
   command.add_option("--nic", options.nic, "the rate of one NIC, such as '400 Gbit/s'");
-  add_count_option(command, "--nodes", options.nodes, "how many such nodes there are", 1,
-                   10'000'000);
+  command.add_option("--nodes", options.nodes,
+                     "how many such nodes there are; or which of a network's: a list of hosts "
+                     "('node[001-004,017]'), or a file with a host a line");
 }
 
 topologies::Imported read_machine(const std::string& path, const MachineOptions& options) {
@@ -30,7 +68,7 @@ topologies::Imported read_machine(const std::string& path, const MachineOptions&
     wanted.gpu = topologies::find_or_read_gpu(options.gpu, "--gpu");
   }
   wanted.network = options.network;
-  wanted.nodes = options.nodes.value_or(0);
+  read_nodes(options.nodes, wanted);
   if (!options.nic.empty()) {
     wanted.nic = parse_bandwidth(options.nic, "--nic");
   }

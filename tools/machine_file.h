@@ -2,8 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <optional>
 #include <string>
 
 #include "topologies/import/import.h"
@@ -12,7 +10,7 @@ namespace trireme::tools {
 
 struct MachineOptions {
   std::string gpu, network, nic;
-  std::optional<std::int64_t> nodes;
+  std::string nodes;  // a count, a list of hosts as Slurm writes it, or a file with a host a line
 };
 // --gpu --network --nic --nodes.
 void add_machine_options(CLI::App& command, MachineOptions& options);

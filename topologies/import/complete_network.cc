@@ -95,8 +95,12 @@ void set_levels(const NetworkFacts& facts, Imported& imported) {
 
 }  // namespace
 
-Imported complete_network(const NetworkFacts& facts, const std::string& name,
+Imported complete_network(const NetworkFacts& told, const std::string& name,
                           const ImportOptions& options) {
+  NetworkFacts facts = told;
+  if (!options.hosts.empty()) {
+    keep_hosts(facts, options.hosts, name);
+  }
   Imported imported;
   imported.remarks = facts.remarks;
   const Gpu& gpu = options.gpu ? *options.gpu : find_gpu("H100", name);

@@ -302,8 +302,12 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   set_nics(imported, facts, options, usual);
   set_layout(imported, facts, usual);
   set_network(imported, options, usual);
-  const std::int64_t nodes =
-      options.nodes > 0 ? options.nodes : std::max<std::int64_t>(facts.nodes, 1);
+  std::int64_t nodes = options.nodes > 0 ? options.nodes : std::max<std::int64_t>(facts.nodes, 1);
+  if (!options.hosts.empty()) {
+    nodes = static_cast<std::int64_t>(options.hosts.size());
+    imported.remarks.push_back("hosts: counted only; " + name +
+                               " does not say which leaf each hangs on");
+  }
   if (nodes > 1 && (node.nics == 0 || cluster.network.kind == Network::Kind::kNone)) {
     throw Error("--nodes", "is more than 1, but " + name + " shows no network adapter");
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "topologies/import/import.h"
 #include "topologies/node_layout.h"
 
 namespace trireme::topologies {
@@ -72,8 +73,9 @@ std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::st
 // The card with this PCI device id ("0x10de", "0x2330"); empty: unknown.
 std::string card_of_pci_id(const std::string& vendor, const std::string& device);
 
-// "node[1-3,7],login" as Slurm writes lists of hosts. Throws Error on brackets that do not close or
-// more than a million names.
-std::vector<std::string> host_list(const std::string& text, const std::string& where);
+// Leaves the hosts of a job, at least one, below the leaves that they hang on, and says how many
+// are below each. Throws Error: a host that the network does not have, or twice.
+void keep_hosts(NetworkFacts& facts, const std::vector<std::string>& hosts,
+                const std::string& name);
 
 }  // namespace trireme::topologies

@@ -90,6 +90,7 @@ std::vector<std::string> host_list(const std::string& text, const std::string& w
     }
   }
   if (!item.empty()) {
+    item.pop_back();  // the comma that was added
     throw Error(where, "'" + item.substr(0, 40) + "' opens a bracket that it does not close");
   }
   return hosts;

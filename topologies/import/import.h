@@ -13,10 +13,11 @@
 namespace trireme::topologies {
 
 struct ImportOptions {
-  std::optional<Gpu> gpu;  // none: told by the file, or Error
-  std::string network;     // a network's name; empty: the GPU's usual one
-  std::int64_t nodes = 0;  // 0: told by the file, or 1
-  BytesPerSecond nic;      // one NIC; 0: told by the file, or the GPU's usual one
+  std::optional<Gpu> gpu;          // none: told by the file, or Error
+  std::string network;             // a network's name; empty: the GPU's usual one
+  std::int64_t nodes = 0;          // 0: told by the file, or 1
+  std::vector<std::string> hosts;  // those of a network's that the job has; empty: all, or `nodes`
+  BytesPerSecond nic;              // one NIC; 0: told by the file, or the GPU's usual one
 };
 
 struct Imported {
@@ -29,6 +30,10 @@ struct Imported {
 // to go by.
 Imported import_topology(const std::string& text, const std::string& name,
                          const ImportOptions& options);
+
+// "node[1-3,7],login" as Slurm writes lists of hosts. Throws Error on brackets that do not close or
+// more than a million names.
+std::vector<std::string> host_list(const std::string& text, const std::string& where);
 
 // The matrix of `nvidia-smi topo -m` as the node's layout says it: what was imported from one
 // reads the same.

@@ -230,6 +230,16 @@ SmiMatrix parse_smi_matrix(const std::string& text, const std::string& name) {
       std::all_of(matrix.cells.begin(),
                   matrix.cells.begin() + static_cast<std::ptrdiff_t>(matrix.gpus),
                   [](const auto& row) { return row.empty(); })) {
+    if (text.find("topo -p2p") != std::string::npos) {
+      throw Error(name,
+                  "holds peer access only; the matrix of nvidia-smi topo -m in the same file "
+                  "says what joins the GPUs");
+    }
+    if (text.find("busbw") != std::string::npos) {
+      throw Error(name,
+                  "is a log of nccl-tests, which calibrate and topo lint --log read; it does "
+                  "not say what joins the GPUs");
+    }
     throw Error(name,
                 "is no topology that is read here: NCCL or lstopo XML, nvidia-smi topo -m, "
                 "rocm-smi --showtopo, an NCCL_DEBUG=INFO log, Slurm's topology.conf or "

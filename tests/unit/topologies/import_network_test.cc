@@ -47,6 +47,34 @@ TEST(ImportNetwork, RacksWithoutNodesOfATopographModel) {
 }
 #endif
 
+// What a job got of three leaves of 18, 18 and 8 nodes: 2, 3 and 1.
+TEST(ImportNetwork, TheHostsOfAJobAreOnTheirLeaves) {
+  const std::string text =
+      "SwitchName=a Nodes=n[01-18]\nSwitchName=b Nodes=n[19-36]\nSwitchName=c Nodes=n[37-44]\n"
+      "SwitchName=top Switches=a,b,c\n";
+  ImportOptions options;
+  options.gpu = find_gpu("H100", "test");
+  options.hosts = host_list("n[19-20,03],n44,n[02,36]", "test");
+  const Imported imported = import_topology(text, "test", options);
+  EXPECT_EQ(imported.cluster.gpus, 48);
+  EXPECT_EQ(imported.cluster.network.unit_nodes, (std::vector<int>{2, 3, 1}));
+  EXPECT_TRUE(remarks(imported, "6 hosts below 3 leaves: 2, 3, 1"));
+  EXPECT_TRUE(remarks(imported, "change leaf 2 times; in the order that --nodes gives they do 4"));
+  // A pipeline of two stages of three nodes crosses, one of the first leaf's two nodes does not.
+  EXPECT_EQ(unit_of_node(imported.cluster.network, 1), 0);
+  EXPECT_EQ(unit_of_node(imported.cluster.network, 2), 1);
+  for (const auto& [hosts, words] : std::vector<std::pair<std::string, std::string>>{
+           {"n[1-2]", "host 'n1' is not in test"}, {"n02,n02", "is there twice"}}) {
+    options.hosts = host_list(hosts, "test");
+    try {
+      import_topology(text, "test", options);
+      ADD_FAILURE() << hosts;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+}
+
 #ifdef TRIREME_HAVE_YAML
 TEST(ImportNetwork, OtherPluginsOfSlurmAreNamed) {
   EXPECT_NE(message_of("- topology: t\n  torus3d:\n    toruses:\n    - name: pod1\n", "H100")

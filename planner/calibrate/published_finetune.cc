@@ -231,7 +231,11 @@ void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& as
   const double longest = finetune.mean_tokens
                              ? static_cast<double>(job.sequence)
                              : std::min(kLongestAlpaca, static_cast<double>(job.sequence));
-  spread_lengths(*mean, longest, job.training);
+  if (finetune.library.sorts_lengths) {
+    job.training.lengths.push_back({std::llround(*mean), 1});
+  } else {
+    spread_lengths(*mean, longest, job.training);
+  }
   // A sample as long as the limit comes once in a while; memory is its peak.
   job.training.lengths.push_back({std::llround(longest), 1e-9});
   job.framework.expandable_segments =
@@ -253,6 +257,7 @@ void read_library(const json& object, FinetuneLibrary& library) {
       {"keeps_inputs", &FinetuneLibrary::keeps_inputs},
       {"fp32_stream", &FinetuneLibrary::fp32_stream},
       {"expandable_segments", &FinetuneLibrary::expandable_segments},
+      {"sorts_lengths", &FinetuneLibrary::sorts_lengths},
       {"layers_in_turn", &FinetuneLibrary::layers_in_turn}};
   constexpr std::pair<const char*, double FinetuneLibrary::*> kNumbers[] = {
       {"adapter_bytes", &FinetuneLibrary::adapter_bytes},

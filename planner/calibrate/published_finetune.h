@@ -25,6 +25,7 @@ struct FinetuneLibrary {
   bool keeps_inputs = false;    // 4-bit products keep their inputs
   bool fp32_stream = false;
   bool expandable_segments = false;
+  bool sorts_lengths = false;   // samples of a micro-batch are about as long as each other
   bool layers_in_turn = false;  // GPUs hold a model's layers in turn (transformers' device_map)
   double adapter_bytes = 2, adapter_dropout = 0;
   double logit_bytes = 0;         // a logit, at the loss's peak; 0: the framework's

@@ -146,6 +146,23 @@ TEST(Published, PackedSamplesOfLibrariesThatPartThemAttendWithin) {
   EXPECT_EQ(batching("HF Trainer/TRL"), Batching::kFull);
 }
 
+// A runner that sorts its samples pads next to nothing: its steps were timed on the longest of
+// four.
+TEST(Published, SortedSamplesAreAboutAsLongAsEachOther) {
+  const auto lengths = [](const char* source) {
+    nlohmann::json row = nlohmann::json::parse(kRow);
+    row["source"] = source;
+    row["seq"] = 768;
+    row["finetune"] = {{"method", "full"}, {"packed", false}, {"mean_tokens_per_sample", 210}};
+    return row_to_case(parse_published(nlohmann::json::array({row}).dump(), "s").rows.at(0))
+        .job.training;
+  };
+  const Training sorted = lengths("huggingface/peft method_comparison/MetaMathQA/results/a.json");
+  EXPECT_NEAR(expected_longest(sorted, 768, 4), 210, 1);
+  EXPECT_GT(expected_longest(lengths("anywhere"), 768, 4), 260);
+  EXPECT_EQ(sorted.lengths.back().tokens, 768);  // memory is of the longest batch
+}
+
 // Half a million tokens that trained on one H100 of 80 GB "needed 871 GiB": the MLP and the loss
 // run in tiles, the optimizer and the checkpoints live on the host.
 TEST(Published, LongContextsWhoseMlpAndLossRunInTilesFit) {

@@ -150,6 +150,36 @@ void LayerTimer::exchange_heads(const Plan& plan, LayerTimes& times) const {
   times.input_gradient.context += exchange;
 }
 
+// Keys and values are packed and gathered rows put in order, once a direction; backward orders and
+// unpacks their gradients too (planner/lower/layer_forward.cc).
+models::PassWork LayerTimer::key_passes(const Plan& plan, bool backward) const {
+  const Shape shape = shape_of(job_, plan);
+  const auto bytes = static_cast<std::int64_t>(kActivationBytes);
+  const Bytes own(bytes * shape.tokens * 2 * shape.kv_heads * shape.head_dim);
+  const Bytes qkv(bytes * shape.tokens * shape.qkv);
+  const Bytes ordered = own * (2 * plan.context);
+  models::PassWork work;
+  work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
+                               .traffic = qkv + own,
+                               .kernels = 1,
+                               .own = Kernel::kKeysOut});
+  work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
+                               .traffic = ordered,
+                               .kernels = 1,
+                               .own = Kernel::kRowsInOrder});
+  if (backward) {
+    work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
+                                 .traffic = ordered,
+                                 .kernels = 1,
+                                 .own = Kernel::kRowsInOrder});
+    work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
+                                 .traffic = qkv * 2 + own,
+                                 .kernels = 1,
+                                 .own = Kernel::kKeysIn});
+  }
+  return work;
+}
+
 // Ring attention: c - 1 exchanges of a key-value chunk beside the attention of the chunk before;
 // torchtitan gathers all keys and values first (3.4).
 void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
@@ -193,6 +223,12 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
   }
   times.forward.context += ring(gather, forward, times.forward);
   times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
+  if (own) {
+    times.forward.kernels += passes(key_passes(plan, false));
+    times.forward.host += host(key_passes(plan, false), false);
+    times.input_gradient.kernels += passes(key_passes(plan, true));
+    times.input_gradient.host += host(key_passes(plan, true), true);
+  }
 }
 
 // Two all-to-alls a direction: dispatch and combine (3.5); with experts split over tensor ranks a

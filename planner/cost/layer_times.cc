@@ -225,6 +225,12 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
     times_again.host += (fit_.repeated_tensor_host - 1) / 3 *
                         tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
   }
+  if (own && plan.context > 1 && !job_.framework.context_all_to_all &&
+      (whole || (plan.recompute_modules & kCoreAttention) != 0)) {
+    times_again.context = times.forward.context;  // keys are gathered for it again
+    times_again.kernels += passes(key_passes(plan, false));
+    times_again.host += whole ? 0 : host(key_passes(plan, false), false);
+  }
   if (whole) {
     times_again.tensor = times.forward.tensor;
     times_again.context = times.forward.context;

@@ -93,6 +93,8 @@ class LayerTimer {
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
+  // Of this project's attention that gathers keys and values: what packs and orders them.
+  [[nodiscard]] models::PassWork key_passes(const Plan& plan, bool backward) const;
   void add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const;
   void overlap_exchanges(double steady, LayerTimes& times) const;
   [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;

@@ -195,4 +195,26 @@ void read_into_variables(const std::vector<ShellText>& words, const ShellText& i
   }
 }
 
+bool changes_variables(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
+                       const std::vector<std::string>& assigned, ShellVariables& variables) {
+  const std::string& name = words[0].text;
+  if (name == "set" && words.size() > 1 && words[1].text == "--") {
+    variables.positional.emplace(words.begin() + 2, words.end());
+  } else if (name == "shift") {
+    shift_words(words, variables);
+  } else if (reads_input(name) && input) {
+    const bool own = std::find(assigned.begin(), assigned.end(), "IFS") != assigned.end();
+    const std::string cuts = own ? variables.known["IFS"].values.front().text : " \t\n";
+    read_into_variables(words, *input, cuts, variables);
+    if (own) {
+      variables.known.erase("IFS");  // set for this command alone
+    }
+  } else if (name == "let" || (name == "printf" && words.size() > 2 && words[1].text == "-v")) {
+    name == "let" ? let_variables(words, variables) : print_into_variable(words, variables);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace trireme::planner

@@ -42,4 +42,9 @@ bool reads_input(std::string_view command);
 void read_into_variables(const std::vector<ShellText>& words, const ShellText& input,
                          const std::string& separators, ShellVariables& variables);
 
+// What of the above a command does, with `set -- …`; `assigned`: names set for it alone. False: it
+// is none of them.
+bool changes_variables(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
+                       const std::vector<std::string>& assigned, ShellVariables& variables);
+
 }  // namespace trireme::planner

@@ -41,16 +41,72 @@ std::pair<std::size_t, std::size_t> loop_body(const std::vector<ShellToken>& tok
 }
 
 bool adds_up(const std::vector<ShellToken>& body) {
+  constexpr std::string_view kLeaves[] = {"break", "continue", "exit", "return"};
+  constexpr std::string_view kStarts[] = {"sbatch", "srun", "bash", "sh", "qsub", "nohup", "ssh"};
+  const auto is_one_of = [](const auto& list, const std::string& text) {
+    return std::find(std::begin(list), std::end(list), text) != std::end(list);
+  };
   bool adds = false;
+  bool starts = false;
   for (const ShellToken& token : body) {
     const std::string& text = token.text;
-    if (text.starts_with("--") || text.find(".py") != std::string::npos || text == "break" ||
-        text == "continue" || text == "exit" || text == "return") {
+    if (text.starts_with("--") || text.find(".py") != std::string::npos ||
+        is_one_of(kLeaves, text)) {
       return false;
     }
+    starts |= is_one_of(kStarts, text);
     adds |= token.kind == Kind::kWord && adds_to_itself(text);
   }
-  return adds;
+  const bool chooses = std::any_of(body.begin(), body.end(), [](const ShellToken& token) {
+    return is_word(token, "source") || is_word(token, ".") || is_word(token, "case");
+  });
+  return adds || (chooses && !starts);
+}
+
+bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds& rounds) {
+  std::vector<ShellText> words;
+  while (!stream.done() && stream.next().kind == Kind::kWord && stream.next().text != "do") {
+    const ShellToken& token = stream.next();
+    const auto more = expand_and_split(variables, token.text, token.line);
+    words.insert(words.end(), more.begin(), more.end());
+    ++stream.at;
+  }
+  if (words.size() < 3 || words[1].text != "in") {
+    return false;
+  }
+  rounds.variable = words[0].text;
+  rounds.values.assign(words.begin() + 2, words.end());
+  return true;
+}
+
+std::pair<std::vector<ShellToken>, std::size_t> loop_over_words(
+    const std::vector<ShellToken>& tokens, std::size_t at, std::string_view again) {
+  std::size_t body = at;
+  while (body < tokens.size() && !is_word(tokens[body], "do")) {
+    ++body;
+  }
+  const auto [begin, end] = loop_body(tokens, body);
+  const auto place = [&](std::size_t index) {
+    return tokens.begin() + static_cast<std::ptrdiff_t>(index);
+  };
+  if (begin == end || std::none_of(place(begin), place(end), [](const ShellToken& token) {
+        return is_word(token, "shift");
+      })) {
+    return {};
+  }
+  const int line = tokens[at].line;
+  const auto word = [&](std::string_view text) {
+    return ShellToken{Kind::kWord, std::string(text), line, false};
+  };
+  const ShellToken new_line{Kind::kNewline, "\n", line, false};
+  std::vector<ShellToken> round = {word("if")};
+  round.insert(round.end(), place(at), place(body));
+  round.push_back(word("then"));
+  round.insert(round.end(), place(begin), place(end));
+  for (const ShellToken& token : {new_line, word(again), new_line, word("fi")}) {
+    round.push_back(token);
+  }
+  return {round, end + 1};
 }
 
 LoopRounds counted_loop(const std::string& head, int line, ShellVariables& variables) {

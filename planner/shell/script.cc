@@ -20,6 +20,8 @@ using Kind = ShellToken::Kind;
 // The end of a function's body and of a loop's round, between their commands.
 constexpr std::string_view kReturn = "\x01return";
 constexpr std::string_view kRound = "\x01round";
+constexpr std::string_view kAgain = "\x01again";  // of a loop over the words
+constexpr std::size_t kTokensMost = 100'000;      // of all rounds
 
 class Reader {
  public:
@@ -78,6 +80,9 @@ class Reader {
   // Keywords at the start of a statement; true when one was taken.
   bool keyword(const ShellToken& token) {
     const std::string& word = token.text;
+    if (word == "while" && open_loop_over_words()) {
+      return true;
+    }
     if (word == "if" || word == "while" || word == "until") {
       branches_.open({.kind = word == "if" ? Frame::Kind::kIf : Frame::Kind::kLoop,
                       .condition = true,
@@ -88,7 +93,9 @@ class Reader {
       open_case();
     } else if (word == kReturn) {
       leave_function();
-    } else if (word == kRound) {
+    } else if (word == kAgain && !over_words_.empty()) {
+      next_words();
+    } else if (word == kRound && !loops_.empty()) {
       end_round(loops_.back(), script_.variables);
       start_round();
     } else if (word == "function" && !stream_.done()) {
@@ -182,7 +189,7 @@ class Reader {
       ++stream_.at;
       rounds = known ? counted_loop(head, line, script_.variables) : rounds;
     } else {
-      known = loop_values(rounds) && known;
+      known = read_loop_values(stream_, script_.variables, rounds) && known;
     }
     const auto [begin, end] = loop_body(stream_.tokens, stream_.at);
     rounds.body.assign(stream_.tokens.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -203,26 +210,33 @@ class Reader {
     }
   }
 
-  // The words of `NAME in a b`; true when each is known.
-  bool loop_values(LoopRounds& rounds) {
-    std::vector<ShellText> words;
-    while (!stream_.done() && stream_.next().kind == Kind::kWord && stream_.next().text != "do") {
-      const ShellToken& token = stream_.next();
-      const auto more = expand_and_split(script_.variables, token.text, token.line);
-      words.insert(words.end(), more.begin(), more.end());
-      ++stream_.at;
-    }
-    if (words.size() < 3 || words[1].text != "in") {
+  // `while [ $# -gt 0 ]; do … shift; done` as an `if` that comes again at the end of its body;
+  // false: another loop, or words that are not known.
+  bool open_loop_over_words() {
+    const bool known = branches_.active() && script_.variables.positional.has_value();
+    const auto [round, end] = known ? loop_over_words(stream_.tokens, stream_.at, kAgain)
+                                    : std::pair(std::vector<ShellToken>(), std::size_t(0));
+    if (round.empty()) {
       return false;
     }
-    rounds.variable = words[0].text;
-    rounds.values.assign(words.begin() + 2, words.end());
+    stream_.at = end;
+    over_words_.push_back(round);
+    next_words();
     return true;
+  }
+
+  void next_words() {
+    put_in_ += over_words_.back().size();
+    if (put_in_ <= kTokensMost && branches_.active() && !breaks_) {
+      stream_.put_in(over_words_.back(), over_words_.back().front().line);
+    } else {
+      over_words_.pop_back();
+      breaks_ = false;
+    }
   }
 
   // The body comes next once more, or the loop ends.
   void start_round() {
-    constexpr std::size_t kTokensMost = 100'000;  // of all rounds
     LoopRounds& rounds = loops_.back();
     put_in_ += rounds.body.size() + 1;
     if (put_in_ > kTokensMost || !next_round(rounds, script_.variables)) {
@@ -293,7 +307,9 @@ class Reader {
     }
     std::vector<ShellText>& words = read.command.words;
     last_ = words.empty() ? std::optional(true) : shell_condition(words);
-    if (!words.empty() && (built_in(words, read.input, read.assigned) || call_function(words))) {
+    breaks_ |= !over_words_.empty() && !words.empty() && words[0].text == "break";
+    if (!words.empty() && (changes_variables(words, read.input, read.assigned, script_.variables) ||
+                           sources(words) || call_function(words))) {
       return;
     }
     if (read.exports || !words.empty()) {
@@ -307,35 +323,13 @@ class Reader {
     }
   }
 
-  // What changes the script's own state; true when the command was one of these.
-  bool built_in(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
-                const std::vector<std::string>& assigned) {
-    const std::string& name = words[0].text;
-    ShellVariables& variables = script_.variables;
-    if (name == "set" && words.size() > 1 && words[1].text == "--") {
-      variables.positional.emplace(words.begin() + 2, words.end());
-    } else if (name == "shift") {
-      shift_words(words, variables);
-    } else if (reads_input(name) && input) {
-      const bool own = std::find(assigned.begin(), assigned.end(), "IFS") != assigned.end();
-      const std::string cuts = own ? variables.known["IFS"].values.front().text : " \t\n";
-      read_into_variables(words, *input, cuts, variables);
-      if (own) {
-        variables.known.erase("IFS");  // set for this command alone
-      }
-    } else if (name == "let" || (name == "printf" && words.size() > 2 && words[1].text == "-v")) {
-      name == "let" ? let_variables(words, variables) : print_into_variable(words, variables);
-    } else if ((name == "source" || name == ".") && words.size() > 1) {
-      read_file(words[1]);
-    } else {
+  // The tokens of a sourced file come next; false: another command.
+  bool sources(const std::vector<ShellText>& words) {
+    constexpr std::size_t kFilesMax = 40;
+    if ((words[0].text != "source" && words[0].text != ".") || words.size() < 2) {
       return false;
     }
-    return true;
-  }
-
-  // The tokens of a sourced file come next.
-  void read_file(const ShellText& name) {
-    constexpr std::size_t kFilesMax = 40;
+    const ShellText& name = words[1];
     const int line = name.lines.empty() ? 0 : name.lines.front();
     ShellVariables& variables = script_.variables;
     const auto text = world_.read && !name.outside && variables.files.size() < kFilesMax
@@ -343,7 +337,7 @@ class Reader {
                           : std::nullopt;
     if (!text) {
       script_.unread.push_back({name.text, line});
-      return;
+      return true;
     }
     variables.files.push_back(name.text);
     std::vector<ShellToken> tokens = shell_tokens(*text, name.text);
@@ -351,6 +345,7 @@ class Reader {
       token.line += static_cast<int>(variables.files.size()) * kLinesOfFile;
     }
     stream_.put_in(std::move(tokens), line);
+    return true;
   }
 
   void export_names(const std::vector<std::string>& names, int line) {
@@ -371,9 +366,11 @@ class Reader {
       functions_;                                               // bodies of those called later
   std::vector<std::optional<std::vector<ShellText>>> callers_;  // their $1, $2, …
   int calls_ = 0;
-  std::vector<LoopRounds> loops_;    // whose rounds are read one by one
-  std::size_t put_in_ = 0;           // tokens of rounds so far
-  std::optional<bool> last_ = true;  // whether the last command succeeded
+  std::vector<LoopRounds> loops_;                    // whose rounds are read one by one
+  std::vector<std::vector<ShellToken>> over_words_;  // rounds of loops over the script's words
+  bool breaks_ = false;                              // the innermost of those ends
+  std::size_t put_in_ = 0;                           // tokens of rounds so far
+  std::optional<bool> last_ = true;                  // whether the last command succeeded
 };
 
 }  // namespace

@@ -62,6 +62,36 @@ inline bool remarks_have(const Checked& answer, const std::string& words) {
 
 using Rules = std::vector<std::string>;
 
+// A case that people brought, with what is right: every rule that it breaks, values of the answer
+// by their JSON pointers (numbers within 1 %), and words that stand somewhere in it.
+struct PublicCase {
+  const char* name;
+  std::string file, text, options;
+  Rules rules = {};
+  std::vector<std::pair<std::string, nlohmann::json>> holds = {};
+  std::vector<std::string> says = {};
+};
+
+inline void expect_case(const PublicCase& one) {
+  SCOPED_TRACE(std::string(one.name) + "\n" + one.text + "\n" + one.options);
+  const Checked answer = check(written(one.file, one.text), one.options);
+  ASSERT_TRUE(answer.json.is_object()) << answer.err;
+  EXPECT_EQ(rules_in(answer), one.rules) << answer.json.at("violations").dump(1);
+  for (const auto& [pointer, value] : one.holds) {
+    const nlohmann::json::json_pointer place(pointer);
+    ASSERT_TRUE(answer.json.contains(place)) << pointer;
+    const nlohmann::json& found = answer.json.at(place);
+    if (value.is_number_float() && found.is_number()) {
+      EXPECT_NEAR(found.get<double>() / value.get<double>(), 1, 0.01) << pointer << found;
+    } else {
+      EXPECT_EQ(found, value) << pointer;
+    }
+  }
+  for (const std::string& words : one.says) {
+    EXPECT_NE(answer.json.dump().find(words), std::string::npos) << words << answer.json.dump(1);
+  }
+}
+
 inline constexpr const char* kModel =
     "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
     "--max-position-embeddings 2048 --vocab-size 51200 --micro-batch-size 1 ";

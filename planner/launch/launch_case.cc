@@ -28,6 +28,9 @@ std::string unread_text(const LaunchConfig& config) {
 void choose_model(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   if (!options.model.empty()) {
     found.job.model = models::load_model(options.model);
+    if (found.job.model.moe && config.capacity_factor) {  // a choice of the run, not of the model
+      found.job.model.moe->capacity_factor = *config.capacity_factor;
+    }
   } else if (config.model) {
     found.job.model = *config.model;
   } else if (!config.model_name.empty()) {
@@ -228,7 +231,7 @@ bool is_said_beside(std::string_view key, const LaunchOptions& options) {
 void note_unset(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   for (const LaunchSetting& setting : config.unset) {
     if (!has_setting(config, setting.key) && !is_said_beside(setting.key, options)) {
-      found.unset.push_back(fmt::format("${} ({}, {})", setting.value, setting.spelled,
+      found.unset.push_back(fmt::format("{} ({}, {})", setting.value, setting.spelled,
                                         line_of(config, setting.line)));
     }
   }

@@ -273,7 +273,7 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
     return false;
   }
   config.unset.push_back(setting);
-  config.unset.back().value = found->name;
+  config.unset.back().value = "$" + found->name;
   std::erase_if(config.settings, [&](const auto& before) { return before.key == setting.key; });
   return true;
 }

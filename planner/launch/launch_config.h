@@ -50,8 +50,8 @@ struct LaunchConfig {
   // What decides memory or time and is not modelled ("--fine-grained-activation-offloading"), and
   // arguments that could not be worked out: no verdict rests on a guess about either.
   std::vector<std::string> unmodelled, unreadable;
-  std::vector<LaunchSetting> unset;   // whose value is a variable that the file does not set: value
-  std::vector<std::string> offload;   // parts as `--offload` takes them: "optimizer=0.5"
+  std::vector<LaunchSetting> unset;  // whose value is a variable that the file does not set: "$MBS"
+  std::vector<std::string> offload;  // parts as `--offload` takes them: "optimizer=0.5"
   bool offloads_checkpoints = false;  // what layers that recompute keep goes to the host
   bool recompute_is_open = false;     // the program decides it, not this file
   MegatronProgram program = MegatronProgram::kMegatron;
@@ -64,6 +64,7 @@ struct LaunchConfig {
   // program where the file tells it (launch_layout.h).
   std::string framework = "megatron", release;
   std::string precision, optimizer, attention;
+  std::optional<double> capacity_factor;  // tokens that an expert takes, of an even share
   // What is computed in where nothing is sharded beside tp or pp (torchtitan up to v0.2.2); empty:
   // the same.
   std::string unsharded_precision;

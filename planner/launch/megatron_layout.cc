@@ -144,10 +144,12 @@ void read_choices(LaunchConfig& config) {
     choose(config, "pad_vocabulary", false);
   }
   read_data_types(config);
-  if (const LaunchSetting* variable = find_variable(config, "PYTORCH_CUDA_ALLOC_CONF");
-      variable != nullptr &&
-      variable->value.find("expandable_segments:True") != std::string::npos) {
-    choose(config, "expandable_segments", true);
+  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {  // PyTorch 2.9's
+    const LaunchSetting* variable = find_variable(config, name);
+    if (variable != nullptr &&
+        variable->value.find("expandable_segments:True") != std::string::npos) {
+      choose(config, "expandable_segments", true);
+    }
   }
   if (const LaunchSetting* variable = find_variable(config, "CUDA_LAUNCH_BLOCKING");
       variable != nullptr && variable->value == "1") {
@@ -290,6 +292,7 @@ void read_megatron_layout(LaunchConfig& config) {
   layout.sequence_parallel = is_on(config, "sequence_parallel");
   layout.pipeline_before_data = is_on(config, "use_tp_pp_dp_mapping");
   config.sequence = degree(config, {"seq_length", "encoder_seq_length"});
+  config.capacity_factor = number_setting(config, "moe_expert_capacity_factor");
   config.global_batch = degree(config, {"global_batch_size"});
   if (has_setting(config, "rampup_batch_size")) {
     config.remarks.emplace_back("the batch grows at first; what follows is for the whole one");

@@ -278,7 +278,23 @@ Found one_half_type(const LaunchConfig& config, const LaunchCase&) {
   return Finding{"bf16 and fp16 are both asked for", "leave out --fp16"};
 }
 
+// Transformer Engine's check_mxfp8_support.
+Found blocks_of_fp8(const LaunchConfig& config, const LaunchCase& found) {
+  const std::string recipe = text_setting(config, "mixed_precision");
+  const bool mx =
+      text_setting(config, "fp8_recipe") == "mxfp8" || recipe.find("mxfp8") != std::string::npos;
+  if (!mx || found.job.cluster.gpu.compute_capability >= 100) {
+    return {};
+  }
+  return Finding{
+      fmt::format("the mxfp8 recipe on {}: it needs Blackwell", found.job.cluster.gpu.name),
+      config.format == LaunchFormat::kMegatron
+          ? "use --fp8-recipe tensorwise"
+          : "use mixed_precision = \"bf16_with_fp8_current_scaling_mixed\""};
+}
+
 constexpr LaunchRule kRules[] = {
+    {"mxfp8 needs Blackwell", Severity::kError, {}, blocks_of_fp8},
     {"CUDA_DEVICE_MAX_CONNECTIONS == 1", Severity::kError, {}, connections},
     {"defer_embedding_wgrad_compute", Severity::kError, {}, wgrad_deferral},
     {"overlap_p2p or batch_p2p", Severity::kError, {}, point_to_point},

@@ -57,6 +57,9 @@ void read_deepspeed_layout(LaunchConfig& config);
 // lines. Without toml++ or yaml-cpp, which are optional, the program says which package would
 // bring it.
 
+// A Python file whose names of numbers, words and switches that it assigns once (TP, PP = 4, 2)
+// are put in where they stand on the right of an '='. Lines stay where they are.
+std::string with_python_constants(std::string_view text);
 // Append to config.settings. Lists become their elements separated by blanks, lists of lists by
 // '|'. Throw Error (FILE:LINE) when the text is none of the syntax, or when the program was built
 // without its library.

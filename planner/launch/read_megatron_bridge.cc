@@ -95,6 +95,9 @@ void add_setting(LaunchConfig& config, const std::string& path, const std::strin
   if (is_left_to_program(path, trimmed(value.substr(0, value.find('#'))))) {
     config.remarks.push_back(
         fmt::format("{} ({}) is left to the program: {}", path, line_of(config, line), value));
+    if (decides_memory_or_time(canonical(path))) {
+      config.unset.push_back({canonical(path), trimmed(value), path, line});
+    }
     return;
   }
   LaunchSetting setting{canonical(path), plain_value(value), path, line};
@@ -365,7 +368,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
                       text.find("cfg.") != std::string_view::npos ||
                       text.find("config.model.") != std::string_view::npos;
   if (python) {
-    read_python(config, text);
+    read_python(config, with_python_constants(text));
   } else {
     const std::vector<std::string> words = take_script_words(overrides, [](std::string_view word) {
       return word.starts_with("-") || word.find('=') != std::string_view::npos;

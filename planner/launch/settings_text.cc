@@ -95,7 +95,97 @@ void add_object(const nlohmann::json& object, const std::string& path, int depth
   }
 }
 
+bool is_name_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+std::string trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  const std::size_t last = text.find_last_not_of(" \t\r");
+  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
+}
+
+std::vector<std::string> between_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    parts.push_back(trimmed(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+bool is_python_name(std::string_view text) {
+  return !text.empty() && (text[0] < '0' || text[0] > '9') &&
+         std::all_of(text.begin(), text.end(), is_name_letter);
+}
+
+// A number, a word in quotes, True, False or None.
+bool is_python_constant(const std::string& text) {
+  const bool quoted = text.size() > 1 && (text[0] == '"' || text[0] == '\'') &&
+                      text.find(text[0], 1) == text.size() - 1;
+  return quoted || text == "True" || text == "False" || text == "None" ||
+         (!text.empty() && text.find_first_not_of("0123456789._e") == std::string::npos &&
+          text[0] >= '0' && text[0] <= '9');
+}
+
+// The names that are assigned once, with their values.
+std::map<std::string, std::string> python_constants(std::string_view text) {
+  std::map<std::string, std::string> constants;
+  std::map<std::string, int> times;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view row = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    row = row.substr(0, row.find('#'));
+    const std::size_t equals = row.find('=');
+    if (equals == std::string_view::npos) {
+      continue;
+    }
+    const std::vector<std::string> names = between_commas(row.substr(0, equals));
+    const std::vector<std::string> values = between_commas(row.substr(equals + 1));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (is_python_name(names[i])) {
+        ++times[names[i]];
+        constants[names[i]] =
+            names.size() == values.size() && is_python_constant(values[i]) ? values[i] : "";
+      }
+    }
+  }
+  std::erase_if(constants,
+                [&](const auto& one) { return one.second.empty() || times[one.first] > 1; });
+  return constants;
+}
+
 }  // namespace
+
+std::string with_python_constants(std::string_view text) {
+  const std::map<std::string, std::string> constants = python_constants(text);
+  std::string out;
+  bool right = false;  // of an '='
+  char quote = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    const char c = text[at];
+    if (is_name_letter(c)) {
+      while (end < text.size() && is_name_letter(text[end])) {
+        ++end;
+      }
+    }
+    const std::string word(text.substr(at, end - at));
+    const bool alone =
+        (at == 0 || text[at - 1] != '.') &&
+        (end == text.size() || std::string_view("=.([").find(text[end]) == std::string_view::npos);
+    const auto found = constants.find(word);
+    const bool stands = right && quote == 0 && alone && found != constants.end();
+    out += stands ? found->second : word;
+    quote = quote == c ? '\0' : quote == 0 && (c == '"' || c == '\'') ? c : quote;
+    right = c != '\n' && (right || c == '=');
+    quote = c == '\n' ? '\0' : quote;
+    at = end;
+  }
+  return out;
+}
 
 void read_json_settings(std::string_view text, LaunchConfig& config) {
   const nlohmann::json json = parse_json(text, config.source);

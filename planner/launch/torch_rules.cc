@@ -240,6 +240,34 @@ Found strategy_without_effect(const LaunchConfig& config, const LaunchCase&) {
                  "write fsdp_sharding_strategy, or use fsdp_version: 2"};
 }
 
+// What utils/constants.py lists and FullyShardedDataParallelPlugin raises on, in any case.
+Found plugin_values(const LaunchConfig& config, const LaunchCase&) {
+  constexpr std::pair<const char*, std::string_view> kValues[] = {
+      {"fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP SIZE_BASED_WRAP NO_WRAP"},
+      {"fsdp_backward_prefetch", "BACKWARD_PRE BACKWARD_POST NO_PREFETCH 1 2"},
+      {"fsdp_state_dict_type", "FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT 1 2 3"}};
+  for (const auto& [key, values] : kValues) {
+    const std::string value = text_setting(config, std::string("fsdp_config.") + key);
+    if (!value.empty() && !is_among(values, in_capitals(value))) {
+      return Finding{fmt::format("{} is '{}'", key, value),
+                     fmt::format("use one of {}", fmt::join(names_in(values), ", "))};
+    }
+  }
+  return {};
+}
+
+// utils/launch.py; both switches are on unless the file says otherwise.
+Found loads_and_syncs(const LaunchConfig& config, const LaunchCase&) {
+  const char* loads = "fsdp_config.fsdp_cpu_ram_efficient_loading";
+  if (text_setting(config, "distributed_type") != "FSDP" ||
+      !switch_setting(config, loads).value_or(true) ||
+      switch_setting(config, "fsdp_config.fsdp_sync_module_states").value_or(true)) {
+    return {};
+  }
+  return Finding{"fsdp_cpu_ram_efficient_loading without fsdp_sync_module_states",
+                 "set fsdp_sync_module_states: true, or fsdp_cpu_ram_efficient_loading: false"};
+}
+
 Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
   const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
   if (!has_setting(config, "parallelism_config") || version != 2 ||
@@ -255,6 +283,8 @@ Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
 
 constexpr LaunchRule kAccelerate[] = {
     {"keys that accelerate has", Severity::kError, {}, keys_known},
+    {"values that FSDP's plugin takes", Severity::kError, {}, plugin_values},
+    {"efficient loading needs synchronised states", Severity::kError, {}, loads_and_syncs},
     {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},
     {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},
     {"cp or sp", Severity::kError, {}, one_sequence_axis},

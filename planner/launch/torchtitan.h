@@ -31,6 +31,8 @@ std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
 // given in. No family: none of its models; no flavor: none of that model's, which `flavors` lists.
 struct TorchtitanName {
   std::string family, flavor, flavors;
+  bool pipelines = true;        // its code can be cut into stages
+  bool flex_attention = false;  // the flavor's attention has no context parallelism
 };
 TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor);
 

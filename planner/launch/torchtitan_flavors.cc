@@ -261,6 +261,13 @@ TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor)
       return letters_and_digits(one) == letters_and_digits(flavor);
     });
     name.flavor = same == all.end() ? "" : std::string(*same);
+    const TorchtitanModel model = made(own, name.flavor, "");
+    name.pipelines = model.pipelines;
+    name.flex_attention = model.flex_attention;
+    for (const std::string_view end :
+         {"_flex", "_flex_attn", "_varlen", "_varlen_attn", "_irope"}) {
+      name.flex_attention |= name.flavor.ends_with(end);
+    }
   }
   return name;
 }

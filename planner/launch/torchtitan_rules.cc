@@ -33,6 +33,43 @@ Found titan_flavor(const LaunchConfig& config, const LaunchCase&) {
                  Severity::kWarning};
 }
 
+TorchtitanName model_of(const LaunchConfig& config) {
+  return torchtitan_name(text_setting(config, "model.name"), text_setting(config, "model.flavor"));
+}
+
+// train.py: a model whose pipelining_fn is None.
+Found titan_pipelines(const LaunchConfig& config, const LaunchCase& found) {
+  if (found.plan.pipeline == 1 || model_of(config).pipelines) {
+    return {};
+  }
+  return Finding{fmt::format("torchtitan's code of {} has no pipelining, and pp is {}",
+                             model_of(config).family, found.plan.pipeline),
+                 "use parallelism.pipeline_parallel_degree = 1"};
+}
+
+// models/*/model/args.py: attention other than PyTorch's scaled dot product.
+Found titan_context(const LaunchConfig& config, const LaunchCase& found) {
+  if (found.plan.context == 1 || !model_of(config).flex_attention) {
+    return {};
+  }
+  return Finding{fmt::format("{} {} runs attention that has no context parallelism, and cp is {}",
+                             model_of(config).family, model_of(config).flavor, found.plan.context),
+                 "use parallelism.context_parallel_degree = 1"};
+}
+
+// distributed/tensor_parallel.py, maybe_enable_async_tp.
+Found titan_async(const LaunchConfig& config, const LaunchCase& found) {
+  const bool compiled = is_on(config, "compile.enable") || is_on(config, "training.compile");
+  const bool layers =
+      text_setting(config, "compile.components", "model loss").find("model") != std::string::npos;
+  if (found.plan.tensor == 1 || !is_on(config, "parallelism.enable_async_tensor_parallel") ||
+      (compiled && layers)) {
+    return {};
+  }
+  return Finding{"async tensor parallelism without compiled layers",
+                 "set [compile] enable = true, with \"model\" among its components"};
+}
+
 Found titan_experts(const LaunchConfig& config, const LaunchCase& found) {
   const Plan& plan = found.plan;
   const std::int64_t grid = plan.sharded * plan.context * plan.tensor;
@@ -160,6 +197,9 @@ Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
 
 constexpr LaunchRule kTorchtitan[] = {
     {"models and flavors that torchtitan has", Severity::kError, {}, titan_flavor},
+    {"models that torchtitan cuts into stages", Severity::kError, {}, titan_pipelines},
+    {"attention with context parallelism", Severity::kError, {}, titan_context},
+    {"async tensor parallelism needs compile", Severity::kError, {}, titan_async},
     {"keys that torchtitan has", Severity::kError, {}, keys_known},
     {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},

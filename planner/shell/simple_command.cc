@@ -45,7 +45,11 @@ class Reader {
     }
     const std::string kind = token.text;
     ++stream_.at;  // where it is redirected to
-    const bool reads = !words.empty() && reads_input(words.front().text);
+    const bool reads =
+        !words.empty() && (reads_input(words.front().text) || words.front().text == "cat");
+    if (kind == ">" && runs_ && !stream_.done()) {
+      read_.output = expand(variables_, stream_.next().text, stream_.next().line).text;
+    }
     if ((kind == "<<<" || (reads && kind.starts_with("<<"))) && runs_ && !stream_.done()) {
       read_.input = expand(variables_, stream_.next().text, stream_.next().line);
     }

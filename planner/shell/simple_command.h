@@ -15,7 +15,8 @@ struct SimpleCommand {
   ShellCommand command;
   std::vector<std::string> assigned;  // names, those of `export NAME` among them
   bool declares = false, exports = false;
-  std::optional<ShellText> input;  // <<< TEXT
+  std::optional<ShellText> input;  // <<< TEXT, or a here-document
+  std::string output;              // > FILE
 };
 
 // Reads to the command's end. Assignments hold, and words are worked out, when it `runs`.

@@ -31,6 +31,15 @@ bool loses_nothing(const ShellToken& redirection, const ShellToken& target, cons
              std::end(kRedirections);
 }
 
+// cat FILE, or < FILE alone, of a file that the script wrote itself: as echo of its text.
+void put_in_written(const ShellVariables& variables, Words& words) {
+  const auto found = words.size() == 2 && words[0] == "cat" ? variables.written.find(words[1])
+                                                            : variables.written.end();
+  if (found != variables.written.end()) {
+    words = {"echo", found->second};
+  }
+}
+
 std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string_view command,
                                           int line) {
   std::vector<Part> parts(1);
@@ -44,6 +53,10 @@ std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string
     if (token.kind == ShellToken::Kind::kOperator) {
       if (i + 1 < tokens.size() && loses_nothing(token, tokens[i + 1], parts.back().words)) {
         ++i;
+        continue;
+      }
+      if (token.text == "<" && tokens.size() == 2 && i == 0) {
+        parts.back().words.emplace_back("cat");
         continue;
       }
       if (token.text.starts_with("<<") && parts.back().words.size() == 1 &&
@@ -64,6 +77,9 @@ std::optional<std::vector<Part>> parts_of(ShellVariables& variables, std::string
       }
       parts.back().words.push_back(word.text);
     }
+  }
+  for (Part& part : parts) {
+    put_in_written(variables, part.words);
   }
   const bool whole =
       std::all_of(parts.begin(), parts.end(), [](const Part& part) { return !part.words.empty(); });

@@ -51,7 +51,8 @@ struct ShellVariables {
   bool in_function = false;             // $1 is a function's own there, and not known
   int calls = 0;                        // of functions, that are open: $1 is their own, and known
   std::vector<std::string> files = {};  // those that were read by `source`
-  int substitutions = 0;                // that are open, against scripts that nest them for ever
+  std::map<std::string, std::string, std::less<>> written = {};  // cat > NAME <<EOF: their text
+  int substitutions = 0;     // that are open, against scripts that nest them for ever
   int depth = 0;             // of brackets within brackets, against files that nest them for ever
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever
 };

@@ -361,6 +361,23 @@ constexpr Case kCases[] = {
      "  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 4\n"
      "  parallelism_config_tp_size: 2\n",
      "dp_shard_size: 8"},
+    {kM, "mxfp8 needs Blackwell", "--fp8-format hybrid --fp8-recipe mxfp8",
+     "--fp8-format hybrid --fp8-recipe tensorwise", "tensorwise"},
+    {kB, "mxfp8 needs Blackwell", "cfg.mixed_precision = \"bf16_with_mxfp8_mixed\"\n",
+     "cfg.mixed_precision = \"bf16_mixed\"\n", "current_scaling"},
+    {kT, "async tensor parallelism needs compile",
+     "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true\n",
+     "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true\n[compile]\nenable = true\n",
+     "enable = true"},
+    {kA, "values that FSDP's plugin takes",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_WRAP\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: transformer_based_wrap\n",
+     "TRANSFORMER_BASED_WRAP"},
+    {kA, "efficient loading needs synchronised states",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_sync_module_states: false\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_sync_module_states: false\n  "
+     "fsdp_cpu_ram_efficient_loading: false\n",
+     "fsdp_sync_module_states: true"},
     {kA, "reshard_after_forward of FSDP version 1",
      "distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_forward: SHARD_GRAD_OP\n",
      "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
@@ -418,9 +435,12 @@ TEST(LaunchRules, TorchtitanSequenceAndExperts) {
 
 TEST(LaunchRules, EveryRowHasItsTest) {
   // These have a test of their own.
-  std::set<std::string> tested = {"seq % (tp * 2 * cp)", "(dp_shard * cp * tp) % ep",
-                                  "experts in transformers' loop",            // check_cases_test
-                                  "models and flavors that torchtitan has"};  // check_readings_test
+  std::set<std::string> tested = {"seq % (tp * 2 * cp)",
+                                  "(dp_shard * cp * tp) % ep",
+                                  "experts in transformers' loop",  // check_cases_test
+                                  "models and flavors that torchtitan has",
+                                  "models that torchtitan cuts into stages",
+                                  "attention with context parallelism"};  // check_readings_test
   for (const Case& row : kCases) {
     tested.insert(row.rule);
   }

@@ -216,7 +216,7 @@ TEST(ReadMegatron, VariablesWithoutAValueAreNamed) {
   EXPECT_FALSE(config.layout.tensor);
   ASSERT_EQ(config.unset.size(), 1U);
   EXPECT_EQ(config.unset[0].spelled, "--tensor-model-parallel-size");
-  EXPECT_EQ(config.unset[0].value, "TP");
+  EXPECT_EQ(config.unset[0].value, "$TP");
 }
 
 TEST(ReadMegatron, UnknownFlagsAreKeptApart) {

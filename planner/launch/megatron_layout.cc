@@ -69,6 +69,14 @@ void read_precision(LaunchConfig& config) {
   config.attention = unfused ? "unfused" : "flash";
 }
 
+// Megatron-Bridge's recipes with 8-bit products gather 8-bit parameters, but for those of
+// subchannels (training/mixed_precision.py).
+bool recipe_gathers_fp8(const LaunchConfig& config) {
+  const std::string recipe = text_setting(config, "mixed_precision");
+  return config.format == LaunchFormat::kMegatronBridge &&
+         recipe.find("fp8") != std::string::npos && recipe.find("subchannel") == std::string::npos;
+}
+
 void read_data_types(LaunchConfig& config) {
   const bool fp16_gradients =
       is_on(config, "fp16") && !is_on(config, "accumulate_allreduce_grads_in_fp32");
@@ -103,7 +111,7 @@ void read_data_types(LaunchConfig& config) {
       config.choices.emplace_back("gradient_bytes=2");
     }
   }
-  if (is_on(config, "fp8_param_gather")) {
+  if (switch_setting(config, "fp8_param_gather").value_or(recipe_gathers_fp8(config))) {
     config.choices.emplace_back("fp8_parameters=true");
   }
 }

@@ -148,6 +148,10 @@ TEST(PractitionerMemory, WhichSwitchMakesTwoStagesFit) {
   EXPECT_NEAR(with, 10, 2);
   EXPECT_NEAR(without, 28, 7);
   EXPECT_EQ(estimate_of(job, plan_of(8, 2, 8)).fit, Fit::kFits);
+  // The reporter distributes saved activations, which excludes sequence parallelism; at the 8,192
+  // tokens of a Llama 3 that is out of memory, as reported.
+  Job third = job_of(models::load_model("llama-3-70b"), "dgx-h100x16", "megatron", 8192);
+  EXPECT_EQ(estimate_of(third, whole).fit, Fit::kNo);
 }
 
 models::Transformer gpt2_774m() {

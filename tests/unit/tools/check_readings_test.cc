@@ -201,6 +201,33 @@ TEST(CheckReadings, WordsThatMegatronBridgeRaisesOnAreErrors) {
   }
 }
 
+// M01 of the practitioners' cases: 58.8 GB on 32 H100, at risk by fragmentation. Its recipe gathers
+// 8-bit parameters and reduces in 16 bits; without either it was said not to fit.
+TEST(CheckReadings, RecipesOfEightBitsGatherEightBitParameters) {
+  const auto sft = [](const std::string& more) {
+    return check(
+        written("sft.py",
+                "from megatron.bridge.recipes.llama import llama3_70b_sft_config\n"
+                "cfg = llama3_70b_sft_config()\n"
+                "cfg.mixed_precision = \"bf16_with_fp8_current_scaling_mixed\"\n"
+                "cfg.model.tensor_model_parallel_size = 4\ncfg.model.sequence_parallel = True\n"
+                "cfg.model.pipeline_model_parallel_size = 4\n"
+                "cfg.model.virtual_pipeline_model_parallel_size = 5\ncfg.model.seq_length = 4096\n"
+                "cfg.train.global_batch_size = 32\ncfg.train.micro_batch_size = 1\n"
+                "cfg.model.recompute_granularity = \"selective\"\n"
+                "cfg.mixed_precision.grad_reduce_in_fp32 = False\n" +
+                    more),
+        "--cluster dgx-h100x4");
+  };
+  const auto peak = [](const Checked& answer) {
+    return answer.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>();
+  };
+  const Checked ran = sft("");
+  EXPECT_EQ(ran.json.at("verdict"), "at_risk") << ran.json.at("violations");
+  EXPECT_NEAR(peak(ran), 58.8, 0.1 * 58.8);
+  EXPECT_GT(peak(sft("cfg.mixed_precision.fp8_param_gather = False\n")), peak(ran) + 5);
+}
+
 // accelerate compares names of strategies without regard to case, and reads the first version's
 // from fsdp_sharding_strategy alone.
 TEST(CheckReadings, ShardingStrategiesAreAcceleratesOwn) {

@@ -38,13 +38,47 @@ const core::EmbeddedFile* find_preset(const std::string& name) {
   return nullptr;
 }
 
+// The parts of a name between its marks and between its letters and digits: llama, 70, b.
+std::vector<std::string> parts_of(const std::string& name) {
+  std::vector<std::string> parts;
+  int before = 0;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    const int kind = std::isalpha(byte) != 0 ? 1 : std::isdigit(byte) != 0 ? 2 : 0;
+    if (kind != 0 && kind != before) {
+      parts.emplace_back();
+    }
+    before = kind;
+    if (kind != 0) {
+      parts.back() += static_cast<char>(std::tolower(byte));
+    }
+  }
+  return parts;
+}
+
+// How many of the name's parts, in order, the preset has.
+std::size_t shared_parts(const std::vector<std::string>& name, const std::string& preset) {
+  std::size_t shared = 0;
+  for (const std::string& part : parts_of(preset)) {
+    shared += shared < name.size() && part == name[shared] ? 1U : 0U;
+  }
+  return shared;
+}
+
+// Those that only leave something out (llama-70b of llama-3.1-70b) first, newest first; the others
+// by edits.
 std::string nearest_names(const std::string& name) {
   constexpr std::size_t kShown = 3;
+  const std::vector<std::string> parts = parts_of(name);
+  std::vector<std::string> all = preset_names();
+  std::reverse(all.begin(), all.end());
   std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& preset : preset_names()) {
-    ranked.emplace_back(edits_between(name, preset), preset);
+  for (const std::string& preset : all) {
+    const bool whole = parts.size() > 1 && shared_parts(parts, preset) == parts.size();
+    ranked.emplace_back(whole ? 0 : edits_between(name, preset), preset);
   }
-  std::sort(ranked.begin(), ranked.end());
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string nearest;
   for (std::size_t i = 0; i < std::min(kShown, ranked.size()); ++i) {
     nearest += (i == 0 ? "" : ", ") + ranked[i].second;

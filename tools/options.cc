@@ -82,16 +82,28 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+// "zero-2" is "zero2", "full-shard" is "full_shard".
+bool same_but_for_marks(std::string_view a, std::string_view b) {
+  const auto plain = [](std::string_view text) {
+    std::string letters(text);
+    std::erase_if(letters, [](char c) { return c == '-' || c == '_' || c == ' '; });
+    return letters;
+  };
+  return plain(a) == plain(b);
+}
+
 std::string same_word(const std::string& text, const std::vector<std::string>& choices) {
-  std::string word = lower_case(text);
+  const std::string word = lower_case(text);
   const auto is_choice = [&](std::string_view name) {
     return std::find(choices.begin(), choices.end(), name) != choices.end();
   };
   if (is_choice(word)) {
     return word;
   }
-  const auto* same = std::find_if(std::begin(kSameWords), std::end(kSameWords),
-                                  [&](const auto& entry) { return entry.first == word; });
+  const auto* same =
+      std::find_if(std::begin(kSameWords), std::end(kSameWords), [&](const auto& entry) {
+        return same_but_for_marks(entry.first, word) && is_choice(entry.second);
+      });
   return same != std::end(kSameWords) && is_choice(same->second) ? std::string(same->second) : text;
 }
 

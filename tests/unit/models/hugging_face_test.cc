@@ -345,6 +345,7 @@ TEST(HuggingFace, EveryRealFileIsReadAndAgreesWithItsCount) {
   EXPECT_GE(agreed, 8);
 }
 
+// P20 and two variants, by their published counts.
 TEST(HuggingFace, FamiliesOfThisYearAreReadAsFarAsADescriptionGoes) {
   const Transformer minimax = import_text(R"({"model_type": "minimax_m2", "hidden_size": 3072,
       "num_hidden_layers": 62, "num_attention_heads": 48, "num_key_value_heads": 8,
@@ -369,6 +370,7 @@ TEST(HuggingFace, FamiliesOfThisYearAreReadAsFarAsADescriptionGoes) {
   EXPECT_NEAR(static_cast<double>(parameter_count(ernie)), 21.8e9, 0.5e9);
 }
 
+// P20: the rest of its list.
 TEST(HuggingFace, WhatNoDescriptionCanHoldIsNamedAsThat) {
   const std::string llama = R"("hidden_size": 2048, "num_hidden_layers": 24,
       "num_attention_heads": 16, "intermediate_size": 8192, "vocab_size": 32000)";
@@ -396,13 +398,19 @@ TEST(HuggingFace, WhatNoDescriptionCanHoldIsNamedAsThat) {
   }
 }
 
+// P21, with NaN and -Infinity, at the end of an object and of a list.
 TEST(HuggingFace, PythonsWordsForNumbersAreRead) {
-  const std::string path = testing::TempDir() + "python_words.json";
-  std::ofstream(path) << R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16,
-      "num_attention_heads": 32, "intermediate_size": 8192, "vocab_size": 32000,
-      "time_step_limit": [0.0, Infinity], "floor": -Infinity, "none": NaN,
-      "note": "Infinity and NaN \" stay here"})";
-  EXPECT_EQ(load_model(path).layers, 16);
+  const std::string llama = R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16,
+      "num_attention_heads": 32, "intermediate_size": 8192, "vocab_size": 32000, )";
+  for (const char* words :
+       {R"("time_step_limit": [0.0, Infinity], "note": "Infinity and NaN \" stay here"})",
+        R"("floor": -Infinity, "none": NaN, "after": 1})", R"("nested": {"limits": [-Infinity,
+            Infinity], "last": NaN}})"}) {
+    const std::string path = testing::TempDir() + "python_words.json";
+    std::ofstream(path) << llama << words;
+    EXPECT_EQ(load_model(path).layers, 16) << words;
+    EXPECT_EQ(load_model(llama + words).layers, 16) << words;  // the text itself
+  }
 }
 
 }  // namespace

@@ -94,6 +94,26 @@ TEST(Prediction, ModuleTakesTimeAndMemory) {
             1.01 * without.throughput.model_tflops_per_gpu * without.time.step_seconds);
 }
 
+// P22 of other models: a module of experts, and a dense model that is given one.
+TEST(Prediction, ModulesOfOtherModelsTakeTimeAndMemory) {
+  for (const auto& [name, form] : {std::pair{"glm-4.5-air", "pp2.ep8.fsdp8.mb1.zero1"},
+                                   {"llama-3.1-8b", "tp2.fsdp8.mb1.zero1"}}) {
+    Job job = deepseek(1);
+    job.model = models::load_model(name);
+    job.model.multi_token_layers = 1;
+    job.cluster = topologies::load_cluster("hgx-h200x2");
+    Plan plan = parse_short_form(form);
+    plan.micro_batches = job.global_batch / plan.data_parallel();
+    const Estimate with = estimate_of(job, plan);
+    job.model.multi_token_layers = 0;
+    const Estimate without = estimate_of(job, plan);
+    EXPECT_GT(with.time.step_seconds, 1.01 * without.time.step_seconds) << name;
+    EXPECT_GT(with.memory.stages.back().items.total(),
+              without.memory.stages.back().items.total() + 0.3)
+        << name;
+  }
+}
+
 // One list of ops: the program has the module too, and takes the closed form's time.
 TEST(Prediction, ClosedFormAndProgramAgree) {
   for (const bool apart : {false, true}) {

@@ -120,6 +120,27 @@ TEST(PlanCommand, AgainstSaysRankAndGap) {
   EXPECT_GE(plan["against"]["of"], plan["against"]["rank"]);
 }
 
+// P43: messages that wait are in the closed form, whatever the number of virtual stages: the step
+// of two stages on two GPUs was 17.5 % off what the program's own simulation says, with 1 ms of
+// messages where 60 to 99 were measured.
+TEST(PlanCommand, MessagesBetweenTwoStagesThatWaitAreInTheClosedForm) {
+  for (const auto& [model, form, sequence] : {std::tuple{"llama-3.2-1b", "pp2.vpp8.mb1", "4096"},
+                                              {"llama-3.2-3b", "pp2.vpp14.mb1", "2048"},
+                                              {"qwen2.5-1.5b", "pp2.vpp14.mb2", "2048"}}) {
+    const std::string job = std::string("--json --cluster hgx-h200x1 --gpus 2 --global-batch 16 ") +
+                            "--model " + model + " --seq " + sequence + " --layout " + form;
+    const json closed = json::parse(run_words("estimate " + job).out);
+    const json simulated = json::parse(run_words("simulate " + job).out);
+    EXPECT_NEAR(closed["time"]["step_seconds"].get<double>() /
+                    simulated["time"]["step_seconds"].get<double>(),
+                1, 0.05)
+        << model << form;
+    EXPECT_GT(closed["time"]["breakdown_seconds"]["pipeline_p2p"].get<double>(), 2e-3)
+        << model << form;
+  }
+}
+
+// P43 too: what refine picks is the fastest of what it simulated.
 TEST(PlanCommand, RefineJudgesOtherNumbersOfVirtualStagesToo) {
   const json plan = plan_of(
       "--model llama-3.2-1b --cluster dgx-h100x1 --gpus 2 --pp 2 --global-batch 16 --seq 2048 "
@@ -214,14 +235,37 @@ TEST(Typed, WordsOfOthersAreUnderstood) {
       "--framework torchtitan --precision bfloat16 --optimizer AdamW");
   EXPECT_EQ(typed["best"]["layout"], plain["best"]["layout"]);
   EXPECT_EQ(typed["best"]["time"], plain["best"]["time"]);
-  const json sharded = plan_of(kEight + "--sharding zero3 --dp 1");
-  EXPECT_EQ(sharded["best"]["layout"]["sharding"], "full");
+  for (const auto& [typed_word, sharding] : {std::pair{"zero3", "full"},
+                                             {"zero-3", "full"},
+                                             {"ZeRO_3", "full"},
+                                             {"full-shard", "full"},
+                                             {"zero-1", "optimizer"}}) {
+    const json sharded = plan_of(kEight + "--dp 1 --fsdp 8 --sharding " + typed_word);
+    EXPECT_EQ(sharded["best"]["layout"]["sharding"], sharding) << typed_word;
+  }
+  const Exported second = run_words("plan " + kEight + "--framework deepspeed --sharding zero-2");
+  EXPECT_NE(second.err.find("zero-2"), 0U);
+  EXPECT_NE(second.code, 2) << second.err;
 }
 
 TEST(Typed, AClusterWithoutItsMakerNamesTheOneThatHasIt) {
   const Exported result = run_words("plan --model llama-3.1-8b --cluster h100x8");
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find("dgx-h100"), std::string::npos) << result.err;
+}
+
+// llama-70b was answered with llama-30b and llama-7b.
+TEST(Typed, AModelWithoutItsVersionNamesThoseOfItsSize) {
+  for (const auto& [typed, near] : {std::pair{"llama-70b", "llama-3.1-70b"},
+                                    {"llama70b", "llama-3.1-70b"},
+                                    {"qwen-32b", "qwen3-32b"},
+                                    {"deepseek", "deepseek-v3"},
+                                    {"llama-3.1-8", "llama-3.1-8b"},
+                                    {"llama-3.1-8bb", "llama-3.1-8b"}}) {
+    const Exported result = run_words(std::string("plan --cluster dgx-h100x1 --model ") + typed);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.err.find(near), std::string::npos) << typed << ": " << result.err;
+  }
 }
 
 TEST(Typed, ModelsAndTopologiesAreNamedWithoutAFlag) {

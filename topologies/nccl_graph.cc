@@ -216,7 +216,8 @@ namespace {
 
 // How far apart the GPUs of a group are, by the node's counts.
 Path widest_by_counts(const Node& node, std::int64_t span) {
-  if (span <= std::max(2, node.gpus_per_pcie_switch)) {
+  const bool one_a_socket = node.gpus <= node.sockets && span > node.gpus_per_pcie_switch;
+  if (span <= std::max(2, node.gpus_per_pcie_switch) && !one_a_socket) {
     return Path::kTree;
   }
   return span <= std::max(1, node.gpus / std::max(1, node.sockets)) ? Path::kNode : Path::kSystem;

@@ -2,6 +2,7 @@
 // command can use and that reads back the same, or one clear line of trireme::Error.
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -15,63 +16,89 @@
 namespace trireme {
 namespace {
 
-const std::vector<std::string>& texts() {
-  static const std::vector<std::string> all = {
-      "\t\033[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\033[0m\n"
-      "GPU0\t X \tNV4\tNODE\tSYS\tPIX\tSYS\t0-3\t0\nGPU1\tNV4\t X \tNODE\tSYS\tPXB\tSYS\t0-3\t0\n"
-      "GPU2\tNODE\tNODE\t X \tSYS\tNODE\tSYS\t0-3\t0\nGPU3\tSYS\tSYS\tSYS\t X \tSYS\tPHB\t4-7\t1\n"
-      "NIC0\tPIX\tPXB\tNODE\tSYS\t X \tSYS\n\nNIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_bond_0\n",
-      "==== Hops between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 1 2\nGPU1 1 0 1\nGPU2 2 1 0\n"
-      "==== Link Type between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 XGMI PCIE\nGPU1 XGMI 0 "
-      "XGMI\n"
-      "GPU2 PCIE XGMI 0\n==== Numa Nodes ====\nGPU[0] : (Topology) Numa Node: 0\n",
-      "LINK TYPE TABLE:\n             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 SELF XGMI\n"
-      "0000:c6:00.0 XGMI SELF\nWEIGHT TABLE:\n 0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 0 15\n",
-      "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n \tGPU0\tGPU1\n GPU0\tX\tGNS\n GPU1\tOK\tX\n",
-      "#  Rank  0 Pid 1 on n1 device  0 [0x18] NVIDIA H200\n"
-      "n:1:2 [0] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===\n"
-      "n:1:2 [0] NCCL INFO CPU/0-0 (1/2/-1)\nn:1:2 [0] NCCL INFO + SYS[16.0] - CPU/0-1\n"
-      "n:1:2 [0] NCCL INFO + PCI[48.0] - PCI/0-16000 (10)\n"
-      "n:1:2 [0] NCCL INFO        + PCI[48.0] - GPU/0-18000 (0)\n"
-      "n:1:2 [0] NCCL INFO               + NVL[370.8] - NVS/0-0\n"
-      "n:1:2 [0] NCCL INFO        + PCI[48.0] - NIC/0-19000\n"
-      "n:1:2 [0] NCCL INFO               + NET[48.0] - NET/0-0 (0/a8/1/50.0)\n"
-      "n:1:2 [0] NCCL INFO ==========\n",
-      "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\">"
-      "<pci busid=\"a\" class=\"0x060400\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
-      "<pci busid=\"b\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x20b2\" link_width=\"8\" "
-      "link_speed=\"16.0 GT/s\"><gpu dev=\"0\" sm=\"80\" rank=\"0\"><nvlink target=\"c\" "
-      "count=\"4\" "
-      "tclass=\"0x030200\"/></gpu></pci><pci busid=\"d\" class=\"0x020700\"><nic><net "
-      "name=\"mlx5_0\" "
-      "speed=\"200000\" port=\"1\"/></nic></pci></pci><pci busid=\"c\" class=\"0x030200\"><gpu "
-      "dev=\"1\" "
-      "sm=\"80\"><nvlink target=\"b\" count=\"4\"/></gpu></pci></cpu></system>",
-      "<topology version=\"2.0\"><object type=\"Machine\"><object type=\"Package\"><object "
-      "type=\"Bridge\" "
-      "bridge_type=\"0-1\"><object type=\"PCIDev\" pci_type=\"0302 [10de:26b9] [1:2] a1\" "
-      "pci_link_speed=\"31.5\"/><object type=\"PCIDev\" pci_type=\"0207 [15b3:101b] [1:2] "
-      "00\"><object "
-      "type=\"OSDev\" name=\"mlx5_0\" "
-      "osdev_type=\"3\"/></object></object></object></object></topology>",
-      "SwitchName=s0 Nodes=dev[0-5]\nSwitchName=s1 Nodes=dev[6-11],x\nSwitchName=s3 "
-      "Switches=s[0-1]\n",
-      "BlockName=b1 Nodes=node[1-32]\nBlockName=b2 Nodes=node[33-40]\nBlockSizes=8\n",
-      "switches:\n  S1:\n    switches: [S2, S3]\nblocks:\n- switch: S2\n  nodes: [\"I[21-22]\", "
-      "I25]\n"
-      "- switch: S3\n  nodes: [\"I[34-36]\"]\n",
-      "- topology: t\n  cluster_default: true\n  tree:\n    switches:\n    - switch: r\n      "
-      "children: a\n"
-      "    - switch: a\n      nodes: n[1-4]\n",
-      "switchguid=0x5(5)\nSwitch 24 \"S-5\"  # \"leaf\" base port 0 lid 6 lmc 0\n"
-      "[22] \"H-a1\"[1](a5) # \"node-1 mlx5_0\" lid 4 4xHDR\n[6] \"S-6\"[3] # \"spine\" lid 3 "
-      "4xNDR\n",
-      "n:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:1<0>\n"
-      "n:1:2 [0] NCCL INFO GPU/1A :GPU/0-1a (0/5000.0/LOC) GPU/0-ca (2/264.0/NVL) NET/0-0 "
-      "(2/24/PIX)\n"
-      "n:1:2 [0] NCCL INFO GPU/CA :GPU/0-1a (2/264.0/NVL) GPU/0-ca (0/5000/LOC) NET/0-0 "
-      "(4/10/SYS)\n"
-      "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 2\nChannel 00/24 : 0 1\n"};
+struct Sample {
+  const char* importer;
+  std::string text;
+};
+const std::vector<Sample>& samples() {
+  static const std::vector<Sample> all = {
+      {"nvidia-smi topo -m",
+       "\t\033[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\033[0m\n"
+       "GPU0\t X \tNV4\tNODE\tSYS\tPIX\tSYS\t0-3\t0\nGPU1\tNV4\t X \tNODE\tSYS\tPXB\tSYS\t0-3\t0\n"
+       "GPU2\tNODE\tNODE\t X \tSYS\tNODE\tSYS\t0-3\t0\nGPU3\tSYS\tSYS\tSYS\t X \tSYS\tPHB\t4-7\t1\n"
+       "NIC0\tPIX\tPXB\tNODE\tSYS\t X \tSYS\n\nNIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_bond_0\n"},
+      {"rocm-smi",
+       "==== Hops between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 1 2\nGPU1 1 0 1\nGPU2 2 1 0\n"
+       "==== Link Type between two GPUs ====\n     GPU0 GPU1 GPU2\nGPU0 0 XGMI PCIE\nGPU1 XGMI 0 "
+       "XGMI\n"
+       "GPU2 PCIE XGMI 0\n==== Numa Nodes ====\nGPU[0] : (Topology) Numa Node: 0\n"},
+      {"amd-smi",
+       "LINK TYPE TABLE:\n             0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 SELF XGMI\n"
+       "0000:c6:00.0 XGMI SELF\nWEIGHT TABLE:\n 0000:c1:00.0 0000:c6:00.0\n0000:c1:00.0 0 15\n"},
+      {"nvidia-smi with peers",
+       "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n \tGPU0\tGPU1\n GPU0\tX\tGNS\n "
+       "GPU1\tOK\tX\n"},
+      {"NCCL log, tree",
+       "#  Rank  0 Pid 1 on n1 device  0 [0x18] NVIDIA H200\n"
+       "n:1:2 [0] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===\n"
+       "n:1:2 [0] NCCL INFO CPU/0-0 (1/2/-1)\nn:1:2 [0] NCCL INFO + SYS[16.0] - CPU/0-1\n"
+       "n:1:2 [0] NCCL INFO + PCI[48.0] - PCI/0-16000 (10)\n"
+       "n:1:2 [0] NCCL INFO        + PCI[48.0] - GPU/0-18000 (0)\n"
+       "n:1:2 [0] NCCL INFO               + NVL[370.8] - NVS/0-0\n"
+       "n:1:2 [0] NCCL INFO        + PCI[48.0] - NIC/0-19000\n"
+       "n:1:2 [0] NCCL INFO               + NET[48.0] - NET/0-0 (0/a8/1/50.0)\n"
+       "n:1:2 [0] NCCL INFO ==========\n"},
+      {"NCCL XML",
+       "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\">"
+       "<pci busid=\"a\" class=\"0x060400\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
+       "<pci busid=\"b\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x20b2\" link_width=\"8\" "
+       "link_speed=\"16.0 GT/s\"><gpu dev=\"0\" sm=\"80\" rank=\"0\"><nvlink target=\"c\" "
+       "count=\"4\" "
+       "tclass=\"0x030200\"/></gpu></pci><pci busid=\"d\" class=\"0x020700\"><nic><net "
+       "name=\"mlx5_0\" "
+       "speed=\"200000\" port=\"1\"/></nic></pci></pci><pci busid=\"c\" class=\"0x030200\"><gpu "
+       "dev=\"1\" "
+       "sm=\"80\"><nvlink target=\"b\" count=\"4\"/></gpu></pci></cpu></system>"},
+      {"lstopo",
+       "<topology version=\"2.0\"><object type=\"Machine\"><object type=\"Package\"><object "
+       "type=\"Bridge\" "
+       "bridge_type=\"0-1\"><object type=\"PCIDev\" pci_type=\"0302 [10de:26b9] [1:2] a1\" "
+       "pci_link_speed=\"31.5\"/><object type=\"PCIDev\" pci_type=\"0207 [15b3:101b] [1:2] "
+       "00\"><object "
+       "type=\"OSDev\" name=\"mlx5_0\" "
+       "osdev_type=\"3\"/></object></object></object></object></topology>"},
+      {"Slurm trees",
+       "SwitchName=s0 Nodes=dev[0-5]\nSwitchName=s1 Nodes=dev[6-11],x\nSwitchName=s3 "
+       "Switches=s[0-1]\n"},
+      {"Slurm blocks",
+       "BlockName=b1 Nodes=node[1-32]\nBlockName=b2 Nodes=node[33-40]\nBlockSizes=8\n"},
+      {"topograph",
+       "switches:\n  S1:\n    switches: [S2, S3]\nblocks:\n- switch: S2\n  nodes: [\"I[21-22]\", "
+       "I25]\n"
+       "- switch: S3\n  nodes: [\"I[34-36]\"]\n"},
+      {"topology.yaml",
+       "- topology: t\n  cluster_default: true\n  tree:\n    switches:\n    - switch: r\n      "
+       "children: a\n"
+       "    - switch: a\n      nodes: n[1-4]\n"},
+      {"ibnetdiscover",
+       "switchguid=0x5(5)\nSwitch 24 \"S-5\"  # \"leaf\" base port 0 lid 6 lmc 0\n"
+       "[22] \"H-a1\"[1](a5) # \"node-1 mlx5_0\" lid 4 4xHDR\n[6] \"S-6\"[3] # \"spine\" lid 3 "
+       "4xNDR\n"},
+      {"NCCL log, paths",
+       "n:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:1<0>\n"
+       "n:1:2 [0] NCCL INFO GPU/1A :GPU/0-1a (0/5000.0/LOC) GPU/0-ca (2/264.0/NVL) NET/0-0 "
+       "(2/24/PIX)\n"
+       "n:1:2 [0] NCCL INFO GPU/CA :GPU/0-1a (2/264.0/NVL) GPU/0-ca (0/5000/LOC) NET/0-0 "
+       "(4/10/SYS)\n"
+       "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 2\nChannel 00/24 : 0 1\n"},
+      {"ibnetdiscover --ports",
+       "CA 134 1 0xa1 4x EDR - SW 17 10 0xb1 ( 'o1 HCA-1' - 'l1' )\n"
+       "SW 17 10 0xb1 4x EDR - CA 134 1 0xa1 ( 'l1' - 'o1 HCA-1' )\n"
+       "SW 17 1 0xb1 4x EDR - SW 15 1 0xc1 ( 'l1' - 's1' )\n"
+       "SW 18 2 0xb2 4x EDR - CA 13 1 0xa2 ( 'l2' - 'o2 HCA-1' )\n"
+       "SW 18 1 0xb2 4x EDR - SW 16 1 0xc2 ( 'l2' - 's2' )\n"
+       "SW 15 2 0xc1 4x EDR - SW 14 1 0xd1 ( 's1' - 'core' )\n"
+       "SW 16 2 0xc2 4x EDR - SW 14 2 0xd1 ( 's2' - 'core' )\nSW 15 3 0xc1 4x ??? 's1'\n"}};
   return all;
 }
 
@@ -93,20 +120,22 @@ void use(const topologies::Cluster& cluster) {
   }
 }
 
+// Each importer has its share of the cases; what each accepts is printed.
 TEST(Fuzz, Imports) {
   const std::uint64_t cases = fuzz::case_count(6000);
-  std::uint64_t accepted = 0;
+  std::vector<std::uint64_t> accepted(samples().size());
   topologies::ImportOptions options;
   options.gpu = topologies::find_gpu("A100", "test");
   for (std::uint64_t seed = 0; seed < cases; ++seed) {
     fuzz::Random random(seed);
-    std::string text = texts()[seed % texts().size()];
+    const std::size_t importer = seed % samples().size();
+    std::string text = samples()[importer].text;
     for (std::size_t i = random.below(6); i > 0; --i) {
       fuzz::spoil_text(text, random);
     }
     try {
       use(topologies::import_topology(text, "file", options).cluster);
-      ++accepted;
+      ++accepted[importer];
     } catch (const Error& error) {
       const std::string line = error.what();
       EXPECT_EQ(line.find('\n'), std::string::npos) << "seed " << seed << ": " << line;
@@ -115,8 +144,37 @@ TEST(Fuzz, Imports) {
       ADD_FAILURE() << "seed " << seed << " threw " << error.what() << " for " << text;
     }
   }
-  EXPECT_GT(accepted, cases / 10);
-  EXPECT_LT(accepted, cases);
+  const std::uint64_t each = cases / samples().size();
+  for (std::size_t i = 0; i < samples().size(); ++i) {
+    std::cout << samples()[i].importer << ": " << accepted[i] << " of " << each << " accepted\n";
+    EXPECT_GT(accepted[i], each / 20) << samples()[i].importer;
+    EXPECT_LT(accepted[i], each) << samples()[i].importer;
+  }
+}
+
+TEST(Fuzz, ListsOfHosts) {
+  const std::uint64_t cases = fuzz::case_count(6000);
+  topologies::ImportOptions options;
+  options.gpu = topologies::find_gpu("A100", "test");
+  std::uint64_t accepted = 0;
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
+    fuzz::Random random(seed);
+    std::string text = "n[1-4,17],m[1-2]x[3-4]";
+    for (std::size_t i = random.below(3); i > 0; --i) {
+      fuzz::spoil_text(text, random);
+    }
+    try {
+      options.hosts = topologies::host_list(text, "hosts");
+      EXPECT_LE(options.hosts.size(), 1'000'000U);
+      use(topologies::import_topology(
+              "SwitchName=a Nodes=n[1-20]\nSwitchName=b Nodes=m[1-2]x[1-9]\n", "file", options)
+              .cluster);
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << "seed " << seed;
+    }
+  }
+  EXPECT_GT(accepted, cases / 20);
 }
 
 }  // namespace

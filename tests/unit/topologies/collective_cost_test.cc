@@ -72,6 +72,74 @@ TEST(NcclGraph, RingOverNetworks) {
   EXPECT_DOUBLE_EQ(bus(machine("dgx-h100", 40, 4)), 192.0);      // 4 x 48
 }
 
+// Machines of which a dump or a log holds both the topology and the ring graph that NCCL's own
+// search made of it: channels times their speed, GB/s.
+struct Published {
+  const char* source;
+  Cluster cluster;
+  double rings;
+};
+
+Cluster small_nodes(const char* gpu, Node::Fabric fabric, int gpus, std::int64_t nodes) {
+  Cluster cluster = load_cluster("l40s");
+  cluster.gpu = find_gpu(gpu, "test");
+  Node& node = cluster.node;
+  node.gpus = gpus;
+  node.fabric = fabric;
+  node.nvlink_domain = fabric == Node::Fabric::kPcie ? 1 : gpus;
+  node.nvlink_per_gpu = cluster.gpu.nvlink_per_gpu;
+  node.nvlink_links = cluster.gpu.nvlink_links;
+  node.pcie_per_gpu = cluster.gpu.pcie;
+  node.nics = nodes > 1 ? 1 : 0;
+  cluster.nodes = nodes;
+  cluster.gpus = nodes * gpus;
+  return cluster;
+}
+
+std::vector<Published> published_graphs() {
+  using Fabric = Node::Fabric;
+  std::vector<Published> all = {
+      {"ncv4-graph.xml beside ncv4-topo.xml of Azure/azhpc-images: 2 x 12",
+       load_cluster("azure-nc96-a100"), 24.0},
+      {"NVIDIA/nccl issue 1189, two H20 and two NICs of 400 Gbit/s a node: 4 x 24",
+       small_nodes("H20", Fabric::kNvSwitch, 2, 2), 96.0},
+      {"NVIDIA/nccl issue 601, four GPUs and four NICs of 10 Gbit/s a node: 4 x 1.2",
+       small_nodes("V100-PCIe-32GB", Fabric::kPcie, 4, 2), 4.8},
+      {"a log of one A100 a node with 200 Gbit/s: 1 x 24",
+       small_nodes("A100-PCIe-40GB", Fabric::kPcie, 1, 2), 24.0},
+      {"a log of Soft-RoCE at 0.3125 GB/s, a GPU a node: 1 x 0.24",
+       small_nodes("T4", Fabric::kPcie, 1, 3), 0.24},
+      {"NVIDIA/nccl issue 1358, two GPUs on two Skylake sockets through host memory: 1 x 10",
+       small_nodes("A100-PCIe-40GB", Fabric::kPcie, 2, 1), 10.0},
+      {"a log of two Radeon cards, one at x4 of generation 4 below the other's bridge: 1 x 6",
+       small_nodes("MI210", Fabric::kPcie, 2, 1), 6.0}};
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    all[i].cluster.node.nics = i == 1 ? 2 : (i == 2 ? 4 : all[i].cluster.node.nics);
+  }
+  all[1].cluster.node.nic = BytesPerSecond(50e9);
+  all[2].cluster.node.nic = BytesPerSecond(1.25e9);
+  all[3].cluster.node.nic = BytesPerSecond(25e9);
+  all[4].cluster.node.nic = BytesPerSecond(0.3125e9);
+  all[5].cluster.node.socket_link = BytesPerSecond(10e9);
+  all[5].cluster.node.peer_to_peer = false;
+  all[5].cluster.node.gpus_per_pcie_switch = 1;
+  all[5].cluster.node.sockets = 2;
+  all[6].cluster.node.pcie_per_gpu = BytesPerSecond(7.875e9);
+  return all;
+}
+
+TEST(NcclGraph, RingsAreThoseOfPublishedGraphs) {
+  for (const Published& machine : published_graphs()) {
+    const NcclGraph graph = nccl_graph(machine.cluster, everyone(machine.cluster));
+    EXPECT_NEAR(graph.channels * graph.channel_speed, machine.rings, 1e-9) << machine.source;
+  }
+  // NVIDIA/nccl issue 713: four V100 with two links to each other have six rings of one link.
+  const Cluster mesh = small_nodes("V100-SXM2-32GB", Node::Fabric::kMesh, 4, 1);
+  EXPECT_EQ(nccl_graph(mesh, everyone(mesh)).channels, 6);
+  // A log of four Radeon Pro W6800X with a link to two others each: two rings, one each way round.
+  EXPECT_EQ(ring_count({{0, 1, 0, 1}, {1, 0, 1, 0}, {0, 1, 0, 1}, {1, 0, 1, 0}}, {0, 1, 2, 3}), 2);
+}
+
 // Marks a table of rings used so far; finds the most edge-disjoint directed Hamiltonian cycles by
 // brute force.
 class RingPacking {

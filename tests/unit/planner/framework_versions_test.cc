@@ -115,6 +115,8 @@ TEST(FrameworkVersions, WordsAndDatesOfARowNameItsVersion) {
   EXPECT_EQ(behaviour_of("other", "nanotron 2025-02", "", "2025-02"), "nanotron@2025");
   EXPECT_EQ(behaviour_of("fsdp1", "llm-foundry/composer (PyTorch FSDP1)", "", "2024-01-06"),
             "llm-foundry@2024");
+  EXPECT_EQ(behaviour_of("fsdp2", "NeMo AutoModel (TE + triton + fsdp2_prefetch)", "", "2026-04"),
+            "nemo-automodel");
   // FSDP of PyTorch's name without a number is the first; it was taken for the second.
   EXPECT_EQ(behaviour_of("other", "PyTorch FSDP + Transformer Engine linear layers", "", "2024-10"),
             "fsdp1");

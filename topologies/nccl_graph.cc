@@ -168,6 +168,16 @@ double adapter_rate(const Node& node) {
   return sum / static_cast<double>(node.layout->nics.size());
 }
 
+// Rings pass every GPU, so the one on the narrowest PCIe link sets the pace.
+BytesPerSecond pcie_of_gpus(const Node& node) {
+  BytesPerSecond least = node.pcie_per_gpu;
+  for (std::size_t i = 0; node.layout && i < node.layout->gpus.size(); ++i) {
+    const BytesPerSecond own = node.layout->gpus[i].rate;
+    least = own.value > 0.0 ? std::min(least, own) : least;
+  }
+  return least;
+}
+
 // NCCL_MAX_NCHANNELS bounds what all channels carry by what one can; NCCL_MIN_NCHANNELS gives small
 // messages no more than they had and leaves the rate to the links.
 void apply_channel_bounds(NcclGraph& graph, const NcclSettings& settings) {
@@ -252,7 +262,7 @@ IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride) {
 double ring_rate(const Cluster& cluster, int ranks, IntraPath path, std::int64_t stride) {
   const Node& node = cluster.node;
   const double pcie = nccl_pcie_rate(cluster.gpu.pcie_generation) *
-                      (cluster.gpu.pcie.value > 0.0 ? node.pcie_per_gpu / cluster.gpu.pcie : 1.0);
+                      (cluster.gpu.pcie.value > 0.0 ? pcie_of_gpus(node) / cluster.gpu.pcie : 1.0);
   const double socket = node.socket_link.value / kGiga;
   const std::int64_t span = (std::max(ranks, 1) - 1) * stride + 1;
   const Path widest =
@@ -327,7 +337,7 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
     const double nics = std::min(static_cast<double>(node.nics),
                                  std::max(std::min(own, share), std::min(share, 1.0)));
     // What the members' GPUs take from their NICs crosses their own PCIe links.
-    double pcie = kPcieShare * members * node.pcie_per_gpu.value / kGiga;
+    double pcie = kPcieShare * members * pcie_of_gpus(node).value / kGiga;
     if (!gpu_direct(cluster)) {
       pcie /= 2.0;  // each byte crosses the GPUs' side of PCIe to host memory, and comes back down
     }

@@ -64,7 +64,8 @@ class Reader {
       return;
     }
     const bool fast = line.link == "NVL" || line.link == "XGMI";
-    if (fast && line.kind == "GPU") {
+    // Newer versions hang several GPUs, and their links, on a device: "DEV/0-b000".
+    if (fast && (line.kind == "GPU" || line.kind == "DEV")) {
       tree.links[{stack_.back().id, line.id}] = tree.links[{line.id, stack_.back().id}] = line.rate;
     } else if (fast && line.kind == "NVS") {
       tree.switched[stack_.back().id] += line.rate;
@@ -84,8 +85,16 @@ class Reader {
         std::ranges::find(*list, line.id, &NcclTree::Device::id) != list->end()) {
       return;
     }
-    NcclTree::Device device{line.id, {}};
+    NcclTree::Device device{line.id, {}, 0.0};
+    // Virtual machines claim bridges of 2.5 GT/s x1, which NCCL books at 0.2.
+    const auto narrow = [&device](const Line& on_way) {
+      const bool told = on_way.link == "PCI" && on_way.rate > 0.5;
+      device.pcie =
+          told && (device.pcie <= 0.0 || on_way.rate < device.pcie) ? on_way.rate : device.pcie;
+    };
+    narrow(line);
     for (const Line& above : stack_) {
+      narrow(above);
       if (above.kind == "CPU" || above.kind == "PCI") {
         device.above.push_back(above.kind + above.id);
       }

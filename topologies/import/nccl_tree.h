@@ -11,6 +11,7 @@ struct NcclTree {
   struct Device {
     std::string id;                  // its bus id, or the number of a net, as device_id gives it
     std::vector<std::string> above;  // CPU, then switches from the root port down
+    double pcie = 0.0;  // GB/s that NCCL books for the narrowest PCIe link on the way; 0: not told
   };
   std::vector<Device> gpus, nets;
   std::map<std::string, double> net_rates;  // GB/s, by id

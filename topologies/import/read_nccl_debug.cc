@@ -17,6 +17,7 @@ namespace {
 struct Cell {
   Path path = Path::kSystem;
   bool linked = false;
+  int hops = 0;       // of the tree's links; 0: not told
   double rate = 0.0;  // GB/s as NCCL books it
 };
 
@@ -29,6 +30,7 @@ struct Log {
   int channels = 0;
   bool amd = false;
   std::map<std::string, double> net_rates;  // GB/s
+  std::map<std::string, double> gpu_pcie;   // GB/s as NCCL books it
   std::string card;                         // as the banner names it
 };
 
@@ -40,6 +42,7 @@ std::optional<Cell> read_cell(const std::string& word) {
     return std::nullopt;
   }
   Cell cell;
+  cell.hops = static_cast<int>(std::strtol(word.c_str() + 1, nullptr, 10));
   cell.rate = std::strtod(word.substr(first + 1, second - first - 1).c_str(), nullptr);
   const std::string type = word.substr(second + 1, word.size() - second - 2);
   cell.linked = type == "NVL" || type == "NVB" || type == "XGMI";
@@ -132,6 +135,9 @@ Path path_between(const NcclTree::Device& a, const NcclTree::Device& b) {
 void add_tree(const NcclTree& tree, Log& log) {
   constexpr std::size_t kNetsMost = 256;
   log.net_rates = tree.net_rates;
+  for (const NcclTree::Device& gpu : tree.gpus) {
+    log.gpu_pcie[gpu.id] = gpu.pcie;
+  }
   if (!log.gpus.empty() || tree.gpus.size() > static_cast<std::size_t>(kLayoutGpusMost) ||
       tree.nets.size() > kNetsMost) {
     return;
@@ -147,14 +153,14 @@ void add_tree(const NcclTree& tree, Log& log) {
   }
   for (const auto& [name, device] : devices) {
     for (const auto& [other_name, other] : devices) {
-      Cell cell{path_between(device, other), false, 0.0};
+      Cell cell{path_between(device, other), false, 0, 0.0};
       const auto link = tree.links.find({device.id, other.id});
       const auto own = tree.switched.find(device.id);
       const bool gpus = !name.starts_with("net") && !other_name.starts_with("net");
       if (gpus && link != tree.links.end()) {
-        cell = {cell.path, true, link->second};
+        cell = {cell.path, true, 0, link->second};
       } else if (gpus && own != tree.switched.end() && tree.switched.contains(other.id)) {
-        cell = {cell.path, true, own->second};
+        cell = {cell.path, true, 0, own->second};
       }
       log.cells[{name, other_name}] = cell;
     }
@@ -222,6 +228,12 @@ void set_places(const Log& log, NodeFacts& facts) {
   const std::vector<Place> places = place_devices(devices, facts.remarks);
   const auto first_net = places.begin() + static_cast<std::ptrdiff_t>(log.gpus.size());
   facts.gpu_places.assign(places.begin(), first_net);
+  constexpr double kRawOfBooked = 15.75e9 / 12.0;  // of PCIe, what NCCL books as 1 GB/s
+  for (std::size_t i = 0; i < log.gpus.size(); ++i) {
+    const auto rate = log.gpu_pcie.find(log.gpus[i]);
+    facts.gpu_places[i].rate =
+        BytesPerSecond(rate == log.gpu_pcie.end() ? 0.0 : rate->second * kRawOfBooked);
+  }
   facts.nic_places.assign(first_net, places.end());
 }
 
@@ -248,10 +260,16 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
   facts.links.assign(gpus, std::vector<int>(gpus, 0));
   facts.switch_links.assign(gpus, 0);
   facts.links_told = facts.links_are_rates = !log.gpus.empty();
+  // GPUs that reach each other through others' links have more hops between them.
+  int nearest = 0;
+  for (const auto& [ends, cell] : log.cells) {
+    nearest = cell.linked && (nearest == 0 || cell.hops < nearest) ? cell.hops : nearest;
+  }
   for (std::size_t a = 0; a < log.gpus.size(); ++a) {
     for (std::size_t b = 0; b < log.gpus.size(); ++b) {
       const auto found = log.cells.find({log.gpus[a], log.gpus[b]});
-      if (a != b && found != log.cells.end() && found->second.linked) {
+      if (a != b && found != log.cells.end() && found->second.linked &&
+          found->second.hops <= nearest) {
         facts.links[a][b] = facts.links[b][a] =
             static_cast<int>(std::clamp(found->second.rate, 1.0, 10'000.0));
       }

@@ -239,6 +239,47 @@ TEST(ImportNcclLog, TheTreeOfTwoHives) {
   EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[2]), Path::kSystem);
 }
 
+// Newer versions hang GPUs and their links on devices; GPUs two links apart are not joined. Two
+// cards of four share a switch each.
+TEST(ImportNcclLog, GpusOnDevicesInARing) {
+  const std::string who = "h:1:2 [0] NCCL INFO ";
+  const std::vector<std::string> bus = {"b000", "e000", "1e000", "1b000"};
+  std::string tree = who + "=== System : maxBw 24.0 totalBw 48.0 ===\n" + who + "CPU/0-0 (1/1/2)\n";
+  std::string paths = who + "=== System : maxBw 24.0 totalBw 48.0 ===\n";
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::string& next = bus[(i + 1) % 4];
+    const std::string& last = bus[(i + 3) % 4];
+    tree += who + "+ PCI[12.0] - PCI/0-" + std::to_string(i / 2) + "7000 (10b5)\n";
+    tree += who + "       + PCI[12.0] - DEV/0-" + bus[i] + " (1002)\n";
+    tree += who + "              + LOC[5000.0] - GPU/0-" + bus[i] + "\n";
+    tree += who + "              + XGMI[24.0] - DEV/0-" + next + "\n";
+    tree += who + "              + XGMI[24.0] - DEV/0-" + last + "\n";
+    paths += who + "GPU/0-" + bus[i] + " :";
+    for (const std::string& other : bus) {
+      paths += "GPU/0-" + other +
+               (other == bus[i]
+                    ? " (0/5000.0/LOC) "
+                    : (other == next || other == last ? " (3/24.0/XGMI) " : " (4/24.0/XGMI) "));
+    }
+    paths += "DEV/0-" + next + " (2/24.0/XGMI)\n";
+  }
+  for (const std::string& log : {tree, paths}) {
+    const Node node = node_of(log, "MI100");
+    EXPECT_EQ(node.gpus, 4);
+    const LinkCounts links = layout_of(node).links;
+    ASSERT_EQ(links.size(), 4U);
+    EXPECT_EQ(ring_count(links, {0, 1, 2, 3}) > 0, true);
+    int joined_pairs = 0;
+    for (std::size_t a = 0; a < 4; ++a) {
+      for (std::size_t b = a + 1; b < 4; ++b) {
+        joined_pairs += links[a][b] > 0 ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(joined_pairs, 4);
+  }
+  EXPECT_DOUBLE_EQ(node_of(tree, "MI100").pcie_per_gpu.value, 15.75e9);  // generation 3
+}
+
 TEST(ImportNcclLog, AnUnknownCardOfTheBannerIsNamed) {
   EXPECT_TRUE(
       remarks(import("#  Rank  0 Pid 1 on n1 device  0 [0x01] Some Card 9\n"

@@ -117,6 +117,17 @@ TEST(Network, AnAdapterOnANarrowLinkCountsAsMuchAsItCarries) {
   EXPECT_NEAR(narrow / whole, (7 + 0.85 * 15.75 / 50) / 8, 0.03);
 }
 
+// A ring passes every GPU: one of four at x4 of generation 4 sets its pace.
+TEST(Network, AGpuOnANarrowLinkSlowsTheRing) {
+  Cluster cluster = load_cluster("a100-pcie-80gb");
+  const double whole = bus(with(cluster, "NCCL_ALGO", "Ring"), Collective::kAllReduce, kGiB);
+  NodeLayout layout = layout_of(cluster.node);
+  layout.gpus[2].rate = BytesPerSecond(7.875e9);
+  cluster.node.layout = make_layout(layout.gpus, layout.nics, layout.links);
+  EXPECT_LT(bus(with(cluster, "NCCL_ALGO", "Ring"), Collective::kAllReduce, kGiB), 7.875);
+  EXPECT_GT(whole, 14);
+}
+
 // Two HGX A100 with 4 x 200 Gbit/s: 86 to 91 GB/s in two reports; the ring's bound is 96.
 TEST(Network, FourAdaptersForEightGpus) {
   Cluster cluster = load_cluster("dgx-a100-80gbx2");

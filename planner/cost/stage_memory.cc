@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/layer_times.h"
+#include "planner/cost/stage_buffers.h"
 #include "planner/cost/stage_contents.h"
 #include "planner/plan/shape.h"
 
@@ -10,149 +11,8 @@ namespace trireme::planner {
 
 namespace {
 
-using models::Implementation;
-using topologies::Precision;
-
 bool is_torch(const Job& job) {
   return job.framework.states == StateLayout::kTorch;
-}
-bool is_flat(const Job& job) {
-  return job.framework.states == StateLayout::kFlatBuffers;
-}
-
-// Transformer Engine returns an empty 16-bit tensor for each weight gradient that it accumulated in
-// place, one a shape for the process's life.
-double stand_in_gradients(const StageContext& context, const Stage& stage) {
-  const Job& job = *context.job;
-  if (!is_flat(job) || job.framework.implementation != Implementation::kTransformerEngine ||
-      !job.framework.gradient_accumulation_fusion) {
-    return 0;
-  }
-  const RankParameters& parameters = context.layers->parameters;
-  double elements = stage.dense_layers > 0 ? parameters.dense_layer.linear_weights : 0;
-  if (stage.sparse_layers > 0) {
-    elements += parameters.sparse_layer.linear_weights + parameters.sparse_layer.expert_weight -
-                (stage.dense_layers > 0 ? parameters.sparse_layer.attention_weights : 0);
-  }
-  return 2 * elements;
-}
-
-// autocast's cache of cast weights.
-double weight_casts(const StageContext& context, const Stage& stage) {
-  if (!uses_autocast(*context.job, *context.plan)) {
-    return 0;
-  }
-  const RankParameters& parameters = context.layers->parameters;
-  return 2 * (stage.dense_layers * parameters.dense_layer.linear_weights +
-              stage.sparse_layers *
-                  (parameters.sparse_layer.linear_weights + parameters.sparse_layer.expert) +
-              stage.head);
-}
-
-// Parameters gathered at the loss, and while a layer's backward runs.
-struct Gathered {
-  double at_loss = 0, at_head = 0, in_backward = 0;  // head: its backward
-  double unit_gradients = 0;  // 16-bit gradients and the reduction's input of one unit
-};
-
-Gathered gathered_of(const StageContext& context, const Stage& stage) {
-  const Job& job = *context.job;
-  const Plan& plan = *context.plan;
-  const bool frozen = job.training.has_adapters();
-  const double element = frozen ? frozen_bytes(job.training.base) : compute_bytes(job);
-  const double root_element = frozen ? 2 : element;  // embedding and head are not quantised
-  const RunSharding run = run_sharding(job, plan);
-  Gathered gathered;
-  if (const double casts = weight_casts(context, stage); casts > 0) {
-    gathered.at_loss = gathered.at_head = gathered.in_backward = casts;
-    return gathered;
-  }
-  if (context.gathers || run.sharding == Sharding::kFull) {
-    const double trained_unit = frozen ? 0 : stage.largest_unit;
-    // Where gradients wait for the last micro-batch, so does the reduction's input.
-    const double input = context.unsharded_gradient > 0 ? 0 : job.framework.reduce_bytes;
-    gathered.unit_gradients = (element + input) * trained_unit;
-  }
-  if (!context.gathers) {
-    if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&
-        plan.recompute != Recompute::kFull) {
-      // Under autocast every product keeps the 16-bit copy of its weight for its input's gradient.
-      gathered.at_loss = 2 * (stage.elements + stage.experts - stage.root + stage.head);
-      gathered.at_head = gathered.in_backward = gathered.at_loss;
-    }
-    return gathered;
-  }
-  const double body = stage.elements + stage.experts - stage.root;
-  // PyTorch's pipelines, which reduce once, let go what they gathered nevertheless.
-  const bool reshard = run.reshards && plan.sharding == Sharding::kFull;
-  const double root =
-      job.framework.root_unit_stays_gathered ? stage.root : std::min(stage.root, stage.head);
-  // FSDP1 gathers nothing ahead of a unit without gradients (its post-backward hook starts that).
-  const double units_ahead = frozen && job.framework.frozen_graph_stays
-                                 ? 0
-                                 : static_cast<double>(job.framework.prefetch_units);
-  double ahead = static_cast<double>(job.framework.prefetch_elements);
-  if (job.framework.states != StateLayout::kDeepSpeed) {
-    ahead = std::min(ahead, stage.chunk - stage.largest_unit);  // not into another pass
-  }
-  ahead = std::max(ahead, stage.largest_unit * units_ahead);
-  gathered.at_loss = reshard ? root_element * root : element * body + root_element * stage.root;
-  if (reshard && job.framework.states == StateLayout::kDeepSpeed) {
-    // The last layers are needed again at once, so ZeRO-3 keeps them (stage3_max_reuse_distance).
-    gathered.at_loss +=
-        element * std::min(body, static_cast<double>(job.framework.prefetch_elements));
-  }
-  gathered.in_backward = reshard
-                             ? root_element * (job.framework.root_unit_stays_gathered ? root : 0) +
-                                   element * std::min(body, stage.largest_unit + ahead)
-                             : gathered.at_loss;
-  // Of PyTorch's backward no gather is under way before its first hook.
-  const double early = is_torch(job) ? 0 : element * std::min(body, ahead);
-  gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
-  return gathered;
-}
-
-// One micro-batch's residual stream between stages.
-double boundary_bytes(const StageContext& context) {
-  return 2 * context.tokens * static_cast<double>(context.job->model.hidden) *
-         context.sequence_scale;
-}
-
-double communication_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
-  const Job& job = *context.job;
-  const Plan& plan = *context.plan;
-  double bytes = 0;
-  const double boundary = boundary_bytes(context);
-  if (plan.pipeline > 1) {
-    if (is_torch(job)) {
-      // PyTorch's stages allocate one receive buffer a micro-batch and direction, and keep their
-      // outputs.
-      const double buffers = static_cast<double>((rank > 0 ? 1 : 0) + (stage.has_head ? 0 : 1)) *
-                             static_cast<double>(plan.micro_batches);
-      bytes += boundary * (buffers + (stage.has_head ? 0 : stage.in_flight));
-    } else {
-      bytes += boundary;
-    }
-  }
-  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding != Sharding::kNone) {
-    // One contiguous reduction bucket, two when reduction overlaps (stage 3's default).
-    const double buckets = plan.sharding == Sharding::kFull ? 2 : 1;
-    bytes += buckets * 2 *
-             std::min(static_cast<double>(job.framework.bucket_elements),
-                      stage.trained + stage.trained_experts);
-  }
-  if (is_flat(job) && job.framework.bucket_elements > 0 && plan.sharding != Sharding::kNone) {
-    // ZeRO-1 under a Megatron engine: the reduction bucket, its flattened copy and the
-    // all-gather's, in 16 bits.
-    bytes += 6 * std::min(static_cast<double>(job.framework.bucket_elements),
-                          stage.trained + stage.trained_experts);
-  }
-  return bytes;
-}
-
-double workspaces_of(const StageContext& context, const Stage& stage) {
-  return context.constant + stand_in_gradients(context, stage) +
-         context.layers->fp8_weight_copies * (stage.elements + stage.experts - stage.root);
 }
 
 // The moments that can be a stage's peak, and the one before it all.
@@ -295,20 +155,39 @@ void set_first_backward(const StageContext& context, const Stage& stage, MemoryI
   }
 }
 
-// Gradients in the optimizer's step; one that runs in backward has one unit's at a time.
-double stepped_gradients(const StageContext& context, const Stage& stage) {
-  const double all = gradient_bytes(context, stage);
-  const bool one_by_one =
-      context.job->training.optimizer_in_backward || context.resident.gradients < 1;
-  const double largest = std::max(stage.head, stage.largest_unit);
-  return one_by_one ? std::min(all, largest * context.dense_state.gradients) : all;
+double head_gradient_bytes(const StageContext& context, const Stage& stage) {
+  const Training& training = context.job->training;
+  return training.has_adapters() && !training.embeddings ? 0 : 2 * stage.head;
 }
 
-// DistributedDataParallel's.
-double bucket_bytes(const StageContext& context, const Stage& stage) {
+// The last stage's loss and its backward; what of other micro-batches' logits is there beside a
+// layer's goes into `base`.
+void set_head_moments(const StageContext& context, const Stage& stage, const Gathered& gathered,
+                      MemoryItems& base, Moments& moments) {
+  const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const bool ddp = is_torch(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
-  return ddp ? stepped_gradients(context, stage) : 0;
+  // A postponed weight gradient of the head holds the logits' 16-bit gradient.
+  const double waiting = (stage.in_flight - 1) * context.logit_kept +
+                         stage.waiting * 2 * context.tokens * context.layers->parameters.vocabulary;
+  // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
+  // it among what the loss keeps.
+  const double done = static_cast<double>(plan.micro_batches) - stage.in_flight;
+  const double outputs = is_torch(job) && plan.pipeline > 1
+                             ? done * 2 * context.tokens * context.layers->parameters.vocabulary
+                             : 0;
+  moments.forward.logits = waiting + outputs + context.logit_kept;
+  moments.loss = base;
+  moments.loss.logits = waiting + outputs + context.logit_peak;
+  moments.loss.activations += context.head_tokens;
+  moments.head_backward = base;
+  moments.head_backward.gathered_parameters += gathered.at_head - gathered.at_loss;
+  moments.head_backward.logits = waiting + outputs + context.logit_backward;
+  moments.head_backward.gradients += head_gradient_bytes(context, stage);
+  // The head's input gathered, and its gradient before it is scattered.
+  moments.head_backward.activations +=
+      context.head_tokens + 2 * context.tokens * static_cast<double>(job.model.hidden) *
+                                (plan.sequence_parallel ? 2 + context.sequence_scale : 1);
+  base.logits = waiting + outputs;
 }
 
 Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
@@ -316,8 +195,6 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   const Plan& plan = *context.plan;
   const bool torch = is_torch(job);
   const Gathered gathered = gathered_of(context, stage);
-  const bool head_trains = !job.training.has_adapters() || job.training.embeddings;
-  const double head_gradient = head_trains ? 2 * stage.head : 0;
   MemoryItems base;
   base.parameters = parameter_bytes(context, stage) * context.resident.parameters;
   base.optimizer = optimizer_bytes(context, stage) * context.resident.optimizer;
@@ -346,29 +223,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   set_first_backward(context, stage, base);
   moments.forward = base;
   if (stage.has_head) {
-    // A postponed weight gradient of the head holds the logits' 16-bit gradient.
-    const double waiting =
-        (stage.in_flight - 1) * context.logit_kept +
-        stage.waiting * 2 * context.tokens * context.layers->parameters.vocabulary;
-    // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
-    // it among what the loss keeps.
-    const double done = static_cast<double>(plan.micro_batches) - stage.in_flight;
-    const double outputs = torch && plan.pipeline > 1
-                               ? done * 2 * context.tokens * context.layers->parameters.vocabulary
-                               : 0;
-    moments.forward.logits = waiting + outputs + context.logit_kept;
-    moments.loss = base;
-    moments.loss.logits = waiting + outputs + context.logit_peak;
-    moments.loss.activations += context.head_tokens;
-    moments.head_backward = base;
-    moments.head_backward.gathered_parameters += gathered.at_head - gathered.at_loss;
-    base.logits = waiting + outputs;
-    moments.head_backward.logits = waiting + outputs + context.logit_backward;
-    moments.head_backward.gradients += head_gradient;
-    // The head's input gathered, and its gradient before it is scattered.
-    moments.head_backward.activations +=
-        context.head_tokens + 2 * context.tokens * static_cast<double>(job.model.hidden) *
-                                  (plan.sequence_parallel ? 2 + context.sequence_scale : 1);
+    set_head_moments(context, stage, gathered, base, moments);
   }
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live + stage.turned;
@@ -379,7 +234,8 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   moments.layer_backward.communication += gathered.unit_gradients;
   const bool waits = torch || frees_gradients(job, plan) ||
                      (gathered.unit_gradients > 0 && is_one_root(context, stage));
-  moments.layer_backward.gradients += waits ? head_gradient : 0;  // until the root's own reduction
+  moments.layer_backward.gradients +=
+      waits ? head_gradient_bytes(context, stage) : 0;  // until the root's own reduction
   moments.root_reduce = base;
   if (gathered.unit_gradients > 0) {
     if (!stage.embedding) {
@@ -417,29 +273,6 @@ void scale(MemoryItems& items) {
 }
 
 }  // namespace
-
-double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
-                       std::int64_t rank) {
-  return workspaces_of(context, stage_of(context, split, rank));
-}
-
-double lasting_communication_bytes(const StageContext& context,
-                                   const std::vector<ChunkLayers>& split, std::int64_t rank) {
-  const Job& job = *context.job;
-  const Plan& plan = *context.plan;
-  const Stage stage = stage_of(context, split, rank);
-  double at_hand = plan.pipeline > 1 ? boundary_bytes(context) : 0;
-  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kGradients) {
-    at_hand += 2 * 2 * stage.largest_unit;  // one written, one on the wire
-  }
-  return std::max(0.0,
-                  communication_of(context, stage, rank) + bucket_bytes(context, stage) - at_hand);
-}
-
-double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
-                         std::int64_t rank) {
-  return weight_casts(context, stage_of(context, split, rank));
-}
 
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank) {

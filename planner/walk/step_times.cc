@@ -17,6 +17,7 @@
 #include "planner/plan/host_counts.h"
 #include "planner/plan/stage_groups.h"
 #include "planner/walk/expert_overlap.h"
+#include "planner/walk/group_shape.h"
 #include "planner/walk/host_times.h"
 #include "planner/walk/state_pass.h"
 #include "topologies/node_groups.h"
@@ -56,6 +57,18 @@ Place place_of(const Op& op) {
                                                      : Place::kLayer;
 }
 
+// Of a modelled product; a program read from text may say anything.
+ProductWidth width_of(const Work& work) {
+  const std::int64_t wide = work.dims[4];
+  if (wide < 0 || wide > static_cast<std::int64_t>(ProductWidth::kFp32)) {
+    throw Error("program",
+                fmt::format("modelled_matmul has wide {}: it is 0 (the layer's width), 1 "
+                            "(16 bits) or 2 (fp32)",
+                            wide));
+  }
+  return static_cast<ProductWidth>(wide);
+}
+
 class OpTimer {
  public:
   OpTimer(const Job& job, const StepProgram& program)
@@ -80,14 +93,9 @@ class OpTimer {
 
   std::vector<OpTime> time_role(const Program& role) {
     role_ = &role;
-    std::array<std::vector<OpTime>, 3> works;
-    for (const Place place : {Place::kLayer, Place::kWeightGradient, Place::kOutside}) {
-      for (const Work& work : role.works) {
-        works[static_cast<std::size_t>(place)].push_back(
-            {duration_of(time_work(work, place)),
-             duration_of(Seconds(launch_seconds_ * launches_of(work)))});
-      }
-    }
+    // By place and work, as they come up.
+    std::array<std::vector<std::optional<OpTime>>, 3> works;
+    works.fill(std::vector<std::optional<OpTime>>(role.works.size()));
     const SimDuration launch = duration_of(Seconds(launch_seconds_));
     sharded_ = std::any_of(role.units.begin(), role.units.end(),
                            [](const ParameterUnit& unit) { return unit.shard != kNoGroup; });
@@ -95,7 +103,11 @@ class OpTimer {
     times.reserve(role.ops.size());
     for (const Op& op : role.ops) {
       if (const auto* compute = std::get_if<Compute>(&op.kind)) {
-        times.push_back(works[static_cast<std::size_t>(place_of(op))][compute->work]);
+        std::optional<OpTime>& known = works[static_cast<std::size_t>(place_of(op))][compute->work];
+        if (!known) {
+          known = time_compute(role.works[compute->work], place_of(op));
+        }
+        times.push_back(*known);
       } else {
         times.push_back({time_transfer(op), launch});
         // Sums of shards over their copies move little memory: llama-2-7b on 128 A100, sharded over
@@ -159,6 +171,11 @@ class OpTimer {
                                                   : 1.0;
   }
 
+  [[nodiscard]] OpTime time_compute(const Work& work, Place place) const {
+    return {duration_of(time_work(work, place)),
+            duration_of(Seconds(launch_seconds_ * launches_of(work)))};
+  }
+
   [[nodiscard]] Seconds time_work(const Work& work, Place place) const {
     const auto& d = work.dims;
     const bool gradient = place == Place::kWeightGradient;
@@ -174,7 +191,7 @@ class OpTimer {
                           {ProductWidth::kOfLayer, gradient});
     }
     if (work.kernel == Kernel::kModelledMatmul) {
-      return time_product({d[0], d[1], d[2], d[3]}, {static_cast<ProductWidth>(d[4]), gradient});
+      return time_product({d[0], d[1], d[2], d[3]}, {width_of(work), gradient});
     }
     if (work.kernel == Kernel::kAttentionForward) {
       return time_attention(work, 1, topologies::Pass::kForward);
@@ -291,8 +308,7 @@ class OpTimer {
     if (op.origin.phase == Phase::kGradientReduce) {
       // The program has gradients in the type that memory asks for, whatever goes over the wire.
       const Operand& operand = role_->operands[op.operands.first + ask.operand];
-      const double wire =
-          static_cast<double>(operand.count) * reduce_bytes_of(job_, sharded_);
+      const double wire = static_cast<double>(operand.count) * reduce_bytes_of(job_, sharded_);
       size = Bytes(static_cast<std::int64_t>(wire));
     }
     const auto key = std::make_tuple(ask.collective, index_of(ask.group), size.value);
@@ -326,45 +342,6 @@ class OpTimer {
   bool portable_attention_ = false;
   std::map<std::tuple<Collective, std::uint32_t, std::int64_t>, SimDuration> known_;
 };
-
-}  // namespace
-
-GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group) {
-  std::vector<GroupAxis> axes = group.axes;
-  std::sort(axes.begin(), axes.end(),
-            [](const GroupAxis& a, const GroupAxis& b) { return a.stride < b.stride; });
-  // Axes that continue each other are one.
-  std::vector<GroupAxis> merged;
-  for (const GroupAxis& axis : axes) {
-    if (!merged.empty() && merged.back().stride * merged.back().degree == axis.stride) {
-      merged.back().degree *= axis.degree;
-    } else {
-      merged.push_back(axis);
-    }
-  }
-  if (merged.empty()) {
-    return topologies::group_shape(cluster, 1, 1);
-  }
-  const std::int64_t period =
-      merged.size() == 1 && axes.size() == 1 ? axes[0].period : merged[0].degree * merged[0].stride;
-  GroupShape shape = topologies::group_shape(cluster, merged[0].degree, merged[0].stride, period);
-  for (std::size_t i = 1; i < merged.size(); ++i) {
-    const GroupShape other = topologies::group_shape(cluster, merged[i].degree, merged[i].stride);
-    const auto fewest = [](const GroupShape& axis) {
-      return axis.fewest_per_node > 0 ? axis.fewest_per_node : axis.ranks_per_node;
-    };
-    const std::int64_t fewest_of_both = fewest(shape) * fewest(other);
-    shape.ranks *= other.ranks;
-    shape.ranks_per_node *= other.ranks_per_node;
-    shape.fewest_per_node = fewest_of_both < shape.ranks_per_node ? fewest_of_both : 0;
-  }
-  const std::int64_t in_use =
-      std::min<std::int64_t>(cluster.node.gpus, std::max<std::int64_t>(1, cluster.gpus));
-  shape.concurrent_per_node = std::max<std::int64_t>(1, in_use / shape.ranks_per_node);
-  return shape;
-}
-
-namespace {
 
 // Of ranks that do the same on unlike cards, the slowest sets the pace of each op.
 void keep_slower(std::vector<OpTime>& times, const std::vector<OpTime>& others) {

@@ -7,15 +7,11 @@
 #include "core/op_times.h"
 #include "core/program.h"
 #include "planner/plan/job.h"
-#include "topologies/collective_cost.h"
 
 namespace trireme::planner {
 
 // Requires: a program that lower() made for this job. Throws Error on a role whose ops take more
 // than 1e5 s: the simulated clock could not add up such ranks.
 StepTimes time_ops(const Job& job, const StepProgram& program);
-
-// How a group of ranks lies on the cluster.
-topologies::GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group);
 
 }  // namespace trireme::planner

@@ -196,6 +196,22 @@ TEST(ModelledLayers, ExpertsAreGatheredAheadWithTheirLayer) {
   EXPECT_EQ(gathered_before, 2);
 }
 
+// A program read from text may say any width; it was cast to one that no product has.
+TEST(ModelledLayers, AProductOfAnUnknownWidthIsRefused) {
+  planner::Plan plan;
+  const planner::Job job = job_of({"bloom-7b1", "dgx-h100x1", "tp2.pp4.mb1", 2048, 8}, plan);
+  StepProgram program = planner::lower(job, plan);
+  for (Work& work : program.roles.front().works) {
+    work.dims[4] = work.kernel == Kernel::kModelledMatmul ? 7 : work.dims[4];
+  }
+  try {
+    planner::time_ops(job, program);
+    FAIL() << "a product of width 7 was timed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("wide 7"), std::string::npos) << error.what();
+  }
+}
+
 // Copies of the experts over tensor ranks, on one data-parallel rank: their sums were not in the
 // closed form, and the optimizer stepped over all of them as if nothing were shared.
 TEST(ModelledLayers, ExpertsCopiedOverTensorRanksAreReduced) {

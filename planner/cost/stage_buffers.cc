@@ -1,0 +1,189 @@
+#include "planner/cost/stage_buffers.h"
+
+#include <algorithm>
+
+#include "planner/plan/shape.h"
+
+namespace trireme::planner {
+
+namespace {
+
+using models::Implementation;
+using topologies::Precision;
+
+bool is_torch(const Job& job) {
+  return job.framework.states == StateLayout::kTorch;
+}
+bool is_flat(const Job& job) {
+  return job.framework.states == StateLayout::kFlatBuffers;
+}
+
+// Transformer Engine returns an empty 16-bit tensor for each weight gradient that it accumulated in
+// place, one a shape for the process's life.
+double stand_in_gradients(const StageContext& context, const Stage& stage) {
+  const Job& job = *context.job;
+  if (!is_flat(job) || job.framework.implementation != Implementation::kTransformerEngine ||
+      !job.framework.gradient_accumulation_fusion) {
+    return 0;
+  }
+  const RankParameters& parameters = context.layers->parameters;
+  double elements = stage.dense_layers > 0 ? parameters.dense_layer.linear_weights : 0;
+  if (stage.sparse_layers > 0) {
+    elements += parameters.sparse_layer.linear_weights + parameters.sparse_layer.expert_weight -
+                (stage.dense_layers > 0 ? parameters.sparse_layer.attention_weights : 0);
+  }
+  return 2 * elements;
+}
+
+// autocast's cache of cast weights.
+double weight_casts(const StageContext& context, const Stage& stage) {
+  if (!uses_autocast(*context.job, *context.plan)) {
+    return 0;
+  }
+  const RankParameters& parameters = context.layers->parameters;
+  return 2 * (stage.dense_layers * parameters.dense_layer.linear_weights +
+              stage.sparse_layers *
+                  (parameters.sparse_layer.linear_weights + parameters.sparse_layer.expert) +
+              stage.head);
+}
+
+// One micro-batch's residual stream between stages.
+double boundary_bytes(const StageContext& context) {
+  return 2 * context.tokens * static_cast<double>(context.job->model.hidden) *
+         context.sequence_scale;
+}
+
+}  // namespace
+
+Gathered gathered_of(const StageContext& context, const Stage& stage) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  const bool frozen = job.training.has_adapters();
+  const double element = frozen ? frozen_bytes(job.training.base) : compute_bytes(job);
+  const double root_element = frozen ? 2 : element;  // embedding and head are not quantised
+  const RunSharding run = run_sharding(job, plan);
+  Gathered gathered;
+  if (const double casts = weight_casts(context, stage); casts > 0) {
+    gathered.at_loss = gathered.at_head = gathered.in_backward = casts;
+    return gathered;
+  }
+  if (context.gathers || run.sharding == Sharding::kFull) {
+    const double trained_unit = frozen ? 0 : stage.largest_unit;
+    // Where gradients wait for the last micro-batch, so does the reduction's input.
+    const double input = context.unsharded_gradient > 0 ? 0 : job.framework.reduce_bytes;
+    gathered.unit_gradients = (element + input) * trained_unit;
+  }
+  if (!context.gathers) {
+    if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&
+        plan.recompute != Recompute::kFull) {
+      // Under autocast every product keeps the 16-bit copy of its weight for its input's gradient.
+      gathered.at_loss = 2 * (stage.elements + stage.experts - stage.root + stage.head);
+      gathered.at_head = gathered.in_backward = gathered.at_loss;
+    }
+    return gathered;
+  }
+  const double body = stage.elements + stage.experts - stage.root;
+  // PyTorch's pipelines, which reduce once, let go what they gathered nevertheless.
+  const bool reshard = run.reshards && plan.sharding == Sharding::kFull;
+  const double root =
+      job.framework.root_unit_stays_gathered ? stage.root : std::min(stage.root, stage.head);
+  // FSDP1 gathers nothing ahead of a unit without gradients (its post-backward hook starts that).
+  const double units_ahead = frozen && job.framework.frozen_graph_stays
+                                 ? 0
+                                 : static_cast<double>(job.framework.prefetch_units);
+  double ahead = static_cast<double>(job.framework.prefetch_elements);
+  if (job.framework.states != StateLayout::kDeepSpeed) {
+    ahead = std::min(ahead, stage.chunk - stage.largest_unit);  // not into another pass
+  }
+  ahead = std::max(ahead, stage.largest_unit * units_ahead);
+  gathered.at_loss = reshard ? root_element * root : element * body + root_element * stage.root;
+  if (reshard && job.framework.states == StateLayout::kDeepSpeed) {
+    // The last layers are needed again at once, so ZeRO-3 keeps them (stage3_max_reuse_distance).
+    gathered.at_loss +=
+        element * std::min(body, static_cast<double>(job.framework.prefetch_elements));
+  }
+  gathered.in_backward = reshard
+                             ? root_element * (job.framework.root_unit_stays_gathered ? root : 0) +
+                                   element * std::min(body, stage.largest_unit + ahead)
+                             : gathered.at_loss;
+  // Of PyTorch's backward no gather is under way before its first hook.
+  const double early = is_torch(job) ? 0 : element * std::min(body, ahead);
+  gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
+  return gathered;
+}
+
+double communication_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  double bytes = 0;
+  const double boundary = boundary_bytes(context);
+  if (plan.pipeline > 1) {
+    if (is_torch(job)) {
+      // PyTorch's stages allocate one receive buffer a micro-batch and direction, and keep their
+      // outputs.
+      const double buffers = static_cast<double>((rank > 0 ? 1 : 0) + (stage.has_head ? 0 : 1)) *
+                             static_cast<double>(plan.micro_batches);
+      bytes += boundary * (buffers + (stage.has_head ? 0 : stage.in_flight));
+    } else {
+      bytes += boundary;
+    }
+  }
+  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding != Sharding::kNone) {
+    // One contiguous reduction bucket, two when reduction overlaps (stage 3's default).
+    const double buckets = plan.sharding == Sharding::kFull ? 2 : 1;
+    bytes += buckets * 2 *
+             std::min(static_cast<double>(job.framework.bucket_elements),
+                      stage.trained + stage.trained_experts);
+  }
+  if (is_flat(job) && job.framework.bucket_elements > 0 && plan.sharding != Sharding::kNone) {
+    // ZeRO-1 under a Megatron engine: the reduction bucket, its flattened copy and the
+    // all-gather's, in 16 bits.
+    bytes += 6 * std::min(static_cast<double>(job.framework.bucket_elements),
+                          stage.trained + stage.trained_experts);
+  }
+  return bytes;
+}
+
+double workspaces_of(const StageContext& context, const Stage& stage) {
+  return context.constant + stand_in_gradients(context, stage) +
+         context.layers->fp8_weight_copies * (stage.elements + stage.experts - stage.root);
+}
+
+double stepped_gradients(const StageContext& context, const Stage& stage) {
+  const double all = gradient_bytes(context, stage);
+  const bool one_by_one =
+      context.job->training.optimizer_in_backward || context.resident.gradients < 1;
+  const double largest = std::max(stage.head, stage.largest_unit);
+  return one_by_one ? std::min(all, largest * context.dense_state.gradients) : all;
+}
+
+double bucket_bytes(const StageContext& context, const Stage& stage) {
+  const Plan& plan = *context.plan;
+  const bool ddp = is_torch(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
+  return ddp ? stepped_gradients(context, stage) : 0;
+}
+
+double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
+                       std::int64_t rank) {
+  return workspaces_of(context, stage_of(context, split, rank));
+}
+
+double lasting_communication_bytes(const StageContext& context,
+                                   const std::vector<ChunkLayers>& split, std::int64_t rank) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  const Stage stage = stage_of(context, split, rank);
+  double at_hand = plan.pipeline > 1 ? boundary_bytes(context) : 0;
+  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kGradients) {
+    at_hand += 2 * 2 * stage.largest_unit;  // one written, one on the wire
+  }
+  return std::max(0.0,
+                  communication_of(context, stage, rank) + bucket_bytes(context, stage) - at_hand);
+}
+
+double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,
+                         std::int64_t rank) {
+  return weight_casts(context, stage_of(context, split, rank));
+}
+
+}  // namespace trireme::planner

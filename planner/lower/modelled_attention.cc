@@ -1,0 +1,76 @@
+// The attention of modelled layers: alone, or over ranks that share each sequence.
+#include <algorithm>
+
+#include "planner/lower/modelled_layer.h"
+
+namespace trireme::planner::lowering {
+
+void ModelledLayer::attention_piece(const models::AttentionWork& a, std::int64_t keys,
+                                    bool backward, const Operand& kept, const Operand& output) {
+  w_.builder.compute("attention", Kernel::kModelledAttention,
+                     {a.batch, a.heads, a.kv_heads, a.query_length, std::max<std::int64_t>(1, keys),
+                      a.qk_dim, a.v_dim, backward ? 1 : 0},
+                     {kept, kept, output});
+}
+
+void ModelledLayer::core_attention(const models::PassWork& work, bool backward, const Operand& kept,
+                                   const Operand& output) {
+  for (const models::AttentionWork& a : work.attention) {
+    if (w_.groups.context == kNoGroup) {
+      attention_piece(a, models::keys_seen(a), backward, kept, output);
+    } else if (w_.job.framework.context_all_to_all) {
+      exchange_heads(a, kept);
+      attention_piece(a, models::keys_seen(a), backward, kept, output);
+    } else {
+      ring_attention(a, backward, kept, output);
+    }
+  }
+}
+
+// Ulysses: queries, keys and values leave with a share of the tokens and come back with a share of
+// the heads, the output the other way. Keys and values with fewer heads than ranks are copied
+// first.
+void ModelledLayer::exchange_heads(const models::AttentionWork& a, const Operand& kept) {
+  const std::int64_t ranks = w_.plan.context;
+  const std::int64_t shared = std::max(a.kv_heads, std::min(a.heads, ranks));
+  const std::int64_t tokens = a.batch * a.query_length;
+  for (const std::int64_t heads : {a.heads, shared, shared, a.heads}) {
+    const std::int64_t elements =
+        std::max<std::int64_t>(1, tokens * heads * w_.job.model.head_dim / ranks) * ranks;
+    const Operand in = w_.builder.buffer("heads_here", elements, ElementType::kCompute);
+    const Operand out = w_.builder.buffer("tokens_here", elements, ElementType::kCompute);
+    w_.builder.modelled_pass("exchange_heads", 0, Bytes(0), {kept, in});
+    w_.builder.all_to_all("exchange_heads", w_.groups.context, in, out, Stream::kContext);
+    w_.builder.modelled_pass("exchange_heads", 0, Bytes(0), {out, kept});
+  }
+}
+
+// Keys and values (backward: their gradients too) go round the context group beside the attention
+// of the pieces that are there, all but one of `context`.
+void ModelledLayer::ring_attention(const models::AttentionWork& a, bool backward,
+                                   const Operand& kept, const Operand& output) {
+  const std::int64_t ranks = w_.plan.context;
+  const std::int64_t width = a.kv_heads * (a.qk_dim + a.v_dim);
+  const std::int64_t moved = std::max<std::int64_t>(1, a.batch * a.query_length * width);
+  const Operand own = w_.builder.buffer("own_keys", moved, ElementType::kCompute);
+  const Operand all = w_.builder.buffer("ring_keys", moved * ranks, ElementType::kCompute);
+  w_.builder.modelled_pass("own_keys", 0, Bytes(0), {kept, own});
+  w_.builder.all_gather("ring_exchange", w_.groups.context, own, all, Stream::kContext);
+  const std::int64_t keys = models::keys_seen(a);
+  attention_piece(a, keys - keys / ranks, backward, kept, output);
+  if (backward) {
+    // The gradients travel as far as the keys did.
+    const Operand sums = w_.builder.buffer("own_key_gradients", moved, ElementType::kCompute);
+    const Operand gradients =
+        w_.builder.buffer("key_gradients", moved * ranks, ElementType::kCompute);
+    w_.builder.modelled_pass("key_gradients", 0, Bytes(0), {kept, gradients});
+    w_.builder.reduce_scatter("ring_gradients", w_.groups.context, gradients, sums,
+                              Stream::kContext);
+    attention_piece(a, keys / ranks, backward, all, output);
+    w_.builder.modelled_pass("own_key_gradients", 0, Bytes(0), {sums, output});
+    return;
+  }
+  attention_piece(a, keys / ranks, backward, all, output);
+}
+
+}  // namespace trireme::planner::lowering

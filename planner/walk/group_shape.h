@@ -1,0 +1,11 @@
+// How a group of ranks lies on the cluster.
+#pragma once
+
+#include "core/program.h"
+#include "topologies/collective_cost.h"
+
+namespace trireme::planner {
+
+topologies::GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group);
+
+}  // namespace trireme::planner

@@ -57,6 +57,8 @@ void read_deepspeed_layout(LaunchConfig& config);
 // lines. Without toml++ or yaml-cpp, which are optional, the program says which package would
 // bring it.
 
+// Without blanks at either end.
+std::string trimmed(std::string_view text);
 // A Python file whose names of numbers, words and switches that it assigns once (TP, PP = 4, 2)
 // are put in where they stand on the right of an '='. Lines stay where they are.
 std::string with_python_constants(std::string_view text);

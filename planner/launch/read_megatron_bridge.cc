@@ -35,12 +35,6 @@ std::string canonical(const std::string& path) {
   return found == kOthers.end() ? last : found->second;
 }
 
-std::string trimmed(std::string text) {
-  text.erase(0, std::min(text.find_first_not_of(" \t\r"), text.size()));
-  text.erase(text.find_last_not_of(" \t\r") + 1);
-  return text;
-}
-
 // A Python value without quotes and without the comment behind it.
 std::string plain_value(std::string text) {
   char quote = 0;
@@ -53,7 +47,7 @@ std::string plain_value(std::string text) {
       text.resize(i);
     }
   }
-  text = trimmed(std::move(text));
+  text = trimmed(text);
   if (text.size() > 1 && (text.front() == '"' || text.front() == '\'') &&
       text.back() == text.front()) {
     text = text.substr(1, text.size() - 2);
@@ -79,15 +73,18 @@ bool is_path(std::string_view text) {
   });
 }
 
-// A number that the program works out: args.micro_batch_size, seq_length.
+// What the program works out: args.micro_batch_size, seq_length, TP > 1.
 bool is_left_to_program(const std::string& path, std::string_view value) {
   constexpr std::string_view kNumbers = "size length layers heads experts rank";
   constexpr std::string_view kWords = "None null True False true false";
   const bool name = is_path(value) &&
                     (value[0] == '_' || std::isalpha(static_cast<unsigned char>(value[0])) != 0);
   const bool number = is_among(kNumbers, std::string_view(path).substr(path.rfind('_') + 1));
-  return name && !is_among(kWords, value) &&
-         (number || value.starts_with("args.") || value.starts_with("self.args."));
+  const bool compares = value.find_first_of("<>") != std::string_view::npos ||
+                        value.find("==") != std::string_view::npos ||
+                        value.find(" if ") != std::string_view::npos;
+  return compares || (name && !is_among(kWords, value) &&
+                      (number || value.starts_with("args.") || value.starts_with("self.args.")));
 }
 
 void add_setting(LaunchConfig& config, const std::string& path, const std::string& value,

@@ -99,12 +99,6 @@ bool is_name_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-std::string trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  const std::size_t last = text.find_last_not_of(" \t\r");
-  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
-}
-
 std::vector<std::string> between_commas(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -158,6 +152,12 @@ std::map<std::string, std::string> python_constants(std::string_view text) {
 }
 
 }  // namespace
+
+std::string trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  const std::size_t last = text.find_last_not_of(" \t\r");
+  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
+}
 
 std::string with_python_constants(std::string_view text) {
   const std::map<std::string, std::string> constants = python_constants(text);

@@ -83,6 +83,16 @@ bool assign(Assignment given, ShellVariables& variables) {
   return true;
 }
 
+bool exports_assignments(const std::vector<ShellText>& words, bool before) {
+  if (words.size() < 2 || words[0].text != "set") {
+    return before;
+  }
+  const std::string& first = words[1].text;
+  const bool names = words.size() > 2 && first.ends_with('o') && words[2].text == "allexport";
+  const bool all = names || first.find('a') != std::string::npos;
+  return all && first.starts_with('-') ? first != "--" : before && !(all && first.starts_with('+'));
+}
+
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables) {
   if (!variables.positional || variables.in_function) {
     return;

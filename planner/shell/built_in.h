@@ -20,6 +20,9 @@ struct Assignment {
 // stands (`--tp) TP=$2`: it holds unless the command line changes it).
 bool assign(Assignment given, ShellVariables& variables);
 
+// Whether assignments are exported from here on: set -a and set -o allexport begin it, + ends it.
+bool exports_assignments(const std::vector<ShellText>& words, bool before);
+
 // shift [N]: the first of the script's words are gone.
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables);
 

@@ -80,10 +80,8 @@ class Reader {
   // Keywords at the start of a statement; true when one was taken.
   bool keyword(const ShellToken& token) {
     const std::string& word = token.text;
-    if (word == "while" && open_loop_over_words()) {
-      return true;
-    }
-    if (word == "if" || word == "while" || word == "until") {
+    if (word == "while" && open_loop_over_words()) {  // its first round comes next
+    } else if (word == "if" || word == "while" || word == "until") {
       branches_.open({.kind = word == "if" ? Frame::Kind::kIf : Frame::Kind::kLoop,
                       .condition = true,
                       .active = false});
@@ -315,7 +313,8 @@ class Reader {
                            sources(words) || call_function(words))) {
       return;
     }
-    if (read.exports || !words.empty()) {
+    exports_all_ = exports_assignments(words, exports_all_);
+    if (read.exports || exports_all_ || !words.empty()) {
       export_names(read.assigned, read.command.line);
     }
     if (!read.declares && !words.empty()) {
@@ -373,6 +372,7 @@ class Reader {
   int calls_ = 0;
   std::vector<LoopRounds> loops_;                    // whose rounds are read one by one
   std::vector<std::vector<ShellToken>> over_words_;  // rounds of loops over the script's words
+  bool exports_all_ = false;                         // set -a
   bool breaks_ = false;                              // the innermost of those ends
   std::size_t put_in_ = 0;                           // tokens of rounds so far
   std::optional<bool> last_ = true;                  // whether the last command succeeded

@@ -17,6 +17,7 @@ const std::string kLlama =
 constexpr const char* kHost = "--cluster dgx-h100x1";
 
 TEST(InventedLaunches, ScriptsOfMegatron) {
+  written("all.env", "TP=2\nCUDA_DEVICE_MAX_CONNECTIONS=1\n");
   written("env.sh", kOne + "export GPUS_PER_NODE=8\n: ${TP:=4}\nPP=2\n");
   for (const PublicCase& one :
        {PublicCase{"a batch job, a sourced file, arrays with remarks",
@@ -93,6 +94,21 @@ TEST(InventedLaunches, ScriptsOfMegatron) {
             "--cluster dgx-h100x2",
             {},
             {{"/layout/short", "tp2.pp4.vpp2.fsdp2.mb1.zero1"}, {"/layout/micro_batches", 8}}},
+        // It was said not to be set.
+        PublicCase{"everything is exported",
+                   "l10.sh",
+                   "set -a\nsource ./all.env\nset +a\n" + kTorchrun + kLlama +
+                       "--tensor-model-parallel-size $TP --sequence-parallel\n",
+                   kHost,
+                   {},
+                   {{"/layout/tp", 2}}},
+        PublicCase{"and no longer",
+                   "l11.sh",
+                   "set -a\nTP=2\nset +a\nCUDA_DEVICE_MAX_CONNECTIONS=1\n" + kTorchrun + kLlama +
+                       "--tensor-model-parallel-size $TP --sequence-parallel\n",
+                   kHost,
+                   {"error CUDA_DEVICE_MAX_CONNECTIONS == 1"},
+                   {{"/layout/tp", 2}}},
         // validate_args: 60 sequences over 8 ranks.
         PublicCase{"a default decides a branch",
                    "l09.sh",
@@ -229,6 +245,15 @@ TEST(InventedLaunches, RecipesOfMegatronBridge) {
                    {"warning sequence_parallel needs tp > 1"},
                    {{"/verdict", "not_known"}},
                    {"model.tensor_model_parallel_size"}},
+        // It was no word for a switch.
+        PublicCase{"a comparison",
+                   "f.py",
+                   moe + "import os\nTP = int(os.environ.get('TP', '2'))\nEP = 8\n" + sizes +
+                       "cfg.model.sequence_parallel = TP > 1\n",
+                   "--cluster dgx-h100x4",
+                   {"warning sequence_parallel needs tp > 1"},
+                   {{"/verdict", "not_known"}},
+                   {"left to the program"}},
         // core/pipeline_parallel: virtual stages of one stage.
         PublicCase{"virtual stages without a pipeline",
                    "d.py",

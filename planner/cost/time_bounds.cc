@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "planner/cost/product_time.h"
 #include "planner/cost/time_state.h"
 #include "planner/plan/stage_groups.h"
 #include "planner/plan/stages.h"
@@ -135,7 +136,10 @@ double TimeModel::lower_bound(const Plan& plan) {
   double least = std::numeric_limits<double>::infinity();
   std::vector<std::pair<std::int64_t, std::int64_t>> asked;  // strides of tensor and context
   const auto ask = [&](const Placement& placement) {
-    const Plan here = placed(plan, placement);
+    Plan here = placed(plan, placement);
+    if (has_fp32_experts(s.job, here)) {
+      here.sharding = Sharding::kOptimizer;  // experts of a sharded copy are in 16 bits: faster
+    }
     const State::LayerSetKey key = s.layer_key(here);
     const std::pair strides(key.tensor_stride, key.context_stride);
     if (std::find(asked.begin(), asked.end(), strides) == asked.end()) {

@@ -70,9 +70,16 @@ class Search {
     }
     parallel_for(threads_, parts.size(), [&](std::size_t thread, std::size_t part) {
       Estimator& own = estimator(thread);
+      const SpaceNode* last = nullptr;  // nodes that differ in what is recomputed stand together
+      double seconds = 0;
       for (const std::size_t i : parts[part]) {
         const SpaceNode& node = space_.nodes[i];
-        bounds_.seconds[i] = own.time().lower_bound(node.plan);
+        if (last == nullptr || last->pipeline != node.pipeline ||
+            last->plan.micro_batch != node.plan.micro_batch) {
+          seconds = own.time().lower_bound(recomputing_nothing(node.plan));
+        }
+        last = &node;
+        bounds_.seconds[i] = seconds;
         const bool first = i == 0 || space_.nodes[i - 1].pipeline != node.pipeline;
         if (first && !options_.best_only) {
           bounds_.least_memory[node.pipeline] = least_memory(job_, space_, node, own);

@@ -288,15 +288,9 @@ class Enumerator {
       return;
     }
     add_node(plan);
-    const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-    const std::int64_t layers = (job_.model.layers + chunks - 1) / chunks;
-    std::int64_t last = 0;
-    for (const std::int64_t quarter : {1, 2, 3}) {  // of a stage's layers
-      plan.recompute_layers = (layers * quarter + 2) / 4;
-      if (plan.recompute_layers > last && plan.recompute_layers < layers) {
-        add_node(plan);
-        last = plan.recompute_layers;
-      }
+    for (const std::int64_t count : partly_recomputed(job_, plan)) {
+      plan.recompute_layers = count;
+      add_node(plan);
     }
   }
 
@@ -352,6 +346,19 @@ Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrd
     }
   }
   return placement;
+}
+
+std::vector<std::int64_t> partly_recomputed(const Job& job, const Plan& plan) {
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  const std::int64_t layers = (job.model.layers + chunks - 1) / chunks;
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t quarter : {1, 2, 3}) {
+    const std::int64_t count = (layers * quarter + 2) / 4;
+    if (count > (counts.empty() ? 0 : counts.back()) && count < layers) {
+      counts.push_back(count);
+    }
+  }
+  return counts;
 }
 
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice) {

@@ -78,6 +78,9 @@ Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrd
 
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice);
 
+// How many layers of a (virtual) stage recompute where not all of them do: its quarters.
+std::vector<std::int64_t> partly_recomputed(const Job& job, const Plan& plan);
+
 std::vector<std::int64_t> divisors_of(std::int64_t number);
 
 }  // namespace trireme::planner

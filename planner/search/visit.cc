@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "planner/cost/own_memory.h"
@@ -36,6 +37,7 @@ class Visit {
       outcome_.pruned += degrees_.layouts;
       return;
     }
+    bool own = node_.plan.recompute == Recompute::kNone;  // whether the bound is this node's
     for (std::size_t c = 0; c < degrees_.shardings.size(); ++c) {
       const ShardingChoice& choice = degrees_.shardings[c];
       const auto orders = static_cast<std::int64_t>(choice.orders->size());
@@ -52,7 +54,13 @@ class Visit {
       }
       const int complexity = complexity_of(plan, true);  // of some order: the least
       const bool risky_at_least = known_least.fit == Fit::kAtRisk;
-      if (!may_matter(group, risky_at_least, seconds, known_least.gib, complexity)) {
+      bool matters = may_matter(group, risky_at_least, seconds, known_least.gib, complexity);
+      if (matters && !own) {
+        own = true;
+        seconds = std::max(seconds, estimator_.time().lower_bound(node_.plan));
+        matters = may_matter(group, risky_at_least, seconds, known_least.gib, complexity);
+      }
+      if (!matters) {
         outcome_.pruned += orders;
         continue;
       }
@@ -123,7 +131,9 @@ class Visit {
   }
 
   double bound_of_order(const Plan& plan, const Placement& placement) {
-    const std::pair strides(placement.tensor_stride, placement.context_stride);
+    // Experts may be wider in an unsharded copy: its bound is no other's.
+    const std::array<std::int64_t, 3> strides = {placement.tensor_stride, placement.context_stride,
+                                                 plan.sharding == Sharding::kNone ? 1 : 0};
     const auto found = std::find_if(bounds_.begin(), bounds_.end(),
                                     [&](const auto& entry) { return entry.first == strides; });
     if (found != bounds_.end()) {
@@ -199,10 +209,17 @@ class Visit {
   NodeOutcome& outcome_;
   Estimate estimate_;
   std::vector<std::pair<double, int>> evaluated_;  // orders of one choice: seconds, complexity
-  std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, double>> bounds_;  // by strides
+  std::vector<std::pair<std::array<std::int64_t, 3>, double>> bounds_;  // by strides
 };
 
 }  // namespace
+
+Plan recomputing_nothing(const Plan& plan) {
+  Plan changed = plan;
+  changed.recompute = Recompute::kNone;
+  changed.recompute_layers = -1;
+  return changed;
+}
 
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator) {
@@ -232,6 +249,12 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
       ask(recompute, 1);
       ask(recompute, sequences);
     }
+    for (const std::int64_t count : partly_recomputed(job, plan)) {  // a lone one may be the last
+      plan.recompute_layers = count;
+      ask(Recompute::kFull, 1);
+      ask(Recompute::kFull, sequences);
+    }
+    plan.recompute_layers = -1;
   }
   return least;
 }

@@ -21,10 +21,12 @@ struct LeastMemory {
   Fit fit = Fit::kNo;
 };
 struct Bounds {
-  std::vector<double> seconds;  // by node: below every layout's step time
+  std::vector<double> seconds;  // by node: below every layout's step time, whatever it recomputes
   std::vector<std::vector<LeastMemory>>
       least_memory;  // by pipeline, then sharding choice; none under best_only
 };
+// Never slower than the plan.
+Plan recomputing_nothing(const Plan& plan);
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator);
 

@@ -24,6 +24,11 @@ std::string plain(std::string_view line) {
   return text;
 }
 
+// A time or a rate that a step can have; "INFO" begins with a number to std::from_chars.
+bool is_plausible(double value) {
+  return value > 1e-15 && value < 1e15;
+}
+
 // The number after `key`, digits grouped by commas or not.
 std::optional<double> number_after(std::string_view line, std::string_view key) {
   const std::size_t at = line.find(key);
@@ -41,7 +46,7 @@ std::optional<double> number_after(std::string_view line, std::string_view key) 
   }
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return error == std::errc() && end == digits.data() + digits.size() && value > 0
+  return error == std::errc() && end == digits.data() + digits.size() && is_plausible(value)
              ? std::optional(value)
              : std::nullopt;
 }
@@ -60,7 +65,7 @@ std::vector<double> seconds_in_list(std::string_view line) {
     next = std::find_if(next, end, [](char c) { return c != ' ' && c != ','; });
     double value = 0;
     const auto [stopped, error] = std::from_chars(next, end, value);
-    if (error != std::errc() || !(value > 0)) {
+    if (error != std::errc() || !is_plausible(value)) {
       return {};
     }
     seconds.push_back(value);

@@ -187,6 +187,9 @@ TEST(StepLog, ReadsMegatronAndTorchtitan) {
   EXPECT_EQ(own.step_seconds, (std::vector<double>{2.5, 0.42, 0.4, 0.44, 0.43}));
   EXPECT_DOUBLE_EQ(steady_step_seconds(own, 1, 1), 0.43);
   EXPECT_THROW(parse_step_log("\"step_seconds\": [0.4, x]\n", "log"), Error);
+  // Found by fuzzing: read as infinite seconds, and as rates whose time is.
+  EXPECT_THROW(parse_step_log("\"step_seconds\": [ INFO - step:  1\n", "log"), Error);
+  EXPECT_THROW(parse_step_log("step:  1  tps: 1e-308\n", "log"), Error);
 }
 
 }  // namespace

@@ -55,13 +55,10 @@ double kept_per_op(const Job& job, const Plan& plan, double tokens, bool sparse)
                    2 * hidden * products + collectives);
 }
 
-// Of a dense MLP that a full recompute names, and repeats by itself in as many parts as the loss
-// (ALST's tiled MLP): the share that is there at once.
+// Of a dense MLP in tiles: the share that is there at once.
 double part_of_mlp(const Job& job, const Plan& plan, bool sparse) {
-  const bool nested =
-      plan.recompute == Recompute::kFull && !sparse && (plan.recompute_modules & models::kMlp) != 0;
-  return nested ? 1.0 / static_cast<double>(std::max<std::int64_t>(1, job.framework.loss_chunks))
-                : 1.0;
+  return has_tiled_mlp(job, plan, sparse) ? 1.0 / static_cast<double>(job.framework.loss_chunks)
+                                          : 1.0;
 }
 
 // Inner elements per token whose gradients are live together with the activation function's.
@@ -151,6 +148,11 @@ double item_scale(const Job& job, const models::KeptTraits& item) {
 }
 
 }  // namespace
+
+bool has_tiled_mlp(const Job& job, const Plan& plan, bool sparse) {
+  return plan.recompute == Recompute::kFull && !sparse && job.framework.loss_chunks > 1 &&
+         (plan.recompute_modules & models::kMlp) != 0;
+}
 
 bool uses_autocast(const Job& job, const Plan& plan) {
   return !job.training.has_adapters() && job.framework.states == StateLayout::kTorch &&

@@ -22,6 +22,9 @@ struct LayerMemory {
 // kind's.
 LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
                          const LayerParameters& parameters);
+// Whether a full recompute repeats a dense MLP by itself once more, in as many parts as the loss
+// (ALST): where it names the MLP and the loss runs in parts.
+bool has_tiled_mlp(const Job& job, const Plan& plan, bool sparse);
 // Weights stay in their stored type and are cast where they are used (torch.autocast): fp32
 // parameters that nobody gathers.
 bool uses_autocast(const Job& job, const Plan& plan);

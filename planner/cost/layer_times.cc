@@ -6,6 +6,7 @@
 
 #include "planner/cost/adapters.h"
 #include "planner/cost/expert_time.h"
+#include "planner/cost/layer_memory.h"
 #include "planner/cost/layer_words.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/written_passes.h"
@@ -215,7 +216,7 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
                         passes(again);
   times_again.host = host(again, false);
   times.recompute_flop = flop_of_pass(again);
-  if (whole && !moe && (plan.recompute_modules & models::kMlp) != 0) {
+  if (has_tiled_mlp(job_, plan, moe)) {
     // Repeated by itself once more, inside the layer that is repeated.
     const PassWork nested = models::repeated_work(work.forward, {models::kMlp, own});
     times_again.kernels += products(nested.matmuls) + passes(nested);

@@ -55,7 +55,8 @@ function(trireme_test name)
   # A folder of its own for its files (testing::TempDir()), so that suites of several trees run at once.
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.files/)
   file(MAKE_DIRECTORY ${folder})
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT TEST_TMPDIR=${folder})
+  set(leaks suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "TEST_TMPDIR=${folder};LSAN_OPTIONS=${leaks}")
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "ALL TESTS SKIPPED")
 endfunction()
 

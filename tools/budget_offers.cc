@@ -87,10 +87,17 @@ Range joined(double value, double low_a, double high_a, double low_b, double hig
           .high = value * (1 + std::hypot(high_a - 1, high_b - 1))};
 }
 
+// Of the run and of the spare nodes that wait beside it, where they are counted.
+double paid_gpus(const BudgetRequest& request, const OfferAnswer& answer) {
+  const topologies::Cluster& cluster = answer.job.cluster;
+  const double spares = static_cast<double>(std::max<std::int64_t>(0, request.repairs.spares));
+  return static_cast<double>(cluster.gpus) + spares * static_cast<double>(cluster.node.gpus);
+}
+
 // Tokens that fit the deadline or the dollars, where none are asked for.
 double tokens_within(const BudgetRequest& request, const OfferAnswer& answer,
                      double tokens_per_second, double goodput) {
-  const auto gpus = static_cast<double>(answer.job.cluster.gpus);
+  const double gpus = paid_gpus(request, answer);
   double seconds = request.deadline_seconds.value_or(std::numeric_limits<double>::infinity());
   if (request.dollars && answer.offer.dollars_per_gpu_hour > 0) {
     seconds =
@@ -101,7 +108,6 @@ double tokens_within(const BudgetRequest& request, const OfferAnswer& answer,
 
 void fill_run(const BudgetRequest& request, OfferAnswer& answer) {
   const planner::TimeEstimate& time = answer.estimate->time;
-  const auto gpus = static_cast<double>(answer.job.cluster.gpus);
   const double step = time.step_seconds / (1 - request.straggle);
   const double tokens_per_step =
       static_cast<double>(answer.job.global_batch) * planner::real_tokens(answer.job);
@@ -129,8 +135,8 @@ void fill_run(const BudgetRequest& request, OfferAnswer& answer) {
   const double mean = std::max(result.mean_seconds, 1e-9);
   answer.days = joined(result.mean_seconds / kDay, answer.step_low_ratio, answer.step_high_ratio,
                        result.low_seconds / mean, result.high_seconds / mean);
-  answer.gpu_hours = result.mean_seconds / 3600 * gpus;
-  const double price = answer.offer.dollars_per_gpu_hour * 24 * gpus;
+  answer.gpu_hours = result.mean_seconds / 3600 * paid_gpus(request, answer);
+  const double price = answer.offer.dollars_per_gpu_hour * 24 * paid_gpus(request, answer);
   answer.dollars = {price * answer.days.value, price * answer.days.low, price * answer.days.high};
   answer.energy_kwh =
       planner::energy_kwh(answer.job.cluster, result.mean_seconds / 3600, result.goodput);
@@ -275,6 +281,9 @@ bool cannot_be_told_apart(const OfferAnswer& a, const OfferAnswer& b, bool by_do
   const Range& right = by_dollars ? b.dollars : b.days;
   if (!a.answered() || !b.answered() || left.value <= 0 || right.value <= 0) {
     return false;
+  }
+  if (a.offer.name == b.offer.name) {
+    return left.value == right.value;  // one machine: whatever is wrong with it is wrong of both
   }
   const double e_a = spread(a, a.step_low_ratio, a.step_high_ratio);
   const double e_b = spread(b, b.step_low_ratio, b.step_high_ratio);

@@ -283,7 +283,7 @@ std::string failures_text(const BudgetRequest& request) {
                         request.storage.asynchronous ? "asynchronous" : "synchronous", storage);
   const std::string spares = request.repairs.spares < 0
                                  ? "a spare node is always there (--spares)"
-                                 : fmt::format("{} spare nodes", request.repairs.spares);
+                                 : fmt::format("{} spare nodes, paid for", request.repairs.spares);
   return fmt::format("{}; {} to restart (--restart); {}; {}", rate,
                      span_text(request.restart_seconds), save, spares);
 }

@@ -62,6 +62,24 @@ TEST(Budget, OffersOfTheSameGpusCannotBeToldApart) {
   EXPECT_TRUE(found) << answer.out;
 }
 
+// One machine at 2.50 and at 2.60 dollars "could not be told apart".
+TEST(Budget, OneMachineAtTwoPricesIsToldApart) {
+  const Answer answer =
+      ask(with({"--offer", "dgx-h100x2=2.50", "--offer", "dgx-h100x2=2.60", "--json"}));
+  EXPECT_TRUE(nlohmann::json::parse(answer.out)["indistinguishable"].empty()) << answer.out;
+}
+
+// Eight spare nodes beside 32 cost nothing.
+TEST(Budget, SpareNodesArePaidFor) {
+  const auto hours_a_day = [](const char* spares) {
+    const Answer answer = ask(with({"--offer", "dgx-h100x4=2", "--spares", spares, "--json"}));
+    const auto offer = nlohmann::json::parse(answer.out)["offers"][0];
+    return offer["gpu_hours"].get<double>() / offer["days"]["value"].get<double>();
+  };
+  EXPECT_NEAR(hours_a_day("2"), 24.0 * 8 * 6, 1e-6);
+  EXPECT_NEAR(hours_a_day("0"), 24.0 * 8 * 4, 1e-6);
+}
+
 TEST(Budget, ADeadlineThatNothingMeetsIsANo) {
   const Answer answer = ask(with({"--offer", "dgx-h100=2.5", "--deadline", "1h"}));
   EXPECT_EQ(answer.code, kAnswerIsNo);

@@ -70,7 +70,7 @@ void add_column(PyObject* columns, const char* name, const char* entry, std::vec
   const auto* bytes = reinterpret_cast<const char*>(values.data());
   const Held column = held(
       Py_BuildValue("(sN)", entry, held(PyByteArray_FromStringAndSize(bytes, size)).release()));
-  values = {};
+  std::vector<T>().swap(values);  // `= {}` would keep the memory
   if (PyDict_SetItemString(columns, name, column.get()) != 0) {
     throw Raised();
   }

@@ -134,13 +134,14 @@ void save_checkpoint(const std::string& folder, const CheckpointStep& at, RankEx
       throw Error(temporary.string(), "cannot create the checkpoint's folder: " + error.message());
     }
   }
-  const std::string maker = coordinator.broadcast(host_name());
-  if (!fs::exists(temporary)) {
+  const std::string maker = coordinator.broadcast(host_identity());
+  std::error_code unseen;
+  if (!fs::exists(temporary, unseen)) {
     throw Error(
         temporary.string(),
         fmt::format("was made by rank 0 on {} and is not there on {}: --save wants a folder "
                     "that all hosts share",
-                    maker, host_name()) +
+                    maker, host_identity()) +
             kUntouched);
   }
   write_rank_file((temporary / rank_file(index_of(executor.rank()))).string(), executor);

@@ -135,7 +135,7 @@ class StoreCoordinator final : public Coordinator {
     watch_.reset();  // before the store goes
     if (std::uncaught_exceptions() > exceptions_) {
       client_.fail(
-          fmt::format("rank {} on {} has failed", index_of(environment_.rank), host_name()));
+          fmt::format("rank {} on {} has failed", index_of(environment_.rank), host_identity()));
       return;
     }
     // The store stays until everybody has said what they had to say; when that fails there is

@@ -1,6 +1,7 @@
 #include "runtime/peer_watch.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -12,8 +13,13 @@ PeerWatch::PeerWatch(const StoreAddress& address, Rank rank, std::int64_t ranks,
     : rank_0_host_(address.host),
       client_(address, rank, ranks, timeout, StoreClientKind::kWatch),
       on_failure_(std::move(on_failure)),
-      times_(times),
-      thread_([this] { watch(); }) {}
+      times_(times) {
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& error) {
+    throw Error("MASTER_PORT", std::string("the watch gets no thread: ") + error.what());
+  }
+}
 
 PeerWatch::~PeerWatch() {
   {

@@ -146,13 +146,14 @@ bool send_all(int socket, const std::string& bytes) {
   return true;
 }
 
-std::string host_name() {
+std::string host_identity() {
+  constexpr std::size_t kMost = 64;  // it stands in greetings and messages
   const char* id = std::getenv("NCCL_HOSTID");
   std::array<char, 256> name{};
   if (id == nullptr || *id == '\0') {
-    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+    id = ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
   }
-  return id;
+  return std::string(id).substr(0, kMost);
 }
 
 void send_without_delay(int socket) {

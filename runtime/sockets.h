@@ -31,7 +31,7 @@ bool send_all(int socket, const std::string& bytes);
 
 // This machine as a failure names it: NCCL_HOSTID, which is how NCCL tells hosts apart, else its
 // name.
-std::string host_name();
+std::string host_identity();
 
 // Small messages go at once.
 void send_without_delay(int socket);

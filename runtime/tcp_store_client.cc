@@ -35,7 +35,7 @@ TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int6
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   request({static_cast<char>(kind), std::to_string(index_of(rank)),
-           fmt::format("{} {}", ranks, host_name())},
+           fmt::format("{} {}", ranks, host_identity())},
           "rank 0's greeting", timeout);
 }
 

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,6 +50,12 @@ class TcpStoreServer::Loop {
       : listener_(std::move(listener)),
         silence_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double>(silence.value))) {
+    // Each rank of a launcher holds two connections.
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+      files.rlim_cur = files.rlim_max;
+      ::setrlimit(RLIMIT_NOFILE, &files);
+    }
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
       throw Error("MASTER_PORT", fmt::format("the store gets no pipe: {}", std::strerror(errno)));

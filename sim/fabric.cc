@@ -90,7 +90,7 @@ void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGr
     const std::uint32_t actor = grid.actor_of(static_cast<Rank>(first + local));
     ++gpus_of[actor];
     // With more NICs than GPUs each GPU has several of its own: one link of their sum.
-    ++on_nic[shape.nics >= shape.gpus ? local : nic_of(shape, local)][actor];
+    ++on_nic[shape.nics > shape.gpus ? local : nic_of(shape, local)][actor];
   }
   for (const auto& [actor, gpus] : gpus_of) {
     const RankFault fault = grid.fault_of(grid.actors()[actor].rank);

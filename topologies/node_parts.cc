@@ -28,9 +28,9 @@ struct Tree {
         order.push_back(i);
       }
     }
-    for (const Link& link : devices.links) {  // sockets: the link to the next one
+    for (const Link& link : devices.links) {  // sockets: the links to all others together
       if (kind(link.from) == DeviceKind::kCpu && kind(link.to) == DeviceKind::kCpu) {
-        out[link.from] = link.bandwidth;
+        out[link.from] = BytesPerSecond(out[link.from].value + link.bandwidth.value);
       }
     }
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -45,9 +45,10 @@ struct Tree {
       }
     }
   }
-  std::vector<std::size_t> order;   // from the sockets down
-  std::vector<std::size_t> above;   // kNowhere: a socket, or not on PCIe
-  std::vector<BytesPerSecond> out;  // of the link towards what is above, or to the next socket
+  std::vector<std::size_t> order;  // from the sockets down
+  std::vector<std::size_t> above;  // kNowhere: a socket, or not on PCIe
+  std::vector<BytesPerSecond>
+      out;  // of the link towards what is above, or of those to other sockets
 };
 
 std::vector<NodePart> parts_of(const DeviceGraph& devices, const NodeLayout& layout) {

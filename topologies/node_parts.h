@@ -1,5 +1,6 @@
 // What devices of one node share on their way over PCIe, read off the node's graph: whatever leaves
-// a switch or a socket crosses the one link out of it.
+// a switch or a socket crosses the link out of it (of a socket: its links to the others, taken
+// together).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct NodeParts {
 NodeParts node_parts(const Cluster& cluster, std::int64_t node);
 
 // The adapter that a GPU sends through when there are fewer than GPUs, or as many: the nearest, in
-// turns where several are; its first one otherwise. 0 without adapters.
+// turns where several are; one of its own otherwise. 0 without adapters.
 int nic_of(const Node& node, int gpu);
 // Whether NVLink or xGMI joins all these GPUs of a node.
 bool joined_by_links(const Node& node, const std::vector<int>& gpus);

@@ -156,10 +156,20 @@ class Enumerator {
   void add_sharding(Degrees& degrees, ShardingChoice choice) {
     const Plan plan = with_sharding(base_of(degrees.base), choice);
     if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan) &&
-        (!accepts_ || accepts_(job_, plan))) {
+        can_be_told(plan)) {
       choice.orders = &space_.orders[active_axes(plan)];
       degrees.shardings.push_back(choice);
     }
+  }
+
+  // Some programs take no more than one micro-batch, all of them one or many.
+  [[nodiscard]] bool can_be_told(Plan plan) const {
+    if (!accepts_ || accepts_(job_, plan)) {
+      return true;
+    }
+    plan.micro_batch *= plan.micro_batches;
+    plan.micro_batches = 1;
+    return accepts_(job_, plan);
   }
 
   void add_shardings(Degrees& degrees) {

@@ -62,9 +62,8 @@ struct Space {
 using Accepts = std::function<bool(const Job&, const Plan&)>;
 
 // Fills `space`, which must not be moved afterwards (its parts point into it). Degrees and what is
-// sharded over them are left out where `accepts` refuses them in their plainest form: in the usual
-// order, one sequence a micro-batch, nothing recomputed, no virtual stages. No launch file can say
-// more of them.
+// sharded over them are left out where `accepts` refuses them in their plainest forms: in the usual
+// order, one sequence a micro-batch or all sequences in one, nothing recomputed, no virtual stages.
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space, const Accepts& accepts = {});
 

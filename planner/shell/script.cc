@@ -305,9 +305,7 @@ class Reader {
     }
     std::vector<ShellText>& words = read.command.words;
     last_ = words.empty() ? std::optional(true) : shell_condition(words);
-    if (!words.empty() && words[0].text == "cat" && read.input && !read.output.empty()) {
-      script_.variables.written[read.output] = read.input->text;
-    }
+    note_written(read, script_.variables);
     breaks_ |= !over_words_.empty() && !words.empty() && words[0].text == "break";
     if (!words.empty() && (changes_variables(words, read.input, read.assigned, script_.variables) ||
                            sources(words) || call_function(words))) {
@@ -335,10 +333,10 @@ class Reader {
     const int line = name.lines.empty() ? 0 : name.lines.front();
     ShellVariables& variables = script_.variables;
     const auto own = variables.written.find(name.text);
-    const auto text = own != variables.written.end() ? std::optional(own->second)
-                      : world_.read && !name.outside && variables.files.size() < kFilesMax
-                          ? world_.read(name.text)
-                          : std::nullopt;
+    const auto text = variables.files.size() >= kFilesMax ? std::nullopt
+                      : own != variables.written.end()    ? std::optional(own->second)
+                      : world_.read && !name.outside      ? world_.read(name.text)
+                                                          : std::nullopt;
     if (!text) {
       script_.unread.push_back({name.text, line});
       return true;

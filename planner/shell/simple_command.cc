@@ -47,7 +47,8 @@ class Reader {
     ++stream_.at;  // where it is redirected to
     const bool reads =
         !words.empty() && (reads_input(words.front().text) || words.front().text == "cat");
-    if (kind == ">" && runs_ && !stream_.done()) {
+    if ((kind == ">" || kind == ">>") && runs_ && !stream_.done()) {
+      read_.appends = kind == ">>";
       read_.output = expand(variables_, stream_.next().text, stream_.next().line).text;
     }
     if ((kind == "<<<" || (reads && kind.starts_with("<<"))) && runs_ && !stream_.done()) {
@@ -193,6 +194,22 @@ class Reader {
 };
 
 }  // namespace
+
+void note_written(const SimpleCommand& command, ShellVariables& variables) {
+  if (command.output.empty()) {
+    return;
+  }
+  const std::vector<ShellText>& words = command.command.words;
+  const auto found = variables.written.find(command.output);
+  const bool known = !words.empty() && words[0].text == "cat" && command.input;
+  if (known && !command.appends) {
+    variables.written[command.output] = command.input->text;
+  } else if (known && found != variables.written.end()) {
+    found->second += command.input->text;
+  } else if (found != variables.written.end()) {
+    variables.written.erase(found);
+  }
+}
 
 bool holds_arguments(const ShellText& word) {
   return word.text.starts_with("--") || word.text.find(".py") != std::string::npos;

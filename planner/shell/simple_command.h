@@ -17,11 +17,16 @@ struct SimpleCommand {
   bool declares = false, exports = false;
   std::optional<ShellText> input;  // <<< TEXT, or a here-document
   std::string output;              // > FILE
+  bool appends = false;            // >> FILE
 };
 
 // Reads to the command's end. Assignments hold, and words are worked out, when it `runs`.
 SimpleCommand read_simple_command(TokenStream& stream, bool runs, Branches& branches,
                                   ShellVariables& variables);
+
+// What the script's own file holds after a command that ran: the text of a here-document that cat
+// writes or appends; of any other command's output nothing is known.
+void note_written(const SimpleCommand& command, ShellVariables& variables);
 
 // Part of a command that starts a training, or a line of bare arguments.
 bool holds_arguments(const ShellText& word);

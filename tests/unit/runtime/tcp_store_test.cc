@@ -104,7 +104,7 @@ TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
     std::_Exit(0);  // without goodbye, as a killed process
   }
   EXPECT_NE(
-      message_of([&] { zero.get("never", kNever); }).find("rank 1 on " + host_name() + " has gone"),
+      message_of([&] { zero.get("never", kNever); }).find("rank 1 on " + host_identity() + " has gone"),
       std::string::npos);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
@@ -121,7 +121,7 @@ TEST(TcpStore, AWatchIsToldOfARankThatVanishes) {
     const TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
     std::_Exit(0);
   }
-  EXPECT_EQ(told.get_future().get(), "rank 1 on " + host_name() + " has gone");
+  EXPECT_EQ(told.get_future().get(), "rank 1 on " + host_identity() + " has gone");
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 

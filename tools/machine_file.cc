@@ -40,7 +40,8 @@ void read_nodes(const std::string& text, topologies::ImportOptions& wanted) {
   }
   const bool name = std::isalpha(static_cast<unsigned char>(text.front())) != 0 ||
                     text.find_first_of("/[,") != std::string::npos;
-  if (std::filesystem::is_regular_file(text)) {
+  std::error_code no_name;  // a list may be longer than a file's name can be
+  if (std::filesystem::is_regular_file(text, no_name)) {
     wanted.hosts = hosts_of_file(text);
   } else if (name) {
     wanted.hosts = topologies::host_list(text, "--nodes");

@@ -320,6 +320,10 @@ Request make_request(const std::string& plan_file, const JobOptions& job,
   }
   request.job = make_job(request.options);
   request.plan = make_plan(layout, request.job.cluster.gpus, base);
+  const bool names_modules = !layout.recompute_modules.empty() || !plan_file.empty();
+  if (request.job.framework.recompute_per_op && !names_modules) {
+    request.plan.recompute_modules = planner::kTorchPerOp;  // as plan's search takes it
+  }
   complete(request.job, request.plan);
   return request;
 }

@@ -226,6 +226,13 @@ Found check_interleaving(const Job& job, const Plan& plan) {
                 count == 1 ? " is" : "es are", plan.pipeline);
 }
 
+// Whether a stage's ranks are a run: no axis of theirs lies outside the pipeline's.
+bool has_stages_outermost(const Plan& plan) {
+  const auto* pipeline = std::find(plan.order.begin(), plan.order.end(), Axis::kPipeline);
+  return plan.pipeline == 1 || std::all_of(pipeline + 1, plan.order.end(),
+                                           [&](Axis axis) { return degree_of(plan, axis) == 1; });
+}
+
 Found check_experts(const Job& job, const Plan& plan) {
   if (!job.model.moe) {
     if (plan.expert > 1) {
@@ -248,6 +255,11 @@ Found check_experts(const Job& job, const Plan& plan) {
   if (grid % (expert_tensor * plan.expert) != 0) {
     return broken(Rule::kExpertGrid, "etp {} x ep {} does not divide the {} ranks of a stage",
                   expert_tensor, plan.expert, grid);
+  }
+  if (is_megatron(job.framework) && !has_stages_outermost(plan) && !may_put_stages_inside(plan)) {
+    return broken(Rule::kExpertGrid,
+                  "with pp inside dp Megatron-Core asserts that etp {} x ep {} is tp x cp, {}",
+                  expert_tensor, plan.expert, plan.tensor * plan.context);
   }
   if (plan.tensor > 1 && !plan.sequence_parallel && is_megatron(job.framework)) {
     return broken(Rule::kSequenceParallelNeedsTensor,
@@ -364,6 +376,11 @@ std::string_view to_string(Rule rule) {
 
 // Megatron splits layers evenly, or evenly with the embedding, the head or both counted as a layer;
 // the others spread a remainder over stages of one chunk.
+bool may_put_stages_inside(const Plan& plan) {
+  const std::int64_t expert_tensor = plan.expert_tensor == 0 ? plan.tensor : plan.expert_tensor;
+  return expert_tensor * plan.expert == plan.tensor * plan.context;
+}
+
 bool splits_evenly(const Job& job, const Plan& plan) {
   const std::int64_t layers = job.model.layers;
   const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;

@@ -42,6 +42,9 @@ struct Violation {
 
 // The first rule the plan breaks, or nothing. Memory is not asked here.
 std::optional<Violation> check_plan(const Job& job, const Plan& plan);
+// Whether Megatron-Core takes an order with experts whose pipeline is not outermost: their
+// data-parallel ranks must be as many as the others' (megatron/core/parallel_state.py asserts it).
+bool may_put_stages_inside(const Plan& plan);
 // Whether the plan's chunks need no list of layers: they are even, or even once the embedding and
 // the head count as layers, or the framework spreads the remainder by itself.
 bool splits_evenly(const Job& job, const Plan& plan);

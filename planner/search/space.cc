@@ -27,6 +27,7 @@ class Enumerator {
         splits_(job, fixed) {
     for (std::size_t active = 0; active < space.orders.size(); ++active) {
       space.orders[active] = legal_orders(job, active);
+      space.usual[active] = {space.orders[active].front()};
     }
   }
 
@@ -157,9 +158,16 @@ class Enumerator {
     const Plan plan = with_sharding(base_of(degrees.base), choice);
     if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan) &&
         can_be_told(plan)) {
-      choice.orders = &space_.orders[active_axes(plan)];
+      choice.orders = &(takes_any_order(plan) ? space_.orders : space_.usual)[active_axes(plan)];
       degrees.shardings.push_back(choice);
     }
+  }
+
+  // The closed form prices an expert's group over neighbouring ranks, which other orders pull
+  // apart.
+  [[nodiscard]] bool takes_any_order(const Plan& plan) const {
+    return !job_.model.moe ||
+           (is_megatron(job_.framework) ? may_put_stages_inside(plan) : plan.expert == 1);
   }
 
   // Some programs take no more than one micro-batch, all of them one or many.

@@ -56,6 +56,8 @@ struct Space {
   std::vector<Rejection> rejections;  // in the order of Rule
   std::int64_t layouts = 0;
   std::array<std::vector<AxisOrder>, 32> orders;  // by the set of axes whose degree is above 1
+  // Of them the usual one, in which experts are spread over neighbours.
+  std::array<std::vector<AxisOrder>, 32> usual;
 };
 
 // Whether the program that would run a plan can be told it.

@@ -201,7 +201,7 @@ TEST(Export, EachRefusalNamesItsAxis) {
       {"--framework fsdp2 --format megatron-bridge --sharding full", "--format"},
       {"--framework fsdp2 --tp 2 --dp 8", "dp"},
       {"--framework fsdp2 --tp 2 --sharding full --no-sequence-parallel", "sequence_parallel"},
-      {"--framework fsdp2 --sharding full --recompute selective", "recompute-modules"},
+      {"--framework fsdp2 --sharding full --recompute-modules mlp", "recompute-modules"},
       {"--framework fsdp2 --sharding full --recompute-layers 15", "recompute-layers"},
       {"--framework fsdp2 --sharding full --precision fp16", "--precision"},
       {"--framework fsdp2 --sharding full --optimizer sgd", "--optimizer"},

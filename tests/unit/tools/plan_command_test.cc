@@ -376,6 +376,17 @@ TEST(PlanLaunchable, WhatIsRefusedInItsPlainestFormIsRefusedInEvery) {
   }
 }
 
+// torchtitan that reduces once a step takes one micro-batch, and lost every layout without a
+// pipeline.
+TEST(PlanLaunchable, WhatTakesOneMicroBatchOnlyIsAskedWithOne) {
+  const std::string out =
+      run_words(
+          "plan --model llama-3.1-8b --cluster dgx-h100x1 --framework torchtitan --set "
+          "reduce_every_micro_batch=false --seq 2048 --global-batch 32")
+          .out;
+  EXPECT_NE(out.find("fsdp8.mb4"), std::string::npos) << out;
+}
+
 // "would be -14.3 % faster".
 TEST(PlanLaunchable, OnlyWhatIsFasterIsCalledFaster) {
   const std::string out = run_words(

@@ -188,6 +188,20 @@ TEST(Shell, FilesThatAScriptSources) {
   EXPECT_LE(read_shell("source c.sh", "r", world).variables.files.size(), 40U);  // it ends
 }
 
+// A file that the script writes, and that reads itself, was read without end; a second text for it
+// was not seen.
+TEST(Shell, FilesThatAScriptWritesAndWritesAgain) {
+  const auto read = [](const std::string& text) { return read_shell(text, "run.sh", {}); };
+  EXPECT_LE(read("cat > e.sh <<EOF\n. e.sh\nEOF\n. e.sh\n").variables.files.size(), 40U);
+  const std::string first = "cat > a.txt <<EOF\n--tp 2\nEOF\n";
+  EXPECT_EQ(last_command(first + "cat >> a.txt <<EOF\n--pp 4\nEOF\nrun $(cat a.txt)\n"),
+            "run|--tp|2|--pp|4");
+  const ShellScript other = read(first + "python3 make.py > a.txt\nrun $(cat a.txt)\n");
+  for (const ShellText& word : other.commands.back().words) {
+    EXPECT_EQ(word.text.find("--tp"), std::string::npos);
+  }
+}
+
 TEST(Shell, OneBranchOfEachOpenCondition) {
   const std::string text =
       "if [ $1 = a ]; then X=1; elif [ $1 = b ]; then X=2; else X=3; fi\nrun $X";

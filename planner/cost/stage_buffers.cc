@@ -11,9 +11,6 @@ namespace {
 using models::Implementation;
 using topologies::Precision;
 
-bool is_torch(const Job& job) {
-  return job.framework.states == StateLayout::kTorch;
-}
 bool is_flat(const Job& job) {
   return job.framework.states == StateLayout::kFlatBuffers;
 }
@@ -107,7 +104,7 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
                                    element * std::min(body, stage.largest_unit + ahead)
                              : gathered.at_loss;
   // Of PyTorch's backward no gather is under way before its first hook.
-  const double early = is_torch(job) ? 0 : element * std::min(body, ahead);
+  const double early = has_torch_states(job) ? 0 : element * std::min(body, ahead);
   gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
   return gathered;
 }
@@ -118,7 +115,7 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
   double bytes = 0;
   const double boundary = boundary_bytes(context);
   if (plan.pipeline > 1) {
-    if (is_torch(job)) {
+    if (has_torch_states(job)) {
       // PyTorch's stages allocate one receive buffer a micro-batch and direction, and keep their
       // outputs.
       const double buffers = static_cast<double>((rank > 0 ? 1 : 0) + (stage.has_head ? 0 : 1)) *
@@ -159,7 +156,8 @@ double stepped_gradients(const StageContext& context, const Stage& stage) {
 
 double bucket_bytes(const StageContext& context, const Stage& stage) {
   const Plan& plan = *context.plan;
-  const bool ddp = is_torch(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
+  const bool ddp =
+      has_torch_states(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
   return ddp ? stepped_gradients(context, stage) : 0;
 }
 

@@ -19,11 +19,11 @@ double workspace_bytes(const Job& job) {
   return job.cluster.gpu.compute_capability >= 90 ? 32.0 * 1024 * 1024 : 8.125 * 1024 * 1024;
 }
 
-bool is_torch(const Job& job) {
+}  // namespace
+
+bool has_torch_states(const Job& job) {
   return job.framework.states == StateLayout::kTorch;
 }
-
-}  // namespace
 
 std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
   std::vector<ChunkLayers> split;
@@ -113,7 +113,7 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   // (measured on PyTorch 2.11: 16 for 12 and 18 for 14 bytes an element).
   const bool compiled_loss = framework.compile && framework.compiled_logit_bytes > 0;
   const bool split_loss =
-      is_torch(job) && plan.tensor > 1 && plan.sequence_parallel && !compiled_loss;
+      has_torch_states(job) && plan.tensor > 1 && plan.sequence_parallel && !compiled_loss;
   const double loss = framework.cross_entropy_fusion ? framework.fused_logit_bytes
                                                      : framework.logit_bytes + (split_loss ? 4 : 0);
   const double kept = logits * std::min(loss, framework.kept_logit_bytes);
@@ -121,18 +121,18 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
   const double predicted = static_cast<double>(job.model.multi_token_layers) * kept;
   context.logit_peak = logits * loss + predicted;
   context.logit_kept = kept + predicted;
-  context.logit_backward = logits * (is_torch(job) ? std::min(loss, 4.0) : 2) + predicted;
+  context.logit_backward = logits * (has_torch_states(job) ? std::min(loss, 4.0) : 2) + predicted;
   context.logit_block = logits * std::min(loss / 2, 4.0);  // one copy, in fp32 unless fused
-  const bool gathered_head = is_torch(job) && plan.sequence_parallel;
+  const bool gathered_head = has_torch_states(job) && plan.sequence_parallel;
   context.head_tokens = gathered_head ? 0
                                       : context.tokens * 4 * static_cast<double>(job.model.hidden) *
                                             context.sequence_scale;
   context.resident = resident_shares(job, plan);
-  context.gathers =
-      plan.sharding == Sharding::kFull || (is_torch(job) && plan.sharding == Sharding::kGradients);
+  context.gathers = plan.sharding == Sharding::kFull ||
+                    (has_torch_states(job) && plan.sharding == Sharding::kGradients);
   const bool deferred = !framework.reduce_every_micro_batch ||
                         run_sharding(job, plan).sharding == Sharding::kOptimizer;
-  if (context.gathers && deferred && plan.micro_batches > 1 && is_torch(job)) {
+  if (context.gathers && deferred && plan.micro_batches > 1 && has_torch_states(job)) {
     context.unsharded_gradient = framework.reduce_bytes;
   }
   context.constant =

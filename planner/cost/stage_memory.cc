@@ -11,10 +11,6 @@ namespace trireme::planner {
 
 namespace {
 
-bool is_torch(const Job& job) {
-  return job.framework.states == StateLayout::kTorch;
-}
-
 // The moments that can be a stage's peak, and the one before it all.
 struct Moments {
   MemoryItems load, forward, loss, head_backward, layer_backward, last_backward, root_reduce, step;
@@ -43,7 +39,7 @@ double waiting_gradients(const StageContext& context, const Stage& stage) {
   if (frees_gradients(job, plan)) {
     return 0;
   }
-  if (!is_torch(job)) {
+  if (!has_torch_states(job)) {
     return stored;
   }
   if (plan.micro_batches <= 1) {
@@ -65,7 +61,7 @@ void set_late_moments(const StageContext& context, const Stage& stage, const Mem
   const Plan& plan = *context.plan;
   moments.last_backward = moments.layer_backward;
   const double layers = stage.dense_layers + stage.sparse_layers;
-  const bool late = is_torch(job) || frees_gradients(job, plan);
+  const bool late = has_torch_states(job) || frees_gradients(job, plan);
   if (!late || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
       job.training.optimizer_in_backward || context.resident.gradients < 1) {
     return;
@@ -122,7 +118,7 @@ void set_end_reduction(const StageContext& context, const Stage& stage, Moments&
 // other chunks had is reduced and let go.
 void set_first_backward(const StageContext& context, const Stage& stage, MemoryItems& base) {
   const auto micro_batches = static_cast<double>(context.plan->micro_batches);
-  if (!is_torch(*context.job) || micro_batches < 2 || stage.chunks_before_backward == 0) {
+  if (!has_torch_states(*context.job) || micro_batches < 2 || stage.chunks_before_backward == 0) {
     return;
   }
   const double chunk = base.activations / stage.chunks;
@@ -172,7 +168,7 @@ void set_head_moments(const StageContext& context, const Stage& stage, const Gat
   // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
   // it among what the loss keeps.
   const double done = static_cast<double>(plan.micro_batches) - stage.in_flight;
-  const double outputs = is_torch(job) && plan.pipeline > 1
+  const double outputs = has_torch_states(job) && plan.pipeline > 1
                              ? done * 2 * context.tokens * context.layers->parameters.vocabulary
                              : 0;
   moments.forward.logits = waiting + outputs + context.logit_kept;
@@ -193,7 +189,7 @@ void set_head_moments(const StageContext& context, const Stage& stage, const Gat
 Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const bool torch = is_torch(job);
+  const bool torch = has_torch_states(job);
   const Gathered gathered = gathered_of(context, stage);
   MemoryItems base;
   base.parameters = parameter_bytes(context, stage) * context.resident.parameters;
@@ -253,7 +249,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
 double side_pools(const StageContext& context, const Stage& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  if (!is_torch(job) || !context.gathers) {
+  if (!has_torch_states(job) || !context.gathers) {
     return 0;
   }
   const bool counted = plan.micro_batches > 1 && context.unsharded_gradient == 0;

@@ -12,6 +12,9 @@
 
 namespace trireme::planner {
 
+// PyTorch's states: the stored parameter is the master, gradients are memory of the step.
+bool has_torch_states(const Job& job);
+
 // Layers of one chunk by kind.
 struct ChunkLayers {
   double dense = 0, sparse = 0;

@@ -161,9 +161,13 @@ constexpr LaunchRule kDeepspeed[] = {
     {"dp % mics_shard_size", Severity::kError, Rule::kGpuProduct, mics_divides},
 };
 
+std::int64_t fsdp_version(const LaunchConfig& config) {
+  return integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+}
+
 Found needs_version_two(const LaunchConfig& config, const LaunchCase&) {
   const bool parallel = has_setting(config, "parallelism_config");
-  const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+  const std::int64_t version = fsdp_version(config);
   if (!parallel || version == 2 || text_setting(config, "distributed_type") != "FSDP") {
     return {};
   }
@@ -196,10 +200,6 @@ Found replicas_need_shards(const LaunchConfig& config, const LaunchCase&) {
       fmt::format(
           "use parallelism_config_dp_shard_size: {} and parallelism_config_dp_replicate_size: 1",
           size_of(config, "dp_replicate"))};
-}
-
-std::int64_t fsdp_version(const LaunchConfig& config) {
-  return integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
 }
 
 // str_to_bool takes the words of YAML in any case.
@@ -269,7 +269,7 @@ Found loads_and_syncs(const LaunchConfig& config, const LaunchCase&) {
 }
 
 Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
-  const auto version = integer_setting(config, "fsdp_config.fsdp_version").value_or(1);
+  const std::int64_t version = fsdp_version(config);
   if (!has_setting(config, "parallelism_config") || version != 2 ||
       text_setting(config, "distributed_type") != "FSDP" || size_of(config, "dp_shard") > 1 ||
       size_of(config, "cp") > 1) {

@@ -47,14 +47,13 @@ class HeldMemory {
   // Whether a rank keeps all of a unit's weights as it computes with them.
   [[nodiscard]] bool keeps_whole_weights() const {
     const Sharding asked = context_.plan->sharding;
-    return asked != Sharding::kFull && (!is_torch() || asked == Sharding::kNone);
+    return asked != Sharding::kFull && (!has_torch_states() || asked == Sharding::kNone);
   }
-  // PyTorch's states: the stored parameter is the master, gradients are memory of the step.
-  [[nodiscard]] bool is_torch() const {
-    return context_.job->framework.states == StateLayout::kTorch;
-  }
+  [[nodiscard]] bool has_torch_states() const { return planner::has_torch_states(*context_.job); }
   // PyTorch's pipelines hand out what the last stage gave for every micro-batch when the step ends.
-  [[nodiscard]] bool keeps_outputs() const { return is_torch() && context_.plan->pipeline > 1; }
+  [[nodiscard]] bool keeps_outputs() const {
+    return has_torch_states() && context_.plan->pipeline > 1;
+  }
   // Bytes of a stage that are there all the time and that no op names: libraries' workspaces,
   // copies of weights; buffers for communication.
   [[nodiscard]] double workspaces(std::int64_t stage) const {

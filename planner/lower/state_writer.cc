@@ -26,7 +26,7 @@ ParameterUnit StateWriter::unit(std::string name, UnitLayout& layout, bool exper
     keep_modelled(unit, held_.states(experts));
   }
   StateStorage& gradients = unit.states[static_cast<std::size_t>(State::kGradient)];
-  const bool whole_gradients = own || !held_.is_torch();
+  const bool whole_gradients = own || !held_.has_torch_states();
   if (plan_.sharding == Sharding::kOptimizer && shards_ > 1) {
     // Distributed optimizer: accumulated whole, reduced in place; after the step only the own
     // shard counts.
@@ -82,10 +82,10 @@ void StateWriter::keep_modelled(ParameterUnit& unit, const StateBytes& bytes) {
     keep(State::kMoment1, "moments", moments, cut, true);
   }
   const bool whole = plan_.sharding == Sharding::kNone ||
-                     (plan_.sharding == Sharding::kOptimizer && !held_.is_torch());
+                     (plan_.sharding == Sharding::kOptimizer && !held_.has_torch_states());
   const Origin before = builder_.origin;
   builder_.origin = {Phase::kBackward, -1, layer_, -1};
-  keep(State::kGradient, "gradients", bytes.gradients, !whole, !held_.is_torch());
+  keep(State::kGradient, "gradients", bytes.gradients, !whole, !held_.has_torch_states());
   builder_.origin = before;
 }
 

@@ -60,8 +60,8 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
     const Operand gradients = storage(i, State::kGradient).operand;
     units_[i].weights = weights;
     const UnitLayout& layout = stage.units[i];
-    units_[i].apart = !is_own() && (held.is_torch() ? run_.sharding != Sharding::kNone
-                                                    : run_.sharding == Sharding::kFull);
+    units_[i].apart = !is_own() && (held.has_torch_states() ? run_.sharding != Sharding::kNone
+                                                            : run_.sharding == Sharding::kFull);
     units_[i].transient = ((layout.shard != kNoGroup || units_[i].apart) && every) ||
                           (layout.replica != kNoGroup && whole_each);
     if (units_[i].transient) {

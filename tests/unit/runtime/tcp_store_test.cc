@@ -103,9 +103,10 @@ TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
     const TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
     std::_Exit(0);  // without goodbye, as a killed process
   }
-  EXPECT_NE(
-      message_of([&] { zero.get("never", kNever); }).find("rank 1 on " + host_identity() + " has gone"),
-      std::string::npos);
+  EXPECT_NE(message_of([&] {
+              zero.get("never", kNever);
+            }).find("rank 1 on " + host_identity() + " has gone"),
+            std::string::npos);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 

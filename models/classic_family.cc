@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "models/families.h"
 
@@ -209,28 +207,20 @@ Transformer read_mpt(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 13> kFamilies = {{
-    {"gpt2", read_gpt2},
-    {"gpt_bigcode", read_gpt_bigcode},
-    {"gptj", read_gptj},
-    {"codegen", read_gptj},
-    {"gpt_neo", read_gpt_neo},
-    {"gpt_neox", read_gpt_neox},
-    {"phi", read_phi},
-    {"falcon", read_falcon},
-    {"RefinedWeb", read_falcon},
-    {"RefinedWebModel", read_falcon},
-    {"opt", read_opt},
-    {"bloom", read_bloom},
+constexpr NamedReader kFamilies[] = {
+    {"gpt2", read_gpt2},         {"gpt_bigcode", read_gpt_bigcode},
+    {"gptj", read_gptj},         {"codegen", read_gptj},
+    {"gpt_neo", read_gpt_neo},   {"gpt_neox", read_gpt_neox},
+    {"phi", read_phi},           {"falcon", read_falcon},
+    {"RefinedWeb", read_falcon}, {"RefinedWebModel", read_falcon},
+    {"opt", read_opt},           {"bloom", read_bloom},
     {"mpt", read_mpt},
-}};
+};
 
 }  // namespace
 
 FamilyReader classic_family(const std::string& model_type) {
-  const auto* found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const auto& family) { return model_type == family.first; });
-  return found == kFamilies.end() ? nullptr : found->second;
+  return find_reader(kFamilies, model_type);
 }
 
 }  // namespace trireme::models

@@ -33,6 +33,13 @@ void ConfigFields::fail(const char* name, const std::string& what) const {
   reader_.fail(name, what);
 }
 
+bool ConfigFields::is_text(const char* name) const {
+  return has({name}) && json_->at(name).is_string();
+}
+bool ConfigFields::is_list(const char* name) const {
+  return has({name}) && json_->at(name).is_array();
+}
+
 std::int64_t ConfigFields::dimension(Names names, std::int64_t class_default) {
   for (const char* name : names) {
     if (reader_.has(name)) {

@@ -37,6 +37,8 @@ class ConfigFields {
   [[nodiscard]] bool has(Names names) const;
   // True also when the key is there and null, which is not the same as absent for some families.
   [[nodiscard]] bool mentions(const char* name) const;
+  [[nodiscard]] bool is_text(const char* name) const;
+  [[nodiscard]] bool is_list(const char* name) const;
   [[nodiscard]] bool nested() const { return nested_; }
   [[nodiscard]] const nlohmann::json& json() const { return *json_; }
   [[nodiscard]] const std::string& where() const { return where_; }

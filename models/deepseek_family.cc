@@ -1,8 +1,9 @@
 // The DeepSeek line: shared experts beside the routed, first layers dense, latent attention in
-// most; GLM 4.5, dots.llm1, Ling and Ring follow it.
-#include <algorithm>
-#include <array>
-#include <utility>
+// most; GLM 4.5, dots.llm1, Ling, Ring, Solar Open, Youtu and K-EXAONE follow it.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
 
 #include "models/families.h"
 
@@ -136,6 +137,53 @@ Transformer read_glm4_moe_lite(ConfigFields& fields) {
   return model;
 }
 
+// Solar Open: GLM's experts in every layer of a llama.
+Transformer read_solar_open(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 131072});
+  model.attention_output_bias = false;
+  read_deepseek_experts(fields, model,
+                        {.experts = 128,
+                         .experts_per_token = 8,
+                         .expert_ffn = 1280,
+                         .shared_ffn = 1,
+                         .router_bias = true},
+                        /*class_first_dense=*/0);
+  return model;
+}
+
+// Youtu-LLM: DeepSeek's attention in dense layers.
+Transformer read_youtu(ConfigFields& fields) {
+  Transformer model = read_deepseek_base(fields);
+  model.tied_embeddings = fields.flag("tie_word_embeddings", true);
+  return model;
+}
+
+// K-EXAONE: EXAONE's attention with DeepSeek's experts.
+Transformer read_exaone_moe(ConfigFields& fields) {
+  Transformer model = read_llama(fields);
+  model.qk_norm = true;
+  read_exaone_windows(fields, model);
+  MixtureOfExperts moe{
+      .experts = fields.count_or({"num_experts"}, 64),
+      .experts_per_token = fields.count_or({"num_experts_per_tok"}, 8),
+      .expert_ffn = fields.count_or({"moe_intermediate_size"}, 1024),
+      .router_bias = true,
+  };
+  moe.shared_ffn = fields.count_or({"num_shared_experts"}, 1, /*low=*/0) * moe.expert_ffn;
+  model.moe = moe;
+  const std::int64_t first = fields.count_or({"first_k_dense_replace"}, 1, /*low=*/0);
+  const std::vector<std::string> types = fields.texts("mlp_layer_types");
+  if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers) {
+    fields.fail("mlp_layer_types", fmt::format("lists {} layers; num_hidden_layers is {}",
+                                               types.size(), model.layers));
+  }
+  set_moe_layers(model, [&](std::int64_t layer) {
+    return types.empty() ? layer >= first : types[static_cast<std::size_t>(layer)] == "sparse";
+  });
+  model.multi_token_layers = fields.count_or({"num_nextn_predict_layers"}, 0, /*low=*/0);
+  return model;
+}
+
 // Ling and Ring: DeepSeek's experts in a llama, with norms of q and k in the second version.
 Transformer read_bailing_moe(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.max_sequence = 32768});
@@ -157,25 +205,20 @@ Transformer read_bailing_moe(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 10> kFamilies = {{
-    {"deepseek", read_deepseek_v1},
-    {"deepseek_v2", read_deepseek_v2},
-    {"deepseek_v3", read_deepseek_v3},
-    {"kimi_k2", read_deepseek_v3},
-    {"glm4_moe", read_glm4_moe},
-    {"glm4v_moe_text", read_glm4_moe},
-    {"glm4_moe_lite", read_glm4_moe_lite},
-    {"dots1", read_dots1},
-    {"bailing_moe", read_bailing_moe},
+constexpr NamedReader kFamilies[] = {
+    {"deepseek", read_deepseek_v1},        {"deepseek_v2", read_deepseek_v2},
+    {"deepseek_v3", read_deepseek_v3},     {"kimi_k2", read_deepseek_v3},
+    {"glm4_moe", read_glm4_moe},           {"glm4v_moe_text", read_glm4_moe},
+    {"glm4_moe_lite", read_glm4_moe_lite}, {"dots1", read_dots1},
+    {"solar_open", read_solar_open},       {"youtu", read_youtu},
+    {"exaone_moe", read_exaone_moe},       {"bailing_moe", read_bailing_moe},
     {"bailing_moe_v2", read_bailing_moe},
-}};
+};
 
 }  // namespace
 
 FamilyReader deepseek_family(const std::string& model_type) {
-  const auto* found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const auto& family) { return model_type == family.first; });
-  return found == kFamilies.end() ? nullptr : found->second;
+  return find_reader(kFamilies, model_type);
 }
 
 }  // namespace trireme::models

@@ -1,22 +1,12 @@
-// llama, mistral, qwen2, qwen3, gemma 1 to 3, phi3 and others of that build.
+// llama, mistral, qwen2, qwen3, phi3 and others of that build.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <utility>
+#include <string>
 
 #include "models/families.h"
 
 namespace trireme::models {
 namespace {
-
-template <typename Slides>
-void set_sliding_layers(Transformer& model, Slides slides) {
-  model.sliding_layers.resize(static_cast<std::size_t>(model.layers));
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    model.sliding_layers[static_cast<std::size_t>(layer)] = slides(layer);
-  }
-}
 
 Transformer read_mistral(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.hidden = 4096,
@@ -67,55 +57,6 @@ Transformer read_qwen3(ConfigFields& fields) {
                                                .max_sequence = 32768});
   model.qk_norm = true;
   read_qwen_window(fields, model);
-  return model;
-}
-
-Transformer read_gemma(ConfigFields& fields) {
-  return read_llama_like(fields, {.hidden = 3072,
-                                  .ffn = 24576,
-                                  .layers = 28,
-                                  .heads = 16,
-                                  .kv_heads = 16,
-                                  .head_dim = 256,
-                                  .vocab = 256000,
-                                  .max_sequence = 8192,
-                                  .tied = true});
-}
-
-Transformer read_gemma2(ConfigFields& fields) {
-  Transformer model = read_llama_like(fields, {.hidden = 2304,
-                                               .ffn = 9216,
-                                               .layers = 26,
-                                               .heads = 8,
-                                               .kv_heads = 4,
-                                               .head_dim = 256,
-                                               .vocab = 256000,
-                                               .max_sequence = 8192,
-                                               .tied = true});
-  model.norms_per_layer = 4;
-  model.sliding_window = fields.count_or({"sliding_window", "sliding_window_size"}, 4096);
-  set_sliding_layers(model, [](std::int64_t layer) { return layer % 2 == 0; });
-  apply_layer_types(fields, model);
-  return model;
-}
-
-Transformer read_gemma3(ConfigFields& fields) {
-  Transformer model = read_llama_like(fields, {.hidden = 2304,
-                                               .ffn = 9216,
-                                               .layers = 26,
-                                               .heads = 8,
-                                               .kv_heads = 4,
-                                               .head_dim = 256,
-                                               .vocab = 262208,
-                                               .max_sequence = 131072,
-                                               .tied = true});
-  model.norms_per_layer = 4;
-  model.qk_norm = true;
-  model.sliding_window = fields.count_or({"sliding_window"}, 4096);
-  const std::int64_t pattern =
-      fields.count_or({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
-  set_sliding_layers(model, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
-  apply_layer_types(fields, model);
   return model;
 }
 
@@ -218,6 +159,26 @@ Transformer read_seed_oss(ConfigFields& fields) {
 Transformer read_exaone4(ConfigFields& fields) {
   Transformer model = read_llama(fields);
   model.qk_norm = true;
+  read_exaone_windows(fields, model);
+  return model;
+}
+
+// CWM slides on three layers of four, beginning behind the first.
+Transformer read_cwm(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.head_dim = 128, .max_sequence = 131072});
+  model.sliding_window = fields.count_or({"sliding_window"}, 8192);
+  set_sliding_layers(model, [](std::int64_t layer) { return layer % 4 != 0; });
+  apply_layer_types(fields, model);
+  return model;
+}
+
+// Jais 2: Nemotron's MLP, LayerNorm and biases everywhere.
+Transformer read_jais2(ConfigFields& fields) {
+  Transformer model = read_llama_like(fields, {.max_sequence = 8192});
+  model.norm = Norm::kLayerNorm;
+  model.gated_mlp = false;
+  model.qkv_bias = model.attention_output_bias = fields.flag("attention_bias", true);
+  model.mlp_bias = fields.flag("mlp_bias", true);
   return model;
 }
 
@@ -278,7 +239,7 @@ Transformer read_cohere2(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 44> kFamilies = {{
+constexpr NamedReader kFamilies[] = {
     {"llama", read_llama},
     {"mistral", read_mistral},
     {"ministral", read_mistral},
@@ -289,10 +250,6 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 44> kFamilies = {{
     {"qwen2_5_vl_text", read_qwen2},
     {"qwen3", read_qwen3},
     {"qwen3_vl_text", read_qwen3},
-    {"gemma", read_gemma},
-    {"gemma2", read_gemma2},
-    {"gemma3", read_gemma3},
-    {"gemma3_text", read_gemma3},
     {"phi3", read_phi3},
     {"phi4", read_phi3},
     {"smollm3", read_smollm3},
@@ -323,7 +280,9 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 44> kFamilies = {{
     {"helium", read_llama},
     {"yi", read_llama},
     {"Yi", read_llama},
-}};
+    {"cwm", read_cwm},
+    {"jais2", read_jais2},
+};
 
 }  // namespace
 
@@ -353,6 +312,40 @@ Transformer read_llama(ConfigFields& fields) {
                          {.hidden = 4096, .ffn = 11008, .layers = 32, .heads = 32, .vocab = 32000});
 }
 
+void set_sliding_layers(Transformer& model, const std::function<bool(std::int64_t)>& slides) {
+  model.sliding_layers.resize(static_cast<std::size_t>(model.layers));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    model.sliding_layers[static_cast<std::size_t>(layer)] = slides(layer);
+  }
+}
+
+// The pattern is a number of layers, the last of which sees all, or a word of L and G.
+void read_exaone_windows(ConfigFields& fields, Transformer& model) {
+  const bool off = fields.mentions("sliding_window") && !fields.has({"sliding_window"});
+  if (off) {
+    return;
+  }
+  model.sliding_window = fields.count_or({"sliding_window"}, 4096);
+  if (fields.is_text("sliding_window_pattern")) {
+    const std::string word = fields.text_or("sliding_window_pattern", "");
+    if (word.empty() || word.find_first_not_of("LG") != std::string::npos) {
+      fields.fail("sliding_window_pattern",
+                  fmt::format("is \"{}\"; a number of layers or a word of L (windows) and G (the "
+                              "whole sequence) would be right",
+                              word));
+    }
+    set_sliding_layers(model, [&](std::int64_t layer) {
+      return layer + 1 < model.layers && word[static_cast<std::size_t>(layer) % word.size()] == 'L';
+    });
+  } else {
+    const std::int64_t every = fields.count_or({"sliding_window_pattern"}, 4);
+    set_sliding_layers(model, [&](std::int64_t layer) {
+      return layer + 1 < model.layers && (layer + 1) % every != 0;
+    });
+  }
+  apply_layer_types(fields, model);
+}
+
 void apply_layer_types(ConfigFields& fields, Transformer& model) {
   const std::vector<std::string> types = fields.texts("layer_types");
   if (types.empty()) {
@@ -376,9 +369,7 @@ void apply_layer_types(ConfigFields& fields, Transformer& model) {
 }
 
 FamilyReader dense_family(const std::string& model_type) {
-  const auto* found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const auto& family) { return model_type == family.first; });
-  return found == kFamilies.end() ? nullptr : found->second;
+  return find_reader(kFamilies, model_type);
 }
 
 }  // namespace trireme::models

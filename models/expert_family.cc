@@ -1,7 +1,7 @@
 // Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, gpt_oss and their kin.
 #include <algorithm>
-#include <array>
-#include <utility>
+#include <functional>
+#include <vector>
 
 #include "models/families.h"
 
@@ -25,6 +25,13 @@ Transformer read_mixtral(ConfigFields& fields) {
   return model;
 }
 
+// Granite with experts that every token reads beside the routed ones.
+Transformer read_granite_shared(ConfigFields& fields) {
+  Transformer model = read_mixtral(fields);
+  model.moe->shared_ffn = fields.count_or({"shared_intermediate_size"}, 0, /*low=*/0);
+  return model;
+}
+
 // Phi-3.5-MoE: Mixtral with LayerNorm and biases on attention and head.
 Transformer read_phimoe(ConfigFields& fields) {
   Transformer model = read_mixtral(fields);
@@ -41,6 +48,46 @@ Transformer read_olmoe(ConfigFields& fields) {
       .experts_per_token = fields.count_or({"num_experts_per_tok"}, 8),
       .expert_ffn = model.ffn,
   };
+  return model;
+}
+
+// FlexOlmo: OLMo 2's attention, an expert for every data set.
+Transformer read_flex_olmo(ConfigFields& fields) {
+  Transformer model = read_olmoe(fields);
+  model.moe->experts = fields.count_or({"num_experts", "num_local_experts"}, 7);
+  model.moe->experts_per_token = fields.count_or({"num_experts_per_tok"}, 5);
+  return model;
+}
+
+// Files may state a count of experts layer by layer.
+std::int64_t same_in_all_layers(ConfigFields& fields, const char* name, std::int64_t fallback) {
+  if (!fields.is_list(name)) {
+    return fields.count_or({name}, fallback);
+  }
+  const std::vector<std::int64_t> counts = fields.indices(name);
+  if (counts.empty() ||
+      std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end()) {
+    fields.fail(name,
+                "is not the same in all layers; layers of different experts cannot be "
+                "planned for");
+  }
+  return counts.front();
+}
+
+// Hunyuan-A13B: experts and a shared one of the same width in every layer.
+Transformer read_hunyuan_moe(ConfigFields& fields) {
+  Transformer model = read_llama(fields);
+  if (fields.flag("use_cla", false)) {
+    fields.fail("use_cla", "is true; layers that share keys and values cannot be planned for");
+  }
+  model.qk_norm = fields.flag("use_qk_norm", true);
+  MixtureOfExperts moe{
+      .experts = same_in_all_layers(fields, "num_experts", 1),
+      .experts_per_token = same_in_all_layers(fields, "moe_topk", 1),
+      .expert_ffn = same_in_all_layers(fields, "moe_intermediate_size", model.ffn),
+  };
+  moe.shared_ffn = same_in_all_layers(fields, "num_shared_expert", 1) * moe.expert_ffn;
+  model.moe = moe;
   return model;
 }
 
@@ -218,11 +265,14 @@ Transformer read_llama4(ConfigFields& fields) {
   return model;
 }
 
-constexpr std::array<std::pair<const char*, FamilyReader>, 13> kFamilies = {{
+constexpr NamedReader kFamilies[] = {
     {"mixtral", read_mixtral},
     {"granitemoe", read_mixtral},
+    {"granitemoeshared", read_granite_shared},
     {"phimoe", read_phimoe},
     {"olmoe", read_olmoe},
+    {"flex_olmo", read_flex_olmo},
+    {"hunyuan_v1_moe", read_hunyuan_moe},
     {"dbrx", read_dbrx},
     {"qwen2_moe", read_qwen2_moe},
     {"qwen3_moe", read_qwen3_moe},
@@ -232,7 +282,7 @@ constexpr std::array<std::pair<const char*, FamilyReader>, 13> kFamilies = {{
     {"gpt_oss", read_gpt_oss},
     {"llama4", read_llama4},
     {"llama4_text", read_llama4},
-}};
+};
 
 }  // namespace
 
@@ -248,9 +298,7 @@ void set_moe_layers(Transformer& model, const std::function<bool(std::int64_t)>&
 }
 
 FamilyReader expert_family(const std::string& model_type) {
-  const auto* found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const auto& family) { return model_type == family.first; });
-  return found == kFamilies.end() ? nullptr : found->second;
+  return find_reader(kFamilies, model_type);
 }
 
 }  // namespace trireme::models

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "models/config_fields.h"
@@ -13,18 +14,30 @@
 namespace trireme::models {
 
 using FamilyReader = Transformer (*)(ConfigFields& fields);
+struct NamedReader {
+  const char* model_type;
+  FamilyReader read;
+};
+// nullptr when none of `families` has this model_type.
+FamilyReader find_reader(std::span<const NamedReader> families, const std::string& model_type);
 
 // nullptr when no family has this model_type.
 FamilyReader dense_family(const std::string& model_type);     // llama and its kin
 FamilyReader expert_family(const std::string& model_type);    // mixtures of experts
 FamilyReader deepseek_family(const std::string& model_type);  // those of the DeepSeek line
 FamilyReader classic_family(const std::string& model_type);   // GPT-2 and its kin
+FamilyReader gemma_family(const std::string& model_type);
 
 // The llama reading: gated MLP, RMSNorm, rotary positions, grouped heads. Others start from it.
 Transformer read_llama_like(ConfigFields& fields, const ClassDefaults& defaults);
 Transformer read_llama(ConfigFields& fields);
 // Which layers have experts; those of all layers are not listed.
 void set_moe_layers(Transformer& model, const std::function<bool(std::int64_t)>& sparse);
+// Which layers see a window only.
+void set_sliding_layers(Transformer& model, const std::function<bool(std::int64_t)>& slides);
+// EXAONE's windows: three layers of four, or those of sliding_window_pattern or layer_types; the
+// last layer sees all.
+void read_exaone_windows(ConfigFields& fields, Transformer& model);
 // Marks the layers that `layer_types` names as sliding; without the key leaves the model as it is.
 void apply_layer_types(ConfigFields& fields, Transformer& model);
 

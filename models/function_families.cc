@@ -78,6 +78,10 @@ void set_post_norm(Transformer& m) {
   m.function.norm_epsilon = 1e-5;
   m.function.norm_after = true;
 }
+void set_flex_olmo(Transformer& m) {
+  m.function.norm_after = true;
+  m.function.rotary_base = 5e5;
+}
 void finish_exaone4(ConfigFields&, Transformer& m) {
   if (m.sliding_window > 0) {
     m.function.no_rotary_layers = full_layers(m);
@@ -92,6 +96,10 @@ void set_ernie(Transformer& m) {
 void set_hunyuan(Transformer& m) {
   m.function.norm_epsilon = 1e-5;
   m.function.qk_norm_after_rotary = true;
+}
+void set_hunyuan_moe(Transformer& m) {
+  set_hunyuan(m);
+  m.function.router_normalises = true;
 }
 // Its "dynamic" scaling with an alpha is another base.
 void finish_hunyuan(ConfigFields& fields, Transformer& m) {
@@ -117,6 +125,14 @@ void finish_nemotron(ConfigFields& fields, Transformer& m) {
 void set_arcee(Transformer& m) {
   m.function.norm_epsilon = 1e-5;
   m.function.activation = "relu2";
+}
+void set_jais2(Transformer& m) {
+  set_arcee(m);
+  m.function.rotary_base = 5e5;
+}
+void set_cwm(Transformer& m) {
+  m.function.norm_epsilon = 1e-5;
+  m.function.rotary_base = 1e6;
 }
 void set_cohere(Transformer& m) {
   m.function.norm_epsilon = 1e-5;
@@ -213,6 +229,19 @@ void finish_deepseek_v3(ConfigFields& fields, Transformer& m) {
   m.function.router_score = fields.text_or("scoring_func", "sigmoid");
   m.function.router_bias_selects = fields.text_or("topk_method", "noaux_tc") == "noaux_tc";
 }
+void set_exaone_moe(Transformer& m) {
+  set_sigmoid_router(m);
+  m.function.norm_epsilon = 1e-5;
+  m.function.router_scale = 2.5;
+}
+void set_youtu(Transformer& m) {
+  m.function.rotary_interleaved = true;
+}
+void set_solar_open(Transformer& m) {
+  set_sigmoid_router(m);
+  m.function.norm_epsilon = 1e-5;
+  m.function.rotary_base = 1e6;
+}
 void set_glm4_moe(Transformer& m) {
   set_sigmoid_router(m);
   m.function.norm_epsilon = 1e-5;
@@ -291,24 +320,29 @@ void set_relu(Transformer& m) {
 // Silence: a Llama's, whose class has 1e-6.
 constexpr Family kFamilies[] = {
     {" gemma ", set_gemma, finish_gemma},
-    {" gemma2 ", set_gemma2, finish_gemma2},
+    {" gemma2 vaultgemma ", set_gemma2, finish_gemma2},
     {" gemma3 gemma3_text ", set_gemma3, finish_gemma2},
     {" phi3 phi4 seed_oss_36b olmo dots_llm ", set_epsilon},
     {" smollm3 ", set_smollm3, finish_no_rotary},
     {" ministral3 ", set_epsilon, finish_ministral3},
     {" glm glm4 ", set_glm},
     {" olmo2 olmo3 ", set_post_norm},
+    {" flex_olmo ", set_flex_olmo},
+    {" exaone_moe ", set_exaone_moe, finish_exaone4},
     {" exaone4 ", set_post_norm, finish_exaone4},
     {" ernie4_5 ernie4_5_moe ", set_ernie},
     {" hunyuan_v1_dense ", set_hunyuan, finish_hunyuan},
+    {" hunyuan_v1_moe ", set_hunyuan_moe, finish_hunyuan},
     {" nemotron ", set_nemotron, finish_nemotron},
     {" arcee ", set_arcee},
+    {" jais2 ", set_jais2},
+    {" cwm ", set_cwm},
     {" cohere ", set_cohere},
     {" cohere2 ", set_cohere, finish_cohere2},
     {" stablelm ", set_stablelm},
     {" starcoder2 gpt2 gpt_bigcode ", set_tanh},
     {" granite ", nullptr, finish_granite},
-    {" granitemoe ", set_granite_experts, finish_granite},
+    {" granitemoe granitemoeshared ", set_granite_experts, finish_granite},
     {" minicpm ", nullptr, finish_minicpm},
     {" mixtral ", set_mixtral},
     {" phimoe ", set_phimoe},
@@ -319,6 +353,8 @@ constexpr Family kFamilies[] = {
     {" glm4_moe glm4v_moe_text ", set_glm4_moe},
     {" glm4_moe_lite ", set_glm4_moe_lite},
     {" dots1 ", set_sigmoid_router},
+    {" solar_open ", set_solar_open},
+    {" youtu ", set_youtu},
     {" minimax_m2 ", set_minimax, finish_rotary_width},
     {" bailing_moe bailing_moe_v2 ", nullptr, finish_bailing},
     {" gpt_oss ", set_gpt_oss, finish_gpt_oss},

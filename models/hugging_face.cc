@@ -23,7 +23,9 @@ struct ForeignKey {
   const char* key;
   const char* what;
 };
-constexpr std::array<ForeignKey, 37> kForeignKeys = {{
+constexpr std::array<ForeignKey, 39> kForeignKeys = {{
+    {"mup_enabled", "gates on what its attention gives"},
+    {"attention_output_gate", "gates on what its attention gives"},
     {"ssm_cfg", "state-space layers (Mamba)"},
     {"state_size", "state-space layers (Mamba)"},
     {"mamba_d_state", "state-space layers (Mamba)"},
@@ -78,8 +80,20 @@ const char* text_part(const nlohmann::json& config) {
   return nullptr;
 }
 
+}  // namespace
+
+FamilyReader find_reader(std::span<const NamedReader> families, const std::string& model_type) {
+  const auto found = std::find_if(families.begin(), families.end(), [&](const NamedReader& each) {
+    return model_type == each.model_type;
+  });
+  return found == families.end() ? nullptr : found->read;
+}
+
+namespace {
+
 FamilyReader family_of(const std::string& model_type) {
-  for (const auto find : {dense_family, expert_family, deepseek_family, classic_family}) {
+  for (const auto find :
+       {dense_family, gemma_family, expert_family, deepseek_family, classic_family}) {
     if (const FamilyReader reader = find(model_type); reader != nullptr) {
       return reader;
     }

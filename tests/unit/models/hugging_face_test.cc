@@ -199,6 +199,22 @@ TEST(HuggingFace, ReadsWindowsAsEachFamilyMeansThem) {
   EXPECT_EQ(windows(R"("model_type": "gpt_oss", "layer_types": ["full_attention",
                        "sliding_attention", "sliding_attention", "full_attention"])"),
             (Windows{0, 128, 128, 0}));
+  // EXAONE 4 lost its windows in silence.
+  EXPECT_EQ(windows(R"("model_type": "exaone4")"), (Windows{4096, 4096, 4096, 0}));
+  EXPECT_EQ(windows(R"("model_type": "exaone4", "sliding_window": null)"), (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"("model_type": "exaone4", "sliding_window": 64,
+                       "sliding_window_pattern": "LG")"),
+            (Windows{64, 0, 64, 0}));
+  EXPECT_EQ(windows(R"("model_type": "exaone_moe", "sliding_window_pattern": 2)"),
+            (Windows{4096, 0, 4096, 0}));
+  EXPECT_EQ(windows(R"("model_type": "cwm")"), (Windows{0, 8192, 8192, 8192}));
+}
+
+TEST(HuggingFace, AWordOfWindowsHasLsAndGsOnly) {
+  const std::string fault = fault_of(R"({"model_type": "exaone4", "hidden_size": 64,
+      "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 128,
+      "vocab_size": 1000, "sliding_window_pattern": "LLX"})");
+  EXPECT_NE(fault.find("sliding_window_pattern: is \"LLX\""), std::string::npos) << fault;
 }
 
 TEST(HuggingFace, PlacesDenseLayersAmongSparseOnes) {
@@ -370,6 +386,61 @@ TEST(HuggingFace, FamiliesOfThisYearAreReadAsFarAsADescriptionGoes) {
   EXPECT_NEAR(static_cast<double>(parameter_count(ernie)), 21.8e9, 0.5e9);
 }
 
+// Billions of parameters as the models' cards say them: all, and active where there are experts.
+TEST(HuggingFace, FamiliesThatWereLlamasOrUnknownBeforeHaveTheirCardsCounts) {
+  struct Card {
+    const char* config;
+    double all, active, within;
+  };
+  const Card cards[] = {
+      {R"({"model_type": "hunyuan_v1_moe", "hidden_size": 4096, "num_hidden_layers": 32,
+           "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 3072,
+           "num_experts": 64, "moe_topk": [8, 8], "moe_intermediate_size": [3072, 3072],
+           "num_shared_expert": [1, 1], "vocab_size": 128167, "tie_word_embeddings": true})",
+       80.4, 13, 0.5},
+      {R"({"model_type": "exaone_moe", "hidden_size": 6144, "num_hidden_layers": 48,
+           "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+           "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_experts": 128,
+           "num_experts_per_tok": 8, "num_shared_experts": 1, "vocab_size": 153600})",
+       236, 23, 1},
+      {R"({"model_type": "flex_olmo", "hidden_size": 4096, "num_hidden_layers": 32,
+           "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 100352})",
+       33.3, 24.6, 0.1},
+      {R"({"model_type": "solar_open", "hidden_size": 4096, "num_hidden_layers": 48,
+           "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 10240,
+           "vocab_size": 196608})",
+       102.6, 12, 0.2},
+      {R"({"model_type": "cwm", "hidden_size": 6144, "num_hidden_layers": 64,
+           "num_attention_heads": 48, "num_key_value_heads": 8, "intermediate_size": 21504,
+           "vocab_size": 128256})",
+       32.6, 32.6, 0.05},
+      {R"({"model_type": "youtu", "hidden_size": 2048, "num_hidden_layers": 32,
+           "num_attention_heads": 16, "intermediate_size": 6144, "q_lora_rank": 1536,
+           "vocab_size": 128256})",
+       1.96, 1.96, 0.01},
+      {R"({"model_type": "jais2", "hidden_size": 3328, "num_hidden_layers": 32,
+           "num_attention_heads": 26, "intermediate_size": 26624, "vocab_size": 150272})",
+       8.09, 8.09, 0.01},
+      {R"({"model_type": "vaultgemma", "hidden_size": 1152, "num_hidden_layers": 26,
+           "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 256,
+           "intermediate_size": 6912, "vocab_size": 256000, "tie_word_embeddings": true})",
+       1.04, 1.04, 0.005}};
+  for (const Card& card : cards) {
+    const Transformer model = import_text(card.config);
+    EXPECT_NEAR(static_cast<double>(parameter_count(model)) / 1e9, card.all, card.within)
+        << card.config;
+    EXPECT_NEAR(static_cast<double>(active_parameter_count(model)) / 1e9, card.active, 1)
+        << card.config;
+  }
+}
+
+TEST(HuggingFace, CountsOfExpertsThatDifferBetweenLayersAreRefused) {
+  const std::string fault = fault_of(R"({"model_type": "hunyuan_v1_moe", "hidden_size": 64,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+      "vocab_size": 1000, "num_experts": [8, 4], "moe_topk": 2})");
+  EXPECT_NE(fault.find("num_experts: is not the same in all layers"), std::string::npos) << fault;
+}
+
 // P20: the rest of its list.
 TEST(HuggingFace, WhatNoDescriptionCanHoldIsNamedAsThat) {
   const std::string llama = R"("hidden_size": 2048, "num_hidden_layers": 24,
@@ -390,7 +461,9 @@ TEST(HuggingFace, WhatNoDescriptionCanHoldIsNamedAsThat) {
       {R"("model_type": "mimo_v2_flash", "swa_num_attention_heads": 64, "n_routed_experts": 256)",
        "other heads in its sliding layers"},
       {R"("model_type": "step3_text", "share_q_dim": 2048, "moe_num_experts": 48)",
-       "queries factored"}};
+       "queries factored"},
+      {R"("model_type": "afmoe", "global_attn_every_n_layers": 4, "mup_enabled": true)",
+       "gates on what its attention gives"}};
   for (const auto& [keys, named] : cases) {
     const std::string fault = fault_of("{" + std::string(keys) + ", " + llama + "}");
     EXPECT_NE(fault.find(named), std::string::npos) << keys << "\n" << fault;

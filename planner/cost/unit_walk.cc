@@ -14,6 +14,8 @@ constexpr int kMostAhead = 6;
 template <bool kGathers>
 class Walker {
  public:
+  // The arrays hold what the walk has written; to clear them for every walk would cost more than it.
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
   Walker(const UnitStage& stage, const UnitSchedule& schedule)
       : stage_(stage),
         schedule_(schedule),

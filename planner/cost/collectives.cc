@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/cost/group_shape.h"
+
 namespace trireme::planner {
 
 using topologies::Collective;
@@ -68,7 +70,15 @@ GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) 
   if (b == 1) {
     return group(plan, first);
   }
-  return shape(a * b, std::min(stride_of(plan, first), stride_of(plan, second)));
+  const Joined key{{a, stride_of(plan, first)}, {b, stride_of(plan, second)}};
+  if (const GroupShape* found = joined_.find(key)) {
+    return *found;
+  }
+  const auto axis = [](const Axes& of) {
+    return GroupAxis{of.degree, of.stride, of.degree * of.stride};
+  };
+  const Group both{"", {axis(key.first), axis(key.second)}};
+  return joined_.insert(key, first_alike(shape_of_group(cluster_, both)));
 }
 
 GroupShape Collectives::pipeline_pair(const Plan& plan) {

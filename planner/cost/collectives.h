@@ -19,7 +19,8 @@ class Collectives {
   double time(topologies::Collective collective, const topologies::GroupShape& group, double bytes);
   // Groups that NCCL sees alike are one: their ranks' strides are those of the first that was asked
   // for.
-  // The group of one axis of a plan, and of two axes taken together (shards over data and context).
+  // The group of one axis of a plan, and of two axes taken together (shards over data and context),
+  // between which other axes may lie.
   topologies::GroupShape group(const Plan& plan, Axis axis);
   // `degree` ranks, `stride` apart.
   topologies::GroupShape shape(std::int64_t degree, std::int64_t stride);
@@ -42,6 +43,10 @@ class Collectives {
     std::int64_t degree = 1, stride = 1;
     friend bool operator==(const Axes&, const Axes&) = default;
   };
+  struct Joined {
+    Axes first, second;
+    friend bool operator==(const Joined&, const Joined&) = default;
+  };
   struct Ends {  // two members so many ranks apart, the next two `period` ranks on
     std::int64_t apart = 1, period = 1;
     friend bool operator==(const Ends&, const Ends&) = default;
@@ -55,6 +60,7 @@ class Collectives {
   std::vector<Kind> kinds_;
   FlatMap<Asked, double> known_;
   FlatMap<Axes, topologies::GroupShape> shapes_, pairs_;
+  FlatMap<Joined, topologies::GroupShape> joined_;
   FlatMap<Ends, topologies::GroupShape> ends_;
 };
 

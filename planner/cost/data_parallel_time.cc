@@ -23,8 +23,8 @@ DataParallelTimer::Groups DataParallelTimer::groups_of(const Plan& plan) const {
   const bool joined = job_.framework.shard_over_context && plan.context > 1;
   const bool sharded = plan.sharding != Sharding::kNone;
   if (sharded) {
-    const ShardRanks shard = shard_ranks(job_, plan);
-    groups.shard = collectives_.shape(shard.degree, shard.stride);
+    groups.shard = joined ? collectives_.joined_group(plan, Axis::kContext, Axis::kSharded)
+                          : collectives_.group(plan, Axis::kSharded);
     groups.replica = collectives_.group(plan, Axis::kReplica);
     if (!joined && plan.context > 1) {
       groups.replica = collectives_.joined_group(plan, Axis::kContext, Axis::kReplica);

@@ -7,17 +7,11 @@
 
 namespace trireme::planner {
 
-// The ranks that share a unit's states: so many, so far apart.
-struct ShardRanks {
-  std::int64_t degree = 1, stride = 1;
-};
-ShardRanks shard_ranks(const Job& job, const Plan& plan);
-
 // Over the network both go through the rank's adapter, each with as many bytes out as in: what one
 // has the other waits for, so they take turns in the order of issue. In a pipeline the two mostly
 // fall into different micro-batches. This project's runtime starts both at once: its programs say
 // so, and how they share the adapter is the simulator's.
-// `shard`: the group of shard_ranks.
+// `shard`: the ranks that share a unit's states.
 bool takes_turns(const Job& job, const Plan& plan, const topologies::GroupShape& shard);
 
 }  // namespace trireme::planner

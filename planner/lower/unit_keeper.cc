@@ -3,15 +3,17 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "planner/cost/group_shape.h"
 #include "planner/cost/unit_link.h"
 
 namespace trireme::planner::lowering {
 namespace {
 
-Stream gather_stream(const Job& job, const Plan& plan) {
-  const ShardRanks ranks = shard_ranks(job, plan);
-  const topologies::GroupShape shard =
-      topologies::group_shape(job.cluster, ranks.degree, ranks.stride);
+Stream gather_stream(const Job& job, const Plan& plan, const StepProgram& step, GroupId group) {
+  if (group == kNoGroup) {
+    return Stream::kGather;
+  }
+  const topologies::GroupShape shard = shape_of_group(job.cluster, step.groups[index_of(group)]);
   return takes_turns(job, plan, shard) ? Stream::kReduce : Stream::kGather;
 }
 
@@ -34,7 +36,7 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
       program_(program),
       run_(run_sharding(job, plan)),
       gathers_units_(plan.sharding == Sharding::kFull),
-      gather_stream_(gather_stream(job, plan)),
+      gather_stream_(gather_stream(job, plan, step, groups.shard)),
       units_(stage.units.size()),
       remaining_(stage.units.size(),
                  std::vector<std::int32_t>(static_cast<std::size_t>(plan.micro_batches), 0)),

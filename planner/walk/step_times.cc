@@ -7,17 +7,18 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "core/kernel_work.h"
 #include "core/rendezvous.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/data_parallel_time.h"
+#include "planner/cost/group_shape.h"
 #include "planner/cost/product_time.h"
 #include "planner/plan/host_counts.h"
 #include "planner/plan/stage_groups.h"
 #include "planner/walk/expert_overlap.h"
-#include "planner/walk/group_shape.h"
 #include "planner/walk/host_times.h"
 #include "planner/walk/state_pass.h"
 #include "topologies/node_groups.h"

@@ -1,4 +1,4 @@
-#include "planner/walk/group_shape.h"
+#include "planner/cost/group_shape.h"
 
 #include <algorithm>
 #include <vector>

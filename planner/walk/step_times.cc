@@ -344,13 +344,31 @@ class OpTimer {
   std::map<std::tuple<Collective, std::uint32_t, std::int64_t>, SimDuration> known_;
 };
 
-// Of ranks that do the same on unlike cards, the slowest sets the pace of each op.
-void keep_slower(std::vector<OpTime>& times, const std::vector<OpTime>& others) {
+double kernel_seconds(const Program& role, const std::vector<OpTime>& times) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    seconds += std::holds_alternative<Compute>(role.ops[i].kind)
+                   ? to_seconds(times[i].duration).value
+                   : 0.0;
+  }
+  return seconds;
+}
+
+// Ranks that do the same on unlike cards meet in collectives: between those the card that takes
+// longer for all its kernels sets the pace. Not the slower one of each op: a fast card waits for
+// its host where the slow one computes.
+void keep_slower(const Program& role, std::vector<OpTime>& times, std::vector<OpTime> others) {
   if (times.empty()) {
-    times = others;
+    times = std::move(others);
     return;
   }
+  if (kernel_seconds(role, others) > kernel_seconds(role, times)) {
+    std::swap(times, others);
+  }
   for (std::size_t i = 0; i < times.size(); ++i) {
+    if (std::holds_alternative<Compute>(role.ops[i].kind)) {
+      continue;
+    }
     times[i].duration = std::max(times[i].duration, others[i].duration);
     times[i].launch = std::max(times[i].launch, others[i].launch);
     times[i].apart = std::max(times[i].apart, others[i].apart);
@@ -378,7 +396,8 @@ StepTimes time_ops(const Job& job, const StepProgram& program) {
           groups_of_stage(job.cluster, program.stages.stride, program.stages.degree,
                           static_cast<std::int64_t>(stage));
       if ((groups >> group & 1U) != 0) {
-        keep_slower(times.roles[stage], timer.time_role(program.roles[stage]));
+        keep_slower(program.roles[stage], times.roles[stage],
+                    timer.time_role(program.roles[stage]));
       }
     }
   }

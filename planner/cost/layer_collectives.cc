@@ -180,9 +180,16 @@ models::PassWork LayerTimer::key_passes(const Plan& plan, bool backward) const {
   return work;
 }
 
+// What no kernel of the runtime's runs, latent attention over context ranks among it, is written as
+// a ring (planner/lower/modelled_attention.cc).
+bool LayerTimer::gathers_keys(const Plan& plan, std::int64_t layer) const {
+  return plan.context > 1 && !job_.framework.context_all_to_all &&
+         !is_modelled_layer(job_, plan, layer);
+}
+
 // Ring attention: c - 1 exchanges of a key-value chunk beside the attention of the chunk before;
 // torchtitan gathers all keys and values first (3.4).
-void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
+void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
                              LayerTimes& times) const {
   if (plan.context <= 1) {
     return;
@@ -209,8 +216,7 @@ void LayerTimer::add_context(const Plan& plan, const models::LayerWork& work,
   const double backward =
       core_attention(work.input_gradient, Pass::kBackward, attention_share(job_, plan));
   const auto degree = static_cast<double>(plan.context);
-  // This project's runtime has all keys before attention begins.
-  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+  const bool own = gathers_keys(plan, layer);
   const auto ring = [&](double communication, double compute, PassTimes& pass) {
     const double hidden = own ? 0 : std::min(communication, compute * (degree - 1) / degree);
     pass.hidden += hidden;

@@ -201,11 +201,12 @@ void LayerTimer::add_packed_samples(const Plan& plan, LayerTimes& times) const {
 
 // What one layer's recompute repeats in backward. This project's runtime repeats a layer up to the
 // input of its last product, others all of it with its collectives.
-void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,
+void LayerTimer::set_recompute(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
                                LayerTimes& times) const {
   if (plan.recompute == Recompute::kNone) {
     return;
   }
+  const bool moe = models::is_moe_layer(job_.model, layer);
   const bool own = job_.framework.implementation == models::Implementation::kTrireme;
   const bool whole = plan.recompute == Recompute::kFull;
   const PassWork again = models::repeated_work(
@@ -226,8 +227,7 @@ void LayerTimer::set_recompute(const Plan& plan, const models::LayerWork& work, 
     times_again.host += (fit_.repeated_tensor_host - 1) / 3 *
                         tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
   }
-  if (own && plan.context > 1 && !job_.framework.context_all_to_all &&
-      (whole || (plan.recompute_modules & kCoreAttention) != 0)) {
+  if (gathers_keys(plan, layer) && (whole || (plan.recompute_modules & kCoreAttention) != 0)) {
     times_again.context = times.forward.context;  // keys are gathered for it again
     times_again.kernels += passes(key_passes(plan, false));
     times_again.host += whole ? 0 : host(key_passes(plan, false), false);
@@ -311,21 +311,22 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
   const BareSet& bare = bare_set(plan, kinds);
   LayerSet set;
   for (std::size_t kind = 0; kind < kinds.first_layer.size(); ++kind) {
-    const bool moe = models::is_moe_layer(job_.model, kinds.first_layer[kind]);
+    const std::int64_t layer = kinds.first_layer[kind];
+    const bool moe = models::is_moe_layer(job_.model, layer);
     const models::LayerWork& work = bare.kinds[kind].work;
     LayerTimes times = bare.kinds[kind].times;
     add_tensor(plan, bare.kinds[kind], moe, times);
-    add_context(plan, work, times);
+    add_context(plan, layer, work, times);
     if (moe) {
-      add_expert(plan, kinds.first_layer[kind], times);
+      add_expert(plan, layer, times);
     }
     add_packed_samples(plan, times);
-    set_recompute(plan, work, moe, times);
+    set_recompute(plan, layer, work, times);
     if (moe && overlaps_experts(job_, plan)) {
       overlap_exchanges(overlapped_share(plan.micro_batches, plan.virtual_pipeline, plan.pipeline),
                         times);
     }
-    if (kinds.first_layer[kind] < job_.training.frozen_layers) {
+    if (layer < job_.training.frozen_layers) {
       times.recompute = {};
       times.input_gradient = {};
       times.recompute_flop = 0;

@@ -91,7 +91,10 @@ class LayerTimer {
   [[nodiscard]] double host(const models::PassWork& work, bool backward) const;
   [[nodiscard]] LayerTimes time_of(const models::LayerWork& work, double attention) const;
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
-  void add_context(const Plan& plan, const models::LayerWork& work, LayerTimes& times) const;
+  void add_context(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
+                   LayerTimes& times) const;
+  // This project's kernels have all keys and values before attention begins.
+  [[nodiscard]] bool gathers_keys(const Plan& plan, std::int64_t layer) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
   // Of this project's attention that gathers keys and values: what packs and orders them.
   [[nodiscard]] models::PassWork key_passes(const Plan& plan, bool backward) const;
@@ -103,7 +106,7 @@ class LayerTimer {
   void add_head_collectives(const Plan& plan, const Bare& bare, LayerTimes& embedding,
                             LayerTimes& head) const;
   void add_packed_samples(const Plan& plan, LayerTimes& times) const;
-  void set_recompute(const Plan& plan, const models::LayerWork& work, bool moe,
+  void set_recompute(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
                      LayerTimes& times) const;
 
   const Job& job_;

@@ -42,6 +42,7 @@ struct DataParallelInput {
 
 struct DataParallelTime {
   double exposed = 0;  // once a step
+  double late = 0;     // of it and compute_once: what the last backward takes longer
   double hidden = 0;
   double per_micro_batch_forward = 0;  // added to every micro-batch's forward (exposed gathers)
   double per_micro_batch_backward = 0;

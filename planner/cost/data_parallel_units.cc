@@ -7,6 +7,7 @@
 
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/layer_times.h"
+#include "planner/cost/stage_memory.h"
 #include "planner/cost/unit_link.h"
 #include "planner/plan/schedule.h"
 
@@ -48,14 +49,20 @@ struct LastReductions {
   double slowing = 0;  // of all but the last
 };
 
-// Seconds from the end of the last backward to that of its reductions, if each begins when its
-// unit's gradients are whole: the head's first, the first `unit` layers' (a share of all) last.
-double left_at_the_end(const Plan& plan, const DataParallelInput& in, const LastReductions& reduce,
-                       double unit, double slowdown) {
+// What reductions add behind the backward of the last micro-batch, and of that what they make it
+// take longer: the stages before wait for its gradient.
+struct AtTheEnd {
+  double exposed = 0, late = 0;
+};
+
+// If each reduction begins when its unit's gradients are whole: the head's first, the first `unit`
+// layers' (a share of all) last. Nobody waits for the weight gradients of a split backward.
+AtTheEnd left_at_the_end(const Plan& plan, const DataParallelInput& in,
+                         const LastReductions& reduce, double unit, double slowdown) {
   if (splits_backward(plan)) {
     const double window = in.weight_gradient * (1 - 0.5 * unit);
-    return std::max(over(reduce.all, window),
-                    reduce.last + stretch(reduce.slowing, window, slowdown));
+    return {.exposed = std::max(over(reduce.all, window),
+                                reduce.last + stretch(reduce.slowing, window, slowdown))};
   }
   const auto chunks = static_cast<double>(plan.virtual_pipeline);
   // A chunk's units are whole when its own last micro-batch is; then the other chunks' last groups
@@ -68,10 +75,63 @@ double left_at_the_end(const Plan& plan, const DataParallelInput& in, const Last
   const double head_ready = in.head_backward;
   const double first_ready = head_ready + (in.backward - in.head_backward) * rest / chunks;
   const double others = group * (chunks - 1) * one;
-  return std::max({over(reduce.all / chunks, one - head_ready),
-                   over(reduce.all, others + one - (reduce.head > 0 ? head_ready : first_ready)),
-                   over(reduce.all - reduce.head, others + one - first_ready),
-                   reduce.last + stretch(reduce.slowing, others + one - head_ready, slowdown)});
+  const double longer = stretch(reduce.slowing, others + one - head_ready, slowdown);
+  return {.exposed = std::max(
+              {over(reduce.all / chunks, one - head_ready),
+               over(reduce.all, others + one - (reduce.head > 0 ? head_ready : first_ready)),
+               over(reduce.all - reduce.head, others + one - first_ready), reduce.last + longer}),
+          .late = plan.virtual_pipeline == 1 ? longer : 0};
+}
+
+// Reductions of the last backward that have one input at a time, as FSDP2 has it: before a unit's
+// gradients are copied to it the reduction of the unit before is over. The stage before waits for
+// nothing of the last unit's. Copies are not counted.
+class OneByOne {
+ public:
+  explicit OneByOne(double slowdown) : slowdown_(slowdown) {}
+  void visit(double backward, const UnitSeconds& unit) {
+    const double busy = std::max(0.0, scattered_ - now_);
+    now_ += backward + slowdown_ * std::min(busy, backward / (1 - slowdown_));
+    compute_ += backward;
+    late_ = now_ - compute_;
+    now_ = std::max(now_, scattered_);
+    scattered_ = std::max(now_, summed_) + unit.reduce;
+    summed_ = scattered_ + unit.replicate;
+  }
+  // Passes of other micro-batches.
+  void pass(double seconds) {
+    now_ += seconds;
+    compute_ += seconds;
+  }
+  [[nodiscard]] AtTheEnd end() const { return {std::max(now_, summed_) - compute_, late_}; }
+
+ private:
+  double slowdown_;
+  double now_ = 0, compute_ = 0;
+  double scattered_ = 0, summed_ = 0;  // ends of a reduction over shards, and over their copies
+  double late_ = 0;
+};
+
+AtTheEnd left_one_by_one(const Plan& plan, const DataParallelInput& in,
+                         const std::array<const UnitSeconds*, 3>& units, double slowdown) {
+  const auto chunks = static_cast<double>(plan.virtual_pipeline);
+  const double count = std::max(1.0, std::round(in.units / chunks));
+  const double body = in.backward - in.head_backward - in.embedding_backward;
+  const double others = static_cast<double>(std::min(plan.pipeline, plan.micro_batches) - 1);
+  OneByOne backward(slowdown);
+  if (in.head_backward > 0) {
+    backward.visit(in.head_backward, *units[static_cast<std::size_t>(UnitKind::kHead)]);
+  }
+  for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
+    backward.pass(chunk > 0 ? others * in.backward / chunks : 0);
+    for (double unit = 0; unit < count; ++unit) {
+      backward.visit(body / (chunks * count), *units[static_cast<std::size_t>(UnitKind::kLayers)]);
+    }
+  }
+  if (in.embedding_backward > 0) {
+    backward.visit(in.embedding_backward, *units[static_cast<std::size_t>(UnitKind::kEmbedding)]);
+  }
+  return backward.end();
 }
 
 // So far apart only by rounding.
@@ -122,11 +182,15 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   last.head = all_of(head);
   last.last = over(all_of(layer), in.embedding_backward) + all_of(embedding);
   last.all = units * all_of(layer) + last.head + all_of(embedding);
-  last.slowing = sharded ? (units - 1) * layer.reduce + head.reduce : last.all - last.last;
-  const double exposed =
-      overlaps_gradient_reduction(job_.framework)
-          ? left_at_the_end(plan, in, last, in.unit_share, fit_.overlap_slowdown * in.kernel_share)
-          : last.all;
+  last.slowing =
+      at.groups.shard.ranks > 1 ? (units - 1) * layer.reduce + head.reduce : last.all - last.last;
+  const double slowdown = fit_.overlap_slowdown * in.kernel_share;
+  const bool one_by_one =
+      has_torch_states(job_) && at.groups.shard.ranks > 1 && !splits_backward(plan);
+  const AtTheEnd end = !overlaps_gradient_reduction(job_.framework) ? AtTheEnd{last.all, 0}
+                       : one_by_one
+                           ? left_one_by_one(plan, in, {&embedding, &layer, &head}, slowdown)
+                           : left_at_the_end(plan, in, last, in.unit_share, slowdown);
   const double m = static_cast<double>(plan.micro_batches);
   const auto copied = [&](double UnitCopies::*copy) {
     return (at.copies.*copy * in.dense_parameters + at.expert_copies.*copy * in.expert_parameters) /
@@ -134,8 +198,9 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   };
   time.compute_backward = (1 - 1 / m) * copied(&UnitCopies::keep);
   time.compute_once += copied(&UnitCopies::reduce);
-  time.exposed += exposed;
-  time.hidden += std::max(0.0, last.all - exposed);
+  time.exposed += end.exposed;
+  time.late = end.late + (one_by_one ? (1 - in.unit_share) * copied(&UnitCopies::reduce) : 0);
+  time.hidden += std::max(0.0, last.all - end.exposed);
   return time;
 }
 

@@ -98,10 +98,10 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
       compute = interleaved(plan, stages);
       break;
     case Schedule::kZeroBubbleH1:
-      compute = zero_bubble(m, p, p - 1, stages);
+      compute = std::max(stages.bottleneck, zero_bubble(m, p, p - 1, stages));
       break;
     case Schedule::kZeroBubbleH2:
-      compute = zero_bubble(m, p, 2 * (p - 1), stages);
+      compute = std::max(stages.bottleneck, zero_bubble(m, p, 2 * (p - 1), stages));
       break;
   }
   // Exchanges after the forward and after the backward of every micro-batch and chunk, and the fill

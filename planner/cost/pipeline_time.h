@@ -15,8 +15,9 @@ struct StageTotals {
   double slowest = 0;  // of forward + backward, one rank, all its chunks
   double sum_forward = 0, slowest_forward = 0;
   double sum_backward = 0, slowest_backward = 0;
-  double exchanges = 2;        // of the slowest rank with its neighbours, a micro-batch and chunk
-  double bottleneck = 0;       // 1F1B: the whole with blocking exchanges; 0: by sum and slowest
+  double exchanges = 2;   // of the slowest rank with its neighbours, a micro-batch and chunk
+  double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; 0: by sum and slowest; of a
+                          // split backward no less than this
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };
 

@@ -216,6 +216,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
       sharded ? static_cast<double>(std::max<std::int64_t>(1, groups.expert_shard.ranks)) : 1;
   StepRanks step;
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
+  double late = 0;    // what those take longer in the last one
   stage_seconds.clear();
   const LayerSet* alike = topologies::has_unlike_nodes(job.cluster) ? nullptr : &layer_set(plan);
   for (const RankClass& rank : ranks) {
@@ -237,13 +238,15 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     step.stepped = std::max(step.stepped, dense / shards + experts / expert_shards);
     const double gathered = in.dense_parameters / shards + in.expert_parameters / expert_shards;
     step.gathered = std::max(step.gathered, gathered * in.gathered_share);
-    const double once = data.exposed + data.compute_once - before;
+    const double once = data.exposed + data.compute_once - data.late - late - before;
     if (once > step.data_cost) {
       step.data_cost = once;
       step.data = data;
+      step.late_after = -data.late - late;
     }
     // With a split backward all ranks end together.
     before += splits_backward(plan) ? 0 : count * backward;
+    late += count * data.late;
     // The first and the last rank have one neighbour: half the exchanges of the others.
     const double exchanges = rank.embedding || rank.head ? 1 : 2;
     const double exchange = blocking ? exchanges * hop_times.cost() : 0;
@@ -258,6 +261,9 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
       step.totals.weight_gradient = times.weight_pass();
     }
   }
+  // A rank's last backward waits for those of all ranks behind it.
+  step.data_cost += late;
+  step.late_after += late;
   step.totals.bottleneck = bottleneck(plan, ranks);
   return step;
 }
@@ -309,9 +315,9 @@ void TimeModel::State::time_step(const Plan& plan, DataParallelTimer::OfPlan& of
   items.context_parallel = m * slowest.context;
   items.expert_parallel = m * slowest.expert;
   items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + fit.step_seconds;
-  items.pipeline_bubble = pipeline.bubble;
+  items.pipeline_bubble = pipeline.bubble + step.late_after;
   items.pipeline_p2p = pipeline.exchange;
-  items.data_parallel = std::max(0.0, step.data_cost - step.data.compute_once) +
+  items.data_parallel = std::max(0.0, step.data_cost - step.late_after - step.data.compute_once) +
                         m * step.slowest_data + tied_exchange(plan);
   items.optimizer = optimizer_seconds(job, plan, {step.stepped, step.parameters}, op);
   items.other += std::max(0.0, step_host_seconds(plan) - items.optimizer);

@@ -50,6 +50,9 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
 // first backward that comes back it has p - 1 - k more forwards to do, between its last forward and
 // the last backward as many backwards: what the stages after it take beyond those is idle.
 double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const {
+  if (splits_backward(plan)) {
+    return split_bottleneck(plan, classes);
+  }
   if (plan.schedule != Schedule::kOneForwardOneBackward || plan.pipeline == 1) {
     return 0;
   }
@@ -71,6 +74,26 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
     const double work =
         static_cast<double>(plan.micro_batches) * (own.forward + own.backward + own.exchange);
     longest = std::max(longest, before + work + first + last);
+  }
+  return longest;
+}
+
+// A split backward: stage k waits for the forwards before it, and then does all of its own. Not
+// with the optimizer of the zero-bubble repository (a fork of the classic Megatron), which updates
+// before it knows the norm of all gradients: there the first stage's next step fills the time in
+// which the last one ends this (Qi et al. 2024, section 4).
+double TimeModel::State::split_bottleneck(const Plan& plan,
+                                          const std::vector<RankClass>& classes) const {
+  const bool validates_later =
+      job.framework.implementation == models::Implementation::kClassicMegatron;
+  double longest = 0;
+  for (std::size_t k = 0; k < classes.size() && !validates_later; ++k) {
+    double filled = 0;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      filled += static_cast<double>(classes[k].before[c]) * stage_seconds[c].forward;
+    }
+    const double one = stage_seconds[k].forward + stage_seconds[k].backward;
+    longest = std::max(longest, filled + static_cast<double>(plan.micro_batches) * one);
   }
   return longest;
 }

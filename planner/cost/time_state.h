@@ -69,6 +69,7 @@ struct StepRanks {
   double slowest_sums = 0;  // their casts and sums, among the compute
   DataParallelTime data;    // of the rank that ends its data parallel work last
   double data_cost = -1;
+  double late_after = 0;  // of it: what the ranks behind that one take longer in the last backward
   double parameters = 0;  // trained, of the rank that holds most
   double stepped = 0;     // of them, this rank's share
   double gathered = 0;    // all, this rank's share, in elements of the compute type
@@ -120,6 +121,8 @@ struct TimeModel::State {
   void time_step(const Plan& plan, DataParallelTimer::OfPlan& of_plan, TimeEstimate& out);
   [[nodiscard]] HopTimes hop(const Plan& plan);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
+  [[nodiscard]] double split_bottleneck(const Plan& plan,
+                                        const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
   double speed_of_stage(const Plan& plan, std::int64_t stage);
   [[nodiscard]] double tied_exchange(const Plan& plan);

@@ -17,15 +17,13 @@
 
 #include "core/error.h"
 #include "models/presets.h"
-#include "planner/cost/behaviour_fit.h"
 #include "planner/cost/estimate.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/own_memory.h"
 #include "planner/lower/lower.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/shape.h"
-#include "planner/walk/step_times.h"
-#include "sim/simulate.h"
+#include "tests/conformance/simulated_step.h"
 #include "tests/property/random_plans.h"
 
 namespace trireme {
@@ -192,15 +190,7 @@ std::optional<double> memory_difference(const Drawn& drawn) {
 }
 
 double simulated_seconds(const Drawn& drawn) {
-  const double lost = std::clamp(
-      planner::behaviour_fit(drawn.job.framework, drawn.job.profile).overlap_slowdown, 0.0, 0.9);
-  sim::SimulateOptions options;
-  options.share_links = false;
-  options.record_trace = false;
-  options.compute_slowdown = lost / (1 - lost);
-  const sim::Simulation simulation = sim::simulate(
-      drawn.program, planner::time_ops(drawn.job, drawn.program), drawn.job.cluster, options);
-  return to_seconds(simulation.step).value;
+  return tests::simulated_seconds(drawn.job, drawn.program);
 }
 
 // What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: 22 of the

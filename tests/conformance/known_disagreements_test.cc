@@ -1,0 +1,99 @@
+// Layouts that the closed form and the program of the same plan once told apart, each named for
+// what broke: `estimate` against `simulate --no-contention`.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "models/presets.h"
+#include "planner/cost/estimate.h"
+#include "planner/lower/lower.h"
+#include "planner/plan/rules.h"
+#include "tests/conformance/simulated_step.h"
+
+namespace trireme {
+namespace {
+
+struct Layout {
+  const char* what_broke;
+  const char* framework;
+  const char* model;
+  std::string cluster;
+  std::int64_t sequence, batch;
+  const char* form;
+  double was;  // estimated over simulated, less 1
+  double within;
+};
+std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  return out << layout.what_broke;
+}
+
+struct StepSeconds {
+  double estimated = 0, simulated = 0;
+};
+StepSeconds seconds_of(const Layout& layout) {
+  planner::Job job;
+  job.framework = planner::find_framework(layout.framework);
+  job.profile = topologies::shipped_profile();
+  job.model = models::load_model(layout.model);
+  job.cluster = topologies::load_cluster(layout.cluster);
+  job.sequence = layout.sequence;
+  job.global_batch = layout.batch;
+  planner::Plan plan = planner::parse_short_form(layout.form);
+  plan.micro_batches = layout.batch / plan.micro_batch / plan.data_parallel();
+  const auto broken = planner::check_plan(job, plan);
+  EXPECT_FALSE(broken.has_value()) << layout.what_broke;
+  planner::Estimate estimate;
+  planner::Estimator(job).estimate(plan, estimate);
+  return {estimate.time.step_seconds, tests::simulated_seconds(job, planner::lower(job, plan))};
+}
+
+class KnownDisagreements : public testing::TestWithParam<Layout> {};
+
+TEST_P(KnownDisagreements, ClosedFormAndProgramAgree) {
+  const StepSeconds seconds = seconds_of(GetParam());
+  EXPECT_NEAR(seconds.estimated / seconds.simulated, 1, GetParam().within)
+      << "it was " << 100 * GetParam().was << " % away";
+}
+
+const Layout kLayouts[] = {{"CopiesOfContextRanksLieBeyondTheirShards", "fsdp1", "llama-3.1-8b",
+                            "dgx-h100x4", 2048, 8, "cp4.fsdp2.dp4.mb1", -0.171, 0.01},
+                           {"LatentAttentionOverContextRanksIsARing", "trireme", "deepseek-v2-lite",
+                            "dgx-h100x1", 8192, 16, "cp4.ep8.fsdp2.mb1", 0.187, 0.05},
+                           {"LatentAttentionThatIsRepeatedIsARing", "trireme", "deepseek-v2",
+                            "dgx-h100x2", 8192, 16, "cp8.ep16.fsdp2.mb1.rc-full", 0.284, 0.05},
+                           {"ASplitBackwardWaitsForTheFirstForwards", "trireme", "llama-3.1-8b",
+                            "dgx-h100x4", 1024, 64, "pp4.fsdp8.mb1.zero1.zb-h2", -0.073, 0.01},
+                           {"ReductionsOfAStageHoldTheStageBefore", "fsdp2", "llama-3.2-3b",
+                            "l40sx2", 2048, 16, "pp2.fsdp8.mb1", -0.347, 0.01},
+                           {"ReductionsOfAllStagesHoldTheFirst", "accelerate", "llama-3.2-3b",
+                            "l40sx4", 2048, 32, "pp4.fsdp8.mb1", -0.38, 0.01},
+                           {"ComputeBesideReductionsHoldsTheStageBefore", "fsdp2", "gpt3-175b",
+                            "hgx-h200x16", 1024, 128, "tp4.pp8.dp4.mb4", -0.115, 0.02}};
+INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),
+                         [](const auto& given) { return std::string(given.param.what_broke); });
+
+std::string two_nodes(const std::string& first, const std::string& second) {
+  const std::string node = R"("node": {"gpus": 8, "fabric": "nvswitch", "nics": 8,
+      "nic": "400 Gbit/s", "gpus_per_pcie_switch": 1}})";
+  return R"({"format": "trireme.topology/1", "name": "two", "network": "NDR InfiniBand",
+    "groups": [{"nodes": 1, "gpu": ")" +
+         first + "\", " + node + R"(, {"nodes": 1, "gpu": ")" + second + "\", " + node + "]}";
+}
+
+// Each op took what it takes on the slower card, with the fast card's waits for its host: a fifth
+// slower than the slow card alone.
+TEST(MixedCards, AreAsFastAsTheSlowOnesAlone) {
+  for (const char* framework : {"deepspeed", "fsdp2", "trireme"}) {
+    Layout layout{"",   framework, "llama-3.1-8b", two_nodes("A100-SXM4-80GB", "H100-SXM5-80GB"),
+                  2048, 32,        "fsdp16.mb1",   0,
+                  0};
+    const StepSeconds mixed = seconds_of(layout);
+    layout.cluster = two_nodes("A100-SXM4-80GB", "A100-SXM4-80GB");
+    EXPECT_NEAR(mixed.simulated / seconds_of(layout).simulated, 1, 0.005) << framework;
+    EXPECT_NEAR(mixed.estimated / mixed.simulated, 1, 0.03) << framework;
+  }
+}
+
+}  // namespace
+}  // namespace trireme

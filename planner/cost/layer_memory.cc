@@ -76,6 +76,17 @@ double inner_elements(const Job& job, const Plan& plan, bool sparse) {
          (plan.sequence_parallel ? tensor : 1.0);
 }
 
+// Flash attention's backward, per token: gradients of its result, of queries, keys and values in 16
+// bits, the queries' sum in fp32, and where keys are shared by heads their gradients head by head
+// (flash_attn 2 csrc/flash_attn/flash_api.cpp: dq_accum, dk_expanded, dv_expanded).
+double attention_transient(const Job& job, const Plan& plan) {
+  const models::Transformer& model = job.model;
+  const double tensor = 1.0 / static_cast<double>(plan.tensor);
+  const double query = static_cast<double>(model.heads * model.head_dim) * tensor;
+  const double key = static_cast<double>(model.kv_heads * model.head_dim) * tensor;
+  return (2 + 2 + 4) * query + (2 + 2) * key + (model.kv_heads < model.heads ? 4 * query : 0);
+}
+
 // Live beyond the kept tensors in the worst operation of the layer's backward. The second product's
 // input gradient (2 I) comes first, then the activation function's (4 I when gated), by when the
 // second product's input (2 I) is free. A weight gradient that is not accumulated in place is a
@@ -112,6 +123,9 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
     const double scores = static_cast<double>(job.model.heads) / static_cast<double>(plan.tensor) *
                           static_cast<double>(job.sequence);
     most = std::max(most, tokens * 4 * scores - mlp_kept);
+  } else if (!job.model.latent) {
+    // Attention's own, beside the gradient of the stream, when the MLP's tensors are free.
+    most = std::max(most, tokens * (attention_transient(job, plan) + width) - mlp_kept);
   }
   return most;
 }

@@ -37,20 +37,30 @@ constexpr double kGraceGib = 480;
 constexpr double kGraceRate = 410e9;
 constexpr double kGraceLink = 360e9;
 
+// DeepSpeed takes checkpoints to the host with tensor.cpu() and back with .to(): into memory that
+// is not pinned and is allocated anew, while the stream waits (runtime/activation_checkpointing/
+// checkpointing.py; ArcticTraining's checkpoints for long sequences do the same). Its own table of
+// ZeRO-3 states that leave and come back so: 3 and 7.5 GB/s a GPU.
+constexpr double kPageableDown = 3e9;
+constexpr double kPageableUp = 7.5e9;
+
 // Of the channels' rate that the update reaches on two sockets: DeepSpeed's vectorised Adam 0.25 s
 // for 10^9 parameters on two Xeon 8168 (120 of 256 GB/s); PyTorch's fused one, which Megatron asks
 // for, 0.19 s on DGX H100 (158 of 614 GB/s); PyTorch's plain one 1.43 s on the Xeons (ZeRO-Offload,
-// table 4).
+// table 4). The foreach form is the plain one on a CPU (torch/optim/optimizer.py).
 double share_on_two_sockets(const Job& job) {
+  constexpr double kDeepSpeed = 0.47;
+  constexpr double kFused = 0.26;
+  constexpr double kPlain = 0.082;
   switch (job.framework.states) {
     case StateLayout::kDeepSpeed:
-      return 0.47;
+      return kDeepSpeed;
     case StateLayout::kFlatBuffers:
-      return 0.26;
+      return kFused;
     case StateLayout::kTorch:
-      return 0.082;
+      return job.framework.foreach_optimizer ? kPlain : kFused;
   }
-  return 0.26;
+  return kFused;
 }
 
 // GPUs beside each Grace; 0: the host is no Grace.
@@ -163,9 +173,12 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
                                           exposed(pass, work.backward, offload.overlap));
   }
   if (offload.activations != OffloadTo::kNone) {
-    const double moved = work.kept / host.link_rate;
-    time.exposed += work.micro_batches * (exposed(moved, work.forward, offload.overlap) +
-                                          exposed(moved, work.backward, offload.overlap));
+    const bool pageable = job.framework.states == StateLayout::kDeepSpeed;
+    const bool beside = offload.overlap && !pageable;
+    const double down = work.kept / std::min(host.link_rate, pageable ? kPageableDown : 1e18);
+    const double up = work.kept / std::min(host.link_rate, pageable ? kPageableUp : 1e18);
+    time.exposed += work.micro_batches *
+                    (exposed(down, work.forward, beside) + exposed(up, work.backward, beside));
   }
   if (offload.optimizer != OffloadTo::kNone) {
     const double updated = work.trained * offload.optimizer_share;

@@ -53,9 +53,16 @@ class Candidates {
       });
     }
     if (!row_.pp && plans_.front().pipeline == 1) {
-      branch(divisors(job_.model.layers, 128), [&](Plan& plan, std::int64_t degree) {
+      branch(stages(), [&](Plan& plan, std::int64_t degree) {
         plan.pipeline = degree;
         return gpus_ % (plan.tensor * plan.pipeline * plan.context) == 0;
+      });
+    }
+    if (!row_.ep && !row_.tp && job_.model.moe && is_megatron(job_.framework)) {
+      branch({1, 8, 16, 32, 64}, [&](Plan& plan, std::int64_t degree) {
+        plan.expert = degree;
+        plan.expert_tensor = 1;
+        return job_.model.moe->experts % degree == 0 && gpus_ % (plan.pipeline * degree) == 0;
       });
     }
     set_data_parallel();
@@ -123,6 +130,19 @@ class Candidates {
     plans_ = std::move(next);
   }
 
+  // Of a row without a layout: what divides the layers, or at least the GPUs.
+  [[nodiscard]] std::vector<std::int64_t> stages() const {
+    std::vector<std::int64_t> degrees = divisors(job_.model.layers, 128);
+    if (!row_.tp && is_megatron(job_.framework)) {
+      for (const std::int64_t degree : {2, 4, 8, 16, 32, 64}) {
+        if (degree <= job_.model.layers && job_.model.layers % degree != 0) {
+          degrees.push_back(degree);
+        }
+      }
+    }
+    return degrees;
+  }
+
   // What Megatron's recipes repeat before whole layers.
   [[nodiscard]] std::uint16_t engine_modules() const {
     if (!job_.model.moe) {
@@ -164,7 +184,10 @@ class Candidates {
       plan.schedule = schedule_of(row_, plan.virtual_pipeline);
       const std::int64_t batch =
           job_.global_batch > 0 ? job_.global_batch / plan.data_parallel() : 0;
-      if (job_.framework.ends_count_as_layers && plan.pipeline > 1 && plan.stage_layers.empty()) {
+      const bool uneven =
+          !row_.pp && job_.model.layers % (plan.pipeline * plan.virtual_pipeline) != 0;
+      if ((job_.framework.ends_count_as_layers || uneven) && plan.pipeline > 1 &&
+          plan.stage_layers.empty()) {
         plan.stage_layers =
             split_with_ends(job_.model.layers, plan.pipeline * plan.virtual_pipeline);
       }
@@ -173,7 +196,7 @@ class Candidates {
     }
   }
 
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMost = 16384;
   const PublishedRow& row_;
   const Job& job_;
   std::int64_t gpus_;

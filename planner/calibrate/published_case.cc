@@ -318,21 +318,77 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   check_case(found);
 }
 
-}  // namespace
+// A row with what it leaves out of the sequence and the states filled in, and what that assumed.
+struct CompletedRow {
+  PublishedRow row;
+  std::vector<std::string> assumed;
+};
 
-PublishedCase row_to_case(const PublishedRow& row, const PlanChooser& choose) {
+PublishedCase case_of(const CompletedRow& completed, const PlanChooser& choose) {
   PublishedCase found;
+  found.assumed = completed.assumed;
   try {
-    if (!row.unreadable.empty()) {
-      throw Skip{row.unreadable};
+    if (!completed.row.unreadable.empty()) {
+      throw Skip{completed.row.unreadable};
     }
-    PublishedRow completed = row;
-    complete_offload_row(completed, found.assumed);
-    fill_case(completed, choose, found);
+    fill_case(completed.row, choose, found);
   } catch (const Skip& skip) {
     found.skipped = skip.reason;
   } catch (const Error& error) {
     found.skipped = error.what();
+  }
+  return found;
+}
+
+CompletedRow with_sequence(const PublishedRow& row, std::int64_t sequence) {
+  CompletedRow completed{row, {}};
+  complete_offload_row(completed.row, sequence, completed.assumed);
+  return completed;
+}
+
+bool fits(const PublishedCase& found) {
+  if (!found.skipped.empty()) {
+    return false;
+  }
+  MemoryEstimate estimate;
+  MemoryModel(found.job).estimate(found.plan, estimate);
+  return estimate.fit != Fit::kNo;
+}
+
+// Other readings of a row that ran and would not fit under the usual one: BERT's length instead of
+// GPT-2's where none is printed; PyTorch's states in 16 bits where none of them is.
+std::vector<CompletedRow> other_readings(const PublishedRow& row, const Job& usual) {
+  constexpr std::int64_t kShorter = 512;
+  std::vector<CompletedRow> readings;
+  if (lacks_sequence(row)) {
+    readings.push_back(with_sequence(row, kShorter));
+  }
+  const bool says_type = std::ranges::any_of(row.settings, [](const auto& setting) {
+    return setting.first == "parameter_dtype" || setting.first == "optimizer_dtype";
+  });
+  if (usual.framework.states == StateLayout::kTorch && !row.finetune && !row.offload &&
+      !says_type) {
+    CompletedRow narrow{row, {"settings.parameter_dtype=bf16", "settings.optimizer_dtype=bf16"}};
+    narrow.row.settings.emplace_back("parameter_dtype", "bf16");
+    narrow.row.settings.emplace_back("optimizer_dtype", "bf16");
+    readings.push_back(std::move(narrow));
+  }
+  return readings;
+}
+
+}  // namespace
+
+PublishedCase row_to_case(const PublishedRow& row, const PlanChooser& choose) {
+  constexpr std::int64_t kUsualSequence = 1024;
+  PublishedCase found = case_of(with_sequence(row, kUsualSequence), choose);
+  if (!row.outcome.empty() || !found.skipped.empty() || fits(found)) {
+    return found;
+  }
+  for (const CompletedRow& reading : other_readings(row, found.job)) {
+    PublishedCase other = case_of(reading, choose);
+    if (fits(other)) {
+      return other;
+    }
   }
   return found;
 }

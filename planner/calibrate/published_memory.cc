@@ -17,9 +17,9 @@ double published_memory_gib(const PublishedRow& row, const Plan& plan,
     }
   }
   const double share = estimate.allocated_gib > 0 ? allocated / estimate.allocated_gib : 1;
-  // Trainers of fine-tuning print what the allocator reserved, in GiB; tables in GB that do not say
-  // how they were measured are nvidia-smi's.
-  const bool unsaid = row.finetune && row.memory_kind == "unknown";
+  // Trainers of fine-tuning and of offload print what the allocator reserved, in GiB; tables in GB
+  // that do not say how they were measured are nvidia-smi's.
+  const bool unsaid = (row.finetune || row.offload) && row.memory_kind == "unknown";
   const bool device = row.memory_kind == "device" ||
                       (unsaid && row.memory_detail.find("GB as printed") != std::string::npos);
   const bool reserved = row.memory_kind == "reserved" || (unsaid && !device);

@@ -73,6 +73,8 @@ std::string read_offload(const json& object, OffloadRow& row, std::set<std::stri
       row.parameters_on_nvme = text_of(value) == "NVMe";
     } else if (key == "optimizer_states_on") {
       row.optimizer_on_nvme = text_of(value) == "NVMe";
+    } else if (key == "activations_on") {
+      row.activations = row.activations || text_of(value) == "CPU";
     } else if (key == "fraction" || key == "optimizer_fraction") {
       row.optimizer_share = value.is_number() ? value.get<double>() : row.optimizer_share;
     } else if (key == "host_memory_limit_gb_per_node" || key == "host_memory_limit_gib") {
@@ -88,15 +90,19 @@ std::string read_offload(const json& object, OffloadRow& row, std::set<std::stri
   return fault;
 }
 
-void complete_offload_row(PublishedRow& row, std::vector<std::string>& assumed) {
-  constexpr std::int64_t kUsualSequence = 1024;
+bool lacks_sequence(const PublishedRow& row) {
+  return row.offload && row.layers && row.hidden && !row.peak_memory_gib && !row.seq;
+}
+
+void complete_offload_row(PublishedRow& row, std::int64_t sequence,
+                          std::vector<std::string>& assumed) {
   constexpr std::int64_t kUsualHead = 128;
   if (!row.offload || !row.layers || !row.hidden || row.peak_memory_gib) {
     return;
   }
   if (!row.seq) {
-    row.seq = kUsualSequence;
-    assumed.push_back(fmt::format("seq={}", kUsualSequence));
+    row.seq = sequence;
+    assumed.push_back(fmt::format("seq={}", sequence));
   }
   if (!row.heads && *row.hidden % kUsualHead == 0) {
     row.heads = *row.hidden / kUsualHead;

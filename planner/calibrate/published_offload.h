@@ -24,8 +24,11 @@ struct OffloadRow {
 // wrong with it, or nothing.
 std::string read_offload(const nlohmann::json& object, OffloadRow& row,
                          std::set<std::string>& unknown);
-// Shape and sequence that papers on offload leave out: GPT-2's 1,024 tokens and heads of 128.
-void complete_offload_row(PublishedRow& row, std::vector<std::string>& assumed);
+// Papers on offload leave out the sequence and part of the shape: such a row gets `sequence` and
+// heads of 128.
+bool lacks_sequence(const PublishedRow& row);
+void complete_offload_row(PublishedRow& row, std::int64_t sequence,
+                          std::vector<std::string>& assumed);
 void set_offload(const PublishedRow& row, Job& job);
 
 }  // namespace trireme::planner

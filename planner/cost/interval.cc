@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "planner/cost/behaviour_fit.h"
 
@@ -48,27 +52,61 @@ Interval interval_of(const Framework& framework, const topologies::Profile& prof
   return {std::pow(interval.low, left), std::pow(interval.high, left)};
 }
 
-Interval interval_of(const Job& job) {
-  Interval interval = interval_of(job.framework, job.profile);
-  const auto widen = [&](const char* kind) {
-    const auto found = job.profile.intervals.find(kind);
-    if (!job.profile.interval && found != job.profile.intervals.end()) {
-      interval.low = std::min(interval.low, found->second.at("low"));
-      interval.high = std::max(interval.high, found->second.at("high"));
-    }
-  };
+namespace {
+
+// What makes a job's prediction less certain than its framework's, by the profile's names.
+std::vector<std::string> kinds_of(const Job& job) {
+  std::vector<std::string> kinds;
   if (job.training.has_adapters()) {
-    widen("adapters");
+    kinds.emplace_back("adapters");
   }
   if (job.offload.any()) {
-    widen("offload");
+    kinds.emplace_back("offload");
   }
   if (job.model.moe) {
-    widen(job.framework.even_routing ? "experts" : "uneven_experts");
+    kinds.emplace_back(job.framework.even_routing ? "experts" : "uneven_experts");
   }
   if (job.precision == topologies::Precision::kFp8 ||
       job.precision == topologies::Precision::kFp4) {
-    widen("low_precision");
+    kinds.emplace_back("low_precision");
+  }
+  return kinds;
+}
+
+void widen(const std::map<std::string, double>& by, Interval& interval) {
+  interval.low = std::min(interval.low, by.at("low"));
+  interval.high = std::max(interval.high, by.at("high"));
+}
+
+// Of a framework whose runs of every kind of the job were seen: "megatron-bridge experts".
+std::optional<Interval> interval_of_recipes(const Job& job, const std::vector<std::string>& kinds) {
+  Interval interval{1, 1};
+  for (const std::string& kind : kinds) {
+    const auto found = job.profile.intervals.find(job.framework.name + " " + kind);
+    if (found == job.profile.intervals.end()) {
+      return std::nullopt;
+    }
+    widen(found->second, interval);
+  }
+  return kinds.empty() ? std::nullopt : std::optional<Interval>(interval);
+}
+
+}  // namespace
+
+Interval interval_of(const Job& job) {
+  Interval interval = interval_of(job.framework, job.profile);
+  if (job.profile.interval) {
+    return interval;
+  }
+  const std::vector<std::string> kinds = kinds_of(job);
+  if (const auto recipes = interval_of_recipes(job, kinds)) {
+    return *recipes;
+  }
+  for (const std::string& kind : kinds) {
+    const auto found = job.profile.intervals.find(kind);
+    if (found != job.profile.intervals.end()) {
+      widen(found->second, interval);
+    }
   }
   return interval;
 }

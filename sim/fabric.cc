@@ -12,15 +12,17 @@
 namespace trireme::sim {
 namespace {
 
-// Of one adapter, with what its own PCIe link lets through; of a GPU's own ones where it has
-// several.
-BytesPerSecond line_rate(const topologies::Node& node, int nic) {
-  const auto at = static_cast<std::size_t>(nic);
-  if (!node.layout || node.nics > node.gpus || at >= node.layout->nics.size()) {
-    return node.nic;
+// The adapters of one link here: one that GPUs share or, with more adapters than GPUs, the `nic`th
+// GPU's own ones together.
+BytesPerSecond adapters_rate(const topologies::Node& node, int nic) {
+  if (node.nics <= node.gpus) {
+    return adapter_rate(node, nic);
   }
-  const BytesPerSecond link = node.layout->nics[at].rate;
-  return link.value > 0 ? std::min(link, node.nic) : node.nic;
+  BytesPerSecond all;
+  for (int i = 0; i < node.nics; ++i) {
+    all += adapter_rate(node, i) * (std::int64_t{i} * node.gpus / node.nics == nic ? 1.0 : 0.0);
+  }
+  return all;
 }
 
 }  // namespace
@@ -84,21 +86,24 @@ void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGr
   const std::int64_t first = first_rank_of(cluster_, node);
   const auto present = static_cast<int>(std::min<std::int64_t>(shape.gpus, ranks_ - first));
   const bool nvlink = shape.nvlink_domain > 1;
-  std::map<std::uint32_t, int> gpus_of;                // actor: how many of its ranks are here
+  std::map<std::uint32_t, GpusHere> gpus_of;           // of each actor
   std::map<int, std::map<std::uint32_t, int>> on_nic;  // NIC: actor: ranks
   for (int local = 0; local < present; ++local) {
     const std::uint32_t actor = grid.actor_of(static_cast<Rank>(first + local));
-    ++gpus_of[actor];
+    GpusHere& here = gpus_of[actor];
+    const BytesPerSecond own = topologies::pcie_carries(gpu_pcie(shape, local));
+    here.pcie = here.count == 0 ? own : std::min(here.pcie, own);
+    ++here.count;
     // With more NICs than GPUs each GPU has several of its own: one link of their sum.
     ++on_nic[shape.nics > shape.gpus ? local : nic_of(shape, local)][actor];
   }
   for (const auto& [actor, gpus] : gpus_of) {
     const RankFault fault = grid.fault_of(grid.actors()[actor].rank);
-    const BytesPerSecond capacity = nvlink ? shape.nvlink_per_gpu : shape.pcie_per_gpu;
+    const BytesPerSecond capacity = nvlink ? shape.nvlink_per_gpu : gpus.pcie;
     const std::string name = fmt::format("{} of rank {}", nvlink ? "NVLink" : "PCIe",
                                          index_of(grid.actors()[actor].rank));
     of_actor_[actor].fast.push_back(
-        {add_duplex(name, capacity, fault.fabric, gpus * count, flows), 1.0});
+        {add_duplex(name, capacity, fault.fabric, gpus.count * count, flows), 1.0});
   }
   add_parts(node, count, flows);
   if (shape.nics <= 0) {
@@ -108,16 +113,14 @@ void Fabric::add_node_class(std::int64_t node, std::int64_t count, const ActorGr
   std::map<Adapter, std::int64_t> alike;
   for (const auto& [nic, actors] : on_nic) {
     const RankFault fault = grid.fault_of(grid.actors()[actors.begin()->first].rank);
-    ++alike[{actors, fault.nic, line_rate(shape, nic).value}];
+    ++alike[{actors, fault.nic, adapters_rate(shape, nic).value}];
   }
-  const double width =
-      shape.nics >= shape.gpus ? static_cast<double>(shape.nics) / shape.gpus : 1.0;
   add_own_pcie(gpus_of, shape, count, flows);
   for (const auto& [what, nics] : alike) {
     const auto& [actors, fault, rate] = what;
     const std::string name =
         fmt::format("NIC of rank {}", index_of(grid.actors()[actors.begin()->first].rank));
-    const Duplex link = add_duplex(name, BytesPerSecond(rate * width), fault, nics * count, flows);
+    const Duplex link = add_duplex(name, BytesPerSecond(rate), fault, nics * count, flows);
     for (const auto& [actor, ranks] : actors) {
       of_actor_[actor].nic.push_back({link, static_cast<double>(ranks)});
     }
@@ -136,7 +139,7 @@ void Fabric::add_parts(std::int64_t node, std::int64_t count, FlowSet& flows) {
 }
 
 // What a GPU sends over its adapters crosses its own PCIe link.
-void Fabric::add_own_pcie(const std::map<std::uint32_t, int>& gpus_of,
+void Fabric::add_own_pcie(const std::map<std::uint32_t, GpusHere>& gpus_of,
                           const topologies::Node& shape, std::int64_t count, FlowSet& flows) {
   if (shape.pcie_per_gpu.value <= 0) {
     return;
@@ -147,9 +150,9 @@ void Fabric::add_own_pcie(const std::map<std::uint32_t, int>& gpus_of,
     ActorLinks& own = of_actor_[actor];
     if (shape.nvlink_domain <= 1) {
       own.pcie.push_back(own.fast.back());
-    } else if (out > shape.pcie_per_gpu) {
+    } else if (out > gpus.pcie) {
       const std::string name = fmt::format("PCIe of rank {}", index_of(grid_.actors()[actor].rank));
-      own.pcie.push_back({add_duplex(name, shape.pcie_per_gpu, 1.0, gpus * count, flows), 1.0});
+      own.pcie.push_back({add_duplex(name, gpus.pcie, 1.0, gpus.count * count, flows), 1.0});
     }
   }
 }
@@ -169,9 +172,8 @@ void Fabric::add_tier(std::size_t tier, const std::vector<std::uint32_t>& class_
     }
     ++classes.emplace(std::move(unit), std::pair{first, std::int64_t{0}}).first->second.second;
   }
-  const double over = std::max(tiers_[tier].oversubscription, 1e-9);
   for (const auto& [what, unit] : classes) {
-    const BytesPerSecond capacity = uplinks_of(unit.first, what.first, over);
+    const BytesPerSecond capacity = uplinks_from(cluster_, tier, unit.first);
     const Duplex link =
         add_duplex(fmt::format("uplinks of the {} of node {}", tiers_[tier].name, unit.first),
                    capacity, 1.0, unit.second, flows);
@@ -184,20 +186,6 @@ void Fabric::add_tier(std::size_t tier, const std::vector<std::uint32_t>& class_
       of_actor_[actor].tiers[tier].push_back({link, static_cast<double>(ranks)});
     }
   }
-}
-
-// All NICs of `nodes` nodes from `first` on, over the oversubscription.
-BytesPerSecond Fabric::uplinks_of(std::int64_t first, std::int64_t nodes, double over) const {
-  if (!has_unlike_nodes(cluster_)) {
-    return cluster_.node.nic *
-           (static_cast<double>(cluster_.node.nics) * static_cast<double>(nodes) / over);
-  }
-  BytesPerSecond sum;
-  for (std::int64_t node = first; node < first + nodes; ++node) {
-    const topologies::Node& shape = node_at(cluster_, node);
-    sum += shape.nic * (static_cast<double>(shape.nics) / over);
-  }
-  return sum;
 }
 
 std::int64_t Fabric::node_of(Rank rank) const {

@@ -69,6 +69,10 @@ class Fabric {
     topologies::NodeParts shape;
     std::vector<Duplex> links;  // out of each part
   };
+  struct GpusHere {  // of one actor in one node
+    std::int64_t count = 0;
+    BytesPerSecond pcie;  // what the link of the one on the narrowest carries
+  };
   struct Port {  // of a node
     enum class Kind { kGpu, kNic } kind = Kind::kGpu;
     int index = 0;
@@ -79,15 +83,13 @@ class Fabric {
                     std::int64_t count, FlowSet& flows);
   void add_node_class(std::int64_t node, std::int64_t count, const ActorGrid& grid, FlowSet& flows);
   void add_parts(std::int64_t node, std::int64_t count, FlowSet& flows);
-  void add_own_pcie(const std::map<std::uint32_t, int>& gpus_of, const topologies::Node& shape,
+  void add_own_pcie(const std::map<std::uint32_t, GpusHere>& gpus_of, const topologies::Node& shape,
                     std::int64_t count, FlowSet& flows);
   void add_tier(std::size_t tier, const std::vector<std::uint32_t>& class_of_node,
                 const ActorGrid& grid, FlowSet& flows);
   static void add(Shares& shares, const std::vector<Attachment>& where, double share, bool out,
                   bool in);
   static std::vector<Load> listed(const Shares& shares);
-  [[nodiscard]] BytesPerSecond uplinks_of(std::int64_t first, std::int64_t nodes,
-                                          double over) const;
   [[nodiscard]] std::int64_t node_of(Rank rank) const;
   [[nodiscard]] std::int64_t part_of(std::size_t tier, Rank rank) const;
   // Of a class's own node: its ranks that `actors` hold, by the group that each is in.

@@ -10,6 +10,7 @@
 #include "topologies/network_tiers.h"
 #include "topologies/node_groups.h"
 #include "topologies/node_layout.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::topologies {
 namespace {
@@ -104,8 +105,8 @@ class PcieTree {
     if (fresh) {
       found->second = add_switch();
       const bool shared = shared_trees_.contains(place.tree);
-      builder_.connect(found->second, shared ? tree(place) : cpu(place), node_.pcie_per_gpu,
-                       shared ? kPcieHop : kHostBridgeHop);
+      builder_.connect(found->second, shared ? tree(place) : cpu(place),
+                       pcie_carries(node_.pcie_per_gpu), shared ? kPcieHop : kHostBridgeHop);
     }
     return found->second;
   }
@@ -118,7 +119,7 @@ class PcieTree {
     const auto [found, fresh] = trees_.emplace(place.tree, 0);
     if (fresh) {
       found->second = add_switch();
-      builder_.connect(found->second, cpu(place), node_.pcie_per_gpu, kHostBridgeHop);
+      builder_.connect(found->second, cpu(place), pcie_carries(node_.pcie_per_gpu), kHostBridgeHop);
     }
     return found->second;
   }
@@ -135,9 +136,6 @@ class PcieTree {
 NodeDevices add_node(Builder& builder, const Cluster& cluster, std::int64_t node_index) {
   const Node& node = node_at(cluster, node_index);
   const NodeLayout layout = layout_of(node);
-  const auto rate_of = [](const Place& place, BytesPerSecond usual) {
-    return place.rate.value > 0.0 ? place.rate : usual;
-  };
   NodeDevices devices;
   PcieTree tree(builder, node, layout, node_index);
   for (const Place& place : layout.gpus) {
@@ -148,13 +146,13 @@ NodeDevices add_node(Builder& builder, const Cluster& cluster, std::int64_t node
     devices.gpus.push_back(builder.add(DeviceKind::kGpu, node_index, static_cast<std::int64_t>(i)));
     // Without peer to peer a message goes through host memory, even below one switch.
     builder.connect(devices.gpus.back(), node.peer_to_peer ? tree.leaf(place) : tree.cpu(place),
-                    rate_of(place, node.pcie_per_gpu), kPcieHop);
+                    pcie_carries(gpu_pcie(node, static_cast<int>(i))), kPcieHop);
   }
   for (std::size_t i = 0; i < layout.nics.size(); ++i) {
     const Place& place = layout.nics[i];
     devices.nics.push_back(builder.add(DeviceKind::kNic, node_index, static_cast<std::int64_t>(i)));
-    builder.connect(devices.nics.back(), tree.leaf(place),
-                    std::min(node.nic, rate_of(place, node.pcie_per_gpu)), kPcieHop);
+    builder.connect(devices.nics.back(), tree.leaf(place), adapter_rate(node, static_cast<int>(i)),
+                    kPcieHop);
   }
   connect_fast_fabric(builder, node, layout.links, node_index, devices.gpus);
   return devices;

@@ -7,6 +7,7 @@
 #include "topologies/cluster_graph.h"
 #include "topologies/corrections.h"
 #include "topologies/network_tiers.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::topologies {
 namespace {
@@ -20,10 +21,6 @@ constexpr double kPeerAcrossBridges = 25.0;
 // What peer traffic reaches on a link between sockets, of what NCCL books for it: 25 GB/s between
 // A100 PCIe on two AMD sockets, booked at 16.
 constexpr double kPeerOfSocket = 1.6;
-// Of PCIe's raw rate that large transfers reach after packet headers (26.7 of 31.5 GB/s is what
-// generation 4 measures).
-constexpr double kPcieShare = 0.85;
-
 // Of PCIe's raw rate that NCCL books: 12 of 15.75 GB/s.
 constexpr double kPcieBooked = 0.762;
 
@@ -154,26 +151,23 @@ double hop_extra_us(const Cluster& cluster) {
          switches * (cluster.network.switch_latency.value * 1e6 - usual.switch_latency_us);
 }
 
-// Of one adapter on average: its line rate, or what its own PCIe link lets through where that is
-// narrower.
-double adapter_rate(const Node& node) {
-  if (!node.layout || node.layout->nics.empty()) {
+// Of one adapter on average.
+double mean_adapter_rate(const Node& node) {
+  if (!node.layout || node.nics <= 0) {
     return node.nic.value;
   }
   double sum = 0.0;
-  for (const Place& place : node.layout->nics) {
-    const double link = kPcieShare * place.rate.value;
-    sum += link > 0.0 ? std::min(link, node.nic.value) : node.nic.value;
+  for (int nic = 0; nic < node.nics; ++nic) {
+    sum += adapter_rate(node, nic).value;
   }
-  return sum / static_cast<double>(node.layout->nics.size());
+  return sum / node.nics;
 }
 
 // Rings pass every GPU, so the one on the narrowest PCIe link sets the pace.
 BytesPerSecond pcie_of_gpus(const Node& node) {
   BytesPerSecond least = node.pcie_per_gpu;
-  for (std::size_t i = 0; node.layout && i < node.layout->gpus.size(); ++i) {
-    const BytesPerSecond own = node.layout->gpus[i].rate;
-    least = own.value > 0.0 ? std::min(least, own) : least;
+  for (int gpu = 0; node.layout && gpu < node.gpus; ++gpu) {
+    least = std::min(least, gpu_pcie(node, gpu));
   }
   return least;
 }
@@ -337,12 +331,12 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
     const double nics = std::min(static_cast<double>(node.nics),
                                  std::max(std::min(own, share), std::min(share, 1.0)));
     // What the members' GPUs take from their NICs crosses their own PCIe links.
-    double pcie = kPcieShare * members * pcie_of_gpus(node).value / kGiga;
+    double pcie = members * pcie_carries(pcie_of_gpus(node)).value / kGiga;
     if (!gpu_direct(cluster)) {
       pcie /= 2.0;  // each byte crosses the GPUs' side of PCIe to host memory, and comes back down
     }
     graph.net_line = std::max(nics, 1e-3) * node.nic.value / kGiga;
-    graph.net_total = std::min(std::max(nics, 1e-3) * adapter_rate(node) / kGiga, pcie);
+    graph.net_total = std::min(std::max(nics, 1e-3) * mean_adapter_rate(node) / kGiga, pcie);
     plan_network(graph, cluster, std::max(nics, 1e-3));
     graph.hop_extra_us = hop_extra_us(cluster);
     graph.node_stride = std::max(1.0, static_cast<double>(group.stride) / node.gpus);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "topologies/cluster_graph.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::topologies {
 namespace {
@@ -104,6 +105,21 @@ std::int64_t part_of_node(const Cluster& cluster, std::size_t tier, std::int64_t
 std::int64_t part_size(const Cluster& cluster, std::size_t tier, std::int64_t part) {
   const NetworkLevel* level = level_of(cluster, tier);
   return level == nullptr ? unit_size(cluster.network, part) : level->nodes;
+}
+
+BytesPerSecond uplinks_from(const Cluster& cluster, std::size_t tier, std::int64_t first) {
+  const std::int64_t nodes = part_size(cluster, tier, part_of_node(cluster, tier, first));
+  const double over = std::max(network_tiers(cluster)[tier].oversubscription, 1e-9);
+  if (!has_unlike_nodes(cluster)) {
+    return cluster.node.nic *
+           (static_cast<double>(cluster.node.nics) * static_cast<double>(nodes) / over);
+  }
+  BytesPerSecond sum;
+  for (std::int64_t node = first; node < std::min(first + nodes, cluster.nodes); ++node) {
+    const Node& shape = node_at(cluster, node);
+    sum += shape.nic * (static_cast<double>(shape.nics) / over);
+  }
+  return sum;
 }
 
 double neighbour_slowdown(const Cluster& cluster, double node_stride, int nodes) {

@@ -28,6 +28,9 @@ std::int64_t part_of_node(const Cluster& cluster, std::size_t tier, std::int64_t
 // The nodes below it are [first, first + part_size).
 std::int64_t part_size(const Cluster& cluster, std::size_t tier, std::int64_t part);
 
+// What leaves the part of a tier that begins at node `first`, one direction: its nodes' adapters
+// over the oversubscription.
+BytesPerSecond uplinks_from(const Cluster& cluster, std::size_t tier, std::int64_t first);
 // What leaves one part of a level, one direction.
 BytesPerSecond out_of(const Cluster& cluster, const NetworkLevel& level);
 

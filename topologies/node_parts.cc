@@ -141,6 +141,24 @@ int nic_of(const Node& node, int gpu) {
   return nearest[static_cast<std::size_t>(gpu) % nearest.size()];
 }
 
+BytesPerSecond pcie_carries(BytesPerSecond raw) {
+  return raw * 0.85;
+}
+
+BytesPerSecond gpu_pcie(const Node& node, int gpu) {
+  const auto at = static_cast<std::size_t>(gpu);
+  const bool own =
+      node.layout && at < node.layout->gpus.size() && node.layout->gpus[at].rate.value > 0.0;
+  return own ? node.layout->gpus[at].rate : node.pcie_per_gpu;
+}
+
+BytesPerSecond adapter_rate(const Node& node, int nic) {
+  const auto at = static_cast<std::size_t>(nic);
+  const bool own =
+      node.layout && at < node.layout->nics.size() && node.layout->nics[at].rate.value > 0.0;
+  return own ? std::min(node.nic, pcie_carries(node.layout->nics[at].rate)) : node.nic;
+}
+
 bool joined_by_links(const Node& node, const std::vector<int>& gpus) {
   const LinkCounts links =
       node.layout && !node.layout->links.empty() ? node.layout->links : fabric_links(node);

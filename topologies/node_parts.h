@@ -27,6 +27,14 @@ NodeParts node_parts(const Cluster& cluster, std::int64_t node);
 // The adapter that a GPU sends through when there are fewer than GPUs, or as many: the nearest, in
 // turns where several are; one of its own otherwise. 0 without adapters.
 int nic_of(const Node& node, int gpu);
+// What a PCIe link carries of its raw rate: large transfers reach 0.85 of it after packet headers
+// (26.7 of 31.5 GB/s is what generation 4 measures).
+BytesPerSecond pcie_carries(BytesPerSecond raw);
+// The raw rate of a GPU's own PCIe link.
+BytesPerSecond gpu_pcie(const Node& node, int gpu);
+// What an adapter carries, one direction: its line rate, or what its own PCIe link lets through
+// where that is known to be narrower.
+BytesPerSecond adapter_rate(const Node& node, int nic);
 // Whether NVLink or xGMI joins all these GPUs of a node.
 bool joined_by_links(const Node& node, const std::vector<int>& gpus);
 

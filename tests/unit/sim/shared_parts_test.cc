@@ -4,7 +4,9 @@
 
 #include "sim/simulate.h"
 #include "tests/unit/sim/step_builder.h"
+#include "topologies/nccl_graph.h"
 #include "topologies/node_layout.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::sim {
 namespace {
@@ -12,15 +14,19 @@ namespace {
 constexpr std::int64_t us = kMicrosecond;
 constexpr std::int64_t kMB = 1'000'000;
 
-// Four GPUs on PCIe of 32 GB/s, two below a switch, both switches on one socket; one NIC of 25 GB/s
-// below the first.
+// Four GPUs on PCIe that carries 32 GB/s, two below a switch, both switches on one socket; one NIC
+// of 25 GB/s below the first. A link that carries so much, by its raw rate.
+BytesPerSecond raw_pcie(double carried) {
+  return BytesPerSecond(carried * (1e9 / topologies::pcie_carries(BytesPerSecond(1e9)).value));
+}
+
 topologies::Cluster pcie_nodes(std::int64_t nodes) {
   topologies::Cluster cluster;
   cluster.name = "test";
   cluster.node.gpus = 4;
   cluster.node.nvlink_domain = 1;
   cluster.node.fabric = topologies::Node::Fabric::kPcie;
-  cluster.node.pcie_per_gpu = BytesPerSecond(32e9);
+  cluster.node.pcie_per_gpu = raw_pcie(32e9);
   cluster.node.gpus_per_pcie_switch = 2;
   cluster.node.sockets = 1;
   cluster.node.socket_link = BytesPerSecond(10e9);
@@ -113,6 +119,34 @@ TEST(SharedParts, AnAdapterOnTheOtherSocketIsReachedOverTheirLink) {
       {place(0, 0), place(0, 0), place(1, 1), place(1, 1)}, {place(0, 0)}, {});
   // GPU 2 to the adapter and GPU 3 to GPU 1: half of 10 GB/s each.
   expect_ends(ends_of(cluster, {{2, 4, 3200}, {3, 1, 3200}}), {6400, 6400});
+}
+
+TEST(SharedParts, AnAdapterOnANarrowLinkCarriesWhatTheNcclModelSays) {
+  // One of 25 GB/s on a link of 16 GB/s raw: 13.6 GB/s, alone and shared by two messages.
+  topologies::Cluster cluster = pcie_nodes(2);
+  const topologies::Place one{0, 0, 0, 0, {}};
+  const topologies::Place two{0, 1, 1, 1, {}};
+  topologies::Place narrow = one;
+  narrow.rate = BytesPerSecond(16e9);
+  cluster.node.layout = topologies::make_layout({one, one, two, two}, {narrow}, {});
+  EXPECT_DOUBLE_EQ(topologies::adapter_rate(cluster.node, 0).value, 13.6e9);
+  const topologies::NcclGraph model = topologies::nccl_graph(
+      cluster, {.ranks = 2, .ranks_per_node = 1, .stride = 4, .concurrent_per_node = 1});
+  EXPECT_DOUBLE_EQ(model.net_total, 13.6);
+  const double alone = 32e6 / 13.6e9 * 1e6;
+  const auto whole = static_cast<std::int64_t>(alone);
+  expect_ends(ends_of(cluster, {{0, 4, whole}, {1, 5, whole}}), {2 * alone, 2 * alone});
+}
+
+TEST(SharedParts, AGpuOnANarrowLinkIsSharedAtItsOwnRate) {
+  // GPU 0 on a link that carries 8 GB/s of the others' 32: two messages of 32 MB into it.
+  topologies::Cluster cluster = pcie_nodes(1);
+  const topologies::Place one{0, 0, 0, 0, {}};
+  const topologies::Place two{0, 1, 1, 1, {}};
+  topologies::Place narrow = one;
+  narrow.rate = raw_pcie(8e9);
+  cluster.node.layout = topologies::make_layout({narrow, one, two, two}, {one}, {});
+  expect_ends(ends_of(cluster, {{1, 0, 4000}, {2, 0, 4000}}), {8000, 8000});
 }
 
 // Every rank sends `bytes` in a ring over its group.

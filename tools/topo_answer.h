@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/table.h"
+#include "tools/topo_svg.h"
 #include "topologies/cluster.h"
 #include "topologies/routes.h"
 
@@ -27,7 +28,11 @@ struct TopologyAnswer {
   std::vector<topologies::Route> routes;        // of each pair
   std::optional<topologies::Route> bottleneck;  // of the group that was asked for
   std::string group;                            // "16,8": members and how far apart
+  std::vector<ShownGroups> groups;              // those to draw, at least one
 };
+
+// Each kind of group that a layout makes, of at least two ranks.
+std::vector<ShownGroups> layout_groups(const topologies::Cluster& cluster);
 
 // Node, fabric, PCIe, NICs and network, a row each.
 Table cluster_table(const topologies::Cluster& cluster);

@@ -28,45 +28,28 @@ std::string unit_sizes(const topologies::Network& network) {
       shown < network.unit_nodes.size() ? ", ..." : "");
 }
 
-// A box with a name in it.
-std::string box(std::int64_t x, std::int64_t y, std::int64_t width, const char* colour,
-                const std::string& name, const std::string& hover) {
-  return fmt::format(
-      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"24\" rx=\"4\" "
-      "fill=\"{}\"><title>{}</title></rect>"
-      "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-      x, y, width, colour, html_text(hover), x + width / 2, y + 16, html_text(name));
-}
-
-// One node: what joins its GPUs above them, its adapters below.
-std::string node_svg(const topologies::Cluster& cluster) {
-  constexpr std::int64_t kAcross = 8;
-  constexpr std::int64_t kWidth = 58;
-  const topologies::Node& node = cluster.node;
-  const std::int64_t gpus = std::min<std::int64_t>(node.gpus, cluster.gpus);
-  const std::int64_t across = std::min(gpus, kAcross);
-  const std::int64_t wide = std::max<std::int64_t>(across * kWidth, 240);
-  const std::string fabric = topologies::fabric_name(node.fabric);
-  const double rate = gigabytes(node.nvlink_domain > 1 ? node.nvlink_per_gpu : node.pcie_per_gpu);
-  std::string inside =
-      box(8, 8, wide - 6, "#aa3377", fmt::format("{}, {:g} GB/s a GPU", fabric, rate),
-          fmt::format("{} GPUs a domain", node.nvlink_domain));
-  std::int64_t y = 44;
-  for (std::int64_t gpu = 0; gpu < gpus; ++gpu) {
-    inside += box(8 + gpu % kAcross * kWidth, y + gpu / kAcross * 30, kWidth - 6, "#4477aa",
-                  fmt::format("GPU {}", gpu), cluster.gpu.name);
+// Drawings of the first node of each kind for each kind of groups, and of the network.
+void add_drawings(const TopologyAnswer& answer, Page& page) {
+  const topologies::Cluster& cluster = answer.cluster;
+  const std::vector<ShownGroups>& groups = answer.groups;
+  const bool unlike = topologies::has_unlike_nodes(cluster);
+  std::string drawings;
+  std::int64_t node = 0;
+  for (std::size_t kind = 0; kind < std::max<std::size_t>(1, cluster.groups.size()); ++kind) {
+    for (std::size_t g = unlike ? groups.size() - 1 : 0; g < groups.size(); ++g) {
+      drawings += node_svg(cluster, node, groups[g]);
+    }
+    node += unlike ? cluster.groups[kind].nodes : 0;
   }
-  y += (gpus + kAcross - 1) / kAcross * 30 + 6;
-  for (std::int64_t nic = 0; nic < node.nics; ++nic) {
-    inside += box(8 + nic % kAcross * kWidth, y + nic / kAcross * 30, kWidth - 6, "#228833",
-                  fmt::format("NIC {}", nic), fmt::format("{:g} Gbit/s", 8 * gigabytes(node.nic)));
+  page.heading("One node, ranks coloured by group");
+  page.text(
+      "What hangs where, with what each link carries one way; links out of switches in their "
+      "frames. What limits a ring over the groups is drawn in red.");
+  page.raw("<div class=\"tiles\">" + drawings + "</div>\n");
+  if (const std::string network = network_svg(cluster, groups.back()); !network.empty()) {
+    page.heading("The network");
+    page.raw("<div class=\"tiles\">" + network + "</div>\n");
   }
-  y += (node.nics + kAcross - 1) / kAcross * 30;
-  return fmt::format(
-      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"one "
-      "node\">"
-      "<rect class=\"node\" x=\"1\" y=\"1\" width=\"{2}\" height=\"{3}\" rx=\"6\"/>{4}</svg>\n",
-      wide + 12, y + 4, wide + 8, y + 1, inside);
 }
 
 void add_route(const std::string& title, const topologies::Route& route, Page& page) {
@@ -138,13 +121,29 @@ Table cluster_table(const topologies::Cluster& cluster) {
   return table;
 }
 
+std::vector<ShownGroups> layout_groups(const topologies::Cluster& cluster) {
+  const std::int64_t node = std::min<std::int64_t>(cluster.node.gpus, cluster.gpus);
+  std::vector<ShownGroups> groups;
+  for (const ShownGroups& one :
+       {ShownGroups{"two neighbours", 2, 1}, ShownGroups{"a node", node, 1},
+        ShownGroups{"one GPU of each node", cluster.gpus / node, node},
+        ShownGroups{"all", cluster.gpus, 1}}) {
+    const bool known = std::ranges::any_of(groups, [&one](const ShownGroups& other) {
+      return other.ranks == one.ranks && other.stride == one.stride;
+    });
+    if (!known && one.ranks > 1 && one.ranks * one.stride <= cluster.gpus) {
+      groups.push_back(one);
+    }
+  }
+  return groups;
+}
+
 Page topology_page(const TopologyAnswer& answer) {
   const topologies::Cluster& cluster = answer.cluster;
   Page page(fmt::format("{}: {} in {} node{}", cluster.name, topologies::cards_text(cluster),
                         cluster.nodes, cluster.nodes == 1 ? "" : "s"));
   page.table(cluster_table(cluster));
-  page.heading("One node");
-  page.raw("<div class=\"tiles\">" + node_svg(cluster) + "</div>\n");
+  add_drawings(answer, page);
   BarChart speeds{.title = "Bandwidth between two GPUs, GB/s", .bars = {}};
   BarChart delays{.title = "Latency between two GPUs, microseconds", .bars = {}};
   for (std::size_t i = 0; i < answer.pairs.size(); ++i) {

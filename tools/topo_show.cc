@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/error.h"
 #include "tools/options.h"
@@ -111,24 +110,13 @@ void print_nodes(const Console& console, const topologies::Cluster& cluster) {
 
 // What limits a ring over each kind of group that a layout makes.
 void print_limits(const Console& console, const topologies::Cluster& cluster) {
-  const std::int64_t node = std::min<std::int64_t>(cluster.node.gpus, cluster.gpus);
-  struct Group {
-    const char* what;
-    std::int64_t ranks, stride;
-  };
-  std::set<std::pair<std::int64_t, std::int64_t>> shown;
   Table table{.head = {"ring over", "ranks", "GB/s", "limited by"}, .rows = {}};
-  for (const auto& [what, ranks, stride] :
-       {Group{"two neighbours", 2, 1}, Group{"a node", node, 1},
-        Group{"one GPU of each node", cluster.gpus / node, node}, Group{"all", cluster.gpus, 1}}) {
-    const bool new_one = shown.insert({ranks, stride}).second;
-    if (new_one && ranks > 1 && ranks * stride <= cluster.gpus) {
-      const topologies::Route limit =
-          topologies::group_bottleneck(cluster, topologies::group_shape(cluster, ranks, stride));
-      table.rows.push_back({what, std::to_string(ranks),
-                            fmt::format("{:.1f}", gigabytes(limit.bottleneck)),
-                            limit.bottleneck_link});
-    }
+  for (const ShownGroups& groups : layout_groups(cluster)) {
+    const topologies::Route limit = topologies::group_bottleneck(
+        cluster, topologies::group_shape(cluster, groups.ranks, groups.stride));
+    table.rows.push_back({groups.what, std::to_string(groups.ranks),
+                          fmt::format("{:.1f}", gigabytes(limit.bottleneck)),
+                          limit.bottleneck_link});
   }
   if (!table.rows.empty()) {
     fmt::print(console.out, "\n");
@@ -166,6 +154,16 @@ std::vector<std::int64_t> two_counts(const std::string& text, const std::string&
   return counts;
 }
 
+// The groups asked for, or each kind that a layout makes; of one GPU, itself.
+std::vector<ShownGroups> groups_to_draw(const topologies::Cluster& cluster,
+                                        const std::optional<ShownGroups>& asked) {
+  std::vector<ShownGroups> groups = asked ? std::vector{*asked} : layout_groups(cluster);
+  if (groups.empty()) {
+    groups.push_back({"one GPU", 1, 1});
+  }
+  return groups;
+}
+
 int run(const Options& options, Console& console) {
   topologies::Cluster cluster = topologies::load_cluster(options.cluster);
   if (options.gpus) {
@@ -185,6 +183,7 @@ int run(const Options& options, Console& console) {
     pairs = {{"asked for", ends[0], ends[1]}};
   }
   std::optional<topologies::Route> bottleneck;
+  std::optional<ShownGroups> asked;
   if (!options.group.empty()) {
     const auto group = two_counts(options.group, "--group", 1);
     if (group[0] < 1 || group[1] < 1 || group[0] > cluster.gpus / group[1]) {
@@ -193,6 +192,7 @@ int run(const Options& options, Console& console) {
     }
     bottleneck =
         topologies::group_bottleneck(cluster, topologies::group_shape(cluster, group[0], group[1]));
+    asked = ShownGroups{fmt::format("groups of {}", options.group), group[0], group[1]};
   }
   std::vector<topologies::Route> routes;
   routes.reserve(pairs.size());
@@ -200,7 +200,8 @@ int run(const Options& options, Console& console) {
     routes.push_back(topologies::route(cluster, pair.from, pair.to, seed));
   }
   if (!options.report.empty()) {
-    write_page(options.report, topology_page({cluster, pairs, routes, bottleneck, options.group}));
+    write_page(options.report, topology_page({cluster, pairs, routes, bottleneck, options.group,
+                                              groups_to_draw(cluster, asked)}));
   }
   if (options.json) {
     Json json = summary_json(cluster);

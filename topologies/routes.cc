@@ -40,7 +40,7 @@ Graph boost_graph(const DeviceGraph& devices, std::size_t destination) {
 
 Hop hop_of(const DeviceGraph& devices, const Link& link) {
   return {device_name(devices.devices[link.from]) + " -> " + device_name(devices.devices[link.to]),
-          link.bandwidth, link.latency};
+          link.bandwidth, link.latency, LinkKind::kOther};
 }
 
 void summarize(Route& route) {
@@ -55,6 +55,7 @@ void summarize(Route& route) {
   if (slowest != nullptr) {
     route.bottleneck = slowest->bandwidth;
     route.bottleneck_link = slowest->link;
+    route.limit = slowest->kind;
   }
 }
 
@@ -88,6 +89,10 @@ std::size_t find_gpu_vertex(const DeviceGraph& devices, std::int64_t node, std::
 // ECMP as switches do it: a hash of the flow's ends, so that one flow keeps its spine.
 std::uint64_t hash_flow(std::uint64_t seed, std::uint64_t from, std::uint64_t to) {
   return random_bits(seed, from * 0x100000001b3ULL + to);
+}
+
+std::string count_text(int nics) {
+  return std::to_string(nics) + (nics == 1 ? " NIC" : " NICs");
 }
 
 void check_rank(const Cluster& cluster, std::int64_t rank) {
@@ -135,18 +140,19 @@ Route group_bottleneck(const Cluster& cluster, const GroupShape& group) {
     const double share = nvlink ? nccl_nvlink_share(cluster.gpu.compute_capability) : 1.0;
     const Seconds latency = nvlink ? cluster.node.nvlink_latency : Seconds(1.5e-6);
     result.hops.push_back({nvlink ? "GPU -> GPU over NVLink" : "GPU -> GPU over PCIe",
-                           BytesPerSecond(graph.intra_total / share * 1e9), latency});
+                           BytesPerSecond(graph.intra_total / share * 1e9), latency,
+                           nvlink ? LinkKind::kFast : LinkKind::kPcie});
   }
   if (graph.nodes > 1) {
     const double nics = graph.net_total * 1e9 / cluster.node.nic.value;
-    result.hops.push_back(
-        {"node -> leaf over " + std::to_string(static_cast<int>(std::max(1.0, nics))) + " NICs",
-         BytesPerSecond(graph.net_total * 1e9),
-         2.0 * cluster.node.nic_latency + cluster.network.switch_latency});
+    result.hops.push_back({"node -> leaf over " + count_text(static_cast<int>(std::max(1.0, nics))),
+                           BytesPerSecond(graph.net_total * 1e9),
+                           2.0 * cluster.node.nic_latency + cluster.network.switch_latency,
+                           LinkKind::kAdapter});
     if (unit_count(cluster) > 1) {
       result.hops.push_back({"leaf -> spine",
                              BytesPerSecond(graph.net_total * 1e9 / graph.uplink_slowdown),
-                             2.0 * cluster.network.switch_latency});
+                             2.0 * cluster.network.switch_latency, LinkKind::kUplink});
     }
   }
   summarize(result);

@@ -10,16 +10,20 @@
 
 namespace trireme::topologies {
 
+enum class LinkKind { kOther, kFast, kPcie, kAdapter, kUplink };
+
 struct Hop {
   std::string link;  // "GPU3 -> NVSwitch", "NIC3 -> leaf3", …
   BytesPerSecond bandwidth;
   Seconds latency;
+  LinkKind kind = LinkKind::kOther;  // told by group_bottleneck
 };
 struct Route {
   std::vector<Hop> hops;
   BytesPerSecond bottleneck;
   Seconds latency;
   std::string bottleneck_link;
+  LinkKind limit = LinkKind::kOther;  // what the bottleneck is
 };
 
 // Between two ranks (0-based, node by node). ECMP picks among equal spines are drawn from `seed`.

@@ -31,7 +31,7 @@ PAGES = {
     "budget": ("budget --model llama-3.1-8b --seq 4096 --tokens 100B --offer dgx-h100x2..8=2.5 --offer hgx-h200x4=3.4",
                ["Dollars", "Days", "dgx-h100x2..8: days over GPUs", "The offers", "What was asked", SOURCES]),
     "check": ("check train_llama3_8b.sh --cluster dgx-h100x2", ["No rule is broken", "Time and memory to expect", SOURCES]),
-    "topo": ("topo show --cluster dgx-h100x64 --group 64,8", ["One node", "Bandwidth between two GPUs", "What limits a ring", SOURCES]),
+    "topo": ("topo show --cluster dgx-h100x64 --group 64,8", ["One node, ranks coloured by group", "The network", "Bandwidth between two GPUs", "What limits a ring", SOURCES]),
     "compare": ("compare sound.json slow.json", ["Where the step goes", "Each kind of op", "The kinds of ops that differ most", SOURCES]),
 }
 TRACES = [f"simulate {JOB} --layout tp2.pp2.fsdp4.mb1 --trace sound.json",

@@ -31,6 +31,9 @@ int run(const Options& options, Console& console) {
     write_file_atomically(options.output, text);
   }
   if (!console.quiet) {
+    for (const topologies::Doubt& doubt : imported.doubts) {
+      fmt::print(console.err, "trireme: {}: {}: {}\n", options.file, doubt.where, doubt.detail);
+    }
     for (const std::string& line : imported.remarks) {
       fmt::print(console.err, "trireme: {}: {}\n", options.file, line);
     }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "planner/calibrate/measurement_file.h"
 #include "tools/machine_file.h"
 #include "tools/options.h"
@@ -14,12 +15,15 @@
 #include "tools/table.h"
 #include "tools/topo_commands.h"
 #include "topologies/import/import.h"
+#include "topologies/import/lspci.h"
 #include "topologies/lint.h"
 
 namespace trireme::tools {
 namespace {
 
 using topologies::Finding;
+
+constexpr std::size_t kFileMost = std::size_t{64} << 20U;
 
 struct Options {
   std::vector<std::string> files, logs;
@@ -33,21 +37,46 @@ void add(std::vector<Finding>& all, const std::vector<Finding>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
+void add_doubts(const std::vector<topologies::Doubt>& doubts, const std::string& prefix,
+                std::vector<Finding>& findings) {
+  for (const topologies::Doubt& doubt : doubts) {
+    findings.push_back(
+        {Finding::Severity::kWarning, prefix + doubt.where, doubt.detail, doubt.fix});
+  }
+}
+
+// One file of a host: false where it is lspci's list, which is no machine by itself.
+bool read_host(const std::string& file, const Options& options,
+               std::vector<topologies::Cluster>& hosts, std::vector<Finding>& findings) {
+  const std::string prefix = options.files.size() > 1 ? file + ": " : "";
+  const std::string text = read_file(file, "what a host printed", kFileMost);
+  if (topologies::is_lspci(text)) {
+    add_doubts(topologies::lspci_doubts(text), prefix, findings);
+    return false;
+  }
+  const topologies::Imported imported = read_machine(file, options.machine);
+  hosts.push_back(imported.cluster);
+  for (Finding finding : topologies::lint_node(imported.cluster)) {
+    finding.where = prefix + finding.where;
+    findings.push_back(std::move(finding));
+  }
+  add_doubts(imported.doubts, prefix, findings);
+  for (const std::string& remark : imported.remarks) {
+    findings.push_back({Finding::Severity::kInfo, file, remark, ""});
+  }
+  return true;
+}
+
 // The machine that the logs were measured on: `--cluster`, or the first file.
 topologies::Cluster read_hosts(const Options& options, std::vector<Finding>& findings) {
   std::vector<topologies::Cluster> hosts;
+  std::vector<std::string> names;
   for (const std::string& file : options.files) {
-    const topologies::Imported imported = read_machine(file, options.machine);
-    hosts.push_back(imported.cluster);
-    for (Finding finding : topologies::lint_node(imported.cluster)) {
-      finding.where = options.files.size() > 1 ? file + ": " + finding.where : finding.where;
-      findings.push_back(std::move(finding));
-    }
-    for (const std::string& remark : imported.remarks) {
-      findings.push_back({Finding::Severity::kInfo, file, remark, ""});
+    if (read_host(file, options, hosts, findings)) {
+      names.push_back(file);
     }
   }
-  add(findings, topologies::lint_hosts(hosts, options.files));
+  add(findings, topologies::lint_hosts(hosts, names));
   if (!options.cluster.empty()) {
     topologies::Cluster named = topologies::load_cluster(options.cluster);
     if (options.files.empty()) {
@@ -55,8 +84,13 @@ topologies::Cluster read_hosts(const Options& options, std::vector<Finding>& fin
     }
     return named;
   }
-  if (hosts.empty()) {
+  if (hosts.empty() && (options.files.empty() || !options.logs.empty())) {
     throw Error("topo lint", "needs a FILE that a machine printed, or --cluster");
+  }
+  if (hosts.empty()) {  // lspci alone
+    topologies::Cluster listed;
+    listed.name = options.files.front();
+    return listed;
   }
   return hosts.front();
 }
@@ -121,7 +155,8 @@ void add_topo_lint_command(CLI::App& topo, Program& program) {
       topo, program, "lint",
       "names what looks wrong in a machine, from what its tools print and nccl-tests logs",
       "trireme topo lint host1.txt host2.txt --gpu H100 --log all_reduce.log");
-  command->add_option("FILE", options->files, "what the hosts printed, as topo import reads it");
+  command->add_option("FILE", options->files,
+                      "what the hosts printed, as topo import reads it; also lspci -vvv");
   command
       ->add_option("--cluster", options->cluster,
                    "the machine that the logs were measured on; else the first FILE's")

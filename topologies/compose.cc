@@ -168,7 +168,8 @@ Cluster with_node_size(Cluster cluster, int gpus_per_node) {
 
 std::string network_name(const std::string& family, double gbit, const Gpu& gpu) {
   const auto by_rate = [gbit](const char* a, const char* b, const char* c, const char* d) {
-    return std::string(gbit <= 100 ? a : (gbit <= 200 ? b : (gbit <= 400 ? c : d)));
+    const double rate = gbit / 1.05;  // some tools round it
+    return std::string(rate <= 100 ? a : (rate <= 200 ? b : (rate <= 400 ? c : d)));
   };
   if (family == "infiniband") {
     return by_rate("EDR InfiniBand", "HDR InfiniBand", "NDR InfiniBand", "XDR InfiniBand");
@@ -217,13 +218,8 @@ void apply_words(Cluster& cluster, const NetworkWords& words, int gpus_per_node)
   if (family.empty()) {
     family = cluster.network.name.find("InfiniBand") != std::string::npos ? "infiniband" : "roce";
   }
-  const std::string name = network_name(family, gbit, cluster.gpu);
-  const auto& known = network_presets();
-  const auto found = std::ranges::find(known, name, &Network::name);
-  cluster.network = *found;
-  node.nic_latency = family == "efa"           ? Seconds(7e-6)
-                     : family.starts_with("t") ? Seconds(15e-6)
-                                               : Seconds(0.7e-6);
+  cluster.network = network_of_family(family, gbit, cluster.gpu);
+  node.nic_latency = nic_latency_of(family);
 }
 
 // "1:7 oversubscription above the 3072-GPU pod".
@@ -245,6 +241,17 @@ void apply_oversubscription(Cluster& cluster, const std::string& text, const std
 }
 
 }  // namespace
+
+const Network& network_of_family(const std::string& family, double gbit, const Gpu& gpu) {
+  const std::string name = network_name(family, gbit, gpu);
+  return *std::ranges::find(network_presets(), name, &Network::name);
+}
+
+Seconds nic_latency_of(const std::string& family) {
+  return family == "efa"           ? Seconds(7e-6)
+         : family.starts_with("t") ? Seconds(15e-6)
+                                   : Seconds(0.7e-6);
+}
 
 Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
   std::optional<Cluster> best;

@@ -17,6 +17,13 @@ namespace trireme::topologies {
 Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int64_t gpus,
                         const std::string& description, const std::string& where = "gpu");
 
+// The network preset of a family ("infiniband", "roce", "efa", "omni-path", "tcpx", "tcpxo", "tcp")
+// with adapters of such a rate.
+const Network& network_of_family(const std::string& family, double gbit, const Gpu& gpu);
+
+// Of one adapter of the family.
+Seconds nic_latency_of(const std::string& family);
+
 // The usual node of a GPU: the first preset with it and the wanted size (0: any), else the first
 // with it, else one of the same architecture (a V100 16 GB sits in the node of a V100 32 GB).
 Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws);

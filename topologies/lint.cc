@@ -11,6 +11,7 @@
 #include "topologies/import/import.h"
 #include "topologies/nccl_graph.h"
 #include "topologies/node_layout.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::topologies {
 namespace {
@@ -28,8 +29,7 @@ void lint_pcie(const Cluster& cluster, const NodeLayout& layout, std::vector<Fin
   const Node& node = cluster.node;
   const double card = gigabytes(cluster.gpu.pcie);
   for (std::size_t i = 0; i < layout.gpus.size(); ++i) {
-    const BytesPerSecond own = layout.gpus[i].rate;
-    const double rate = gigabytes(own.value > 0.0 ? own : node.pcie_per_gpu);
+    const double rate = gigabytes(gpu_pcie(node, static_cast<int>(i)));
     if (rate < kWhole * card) {
       findings.push_back(
           {rate < 0.5 * kWhole * card ? Severity::kError : Severity::kWarning,
@@ -40,13 +40,13 @@ void lint_pcie(const Cluster& cluster, const NodeLayout& layout, std::vector<Fin
     }
   }
   for (std::size_t i = 0; i < layout.nics.size(); ++i) {
-    const BytesPerSecond own = layout.nics[i].rate;
-    const double rate = gigabytes(own.value > 0.0 ? own : node.pcie_per_gpu);
-    if (rate < kWhole * gigabytes(node.nic)) {
+    const BytesPerSecond carried = adapter_rate(node, static_cast<int>(i));
+    if (carried < node.nic * kWhole) {
       findings.push_back(
           {Severity::kError, fmt::format("NIC{}", i),
-           fmt::format("PCIe at {:.3g} GB/s carries {:.0f} of the adapter's {:.0f} Gbit/s", rate,
-                       rate * 8.0, gigabytes(node.nic) * 8.0),
+           fmt::format("PCIe at {:.3g} GB/s carries {:.0f} of the adapter's {:.0f} Gbit/s",
+                       gigabytes(layout.nics[i].rate), gigabytes(carried) * 8.0,
+                       gigabytes(node.nic) * 8.0),
            "move the adapter to a slot of full width, or look at its negotiated width (lspci "
            "-vv)"});
     }
@@ -75,6 +75,31 @@ void lint_links(const NodeLayout& layout, std::vector<Finding>& findings) {
   }
 }
 
+// GPUs that no adapter is near while most of them have one on their switch: it is missing, or hangs
+// elsewhere.
+void lint_gpus_without(const NodeLayout& layout, std::vector<Finding>& findings) {
+  std::vector<Path> nearest;
+  for (const Place& gpu : layout.gpus) {
+    nearest.push_back(Path::kSystem);
+    for (const Place& nic : layout.nics) {
+      nearest.back() = std::min(nearest.back(), path_between(gpu, nic));
+    }
+  }
+  const auto near = [](Path path) { return path <= Path::kTree; };
+  if (2 * std::ranges::count_if(nearest, near) <= std::ssize(nearest)) {
+    return;
+  }
+  for (std::size_t i = 0; i < nearest.size(); ++i) {
+    if (!near(nearest[i])) {
+      findings.push_back(
+          {Severity::kWarning, fmt::format("GPU{}", i),
+           fmt::format("its nearest adapter is {} away; most GPUs have one on their switch",
+                       path_name(nearest[i])),
+           "look for an adapter that is missing, down or in another slot (lspci, ibstat)"});
+    }
+  }
+}
+
 void lint_adapters(const Cluster& cluster, const NodeLayout& layout,
                    std::vector<Finding>& findings) {
   for (std::size_t i = 0; i < layout.nics.size(); ++i) {
@@ -92,6 +117,7 @@ void lint_adapters(const Cluster& cluster, const NodeLayout& layout,
                        path_name(nearest))});
     }
   }
+  lint_gpus_without(layout, findings);
   const auto nics = static_cast<int>(layout.nics.size());
   if (nics > 0 && nics < cluster.node.gpus && cluster.node.gpus % nics != 0) {
     findings.push_back(
@@ -107,7 +133,8 @@ void lint_peers(const Cluster& cluster, std::vector<Finding>& findings) {
     findings.push_back({Severity::kWarning, "peer access",
                         "GPUs without links between them go through host memory",
                         cluster.nccl.peer_to_peer
-                            ? "cards that allow peer access, or keep groups within linked GPUs"
+                            ? "switch PCIe ACS off where the cards allow peer access (lspci -vvv: "
+                              "ACSCtl without SrcValid+); else keep groups within linked GPUs"
                             : "unset NCCL_P2P_DISABLE"});
   }
 }
@@ -191,6 +218,13 @@ std::vector<Finding> lint_hosts(const std::vector<Cluster>& hosts,
     if (a.nics != b.nics || a.nic != b.nic) {
       note(fmt::format("{} x {:g} Gbit/s where the first has {} x {:g}", b.nics,
                        gigabytes(b.nic) * 8.0, a.nics, gigabytes(a.nic) * 8.0));
+    }
+    if (a.nvlink_links != b.nvlink_links) {
+      note(fmt::format("{} links of a GPU where the first has {}", b.nvlink_links, a.nvlink_links));
+    }
+    if (a.peer_to_peer != b.peer_to_peer) {
+      note(b.peer_to_peer ? "peer access where the first has none"
+                          : "no peer access where the first has it");
     }
     if (a.pcie_per_gpu != b.pcie_per_gpu) {
       note(fmt::format("PCIe of {:.3g} GB/s a GPU where the first has {:.3g}",

@@ -2,6 +2,8 @@
 // command can use and that reads back the same, or one clear line of trireme::Error.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,7 @@
 #include "mutate.h"
 #include "topologies/collective_cost.h"
 #include "topologies/import/import.h"
+#include "topologies/import/lspci.h"
 #include "topologies/routes.h"
 #include "topologies/topology_file.h"
 
@@ -71,7 +74,7 @@ const std::vector<Sample>& samples() {
        "SwitchName=s0 Nodes=dev[0-5]\nSwitchName=s1 Nodes=dev[6-11],x\nSwitchName=s3 "
        "Switches=s[0-1]\n"},
       {"Slurm blocks",
-       "BlockName=b1 Nodes=node[1-32]\nBlockName=b2 Nodes=node[33-40]\nBlockSizes=8\n"},
+       "BlockName=b1 Nodes=node[1-32]\nBlockName=b2 Nodes=node[33-40]\nBlockSizes=16,32\n"},
       {"topograph",
        "switches:\n  S1:\n    switches: [S2, S3]\nblocks:\n- switch: S2\n  nodes: [\"I[21-22]\", "
        "I25]\n"
@@ -80,6 +83,9 @@ const std::vector<Sample>& samples() {
        "- topology: t\n  cluster_default: true\n  tree:\n    switches:\n    - switch: r\n      "
        "children: a\n"
        "    - switch: a\n      nodes: n[1-4]\n"},
+      {"topology.yaml, blocks",
+       "- topology: b\n  block:\n    block_sizes: [2, 4]\n    blocks:\n    - block: b1\n      "
+       "nodes: n[1-2]\n    - block: b2\n      nodes: n[3-4]\n    - block: b3\n      nodes: n5\n"},
       {"ibnetdiscover",
        "switchguid=0x5(5)\nSwitch 24 \"S-5\"  # \"leaf\" base port 0 lid 6 lmc 0\n"
        "[22] \"H-a1\"[1](a5) # \"node-1 mlx5_0\" lid 4 4xHDR\n[6] \"S-6\"[3] # \"spine\" lid 3 "
@@ -90,7 +96,17 @@ const std::vector<Sample>& samples() {
        "(2/24/PIX)\n"
        "n:1:2 [0] NCCL INFO GPU/CA :GPU/0-1a (2/264.0/NVL) GPU/0-ca (0/5000/LOC) NET/0-0 "
        "(4/10/SYS)\n"
-       "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 2\nChannel 00/24 : 0 1\n"},
+       "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 2\nChannel 00/24 : 0 1\n"
+       "n:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
+       "n:1:2 [0] NCCL INFO Channel 00/0 : 2[0] -> 0[0] [receive] via NET/IB/0\n"
+       "n:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring.\n"
+       "n:1:2 [0] p.cc:1 NCCL WARN P2P is disabled between connected GPUs 1 and 0. You\n"},
+      {"NCCL log, ranks",
+       "n:1:2 [0] NCCL INFO NET/Socket : Using [0]ens5:10.0.0.1<0> [1]ens6:10.0.0.2<0>\n"
+       "n:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)\n"
+       "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0\n"
+       "n:1:3 [1] NCCL INFO comm 0x1 rank 1 nranks 2 cudaDev 1\n"
+       "n:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"},
       {"ibnetdiscover --ports",
        "CA 134 1 0xa1 4x EDR - SW 17 10 0xb1 ( 'o1 HCA-1' - 'l1' )\n"
        "SW 17 10 0xb1 4x EDR - CA 134 1 0xa1 ( 'l1' - 'o1 HCA-1' )\n"
@@ -120,15 +136,31 @@ void use(const topologies::Cluster& cluster) {
   }
 }
 
+// The one that TRIREME_FUZZ_IMPORTER names, or each in turn.
+std::size_t importer_of(std::uint64_t seed) {
+  const char* named = std::getenv("TRIREME_FUZZ_IMPORTER");
+  if (named == nullptr) {
+    return seed % samples().size();
+  }
+  const auto found = std::ranges::find_if(
+      samples(), [named](const Sample& sample) { return std::string(sample.importer) == named; });
+  if (found == samples().end()) {
+    throw Error("TRIREME_FUZZ_IMPORTER", std::string("is '") + named + "', which is no importer");
+  }
+  return static_cast<std::size_t>(found - samples().begin());
+}
+
 // Each importer has its share of the cases; what each accepts is printed.
 TEST(Fuzz, Imports) {
   const std::uint64_t cases = fuzz::case_count(6000);
   std::vector<std::uint64_t> accepted(samples().size());
+  std::vector<std::uint64_t> tried(samples().size());
   topologies::ImportOptions options;
   options.gpu = topologies::find_gpu("A100", "test");
   for (std::uint64_t seed = 0; seed < cases; ++seed) {
     fuzz::Random random(seed);
-    const std::size_t importer = seed % samples().size();
+    const std::size_t importer = importer_of(seed);
+    ++tried[importer];
     std::string text = samples()[importer].text;
     for (std::size_t i = random.below(6); i > 0; --i) {
       fuzz::spoil_text(text, random);
@@ -144,12 +176,34 @@ TEST(Fuzz, Imports) {
       ADD_FAILURE() << "seed " << seed << " threw " << error.what() << " for " << text;
     }
   }
-  const std::uint64_t each = cases / samples().size();
   for (std::size_t i = 0; i < samples().size(); ++i) {
-    std::cout << samples()[i].importer << ": " << accepted[i] << " of " << each << " accepted\n";
-    EXPECT_GT(accepted[i], each / 20) << samples()[i].importer;
-    EXPECT_LT(accepted[i], each) << samples()[i].importer;
+    if (tried[i] > 0) {
+      std::cout << samples()[i].importer << ": " << accepted[i] << " of " << tried[i]
+                << " accepted\n";
+      EXPECT_GT(accepted[i], tried[i] / 20) << samples()[i].importer;
+      EXPECT_LT(accepted[i], tried[i]) << samples()[i].importer;
+    }
   }
+}
+
+TEST(Fuzz, Lspci) {
+  const std::uint64_t cases = fuzz::case_count(6000);
+  std::uint64_t doubts = 0;
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
+    fuzz::Random random(seed);
+    std::string text =
+        "15:01.0 PCI bridge: Broadcom\n\t\tACSCtl:\tSrcValid+ TransBlk-\n"
+        "17:00.0 3D controller: NVIDIA\n\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n"
+        "\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x4 (downgraded)\n";
+    for (std::size_t i = random.below(6); i > 0; --i) {
+      fuzz::spoil_text(text, random);
+    }
+    for (const topologies::Doubt& doubt : topologies::lspci_doubts(text)) {
+      EXPECT_LT(doubt.detail.size(), 1000U) << "seed " << seed;
+      ++doubts;
+    }
+  }
+  EXPECT_GT(doubts, cases / 20);
 }
 
 TEST(Fuzz, ListsOfHosts) {

@@ -12,7 +12,8 @@ Imported complete_node(const NodeFacts& facts, const std::string& name,
                        const ImportOptions& options);
 Imported complete_network(const NetworkFacts& facts, const std::string& name,
                           const ImportOptions& options);
-// The network that the options name, or that the usual node has.
-void set_network(Imported& imported, const ImportOptions& options, const Cluster& usual);
+// The network that the options name, of the family that the file tells, or that the usual node has.
+void set_network(Imported& imported, const ImportOptions& options, const Cluster& usual,
+                 const std::string& family);
 
 }  // namespace trireme::topologies

@@ -21,19 +21,16 @@ const Network& named_network(const std::string& name) {
   return *found;
 }
 
-std::string infiniband_of(BytesPerSecond nic) {
-  const double gbit = nic.value * 8e-9;
-  return gbit <= 110 ? "EDR InfiniBand"
-                     : (gbit <= 210 ? "HDR InfiniBand"
-                                    : (gbit <= 410 ? "NDR InfiniBand" : "XDR InfiniBand"));
-}
-
 }  // namespace
 
-void set_network(Imported& imported, const ImportOptions& options, const Cluster& usual) {
+void set_network(Imported& imported, const ImportOptions& options, const Cluster& usual,
+                 const std::string& family) {
   Cluster& cluster = imported.cluster;
   if (!options.network.empty()) {
     cluster.network = named_network(options.network);
+  } else if (!family.empty() && cluster.node.nics > 0) {
+    cluster.network = network_of_family(family, cluster.node.nic.value * 8e-9, cluster.gpu);
+    cluster.node.nic_latency = nic_latency_of(family);
   } else if (cluster.node.nics == 0) {
     cluster.network = named_network("none");
   } else {
@@ -127,11 +124,7 @@ Imported complete_network(const NetworkFacts& told, const std::string& name,
     node.nic = BytesPerSecond(100e9 / 8.0);
     imported.remarks.push_back("NIC rate: 100 Gbit/s; --nic names another");
   }
-  if (options.network.empty() && facts.nic.value > 0.0) {
-    cluster.network = named_network(infiniband_of(facts.nic));
-  } else {
-    set_network(imported, options, usual);
-  }
+  set_network(imported, options, usual, facts.nic.value > 0.0 ? "infiniband" : "");
   Network& network = cluster.network;
   network.kind = facts.rails ? Network::Kind::kRailOptimised : Network::Kind::kFatTree;
   std::set<std::size_t> sizes;

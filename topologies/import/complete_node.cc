@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "topologies/compose.h"
 #include "topologies/import/complete.h"
 #include "topologies/nccl_constants.h"
+#include "topologies/node_parts.h"
 #include "topologies/topology_file.h"
 
 namespace trireme::topologies {
@@ -88,6 +90,30 @@ bool on_switches(const NodeFacts& facts, const Gpu& gpu, int domain, bool all_pe
           gpu.compute_capability < 900);
 }
 
+// Links of the GPU that has fewest to the switches: it sets the pace of all. One that lacks some is
+// named.
+int switched_links(const NodeFacts& facts, std::vector<Doubt>& doubts) {
+  std::vector<int> own;
+  for (std::size_t gpu = 0; gpu < facts.links.size(); ++gpu) {
+    // A matrix prints for a pair what the poorer of the two has.
+    const int links = facts.switch_links[gpu] > 0 ? facts.switch_links[gpu]
+                                                  : *std::ranges::max_element(facts.links[gpu]);
+    own.push_back(links);
+  }
+  const int most = *std::ranges::max_element(own);
+  int least = most;
+  for (std::size_t gpu = 0; gpu < own.size(); ++gpu) {
+    if (own[gpu] > 0 && own[gpu] < most) {
+      least = std::min(least, own[gpu]);
+      doubts.push_back({fmt::format("GPU{}", gpu),
+                        fmt::format("{} links to the switches; others have {}", own[gpu], most),
+                        "look at nvidia-smi nvlink -s for links that are down; reset the GPU, then "
+                        "its baseboard, before it is replaced"});
+    }
+  }
+  return least;
+}
+
 // Which fabric the links make.
 void set_fabric(Imported& imported, const NodeFacts& facts) {
   Node& node = imported.cluster.node;
@@ -115,14 +141,32 @@ void set_fabric(Imported& imported, const NodeFacts& facts) {
   });
   if (on_switches(facts, gpu, domain, all_peers, most_out)) {
     node.fabric = Node::Fabric::kNvSwitch;
-    node.nvlink_links = facts.switch_links[0] > 0 ? facts.switch_links[0]
-                                                  : *std::ranges::max_element(facts.links[0]);
+    node.nvlink_links = switched_links(facts, imported.doubts);
   } else {
     node.fabric = domain == 2 ? Node::Fabric::kPairs
                               : (all_peers ? Node::Fabric::kMesh : Node::Fabric::kCubeMesh);
     node.nvlink_links = most_out;
   }
   node.nvlink_per_gpu = BytesPerSecond(per_link * node.nvlink_links);
+}
+
+// An adapter of unknown rate has no more than its PCIe link carries, where the file tells that.
+void hold_to_links(Imported& imported, const NodeFacts& facts) {
+  BytesPerSecond widest;
+  for (const Place& place : facts.nic_places) {
+    widest = std::max(widest, pcie_carries(place.rate));
+  }
+  if (widest.value <= 0.0 || widest >= imported.cluster.node.nic) {
+    return;
+  }
+  constexpr std::array<double, 7> kUsual = {400, 200, 100, 56, 50, 40, 25};  // Gbit/s
+  const double carried = widest.value * 8e-9;
+  const auto most =
+      std::ranges::find_if(kUsual, [carried](double gbit) { return gbit <= carried; });
+  const double gbit = most == kUsual.end() ? carried : *most;
+  imported.cluster.node.nic = BytesPerSecond(gbit * 1e9 / 8.0);
+  imported.remarks.back() =
+      fmt::format("NIC rate: {:g} Gbit/s, the most that their PCIe links in the file carry", gbit);
 }
 
 void set_nics(Imported& imported, const NodeFacts& facts, const ImportOptions& options,
@@ -144,6 +188,7 @@ void set_nics(Imported& imported, const NodeFacts& facts, const ImportOptions& o
     imported.remarks.push_back(
         fmt::format("NIC rate: {:g} Gbit/s, from {}", node.nic.value * 8e-9,
                     usual.node.nic.value > 0.0 ? usual.name : "no file; --nic names it"));
+    hold_to_links(imported, facts);
   }
   if (node.nics > 0 && node.nic_latency.value <= 0.0) {
     node.nic_latency = Seconds(0.7e-6);
@@ -211,6 +256,10 @@ void set_layout(Imported& imported, const NodeFacts& facts, const Cluster& usual
       nics.back().rate = {};
     }
   }
+  for (Place& place : nics) {
+    const bool narrow = place.rate.value > 0.0 && pcie_carries(place.rate) < node.nic;
+    place.rate = narrow ? place.rate : BytesPerSecond{};
+  }
   if (!facts.gpu_places.empty()) {
     std::vector<Place> all = gpus;
     all.insert(all.end(), nics.begin(), nics.end());
@@ -263,6 +312,24 @@ void count_links(NodeFacts& facts, const Gpu& gpu) {
   }
 }
 
+// Variables that decide nothing here are left alone.
+void set_nccl(Imported& imported, const NodeFacts& facts) {
+  constexpr std::array<std::string_view, 8> kDecide = {
+      "NCCL_ALGO",        "NCCL_PROTO",     "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+      "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC"};
+  for (const auto& [variable, value] : facts.nccl) {
+    if (std::ranges::find(kDecide, variable) == kDecide.end()) {
+      continue;
+    }
+    try {
+      apply_nccl_setting(imported.cluster.nccl, variable, value, variable);
+      imported.remarks.push_back(variable + "=" + value + ", as the log says");
+    } catch (const Error& error) {
+      imported.remarks.push_back("not taken: " + std::string(error.what()).substr(0, 200));
+    }
+  }
+}
+
 }  // namespace
 
 Imported complete_node(const NodeFacts& told, const std::string& name,
@@ -274,11 +341,12 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   }
   Imported imported;
   imported.remarks = facts.remarks;
+  imported.doubts = facts.doubts;
   const Gpu gpu = card_of(facts, name, options, imported.remarks);
   if (facts.links_are_rates) {
     count_links(facts, gpu);
   }
-  const Cluster usual = usual_node(gpu, facts.gpus, false);
+  const Cluster usual = usual_node(gpu, facts.gpus, facts.family == "efa");
   Cluster& cluster = imported.cluster;
   cluster = usual;
   cluster.name = name;
@@ -301,7 +369,8 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
                   facts.peer_to_peer ? "" : ", peer to peer", usual.name));
   set_nics(imported, facts, options, usual);
   set_layout(imported, facts, usual);
-  set_network(imported, options, usual);
+  set_network(imported, options, usual, facts.family);
+  set_nccl(imported, facts);
   std::int64_t nodes = options.nodes > 0 ? options.nodes : std::max<std::int64_t>(facts.nodes, 1);
   if (!options.hosts.empty()) {
     nodes = static_cast<std::int64_t>(options.hosts.size());

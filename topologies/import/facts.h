@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "topologies/import/import.h"
@@ -34,7 +35,10 @@ struct NodeFacts {
   std::string cpu;                   // empty: not told
   std::optional<bool> peer_to_peer;  // none: not told
   std::int64_t nodes = 0;            // 0: not told
+  std::string family;  // of the network: "infiniband", "roce", "efa", "tcp"; empty: not told
+  std::vector<std::pair<std::string, std::string>> nccl;  // NCCL's variables as they are set
   std::vector<std::string> remarks;
+  std::vector<Doubt> doubts;
 };
 
 // Switches and the nodes below them.
@@ -68,7 +72,9 @@ struct DevicePaths {
   std::vector<std::vector<std::optional<Path>>> paths;  // none: not told (NVLink hides it)
   std::vector<std::string> memory;                      // NUMA node or CPUs; empty: not told
 };
-std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::string>& remarks);
+// What contradicts itself goes into `remarks`, what cannot be in a sound machine into `doubts`.
+std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::string>& remarks,
+                                 std::vector<Doubt>& doubts);
 
 // The card with this PCI device id ("0x10de", "0x2330"); empty: unknown.
 std::string card_of_pci_id(const std::string& vendor, const std::string& device);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "topologies/import/complete.h"
 #include "topologies/import/facts.h"
+#include "topologies/import/lspci.h"
 
 namespace trireme::topologies {
 namespace {
@@ -69,6 +70,11 @@ Imported import_topology(const std::string& text, const std::string& name,
   }
   if (has(text, "NCCL INFO") || has(text, "=== System :")) {
     return complete_node(read_nccl_debug(text, name), name, options);
+  }
+  if (is_lspci(text)) {
+    throw Error(
+        name,
+        "is lspci's list of devices, which topo lint reads; it does not say what joins the GPUs");
   }
   return complete_node(read_matrix(text, name), name, options);
 }

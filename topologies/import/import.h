@@ -20,10 +20,18 @@ struct ImportOptions {
   BytesPerSecond nic;              // one NIC; 0: told by the file, or the GPU's usual one
 };
 
+// What a file says that looks wrong in the machine itself.
+struct Doubt {
+  std::string where;   // "GPU3", "NIC1", "peer access"
+  std::string detail;  // what is, and what should be
+  std::string fix;
+};
+
 struct Imported {
   Cluster cluster;
   std::vector<std::string> remarks;  // what the file did not say, and where it was taken from; what
                                      // it says that was understood in one of several ways
+  std::vector<Doubt> doubts;
 };
 
 // `name` names the file in errors and the cluster. Throws Error: not a known format, or not enough

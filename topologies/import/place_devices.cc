@@ -43,8 +43,9 @@ Sets sets_within(const DevicePaths& devices, Path widest) {
   return sets;
 }
 
-// Devices of one NUMA node share a socket, unless some cell between the two sets says SYS.
-void join_by_memory(const DevicePaths& devices, Sets& sockets) {
+// Devices of one NUMA node share a socket, unless some cell between the two sets says SYS; then one
+// of the two is not true.
+void join_by_memory(const DevicePaths& devices, Sets& sockets, std::vector<Doubt>& doubts) {
   const std::size_t count = devices.names.size();
   const auto apart = [&](std::size_t a, std::size_t b) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -57,13 +58,30 @@ void join_by_memory(const DevicePaths& devices, Sets& sockets) {
     }
     return false;
   };
+  std::vector<std::pair<std::size_t, std::size_t>> strangers;
   for (std::size_t a = 0; a < count; ++a) {
     for (std::size_t b = a + 1; b < count; ++b) {
       const bool same = !devices.memory[a].empty() && devices.memory[a] == devices.memory[b];
-      if (same && sockets.root(a) != sockets.root(b) && !apart(a, b)) {
+      if (!same || sockets.root(a) == sockets.root(b)) {
+        continue;
+      }
+      if (!apart(a, b)) {
         sockets.join(a, b);
+      } else if (devices.paths[a][b] == Path::kSystem) {
+        strangers.emplace_back(a, b);
       }
     }
+  }
+  if (!strangers.empty()) {
+    const auto [a, b] = strangers.front();
+    doubts.push_back(
+        {devices.names[b],
+         "is SYS away from " + devices.names[a] + ", yet on the same NUMA node" +
+             (strangers.size() > 1
+                  ? "; so are " + std::to_string(strangers.size() - 1) + " more pairs"
+                  : ""),
+         "look at /sys/bus/pci/devices/*/numa_node and the BIOS's settings of NUMA: processes "
+         "bound by it run on the wrong socket"});
   }
 }
 
@@ -93,13 +111,14 @@ void remark_contradictions(const DevicePaths& devices, const std::vector<Place>&
 
 }  // namespace
 
-std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::string>& remarks) {
+std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::string>& remarks,
+                                 std::vector<Doubt>& doubts) {
   const std::size_t count = devices.names.size();
   Sets leaves = sets_within(devices, Path::kSwitch);
   Sets trees = sets_within(devices, Path::kTree);
   Sets bridges = sets_within(devices, Path::kBridge);
   Sets sockets = sets_within(devices, Path::kNode);
-  join_by_memory(devices, sockets);
+  join_by_memory(devices, sockets, doubts);
   std::vector<Place> places(count);
   for (std::size_t i = 0; i < count; ++i) {
     places[i] = {static_cast<int>(sockets.root(i)),

@@ -63,6 +63,13 @@ std::string adapter_name(const pugi::xml_node& object) {
   return "";
 }
 
+// GB/s of the device's link; 0: not told, or less than `least`, as of links that sleep and of those
+// that virtual machines claim.
+BytesPerSecond link_rate(const pugi::xml_node& object, double least) {
+  const double rate = object.attribute("pci_link_speed").as_double(0) * 1e9;
+  return rate < least || rate > 1e12 ? BytesPerSecond{} : BytesPerSecond(rate);
+}
+
 void read_device(const pugi::xml_node& object, Place place, Walk& walk) {
   const PciType type = pci_type(object);
   place.leaf = place.leaf < 0 ? walk.labels++ : place.leaf;
@@ -76,14 +83,11 @@ void read_device(const pugi::xml_node& object, Place place, Walk& walk) {
       walk.facts.remarks.push_back(
           "cards of several kinds in one node; all are taken as the first");
     }
-    place.rate =
-        BytesPerSecond(std::max(object.attribute("pci_link_speed").as_double(0), 0.0) * 1e9);
-    if (place.rate.value < 0.5e9) {  // asleep, or not told
-      place.rate = {};
-    }
+    place.rate = link_rate(object, 0.5e9);
     walk.facts.gpu_places.push_back(place);
     ++walk.facts.gpus;
   } else if (const std::string name = adapter_name(object); !name.empty() || type.kind == "0207") {
+    place.rate = link_rate(object, 4.1e9);
     walk.facts.nics.push_back({name, {}});
     walk.facts.nic_places.push_back(place);
   }
@@ -106,6 +110,15 @@ void read_object(const pugi::xml_node& object, Place place, Walk& walk, int dept
     return;
   }
   const std::string type = object.attribute("type").as_string();
+  for (const pugi::xml_node& info : object.children("info")) {
+    const std::string key = info.attribute("name").as_string();
+    const std::string value = info.attribute("value").as_string();
+    if (key == "CPUVendor" && walk.facts.cpu.empty()) {
+      walk.facts.cpu = value == "AuthenticAMD" ? "amd" : (value == "GenuineIntel" ? "intel" : "");
+    } else if (value == "aarch64") {
+      walk.facts.cpu = "arm";
+    }
+  }
   if (type == "Package" || type == "Socket" || type == "Group" ||
       (type == "NUMANode" && object.child("object"))) {
     place.socket = walk.sockets++;
@@ -134,10 +147,6 @@ NodeFacts read_lstopo(const pugi::xml_node& topology, const std::string& name) {
   walk.sockets = 1;
   for (const pugi::xml_node& object : topology.children("object")) {
     read_object(object, {0, 0, -1, -1, {}}, walk, 0);
-    for (const pugi::xml_node& info : object.children("info")) {
-      const std::string value = info.attribute("value").as_string();
-      walk.facts.cpu = value == "aarch64" ? "arm" : walk.facts.cpu;
-    }
   }
   NodeFacts& facts = walk.facts;
   if (facts.gpus < 1 || facts.gpus > kLayoutGpusMost) {

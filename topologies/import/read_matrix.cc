@@ -162,12 +162,16 @@ void place(const SmiMatrix& matrix, const std::vector<std::vector<std::string>>&
   if (!told && !memory) {
     return;
   }
-  const std::vector<Place> places = place_devices(devices, facts.remarks);
+  const std::vector<Place> places = place_devices(devices, facts.remarks, facts.doubts);
   const auto first_nic = places.begin() + static_cast<std::ptrdiff_t>(matrix.gpus);
   facts.gpu_places.assign(places.begin(), first_nic);
   facts.nic_places.assign(first_nic, places.end());
   facts.switches_told = switches || matrix.gpus == 1;
 }
+
+constexpr const char* kNoPeersFix =
+    "look for PCIe ACS (lspci -vvv: ACSCtl with SrcValid+), for an IOMMU, and for cards of unlike "
+    "kinds";
 
 }  // namespace
 
@@ -215,8 +219,12 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
   if (access) {
     facts.peer_to_peer = matrix.peers > 0;
     if (matrix.peers > 0 && matrix.strangers > 0) {
-      facts.remarks.push_back(
-          "some pairs of GPUs have no peer access by the second matrix; all are taken to have it");
+      facts.doubts.push_back(
+          {"peer access",
+           std::to_string(matrix.strangers / 2) + " of " +
+               std::to_string((matrix.peers + matrix.strangers) / 2) +
+               " pairs of GPUs have none by the second matrix; all are taken to have it",
+           kNoPeersFix});
     }
   }
   if (matrix.matrices > (access ? 2U : 1U)) {

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "topologies/import/facts.h"
+#include "topologies/import/nccl_said.h"
 #include "topologies/import/nccl_tree.h"
 
 namespace trireme::topologies {
@@ -24,13 +25,12 @@ struct Cell {
 struct Log {
   std::vector<std::string> gpus, nets;  // in the order of their first row or column
   std::map<std::pair<std::string, std::string>, Cell> cells;
-  std::vector<std::string> adapters;
-  bool infiniband = false, roce = false;
+  NcclSaid said;
   int local_ranks = 0, nodes = 0, ranks = 0;
   int channels = 0;
   bool amd = false;
   std::map<std::string, double> net_rates;  // GB/s
-  std::map<std::string, double> gpu_pcie;   // GB/s as NCCL books it
+  std::map<std::string, double> pcie;       // of GPUs and adapters, GB/s as NCCL books it
   std::string card;                         // as the banner names it
 };
 
@@ -91,33 +91,6 @@ void read_paths(const std::string& line, Log& log) {
   }
 }
 
-int number_after(const std::string& line, const std::string& key) {
-  const std::size_t at = line.find(key);
-  if (at == std::string::npos) {
-    return 0;
-  }
-  const long number = std::strtol(line.c_str() + at + key.size(), nullptr, 10);
-  return number > 0 && number <= 100'000'000 ? static_cast<int>(number) : 0;
-}
-
-// "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"
-void read_adapters(const std::string& line, Log& log) {
-  std::istringstream stream(line.substr(line.find("Using")));
-  for (std::string word; stream >> word;) {
-    const std::size_t bracket = word.find(']');
-    const std::size_t slash = word.find('/');
-    if (word.starts_with("OOB")) {
-      return;
-    }
-    if (word.starts_with('[') && bracket != std::string::npos && slash != std::string::npos &&
-        slash > bracket) {
-      add_once(log.adapters, word.substr(bracket + 1, slash - bracket - 1));
-      log.infiniband = log.infiniband || word.substr(slash + 1).starts_with("IB");
-      log.roce = log.roce || word.substr(slash + 1).starts_with("RoCE");
-    }
-  }
-}
-
 // How two devices of the tree reach each other. NCCL's tree has one host bridge a CPU.
 Path path_between(const NcclTree::Device& a, const NcclTree::Device& b) {
   std::size_t same = 0;
@@ -136,7 +109,10 @@ void add_tree(const NcclTree& tree, Log& log) {
   constexpr std::size_t kNetsMost = 256;
   log.net_rates = tree.net_rates;
   for (const NcclTree::Device& gpu : tree.gpus) {
-    log.gpu_pcie[gpu.id] = gpu.pcie;
+    log.pcie[gpu.id] = gpu.pcie;
+  }
+  for (const NcclTree::Device& net : tree.nets) {
+    log.pcie["net " + net.id] = net.pcie;
   }
   if (!log.gpus.empty() || tree.gpus.size() > static_cast<std::size_t>(kLayoutGpusMost) ||
       tree.nets.size() > kNetsMost) {
@@ -183,9 +159,7 @@ Log read(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     read_paths(line, log);
-    if (line.find("NET/IB : Using") != std::string::npos) {
-      read_adapters(line, log);
-    }
+    read_said(line, log.said);
     log.local_ranks = std::max(log.local_ranks, number_after(line, "localRanks "));
     log.nodes = std::max(log.nodes, number_after(line, "nNodes "));
     log.ranks = std::max({log.ranks, number_after(line, "nranks "), number_after(line, "nRanks ")});
@@ -199,6 +173,9 @@ Log read(const std::string& text) {
     }
     log.amd = log.amd || line.find("RCCL") != std::string::npos;
     read_banner(line, log);
+  }
+  if (log.local_ranks == 0 && log.nodes == 0 && log.ranks > 0 && printers(log.said) == log.ranks) {
+    log.nodes = static_cast<int>(log.said.seen.size());
   }
   add_tree(read_nccl_tree(text), log);
   return log;
@@ -225,16 +202,21 @@ void set_places(const Log& log, NodeFacts& facts) {
   if (!told) {
     return;
   }
-  const std::vector<Place> places = place_devices(devices, facts.remarks);
+  const std::vector<Place> places = place_devices(devices, facts.remarks, facts.doubts);
   const auto first_net = places.begin() + static_cast<std::ptrdiff_t>(log.gpus.size());
   facts.gpu_places.assign(places.begin(), first_net);
   constexpr double kRawOfBooked = 15.75e9 / 12.0;  // of PCIe, what NCCL books as 1 GB/s
-  for (std::size_t i = 0; i < log.gpus.size(); ++i) {
-    const auto rate = log.gpu_pcie.find(log.gpus[i]);
-    facts.gpu_places[i].rate =
-        BytesPerSecond(rate == log.gpu_pcie.end() ? 0.0 : rate->second * kRawOfBooked);
-  }
   facts.nic_places.assign(first_net, places.end());
+  const auto raw = [&log](const std::string& device) {
+    const auto rate = log.pcie.find(device);
+    return BytesPerSecond(rate == log.pcie.end() ? 0.0 : rate->second * kRawOfBooked);
+  };
+  for (std::size_t i = 0; i < log.gpus.size(); ++i) {
+    facts.gpu_places[i].rate = raw(log.gpus[i]);
+  }
+  for (std::size_t i = 0; i < log.nets.size(); ++i) {
+    facts.nic_places[i].rate = raw(log.nets[i]);
+  }
 }
 
 }  // namespace
@@ -276,11 +258,11 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
     }
   }
   set_places(log, facts);
-  const std::size_t nets = !log.nets.empty() ? log.nets.size() : log.adapters.size();
+  const std::size_t nets = !log.nets.empty() ? log.nets.size() : log.said.adapters.size();
   for (std::size_t i = 0; i < nets; ++i) {
     const auto rate = i < log.nets.size() ? log.net_rates.find(log.nets[i].substr(4))  // "net 0"
                                           : log.net_rates.end();
-    facts.nics.push_back({i < log.adapters.size() ? log.adapters[i] : "",
+    facts.nics.push_back({i < log.said.adapters.size() ? log.said.adapters[i] : "",
                           BytesPerSecond(rate == log.net_rates.end() ? 0.0 : 1e9 * rate->second)});
   }
   if (!log.card.empty()) {
@@ -292,6 +274,9 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
     }
   }
   facts.nics_told = nets > 0;
+  add_said(log.said,
+           std::ranges::any_of(log.cells, [](const auto& cell) { return cell.second.linked; }),
+           facts);
   if (log.channels > 0) {
     facts.remarks.push_back("NCCL's own search found " + std::to_string(log.channels) +
                             " channels");

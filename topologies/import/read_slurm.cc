@@ -39,6 +39,7 @@ NetworkFacts read_slurm_conf(const std::string& text, const std::string& name) {
   std::size_t number = 0;
   std::string pending;
   bool blocks = false;
+  std::vector<std::int64_t> sizes;
   for (std::string line; std::getline(stream, line);) {
     ++number;
     line = line.substr(0, line.find('#'));
@@ -51,9 +52,12 @@ NetworkFacts read_slurm_conf(const std::string& text, const std::string& name) {
     }
     const Settings settings = settings_of(pending + line, where);
     pending.clear();
+    if (settings.contains("blocksizes")) {
+      sizes = block_sizes(host_list(settings.at("blocksizes"), where), where);
+    }
     const bool block = settings.contains("blockname");
     if (!block && !settings.contains("switchname")) {
-      continue;  // BlockSizes and the like
+      continue;
     }
     blocks = blocks || block;
     for (const std::string& own :
@@ -70,6 +74,7 @@ NetworkFacts read_slurm_conf(const std::string& text, const std::string& name) {
   NetworkFacts facts = tree.facts(name);
   if (blocks) {
     facts.remarks.push_back("blocks are taken as units of nodes below one set of leaves");
+    join_blocks(sizes, facts);
   }
   return facts;
 }

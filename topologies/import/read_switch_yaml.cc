@@ -153,6 +153,11 @@ NetworkFacts read_switch_yaml(const std::string& text, const std::string& name) 
     reader.blocks(document["blocks"]);
     reader.blocks(document["capacity_blocks"]);
     NetworkFacts facts = reader.tree.facts(name, true);
+    if (document["block_sizes"].IsDefined()) {
+      join_blocks(block_sizes(names_of(document["block_sizes"], name),
+                              line_of(document["block_sizes"], name)),
+                  facts);
+    }
     facts.remarks.insert(facts.remarks.begin(), reader.remarks.begin(), reader.remarks.end());
     return facts;
   } catch (const YAML::Exception& failure) {

@@ -1,6 +1,7 @@
 #include "topologies/import/switch_tree.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "core/error.h"
@@ -84,6 +85,33 @@ NetworkFacts SwitchTree::facts(const std::string& name, bool may_be_empty) const
                             " switches have none above them; they are taken as joined at the top");
   }
   return facts;
+}
+
+std::vector<std::int64_t> block_sizes(const std::vector<std::string>& words,
+                                      const std::string& where) {
+  std::vector<std::int64_t> sizes;
+  for (const std::string& word : words) {
+    std::int64_t size = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), size);
+    if (error != std::errc() || end != word.data() + word.size() || size < 1 || size > 10'000'000) {
+      throw Error(where, "sizes of blocks hold '" + word.substr(0, 40) +
+                             "'; they should be whole numbers, such as 18,36");
+    }
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+void join_blocks(const std::vector<std::int64_t>& sizes, NetworkFacts& facts) {
+  constexpr std::size_t kMost = 5;
+  for (std::size_t i = 1; i < std::min(sizes.size(), kMost); ++i) {
+    const std::int64_t blocks = sizes[i] / sizes.front();
+    for (std::size_t unit = 0; unit < facts.units.size() && blocks > 1; ++unit) {
+      facts.units[unit].above.push_back("blocks " +
+                                        std::to_string(static_cast<std::int64_t>(unit) / blocks) +
+                                        " of " + std::to_string(sizes[i]) + " nodes");
+    }
+  }
 }
 
 }  // namespace trireme::topologies

@@ -1,6 +1,7 @@
 // Switches by name, each with nodes or switches below it, and the units that they make.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,5 +31,12 @@ class SwitchTree {
   std::map<std::string, Switch> switches_;
   std::vector<std::string> order_;
 };
+
+// Slurm's sizes of blocks: the first is of one block, the others of as many side by side as they
+// hold of it, which are a part of the network of their own. Throws Error, naming `where`: one is no
+// number from 1 to 1e7.
+std::vector<std::int64_t> block_sizes(const std::vector<std::string>& words,
+                                      const std::string& where);
+void join_blocks(const std::vector<std::int64_t>& sizes, NetworkFacts& facts);
 
 }  // namespace trireme::topologies

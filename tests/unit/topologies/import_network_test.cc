@@ -2,6 +2,7 @@
 
 #include "imported.h"
 #include "topologies/cluster_graph.h"
+#include "topologies/nccl_constants.h"
 #include "topologies/node_layout.h"
 #include "topologies/routes.h"
 
@@ -106,6 +107,21 @@ TEST(ImportNetwork, InfinibandRails) {
   EXPECT_DOUBLE_EQ(imported.cluster.network.oversubscription, 2.0);
 }
 
+// BlockSizes=18,36: two blocks side by side are a part of the network.
+TEST(ImportNetwork, SizesOfBlocksMakeALevel) {
+  std::string text;
+  for (int block = 0; block < 4; ++block) {
+    text += "BlockName=b" + std::to_string(block) + " Nodes=n[" + std::to_string(18 * block + 1) +
+            "-" + std::to_string(18 * block + 18) + "]\n";
+  }
+  EXPECT_TRUE(import(text, "H100").cluster.network.levels.empty());
+  const Network network = import(text + "BlockSizes=18,36\n", "H100").cluster.network;
+  EXPECT_EQ(network.nodes_per_unit, 18);
+  ASSERT_EQ(network.levels.size(), 1U);
+  EXPECT_EQ(network.levels[0].nodes, 36);
+  EXPECT_NE(message_of(text + "BlockSizes=18,many\n", "H100").find("'many'"), std::string::npos);
+}
+
 TEST(ImportNetwork, SwitchesOfThreeLevelsMakePods) {
   // Two pods of two leaves of two nodes.
   const std::string text =
@@ -180,6 +196,41 @@ TEST(ImportNcclLog, PathsRanksAndAdapters) {
   EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[1]), Path::kSwitch);
   EXPECT_EQ(path_between(layout.gpus[2], layout.nics[1]), Path::kSwitch);
   EXPECT_TRUE(remarks(imported, "4 channels"));
+}
+
+// What a log says beside its graph decides as much: the network, variables, how channels go.
+TEST(ImportNcclLog, TheNetworkThatItNames) {
+  const std::string comm =
+      "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n";
+  const auto of = [&comm](const std::string& line) {
+    return import(comm + "n1:1:2 [0] NCCL INFO " + line + "\n", "H100").cluster;
+  };
+  EXPECT_EQ(of("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB e:1<0>").network.name,
+            "RoCE 400G");
+  EXPECT_EQ(of("NET/IB : Using [0]mlx5_0:1/IB ; OOB e:1<0>").network.name, "NDR InfiniBand");
+  const Cluster sockets = of("NET/Socket : Using [0]ens5:172.31.1.2<0> [1]ens6:172.31.1.3<0>");
+  EXPECT_EQ(sockets.network.name, "Ethernet TCP");
+  EXPECT_EQ(sockets.node.nics, 2);
+  const Cluster efa = of("NET/OFI Selected provider is efa, fabric is efa (found 32 nics)");
+  EXPECT_TRUE(efa.network.name.starts_with("EFA")) << efa.network.name;
+  EXPECT_EQ(efa.node.nics, 32);
+}
+
+TEST(ImportNcclLog, VariablesAndRanksThatPrint) {
+  std::string log =
+      "n1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring.\n"
+      "n1:1:2 [0] NCCL INFO NCCL_IB_HCA set to mlx5\n";
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    log += std::string("n1:1:9 [") + rank + "] NCCL INFO comm 0x1 rank " + rank +
+           " nranks 4 cudaDev 0 busId 1000 - Init START\nn1:1:9 [" + rank +
+           "] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n";
+  }
+  const Cluster cluster = import(log, "A40").cluster;
+  EXPECT_EQ(cluster.nodes, 1);
+  EXPECT_EQ(cluster.node.gpus, 4);
+  EXPECT_FALSE(cluster.node.peer_to_peer);
+  EXPECT_EQ(cluster.nccl.algorithms, 1U << index_of(NcclAlgorithm::kRing));
+  EXPECT_EQ(read_back(cluster).nccl.algorithms, cluster.nccl.algorithms);
 }
 
 // Logs are often cut before their path lines; the tree tells the same. Ranks print theirs in turns.

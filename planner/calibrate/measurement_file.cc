@@ -16,6 +16,7 @@
 #include "core/files.h"
 #include "core/json_reader.h"
 #include "core/microbenchmarks_json.h"
+#include "planner/calibrate/rccl_results.h"
 #include "topologies/measured_collective.h"
 
 namespace trireme::planner {
@@ -341,7 +342,11 @@ MeasurementFile parse_measurements(const std::string& text, const std::string& w
     }
     add_table(json_table(json, where), where, hints, file);
   } else {
-    for (NcclLogTable& table : parse_nccl_log(text, where)) {
+    const bool list = first != std::string::npos && text[first] == '[' &&
+                      text.find("\"busBw\"") != std::string::npos;
+    for (NcclLogTable& table : list                ? rccl_json(parse_json(text, where), where)
+                               : is_rccl_csv(text) ? rccl_csv(text, where)
+                                                   : parse_nccl_log(text, where)) {
       add_table(std::move(table), where, hints, file);
     }
   }

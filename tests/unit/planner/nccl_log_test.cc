@@ -169,5 +169,34 @@ TEST(MeasurementFiles, AnotherCardsLogIsRefusedUnlessToldSo) {
   EXPECT_FALSE(parse_measurements(kTwoTools, "log.txt", hints).tables.empty());
 }
 
+// rccl-tests with -Z csv and -Z json: out of place and in place are rows of their own.
+TEST(NcclLog, ReadsWhatRcclTestsWrites) {
+  const std::string csv =
+      "numCycle,name,nodes,ranks,ranksPerNode,gpusPerRank,size,type,redop,inPlace,time,algBw,busBw,"
+      "wrong\n"
+      "1,AllReduce,2,16,8,1,1048576,float,sum,0,50.0,20.97,39.3,0\n"
+      "1,AllReduce,2,16,8,1,1048576,float,sum,1,49.0,21.4,40.1,0\n"
+      "1,AllReduce,2,16,8,1,2097152,float,sum,0,80.0,26.2,49.1,0\n";
+  MeasurementHints hints;
+  hints.cluster = topologies::load_cluster("mi300xx2");
+  const MeasurementFile file = parse_measurements(csv, "run.csv", hints);
+  ASSERT_EQ(file.collectives.size(), 1U);
+  EXPECT_EQ(file.collectives[0].collective, topologies::Collective::kAllReduce);
+  EXPECT_EQ(file.collectives[0].group.ranks, 16);
+  EXPECT_EQ(file.collectives[0].group.ranks_per_node, 8);
+  ASSERT_EQ(file.collectives[0].points.size(), 2U);
+  EXPECT_DOUBLE_EQ(file.collectives[0].points[1].seconds, 80e-6);
+  const std::string json =
+      R"([{"numCycle": 1, "name": "all_gather_perf", "size": 1024, "type": "float", "redop": "none",
+           "inPlace": 1, "time": 12.5, "algBw": 0.08, "busBw": 0.07, "wrong": "0"}])";
+  const MeasurementFile gathered = parse_measurements(json, "run.json", hints);
+  ASSERT_EQ(gathered.collectives.size(), 1U);
+  EXPECT_EQ(gathered.collectives[0].collective, topologies::Collective::kAllGather);
+  EXPECT_EQ(gathered.collectives[0].group.ranks, 16);  // the cluster's: the file names none
+  EXPECT_THROW(
+      parse_measurements(csv + "1,AllReduce,2,16,8,1,4096,float,sum,0,9.0,1,1,3\n", "a", hints),
+      Error);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -106,8 +106,8 @@ void set_optimizer(const FinetuneRow& row, Job& job) {
   if (contains(name, "8bit") || contains(name, "8-bit")) {
     job.optimizer = Optimizer::kAdam8bit;
     job.framework.foreach_optimizer = false;
-  } else if (contains(name, "sgd")) {
-    job.optimizer = Optimizer::kSgd;
+  } else if (contains(name, "sgd") || contains(name, "muon")) {
+    job.optimizer = Optimizer::kSgd;  // one moment, as Muon has of a matrix
   }
 }
 

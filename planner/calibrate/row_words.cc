@@ -18,17 +18,20 @@ namespace {
 
 using nlohmann::json;
 
-// The text at a key, "a.b" for one of a dict; words of an array in a line.
-std::string text_at(const json& row, const std::string& key) {
+// What stands at a key, "a.b" for one of a dict; null where nothing does.
+json value_at(const json& row, const std::string& key) {
   const std::size_t dot = key.find('.');
   const auto found = row.is_object() ? row.find(key.substr(0, dot)) : row.end();
   if (!row.is_object() || found == row.end()) {
-    return "";
+    return nullptr;
   }
-  if (dot != std::string::npos) {
-    return text_at(*found, key.substr(dot + 1));
-  }
-  return found->is_string() ? found->get<std::string>() : found->is_array() ? found->dump() : "";
+  return dot == std::string::npos ? *found : value_at(*found, key.substr(dot + 1));
+}
+
+// Its text; words of an array in a line.
+std::string text_at(const json& row, const std::string& key) {
+  const json found = value_at(row, key);
+  return found.is_string() ? found.get<std::string>() : found.is_array() ? found.dump() : "";
 }
 
 bool holds(const std::string& text, const json& entry, const char* key) {
@@ -48,6 +51,13 @@ bool applies(const json& entry, const json& row) {
   if ((entry.contains("within") && !row.contains(entry.at("within").get<std::string>())) ||
       (entry.contains("absent") && row.contains(entry.at("absent").get<std::string>()))) {
     return false;
+  }
+  if (const auto where = entry.find("where"); where != entry.end()) {
+    for (const auto& [key, value] : where->items()) {
+      if (value_at(row, key) != value) {
+        return false;
+      }
+    }
   }
   const std::string date = text_at(row, "date");
   if ((entry.contains("from") && date < entry.at("from").get<std::string>()) ||

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "models/pass_cost.h"
+#include "planner/plan/fused_targets.h"
 #include "planner/plan/sample_lengths.h"
 
 namespace trireme::planner {
@@ -45,8 +47,30 @@ std::vector<Linear> mlp_layers(const models::Transformer& model, double inner) {
   return layers;
 }
 
-std::vector<Linear> targeted(const Training& training, std::vector<Linear> layers) {
+// Layers that are one matrix have one adapter, which reads the input once.
+void join(unsigned fused, std::vector<Linear>& layers) {
+  Linear joined{};
+  for (const Linear& one : layers) {
+    if ((one.target & fused) != 0) {
+      joined = {one.target, one.input, joined.output + one.output, false};
+    }
+  }
+  if (joined.output > 0) {
+    std::erase_if(layers, [&](const Linear& one) { return (one.target & fused) != 0; });
+    layers.push_back(joined);
+  }
+}
+
+std::vector<Linear> targeted(const Job& job, std::vector<Linear> layers) {
+  const Training& training = job.training;
   std::erase_if(layers, [&](const Linear& one) { return (training.targets & one.target) == 0; });
+  const bool fused = models::has_fused_projections(job.framework.implementation);
+  if ((fused || (training.targets & kTargetFusedQkv) != 0) && !job.model.latent) {
+    join(kTargetQuery | kTargetKey | kTargetValue, layers);
+  }
+  if (fused || (training.targets & kTargetFusedMlp) != 0) {
+    join(kTargetGate | kTargetUp, layers);
+  }
   return layers;
 }
 
@@ -58,7 +82,7 @@ std::vector<Linear> layers_of(const Job& job, bool sparse) {
     const std::vector<Linear> mlp = mlp_layers(job.model, inner);
     layers.insert(layers.end(), mlp.begin(), mlp.end());
   }
-  return targeted(job.training, layers);
+  return targeted(job, layers);
 }
 
 double elements_of(const Training& training, const std::vector<Linear>& layers, double tensor) {
@@ -73,7 +97,7 @@ double elements_of(const Training& training, const std::vector<Linear>& layers, 
 double experts_of(const Job& job, const ParameterSplit& split) {
   const models::MixtureOfExperts& moe = *job.model.moe;
   const std::vector<Linear> one =
-      targeted(job.training, mlp_layers(job.model, static_cast<double>(moe.expert_ffn)));
+      targeted(job, mlp_layers(job.model, static_cast<double>(moe.expert_ffn)));
   return elements_of(job.training, one, static_cast<double>(split.expert_tensor)) *
          static_cast<double>(moe.experts) / static_cast<double>(split.expert);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "planner/plan/fused_targets.h"
 
 namespace trireme::planner {
 
@@ -24,6 +25,8 @@ constexpr std::pair<std::string_view, BaseFormat> kBases[] = {
     {"nf4-double", BaseFormat::kNf4Double},
     {"gptq4", BaseFormat::kGptq4}};
 
+constexpr std::uint16_t kFusedQkv = kTargetQuery | kTargetKey | kTargetValue | kTargetFusedQkv;
+
 // What libraries call the linear layers of their model families.
 constexpr std::pair<std::string_view, std::uint16_t> kTargets[] = {
     {"q", kTargetQuery},
@@ -35,10 +38,10 @@ constexpr std::pair<std::string_view, std::uint16_t> kTargets[] = {
     {"v", kTargetValue},
     {"v_proj", kTargetValue},
     {"value", kTargetValue},
-    {"qkv", kTargetQuery | kTargetKey | kTargetValue},
-    {"c_attn", kTargetQuery | kTargetKey | kTargetValue},
-    {"linear_qkv", kTargetQuery | kTargetKey | kTargetValue},
-    {"query_key_value", kTargetQuery | kTargetKey | kTargetValue},
+    {"qkv", kFusedQkv},
+    {"c_attn", kFusedQkv},
+    {"linear_qkv", kFusedQkv},
+    {"query_key_value", kFusedQkv},
     {"o", kTargetOutput},
     {"o_proj", kTargetOutput},
     {"output_proj", kTargetOutput},
@@ -53,7 +56,7 @@ constexpr std::pair<std::string_view, std::uint16_t> kTargets[] = {
     {"up_proj", kTargetUp},
     {"w2", kTargetUp},
     {"w3", kTargetUp},
-    {"linear_fc1", kTargetGate | kTargetUp},
+    {"linear_fc1", kTargetGate | kTargetUp | kTargetFusedMlp},
     {"dense_h_to_4h", kTargetUp},
     {"down", kTargetDown},
     {"down_proj", kTargetDown},

@@ -280,6 +280,19 @@ TEST(Published, StatesOfARunThatWorkedAreInTheTypeThatFits) {
   EXPECT_TRUE(row_to_case(ran).job.framework.fp32_shard_is_parameter);
 }
 
+// Under fp16 DeepSpeed runs Qwen's loss on 16-bit logits; 8,192 tokens took 15.8 GB, not 22.
+TEST(Published, WordsOfALibraryMayAskForAValueToo) {
+  nlohmann::json row = nlohmann::json::parse(kRow);
+  row["framework"] = "Qwen finetune.py (HF Trainer, PEFT, DeepSpeed), PyTorch 2.0";
+  row["finetune"] = {{"method", "qlora"}};
+  const auto logit_bytes = [&row](const char* precision) {
+    row["precision"] = precision;
+    return parse_published("[" + row.dump() + "]", "s").rows.at(0).finetune->library.logit_bytes;
+  };
+  EXPECT_EQ(logit_bytes("fp16"), 8);
+  EXPECT_EQ(logit_bytes("bf16"), 0);
+}
+
 // A card's 80 GB was taken for what a run took; checkpoints of ZeRO-Infinity stayed on the GPU.
 TEST(Published, WordsOfOffloadSayWhatIsMeasuredAndWhatLeaves) {
   nlohmann::json row = nlohmann::json::parse(kRow);

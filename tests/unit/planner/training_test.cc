@@ -6,6 +6,7 @@
 #include "models/presets.h"
 #include "planner/cost/adapters.h"
 #include "planner/cost/estimate.h"
+#include "planner/plan/fused_targets.h"
 #include "planner/plan/sample_lengths.h"
 
 namespace trireme::planner {
@@ -39,6 +40,18 @@ TEST(Adapters, ElementsOfAllLinearLayersOfLlama) {
   EXPECT_DOUBLE_EQ(adapter_elements(job, {}).dense_layer, 16 * (2 * 4096 + 4096 + 1024));
   // Columns over the tensor ranks: the input side stays whole.
   EXPECT_DOUBLE_EQ(adapter_elements(job, {.tensor = 2}).dense_layer, 16 * (2 * 4096 + 2048 + 512));
+}
+
+// Qwen's c_attn and Megatron's linear_qkv and linear_fc1 had three adapters and two.
+TEST(Adapters, OneMatrixHasOneAdapter) {
+  Job job = job_of("llama-3.1-8b", "fsdp1");
+  job.training.rank = 16;
+  job.training.targets = adapter_targets_of("c_attn");
+  EXPECT_DOUBLE_EQ(adapter_elements(job, {}).dense_layer, 16 * (4096 + 4096 + 2 * 1024));
+  job.framework = find_framework("megatron");
+  job.training.targets = kLinearTargets;
+  EXPECT_DOUBLE_EQ(adapter_elements(job, {}).dense_layer,
+                   16 * ((4096 + 6144) + 2 * 4096 + (4096 + 2 * 14336) + (14336 + 4096)));
 }
 
 // Mistral 7B with adapters of rank 16 on q, k, v, o, full recompute, one A100: 24.87 GiB allocated
@@ -136,7 +149,8 @@ TEST(SampleLengths, AHistogramIsReadOrRefusedWithItsLine) {
 TEST(Training, TargetsAndBasesAreReadByTheirNames) {
   EXPECT_EQ(adapter_targets_of("q_proj,v_proj"), kTargetQuery | kTargetValue);
   EXPECT_EQ(adapter_targets_of("all-linear"), kLinearTargets);
-  EXPECT_EQ(adapter_targets_of("c_attn"), kTargetQuery | kTargetKey | kTargetValue);
+  EXPECT_EQ(adapter_targets_of("c_attn"),
+            kTargetQuery | kTargetKey | kTargetValue | kTargetFusedQkv);
   EXPECT_THROW(adapter_targets_of("weather"), Error);
   EXPECT_THROW(adapter_targets_of(""), Error);
   EXPECT_EQ(base_format_of("nf4-double"), BaseFormat::kNf4Double);

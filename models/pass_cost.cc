@@ -112,11 +112,17 @@ PassCost weighted_bias_cost(std::int64_t local_experts) {
   return {28.0, 36.0, 2 * experts + 2, 5 * experts + 1};
 }
 
-PassCost expert_copy_cost(Implementation implementation) {
+PassCost expert_copy_cost(Implementation implementation, bool fused) {
   if (implementation == Implementation::kEagerTorch) {
     // Gather or scatter-add (4), weighting in fp32 (2 + 4, 4 + 2), padding to the product's
     // alignment (4); backward the same without the gather's index.
     return {20.0, 20.0, 4, 4};
+  }
+  if (implementation == Implementation::kTransformerEngine && !fused) {
+    // In: index_select (4), its backward zeros (2) and index_add (6). Out: tokens by fp32
+    // probabilities (2 + 4), scatter_add in fp32 (4 + 8); backward gather (4 + 4), both products'
+    // gradients (4 + 2, 4 + 2).
+    return {11.0, 14.0, 2, 3};
   }
   return {4.0, 4.0, 1, 1};
 }

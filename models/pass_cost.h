@@ -31,8 +31,9 @@ PassCost latent_layout_cost(Implementation implementation);
 // Per element that a rank's experts return: Megatron-Core's second bias of experts, weighted by the
 // router, expert by expert (TEGroupedMLP._apply_bias).
 PassCost weighted_bias_cost(std::int64_t local_experts);
-// Per element of a token that is copied into, or out of, the order of its experts.
-PassCost expert_copy_cost(Implementation implementation);
+// Per element of a token that is copied into, or out of, the order of its experts: the mean of
+// both. `fused`: Transformer Engine's permutation, and not Megatron-Core's own small operations.
+PassCost expert_copy_cost(Implementation implementation, bool fused);
 // Per logit.
 PassCost cross_entropy_cost(const Kernels& kernels);
 

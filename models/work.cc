@@ -251,7 +251,11 @@ void WorkList::experts() {
   }
   const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
   const std::int64_t received = expert.tokens_per_expert * expert.local_experts;
-  const PassCost copy = expert_copy_cost(kernels_.implementation);
+  // Programs that issue each expert's kernels one by one are those before permutations were fused;
+  // DeepEP and HybridEP bring kernels of their own.
+  constexpr int kOneByOne = 20;
+  const PassCost copy = expert_copy_cost(
+      kernels_.implementation, kernels_.permuted_once || kernels_.expert_kernels < kOneByOne);
   const bool arrives_sorted = kernels_.permuted_once && shard_.expert_parallel > 1;
   pass(Part::kPermute, (arrives_sorted ? received : sent) * hidden, copy);
   if (shard_.expert_parallel > 1 && expert.local_experts > 1 && !arrives_sorted) {

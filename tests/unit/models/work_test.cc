@@ -170,6 +170,27 @@ TEST(Work, ExpertParallelismKeepsTheRanksProducts) {
   }
 }
 
+// Before its permutations were fused Megatron-Core copied tokens by index_select and scatter_add in
+// fp32: 22 bytes an element forward, where one pass each way has 8.
+TEST(Work, PermutationsOfManySmallOperationsPassMoreMemory) {
+  const Transformer model = deepseek_v3();
+  const auto bytes = [&model](int expert_kernels, bool permuted_once) {
+    Kernels kernels{.implementation = Implementation::kTransformerEngine};
+    kernels.expert_kernels = expert_kernels;
+    kernels.permuted_once = permuted_once;
+    double sum = 0;
+    for (const MemoryBoundWork& pass :
+         layer_work(model, 60, {.sequence = 4096}, kernels).forward.memory_bound) {
+      const bool copies = pass.part == Part::kPermute || pass.part == Part::kUnpermute;
+      sum += copies ? static_cast<double>(pass.traffic.value) : 0;
+    }
+    return sum / (4096.0 * 8 * 7168);
+  };
+  EXPECT_DOUBLE_EQ(bytes(2, false), 8);
+  EXPECT_DOUBLE_EQ(bytes(20, false), 22);
+  EXPECT_DOUBLE_EQ(bytes(20, true), 8);  // DeepEP's own
+}
+
 TEST(Work, WindowLimitsTheScoresThatAreComputed) {
   AttentionWork attention{.batch = 1,
                           .heads = 1,

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "planner/calibrate/published.h"
+#include "planner/cost/offload_fit.h"
 
 namespace trireme::planner {
 
@@ -127,6 +128,9 @@ void set_offload(const PublishedRow& row, Job& job) {
   }
   if (torch) {
     offload.optimizer = OffloadTo::kHost;
+  }
+  if (!offloads_gradients(job.framework)) {
+    offload.gradients = OffloadTo::kNone;
   }
   offload.host_gib = printed.host_gib;
 }

@@ -16,12 +16,19 @@ Fit fit_of(const Job& job, const Plan& plan) {
 
 }  // namespace
 
+bool offloads_gradients(const Framework& framework) {
+  return framework.states != StateLayout::kFlatBuffers;
+}
+
 std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan) {
   if (fit_of(job, plan) == Fit::kFits) {
     return std::nullopt;
   }
-  std::vector<OffloadTo Offload::*> steps = {&Offload::optimizer, &Offload::gradients,
-                                             &Offload::activations};
+  std::vector<OffloadTo Offload::*> steps = {&Offload::optimizer};
+  if (offloads_gradients(job.framework)) {
+    steps.push_back(&Offload::gradients);
+  }
+  steps.push_back(&Offload::activations);
   if (plan.sharding == Sharding::kFull) {
     steps.push_back(&Offload::parameters);
   }

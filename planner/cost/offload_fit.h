@@ -9,7 +9,13 @@
 
 namespace trireme::planner {
 
-// Tries, one after the other: optimizer states; gradients too; activations too; with fully sharded
+// Whether a framework takes gradients to the host: DeepSpeed and PyTorch's FSDP do, the buffers of
+// Megatron and of this project's runtime stay where they are
+// (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py copies the step's shard alone).
+bool offloads_gradients(const Framework& framework);
+
+// Tries, one after the other: optimizer states; gradients too, where they can leave; activations
+// too; with fully sharded
 // parameters those too. Nothing when the plan fits as it is, or not even with all of it (the host's
 // memory has a limit). Requires: check_plan found no violation.
 std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan);

@@ -157,6 +157,13 @@ TEST(Offload, TheLeastThatMakesAPlanFitIsFound) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(to_text(*found), "optimizer");
   EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed"), plan));
+  // Megatron's gradient buffers stay: 6 bytes of 70.6e9 parameters over four tensor ranks.
+  Plan tensor;
+  tensor.tensor = 4;
+  tensor.sharding = Sharding::kOptimizer;
+  tensor.sharded = 2;
+  tensor.recompute = Recompute::kFull;
+  EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-70b", "dgx-a100-80gb", "megatron"), tensor));
   EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-405b", "dgx-a100-40gb", "deepspeed"), plan));
 }
 

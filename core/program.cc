@@ -103,16 +103,23 @@ std::int64_t index_in_group(const StepProgram& program, GroupId group, Rank rank
   return place;
 }
 
+Rank first_member(const StepProgram& program, GroupId group, Rank rank) {
+  if (group == kNoGroup) {
+    return rank;
+  }
+  std::int64_t first = index_of(rank);
+  for (const GroupAxis& axis : group_of(program, group).axes) {
+    first -= index_of(rank) % axis.period / axis.stride * axis.stride;
+  }
+  return static_cast<Rank>(first);
+}
+
 std::vector<Rank> members_of(const StepProgram& program, GroupId group, Rank rank) {
   if (group == kNoGroup) {
     return {rank};
   }
   const Group& shape = group_of(program, group);
-  std::int64_t base = index_of(rank);
-  for (const GroupAxis& axis : shape.axes) {
-    base -= index_of(rank) % axis.period / axis.stride * axis.stride;
-  }
-  std::vector<Rank> members = {static_cast<Rank>(base)};
+  std::vector<Rank> members = {first_member(program, group, rank)};
   for (const GroupAxis& axis : shape.axes) {
     const std::size_t before = members.size();
     for (std::int64_t i = 1; i < axis.degree; ++i) {

@@ -250,6 +250,8 @@ constexpr std::int64_t context_position(std::int64_t index, std::int64_t sequenc
   const std::int64_t chunk = sequence / (2 * ranks);
   return index < chunk ? place * chunk + index : (2 * ranks - 2 - place) * chunk + index;
 }
+// The first member of the rank's group: the same for all its members, and for no others. Itself for kNoGroup.
+Rank first_member(const StepProgram& program, GroupId group, Rank rank);
 // Members of the rank's group in order; itself for kNoGroup.
 std::vector<Rank> members_of(const StepProgram& program, GroupId group, Rank rank);
 RoleIndex role_of(const StepProgram& program, Rank rank);

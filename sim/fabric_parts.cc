@@ -9,17 +9,6 @@
 namespace trireme::sim {
 namespace {
 
-// The same for all members of one group, and for no others.
-std::int64_t group_of_rank(const StepProgram& program, GroupId group, std::int64_t rank) {
-  std::int64_t base = rank;
-  if (group != kNoGroup) {
-    for (const GroupAxis& axis : program.groups[index_of(group)].axes) {
-      base -= rank % axis.period / axis.stride * axis.stride;
-    }
-  }
-  return base;
-}
-
 std::set<std::uint32_t> actors_of(const ActorGrid& grid, const std::vector<Rank>& members) {
   std::set<std::uint32_t> actors;
   for (const Rank member : members) {
@@ -32,17 +21,17 @@ std::set<std::uint32_t> actors_of(const ActorGrid& grid, const std::vector<Rank>
 
 std::vector<std::vector<int>> Fabric::members_inside(const NodeClass& node, GroupId group,
                                                      const std::set<std::uint32_t>& actors) const {
-  std::map<std::int64_t, std::vector<int>> groups;
+  std::map<Rank, std::vector<int>> groups;  // by their first member
   const std::int64_t first = first_rank_of(cluster_, node.first);
   for (const int gpu : node.shape.order) {
     const std::int64_t rank = first + gpu;
     if (rank < ranks_ && actors.contains(grid_.actor_of(static_cast<Rank>(rank)))) {
-      groups[group_of_rank(program_, group, rank)].push_back(gpu);
+      groups[first_member(program_, group, static_cast<Rank>(rank))].push_back(gpu);
     }
   }
   std::vector<std::vector<int>> listed;
   listed.reserve(groups.size());
-  for (auto& [base, members] : groups) {
+  for (auto& [first_one, members] : groups) {
     listed.push_back(std::move(members));
   }
   return listed;

@@ -14,18 +14,16 @@
 namespace trireme::tools {
 namespace {
 
-// "32", or "18, 18, 18, 8" where units are unlike.
-std::string unit_sizes(const topologies::Network& network) {
+// "32", or "18, 18, 18, 8" where parts of the network are unlike.
+std::string sizes_text(const std::vector<int>& listed, std::int64_t usual) {
   constexpr std::size_t kShown = 12;
-  if (network.unit_nodes.empty()) {
-    return std::to_string(network.nodes_per_unit);
+  if (listed.empty()) {
+    return std::to_string(usual);
   }
-  const std::size_t shown = std::min(kShown, network.unit_nodes.size());
+  const std::size_t shown = std::min(kShown, listed.size());
   return fmt::format(
-      "{}{}",
-      fmt::join(network.unit_nodes.begin(),
-                network.unit_nodes.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-      shown < network.unit_nodes.size() ? ", ..." : "");
+      "{}{}", fmt::join(listed.begin(), listed.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      shown < listed.size() ? ", ..." : "");
 }
 
 // Drawings of the first node of each kind for each kind of groups, and of the network.
@@ -110,12 +108,14 @@ Table cluster_table(const topologies::Cluster& cluster) {
         {"network",
          fmt::format("{}, {}, units of {} nodes, {} leaves, {} spines, oversubscription {:g}:1",
                      cluster.network.name, topologies::network_kind_name(cluster.network.kind),
-                     unit_sizes(cluster.network), fabric.units * fabric.leaves_per_unit,
-                     fabric.spines, cluster.network.oversubscription)});
+                     sizes_text(cluster.network.unit_nodes, cluster.network.nodes_per_unit),
+                     fabric.units * fabric.leaves_per_unit, fabric.spines,
+                     cluster.network.oversubscription)});
   }
   for (const topologies::NetworkLevel& level : cluster.network.levels) {
     table.rows.push_back({level.name, fmt::format("{} nodes, {:g} GB/s out, {} to the next",
-                                                  level.nodes, gigabytes(out_of(cluster, level)),
+                                                  sizes_text(level.part_nodes, level.nodes),
+                                                  gigabytes(out_of(cluster, level)),
                                                   duration_text(level.latency.value))});
   }
   return table;

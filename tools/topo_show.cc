@@ -68,7 +68,8 @@ std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
   add("another place in the next node", node + 1);
   add("same place in another unit", unit);
   for (const topologies::NetworkLevel& level : network.levels) {
-    add("same place in another " + level.name, topologies::first_rank_of(cluster, level.nodes));
+    add("same place in another " + level.name,
+        topologies::first_rank_of(cluster, topologies::part_size(level, 0)));
   }
   for (std::size_t g = 1; g < cluster.groups.size(); ++g) {
     add("the first GPU of other nodes", topologies::ranks_of_group(cluster, g).first);

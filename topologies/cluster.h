@@ -75,11 +75,12 @@ struct NodeGroup {
 // A level of the network above its units, bottom up: pods below core switches, sites of a wide-area
 // link. What its nodes send beyond it goes through links of its own.
 struct NetworkLevel {
-  std::string name;               // "pod", "site"
-  std::int64_t nodes = 1;         // below one of it
-  double oversubscription = 1.0;  // what its nodes' NICs carry over what leaves it
-  BytesPerSecond out;             // what leaves it, one direction; 0: by oversubscription
-  Seconds latency;                // from one of it to the next, beside the levels below
+  std::string name;                  // "pod", "site"
+  std::int64_t nodes = 1;            // below one of it
+  std::vector<int> part_nodes = {};  // of each, where they are unlike; empty: `nodes` each
+  double oversubscription = 1.0;     // what its nodes' NICs carry over what leaves it
+  BytesPerSecond out;  // what leaves one of `nodes` nodes, one direction; 0: by oversubscription
+  Seconds latency;     // from one of it to the next, beside the levels below
 };
 
 // Leaf and spine of the network between nodes. Rails: NIC i of every node of a unit is on leaf i.

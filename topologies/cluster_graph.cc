@@ -168,22 +168,39 @@ std::string device_name(const Device& device) {
   return device.node > 0 ? name + " of node " + std::to_string(device.node) : name;
 }
 
-std::int64_t unit_of_node(const Network& network, std::int64_t node) {
-  std::int64_t unit = 0;
-  for (const int nodes : network.unit_nodes) {
+namespace {
+
+// Parts of a network that lie side by side: `listed` nodes of each, then `usual` of each beyond.
+std::int64_t part_at(const std::vector<int>& listed, std::int64_t usual, std::int64_t node) {
+  std::int64_t part = 0;
+  for (const int nodes : listed) {
     if (node < nodes) {
-      return unit;
+      return part;
     }
     node -= nodes;
-    ++unit;
+    ++part;
   }
-  return unit + node / std::max(1, network.nodes_per_unit);
+  return part + node / std::max<std::int64_t>(1, usual);
+}
+
+std::int64_t size_of_part(const std::vector<int>& listed, std::int64_t usual, std::int64_t part) {
+  return part < static_cast<std::int64_t>(listed.size()) ? listed[static_cast<std::size_t>(part)]
+                                                         : std::max<std::int64_t>(1, usual);
+}
+
+std::int64_t least_of(const std::vector<int>& listed, std::int64_t usual) {
+  const auto least = std::ranges::min_element(listed);
+  return std::max<std::int64_t>(1, least == listed.end() ? usual : *least);
+}
+
+}  // namespace
+
+std::int64_t unit_of_node(const Network& network, std::int64_t node) {
+  return part_at(network.unit_nodes, network.nodes_per_unit, node);
 }
 
 std::int64_t unit_size(const Network& network, std::int64_t unit) {
-  return unit < static_cast<std::int64_t>(network.unit_nodes.size())
-             ? network.unit_nodes[static_cast<std::size_t>(unit)]
-             : std::max(1, network.nodes_per_unit);
+  return size_of_part(network.unit_nodes, network.nodes_per_unit, unit);
 }
 
 std::int64_t unit_count(const Cluster& cluster) {
@@ -191,8 +208,23 @@ std::int64_t unit_count(const Cluster& cluster) {
 }
 
 std::int64_t least_unit(const Network& network) {
-  const auto least = std::ranges::min_element(network.unit_nodes);
-  return std::max(1, least == network.unit_nodes.end() ? network.nodes_per_unit : *least);
+  return least_of(network.unit_nodes, network.nodes_per_unit);
+}
+
+std::int64_t part_of_node(const NetworkLevel& level, std::int64_t node) {
+  return part_at(level.part_nodes, level.nodes, node);
+}
+
+std::int64_t part_size(const NetworkLevel& level, std::int64_t part) {
+  return size_of_part(level.part_nodes, level.nodes, part);
+}
+
+std::int64_t least_part(const NetworkLevel& level) {
+  return least_of(level.part_nodes, level.nodes);
+}
+
+bool has_several(const Cluster& cluster, const NetworkLevel& level) {
+  return part_of_node(level, std::max<std::int64_t>(cluster.nodes, 1) - 1) > 0;
 }
 
 FabricShape fabric_shape(const Cluster& cluster) {
@@ -296,9 +328,12 @@ class PairBuilder {
       const bool last = l + 1 == levels.size();
       std::array<std::size_t, 2> cores = {};
       for (std::size_t side = 0; side < 2; ++side) {
-        const std::int64_t index = last ? 0 : nodes_[side] / levels[l].nodes;
-        cores[side] = last && side == 1 ? cores[0] : builder_.add(DeviceKind::kCore, -1, index);
-        builder_.connect(tops[side], cores[side], out_of(cluster_, levels[l]),
+        const std::int64_t part = part_of_node(levels[l], nodes_[side]);
+        cores[side] =
+            last && side == 1 ? cores[0] : builder_.add(DeviceKind::kCore, -1, last ? 0 : part);
+        const double share =
+            static_cast<double>(part_size(levels[l], part)) / static_cast<double>(levels[l].nodes);
+        builder_.connect(tops[side], cores[side], out_of(cluster_, levels[l]) * share,
                          0.5 * levels[l].latency);
       }
       tops = cores;
@@ -310,7 +345,7 @@ class PairBuilder {
     std::vector<NetworkLevel> levels;
     std::ranges::copy_if(cluster_.network.levels, std::back_inserter(levels),
                          [this](const NetworkLevel& level) {
-                           return nodes_[0] / level.nodes != nodes_[1] / level.nodes;
+                           return part_of_node(level, nodes_[0]) != part_of_node(level, nodes_[1]);
                          });
     return levels;
   }

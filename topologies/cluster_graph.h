@@ -50,5 +50,11 @@ std::int64_t unit_count(const Cluster& cluster);
 std::int64_t unit_size(const Network& network, std::int64_t unit);
 // Nodes of the smallest whole unit.
 std::int64_t least_unit(const Network& network);
+// The same of a level: the part of it that a node is below, and how many nodes a part has.
+std::int64_t part_of_node(const NetworkLevel& level, std::int64_t node);
+std::int64_t part_size(const NetworkLevel& level, std::int64_t part);
+std::int64_t least_part(const NetworkLevel& level);
+// Whether the cluster has more than one part of the level.
+bool has_several(const Cluster& cluster, const NetworkLevel& level);
 
 }  // namespace trireme::topologies

@@ -1,6 +1,9 @@
 // The `network` of a topology file.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "topologies/cluster_graph.h"
 #include "topologies/file_fields.h"
 #include "topologies/topology_file.h"
 
@@ -33,17 +36,51 @@ std::vector<int> read_counts(JsonReader& reader, const std::string& key, int low
   return counts;
 }
 
+// The node at which a part of `above` ends within a part of what is below, among those that either
+// lists; 0: none.
+std::int64_t torn_at(const NetworkLevel& above, const NetworkLevel& below) {
+  const std::int64_t listed =
+      std::min(kNodesMost,
+               std::accumulate(below.part_nodes.begin(), below.part_nodes.end(), std::int64_t{0}));
+  std::int64_t above_end = 0;
+  std::int64_t below_end = 0;
+  std::int64_t part = 0;
+  for (std::int64_t i = 0; i < std::ssize(above.part_nodes) || above_end < listed; ++i) {
+    above_end += part_size(above, i);
+    if (i >= std::ssize(above.part_nodes) && above_end > listed) {
+      return 0;
+    }
+    while (below_end < above_end) {
+      below_end += part_size(below, part++);
+    }
+    if (below_end != above_end) {
+      return above_end;
+    }
+  }
+  return 0;
+}
+
 // What is above the units, bottom up.
 std::vector<NetworkLevel> read_levels(JsonReader& reader, const Network& network) {
   std::vector<NetworkLevel> levels;
-  std::int64_t below = network.nodes_per_unit;
+  NetworkLevel below;
+  below.nodes = network.nodes_per_unit;
+  below.part_nodes = network.unit_nodes;
   for (JsonReader& entry : reader.objects("levels")) {
     NetworkLevel level;
     level.name = entry.text("name");
     level.nodes = entry.integer("nodes", 1, 10'000'000);
-    if (level.nodes < below || level.nodes % below != 0) {
+    if (level.nodes < below.nodes || level.nodes % below.nodes != 0) {
       entry.fail("nodes", "is " + std::to_string(level.nodes) + "; it must be a multiple of the " +
-                              std::to_string(below) + " nodes of the level below");
+                              std::to_string(below.nodes) + " nodes of the level below");
+    }
+    if (entry.has("part_nodes")) {
+      level.part_nodes = read_counts(entry, "part_nodes", 1, 1'000'000);
+    }
+    if (const std::int64_t node = torn_at(level, below); node > 0) {
+      entry.fail(level.part_nodes.empty() ? "nodes" : "part_nodes",
+                 "a " + level.name + " ends at node " + std::to_string(node) +
+                     ", within a part of the level below; parts of a level hold whole ones");
     }
     if (entry.has("out") == entry.has("oversubscription")) {
       entry.fail("out",
@@ -56,7 +93,7 @@ std::vector<NetworkLevel> read_levels(JsonReader& reader, const Network& network
     }
     level.latency = entry.duration("latency");
     entry.finish();
-    below = level.nodes;
+    below = level;
     levels.push_back(std::move(level));
   }
   if (levels.empty() || levels.size() > 4) {

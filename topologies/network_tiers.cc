@@ -40,8 +40,8 @@ void for_each_tier(const Cluster& cluster, Visit visit) {
           dragonfly ? dragonfly_detour(static_cast<double>(units)) : 1.0, Seconds(0.0));
   }
   for (const NetworkLevel& level : network.levels) {
-    if (level.nodes < cluster.nodes) {
-      visit(level.nodes, oversubscription_of(cluster, level), 1.0, level.latency);
+    if (has_several(cluster, level)) {
+      visit(least_part(level), oversubscription_of(cluster, level), 1.0, level.latency);
     }
   }
 }
@@ -72,7 +72,7 @@ std::vector<NetworkTier> network_tiers(const Cluster& cluster) {
   std::size_t named = tiers.size();
   for (auto level = cluster.network.levels.rbegin(); level != cluster.network.levels.rend();
        ++level) {
-    if (named > 0 && level->nodes < cluster.nodes) {
+    if (named > 0 && has_several(cluster, *level)) {
       tiers[--named].name = level->name;
     }
   }
@@ -88,7 +88,7 @@ const NetworkLevel* level_of(const Cluster& cluster, std::size_t tier) {
     return nullptr;
   }
   for (const NetworkLevel& level : cluster.network.levels) {
-    if (level.nodes < cluster.nodes && at++ == tier) {
+    if (has_several(cluster, level) && at++ == tier) {
       return &level;
     }
   }
@@ -99,12 +99,12 @@ const NetworkLevel* level_of(const Cluster& cluster, std::size_t tier) {
 
 std::int64_t part_of_node(const Cluster& cluster, std::size_t tier, std::int64_t node) {
   const NetworkLevel* level = level_of(cluster, tier);
-  return level == nullptr ? unit_of_node(cluster.network, node) : node / level->nodes;
+  return level == nullptr ? unit_of_node(cluster.network, node) : part_of_node(*level, node);
 }
 
 std::int64_t part_size(const Cluster& cluster, std::size_t tier, std::int64_t part) {
   const NetworkLevel* level = level_of(cluster, tier);
-  return level == nullptr ? unit_size(cluster.network, part) : level->nodes;
+  return level == nullptr ? unit_size(cluster.network, part) : part_size(*level, part);
 }
 
 BytesPerSecond uplinks_from(const Cluster& cluster, std::size_t tier, std::int64_t first) {

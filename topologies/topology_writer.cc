@@ -141,6 +141,9 @@ nlohmann::ordered_json cluster_to_json(const Cluster& cluster) {
     network["switch_latency"] = text_of(cluster.network.switch_latency);
     for (const NetworkLevel& level : cluster.network.levels) {
       nlohmann::ordered_json entry = {{"name", level.name}, {"nodes", level.nodes}};
+      if (!level.part_nodes.empty()) {
+        entry["part_nodes"] = level.part_nodes;
+      }
       if (level.out.value > 0.0) {
         entry["out"] = text_of(level.out);
       } else {

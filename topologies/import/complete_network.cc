@@ -43,50 +43,74 @@ void set_network(Imported& imported, const ImportOptions& options, const Cluster
 
 namespace {
 
-// Nodes below each switch of one level above the units; empty where some unit has none there.
-std::vector<std::int64_t> nodes_below(const NetworkFacts& facts, std::size_t level) {
-  std::vector<std::int64_t> counts;
-  const std::string* last = nullptr;
+// Switches above each unit, bottom up, as many for all: a leaf that hangs higher than others is a
+// part of its own on the levels that it skips.
+std::vector<std::vector<std::string>> switches_above(const NetworkFacts& facts) {
+  std::size_t deepest = 0;
   for (const NetworkFacts::Unit& unit : facts.units) {
-    if (unit.above.size() <= level) {
-      return {};
-    }
-    if (last == nullptr || *last != unit.above[level]) {
+    deepest = std::max(deepest, unit.above.size());
+  }
+  std::vector<std::vector<std::string>> above;
+  for (const NetworkFacts::Unit& unit : facts.units) {
+    above.emplace_back(deepest - unit.above.size(), unit.name);
+    above.back().insert(above.back().end(), unit.above.begin(), unit.above.end());
+  }
+  return above;
+}
+
+// Nodes below each switch of one level above the units.
+std::vector<int> nodes_below(const NetworkFacts& facts,
+                             const std::vector<std::vector<std::string>>& above,
+                             std::size_t level) {
+  std::vector<int> counts;
+  for (std::size_t unit = 0; unit < above.size(); ++unit) {
+    if (unit == 0 || above[unit][level] != above[unit - 1][level]) {
       counts.push_back(0);
     }
-    last = &unit.above[level];
-    counts.back() += static_cast<std::int64_t>(unit.nodes.size());
+    counts.back() += static_cast<int>(facts.units[unit].nodes.size());
   }
   return counts;
 }
 
-// Switches between the leaves and the top, where as many nodes are below each but the last, which
-// may have fewer.
+// Whether parts of `most` nodes, the last perhaps fewer, are all there is to say.
+bool all_alike(const std::vector<int>& counts, int most) {
+  return counts.back() <= most &&
+         std::all_of(counts.begin(), counts.end() - 1, [most](int nodes) { return nodes == most; });
+}
+
+// Switches between the leaves and the top, those of each level that join several below.
 void set_levels(const NetworkFacts& facts, Imported& imported) {
+  constexpr std::size_t kLevelsMost = 4;
   Network& network = imported.cluster.network;
   network.levels.clear();
+  const auto above = switches_above(facts);
   std::int64_t below = network.nodes_per_unit;
-  for (std::size_t level = 0; level < 4; ++level) {
-    const std::vector<std::int64_t> counts = nodes_below(facts, level);
+  std::vector<int> last = network.unit_nodes;
+  for (std::size_t at = 0; at < above.front().size(); ++at) {
+    const std::vector<int> counts = nodes_below(facts, above, at);
     if (counts.size() < 2) {
       break;
     }
-    const std::int64_t most = counts.front();
-    const bool even =
-        std::all_of(counts.begin(), counts.end() - 1, [most](auto n) { return n == most; });
-    if (!even || counts.back() > most || most % below != 0 || !network.unit_nodes.empty()) {
+    if (network.levels.size() == kLevelsMost) {
       imported.remarks.push_back(
-          "level " + std::to_string(level + 2) +
-          " of switches: unlike numbers of nodes below them; it and what is above are taken as one "
-          "level above the leaves");
-      return;
+          "more than 4 levels of switches above the leaves; those above the "
+          "fourth are taken as one");
+      break;
     }
-    network.levels.push_back({.name = level == 0 ? "pod" : "level " + std::to_string(level + 2),
-                              .nodes = most,
-                              .oversubscription = 1.0,
-                              .out = {},
-                              .latency = 2.0 * network.switch_latency});
-    below = most;
+    const int most = *std::ranges::max_element(counts);
+    const bool alike = last.empty() && most % below == 0 && all_alike(counts, counts.front());
+    NetworkLevel level{.name = at == 0 ? "pod" : "level " + std::to_string(at + 2),
+                       .nodes = (most + below - 1) / below * below,
+                       .part_nodes = {},
+                       .oversubscription = 1.0,
+                       .out = {},
+                       .latency = 2.0 * network.switch_latency};
+    if (!alike) {
+      level.part_nodes = counts;
+    }
+    below = level.nodes;
+    last = level.part_nodes;
+    network.levels.push_back(std::move(level));
   }
 }
 

@@ -58,6 +58,19 @@ double seconds(const Cluster& cluster, Collective op, std::int64_t bytes, std::i
       .time.value;
 }
 
+// A pod must hold whole units, as far as either is listed.
+TEST(Tiers, PartsOfALevelHoldWholeOnesOfTheLevelBelow) {
+  Json network = three_levels();
+  network["unit_nodes"] = {4, 2, 4, 4};
+  network["levels"][0]["part_nodes"] = {6, 8};
+  const Cluster cluster = read(network_of(network, 14));
+  EXPECT_EQ(part_of_node(cluster, 1, 5), 0);
+  EXPECT_EQ(part_of_node(cluster, 1, 6), 1);
+  EXPECT_EQ(part_size(cluster, 1, 1), 8);
+  network["levels"][0]["part_nodes"] = {8, 6};  // ends within the third unit
+  EXPECT_THROW(read(network_of(network, 14)), Error);
+}
+
 TEST(Tiers, AFatTreeOfThreeLevels) {
   const Cluster cluster = read(network_of(three_levels()));
   // Members 8 nodes apart: every hop leaves its pod, at 4:1.

@@ -107,7 +107,7 @@ void lint_adapters(const Cluster& cluster, const NodeLayout& layout,
     for (const Place& gpu : layout.gpus) {
       nearest = std::min(nearest, path_between(gpu, layout.nics[i]));
     }
-    if (nearest > cluster.nccl.gdr_level) {
+    if (!gpu_direct(cluster, nearest)) {
       findings.push_back(
           {Severity::kWarning, fmt::format("NIC{}", i),
            fmt::format("its nearest GPU is {} away, so NCCL does not use GPUDirect RDMA",

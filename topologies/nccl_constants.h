@@ -54,6 +54,8 @@ double nccl_tree_factor(NcclProtocol protocol, double bytes);
 // The share of NVLink's line rate that NCCL books: 20 of 25 GB/s a link, 20.6 on Hopper, 40.1 of 50
 // on Blackwell.
 double nccl_nvlink_share(int compute_capability);
+// Of PCIe's raw rate that NCCL books: 12 of generation 3's 15.75 GB/s.
+constexpr double kPcieBooked = 12.0 / 15.75;
 // PCIe x16 as NCCL books it: 12 GB/s for generation 3, doubling.
 double nccl_pcie_rate(int pcie_generation);
 

@@ -21,8 +21,6 @@ constexpr double kPeerAcrossBridges = 25.0;
 // What peer traffic reaches on a link between sockets, of what NCCL books for it: 25 GB/s between
 // A100 PCIe on two AMD sockets, booked at 16.
 constexpr double kPeerOfSocket = 1.6;
-// Of PCIe's raw rate that NCCL books: 12 of 15.75 GB/s.
-constexpr double kPcieBooked = 0.762;
 
 // Channels x speed that come nearest to `total`, at the highest rung (search.cc tries rungs from
 // above and stops below .49 of one that worked).
@@ -132,16 +130,6 @@ void plan_nvls(NcclGraph& graph, const Cluster& cluster) {
   graph.nvls_inter = graph.nodes > 1 ? graph.net_rung / graph.nvls_heads : graph.nvls_intra;
 }
 
-// Whether adapters read GPU memory themselves: NCCL lets them up to NCCL_NET_GDR_LEVEL apart. With
-// Grace the processor's own link to the GPU counts as near.
-bool gpu_direct(const Cluster& cluster) {
-  const Node& node = cluster.node;
-  const Path apart = node.layout ? node.layout->nic_path : Path::kSwitch;
-  const bool coherent =
-      node.cpu == "arm" && apart <= Path::kNode && cluster.nccl.gdr_level >= Path::kTree;
-  return coherent || apart <= cluster.nccl.gdr_level;
-}
-
 // What adapters and switches add to a message beside those that the network's corrections were
 // measured with.
 double hop_extra_us(const Cluster& cluster) {
@@ -196,6 +184,12 @@ void apply_channel_bounds(NcclGraph& graph, const NcclSettings& settings) {
 }
 
 }  // namespace
+
+bool gpu_direct(const Cluster& cluster, Path apart) {
+  const bool coherent =
+      cluster.node.cpu == "arm" && apart <= Path::kNode && cluster.nccl.gdr_level >= Path::kTree;
+  return coherent || apart <= cluster.nccl.gdr_level;
+}
 
 int cube_mesh_rings(int ranks) {
   static const std::array<int, 9> rings = [] {
@@ -332,7 +326,7 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group) {
                                  std::max(std::min(own, share), std::min(share, 1.0)));
     // What the members' GPUs take from their NICs crosses their own PCIe links.
     double pcie = members * pcie_carries(pcie_of_gpus(node)).value / kGiga;
-    if (!gpu_direct(cluster)) {
+    if (!gpu_direct(cluster, node.layout ? node.layout->nic_path : Path::kSwitch)) {
       pcie /= 2.0;  // each byte crosses the GPUs' side of PCIe to host memory, and comes back down
     }
     graph.net_line = std::max(nics, 1e-3) * node.nic.value / kGiga;

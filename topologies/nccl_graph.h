@@ -59,6 +59,9 @@ NcclGraph nccl_graph(const Cluster& cluster, const GroupShape& group);
 // books the links.
 double ring_rate(const Cluster& cluster, int ranks, IntraPath path, std::int64_t stride = 1);
 IntraPath intra_path(const Cluster& cluster, int ranks, std::int64_t stride);
+// Whether an adapter reads the memory of a GPU `apart` from it itself: NCCL lets it up to
+// NCCL_NET_GDR_LEVEL. With Grace the processor's own link to the GPU counts as near.
+bool gpu_direct(const Cluster& cluster, Path apart);
 // Rings over the first `ranks` GPUs of a DGX-1 V100 cube mesh, as its links allow.
 int cube_mesh_rings(int ranks);
 

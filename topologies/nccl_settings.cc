@@ -91,7 +91,16 @@ Path read_level(const std::string& value, const std::string& where) {
   throw Error(where, "'" + value + "' should be one of LOC, PIX, PXB, PHB, NODE, SYS");
 }
 
+constexpr std::array<std::string_view, 10> kRead = {
+    "NCCL_ALGO",        "NCCL_PROTO",     "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+    "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC",
+    "NCCL_MIN_CTAS",    "NCCL_MAX_CTAS"};  // the last two: newer names of channels
+
 }  // namespace
+
+bool is_nccl_setting(const std::string& name) {
+  return std::ranges::find(kRead, name) != kRead.end();
+}
 
 void apply_nccl_setting(NcclSettings& settings, const std::string& name, const std::string& value,
                         const std::string& where) {

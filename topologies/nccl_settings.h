@@ -25,6 +25,8 @@ struct NcclSettings {
   std::vector<std::pair<std::string, std::string>> said;
 };
 
+// Whether it is one of the variables above.
+bool is_nccl_setting(const std::string& name);
 // Takes one variable. Throws Error, naming `where`: a variable that is not one of the above, or a
 // value that it does not have.
 void apply_nccl_setting(NcclSettings& settings, const std::string& name, const std::string& value,

@@ -314,11 +314,8 @@ void count_links(NodeFacts& facts, const Gpu& gpu) {
 
 // Variables that decide nothing here are left alone.
 void set_nccl(Imported& imported, const NodeFacts& facts) {
-  constexpr std::array<std::string_view, 8> kDecide = {
-      "NCCL_ALGO",        "NCCL_PROTO",     "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-      "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC"};
   for (const auto& [variable, value] : facts.nccl) {
-    if (std::ranges::find(kDecide, variable) == kDecide.end()) {
+    if (!is_nccl_setting(variable)) {
       continue;
     }
     try {
@@ -356,6 +353,12 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   if (facts.links_told) {
     set_fabric(imported, facts);
   } else {
+    if (facts.gpus < usual.node.gpus) {  // the links to the GPUs that are not there are not either
+      const Node part = with_gpus_per_node(usual, facts.gpus).node;
+      node.nvlink_domain = part.nvlink_domain;
+      node.nvlink_links = part.nvlink_links;
+      node.nvlink_per_gpu = part.nvlink_per_gpu;
+    }
     node.nvlink_domain = std::min(node.nvlink_domain, facts.gpus);
     imported.remarks.push_back("in-node links: " + fabric_name(node.fabric) + ", from " +
                                usual.name);
@@ -367,6 +370,11 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   imported.remarks.push_back(
       fmt::format("the rest of the node (latencies, links of the sockets{}): as in {}",
                   facts.peer_to_peer ? "" : ", peer to peer", usual.name));
+  if (usual.node.nvlink_domain >= 32 && node.nvlink_domain < usual.node.nvlink_domain) {
+    imported.remarks.push_back(fmt::format(
+        "NVLink joins {} GPUs of a rack of {}; the file shows {} of them, which are taken alone",
+        usual.node.nvlink_domain, usual.name, node.gpus));
+  }
   set_nics(imported, facts, options, usual);
   set_layout(imported, facts, usual);
   set_network(imported, options, usual, facts.family);

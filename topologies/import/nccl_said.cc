@@ -60,6 +60,13 @@ void read_network(const std::string& line, NcclSaid& said) {
   const auto has = [&line](const char* words) { return line.find(words) != std::string::npos; };
   if (has("NET/IB : Using")) {
     read_adapters(line, said);
+  } else if (has("NET/IB : Made virtual device")) {
+    // "[0] name=mlx5_0 speed=400000 ndevs=1"
+    const std::size_t name = line.find("name=");
+    const int speed = number_after(line, "speed=");
+    if (name != std::string::npos && speed > 0 && said.mbit.size() < 256) {
+      said.mbit[line.substr(name + 5, line.find(' ', name) - name - 5)] = speed;
+    }
   } else if (has("NET/Socket : Using")) {
     read_sockets(line, said);
   } else if (has("NET/OFI Selected Provider is efa") || has("NET/OFI Selected provider is efa")) {
@@ -87,9 +94,11 @@ void read_channels(const std::string& line, NcclSaid& said) {
     ++(has("/GDRDMA") ? said.direct : said.indirect);
   } else if (has("P2P is disabled between") && said.doubts.size() < 64) {
     const std::size_t at = line.find("P2P is disabled between");
-    said.doubts.push_back({"peer access", "NCCL says: " + line.substr(at, line.find('.', at) - at),
-                           "look for PCIe ACS (lspci -vvv: ACSCtl with SrcValid+), links that are "
-                           "down (nvidia-smi nvlink -s), and Xid errors in the kernel's log"});
+    said.doubts.push_back(
+        {"peer access",
+         "NCCL says: " + line.substr(at, std::min(line.find('.', at) - at, std::size_t{200})),
+         "look for PCIe ACS (lspci -vvv: ACSCtl with SrcValid+), links that are "
+         "down (nvidia-smi nvlink -s), and Xid errors in the kernel's log"});
   }
 }
 
@@ -135,6 +144,14 @@ void read_said(const std::string& line, NcclSaid& said) {
   read_channels(line, said);
   read_printer(line, said);
   read_setting(line, said);
+  said.clique = std::max(said.clique, number_after(line, "cliqueSize "));
+}
+
+BytesPerSecond told_rate(const NcclSaid& said, const std::string& adapter) {
+  const auto found = said.mbit.find(adapter.substr(0, adapter.find(':')));  // "mlx5_0:1"
+  const bool named = found != said.mbit.end() || said.mbit.empty();
+  const int mbit = named ? (said.mbit.empty() ? 0 : found->second) : said.mbit.begin()->second;
+  return BytesPerSecond(mbit * 1e6 / 8.0);
 }
 
 int printers(const NcclSaid& said) {

@@ -15,7 +15,9 @@ namespace trireme::topologies {
 struct NcclSaid {
   std::vector<std::string> adapters;
   bool infiniband = false, roce = false;
-  std::string family;                                 // of a network that is neither
+  std::string family;               // of a network that is neither
+  std::map<std::string, int> mbit;  // of adapters, where told
+  int clique = 0;                   // GPUs of one NVLink domain over several hosts; 0: not told
   std::map<std::string, std::set<std::string>> seen;  // hosts, and their devices that print
   int by_peer = 0, by_host = 0;  // channels inside a node: by peer access, through host memory
   int direct = 0, indirect = 0;  // channels between nodes: with GPUDirect RDMA, without
@@ -24,6 +26,8 @@ struct NcclSaid {
 };
 
 void read_said(const std::string& line, NcclSaid& said);
+// Of an adapter, or of all of them where one is told; 0: not told.
+BytesPerSecond told_rate(const NcclSaid& said, const std::string& adapter);
 // How many ranks print.
 int printers(const NcclSaid& said);
 // `linked`: GPUs have links between them.

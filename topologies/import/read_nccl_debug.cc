@@ -11,6 +11,7 @@
 #include "topologies/import/facts.h"
 #include "topologies/import/nccl_said.h"
 #include "topologies/import/nccl_tree.h"
+#include "topologies/nccl_constants.h"
 
 namespace trireme::topologies {
 namespace {
@@ -205,11 +206,10 @@ void set_places(const Log& log, NodeFacts& facts) {
   const std::vector<Place> places = place_devices(devices, facts.remarks, facts.doubts);
   const auto first_net = places.begin() + static_cast<std::ptrdiff_t>(log.gpus.size());
   facts.gpu_places.assign(places.begin(), first_net);
-  constexpr double kRawOfBooked = 15.75e9 / 12.0;  // of PCIe, what NCCL books as 1 GB/s
   facts.nic_places.assign(first_net, places.end());
   const auto raw = [&log](const std::string& device) {
     const auto rate = log.pcie.find(device);
-    return BytesPerSecond(rate == log.pcie.end() ? 0.0 : rate->second * kRawOfBooked);
+    return BytesPerSecond(rate == log.pcie.end() ? 0.0 : rate->second * 1e9 / kPcieBooked);
   };
   for (std::size_t i = 0; i < log.gpus.size(); ++i) {
     facts.gpu_places[i].rate = raw(log.gpus[i]);
@@ -217,6 +217,22 @@ void set_places(const Log& log, NodeFacts& facts) {
   for (std::size_t i = 0; i < log.nets.size(); ++i) {
     facts.nic_places[i].rate = raw(log.nets[i]);
   }
+}
+
+// NVLink that joins the hosts of a rack (MNNVL): they are one node here.
+void join_clique(Log& log, const std::string& name) {
+  const int clique = log.said.clique;
+  if (clique <= log.local_ranks || clique < 2 || !log.gpus.empty()) {
+    return;
+  }
+  if (clique > kLayoutGpusMost) {
+    throw Error(name, "shows " + std::to_string(clique) +
+                          " GPUs that NVLink joins over several hosts; at most " +
+                          std::to_string(kLayoutGpusMost) +
+                          " are read, and --cluster gb200-nvl72 is such a rack");
+  }
+  log.local_ranks = clique;
+  log.nodes = std::max(1, log.ranks / clique);
 }
 
 }  // namespace
@@ -230,6 +246,7 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
   if (log.local_ranks == 0 && log.ranks > 0 && log.nodes > 0) {
     log.local_ranks = (log.ranks + log.nodes - 1) / log.nodes;
   }
+  join_clique(log, name);
   const std::size_t gpus =
       !log.gpus.empty() ? log.gpus.size() : static_cast<std::size_t>(log.local_ranks);
   if (gpus == 0 || gpus > static_cast<std::size_t>(kLayoutGpusMost)) {
@@ -262,8 +279,10 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
   for (std::size_t i = 0; i < nets; ++i) {
     const auto rate = i < log.nets.size() ? log.net_rates.find(log.nets[i].substr(4))  // "net 0"
                                           : log.net_rates.end();
-    facts.nics.push_back({i < log.said.adapters.size() ? log.said.adapters[i] : "",
-                          BytesPerSecond(rate == log.net_rates.end() ? 0.0 : 1e9 * rate->second)});
+    const std::string adapter = i < log.said.adapters.size() ? log.said.adapters[i] : "";
+    facts.nics.push_back({adapter, rate == log.net_rates.end()
+                                       ? told_rate(log.said, adapter)
+                                       : BytesPerSecond(1e9 * rate->second)});
   }
   if (!log.card.empty()) {
     try {

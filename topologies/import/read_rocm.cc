@@ -11,7 +11,7 @@
 namespace trireme::topologies {
 namespace {
 
-enum class Section { kNone, kType, kHops, kWeight };
+enum class Section { kNone, kType, kHops, kWeight, kAccess };
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream stream(line);
@@ -35,7 +35,7 @@ int gpu_number(const std::string& word) {
 
 struct Tables {
   std::vector<int> columns;  // of the table being read
-  std::vector<std::vector<std::string>> types, hops, weights;
+  std::vector<std::vector<std::string>> types, hops, weights, access;
   std::vector<std::string> buses;  // in the order of the first header
   std::vector<std::string> numa;
 };
@@ -95,9 +95,10 @@ void read_line(const std::vector<std::string>& words, Section section, const std
     throw Error(name, "row '" + words[0] + "' has not as many cells as its header has GPUs");
   }
   for (std::size_t i = 0; i < tables.columns.size(); ++i) {
-    std::vector<std::vector<std::string>>& table = section == Section::kType   ? tables.types
-                                                   : section == Section::kHops ? tables.hops
-                                                                               : tables.weights;
+    std::vector<std::vector<std::string>>& table = section == Section::kType     ? tables.types
+                                                   : section == Section::kHops   ? tables.hops
+                                                   : section == Section::kAccess ? tables.access
+                                                                                 : tables.weights;
     set_cell(table, row, static_cast<std::size_t>(tables.columns[i]), words[i + 1]);
   }
 }
@@ -112,6 +113,7 @@ Tables parse(const std::string& text, const std::string& name) {
       section = has("Link Type") || has("LINK TYPE TABLE") ? Section::kType
                 : has("Hops") || has("HOPS TABLE")         ? Section::kHops
                 : has("Weight") || has("WEIGHT TABLE")     ? Section::kWeight
+                : has("ACCESS TABLE")                      ? Section::kAccess
                                                            : Section::kNone;
       continue;
     }
@@ -139,6 +141,34 @@ int least_weight(const Tables& tables) {
     }
   }
   return least;
+}
+
+// amd-smi's table of peer access: ENABLED or DISABLED.
+void set_access(const Tables& tables, NodeFacts& facts) {
+  int open = 0;
+  int closed = 0;
+  std::string first;
+  for (std::size_t a = 0; a < tables.access.size(); ++a) {
+    for (std::size_t b = a + 1; b < tables.access.size(); ++b) {
+      const std::string text = cell(tables.access, a, b);
+      open += text == "ENABLED" ? 1 : 0;
+      closed += text == "DISABLED" ? 1 : 0;
+      if (text == "DISABLED" && first.empty()) {
+        first = "GPU" + std::to_string(a) + " and GPU" + std::to_string(b);
+      }
+    }
+  }
+  if (open + closed > 0) {
+    facts.peer_to_peer = open > 0;
+  }
+  if (open > 0 && closed > 0) {
+    facts.doubts.push_back({"peer access",
+                            std::to_string(closed) + " of " + std::to_string(open + closed) +
+                                " pairs of GPUs have none (" + first +
+                                "); all are taken to have it",
+                            "look for PCIe ACS, for an IOMMU that is not in passthrough mode "
+                            "(iommu=pt), and for cards without large BARs"});
+  }
 }
 
 }  // namespace
@@ -174,6 +204,7 @@ NodeFacts read_rocm_tables(const std::string& text, const std::string& name) {
     }
   }
   facts.switches_told = false;
+  set_access(tables, facts);
   if (tables.numa.size() == gpus &&
       std::ranges::none_of(tables.numa, [](const auto& n) { return n.empty() || n == "-1"; })) {
     for (std::size_t i = 0; i < gpus; ++i) {

@@ -3,6 +3,7 @@
 #include "imported.h"
 #include "topologies/cluster_graph.h"
 #include "topologies/nccl_constants.h"
+#include "topologies/network_tiers.h"
 #include "topologies/node_layout.h"
 #include "topologies/routes.h"
 
@@ -133,14 +134,45 @@ TEST(ImportNetwork, SwitchesOfThreeLevelsMakePods) {
   EXPECT_EQ(network.nodes_per_unit, 2);
   ASSERT_EQ(network.levels.size(), 1U);
   EXPECT_EQ(network.levels[0].nodes, 4);
-  // Unlike parts are said, not made even.
+  // Unlike parts are carried.
   const Imported unlike = import(
       "SwitchName=core Switches=s[1-3]\nSwitchName=s1 Switches=l1\nSwitchName=s2 Switches=l[2-3]\n"
       "SwitchName=s3 Switches=l4\nSwitchName=l1 Nodes=n[1-2]\nSwitchName=l2 Nodes=n[3-4]\n"
       "SwitchName=l3 Nodes=n[5-6]\nSwitchName=l4 Nodes=n[7-8]\n",
       "H100");
-  EXPECT_TRUE(unlike.cluster.network.levels.empty());
-  EXPECT_TRUE(remarks(unlike, "level 2 of switches: unlike numbers"));
+  ASSERT_EQ(unlike.cluster.network.levels.size(), 1U);
+  EXPECT_EQ(unlike.cluster.network.levels[0].part_nodes, (std::vector<int>{2, 4, 2}));
+  EXPECT_FALSE(remarks(unlike, "unlike numbers"));
+}
+
+// Unlike leaves below unlike pods, one leaf right below the top: nothing is made even. Three levels
+// are two tiers, and what leaves a pod is its own nodes' share.
+TEST(ImportNetwork, UnlikeLeavesOnSeveralLevels) {
+  const Imported imported = import(
+      "SwitchName=core Switches=s[1-2],l6\nSwitchName=s1 Switches=l[1-2]\n"
+      "SwitchName=s2 Switches=l[3-5]\nSwitchName=l1 Nodes=n[01-18]\nSwitchName=l2 Nodes=n[19-36]\n"
+      "SwitchName=l3 Nodes=n[37-54]\nSwitchName=l4 Nodes=n[55-62]\nSwitchName=l5 Nodes=n[63-72]\n"
+      "SwitchName=l6 Nodes=n[73-74]\n",
+      "H100");
+  const Cluster cluster = read_back(imported.cluster);
+  const Network& network = cluster.network;
+  EXPECT_EQ(network.unit_nodes, (std::vector<int>{18, 18, 18, 8, 10, 2}));
+  ASSERT_EQ(network.levels.size(), 1U);
+  EXPECT_EQ(network.levels[0].part_nodes, (std::vector<int>{36, 36, 2}));
+  EXPECT_EQ(network.levels[0].nodes, 36);
+  ASSERT_EQ(network_tiers(cluster).size(), 2U);
+  EXPECT_EQ(part_of_node(cluster, 1, 35), 0);
+  EXPECT_EQ(part_of_node(cluster, 1, 62), 1);
+  EXPECT_EQ(part_of_node(cluster, 1, 73), 2);
+  EXPECT_DOUBLE_EQ(uplinks_from(cluster, 1, 72).value, 2 * 8 * 50e9);
+  // Nodes 36 and 60 are in one pod, 34 and 60 are not: a core lies between.
+  const auto cores = [&cluster](std::int64_t a, std::int64_t b) {
+    return std::ranges::count_if(route(cluster, 8 * a, 8 * b).hops, [](const Hop& hop) {
+      return hop.link.find("core") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(cores(36, 60), 0);
+  EXPECT_GT(cores(34, 60), 0);
 }
 
 // `ibnetdiscover --ports`: a line a port, some from both ends. Leaves 1 and 2 below spine 5, 3 and
@@ -214,6 +246,29 @@ TEST(ImportNcclLog, TheNetworkThatItNames) {
   const Cluster efa = of("NET/OFI Selected provider is efa, fabric is efa (found 32 nics)");
   EXPECT_TRUE(efa.network.name.starts_with("EFA")) << efa.network.name;
   EXPECT_EQ(efa.node.nics, 32);
+}
+
+// NCCL 2.27 and newer print the adapters' rates, and racks whose hosts NVLink joins.
+TEST(ImportNcclLog, RatesOfAdaptersAndCliques) {
+  const std::string head =
+      "n1:1:2 [0] NCCL INFO NET/IB : Made virtual device [0] name=mlx5_0 speed=200000 ndevs=1\n"
+      "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB/SHARP [RO]; OOB e:1.2.3.4<0>\n";
+  const std::string comm =
+      "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 64 nNodes 16 localRanks 4 "
+      "localRank 0 MNNVL 1\n";
+  const Cluster trays = import(head + comm, "H100").cluster;
+  EXPECT_DOUBLE_EQ(trays.node.nic.value, 25e9);
+  EXPECT_EQ(trays.network.name, "HDR InfiniBand");
+  EXPECT_EQ(trays.nodes, 16);
+  const auto clique = [&](int size) {
+    return head + "n1:1:2 [0] NCCL INFO MNNVL 1 cliqueId 7ffe cliqueSize " + std::to_string(size) +
+           " cliqueRank 0 \n" + comm;
+  };
+  const Cluster rack = import(clique(32), "GB200").cluster;
+  EXPECT_EQ(rack.node.gpus, 32);
+  EXPECT_EQ(rack.node.nvlink_domain, 32);
+  EXPECT_EQ(rack.nodes, 2);
+  EXPECT_NE(message_of(clique(72), "GB200").find("gb200-nvl72 is such a rack"), std::string::npos);
 }
 
 TEST(ImportNcclLog, VariablesAndRanksThatPrint) {

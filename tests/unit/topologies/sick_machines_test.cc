@@ -143,6 +143,33 @@ TEST(SickMachines, PairsWithoutPeerAccess) {
       "peer access", "1 of 3 pairs of GPUs have none");
 }
 
+TEST(SickMachines, PairsThatAmdSmiCallsDisabled) {
+  const std::string head = "             0000:05:00.0 0000:26:00.0 0000:46:00.0\n";
+  const std::string types = "LINK TYPE TABLE:\n" + head +
+                            "0000:05:00.0 SELF XGMI XGMI\n0000:26:00.0 XGMI SELF XGMI\n"
+                            "0000:46:00.0 XGMI XGMI SELF\n";
+  const auto access = [&](const std::string& cell) {
+    return "ACCESS TABLE:\n" + head + "0000:05:00.0 ENABLED ENABLED " + cell +
+           "\n0000:26:00.0 ENABLED ENABLED ENABLED\n0000:46:00.0 " + cell + " ENABLED ENABLED\n\n" +
+           types;
+  };
+  EXPECT_TRUE(named(access("ENABLED"), "MI300X").empty());
+  expect_one(named(access("DISABLED"), "MI300X"), "peer access", "1 of 3 pairs");
+}
+
+// A tray of GB200: all adapters are a NUMA node away, and Grace reads GPU memory all the same.
+TEST(SickMachines, AdaptersBesideGraceAreNear) {
+  Cells cells(4, std::vector<std::string>(4, "NODE"));
+  for (std::size_t i = 0; i < 4; ++i) {
+    cells[i][i] = "X";
+  }
+  set_cell(cells, 0, 1, "NV18");
+  EXPECT_TRUE(named(matrix(cells, 2, "00"), "GB200").empty());
+  const std::vector<Named> intel = named(matrix(cells, 2, "00"), "H100");
+  ASSERT_EQ(intel.size(), 2U);
+  EXPECT_NE(intel[0].detail.find("does not use GPUDirect RDMA"), std::string::npos);
+}
+
 TEST(SickMachines, NcclsOwnWarnings) {
   const std::string head =
       "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0\n"

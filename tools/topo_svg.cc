@@ -319,7 +319,9 @@ std::string network_svg(const Cluster& cluster, const ShownGroups& groups) {
   const bool limits = limit_of(cluster, groups).limit == LinkKind::kUplink;
   std::vector<std::string> lines = {
       fmt::format("{}, {}", network.name, network_kind_name(network.kind)),
-      fmt::format("{} x {} into each node", cluster.node.nics, rate_text(cluster.node.nic))};
+      fmt::format("{}{} x {} into each node",
+                  topologies::has_unlike_nodes(cluster) ? "at least " : "", cluster.node.nics,
+                  rate_text(cluster.node.nic))};
   const std::size_t tiers = network_tiers(cluster).size();
   std::vector<Piece> pieces;
   if (tiers > 0) {

@@ -188,6 +188,18 @@ std::int64_t size_of_part(const std::vector<int>& listed, std::int64_t usual, st
                                                          : std::max<std::int64_t>(1, usual);
 }
 
+std::int64_t first_of_part(const std::vector<int>& listed, std::int64_t usual, std::int64_t part) {
+  std::int64_t first = 0;
+  for (const int nodes : listed) {
+    if (part == 0) {
+      return first;
+    }
+    first += nodes;
+    --part;
+  }
+  return first + part * std::max<std::int64_t>(1, usual);
+}
+
 std::int64_t least_of(const std::vector<int>& listed, std::int64_t usual) {
   const auto least = std::ranges::min_element(listed);
   return std::max<std::int64_t>(1, least == listed.end() ? usual : *least);
@@ -276,7 +288,8 @@ class PairBuilder {
                levels_between().empty()) {
       // The one link of the two groups.
       const double others = static_cast<double>(std::max<std::int64_t>(1, shape_.units - 1));
-      builder_.connect(leaves_[0][0], leaves_[1][0], unit_rate() * (1.0 / others),
+      builder_.connect(leaves_[0][0], leaves_[1][0],
+                       std::min(unit_rate(0), unit_rate(1)) * (1.0 / others),
                        network.switch_latency);
     } else {
       connect_leaves(spine);
@@ -300,11 +313,18 @@ class PairBuilder {
     }
   }
 
-  // What leaves a unit, one direction.
-  [[nodiscard]] BytesPerSecond unit_rate() const {
+  // What leaves the unit of one of the nodes, one direction; of the only one there is, what its
+  // leaves have for a spine.
+  [[nodiscard]] BytesPerSecond unit_rate(std::size_t side) const {
+    const Network& network = cluster_.network;
+    const std::int64_t unit = unit_of_node(network, nodes_[side]);
+    if (shape_.units > 1) {
+      return uplinks_from(cluster_, 0,
+                          first_of_part(network.unit_nodes, network.nodes_per_unit, unit));
+    }
     return cluster_.node.nic *
-           (static_cast<double>(cluster_.node.nics) * std::max(1, cluster_.network.nodes_per_unit) /
-            cluster_.network.oversubscription);
+           (static_cast<double>(cluster_.node.nics) *
+            static_cast<double>(unit_size(network, unit)) / network.oversubscription);
   }
 
   // Within a unit rails meet in the spine only when GPUs cannot change rail over NVLink.
@@ -314,12 +334,12 @@ class PairBuilder {
     if (same_unit_ && levels.empty() && (shape_.leaves_per_unit == 1 || changes_rail)) {
       return;
     }
-    const BytesPerSecond rate(unit_rate().value / shape_.leaves_per_unit /
-                              std::max(1, shape_.spines));
     std::array<std::size_t, 2> tops = {};
     for (std::size_t side = 0; side < (same_unit_ ? 1U : 2U); ++side) {
       const bool own = side == 0 || !levels.empty();
       tops[side] = own ? builder_.add(DeviceKind::kSpine, -1, spine) : tops[0];
+      const BytesPerSecond rate(unit_rate(side).value / shape_.leaves_per_unit /
+                                std::max(1, shape_.spines));
       for (const std::size_t leaf : leaves_[side]) {
         builder_.connect(leaf, tops[side], rate, cluster_.network.switch_latency);
       }

@@ -3,7 +3,6 @@
 #include "imported.h"
 #include "topologies/cluster_graph.h"
 #include "topologies/nccl_constants.h"
-#include "topologies/network_tiers.h"
 #include "topologies/node_layout.h"
 #include "topologies/routes.h"
 
@@ -143,36 +142,6 @@ TEST(ImportNetwork, SwitchesOfThreeLevelsMakePods) {
   ASSERT_EQ(unlike.cluster.network.levels.size(), 1U);
   EXPECT_EQ(unlike.cluster.network.levels[0].part_nodes, (std::vector<int>{2, 4, 2}));
   EXPECT_FALSE(remarks(unlike, "unlike numbers"));
-}
-
-// Unlike leaves below unlike pods, one leaf right below the top: nothing is made even. Three levels
-// are two tiers, and what leaves a pod is its own nodes' share.
-TEST(ImportNetwork, UnlikeLeavesOnSeveralLevels) {
-  const Imported imported = import(
-      "SwitchName=core Switches=s[1-2],l6\nSwitchName=s1 Switches=l[1-2]\n"
-      "SwitchName=s2 Switches=l[3-5]\nSwitchName=l1 Nodes=n[01-18]\nSwitchName=l2 Nodes=n[19-36]\n"
-      "SwitchName=l3 Nodes=n[37-54]\nSwitchName=l4 Nodes=n[55-62]\nSwitchName=l5 Nodes=n[63-72]\n"
-      "SwitchName=l6 Nodes=n[73-74]\n",
-      "H100");
-  const Cluster cluster = read_back(imported.cluster);
-  const Network& network = cluster.network;
-  EXPECT_EQ(network.unit_nodes, (std::vector<int>{18, 18, 18, 8, 10, 2}));
-  ASSERT_EQ(network.levels.size(), 1U);
-  EXPECT_EQ(network.levels[0].part_nodes, (std::vector<int>{36, 36, 2}));
-  EXPECT_EQ(network.levels[0].nodes, 36);
-  ASSERT_EQ(network_tiers(cluster).size(), 2U);
-  EXPECT_EQ(part_of_node(cluster, 1, 35), 0);
-  EXPECT_EQ(part_of_node(cluster, 1, 62), 1);
-  EXPECT_EQ(part_of_node(cluster, 1, 73), 2);
-  EXPECT_DOUBLE_EQ(uplinks_from(cluster, 1, 72).value, 2 * 8 * 50e9);
-  // Nodes 36 and 60 are in one pod, 34 and 60 are not: a core lies between.
-  const auto cores = [&cluster](std::int64_t a, std::int64_t b) {
-    return std::ranges::count_if(route(cluster, 8 * a, 8 * b).hops, [](const Hop& hop) {
-      return hop.link.find("core") != std::string::npos;
-    });
-  };
-  EXPECT_EQ(cores(36, 60), 0);
-  EXPECT_GT(cores(34, 60), 0);
 }
 
 // `ibnetdiscover --ports`: a line a port, some from both ends. Leaves 1 and 2 below spine 5, 3 and

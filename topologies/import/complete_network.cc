@@ -30,7 +30,9 @@ void set_network(Imported& imported, const ImportOptions& options, const Cluster
     cluster.network = named_network(options.network);
   } else if (!family.empty() && cluster.node.nics > 0) {
     cluster.network = network_of_family(family, cluster.node.nic.value * 8e-9, cluster.gpu);
-    cluster.node.nic_latency = nic_latency_of(family);
+    if (cluster.network.name != usual.network.name) {
+      cluster.node.nic_latency = nic_latency_of(family);
+    }
   } else if (cluster.node.nics == 0) {
     cluster.network = named_network("none");
   } else {

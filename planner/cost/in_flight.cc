@@ -56,4 +56,13 @@ InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk) {
   return RankInFlight(plan, rank).at(chunk);
 }
 
+double held_sends(const Plan& plan, std::int64_t rank) {
+  if (plan.pipeline == 1 || plan.schedule != Schedule::kZeroBubbleH2) {
+    return 0;
+  }
+  const std::int64_t behind = plan.pipeline - 1 - rank;
+  const std::int64_t each_way = (behind > 0 ? 2 : 0) + (rank > 0 ? 2 : 0);
+  return static_cast<double>(std::max(each_way, std::min<std::int64_t>(6, 2 * behind)));
+}
+
 }  // namespace trireme::planner

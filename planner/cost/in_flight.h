@@ -36,4 +36,9 @@ class RankInFlight {
 // warm-up, 2p - 1 in all (Qi et al. 2024).
 InFlight in_flight(const Plan& plan, std::int64_t rank, std::int64_t chunk);
 
+// Outputs of the first backward's moment that a stage has sent and still holds under ZB-H2, beyond
+// those of other schedules: it waits for sends six actions later (planner/lower/stage.cc), which
+// are all forwards where so many go ahead, else those of two micro-batches each way.
+double held_sends(const Plan& plan, std::int64_t rank);
+
 }  // namespace trireme::planner

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/units.h"
+#include "planner/cost/in_flight.h"
 #include "planner/cost/own_one_backward.h"
 #include "planner/cost/own_parts.h"
 #include "planner/cost/pipeline_time.h"
@@ -46,7 +47,7 @@ double exchange_bytes(const Plan& plan, const Tensors& t, bool blocking, std::in
   // With as many forwards as the warm-up has, no forward follows the first backward.
   const bool forward_follows =
       plan.schedule != Schedule::kGpipe && plan.micro_batches > plan.pipeline - rank;
-  return (forward_follows ? received : 0) + sent;
+  return (forward_follows ? received : 0) + sent + held_sends(plan, rank) * t.stream;
 }
 
 // What plans that differ only in what is sharded over whom have in common.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/cost/in_flight.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -48,6 +49,11 @@ double weight_casts(const StageContext& context, const Stage& stage) {
 double boundary_bytes(const StageContext& context) {
   return 2 * context.tokens * static_cast<double>(context.job->model.hidden) *
          context.sequence_scale;
+}
+
+// Boundaries that a stage sends or receives at a time.
+double exchanged_boundaries(const Plan& plan, std::int64_t rank) {
+  return plan.pipeline > 1 ? 1 + held_sends(plan, rank) : 0;
 }
 
 }  // namespace
@@ -122,7 +128,7 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
                              static_cast<double>(plan.micro_batches);
       bytes += boundary * (buffers + (stage.has_head ? 0 : stage.in_flight));
     } else {
-      bytes += boundary;
+      bytes += boundary * exchanged_boundaries(plan, rank);
     }
   }
   if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding != Sharding::kNone) {
@@ -171,7 +177,7 @@ double lasting_communication_bytes(const StageContext& context,
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   const Stage stage = stage_of(context, split, rank);
-  double at_hand = plan.pipeline > 1 ? boundary_bytes(context) : 0;
+  double at_hand = boundary_bytes(context) * exchanged_boundaries(plan, rank);
   if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kGradients) {
     at_hand += 2 * 2 * stage.largest_unit;  // one written, one on the wire
   }

@@ -185,7 +185,9 @@ class StageWriter {
     const std::int64_t more = plan_.virtual_pipeline > 1 && plan_.micro_batches > plan_.pipeline
                                   ? 2 * (group_size_of(plan_) - plan_.pipeline)
                                   : 0;
-    const std::uint32_t behind = (blocking_ ? 1U : 2U) + static_cast<std::uint32_t>(more);
+    // ZB-H2's forwards run ahead of the next stage's by two micro-batches of three actions each.
+    const std::int64_t ahead = plan_.schedule == Schedule::kZeroBubbleH2 ? 2 * 3 : 0;
+    const std::uint32_t behind = (blocking_ ? 1U : 2U) + static_cast<std::uint32_t>(more + ahead);
     if (i >= behind) {
       builder_.also_wait(sends_[i - behind]);
     }

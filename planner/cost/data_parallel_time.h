@@ -29,6 +29,7 @@ struct DataParallelInput {
   double trained_expert_share = 1;
   double gathered_share = 1;   // bytes of a gathered element over parameter_bytes
   double weight_gradient = 0;  // of one micro-batch's backward
+  std::int64_t rank = 0;       // of the pipeline
   double units = 1;            // FSDP units (layers over --fsdp-unit) on this rank
   double unit_share = 1;       // of its layers that a whole unit holds
   double forward = 0;          // one micro-batch through this rank

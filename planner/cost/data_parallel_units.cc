@@ -134,6 +134,24 @@ AtTheEnd left_one_by_one(const Plan& plan, const DataParallelInput& in,
   return backward.end();
 }
 
+// How often a rank of an interleaved pipeline gathers its chunks in a step, all together, if each
+// stays gathered while a micro-batch is under way in it. Turn by turn, a forward of one chunk is
+// followed by a backward of the mirrored one, 2 (p - 1 - rank) + (v - 1) p turns behind: the last
+// backwards of a group of micro-batches come before the next group's first forward in the later
+// chunks only, and in the last rank's last chunk each before the next forward.
+double gathers_of_chunks(const Plan& plan, std::int64_t rank) {
+  const std::int64_t p = group_size_of(plan);
+  const std::int64_t v = plan.virtual_pipeline;
+  const std::int64_t behind = 2 * (plan.pipeline - 1 - rank);
+  const std::int64_t groups = (plan.micro_batches + p - 1) / p;
+  std::int64_t gathers = 0;
+  for (std::int64_t chunk = 0; chunk < v; ++chunk) {
+    const bool lets_go = (v - 2 - 2 * chunk) * p + behind + p - 1 < 0;
+    gathers += chunk == v - 1 && behind == 0 ? plan.micro_batches : lets_go ? groups : 1;
+  }
+  return static_cast<double>(gathers);
+}
+
 // So far apart only by rounding.
 bool same(double a, double b) {
   return std::abs(a - b) <= 1e-12 * std::abs(a);
@@ -340,6 +358,12 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   } else {
     const double chunks = static_cast<double>(plan.virtual_pipeline);
     time.exposed += std::max(0.0, walk.took[0] - forward / chunks) + walk.end - walk.compute_end;
+  }
+  if (full && !stage.gathers) {
+    const double each =
+        std::max(over(stage.layers.gather, stage.layers.forward),
+                 stretch(stage.layers.gather, stage.layers.forward, stage.slowdown));
+    forward += gathers_of_chunks(plan, in.rank) / m * std::max(0, stage.units - stage.ahead) * each;
   }
   time.per_micro_batch_forward = forward - in.forward;
   time.per_micro_batch_backward = backward - in.backward - time.compute_backward;

@@ -37,23 +37,27 @@ double interleaved(const Plan& plan, const StageTotals& stages) {
 
 // What messages of `hop` seconds that run beside compute add to interleaved chunks. Between two
 // forwards of neighbouring ranks lie one of each kind; a forward's message must be there before the
-// next rank's turn, and a backward's, and both round the loop of ranks: a turn of forward F and
-// backward B takes at least max(F, B) + hop, and 2 hop. Before the first backward and after the
-// last forward nothing else is there to do: a group's next chunk waits until its first micro-batch
-// has passed all p ranks, hops included.
+// next rank's turn, and a backward's but for what comes before it needs that, and both round the
+// loop of ranks: a turn of forward F and backward B takes at least max(F, B) + hop, and 2 hop.
+// Before the first backward and after the last forward nothing else is there to do: a group's next
+// chunk waits until its first micro-batch has passed all p ranks, hops included.
 double interleaved_waits(const Plan& plan, const StageTotals& stages, double hop) {
   const auto v = static_cast<double>(plan.virtual_pipeline);
   const auto p = static_cast<double>(plan.pipeline);
   const auto group = static_cast<double>(group_size_of(plan));
+  const double back = std::max(0.0, hop - stages.before_message);
   const double forward = stages.slowest_forward / v;
   const double backward = stages.slowest_backward / v;
   const double turn = stages.slowest / v;
   const double turns = static_cast<double>(plan.micro_batches) * v;
   const double warm_up = std::min(turns, 2 * (p - 1) + (v - 1) * group);
-  const double longer = std::max({turn, std::max(forward, backward) + hop, 2 * hop}) - turn;
+  const double longer = std::max({turn, forward + hop, backward + back, hop + back}) - turn;
   const double loops = (warm_up - 2 * (p - 1)) / group;
-  const auto loop = [&](double pass) { return std::max(0.0, p * (pass + hop) - group * pass); };
-  return (turns - warm_up) * longer + std::max(0.0, loops) * (loop(forward) + loop(backward));
+  const auto loop = [&](double pass, double message) {
+    return std::max(0.0, p * (pass + message) - group * pass);
+  };
+  return (turns - warm_up) * longer +
+         std::max(0.0, loops) * (loop(forward, hop) + loop(backward, back));
 }
 
 }  // namespace

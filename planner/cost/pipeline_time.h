@@ -18,6 +18,7 @@ struct StageTotals {
   double exchanges = 2;   // of the slowest rank with its neighbours, a micro-batch and chunk
   double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; 0: by sum and slowest; of a
                           // split backward no less than this
+  double before_message = 0;   // of a chunk's backward: what needs no message (recompute)
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };
 

@@ -198,10 +198,25 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   const double waits = in.backward / std::max(in.backward - times.host_wait_backward, 1e-12);
   in.before_gradients = waits * (times.recompute + kBeforeGradients * times.input_gradient);
   in.weight_gradient = times.weight_pass();
+  in.rank = rank.last_rank;
   const double kernels =
       times.forward + times.input_gradient + times.weight_gradient + times.recompute;
   in.kernel_share = kernels / std::max(in.forward + in.backward, 1e-12);
   return in;
+}
+
+// Of a chunk's backward, what its last layer repeats before it needs the gradient.
+double TimeModel::State::recompute_of_last_layer(const Plan& plan, const RankClass& rank,
+                                                 const LayerSet& set) {
+  double seconds = 0;
+  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
+    const bool repeats =
+        plan.recompute != Recompute::kFull || rank.recomputed[kind] == rank.layers[kind];
+    if (rank.layers[kind] > 0 && repeats) {
+      seconds = std::max(seconds, set.kinds[kind].recompute.gpu());
+    }
+  }
+  return seconds;
 }
 
 StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times,
@@ -259,6 +274,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
       step.totals.slowest = forward + backward;
       step.totals.exchanges = exchanges;
       step.totals.weight_gradient = times.weight_pass();
+      step.totals.before_message = recompute_of_last_layer(plan, rank, set);
     }
   }
   // A rank's last backward waits for those of all ranks behind it.

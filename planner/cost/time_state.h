@@ -116,6 +116,8 @@ struct TimeModel::State {
   void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
+  [[nodiscard]] static double recompute_of_last_layer(const Plan& plan, const RankClass& rank,
+                                                      const LayerSet& set);
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
                                      DataParallelTimer::OfPlan& of_plan);
   void time_step(const Plan& plan, DataParallelTimer::OfPlan& of_plan, TimeEstimate& out);

@@ -102,10 +102,10 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
       compute = interleaved(plan, stages);
       break;
     case Schedule::kZeroBubbleH1:
-      compute = std::max(stages.bottleneck, zero_bubble(m, p, p - 1, stages));
+      compute = stages.bottleneck > 0 ? stages.bottleneck : zero_bubble(m, p, p - 1, stages);
       break;
     case Schedule::kZeroBubbleH2:
-      compute = std::max(stages.bottleneck, zero_bubble(m, p, 2 * (p - 1), stages));
+      compute = stages.bottleneck > 0 ? stages.bottleneck : zero_bubble(m, p, 2 * (p - 1), stages);
       break;
   }
   // Exchanges after the forward and after the backward of every micro-batch and chunk, and the fill

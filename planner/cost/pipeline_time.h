@@ -16,8 +16,8 @@ struct StageTotals {
   double sum_forward = 0, slowest_forward = 0;
   double sum_backward = 0, slowest_backward = 0;
   double exchanges = 2;   // of the slowest rank with its neighbours, a micro-batch and chunk
-  double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; 0: by sum and slowest; of a
-                          // split backward no less than this
+  double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; a split backward: the whole;
+                          // 0: by sum and slowest
   double before_message = 0;   // of a chunk's backward: what needs no message (recompute)
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };

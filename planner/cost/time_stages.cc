@@ -78,22 +78,55 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
   return longest;
 }
 
-// A split backward: stage k waits for the forwards before it, and then does all of its own. Not
-// with the optimizer of the zero-bubble repository (a fork of the classic Megatron), which updates
-// before it knows the norm of all gradients: there the first stage's next step fills the time in
-// which the last one ends this (Qi et al. 2024, section 4).
+// A split backward: the longest of what each stage forces. Stage k waits for the forwards before it
+// and then does all of its own; all but the weight gradients it puts off lie before its last input
+// gradient, which passes the stages before it, each of which then has its own put off to do. Until
+// its first gradient comes back through all stages behind it a stage has only the forwards that it
+// runs ahead. Not with the optimizer of the zero-bubble repository (a fork of the classic
+// Megatron), which updates before it knows the norm of all gradients: there the first stage's next
+// step fills the time in which the last one ends this (Qi et al. 2024, section 4).
 double TimeModel::State::split_bottleneck(const Plan& plan,
                                           const std::vector<RankClass>& classes) const {
-  const bool validates_later =
-      job.framework.implementation == models::Implementation::kClassicMegatron;
+  if (job.framework.implementation == models::Implementation::kClassicMegatron) {
+    return 0;
+  }
+  const std::int64_t each_way = plan.schedule == Schedule::kZeroBubbleH2 ? 2 : 1;
+  const auto at_most = [&](std::int64_t count) {
+    return static_cast<double>(std::min(plan.micro_batches, count));
+  };
+  const auto all_of = [&](const RankClass& rank) {
+    const StageSeconds& own = stage_seconds[static_cast<std::size_t>(&rank - classes.data())];
+    return static_cast<double>(plan.micro_batches) * (own.forward + own.backward);
+  };
+  const auto put_off = [&](const RankClass& rank) {
+    const StageSeconds& own = stage_seconds[static_cast<std::size_t>(&rank - classes.data())];
+    return at_most(each_way * rank.last_rank + 1) * own.weight;
+  };
   double longest = 0;
-  for (std::size_t k = 0; k < classes.size() && !validates_later; ++k) {
-    double filled = 0;
+  for (const RankClass& stage : classes) {
+    double before = 0;  // forwards of the stages before
+    double first = 0;   // until its first gradient comes
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      filled += static_cast<double>(classes[k].before[c]) * stage_seconds[c].forward;
+      const StageSeconds& other = stage_seconds[c];
+      before += static_cast<double>(stage.before[c]) * other.forward;
+      first += static_cast<double>(classes[c].count) * other.forward +
+               static_cast<double>(stage.after[c]) * (other.backward - other.weight);
     }
-    const double one = stage_seconds[k].forward + stage_seconds[k].backward;
-    longest = std::max(longest, filled + static_cast<double>(plan.micro_batches) * one);
+    const StageSeconds& own = stage_seconds[static_cast<std::size_t>(&stage - classes.data())];
+    const std::int64_t ahead = each_way * (plan.pipeline - 1 - stage.last_rank) + 1;
+    longest = std::max(
+        {longest, before + all_of(stage), first + all_of(stage) - at_most(ahead) * own.forward});
+    for (const RankClass& earlier : classes) {
+      double passed = 0;  // input gradients of the stages from `earlier` to before `stage`
+      for (std::size_t c = 0; c < classes.size(); ++c) {
+        passed += static_cast<double>(stage.before[c] - earlier.before[c]) *
+                  (stage_seconds[c].backward - stage_seconds[c].weight);
+      }
+      if (earlier.last_rank < stage.last_rank) {
+        longest =
+            std::max(longest, before + all_of(stage) - put_off(stage) + passed + put_off(earlier));
+      }
+    }
   }
   return longest;
 }

@@ -187,6 +187,7 @@ struct TimeModel::State {
   struct StageSeconds {
     double forward, backward;
     double exchange;  // of blocking sends and receives, a micro-batch
+    double weight;    // of backward: what a split one puts off
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
   // Plan::stage_layers by number, from 1; plans that follow each other mostly have the same.

@@ -18,6 +18,9 @@ struct Unit {
   double scale;
 };
 
+// In the unit of scale 1: beyond any machine or run, and far from where sums of such numbers fail.
+constexpr double kMost = 1e24;
+
 constexpr std::array kByteUnits = {
     Unit{"B", 1.0},         Unit{"kB", 1e3},   Unit{"MB", 1e6},
     Unit{"GB", 1e9},        Unit{"TB", 1e12},  Unit{"KiB", 1024.0},
@@ -69,6 +72,10 @@ double parse_quantity(std::string_view text, std::string_view where, std::span<c
   }
   for (const Unit& unit : units) {
     if (unit.name == unit_name) {
+      if (number * unit.scale > kMost) {
+        throw Error(std::string(where), fmt::format("'{}' is too large; at most {:g} {} are taken",
+                                                    text, kMost / unit.scale, unit.name));
+      }
       return number * unit.scale;
     }
   }

@@ -65,22 +65,26 @@ std::size_t shared_parts(const std::vector<std::string>& name, const std::string
   return shared;
 }
 
-// Those that only leave something out (llama-70b of llama-3.1-70b) first, newest first; the others
-// by edits.
+// Those of which the name only leaves something out (llama-70b of llama-3.1-70b, mixtral of
+// mixtral-8x7b), newest first; where there are none, the nearest by edits.
 std::string nearest_names(const std::string& name) {
   constexpr std::size_t kShown = 3;
+  constexpr std::size_t kShownOfFamily = 8;
   const std::vector<std::string> parts = parts_of(name);
   std::vector<std::string> all = preset_names();
   std::reverse(all.begin(), all.end());
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& preset : all) {
-    const bool whole = parts.size() > 1 && shared_parts(parts, preset) == parts.size();
+    const bool whole = !parts.empty() && shared_parts(parts, preset) == parts.size();
     ranked.emplace_back(whole ? 0 : edits_between(name, preset), preset);
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto family = static_cast<std::size_t>(
+      std::count_if(ranked.begin(), ranked.end(), [](const auto& one) { return one.first == 0; }));
+  const std::size_t shown = family == 0 ? kShown : std::min(family, kShownOfFamily);
   std::string nearest;
-  for (std::size_t i = 0; i < std::min(kShown, ranked.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(shown, ranked.size()); ++i) {
     nearest += (i == 0 ? "" : ", ") + ranked[i].second;
   }
   return nearest;

@@ -1,6 +1,7 @@
 // The clusters that ship (clusters.json), and `--cluster`'s one door.
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -82,10 +83,30 @@ std::vector<std::string> cluster_preset_names() {
   return names;
 }
 
+namespace {
+
+// A file that is no JSON is what a machine or a switch prints.
+void refuse_printed_machine(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    return;
+  }
+  std::ifstream file(path);
+  char first = 0;
+  if (file >> first && first != '{' && first != '[') {
+    throw Error(path, "is no topology file (NAME.json); 'trireme topo import " + path +
+                          " -o topology.json' makes one of what a machine or a switch prints");
+  }
+}
+
+}  // namespace
+
 Cluster load_cluster(const std::string& name_or_path) {
   const bool is_text = name_or_path.starts_with('{');  // of a file
   if (is_text || looks_like_path(name_or_path)) {
     const std::string where = is_text ? "--cluster" : name_or_path;
+    if (!is_text) {
+      refuse_printed_machine(where);
+    }
     const nlohmann::json document =
         is_text ? parse_json(name_or_path, where) : read_json_file(where);
     JsonReader reader(document, where);
@@ -116,6 +137,7 @@ Cluster load_cluster(const std::string& name_or_path) {
   if (std::filesystem::is_directory(name_or_path)) {
     throw Error(name_or_path, "is a folder; a topology file (NAME.json) would be right");
   }
+  refuse_printed_machine(name_or_path);
   throw Error("--cluster",
               "'" + name_or_path +
                   "' is neither a preset with a node count (such as dgx-h100x16) nor a " +

@@ -13,9 +13,15 @@ namespace trireme::planner {
 using FrameworkMember = std::variant<double Framework::*, bool Framework::*, int Framework::*,
                                      std::int64_t Framework::*>;
 
+// What a number may be, both ends included.
+struct SettingRange {
+  double low = 0, high = 1e15;
+};
+
 struct FrameworkField {
   Setting setting;
   FrameworkMember member;
+  SettingRange range = {};
 };
 // Every number and switch of a framework under its own name.
 std::span<const FrameworkField> framework_fields();

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "core/edits.h"
 #include "core/error.h"
 #include "planner/plan/framework_fields.h"
 
@@ -58,23 +59,23 @@ bool parse_switch(const std::string& key, const std::string& value) {
   refuse(key, value, "true or false");
 }
 
-double parse_number(const std::string& key, const std::string& value) {
+double parse_number(const std::string& key, const std::string& value, const SettingRange& range) {
   double number = 0;
   const char* end = value.data() + value.size();
   const auto [stop, failure] = std::from_chars(value.data(), end, number);
-  if (failure != std::errc() || stop != end || !(number >= 0) || number > 1e15) {
-    refuse(key, value, "a number of 0 or more");
+  if (failure != std::errc() || stop != end || !(number >= range.low) || number > range.high) {
+    refuse(key, value, fmt::format("a number from {:g} to {:g}", range.low, range.high));
   }
   return number;
 }
 
 // A number that its field can hold and that is whole.
 template <typename Count>
-Count parse_count(const std::string& key, const std::string& value) {
-  const double number = parse_number(key, value);
-  const auto most = static_cast<double>(std::numeric_limits<Count>::max());
-  if (number != std::floor(number) || number > most) {
-    refuse(key, value, fmt::format("a whole number from 0 to {:.0f}", std::min(most, 1e15)));
+Count parse_count(const std::string& key, const std::string& value, SettingRange range) {
+  range.high = std::min(range.high, static_cast<double>(std::numeric_limits<Count>::max()));
+  const double number = parse_number(key, value, range);
+  if (number != std::floor(number)) {
+    refuse(key, value, fmt::format("a whole number from {:g} to {:.0f}", range.low, range.high));
   }
   return static_cast<Count>(number);
 }
@@ -145,6 +146,22 @@ bool apply_compound(Framework& framework, const std::string& key, const std::str
   return true;
 }
 
+// What an unknown key was meant to be: a slip, or the settings that hold one of its words.
+std::string near_settings(const std::string& key) {
+  std::vector<std::string> near;
+  for (const std::string& name : setting_names()) {
+    const bool within = key.size() >= 3 && (name.find(key) != std::string::npos ||
+                                            key.find(name) != std::string::npos);
+    if (within || is_a_slip(key, name)) {
+      near.push_back(name);
+    }
+  }
+  return near.empty()
+             ? std::string("'trireme frameworks NAME --settings' lists those there are")
+             : fmt::format("{} would be right ('trireme frameworks NAME --settings' lists all)",
+                           fmt::join(near, " or "));
+}
+
 }  // namespace
 
 Implementation implementation_of(const std::string& name) {
@@ -165,16 +182,15 @@ void apply_setting(Framework& framework, const std::string& key, const std::stri
           if constexpr (std::is_same_v<Type, bool>) {
             framework.*member = parse_switch(key, value);
           } else if constexpr (std::is_same_v<Type, double>) {
-            framework.*member = parse_number(key, value);
+            framework.*member = parse_number(key, value, field.range);
           } else {
-            framework.*member = parse_count<Type>(key, value);
+            framework.*member = parse_count<Type>(key, value, field.range);
           }
         },
         field.member);
     return;
   }
-  throw Error(fmt::format("--set {}", key),
-              fmt::format("no such setting; there are {}", fmt::join(setting_names(), ", ")));
+  throw Error(fmt::format("--set {}", key), fmt::format("no such setting; {}", near_settings(key)));
 }
 
 std::string setting_value(const Framework& framework, const std::string& name) {

@@ -6,27 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
-#include "planner/plan/stages.h"
+#include "planner/plan/rule_checks.h"
 
 namespace trireme::planner {
 namespace {
-
-using Found = std::optional<Violation>;
-
-// A longer list of layers helps nobody, and a search that writes one for every split of a deep
-// model takes the square of its layers.
-constexpr std::int64_t kChunksProposed = 256;
-
-template <typename... Arguments>
-Found broken(Rule rule, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  return Violation{rule, fmt::format(text, std::forward<Arguments>(arguments)...)};
-}
-
-bool is_torch(const Job& job) {
-  return is_torch(job.framework);
-}
 
 Found check_product(const Job& job, const Plan& plan) {
   if (plan.gpus() == job.cluster.gpus) {
@@ -38,15 +22,28 @@ Found check_product(const Job& job, const Plan& plan) {
                 job.cluster.gpus);
 }
 
+// "micro-batch 8, or ": the largest below the plan's.
+std::string micro_batch_that_divides(const Job& job, const Plan& plan) {
+  const std::int64_t sequences = job.global_batch / plan.data_parallel();
+  if (job.global_batch % plan.data_parallel() != 0) {
+    return {};
+  }
+  std::int64_t size = std::min(sequences, plan.micro_batch);
+  while (sequences % size != 0) {
+    --size;
+  }
+  return fmt::format("micro-batch {}, or ", size);
+}
+
 Found check_batch(const Job& job, const Plan& plan) {
   const std::int64_t step = plan.data_parallel() * plan.micro_batch;
   if (job.global_batch % step != 0) {
     const std::int64_t below = std::max(step, job.global_batch / step * step);
     return broken(Rule::kBatchDivides,
-                  "global batch {} is not divisible by data parallel {} x micro-batch {} = {}; {} "
-                  "or {} would be",
-                  job.global_batch, plan.data_parallel(), plan.micro_batch, step, below,
-                  below + step);
+                  "global batch {} is not divisible by data parallel {} x micro-batch {} = {}; "
+                  "{}global batch {} or {} would be",
+                  job.global_batch, plan.data_parallel(), plan.micro_batch, step,
+                  micro_batch_that_divides(job, plan), below, below + step);
   }
   if (plan.micro_batches != job.global_batch / step) {
     return broken(Rule::kBatchDivides,
@@ -118,112 +115,6 @@ Found check_sequence(const Job& job, const Plan& plan) {
                   job.model.max_sequence, job.model.name);
   }
   return {};
-}
-
-Found check_stage_layers(const Job& job, const Plan& plan) {
-  const auto count = static_cast<std::int64_t>(plan.stage_layers.size());
-  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-  const std::int64_t sum = std::reduce(plan.stage_layers.begin(), plan.stage_layers.end());
-  if (count != chunks && count != plan.pipeline) {
-    return broken(Rule::kLayersDivide,
-                  "{} stage layer counts are given for pp {} x vpp {}; {} are needed", count,
-                  plan.pipeline, plan.virtual_pipeline, chunks);
-  }
-  if (sum != job.model.layers) {
-    return broken(Rule::kLayersDivide, "stage layers {} add up to {}, the model has {} layers",
-                  fmt::join(plan.stage_layers, "+"), sum, job.model.layers);
-  }
-  const std::vector<Chunk> split = chunks_of(job, plan);
-  const auto empty = std::find_if(split.begin() + 1, split.end(), [](const Chunk& chunk) {
-    return chunk.first == chunk.last && !chunk.head;
-  });
-  if (empty != split.end()) {
-    return broken(Rule::kStagesNonEmpty,
-                  "chunk {} of {} has no layer; only the first, which has the embedding, and the "
-                  "last, which has the head, may go without",
-                  empty - split.begin(), split.size());
-  }
-  return {};
-}
-
-Found check_even_split(const Job& job, const Plan& plan) {
-  const std::int64_t layers = job.model.layers;
-  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-  if (splits_evenly(job, plan)) {
-    return {};
-  }
-  if (chunks > kChunksProposed) {
-    return broken(Rule::kLayersDivide,
-                  "{} layers do not split evenly over pp {} x vpp {} = {} chunks, nor with "
-                  "embedding and head counted",
-                  layers, plan.pipeline, plan.virtual_pipeline, chunks);
-  }
-  std::vector<std::int64_t> proposal(static_cast<std::size_t>(chunks), layers / chunks);
-  for (std::int64_t i = 0; i < layers % chunks; ++i) {
-    ++proposal[static_cast<std::size_t>((1 + i) % chunks)];  // the first stage holds the embedding
-  }
-  return broken(Rule::kLayersDivide,
-                "{} layers do not split evenly over pp {} x vpp {} = {} chunks, nor with embedding "
-                "and head counted; "
-                "--stage-layers {} would",
-                layers, plan.pipeline, plan.virtual_pipeline, chunks, fmt::join(proposal, ","));
-}
-
-Found check_pipeline(const Job& job, const Plan& plan) {
-  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-  if (plan.virtual_pipeline > 1 && plan.pipeline == 1) {
-    return broken(Rule::kVirtualNeedsPipeline, "vpp {} needs pp > 1, pp is 1",
-                  plan.virtual_pipeline);
-  }
-  if ((plan.virtual_pipeline > 1) != (plan.schedule == Schedule::kInterleaved) &&
-      plan.pipeline > 1) {
-    return broken(Rule::kVirtualNeedsPipeline,
-                  "schedule {} with vpp {}: interleaved needs vpp > 1 and only it has it",
-                  to_string(plan.schedule), plan.virtual_pipeline);
-  }
-  if (const std::string fault = prediction_fault(job, plan); !fault.empty()) {
-    return broken(Rule::kLayersDivide, "{}", fault);
-  }
-  // The embedding, the head and prediction modules apart may each have a chunk of their own.
-  if (chunks > job.model.layers + (plan.prediction_apart ? 3 : 2)) {
-    return broken(Rule::kStagesNonEmpty,
-                  "pp {} x vpp {} = {} chunks are more than the {} layers, the embedding and the "
-                  "head",
-                  plan.pipeline, plan.virtual_pipeline, chunks, job.model.layers);
-  }
-  if (Found found =
-          plan.stage_layers.empty() ? check_even_split(job, plan) : check_stage_layers(job, plan)) {
-    return found;
-  }
-  if (plan.recompute == Recompute::kFull && plan.recompute_layers > job.model.layers) {
-    return broken(Rule::kLayersDivide, "recompute of {} layers a stage is more than the model's {}",
-                  plan.recompute_layers, job.model.layers);
-  }
-  return {};
-}
-
-// Micro-batches go through the chunks in groups of pp (Megatron) or of m / max(1, m / pp)
-// (PyTorch).
-Found check_interleaving(const Job& job, const Plan& plan) {
-  if (plan.virtual_pipeline == 1) {
-    return {};
-  }
-  const std::int64_t count = plan.micro_batches;
-  if (is_torch(job)) {
-    const std::int64_t rounds = std::max<std::int64_t>(1, count / plan.pipeline);
-    if (count % rounds == 0) {
-      return {};
-    }
-    return broken(Rule::kInterleavedMicroBatches,
-                  "{} micro-batches are not divisible by {} rounds of pp {}", count, rounds,
-                  plan.pipeline);
-  }
-  if (count % plan.pipeline == 0) {
-    return {};
-  }
-  return broken(Rule::kInterleavedMicroBatches,
-                "{} micro-batch{} not a multiple of pp {}, which interleaving needs", count,
-                count == 1 ? " is" : "es are", plan.pipeline);
 }
 
 // Whether a stage's ranks are a run: no axis of theirs lies outside the pipeline's.

@@ -65,4 +65,32 @@ std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   return orders;
 }
 
+std::array<std::int64_t, 5> degrees_of(const Plan& plan) {
+  std::array<std::int64_t, 5> degrees = {};
+  for (std::size_t axis = 0; axis < degrees.size(); ++axis) {
+    degrees[axis] = degree_of(plan, static_cast<Axis>(axis));
+  }
+  return degrees;
+}
+
+Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrder& order) {
+  Placement placement;
+  std::int64_t stride = 1;
+  std::size_t last = 0;
+  for (const Axis axis : order) {
+    const auto index = static_cast<std::size_t>(axis);
+    if (axis == Axis::kTensor) {
+      placement.tensor_stride = stride;
+    } else if (axis == Axis::kContext) {
+      placement.context_stride = stride;
+    }
+    if (degrees[index] > 1) {
+      placement.usual = placement.usual && index >= last;
+      last = index;
+      stride *= degrees[index];
+    }
+  }
+  return placement;
+}
+
 }  // namespace trireme::planner

@@ -1,10 +1,13 @@
 #include "planner/search/space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "core/error.h"
 #include "planner/search/orders.h"
 #include "planner/search/splits.h"
 
@@ -13,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kContextTokensMin =
     4096;  // a shorter piece of a sequence is not worth context parallelism
+constexpr std::int64_t kLayoutsMost = 60'000'000;
 
 // Walks the levels; what breaks a rule is noted with the rule.
 class Enumerator {
@@ -135,8 +139,22 @@ class Enumerator {
     add_pipelines(plan);
     space_.layouts +=
         static_cast<std::int64_t>(space_.nodes.size() - before) * space_.degrees.back().layouts;
+    refuse_too_many();
     if (space_.nodes.size() == before) {
       space_.degrees.pop_back();
+    }
+  }
+
+  // Counts with many divisors, above all with experts: minutes of search where seconds are
+  // expected.
+  void refuse_too_many() const {
+    if (space_.layouts > kLayoutsMost) {
+      throw Error(
+          "--gpus",
+          fmt::format("more than {} layouts of {} GPUs and {} sequences are legal, which no "
+                      "search ends soon; fix an axis (--tp 8, --constraint 'pp<=16') or "
+                      "give fewer GPUs",
+                      kLayoutsMost, job_.cluster.gpus, job_.global_batch));
     }
   }
 
@@ -336,34 +354,6 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
   }
   small.insert(small.end(), large.rbegin(), large.rend());
   return small;
-}
-
-std::array<std::int64_t, 5> degrees_of(const Plan& plan) {
-  std::array<std::int64_t, 5> degrees = {};
-  for (std::size_t axis = 0; axis < degrees.size(); ++axis) {
-    degrees[axis] = degree_of(plan, static_cast<Axis>(axis));
-  }
-  return degrees;
-}
-
-Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrder& order) {
-  Placement placement;
-  std::int64_t stride = 1;
-  std::size_t last = 0;
-  for (const Axis axis : order) {
-    const auto index = static_cast<std::size_t>(axis);
-    if (axis == Axis::kTensor) {
-      placement.tensor_stride = stride;
-    } else if (axis == Axis::kContext) {
-      placement.context_stride = stride;
-    }
-    if (degrees[index] > 1) {
-      placement.usual = placement.usual && index >= last;
-      last = index;
-      stride *= degrees[index];
-    }
-  }
-  return placement;
 }
 
 std::vector<std::int64_t> partly_recomputed(const Job& job, const Plan& plan) {

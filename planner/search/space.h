@@ -66,6 +66,7 @@ using Accepts = std::function<bool(const Job&, const Plan&)>;
 // Fills `space`, which must not be moved afterwards (its parts point into it). Degrees and what is
 // sharded over them are left out where `accepts` refuses them in their plainest forms: in the usual
 // order, one sequence a micro-batch or all sequences in one, nothing recomputed, no virtual stages.
+// Throws Error where more than 60 million layouts are legal.
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space, const Accepts& accepts = {});
 

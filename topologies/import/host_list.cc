@@ -6,8 +6,6 @@
 namespace trireme::topologies {
 namespace {
 
-constexpr std::size_t kHostsMost = 1'000'000;
-
 // "01-08" counts with its leading zeros.
 void expand_range(const std::string& before, const std::string& range, const std::string& after,
                   const std::string& where, std::vector<std::string>& hosts) {

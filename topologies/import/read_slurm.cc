@@ -64,7 +64,7 @@ NetworkFacts read_slurm_conf(const std::string& text, const std::string& name) {
          host_list(settings.at(block ? "blockname" : "switchname"), where)) {
       SwitchTree::Switch& entry = tree.add(own, where);
       if (settings.contains("nodes")) {
-        entry.nodes = host_list(settings.at("nodes"), where);
+        tree.put(entry, host_list(settings.at("nodes"), where), where);
       }
       if (settings.contains("switches")) {
         entry.switches = host_list(settings.at("switches"), where);

@@ -47,6 +47,9 @@ std::vector<std::string> names_of(const YAML::Node& node, const std::string& nam
     }
     const std::vector<std::string> more = host_list(own.Scalar(), line_of(own, name));
     names.insert(names.end(), more.begin(), more.end());
+    if (names.size() > kHostsMost) {
+      throw Error(line_of(own, name), "names more than " + std::to_string(kHostsMost) + " hosts");
+    }
   }
   return names;
 }
@@ -71,7 +74,7 @@ struct Reader {
       const std::vector<std::string> below = names_of(entry[key], name);
       made.switches.insert(made.switches.end(), below.begin(), below.end());
     }
-    made.nodes = names_of(entry["nodes"], name);
+    tree.put(made, names_of(entry["nodes"], name), line_of(entry, name));
   }
 
   void switches(const YAML::Node& list) {

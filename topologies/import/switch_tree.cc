@@ -17,6 +17,15 @@ SwitchTree::Switch& SwitchTree::add(const std::string& name, const std::string& 
   return found->second;
 }
 
+void SwitchTree::put(Switch& at, std::vector<std::string> nodes, const std::string& where) {
+  hosts_ += nodes.size();
+  if (hosts_ > kHostsMost) {
+    throw Error(where, "with this line the network has " + std::to_string(hosts_) +
+                           " hosts; at most " + std::to_string(kHostsMost) + " are taken");
+  }
+  at.nodes = std::move(nodes);
+}
+
 void SwitchTree::visit(const std::string& at, std::vector<std::string>& above,
                        const std::string& name, NetworkFacts& facts,
                        std::map<std::string, bool>& seen, bool may_be_empty) const {

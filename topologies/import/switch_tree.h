@@ -17,6 +17,8 @@ class SwitchTree {
   };
   // Throws Error when it is there already.
   Switch& add(const std::string& name, const std::string& where);
+  // Throws Error where all switches together have more than kHostsMost.
+  void put(Switch& at, std::vector<std::string> nodes, const std::string& where);
   [[nodiscard]] bool empty() const { return order_.empty(); }
   // Leaves in the order in which the topmost switches reach them. Throws Error: no node, a switch
   // that is nowhere, a node twice, or switches in a circle. `may_be_empty`: a switch that is only
@@ -30,6 +32,7 @@ class SwitchTree {
 
   std::map<std::string, Switch> switches_;
   std::vector<std::string> order_;
+  std::size_t hosts_ = 0;
 };
 
 // Slurm's sizes of blocks: the first is of one block, the others of as many side by side as they

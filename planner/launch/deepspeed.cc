@@ -120,8 +120,27 @@ constexpr std::string_view kSections =
     "csv_monitor. pipeline. comms_logger. flops_profiler. zero_optimization.offload_optimizer "
     "zero_optimization.offload_param checkpoint. aio. activation_checkpointing. amp. accelerate.";
 
+// A slip of one of these is passed over by DeepSpeed, or refused, and would be lost here.
+constexpr std::string_view kInside =
+    "activation_checkpointing.partition_activations activation_checkpointing.cpu_checkpointing "
+    "activation_checkpointing.contiguous_memory_optimization "
+    "activation_checkpointing.number_checkpoints activation_checkpointing.profile "
+    "activation_checkpointing.synchronize_checkpoint_boundary "
+    "zero_optimization.offload_optimizer.device zero_optimization.offload_optimizer.nvme_path "
+    "zero_optimization.offload_optimizer.buffer_count "
+    "zero_optimization.offload_optimizer.pin_memory zero_optimization.offload_optimizer.ratio "
+    "zero_optimization.offload_optimizer.pipeline_read "
+    "zero_optimization.offload_optimizer.pipeline_write "
+    "zero_optimization.offload_optimizer.fast_init "
+    "zero_optimization.offload_param.device zero_optimization.offload_param.nvme_path "
+    "zero_optimization.offload_param.buffer_count zero_optimization.offload_param.buffer_size "
+    "zero_optimization.offload_param.max_in_cpu zero_optimization.offload_param.pin_memory "
+    "bf16.enabled bf16.immediate_grad_update bfloat16.enabled fp16.enabled fp16.auto_cast "
+    "fp16.loss_scale fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis "
+    "fp16.consecutive_hysteresis fp16.min_loss_scale fp16.fp16_master_weights_and_grads";
+
 const KnownKeys& known() {
-  static const KnownKeys kKnown = known_keys(deepspeed_fields(), kOthers, kSections);
+  static const KnownKeys kKnown = known_keys(deepspeed_fields(), kOthers, kSections, kInside);
   return kKnown;
 }
 
@@ -292,12 +311,13 @@ void read_types(LaunchConfig& config) {
     config.choices.push_back(fmt::format("reduce_dtype={}", type == "bfp16" ? "bf16" : type));
   }
   const std::string sums = text_setting(config, "data_types.grad_accum_dtype");
-  if (sums == "bf16" || sums == "fp16" || sums == "bfp16") {
+  if (sums.find("16") != std::string::npos || sums == "half") {
     config.choices.emplace_back("gradient_bytes=2");
   }
   const std::string optimizer = text_setting(config, "optimizer.type", "AdamW");
-  config.optimizer = optimizer == "SGD" ? "sgd" : "adam";
-  if (optimizer.find("Adam") == std::string::npos && optimizer != "SGD") {
+  const std::string plain = in_capitals(optimizer);
+  config.optimizer = plain == "SGD" ? "sgd" : "adam";
+  if (plain.find("ADAM") == std::string::npos && plain != "SGD") {
     config.remarks.push_back(fmt::format("optimizer {} is modelled as adam", optimizer));
   }
 }

@@ -84,8 +84,7 @@ std::vector<std::string> heading(const LaunchPlan& launch, std::string_view comm
                   topologies::cards_text(job.cluster), job.sequence, job.global_batch),
       fmt::format("Plan {}, {} micro-batches a step", short_form(launch.plan),
                   launch.plan.micro_batches),
-      fmt::format("Predicted, as {}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest "
-                  "GPU",
+      fmt::format("{}{}: step {:.4g} s, peak {:.2f} GiB allocated on the fullest GPU", kPredictedAs,
                   full_name(job.framework), launch.step_seconds, launch.peak_allocated_gib),
       "Its log should say: " + expected};
   lines.insert(lines.end(), launch.notes.begin(), launch.notes.end());

@@ -197,8 +197,8 @@ bool starts_with_any(std::string_view names, std::string_view text) {
 }
 
 KnownKeys known_keys(std::span<const Field> table, std::string_view others,
-                     std::string_view sections) {
-  KnownKeys known{names_in(others), names_in(sections)};
+                     std::string_view sections, std::string_view inside) {
+  KnownKeys known{names_in(others), names_in(sections), names_in(inside)};
   for (const Field& field : table) {
     known.keys.push_back(field.key);
   }

@@ -72,9 +72,10 @@ std::vector<std::string_view> names_in(std::string_view names);
 bool is_among(std::string_view names, std::string_view name);
 bool starts_with_any(std::string_view names, std::string_view text);
 
-// Keys of a table and names that blanks separate: of others that are read, and of beginnings.
+// Keys of a table and names that blanks separate: of others that are read, of beginnings, and of
+// those that stand behind a beginning.
 KnownKeys known_keys(std::span<const Field> table, std::string_view others,
-                     std::string_view sections);
+                     std::string_view sections, std::string_view inside = {});
 // The fields that the plan has, in the table's order.
 std::vector<std::pair<std::string_view, FieldValue>> written_fields(std::span<const Field> table,
                                                                     const LaunchPlan& launch);

@@ -66,6 +66,9 @@ topologies::Precision precision_of(std::string_view name) {
 // The entry of the file's own program and release, unless the command line names another that
 // shards as the file does.
 std::string behaviour_of_file(const LaunchConfig& config, const LaunchOptions& options) {
+  if (options.framework.empty() && !config.predicted_as.empty()) {
+    return config.predicted_as;
+  }
   if (options.framework.empty()) {
     return program_of(config.format, config.framework) +
            (config.release.empty() ? "" : "@" + config.release);

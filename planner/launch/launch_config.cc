@@ -36,6 +36,34 @@ std::pair<std::string_view, std::string_view> section_and_name(std::string_view 
                                        : std::pair(key.substr(0, dot), key.substr(dot + 1));
 }
 
+std::vector<std::string_view> words_of(std::string_view name) {
+  std::vector<std::string_view> words;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find('_'), name.size());
+    words.push_back(name.substr(0, end));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return words;
+}
+
+// Axes are told apart by two letters: pp_size is no slip of tp_size.
+bool is_another_axis(std::string_view name, std::string_view right) {
+  const std::vector<std::string_view> words = words_of(name);
+  const std::vector<std::string_view> others = words_of(right);
+  if (words.size() != others.size()) {
+    return false;
+  }
+  const auto [first, second] = std::ranges::mismatch(words, others);
+  return first != words.end() && first->size() == 2 && second->size() == 2;
+}
+
+// A few letters wrong, or the end left off.
+bool is_meant(std::string_view name, std::string_view right) {
+  constexpr std::size_t kShortest = 8;  // of a beginning
+  const bool begins = name.size() >= kShortest && name != right && right.starts_with(name);
+  return begins || (is_a_slip(name, right) && !is_another_axis(name, right));
+}
+
 // A slip in the name of a known section, or in the section; else empty.
 std::string meant_key(const KnownKeys& known, std::string_view key) {
   const auto [section, name] = section_and_name(key);
@@ -45,11 +73,11 @@ std::string meant_key(const KnownKeys& known, std::string_view key) {
   });
   for (const std::string_view right : known.keys) {
     const auto [right_section, right_name] = section_and_name(right);
-    if (section == right_section && is_a_slip(name, right_name)) {
+    if (section == right_section && is_meant(name, right_name)) {
       return std::string(right);
     }
     if (!has_section && is_a_slip(section, right_section)) {
-      if (name == right_name || is_a_slip(name, right_name)) {
+      if (name == right_name || is_meant(name, right_name)) {
         return std::string(right);
       }
       in_section = fmt::format("{}.{}", right_section, name);
@@ -97,10 +125,17 @@ bool is_known(const KnownKeys& known, std::string_view key) {
 }
 
 void note_unknown(LaunchConfig& config, const KnownKeys& known) {
+  KnownKeys inner;  // of sections that are taken whatever follows
+  inner.keys = known.inside;
+  inner.keys.insert(inner.keys.end(), known.keys.begin(), known.keys.end());
   for (const LaunchSetting& setting : config.settings) {
-    if (!is_known(known, setting.key)) {
+    const bool listed = std::ranges::count(inner.keys, setting.key) > 0;
+    const bool taken = is_known(known, setting.key);
+    std::string meant = listed ? "" : meant_key(taken ? inner : known, setting.key);
+    const bool same_section = section_and_name(meant).first == section_and_name(setting.key).first;
+    if (!taken || (!meant.empty() && same_section)) {
       config.unknown.push_back(setting);
-      config.unknown.back().meant = meant_key(known, setting.key);
+      config.unknown.back().meant = std::move(meant);
     }
   }
 }

@@ -63,6 +63,7 @@ struct LaunchConfig {
   // How it shards (the base of an entry of frameworks.json), and the release of the format's own
   // program where the file tells it (launch_layout.h).
   std::string framework = "megatron", release;
+  std::string predicted_as;  // the entry that the comment of an exported file names
   std::string precision, optimizer, attention;
   std::optional<double> capacity_factor;  // tokens that an expert takes, of an even share
   // What is computed in where nothing is sharded beside tp or pp (torchtitan up to v0.2.2); empty:
@@ -106,6 +107,7 @@ void add_arguments(const std::vector<std::string>& arguments, const std::string&
 struct KnownKeys {
   std::vector<std::string_view> keys;
   std::vector<std::string_view> sections;
+  std::vector<std::string_view> inside;  // of those, keys of which another one may be a slip
 };
 bool is_known(const KnownKeys& known, std::string_view key);
 // Lists the settings whose keys are not known, with what was meant.

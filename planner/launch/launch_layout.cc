@@ -213,4 +213,18 @@ std::string release_of(const LaunchConfig& config, std::string_view text) {
   return {};
 }
 
+std::string predicted_as(const LaunchConfig& config, std::string_view text) {
+  const std::size_t at = text.find(fmt::format("# {}", kPredictedAs));
+  if (at == std::string_view::npos) {
+    return {};
+  }
+  const std::string_view rest = text.substr(at + 2 + kPredictedAs.size());
+  const std::string entry(rest.substr(0, rest.find_first_of(": \n")));
+  try {
+    return find_framework(entry).base == config.framework ? entry : std::string();
+  } catch (const Error&) {  // an entry of another release of this program
+    return {};
+  }
+}
+
 }  // namespace trireme::planner

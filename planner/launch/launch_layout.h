@@ -41,6 +41,11 @@ bool is_program(const std::string& entry);
 // The release that a comment of the file names ("For torchtitan v0.2.2"), else the newest one whose
 // names of settings the file has; empty where neither tells, or the release is not listed.
 std::string release_of(const LaunchConfig& config, std::string_view text);
+// Of the comment in which `export` says as whose entry it predicted (megatron-bridge where a file
+// of Megatron-Bridge shards as megatron does); empty where it says none, or one that shards
+// otherwise.
+inline constexpr std::string_view kPredictedAs = "Predicted, as ";
+std::string predicted_as(const LaunchConfig& config, std::string_view text);
 
 // ---- the layout
 

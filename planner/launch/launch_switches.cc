@@ -76,7 +76,7 @@ std::set<std::string> errors_of(const LaunchConfig& config, const LaunchOptions&
 
 }  // namespace
 
-std::string_view without_recompute(LaunchFormat format) {
+std::string_view without_recompute(LaunchFormat format, std::string_view plugin) {
   switch (format) {
     case LaunchFormat::kMegatron:
       return "without --recompute-granularity";
@@ -87,12 +87,14 @@ std::string_view without_recompute(LaunchFormat format) {
     case LaunchFormat::kDeepspeed:
       return "no gradient_checkpointing_enable()";
     case LaunchFormat::kAccelerate:
-      return "fsdp_activation_checkpointing: false";
+      return plugin == "megatron"    ? "megatron_lm_recompute_activations: false"
+             : plugin == "deepspeed" ? "no gradient_checkpointing_enable()"
+                                     : "fsdp_activation_checkpointing: false";
   }
   return "";
 }
 
-std::string_view without_offload(LaunchFormat format) {
+std::string_view without_offload(LaunchFormat format, std::string_view plugin) {
   switch (format) {
     case LaunchFormat::kMegatron:
       return "without --optimizer-cpu-offload and --cpu-offloading";
@@ -103,7 +105,8 @@ std::string_view without_offload(LaunchFormat format) {
     case LaunchFormat::kDeepspeed:
       return "without \"offload_optimizer\" and \"offload_param\"";
     case LaunchFormat::kAccelerate:
-      return "fsdp_offload_params: false";
+      return plugin == "deepspeed" ? "offload_optimizer_device: none, offload_param_device: none"
+                                   : "fsdp_offload_params: false";
   }
   return "";
 }

@@ -23,8 +23,8 @@ std::vector<bool> switches_that_hold(const LaunchConfig& config, const LaunchOpt
                                      const std::vector<LaunchSwitch>& switches);
 
 // How a file of the format goes without recompute, and without states on the host.
-std::string_view without_recompute(LaunchFormat format);
-std::string_view without_offload(LaunchFormat format);
+std::string_view without_recompute(LaunchFormat format, std::string_view plugin = {});
+std::string_view without_offload(LaunchFormat format, std::string_view plugin = {});
 // How a file of Megatron's shards the optimizer's states; empty: the format has another way.
 std::string_view sharded_optimizer(LaunchFormat format);
 

@@ -49,8 +49,9 @@ bool takes_value(std::string_view key);
 bool is_switch(std::string_view key);
 // The row of a path of Megatron-Bridge, by its last part; nullptr: none, or of the same name.
 const MegatronField* renamed_by_bridge(std::string_view path);
-// What Megatron-LM's parser takes after the flag, blanks between; empty: anything.
-std::string_view megatron_choices(std::string_view key, LaunchFormat format);
+// The known setting of which an unknown key is a slip of a few letters; empty: none, or the
+// framework has that key too.
+std::string slip_of_megatron_setting(std::string_view key);
 // The flag that an unknown one was probably meant to be, which Megatron-LM's parser would refuse;
 // empty: none is near.
 std::string near_megatron_flag(std::string_view key);

@@ -116,7 +116,8 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 constexpr std::string_view kReal =
     "decoder_seq_length decoder_num_layers fp4_format fp4_param_gather fp4_recipe "
     "fp8_param init_method masked_softmax_fusion persist_layer_norm no_batch_p2p_comm "
-    "no_align_param_gather";
+    "no_align_param_gather fp4 in_channels num_labels num_position_embeddings patch_size qk_clip "
+    "tp_comm_overlap_ag tp_comm_overlap_rs";
 
 std::vector<std::string_view> parts_of(std::string_view key) {
   std::vector<std::string_view> parts;
@@ -198,42 +199,15 @@ const MegatronField* renamed_by_bridge(std::string_view path) {
   return nullptr;
 }
 
-// choices= of arguments.py, and what core's and Megatron-Bridge's configurations raise on, those of
-// older and newer releases together.
-std::string_view megatron_choices(std::string_view key, LaunchFormat format) {
-  struct Row {
-    std::string_view key, values;
-    bool bridge = true;  // Megatron-Bridge is held to it too
-  };
-  constexpr Row kChoices[] = {
-      {"attention_backend", "flash fused unfused local auto"},
-      {"moe_token_dispatcher_type", "allgather alltoall alltoall_seq flex"},
-      {"normalization", "LayerNorm RMSNorm"},
-      {"position_embedding_type", "learned_absolute rope mrope yarn relative alibi none", false},
-      {"data_parallel_sharding_strategy", "no_shard optim optim_grads optim_grads_params"},
-      {"fp8_format", "e4m3 hybrid", false},
-      {"fp8", "e4m3 hybrid None null"},
-      {"fp8_recipe", "tensorwise delayed mxfp8 blockwise custom"},
-      {"cross_entropy_fusion_impl", "native te"},
-      {"recompute_method", "uniform block None null"},
-      {"transformer_impl", "local transformer_engine inference_optimized", false},
-  };
-  // training/mixed_precision.py: functions that @register names
-  constexpr std::string_view kPrecisions =
-      "bf16_mixed fp16_mixed bf16_with_fp8_delayed_scaling_mixed "
-      "fp16_with_fp8_delayed_scaling_mixed bf16_with_mxfp8_mixed fp16_with_mxfp8_mixed "
-      "bf16_with_fp8_current_scaling_mixed nemotron_h_bf16_with_fp8_current_scaling_mixed "
-      "nanov2_bf16_with_fp8_current_scaling_mixed fp16_with_fp8_current_scaling_mixed "
-      "bf16_with_fp8_subchannel_scaling_mixed fp16_with_fp8_subchannel_scaling_mixed "
-      "bf16_with_nvfp4_mixed nemotron_3_super_bf16_with_nvfp4_mixed";
-  const bool bridge = format == LaunchFormat::kMegatronBridge;
-  if (bridge && key == "mixed_precision") {
-    return kPrecisions;
+std::string slip_of_megatron_setting(std::string_view key) {
+  std::string_view best;
+  for (const std::string_view name : megatron_settings_read()) {
+    if (is_a_slip(key, name) && !is_among(kReal, key) &&
+        (best.empty() || edits_between(key, name) < edits_between(key, best))) {
+      best = name;
+    }
   }
-  const auto* found = std::find_if(std::begin(kChoices), std::end(kChoices), [&](const Row& row) {
-    return row.key == key && (row.bridge || !bridge);
-  });
-  return found == std::end(kChoices) ? std::string_view() : found->values;
+  return std::string(best);
 }
 
 std::string near_megatron_flag(std::string_view key) {
@@ -245,20 +219,18 @@ std::string near_megatron_flag(std::string_view key) {
       return std::string(flag);
     }
   }
-  std::string_view best;
+  if (std::string slip = slip_of_megatron_setting(key); !slip.empty()) {
+    return slip;
+  }
   std::string_view longer;
   for (const std::string_view name : megatron_settings_read()) {
-    if (is_a_slip(key, name) &&
-        (best.empty() || edits_between(key, name) < edits_between(key, best))) {
-      best = name;
-    }
     const bool starts = key.size() >= 6 && name.starts_with(key);
     if ((starts || leaves_words_out(key, name)) &&
         (longer.empty() || name.size() < longer.size())) {
       longer = name;
     }
   }
-  return std::string(best.empty() ? longer : best);
+  return std::string(longer);
 }
 
 }  // namespace trireme::planner

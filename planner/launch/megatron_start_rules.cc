@@ -61,37 +61,6 @@ Found names_known(const LaunchConfig& config, const LaunchCase&) {
                  certain ? std::nullopt : std::optional(Severity::kWarning)};
 }
 
-// Without an enumeration's class. Recipes of mixed precision are names, or objects (empty).
-std::string named_value(const LaunchSetting& setting) {
-  std::string value = setting.value.substr(setting.value.rfind('.') + 1);
-  if (setting.key == "mixed_precision") {
-    std::replace(value.begin(), value.end(), '-', '_');
-    const bool is_type = value.starts_with("bf16") || value.starts_with("fp16");
-    return is_type && value.find('(') == std::string::npos ? value : "";
-  }
-  return value;
-}
-
-// Programs around Megatron-LM may take other words.
-Found values_known(const LaunchConfig& config, const LaunchCase&) {
-  const bool bridge = config.format == LaunchFormat::kMegatronBridge;
-  if (!bridge && config.program != MegatronProgram::kMegatron) {
-    return {};
-  }
-  for (const LaunchSetting& setting : config.settings) {
-    const std::string_view choices = megatron_choices(setting.key, config.format);
-    const std::string value = named_value(setting);
-    if (!choices.empty() && !setting.open && !value.empty() && !is_among(choices, value) &&
-        find_setting(config, setting.key) == &setting) {
-      return Finding{
-          fmt::format("{} is '{}' ({})", setting.spelled, setting.value,
-                      setting.line == 0 ? "of the command line" : line_of(config, setting.line)),
-          fmt::format("use one of {}", fmt::join(names_in(choices), ", "))};
-    }
-  }
-  return {};
-}
-
 Found precision_given(const LaunchConfig& config, const LaunchCase&) {
   if (config.format != LaunchFormat::kMegatron || config.precision != "fp32" ||
       !config.unreadable.empty()) {  // it may stand in what could not be worked out
@@ -318,6 +287,31 @@ Found averaging(const LaunchConfig& config, const LaunchCase&) {
                  "set ddp.average_in_collective=false"};
 }
 
+// Hydra refuses an override of a field that is not there; an attribute that Python sets is read by
+// nobody.
+Found fields_known(const LaunchConfig& config, const LaunchCase&) {
+  constexpr std::size_t kShortest = 6;  // a shorter name is soon another's
+  std::vector<std::string> wrong;
+  std::vector<std::string> right;
+  for (const LaunchSetting& setting : config.unknown) {
+    const std::string slip = slip_of_megatron_setting(setting.key);
+    if (slip.empty() || setting.key.size() < kShortest || has_setting(config, slip)) {
+      continue;
+    }
+    wrong.push_back(
+        fmt::format("{} ({})", setting.spelled,
+                    setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
+    right.push_back(setting.spelled.substr(0, setting.spelled.rfind('.') + 1) + slip);
+  }
+  if (wrong.empty()) {
+    return {};
+  }
+  return Finding{
+      fmt::format("{} {} no field of Megatron-Bridge's configuration, and nothing reads it",
+                  fmt::join(wrong, ", "), wrong.size() == 1 ? "is" : "are"),
+      fmt::format("use {}", fmt::join(right, ", "))};
+}
+
 const LaunchSetting* by_path(const LaunchConfig& config, std::string_view path) {
   const auto found =
       std::find_if(config.settings.rbegin(), config.settings.rend(),
@@ -375,13 +369,14 @@ constexpr LaunchRule kSharding[] = {
     {"manual registration needs NCCL user buffers", Severity::kError, {}, manual_registration},
     // Only Megatron-Bridge's from here on.
     {"values that Megatron-Bridge takes", Severity::kError, {}, values_known},
+    {"fields that Megatron-Bridge has", Severity::kError, {}, fields_known},
     {"rank order with Megatron-FSDP", Severity::kError, {}, rank_order},
     {"average_in_collective with Megatron-FSDP", Severity::kWarning, {}, averaging},
     {"model and dataset sequence length", Severity::kError, {}, one_sequence_length},
     {"fine-tuning with cp > 1", Severity::kError, {}, fine_tuning},
     {"packed sequences need micro-batch 1", Severity::kError, {}, packed},
 };
-constexpr std::size_t kOnlyBridge = 6;
+constexpr std::size_t kOnlyBridge = 7;
 
 }  // namespace
 

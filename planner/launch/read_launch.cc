@@ -200,6 +200,7 @@ LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::
                          const std::vector<std::string>& arguments, const LaunchReading& reading) {
   LaunchConfig config = read_as(format, text, source, arguments, reading);
   config.release = release_of(config, text);
+  config.predicted_as = predicted_as(config, text);
   return config;
 }
 

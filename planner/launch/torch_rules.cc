@@ -21,7 +21,8 @@ std::optional<Finding> keys_known(const LaunchConfig& config, const LaunchCase&)
       continue;
     }
     const std::string section = setting.key.substr(0, setting.key.rfind('.') + 1);
-    ignores = ignores && (section.empty() || !setting.meant.starts_with(section));
+    const bool read_loosely = section == "activation_checkpointing.";  // as a plain dictionary
+    ignores = ignores && (section.empty() || read_loosely || !setting.meant.starts_with(section));
     refused.push_back(
         fmt::format("{} ({})", setting.spelled,
                     setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
@@ -148,8 +149,13 @@ Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
       "(set_z3_leaf_modules) under ZeRO-3"};
 }
 
+Found deepspeed_values(const LaunchConfig& config, const LaunchCase& found) {
+  return config.format == LaunchFormat::kDeepspeed ? values_known(config, found) : Found();
+}
+
 constexpr LaunchRule kDeepspeed[] = {
     {"keys that DeepSpeed has", Severity::kError, {}, deepspeed_keys},
+    {"values that DeepSpeed takes", Severity::kError, {}, deepspeed_values},
     {"experts in transformers' loop", Severity::kWarning, {}, experts_in_a_loop},
     {"train_batch = micro * accumulation * dp", Severity::kError, Rule::kBatchDivides,
      deepspeed_batch},
@@ -283,6 +289,7 @@ Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
 
 constexpr LaunchRule kAccelerate[] = {
     {"keys that accelerate has", Severity::kError, {}, keys_known},
+    {"values that accelerate takes", Severity::kError, {}, values_known},
     {"values that FSDP's plugin takes", Severity::kError, {}, plugin_values},
     {"efficient loading needs synchronised states", Severity::kError, {}, loads_and_syncs},
     {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},

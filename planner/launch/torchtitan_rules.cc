@@ -201,6 +201,7 @@ constexpr LaunchRule kTorchtitan[] = {
     {"attention with context parallelism", Severity::kError, {}, titan_context},
     {"async tensor parallelism needs compile", Severity::kError, {}, titan_async},
     {"keys that torchtitan has", Severity::kError, {}, keys_known},
+    {"values that torchtitan takes", Severity::kError, {}, values_known},
     {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},

@@ -1,5 +1,5 @@
 // $((A*B)) and ((A > B)): recursive descent over the four operations, the remainder, comparisons,
-// && || ! and brackets.
+// && || ! ? : and brackets.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -19,7 +19,7 @@ class Arithmetic {
       : variables_(variables), text_(text), line_(line) {}
 
   std::optional<std::int64_t> run() {
-    const std::int64_t value = disjunction();
+    const std::int64_t value = choice();
     skip_blanks();
     return ok_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
   }
@@ -51,6 +51,22 @@ class Arithmetic {
     const bool here = text_.substr(at_).starts_with(op);
     at_ += here ? op.size() : 0;
     return here;
+  }
+
+  // A > B ? C : D
+  std::int64_t choice() {
+    const std::int64_t value = disjunction();
+    if (!ok_ || !take('?')) {
+      return value;
+    }
+    if (++depth_ > kDepthMax) {
+      fail("has too many questions");
+    }
+    const std::int64_t yes = choice();
+    ok_ = ok_ && take(':');
+    const std::int64_t no = choice();
+    --depth_;
+    return value != 0 ? yes : no;
   }
 
   std::int64_t disjunction() {
@@ -154,7 +170,7 @@ class Arithmetic {
 
   std::int64_t bracket_or_number() {
     if (take('(')) {
-      const std::int64_t value = disjunction();
+      const std::int64_t value = choice();
       ok_ = ok_ && take(')');
       return value;
     }

@@ -231,10 +231,11 @@ void Expander::braces(std::string_view inside, int line, bool in_quotes, ShellTe
   const bool positional = !form.name.empty() && form.name[0] >= '0' && form.name[0] <= '9';
   if (positional && (!variables_.positional || variables_.in_function) && form.name != "0") {
     const bool falls_back = (op == '-' || op == '=') && !variables_.in_function;
-    if (falls_back) {  // what runs without words is known, what runs with them is not
+    if (falls_back) {  // as it runs without words, which were not given
+      variables_.uses_words = true;
       alternative(form.name, form.rest.substr(1), false, line, in_quotes, out);
     }
-    out.outside = true;
+    out.outside |= !falls_back;
     out.lost |= !falls_back;
     return;
   }
@@ -242,6 +243,7 @@ void Expander::braces(std::string_view inside, int line, bool in_quotes, ShellTe
   if (op == '+' || ((op == '-' || op == '=') && !present)) {
     if (op != '+' || present) {
       alternative(form.name, form.rest.substr(1), op == '=', line, in_quotes, out);
+      out.lost |= form.rest.size() == 1;  // ${TP:-}: whoever starts it may set it
     }
     return;
   }
@@ -324,7 +326,7 @@ void Expander::value(std::string_view name, std::string_view index, int line, bo
     return;
   }
   const std::vector<ShellText>& values = found->second.values;
-  if (values.size() == 1 && values[0].text.empty() && values[0].outside) {
+  if (values.size() == 1 && values[0].text.empty() && (values[0].outside || values[0].lost)) {
     missing_ = name;
     missing_command_ = values[0].open_after;
   }
@@ -336,7 +338,13 @@ void Expander::value(std::string_view name, std::string_view index, int line, bo
     joined(values, 0, line, in_quotes, out, own ? separators->second.values.front().text[0] : ' ');
     return;
   }
-  const std::string place = index.empty() ? "" : Expander(variables_).run(index, line).text;
+  const ShellText which = index.empty() ? ShellText() : Expander(variables_).run(index, line);
+  const std::string& place = which.text;
+  if (which.lost || which.outside) {  // ${SIZES[$SLURM_ARRAY_TASK_ID]}: any of them
+    missing_ = name;
+    out.lost = true;
+    return;
+  }
   const std::vector<std::string>& keys = found->second.keys;
   std::int64_t element = 0;
   if (!keys.empty()) {

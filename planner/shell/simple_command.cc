@@ -86,7 +86,10 @@ class Reader {
   void add_words(const ShellToken& token, std::vector<ShellText>& words) {
     const auto more = expand_and_split(variables_, token.text, token.line, words);
     if (more.empty() && !words.empty() && token.text.find_first_of("$`") != std::string::npos) {
-      words.back().open_after = true;
+      const std::size_t noted = variables_.unset_words.size();
+      const ShellText nothing = expand(variables_, token.text, token.line);
+      variables_.unset_words.resize(noted);
+      words.back().open_after = nothing.lost || nothing.outside;  // not of TP=, which sets nothing
     }
     words.insert(words.end(), more.begin(), more.end());
   }

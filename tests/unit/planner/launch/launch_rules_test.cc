@@ -82,9 +82,9 @@ constexpr Case kCases[] = {
      "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4",
      "--pipeline-model-parallel-size 1, 2 or 4"},
     {kM, "values that Megatron-LM takes", "--attention-backend flsh", "--attention-backend flash",
-     "fused, unfused"},
+     "use flash"},
     {kM, "values that Megatron-LM takes", "--normalization rmsnorm", "--normalization RMSNorm",
-     "LayerNorm, RMSNorm"},
+     "use RMSNorm"},
     {kM, "world % (etp * ep * pp)",
      "EXPERTS --expert-model-parallel-size 8 --expert-tensor-parallel-size 4",
      "EXPERTS --expert-model-parallel-size 8 --expert-tensor-parallel-size 2",
@@ -390,6 +390,25 @@ constexpr Case kCases[] = {
      "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: "
      "true\n",
      "true"},
+    {kT, "values that torchtitan takes", "fsdp_reshard_after_forward = \"allways\"\n",
+     "fsdp_reshard_after_forward = \"always\"\n", "always"},
+    {kD, "values that DeepSpeed takes",
+     R"({"train_micro_batch_size_per_gpu": 1, "communication_data_type": "bf17"})",
+     R"({"train_micro_batch_size_per_gpu": 1, "communication_data_type": "BF16"})", "bf16"},
+    {kA, "values that accelerate takes", "distributed_type: FSDP\nmixed_precision: bf17\n",
+     "distributed_type: FSDP\nmixed_precision: BF16\n", "bf16"},
+    {kB, "fields that Megatron-Bridge has", "cfg.model.tensor_model_paralel_size = 2\n",
+     "cfg.model.tensor_model_parallel_size = 2\n", "model.tensor_model_parallel_size"},
+    {kD, "keys that DeepSpeed has",
+     R"({"train_batch_size": 16, "activation_checkpointing": {"cpu_checkpoint": true}})",
+     R"({"train_batch_size": 16, "activation_checkpointing": {"cpu_checkpointing": true}})",
+     "activation_checkpointing.cpu_checkpointing"},
+    {kD, "keys that DeepSpeed has", R"({"train_batch_size": 16, "fp16": {"enable": true}})",
+     R"({"train_batch_size": 16, "fp16": {"enabled": true, "initial_scale_power": 16}})",
+     "fp16.enabled"},
+    {kA, "keys that accelerate has",
+     "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stages: 3\n",
+     "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n", "zero_stage"},
 };
 
 const LaunchViolation* find(const RuleReport& report, const std::string& rule) {
@@ -410,6 +429,68 @@ TEST(LaunchRules, EachIsBrokenByOneConfigurationAndNotByTheNext) {
     EXPECT_NE(violation->fix.find(row.fix), std::string::npos) << violation->fix;
     EXPECT_FALSE(violation->detail.empty());
     EXPECT_EQ(find(report_of(row, row.holds), row.rule), nullptr);
+  }
+}
+
+// One finding for a value that no release takes, none for those that some release does.
+TEST(LaunchRules, OnlyWordsThatNoReleaseTakesAreWrong) {
+  struct Value {
+    LaunchFormat format;
+    const char *key, *wrong, *right;
+  };
+  const Value values[] = {
+      {kM, "optimizer", "adamw", "dist_muon"},
+      {kM, "recompute_granularity", "ful", "selective"},
+      {kM, "exp_avg_dtype", "fp12", "fp8"},
+      {kM, "moe_router_load_balancing_type", "aux_los", "aux_loss seq_aux_loss"},
+      {kM, "cp_comm_type", "p2", "a2a+p2p"},
+      {kM, "lr_decay_style", "cosin", "my_own_style"},
+      {kM, "attention_backend", "AttnBackend.fussed", "AttnBackend.fused"},
+      {kM, "fp8_format", "e5m2", "hybrid"},
+      {kB, "moe_router_score_function", "sigmod", "sigmoid"},
+      {kB, "attention_backend", "AttnBackend.fussed", "AttnBackend.fused"},
+      {kB, "main_grads_dtype", nullptr, "torch.bfloat16"},
+      {kB, "mixed_precision", "bf16_mixd", "bf16-mixed"},
+      {kB, "mixed_precision", nullptr, "bf16_mixed(grad_reduce_in_fp32=False)"},
+      {kT, "optimizer.name", "adamw", "AdamW"},
+      {kT, "training.dtype", "bf16", "bfloat16"},
+      {kT, "training.mixed_precision_param", "fp32", "float32"},
+      {kT, "compile.components", "model los", "model loss"},
+      {kT, "model.converters", "quantize.linear.flaot8", "my.own quantize.linear.float8"},
+      {kT, "lr_scheduler.decay_type", "cos", "cosine"},
+      {kD, "data_types.grad_accum_dtype", "fp31", "bfloat16"},
+      {kD, "optimizer.type", "AdmW", "adamw"},
+      {kD, "optimizer.type", "Adom", "MyOwnOptimizer"},
+      {kD, "scheduler.type", "WarmupCosinLR", "WarmupCosineLR"},
+      {kA, "mixed_precision", "bf17", "no"},
+      {kA, "mixed_precision", "int8", "False"},
+      {kA, "dynamo_config.dynamo_backend", "INDUKTOR", "inductor"},
+      {kA, "dynamo_config.dynamo_mode", "fast", "reduce-overhead"},
+      {kA, "fp8_config.fp8_backend", "xe", "TE"},
+      {kA, "deepspeed_config.offload_optimizer_device", "gpu", "cpu"},
+      {kA, "parallelism_config.parallelism_config_cp_comm_strategy", "ring", "alltoall"},
+  };
+  const auto finding = [](const Value& value, const char* text) {
+    LaunchConfig config;
+    config.format = value.format;
+    config.settings.push_back({value.key, text, value.key, 1});
+    return values_known(config, {});
+  };
+  for (const Value& value : values) {
+    EXPECT_FALSE(finding(value, value.right)) << value.key << " " << value.right;
+    EXPECT_TRUE(value.wrong == nullptr || finding(value, value.wrong)) << value.key;
+  }
+  EXPECT_EQ(finding({kT, "optimizer.name", "", ""}, "Adamw")->fix, "use AdamW");
+}
+
+TEST(LaunchRules, AnotherAxisIsNoSlip) {
+  const LaunchConfig config =
+      read_launch(kA,
+                  "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+                  "parallelism_config:\n  parallelism_config_ep_size: 2\n",
+                  "f", {});
+  for (const LaunchSetting& setting : config.unknown) {
+    EXPECT_EQ(setting.meant, "") << setting.key;
   }
 }
 

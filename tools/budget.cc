@@ -68,6 +68,17 @@ std::optional<double> optional_seconds(const std::string& text, const std::strin
   return text.empty() ? std::nullopt : std::optional<double>(seconds_of(text, where));
 }
 
+// Of a second or more: what is divided by it, or ends before it begins, means nothing.
+std::optional<double> seconds_above_zero(const std::string& text, const std::string& where) {
+  const std::optional<double> seconds = optional_seconds(text, where);
+  if (seconds && *seconds < 1) {
+    throw Error(
+        where,
+        fmt::format("'{}' is wrong; a time of 1 s or more, such as 6h, would be right", text));
+  }
+  return seconds;
+}
+
 BudgetRequest request_of(const Options& options) {
   BudgetRequest request;
   request.job = options.job;
@@ -85,7 +96,7 @@ BudgetRequest request_of(const Options& options) {
   if (!options.tokens.empty()) {
     request.tokens = count_of(options.tokens, "--tokens");
   }
-  request.deadline_seconds = optional_seconds(options.deadline, "--deadline");
+  request.deadline_seconds = seconds_above_zero(options.deadline, "--deadline");
   if (!options.dollars.empty()) {
     request.dollars = count_of(options.dollars, "--max-dollars");
   }
@@ -95,15 +106,10 @@ BudgetRequest request_of(const Options& options) {
                 "--max-dollars, is needed");
   }
   request.failures = planner::find_failure_rate(options.failures);
-  request.mean_between_seconds = optional_seconds(options.mtbf, "--mtbf");
-  if (request.mean_between_seconds && !(*request.mean_between_seconds >= 1)) {
-    throw Error("--mtbf",
-                fmt::format("'{}' is wrong; a time of 1 s or more, such as 6h, would be right",
-                            options.mtbf));
-  }
+  request.mean_between_seconds = seconds_above_zero(options.mtbf, "--mtbf");
   request.restart_seconds = seconds_of(options.restart, "--restart");
   request.save_seconds = optional_seconds(options.checkpoint, "--checkpoint");
-  request.interval_seconds = optional_seconds(options.interval, "--interval");
+  request.interval_seconds = seconds_above_zero(options.interval, "--interval");
   request.storage.asynchronous = !options.synchronous;
   if (!options.storage.empty()) {
     request.storage.write_gbytes_per_second = parse_number(options.storage, "--storage", 1e-3, 1e6);
@@ -177,8 +183,11 @@ void add_failure_options(CLI::App& command, Options& options) {
       .add_option("--straggle", options.straggle,
                   "share of the time that slow parts cost beyond the measured step (default 0)")
       ->type_name("SHARE");
-  add_count_option(command, "--spares", options.spares,
-                   "nodes that stand by (default: always enough)", 0, 1'000'000);
+  add_count_option(
+      command, "--spares", options.spares,
+      "nodes that stand by and are paid for (default: the provider replaces a failed one at "
+      "once, and nothing is paid for it)",
+      0, 1'000'000);
   command.add_option("--repair", options.repair, "until a failed node is back (default 1d)")
       ->type_name("TIME");
   command

@@ -281,9 +281,10 @@ std::string failures_text(const BudgetRequest& request) {
           ? fmt::format("a save takes {}", span_text(*request.save_seconds))
           : fmt::format("{} saves at {}",
                         request.storage.asynchronous ? "asynchronous" : "synchronous", storage);
-  const std::string spares = request.repairs.spares < 0
-                                 ? "a spare node is always there (--spares)"
-                                 : fmt::format("{} spare nodes, paid for", request.repairs.spares);
+  const std::string spares =
+      request.repairs.spares < 0
+          ? "a failed node is replaced at once, at no cost (--spares N: of N that are paid for)"
+          : fmt::format("{} spare nodes, paid for", request.repairs.spares);
   return fmt::format("{}; {} to restart (--restart); {}; {}", rate,
                      span_text(request.restart_seconds), save, spares);
 }

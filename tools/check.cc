@@ -38,6 +38,8 @@ int exit_code(const CheckReport& report) {
 }
 
 int run(const Options& options, Console& console) {
+  check_recompute_options(options.launch.recompute, options.launch.recompute_layers.has_value(),
+                          !options.launch.recompute_modules.empty());
   CheckRequest request{options.file, options.format, options.words, options.launch};
   request.arguments.insert(request.arguments.end(), options.overrides.begin(),
                            options.overrides.end());
@@ -91,12 +93,8 @@ void add_job_options_beside_a_file(CLI::App& command, planner::LaunchOptions& la
       .add_option("--recompute-modules", launch.recompute_modules,
                   "what selective recompute repeats: core_attn,layernorm,mlp,…")
       ->type_name("LIST");
-  command
-      .add_option("--set", launch.settings, "KEY=VALUE overrides one of the framework's choices")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+  add_settings_option(command, "--set", launch.settings,
+                      "KEY=VALUE overrides one of the framework's choices");
 }
 
 }  // namespace

@@ -140,13 +140,15 @@ void add_what_can_go(CheckReport& report) {
     kept.recompute = planner::Recompute::kNone;
     kept.recompute_layers = -1;
     kept.recompute_modules = 0;
-    add({"no recompute", "recompute=none", planner::without_recompute(format)}, report.found.job,
-        kept);
+    add({"no recompute", "recompute=none",
+         planner::without_recompute(format, report.config.framework)},
+        report.found.job, kept);
   }
   if (report.found.job.offload.any()) {
     planner::Job stays = report.found.job;
     stays.offload = {};
-    add({"no offload", "offload=none", planner::without_offload(format)}, stays, report.found.plan);
+    add({"no offload", "offload=none", planner::without_offload(format, report.config.framework)},
+        stays, report.found.plan);
   }
 }
 

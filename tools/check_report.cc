@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/plan_report.h"
+#include "tools/switches_report.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -43,10 +44,11 @@ void print_switches(const Console& console, const CheckReport& report) {
     std::vector<std::string> list;
     for (const planner::SwitchGain& gain : report.switches) {
       if (gain.which.changes_numerics == changes) {
+        const bool leaves_out = gain.which.flag.starts_with("without ");
         list.push_back(fmt::format(
-            "{} with {} ({})",
+            "{} {}{} ({})",
             gain.decides_fit ? std::string("fits") : "-" + duration_text(gain.gain_seconds),
-            gain.which.flag, gain.which.name));
+            leaves_out ? "" : "with ", gain.which.flag, switch_words(gain.which)));
       }
     }
     if (!list.empty()) {
@@ -152,10 +154,6 @@ Json check_json(const CheckReport& report) {
     own["fits"] = Json();
     own["fit"] = "not_known";
   }
-  Json switches = Json::array();
-  for (const planner::SwitchGain& gain : report.switches) {
-    switches.push_back(switch_json(gain));
-  }
   return {{"source", report.config.source},
           {"format", planner::to_string(report.config.format)},
           {"layout", report.rules.ranks_hold ? layout_json(report.found.plan) : Json()},
@@ -164,7 +162,7 @@ Json check_json(const CheckReport& report) {
           {"verdict", report.estimate ? own["fit"] : Json("not_known")},
           {"verdict_reason", report.verdict.why},
           {"better", estimate_of(report.better)},
-          {"switches", switches},
+          {"switches", switches_json(report.switches)},
           {"filled", report.found.filled},
           {"remarks", remarks_of(report)},
           {"unknown", unknown}};

@@ -13,8 +13,10 @@
 #include "planner/search/explain.h"
 #include "tools/commands.h"
 #include "tools/explain_words.h"
+#include "tools/launchable.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
+#include "tools/switches_report.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -37,6 +39,7 @@ struct Subject {
   std::optional<Estimate> rival;  // the best other set of degrees, or --against
   bool searched = false;
   std::vector<Flip> flips;
+  std::vector<planner::SwitchGain> switches;  // of a layout that was searched
 };
 
 bool same_degrees(const Estimate& a, const Estimate& b) {
@@ -58,7 +61,9 @@ Subject subject_of(const Options& options) {
     subject.job.global_batch =
         subject.job.global_batch == 0 ? subject.job.cluster.gpus : subject.job.global_batch;
   }
-  planner::SearchResult found = planner::search(subject.job, {});
+  planner::SwitchedSearch best = std::move(
+      search_recommended(subject.job, {}, decided_switches(options.job), !given).answer.found);
+  planner::SearchResult& found = best.result;
   subject.searched = !given;
   if (!given) {
     if (!found.best) {
@@ -66,6 +71,8 @@ Subject subject_of(const Options& options) {
           "explain",
           "no layout fits; 'trireme plan' names the nearest misses, --layout explains one of them");
     }
+    subject.job = std::move(best.job);
+    subject.switches = std::move(best.switches);
     subject.chosen = *found.best;
     subject.rivals = std::move(found.alternatives);
   } else if (found.best) {
@@ -127,6 +134,7 @@ Json explain_json(const Subject& subject, const planner::Explanation& why) {
                {"comparison", Json::array()},
                {"rival", nullptr},
                {"words", words_of(subject)},
+               {"switches", switches_json(subject.switches)},
                {"flips", Json::array()}};
   for (const Flip& flip : subject.flips) {
     json["flips"].push_back(
@@ -195,6 +203,7 @@ void print_explanation(const Console& console, const Subject& subject,
              subject.searched ? "the best layout is" : "layout",
              planner::short_form(subject.chosen.plan),
              duration_text(subject.chosen.time.step_seconds), verdict(subject.chosen.memory));
+  print_switches(console, subject.switches, true, "switched on");
   for (const std::string& sentence : words_of(subject)) {
     fmt::print(console.out, "{}\n", sentence);
   }

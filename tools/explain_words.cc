@@ -9,7 +9,7 @@
 
 #include "planner/cost/time_items.h"
 #include "planner/search/explain.h"
-#include "planner/search/search.h"
+#include "tools/launchable.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -106,12 +106,10 @@ std::string what_rival_costs(const Estimate& chosen, const Estimate& rival) {
 
 std::vector<Flip> what_would_flip(const Job& job, const planner::Plan& best) {
   std::vector<Flip> flips;
-  planner::SearchOptions options;
-  options.best_only = true;
   for (const auto& [words, change] : changes_of(job)) {
     Job other = job;
     change(other);
-    const auto found = planner::search(other, options).best;
+    const auto found = search_recommended(other, {}, {}, false).answer.found.result.best;
     if (found && !same_degrees(found->plan, best)) {
       flips.push_back({words, planner::short_form(found->plan), found->time.step_seconds});
     }

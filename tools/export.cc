@@ -12,6 +12,7 @@
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
 #include "tools/commands.h"
+#include "tools/launchable.h"
 #include "tools/report.h"
 #include "tools/request.h"
 
@@ -71,15 +72,10 @@ void choose_form(const Options& options, planner::LaunchFormat format,
   }
 }
 
-// The launch files say how all weights are trained; what they cannot say is refused, not left out.
+// What launch files cannot say is refused, not left out.
 void refuse_fine_tuning(const planner::Job& job) {
-  if (job.offload.any()) {
-    throw Error("--offload", "what lives on the host is not written to launch files yet");
-  }
-  if (job.training.has_adapters() || job.training.frozen_layers > 0 ||
-      !job.training.lengths.empty()) {
-    throw Error("--lora-rank",
-                "adapters, frozen layers and sample lengths are not written to launch files yet");
+  if (const std::string refusal = fine_tuning_refusal(job); !refusal.empty()) {
+    throw Error(job.offload.any() ? "--offload" : "--lora-rank", refusal);
   }
 }
 

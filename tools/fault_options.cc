@@ -71,6 +71,12 @@ sim::SlowLink parse_slow_link(const std::string& text) {
   auto [factor, place] = split_at(text, "--slow-link", right);
   sim::SlowLink link;
   link.factor = factor;
+  constexpr double kFactorLeast = 1e-6;
+  if (factor < kFactorLeast) {
+    throw Error("--slow-link", fmt::format("'{}': the factor must be {:g} or more; a link that "
+                                           "carries nothing ends no step",
+                                           text, kFactorLeast));
+  }
   const std::size_t dot = place.find('.');
   const std::string first = place.substr(0, dot);
   if (const auto node = numbered(first, "node")) {
@@ -102,7 +108,7 @@ sim::Faults make_faults(const FaultOptions& options) {
   if (!options.rank_spread.empty()) {
     faults.rank_spread = parse_number(options.rank_spread, "--rank-spread", 0, 1);
   }
-  faults.seed = static_cast<std::uint64_t>(options.seed);
+  faults.seed = static_cast<std::uint64_t>(options.seed.value_or(0));
   return faults;
 }
 

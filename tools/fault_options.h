@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace trireme::tools {
 struct FaultOptions {
   std::vector<std::string> stragglers, slow_links;
   std::string jitter, rank_spread;
-  std::int64_t seed = 0;
+  std::optional<std::int64_t> seed;
 };
 
 void add_fault_options(CLI::App& command, FaultOptions& options);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "planner/launch/export.h"
+#include "planner/search/recommend.h"
 
 namespace trireme::tools {
 namespace {
@@ -82,6 +83,38 @@ LaunchableSearch search_launchable(const planner::Job& job, const planner::Searc
                               planner::short_form(fastest.plan), better, refusal);
   answer.found = std::move(other);
   return answer;
+}
+
+Recommended search_recommended(const planner::Job& job, const planner::SearchOptions& options,
+                               const std::vector<std::string>& given, bool switches) {
+  Recommended best{.answer = search_launchable(job, options, given, switches), .reason = {}};
+  const bool by_time = options.goal == planner::Goal::kTime || options.goal == planner::Goal::kCost;
+  planner::SwitchedSearch& found = best.answer.found;
+  if (by_time && found.result.best) {
+    best.reason = planner::recommend(found.job, found.result);
+  }
+  return best;
+}
+
+std::vector<std::string> decided_switches(const JobOptions& options) {
+  std::vector<std::string> keys;
+  for (const std::string& setting : options.settings) {
+    keys.push_back(setting.substr(0, setting.find('=')));
+  }
+  if (!options.precision.empty()) {
+    keys.emplace_back("precision");
+  }
+  return keys;
+}
+
+std::string fine_tuning_refusal(const planner::Job& job) {
+  if (job.offload.any()) {
+    return "what lives on the host is not written to launch files yet";
+  }
+  const bool tunes = job.training.has_adapters() || job.training.frozen_layers > 0 ||
+                     !job.training.lengths.empty();
+  return tunes ? "adapters, frozen layers and sample lengths are not written to launch files yet"
+               : "";
 }
 
 }  // namespace trireme::tools

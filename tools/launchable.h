@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "planner/search/switches.h"
+#include "tools/options.h"
 
 namespace trireme::tools {
 
@@ -20,5 +22,20 @@ struct LaunchableSearch {
 // exported; among all where none can.
 LaunchableSearch search_launchable(const planner::Job& job, const planner::SearchOptions& options,
                                    const std::vector<std::string>& given, bool switches);
+
+// The same, with the layout first that an engineer would start with: what `plan`, `whatif` and
+// `explain` mean by the best. `reason` says why it is not the fastest.
+struct Recommended {
+  LaunchableSearch answer;
+  std::string reason;
+};
+Recommended search_recommended(const planner::Job& job, const planner::SearchOptions& options,
+                               const std::vector<std::string>& given, bool switches);
+
+// Keys of --set, and what --precision decides: no switch touches them.
+std::vector<std::string> decided_switches(const JobOptions& options);
+
+// What `export` says of a job whose fine-tuning or offload no launch file can say; empty: nothing.
+std::string fine_tuning_refusal(const planner::Job& job);
 
 }  // namespace trireme::tools

@@ -71,7 +71,15 @@ topologies::Imported read_machine(const std::string& path, const MachineOptions&
   wanted.network = options.network;
   read_nodes(options.nodes, wanted);
   if (!options.nic.empty()) {
+    constexpr double kLeast = 1e6;  // bytes a second: a slower one is a slip of the unit
+    constexpr double kMost = 1e14;
     wanted.nic = parse_bandwidth(options.nic, "--nic");
+    if (wanted.nic.value < kLeast || wanted.nic.value > kMost) {
+      throw Error("--nic",
+                  "'" + options.nic +
+                      "' is no rate of a NIC; from 1 MB/s to 100 TB/s would be right, such "
+                      "as '400 Gbit/s'");
+    }
   }
   topologies::Imported imported =
       topologies::import_topology(read_file(path, "a topology", kTopologyMost), path, wanted);

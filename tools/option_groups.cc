@@ -47,7 +47,8 @@ void add_fault_options(CLI::App& command, FaultOptions& options) {
                      "deviation of each compute op's duration, as a share: 0.02");
   command.add_option("--rank-spread", options.rank_spread,
                      "deviation of the GPUs' speed from each other, as a share: 0.03");
-  command.add_option("--seed", options.seed, "of jitter and spread; one seed gives one answer");
+  add_count_option(command, "--seed", options.seed,
+                   "of jitter and spread; one seed gives one answer (default 0)", 0);
 }
 
 }  // namespace trireme::tools

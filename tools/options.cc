@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -107,6 +108,24 @@ std::string same_word(const std::string& text, const std::vector<std::string>& c
   return same != std::end(kSameWords) && is_choice(same->second) ? std::string(same->second) : text;
 }
 
+void check_settings(const std::vector<std::string>& settings, const std::string& name) {
+  std::map<std::string, std::string> seen;
+  for (const std::string& setting : settings) {
+    const auto cut = setting.find('=');
+    if (cut == std::string::npos || cut == 0) {
+      throw Error(name, fmt::format("'{}' has no {}; KEY=VALUE is expected", setting,
+                                    cut == 0 ? "key" : "'='"));
+    }
+    const std::string key = setting.substr(0, cut);
+    const std::string value = setting.substr(cut + 1);
+    if (const auto [before, fresh] = seen.emplace(key, value); !fresh && before->second != value) {
+      throw Error(
+          name, fmt::format("{} is given twice, as '{}' and '{}'; one of them would be right", key,
+                            before->second, value));
+    }
+  }
+}
+
 }  // namespace
 
 void add_count_option(CLI::App& command, const std::string& name,
@@ -120,6 +139,22 @@ void add_count_option(CLI::App& command, const std::string& name,
           },
           description)
       ->type_name("N");
+}
+
+void add_settings_option(CLI::App& command, const std::string& name,
+                         std::vector<std::string>& settings, const std::string& description) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [&settings, name](const std::vector<std::string>& given) {
+            check_settings(given, name);
+            settings = given;
+          },
+          description)
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
 }
 
 void add_choice_option(CLI::App& command, const std::string& name, std::string& value,
@@ -173,18 +208,13 @@ void add_job_options(CLI::App& command, JobOptions& options) {
                       "'trireme frameworks' lists their versions",
                       fmt::join(planner::framework_names(), " ")))
       ->type_name("NAME[@VERSION]");
-  command
-      .add_option(
-          "--set", options.settings,
-          fmt::format("overrides one of the framework's choices; repeatable: {}, and {} more that "
-                      "'trireme frameworks --settings' lists with what each means",
-                      kSettings,
-                      std::ssize(planner::setting_names()) - 1 -
-                          std::count(kSettings.begin(), kSettings.end(), ' ')))
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+  add_settings_option(
+      command, "--set", options.settings,
+      fmt::format("overrides one of the framework's choices; repeatable: {}, and {} more that "
+                  "'trireme frameworks --settings' lists with what each means",
+                  kSettings,
+                  std::ssize(planner::setting_names()) - 1 -
+                      std::count(kSettings.begin(), kSettings.end(), ' ')));
   command
       .add_option("--calibration", options.calibration, "a profile written by 'trireme calibrate'")
       ->type_name("FILE");

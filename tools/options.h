@@ -50,6 +50,13 @@ std::vector<std::int64_t> parse_counts(const std::string& text, const std::strin
 void add_count_option(CLI::App& command, const std::string& name,
                       std::optional<std::int64_t>& value, const std::string& description,
                       std::int64_t low = 1, std::int64_t high = 1'000'000'000);
+// A repeatable option of KEY=VALUE settings. Throws Error where one has no '=', no key, or a key
+// that another one sets to another value.
+void add_settings_option(CLI::App& command, const std::string& name,
+                         std::vector<std::string>& settings, const std::string& description);
+// Throws Error where what is said of recompute contradicts itself: --recompute-layers are of full
+// recompute, --recompute-modules of selective.
+void check_recompute_options(const std::string& recompute, bool layers, bool modules);
 // An option with a closed set of values.
 void add_choice_option(CLI::App& command, const std::string& name, std::string& value,
                        const std::string& description, const std::vector<std::string>& choices);

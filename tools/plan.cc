@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "models/presets.h"
-#include "planner/search/recommend.h"
 #include "planner/search/switches.h"
 #include "tools/commands.h"
 #include "tools/launchable.h"
@@ -76,29 +75,21 @@ planner::SearchOptions search_options(const Options& options) {
   return search;
 }
 
-// Keys of --set, and what --precision decides.
-std::vector<std::string> decided(const JobOptions& options) {
-  std::vector<std::string> keys;
-  for (const std::string& setting : options.settings) {
-    keys.push_back(setting.substr(0, setting.find('=')));
-  }
-  if (!options.precision.empty()) {
-    keys.emplace_back("precision");
-  }
-  return keys;
-}
-
 // Searches, narrows to fewer GPUs where none of them all can be used, and says what is missing.
 void answer(const Options& options, planner::SearchOptions& search, planner::Job& job,
             PlanReport& report) {
   const planner::Job asked = job;
   const auto look = [&](const planner::Job& given) {
-    LaunchableSearch answer =
-        search_launchable(given, search, decided(options.job), !options.keep_switches);
-    planner::SwitchedSearch& found = answer.found;
-    if (!answer.remark.empty()) {
-      report.remarks.push_back(std::move(answer.remark));
+    const std::vector<std::string> decided = decided_switches(options.job);
+    const bool switches = !options.keep_switches;
+    Recommended best = options.refine
+                           ? Recommended{search_launchable(given, search, decided, switches), {}}
+                           : search_recommended(given, search, decided, switches);
+    planner::SwitchedSearch& found = best.answer.found;
+    if (!best.answer.remark.empty()) {
+      report.remarks.push_back(std::move(best.answer.remark));
     }
+    report.reason = std::move(best.reason);
     report.result = std::move(found.result);
     report.switches = std::move(found.switches);
     return std::move(found.job);
@@ -144,11 +135,11 @@ int run(const Options& options, Console& console) {
   Progress progress(console, "searching");
   search.progress = [&](double share) { progress.show(share); };
   answer(options, search, job, report);
-  const bool by_time = search.goal == planner::Goal::kTime || search.goal == planner::Goal::kCost;
   if (options.refine) {
     refine(job, *options.refine, search, report.result);
-  } else if (by_time) {
-    report.reason = planner::recommend(job, report.result);
+  }
+  if (const std::string refusal = fine_tuning_refusal(job); !refusal.empty()) {
+    report.remarks.push_back(fmt::format("`export` would refuse it: {}", refusal));
   }
   if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
     report.remarks.push_back(

@@ -9,6 +9,7 @@
 #include "planner/plan/rules.h"
 #include "planner/search/recommend.h"
 #include "tools/request.h"
+#include "tools/switches_report.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -48,6 +49,26 @@ std::string what_binds(const planner::TimeEstimate& time) {
                      largest->first, 100 * largest->second / time.step_seconds);
 }
 
+// Words of the table that a reader meets first here.
+void print_legend(const Console& console, const planner::SearchResult& result) {
+  std::vector<const Estimate*> rows = {&*result.best};
+  for (const Estimate& other : result.alternatives) {
+    rows.push_back(&other);
+  }
+  const auto any = [&](auto holds) { return std::any_of(rows.begin(), rows.end(), holds); };
+  if (any([](const Estimate* row) { return row->memory.fit == planner::Fit::kAtRisk; })) {
+    fmt::print(
+        console.out,
+        "at risk: what is allocated fits, what PyTorch's allocator keeps beside it may not\n");
+  }
+  if (any([](const Estimate* row) {
+        return planner::short_form(row->plan).find(".order-") != std::string::npos;
+      })) {
+    fmt::print(console.out,
+               "order-a-b: ranks of a are neighbours, then those of b (usual: tp-cp-fsdp-dp-pp)\n");
+  }
+}
+
 void print_ranking(const Console& console, const Job& job, const PlanReport& report) {
   Table table{.head = {"rank", "layout", "step", "MFU", "memory", "fits", "exposed time"},
               .rows = {},
@@ -71,6 +92,7 @@ void print_ranking(const Console& console, const Job& job, const PlanReport& rep
   add(*report.result.best);
   std::for_each(report.result.alternatives.begin(), report.result.alternatives.end(), add);
   print_table(console, table);
+  print_legend(console, report.result);
 }
 
 // Layouts within what is known of the difference between two of them: the interval of one time is
@@ -102,29 +124,6 @@ void print_remarks(const Console& console, const PlanReport& report) {
                "{:.1f} % faster, but at risk of running out of memory: {} ({:.1f} GiB allocated)\n",
                100 * (1 - result.at_risk->time.step_seconds / best.time.step_seconds),
                planner::short_form(result.at_risk->plan), result.at_risk->memory.allocated_gib);
-  }
-}
-
-void print_switches(const Console& console, const PlanReport& report) {
-  const auto words = [](const planner::SwitchGain& gain) {
-    return gain.decides_fit
-               ? fmt::format("nothing fits without {} ({})", gain.which.flag, gain.which.name)
-               : fmt::format("-{} by {} ({})", duration_text(gain.gain_seconds), gain.which.flag,
-                             gain.which.name);
-  };
-  for (const bool applied : {true, false}) {
-    std::vector<std::string> list;
-    for (const planner::SwitchGain& gain : report.switches) {
-      if (gain.applied == applied) {
-        list.push_back(words(gain));
-      }
-    }
-    if (!list.empty()) {
-      fmt::print(console.out, "{}: {}\n",
-                 applied ? "switched on, in every row (estimate takes them by --set)"
-                         : "not switched on, since it changes numerics",
-                 fmt::join(list, "; "));
-    }
   }
 }
 
@@ -167,9 +166,10 @@ void print_front(const Console& console, const std::vector<RankedPlan>& front) {
                           std::to_string(plan.complexity)});
   }
   print_table(console, table);
-  if (front.size() > count) {
-    fmt::print(console.out, "({} of {} points; all with --json)\n", count, front.size());
-  }
+  fmt::print(
+      console.out,
+      "(complexity: axes above 1 and mechanisms such as virtual stages; {} of {} points{})\n",
+      count, front.size(), front.size() > count ? ", all with --json" : "");
 }
 
 void print_rejected(const Console& console, const planner::SearchResult& result) {
@@ -236,16 +236,6 @@ std::string miss_text(const planner::MemoryEstimate& memory) {
                      memory.reserved_low_gib - memory.capacity_gib);
 }
 
-Json switch_json(const planner::SwitchGain& gain) {
-  return {{"name", gain.which.name},
-          {"flag", gain.which.flag},
-          {"setting", gain.which.setting},
-          {"gain_seconds", gain.gain_seconds},
-          {"changes_numerics", gain.which.changes_numerics},
-          {"applied", gain.applied},
-          {"decides_fit", gain.decides_fit}};
-}
-
 Json plan_json(const Job& job, const PlanReport& report) {
   const planner::SearchResult& result = report.result;
   const auto estimates = [&](const std::vector<Estimate>& list) {
@@ -273,10 +263,7 @@ Json plan_json(const Job& job, const PlanReport& report) {
                {"search_seconds", result.search_seconds},
                {"idle_gpus", report.idle_gpus},
                {"rejected", rejected_json(result.rejected)}};
-  json["switches"] = Json::array();
-  for (const planner::SwitchGain& gain : report.switches) {
-    json["switches"].push_back(switch_json(gain));
-  }
+  json["switches"] = switches_json(report.switches);
   json["recommendation"] = report.reason.empty() ? Json() : Json(report.reason);
   json["reasons"] = report.reasons;
   json["remarks"] = report.remarks;
@@ -350,7 +337,8 @@ void print_plan(const Console& console, const Job& job, const PlanReport& report
         fmt::print(console.out, "{}\n", remark);
       }
     }
-    print_switches(console, report);
+    print_switches(console, report.switches, true, "switched on, in every row");
+    print_switches(console, report.switches, false, "not switched on, since it changes numerics");
     print_standing(console, report);
     if (console.quiet) {  // the layouts and what was asked of them
       return;

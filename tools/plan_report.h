@@ -40,8 +40,6 @@ bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, boo
 // "stage 0 needs ... GiB, of which ...; 3.1 GiB too much"
 std::string miss_text(const planner::MemoryEstimate& memory);
 
-Json switch_json(const planner::SwitchGain& gain);
-
 Json plan_json(const planner::Job& job, const PlanReport& report);
 void print_plan(const Console& console, const planner::Job& job, const PlanReport& report);
 

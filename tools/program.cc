@@ -137,6 +137,47 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
                      command.get_parent() == nullptr ? "" : name + " ");
 }
 
+[[noreturn]] void refuse_empty(const std::string& name, const std::string& type) {
+  throw Error(name, fmt::format("is empty; {} would be right, or leave it out",
+                                type.empty() || type == "TEXT" ? "a value" : type));
+}
+
+// An option whose value is empty ('--nodes ""', "--seq=") is a variable that nobody set, and would
+// mean the default in silence. Asked before CLI11 reads, which drops some empty words.
+void refuse_empty_options(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with("-")) {
+      const auto below =
+          command->get_subcommands([&](const CLI::App* one) { return one->get_name() == word; });
+      command = below.empty() ? command : below.front();
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* option = command->get_option_no_throw(name);
+    const bool empty = equals == std::string::npos ? i + 1 < words.size() && words[i + 1].empty()
+                                                   : equals + 1 == word.size();
+    if (option != nullptr && option->get_type_size() > 0 && empty) {
+      refuse_empty(name, option->get_type_name());
+    }
+  }
+}
+
+// Words that stand without an option: a plan, a file. Those of a list ($1, $2 of a script) may be
+// empty.
+void refuse_empty_words(const CLI::App& app) {
+  for (const CLI::Option* option : innermost(app).get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (option->get_positional() && option->get_expected_max() == 1 && !values.empty() &&
+        values.front().empty()) {
+      const std::string type = option->get_type_name();
+      refuse_empty(type.empty() || type == "TEXT" ? option->get_name(true, false) : type, type);
+    }
+  }
+}
+
 int run_action(const Action& action, Console& console) {
   try {
     const int code = action(console);
@@ -217,8 +258,10 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
     add_manual_command(app, program);
     const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
     std::vector<std::string> reversed(arguments.begin(), dashes);
+    refuse_empty_options(app, reversed);
     std::reverse(reversed.begin(), reversed.end());
     app.parse(std::move(reversed));
+    refuse_empty_words(app);
     if (dashes != arguments.end()) {
       std::vector<std::string>* rest = program.rest();
       if (rest == nullptr) {

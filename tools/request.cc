@@ -71,8 +71,35 @@ void set(std::int64_t& degree, const std::optional<std::int64_t>& value) {
   degree = value.value_or(degree);
 }
 
-// A degree that --layout and its own flag give differently.
-void check_agreement(const Plan& layout, const LayoutOptions& options) {
+[[noreturn]] void refuse_two(const char* option, std::string_view given, std::string_view layout) {
+  throw Error(
+      fmt::format("--{}", option),
+      fmt::format("is {}, but --layout says {}; one of them would be right", given, layout));
+}
+
+// What --layout and its own flag give differently.
+void check_choices_agree(const Plan& layout, const LayoutOptions& options) {
+  const auto differs = [](const std::string& given, std::string_view said, std::string_view usual) {
+    return !given.empty() && said != usual && given != said;
+  };
+  const std::string_view recompute = to_string(layout.recompute);
+  const std::string given = options.recompute_layers             ? "full"
+                            : !options.recompute_modules.empty() ? "selective"
+                                                                 : options.recompute;
+  if (differs(given, recompute, "none")) {
+    refuse_two("recompute", given, recompute);
+  }
+  const bool says_sharding = options.layout.find("zero") != std::string::npos;
+  if (says_sharding && differs(options.sharding, to_string(layout.sharding), "none")) {
+    refuse_two("sharding", options.sharding, to_string(layout.sharding));
+  }
+  const bool interleaves = layout.virtual_pipeline > 1;
+  if (differs(options.schedule, to_string(layout.schedule), interleaves ? "interleaved" : "1f1b")) {
+    refuse_two("schedule", options.schedule, to_string(layout.schedule));
+  }
+}
+
+void check_degrees_agree(const Plan& layout, const LayoutOptions& options) {
   const std::tuple<const char*, std::int64_t, std::optional<std::int64_t>> degrees[] = {
       {"tp", layout.tensor, options.tensor},
       {"pp", layout.pipeline, options.pipeline},
@@ -80,13 +107,11 @@ void check_agreement(const Plan& layout, const LayoutOptions& options) {
       {"ep", layout.expert, options.expert},
       {"fsdp", layout.sharded, options.sharded},
       {"dp", layout.replicas, options.replicas},
-      {"vpp", layout.virtual_pipeline, options.virtual_pipeline}};
+      {"vpp", layout.virtual_pipeline, options.virtual_pipeline},
+      {"micro-batch", layout.micro_batch, options.micro_batch}};
   for (const auto& [name, said, given] : degrees) {
     if (said > 1 && given && *given != said) {
-      throw Error(fmt::format("--{}", name),
-                  fmt::format("is {}, but --layout says {}{}; one of them "
-                              "would be right",
-                              *given, name, said));
+      refuse_two(name, std::to_string(*given), fmt::format("{}{}", name, said));
     }
   }
 }
@@ -110,6 +135,8 @@ void apply_degrees(Draft& draft, const LayoutOptions& options) {
 
 void apply_recompute(Plan& plan, const LayoutOptions& options) {
   using planner::Recompute;
+  check_recompute_options(options.recompute, options.recompute_layers.has_value(),
+                          !options.recompute_modules.empty());
   if (options.recompute_layers) {
     plan.recompute = Recompute::kFull;
     plan.recompute_layers = *options.recompute_layers;
@@ -269,7 +296,8 @@ Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus, c
   draft.plan = base;
   if (!options.layout.empty()) {
     draft.plan = planner::parse_short_form(options.layout);
-    check_agreement(draft.plan, options);
+    check_degrees_agree(draft.plan, options);
+    check_choices_agree(draft.plan, options);
   }
   apply_degrees(draft, options);
   apply_choices(draft, options);
@@ -336,6 +364,13 @@ void apply_training(const JobOptions& options, planner::Job& job) {
   }
   if (!options.base.empty()) {
     training.base = planner::base_format_of(options.base);
+  }
+  const planner::Framework& framework = job.framework;
+  const bool has_none = planner::is_megatron(framework) || framework.name.starts_with("torchtitan");
+  if (training.base > planner::BaseFormat::kFp32 && has_none) {
+    throw Error("--base", fmt::format("{} stores no frozen weights in {}; bf16, or --framework "
+                                      "accelerate or deepspeed, would be right",
+                                      framework.name, options.base));
   }
   if (training.rank == 0 && (!options.lora_targets.empty() || !options.base.empty())) {
     throw Error(options.base.empty() ? "--lora-targets" : "--base",

@@ -222,10 +222,11 @@ void add_asked(const FaultOptions& faults, Page& page) {
     all.push_back("slow link " + link);
   }
   if (!faults.jitter.empty()) {
-    all.push_back(fmt::format("jitter {}, seed {}", faults.jitter, faults.seed));
+    all.push_back(fmt::format("jitter {}, seed {}", faults.jitter, faults.seed.value_or(0)));
   }
   if (!faults.rank_spread.empty()) {
-    all.push_back(fmt::format("spread of the ranks {}, seed {}", faults.rank_spread, faults.seed));
+    all.push_back(fmt::format("spread of the ranks {}, seed {}", faults.rank_spread,
+                              faults.seed.value_or(0)));
   }
   page.text(all.empty() ? "No faults: every GPU and link as sound as the others."
                         : fmt::format("Faults: {}.", fmt::join(all, "; ")));

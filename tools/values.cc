@@ -47,4 +47,20 @@ std::vector<std::int64_t> parse_counts(const std::string& text, const std::strin
   return counts;
 }
 
+void check_recompute_options(const std::string& recompute, bool layers, bool modules) {
+  if (layers && modules) {
+    throw Error("--recompute-layers",
+                "is of full recompute and --recompute-modules of selective; one of them would be "
+                "right");
+  }
+  const char* whose = layers ? "full" : "selective";
+  if ((layers || modules) && !recompute.empty() && recompute != whose) {
+    throw Error(
+        layers ? "--recompute-layers" : "--recompute-modules",
+        fmt::format("has no meaning beside --recompute {}; --recompute {} would be right, or "
+                    "leave one of them out",
+                    recompute, whose));
+  }
+}
+
 }  // namespace trireme::tools

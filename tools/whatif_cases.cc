@@ -7,9 +7,11 @@
 
 #include "core/error.h"
 #include "planner/cost/time_items.h"
+#include "planner/plan/names.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
 #include "tools/fault_options.h"
+#include "tools/launchable.h"
 #include "tools/plan_file.h"
 #include "tools/plan_report.h"
 #include "tools/report.h"
@@ -38,12 +40,21 @@ Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
   return estimate;
 }
 
-std::optional<Estimate> planned(const Job& job, const LayoutOptions& layout, int threads) {
+// As `plan` answers; `given` are the keys on which somebody has decided, `switches` whether the
+// others are switched on. Changes the job to that with its switches.
+std::optional<Estimate> planned(Job& job, const LayoutOptions& layout,
+                                const std::vector<std::string>& given, bool switches, int threads,
+                                std::vector<planner::SwitchGain>* gains = nullptr) {
   planner::SearchOptions search;
   fix_layout(layout, search);
-  search.best_only = true;
   search.threads = threads;
-  return planner::search(job, search).best;
+  planner::SwitchedSearch found =
+      std::move(search_recommended(job, search, given, switches).answer.found);
+  job = std::move(found.job);
+  if (gains != nullptr) {
+    *gains = std::move(found.switches);
+  }
+  return std::move(found.result.best);
 }
 
 bool gives_layout(const WhatIfRequest& request) {
@@ -75,6 +86,24 @@ Elasticities elasticities(const Job& job, const Plan& plan) {
     result[name] = change / (2 * std::log(kNudge));
   }
   return result;
+}
+
+// What varies is no longer said by --layout: "tp2.fsdp4.mb1" without "tp2".
+void leave_out(const std::string& name, std::string& layout) {
+  const std::string begin = name == "micro_batch" ? "mb" : name == "recompute" ? "rc-" : name;
+  std::string rest;
+  std::string parts = layout + ".";
+  for (std::size_t cut = parts.find('.'); cut != std::string::npos; cut = parts.find('.')) {
+    const std::string part = parts.substr(0, cut);
+    const std::string number = part.substr(std::min(begin.size(), part.size()));
+    const bool degree =
+        !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+    const bool says = name == "schedule" ? planner::kScheduleNames.value_of(part).has_value()
+                                         : part.starts_with(begin) && (degree || begin == "rc-");
+    rest += says || part.empty() ? "" : (rest.empty() ? "" : ".") + part;
+    parts.erase(0, cut + 1);
+  }
+  layout = rest;
 }
 
 // The base's layout on the changed job: data parallelism takes up what GPUs are added or taken
@@ -225,7 +254,8 @@ WhatIfCase work_out_base(const WhatIfRequest& request, int threads) {
         base.job.global_batch > 0 ? base.job.global_batch : base.job.cluster.gpus;
   }
   if (!base.estimate) {
-    base.estimate = planned(base.job, request.layout, threads);
+    base.estimate = planned(base.job, request.layout, decided_switches(request.job), true, threads,
+                            &base.switches);
     if (base.estimate && request.simulate) {
       base.estimate = estimated(base.job, base.estimate->plan, true);
     }
@@ -245,13 +275,20 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
   LayoutOptions layout = request.layout;
   for (const Change& change : changes) {
     apply_to_options(change, options, layout);
+    leave_out(change.name, layout.layout);
+    if (change.name == "recompute") {  // they were of the base's
+      layout.recompute_layers.reset();
+      layout.recompute_modules.clear();
+    }
   }
   // The base's job with what the options change of it, so that a plan file's job carries over.
   mine.job = base.job;
   mine.job.sequence = options.sequence.value_or(base.job.sequence);
   mine.job.global_batch = options.global_batch.value_or(base.job.global_batch);
+  bool other_framework = false;
   for (const Change& change : changes) {
     if (change.name == "precision" || change.name == "framework") {
+      other_framework = true;
       const Job other = make_job(options);
       mine.job.precision = other.precision;
       mine.job.framework = other.framework;
@@ -277,7 +314,8 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       return mine;
     }
   } else {
-    mine.estimate = planned(mine.job, layout, 1);
+    // The base's switches are on already, but for another framework's.
+    mine.estimate = planned(mine.job, layout, decided_switches(options), other_framework, 1);
     if (!mine.estimate) {
       mine.notes.push_back("no layout fits");
       return mine;

@@ -9,6 +9,7 @@
 
 #include "planner/cost/estimate.h"
 #include "planner/plan/job.h"
+#include "planner/search/switches.h"
 #include "tools/options.h"
 #include "tools/variation.h"
 
@@ -35,6 +36,7 @@ struct WhatIfCase {
   double dollars_per_gpu_hour = 0;            // 0: no price was given for this machine
   Elasticities elasticity;
   std::vector<std::string> notes;
+  std::vector<planner::SwitchGain> switches;  // of a base that was planned
 };
 
 // The base: the given layout, or the best one. Throws Error when there is none.

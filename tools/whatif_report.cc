@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/report.h"
+#include "tools/switches_report.h"
 
 namespace trireme::tools {
 namespace {
@@ -221,7 +222,8 @@ void print_whatif_json(const Console& console, const WhatIfAnswer& answer) {
   const WhatIfCase& base = answer.base;
   Json json = {{"base", estimate_json(base.job, *base.estimate)},
                {"bottleneck", bottleneck_of(base.estimate->time.exposed)},
-               {"elasticity", elasticity_json(base.elasticity)}};
+               {"elasticity", elasticity_json(base.elasticity)},
+               {"switches", switches_json(base.switches)}};
   add_price(base, base, json);
   json["cases"] =
       list_json(answer.cases, [&](const WhatIfCase& mine) { return case_json(base, mine); });
@@ -242,6 +244,7 @@ void print_whatif_json(const Console& console, const WhatIfAnswer& answer) {
 void print_whatif(const Console& console, const WhatIfAnswer& answer) {
   const WhatIfCase& base = answer.base;
   print_heading(console, job_text(base.job));
+  print_switches(console, base.switches, true, "switched on");
   Table table{.head = {"case", "layout", "largest part", "step", "ratio", "tokens/s", "memory"},
               .rows = {row_of("base", base)},
               .text_columns = 3};

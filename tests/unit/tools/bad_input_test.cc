@@ -39,6 +39,142 @@ TEST(BadInput, LengthsWithoutAnEndAreRefused) {
   expect_one_line(run_words(kGood + "--lengths /"), "a folder");
 }
 
+// '--nodes ""' meant the whole network, "--layout ''" one GPU: a variable that nobody set.
+TEST(BadInput, AnEmptyValueIsNoDefault) {
+  const std::vector<std::string> estimate = {"estimate", "--model", "llama-3.1-8b", "--cluster",
+                                             "dgx-h100x1"};
+  for (const char* option :
+       {"--layout", "--stage-layers", "--calibration", "--offload", "--recompute-modules", "--set",
+        "--lora-targets", "--gpus", "--tp", "--sharding", "--fsdp-unit", "--lengths", "--report"}) {
+    std::vector<std::string> line = estimate;
+    line.insert(line.end(), {option, ""});
+    expect_one_line(run_command(line), 2, std::string(option) + ": is empty");
+    line.pop_back();
+    line.back() += "=";
+    expect_one_line(run_command(line), 2, std::string(option) + ": is empty");
+  }
+  expect_one_line(run_command({"topo", "import", "any.conf", "--nodes", ""}), 2,
+                  "--nodes: is empty");
+  expect_one_line(run_command({"budget", "--mtbf", ""}), 2, "--mtbf: is empty");
+  expect_one_line(run_command({"plan", "--csv", ""}), 2, "--csv: is empty");
+  expect_one_line(run_command({"estimate", ""}), 2, "PLAN: is empty");
+  expect_one_line(run_command({"topo", "show", ""}), 2, "is empty");
+}
+
+TEST(BadInput, NumbersOfNoMachineAreRefused) {
+  const std::string conf = file_with("numbers.conf", "SwitchName=s0 Nodes=a[0-3]\n");
+  for (const char* rate : {"0 Gbit/s", "1e300 Gbit/s", "1 B/s"}) {
+    expect_one_line(run_command({"topo", "import", conf, "--nic", rate}), 2, "--nic");
+  }
+  for (const char* setting :
+       {"dropout=7", "parameter_bytes=0", "gradient_bytes=77", "reserved_high=0", "loss_chunks=0",
+        "graphed_launches=9", "context_gib=1e9", "expert_load=1e9", "prefetch_units=1e9"}) {
+    expect_one_line(run_words(kGood + "--set " + setting), 2, "--set");
+  }
+  expect_one_line(run_words("simulate" + kGood.substr(8) + "--slow-link 0x@nvlink"), 2,
+                  "--slow-link");
+  expect_one_line(run_words("simulate" + kGood.substr(8) + "--seed x"), 2, "--seed: 'x'");
+  expect_one_line(run_words("whatif" + kGood.substr(8) + "--vary nic_latency=1e300s"), 2,
+                  "too large");
+  const std::string budget =
+      "budget --model llama-3.1-8b --global-batch 64 --seq 4096 --tokens 1B --offer dgx-h100x1=2 ";
+  for (const char* rest : {"--deadline 0", "--interval 0", "--mtbf 0"}) {
+    expect_one_line(run_words(budget + rest), 2, "1 s or more");
+  }
+}
+
+// What one option says of recompute, and another one took away in silence.
+TEST(BadInput, WhatOneOptionTakesFromAnotherIsRefused) {
+  for (const char* rest :
+       {"--recompute full --recompute-modules mlp", "--recompute none --recompute-modules mlp",
+        "--recompute none --recompute-layers 3", "--recompute selective --recompute-layers 3",
+        "--recompute-layers 3 --recompute-modules mlp", "--layout fsdp8.rc-full --recompute none",
+        "--layout fsdp8.rc-full --recompute-modules mlp", "--layout fsdp8.zero1 --sharding full",
+        "--layout pp2.dp4.gpipe --schedule 1f1b", "--set compile=true --set compile=false",
+        "--layout fsdp8.mb2 --micro-batch 4", "--set =1"}) {
+    expect_one_line(run_words(kGood + rest), rest);
+  }
+  EXPECT_EQ(run_words(kGood + "--layout fsdp8 --sharding gradients --set compile=true --set "
+                              "compile=true --json")
+                .code,
+            0);
+}
+
+// A key of 50,000 dots was a table in a table so many times, and ended the program.
+TEST(BadInput, TablesWithoutEndAreRefused) {
+  std::string dots = "a";
+  for (int i = 0; i < 50'000; ++i) {
+    dots += ".a";
+  }
+  const std::string head = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\n";
+  for (const std::string& text : {head + dots + " = 1\n", "[" + dots + "]\nx = 1\n" + head,
+                                  head + "x = {" + dots + " = 1}\n"}) {
+    expect_one_line(run_words("check " + file_with("deep.toml", text) + " --cluster dgx-h100x1"), 2,
+                    "deep");
+  }
+  const std::string text = head + "dataset_path = \"" + dots + "\" # " + dots + "\n";
+  EXPECT_EQ(run_words("check " + file_with("flat.toml", text) + " --cluster dgx-h100x1").code, 0);
+}
+
+TEST(BadInput, NetworksWithoutEndAreRefused) {
+  std::string text;
+  for (int leaf = 0; leaf < 60; ++leaf) {
+    text +=
+        "SwitchName=s" + std::to_string(leaf) + " Nodes=n" + std::to_string(leaf) + "-[0-999999]\n";
+  }
+  expect_one_line(run_words("topo import " + file_with("wide.conf", text)), 2, "at most 1000000");
+}
+
+// The line says what would be right, not only what is wrong.
+TEST(BadInput, LayoutsThatBreakARuleNameOneThatHolds) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--pp 2 --stage-layers 16,15 --global-batch 64", "16,16 would"},
+      {"--stage-layers 16,16 --global-batch 64", "--pp 2, would be right"},
+      {"--micro-batch 65 --fsdp 8 --global-batch 64", "micro-batch 8, or global batch"},
+      {"--pp 2 --vpp 2 --schedule 1f1b --global-batch 64", "schedule interleaved, or vpp 1"},
+      {"--pp 2 --schedule interleaved --global-batch 64", "vpp 2 or more, or schedule 1f1b"},
+      {"--vpp 2 --schedule 1f1b --global-batch 64", "pp 2 or more"},
+      {"--recompute-layers 999", "or fewer would be right"},
+      {"--sharding zero-9", "none, optimizer, gradients, full"},
+  };
+  for (const auto& [words, right] : cases) {
+    expect_one_line(run_words(kGood + words), 2, right);
+  }
+  EXPECT_EQ(run_words(kGood + "--fsdp 8 --sharding zero-2").code, 0);
+}
+
+TEST(BadInput, FamiliesOfModelsAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {{"mixtral", "mixtral-8x7b"},
+                                                       {"gpt3", "gpt3-175b"},
+                                                       {"llama-70b", "llama-3.1-70b"},
+                                                       {"mixtral-7b", "mixtral-8x7b"}};
+  for (const auto& [typed, right] : cases) {
+    expect_one_line(run_words(kModel + typed), 2, right);
+  }
+}
+
+TEST(BadInput, WhatTopoImportReadsIsNoTopologyFile) {
+  const std::string conf = file_with("slurm.conf", "SwitchName=s0 Nodes=a[0-3]\n");
+  const std::string smi = file_with("smi.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n");
+  for (const std::string& file : {conf, smi}) {
+    expect_one_line(run_words("plan --model gpt2 --cluster " + file), 2, "trireme topo import");
+  }
+}
+
+TEST(BadInput, FrozenWeightsThatAFrameworkCannotStoreAreRefused) {
+  const std::string job =
+      "plan --model llama-3.1-8b --cluster dgx-h100x1 --lora-rank 16 --base nf4 --framework ";
+  for (const char* framework : {"megatron", "megatron-bridge", "torchtitan"}) {
+    expect_one_line(run_words(job + framework), 2, "--base");
+  }
+}
+
+TEST(BadInput, SearchesWithoutEndAreRefused) {
+  expect_one_line(run_words("plan --model deepseek-v3 --cluster dgx-h100x100000 --seq 8192 "
+                            "--global-batch 800000 --framework trireme"),
+                  2, "fix an axis");
+}
+
 TEST(BadInput, WhatIsSaidTwiceDifferentlyIsRefused) {
   expect_one_line(run_words(kGood + "--layout tp8.tp4"), "tp twice");
   expect_one_line(run_words(kGood + "--layout tp8 --tp 4"), "layout and flag");
@@ -261,7 +397,7 @@ TEST(BadInput, OptionsOfOtherProgramsAreAnsweredWithOurs) {
 // command the help of one that does not exist.
 TEST(BadInput, AValueTooFewOrTooManyIsSaidInWords) {
   const Answer none = run_command({"estimate", "--model", "gpt2", "--cluster", "a100", "--tp="});
-  EXPECT_EQ(none.err, "trireme: --tp: has no value; see trireme estimate --help\n");
+  EXPECT_TRUE(none.err.starts_with("trireme: --tp: is empty")) << none.err;
   const Answer two = run_command({"estimate", "--tp", "1", "--tp", "2"});
   EXPECT_EQ(two.err, "trireme: --tp: takes one value; see trireme estimate --help\n");
   const Answer inner = run_command({"topo", "show", "--no-such"});

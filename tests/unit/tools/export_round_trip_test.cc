@@ -112,6 +112,8 @@ TEST(ExportRoundTrip, CheckReadsBackWhatExportWrote) {
       {"megatron", "sh", "megatron", true, 25},
       {"megatron", "sh", "megatron-fsdp", true, 25},
       {"megatron-bridge", "py", "megatron", true, 25},
+      // A file of a megatron-bridge plan was checked as megatron's: 57.2 GiB of 63.2.
+      {"megatron-bridge", "py", "megatron-bridge", true, 20},
       {"torchtitan", "toml", "torchtitan", true, 10},
       {"accelerate", "yaml", "accelerate", false, 10},
       {"accelerate", "yaml", "accelerate-fsdp1", false, 5},

@@ -280,5 +280,63 @@ TEST(InventedLaunches, RecipesOfMegatronBridge) {
   }
 }
 
+// TP= and nothing behind it was TP 1; so was ${TP:?} and any element of an array that Slurm's task
+// picks.
+TEST(InventedLaunches, VariablesWithoutAValueDecideNothing) {
+  const std::string flag =
+      kOne + kTorchrun + kLlama + "--tensor-model-parallel-size $TP --seed 1\n";
+  for (const PublicCase& one :
+       {PublicCase{"set to nothing", "v1.sh", "TP=\n" + flag, kHost, {"error flags have values"}},
+        PublicCase{"asked for",
+                   "v2.sh",
+                   "TP=${TP:?which}\n" + flag,
+                   kHost,
+                   {},
+                   {{"/verdict", "not_known"}}},
+        PublicCase{"empty by default",
+                   "v3.sh",
+                   "TP=${TP:-}\n" + flag,
+                   kHost,
+                   {},
+                   {{"/verdict", "not_known"}}},
+        PublicCase{"picked by the task of an array",
+                   "v4.sh",
+                   "TPS=(2 4)\nTP=${TPS[$SLURM_ARRAY_TASK_ID]}\n" + flag,
+                   kHost,
+                   {},
+                   {{"/verdict", "not_known"}}},
+        PublicCase{"a default of the first word",
+                   "v5.sh",
+                   "SIZE=${1:-big}\ncase $SIZE in\n big) TP=2;;\n small) TP=1;;\nesac\n" + flag,
+                   kHost,
+                   {},
+                   {{"/layout/tp", 2}}},
+        PublicCase{"a choice of arithmetic",
+                   "v7.sh",
+                   "H=5120\nTP=$((H > 4096 ? 2 : 1))\n" + flag,
+                   kHost,
+                   {},
+                   {{"/layout/tp", 2}}},
+        PublicCase{"no arguments by default",
+                   "v6.sh",
+                   "TP=2\nEXTRA=${EXTRA:-}\n" + kOne + kTorchrun + kLlama +
+                       "--tensor-model-parallel-size $TP $EXTRA --bf16\n",
+                   kHost,
+                   {},
+                   {{"/layout/tp", 2}}}}) {
+    expect_case(one);
+  }
+}
+
+TEST(InventedLaunches, OlderKeysOfAccelerateAreKnown) {
+  const Checked answer =
+      check(written("old_dynamo.yaml",
+                    "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n"
+                    "dynamo_backend: 'NO'\nmixed_precision: bf16\nnum_processes: 8\n"),
+            "--cluster dgx-h100x1 --model llama-3.2-1b --seq 4096 --micro-batch 1");
+  EXPECT_TRUE(answer.json["unknown"].empty()) << answer.json["unknown"];
+  EXPECT_TRUE(rules_in(answer).empty()) << answer.json["violations"];
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -52,6 +52,33 @@ TEST(PlanCommand, SwitchesStandWithFlagAndGainAndAreInThePlanFile) {
               plan["best"]["time"]["step_seconds"].get<double>(), 1e-6);
 }
 
+// plan switched free things on where whatif and explain did not, so that their best layouts
+// differed.
+TEST(PlanCommand, WhatIfAndExplainMeanTheSameBest) {
+  for (const char* framework : {"trireme", "megatron", "torchtitan", "accelerate-fsdp1"}) {
+    const std::string job = kEight + "--framework " + framework;
+    const json best = plan_of(job)["best"];
+    const json explained = json::parse(run_words("explain --json " + job).out)["estimate"];
+    const json base = json::parse(run_words("whatif --json --vary seq=8192 " + job).out);
+    for (const json& other : {explained, base["base"], base["cases"][0]["estimate"]}) {
+      EXPECT_EQ(other["layout"]["short"], best["layout"]["short"]) << framework;
+      EXPECT_NEAR(other["time"]["step_seconds"].get<double>(),
+                  best["time"]["step_seconds"].get<double>(), 1e-9)
+          << framework;
+    }
+  }
+}
+
+TEST(PlanCommand, WordsOfTheOutputAreExplainedInIt) {
+  const Exported plan = run_words("plan " + kEight + "--framework megatron");
+  EXPECT_NE(plan.out.find("; --set cross_entropy_fusion=true)"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("(complexity: "), std::string::npos) << plan.out;
+  const Exported tuned = run_words("plan " + kEight + "--lora-rank 16");
+  EXPECT_NE(tuned.out.find("`export` would refuse it: adapters"), std::string::npos) << tuned.out;
+  const Exported off = run_words("plan " + kEight + "--offload optimizer");
+  EXPECT_NE(off.out.find("`export` would refuse it: what lives"), std::string::npos) << off.out;
+}
+
 TEST(PlanCommand, NothingFitsNamesWhatWould) {
   const json plan = plan_of("--model llama-3.1-70b --cluster dgx-h100x1 --global-batch 8", 1);
   EXPECT_TRUE(plan["best"].is_null());

@@ -17,7 +17,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct BudgetArguments {
   JobOptions job;
   LayoutOptions layout;
   std::vector<std::string> offers;
@@ -79,7 +79,7 @@ std::optional<double> seconds_above_zero(const std::string& text, const std::str
   return seconds;
 }
 
-BudgetRequest request_of(const Options& options) {
+BudgetRequest request_of(const BudgetArguments& options) {
   BudgetRequest request;
   request.job = options.job;
   request.layout = options.layout;
@@ -131,7 +131,7 @@ BudgetRequest request_of(const Options& options) {
   return request;
 }
 
-int run(const Options& options, Console& console) {
+int run(const BudgetArguments& options, Console& console) {
   const BudgetRequest request = request_of(options);
   Progress progress(console, "working out offers");
   const std::vector<OfferAnswer> answers =
@@ -151,7 +151,7 @@ int run(const Options& options, Console& console) {
   return any ? kDone : kAnswerIsNo;
 }
 
-void add_failure_options(CLI::App& command, Options& options) {
+void add_failure_options(CLI::App& command, BudgetArguments& options) {
   command
       .add_option("--failures", options.failures,
                   "a published rate (settled llama-3 meta-100k rsc-1 rsc-2 bloom opt none), or "
@@ -202,7 +202,7 @@ void add_failure_options(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_budget_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BudgetArguments>();
   CLI::App* command = add_command(
       app, program, "budget", "days, dollars and energy of a whole run over offers, with failures",
       "trireme budget --model llama-3.1-70b --seq 8192 --tokens 1T --offer dgx-h100x32=2.50 "

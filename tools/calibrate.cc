@@ -28,7 +28,7 @@ namespace {
 
 using topologies::Profile;
 
-struct Options {
+struct CalibrateArguments {
   bool quick = false, json = false, in_place = false, other_card = false;
   std::string output = "profile.json";
   std::string raw, from_points, operation;
@@ -44,7 +44,7 @@ Profile empty_profile() {
 }
 
 // The profile that is built on: --calibration's as its file has it, else an empty one.
-Profile base_profile(const Options& options) {
+Profile base_profile(const CalibrateArguments& options) {
   return options.job.calibration.empty() ? empty_profile()
                                          : topologies::load_profile(options.job.calibration);
 }
@@ -105,7 +105,7 @@ void name_machine(Profile& profile, const topologies::Cluster& cluster) {
   }
 }
 
-int save_and_print(const Options& options, Profile profile, CalibrationReport report,
+int save_and_print(const CalibrateArguments& options, Profile profile, CalibrationReport report,
                    const Console& console) {
   if (profile.name.empty()) {
     profile.name = std::filesystem::path(options.output).stem().string();
@@ -116,15 +116,15 @@ int save_and_print(const Options& options, Profile profile, CalibrationReport re
   return kDone;
 }
 
-topologies::Cluster named_cluster(const Options& options, const std::string& why) {
+topologies::Cluster named_cluster(const CalibrateArguments& options, const std::string& why) {
   if (options.job.cluster.empty()) {
     throw Error("--cluster", "is missing; " + why);
   }
   return topologies::load_cluster(options.job.cluster);
 }
 
-int fit_points(const Options& options, const Microbenchmarks& points, const std::string& source,
-               const Console& console) {
+int fit_points(const CalibrateArguments& options, const Microbenchmarks& points,
+               const std::string& source, const Console& console) {
   planner::ProfileFitSettings settings;
   settings.cluster = options.job.cluster.empty() ? planner::cluster_of_machine(points.machine)
                                                  : topologies::load_cluster(options.job.cluster);
@@ -140,7 +140,7 @@ int fit_points(const Options& options, const Microbenchmarks& points, const std:
   return save_and_print(options, std::move(profile), std::move(report), console);
 }
 
-int measure(const Options& options, const Console& console) {
+int measure(const CalibrateArguments& options, const Console& console) {
   const Measurement measurement{
       .quick = options.quick,
       .gpus = options.job.gpus,
@@ -160,7 +160,7 @@ int measure(const Options& options, const Console& console) {
   return measure_on_gpus(measurement, console);
 }
 
-int fit_files(const Options& options, const Console& console) {
+int fit_files(const CalibrateArguments& options, const Console& console) {
   planner::MeasurementHints hints;
   hints.cluster = named_cluster(
       options, "--fit needs the machine that was measured, a preset or a topology file");
@@ -228,7 +228,7 @@ void add_rows(const std::string& text, const std::string& path, const Profile& p
 
 // A log says how long steps took; the flags say of what.
 planner::MeasuredRun run_of_log(const std::string& text, const std::string& path,
-                                const Options& options) {
+                                const CalibrateArguments& options) {
   const planner::StepLog log = planner::parse_step_log(text, path);
   const Request request = make_request("", options.job, options.layout);
   planner::MeasuredRun run;
@@ -243,7 +243,7 @@ planner::MeasuredRun run_of_log(const std::string& text, const std::string& path
 
 // A result of `run` names its job, which is predicted anew under the profile that is corrected; the
 // cluster it ran on may come from the flags. Results without either carry predictions of their own.
-planner::MeasuredRun run_of_result(const std::string& path, const Options& options) {
+planner::MeasuredRun run_of_result(const std::string& path, const CalibrateArguments& options) {
   const nlohmann::json json = read_json_file(path);
   JsonReader reader(json, path);
   JobOptions given;
@@ -277,7 +277,7 @@ bool is_json(const std::string& text) {
   return second != std::string::npos && (text[second] == '{' || text[second] == ']');
 }
 
-int fit_from_runs(const Options& options, const Console& console) {
+int fit_from_runs(const CalibrateArguments& options, const Console& console) {
   Profile profile = options.job.calibration.empty()
                         ? topologies::with_shipped_parts(empty_profile())
                         : topologies::load_profile(options.job.calibration);
@@ -301,7 +301,7 @@ int fit_from_runs(const Options& options, const Console& console) {
   return save_and_print(options, std::move(profile), std::move(report), console);
 }
 
-int run(const Options& options, const Console& console) {
+int run(const CalibrateArguments& options, const Console& console) {
   const int sources = (options.fit.empty() ? 0 : 1) + (options.from_run.empty() ? 0 : 1) +
                       (options.from_points.empty() ? 0 : 1);
   if (sources > 1) {
@@ -332,7 +332,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_calibrate_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CalibrateArguments>();
   CLI::App* command = add_command(
       app, program, "calibrate",
       "measures this machine's GPUs, or fits what was measured, and writes a profile for "

@@ -18,7 +18,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct CheckArguments {
   std::string file, format, report;
   planner::LaunchOptions launch;
   std::vector<std::string> words;      // the script's own
@@ -37,7 +37,7 @@ int exit_code(const CheckReport& report) {
   return report.verdict.known ? exit_code_of(report.estimate->memory) : kDone;
 }
 
-int run(const Options& options, Console& console) {
+int run(const CheckArguments& options, Console& console) {
   check_recompute_options(options.launch.recompute, options.launch.recompute_layers.has_value(),
                           !options.launch.recompute_modules.empty());
   CheckRequest request{options.file, options.format, options.words, options.launch};
@@ -100,7 +100,7 @@ void add_job_options_beside_a_file(CLI::App& command, planner::LaunchOptions& la
 }  // namespace
 
 void add_check_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckArguments>();
   CLI::App* command = add_command(
       app, program, "check",
       "a launch configuration: broken rules, memory and time to expect, a better layout",

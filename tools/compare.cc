@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kWorstOps = 10;
 
-struct Options {
+struct CompareArguments {
   std::string predicted, measured, tolerance, report;
   bool json = false;
 };
@@ -173,7 +173,7 @@ std::optional<double> tolerance_of(const std::string& text) {
   return percent ? value / 100 : value;
 }
 
-int run(const Options& options, Console& console) {
+int run(const CompareArguments& options, Console& console) {
   if (!options.measured.empty() &&
       compare_with_framework(
           {options.predicted, options.measured, !options.tolerance.empty(), options.json},
@@ -210,7 +210,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareArguments>();
   CLI::App* command =
       add_command(app, program, "compare",
                   "a prediction beside a measured run: error by category, the worst ops",

@@ -14,12 +14,12 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct DoctorArguments {
   MachineLook look;
   bool json = false;
 };
 
-int run(Options options, Console& console) {
+int run(DoctorArguments options, Console& console) {
   const char* path = std::getenv("PATH");
   options.look.path = path == nullptr ? "" : path;
   const std::vector<MachineCheck> checks = check_machine(options.look);
@@ -51,7 +51,7 @@ int run(Options options, Console& console) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorArguments>();
   CLI::App* command =
       add_command(app, program, "doctor",
                   "what this machine has for running and calibrating, and what brings the rest",

@@ -17,7 +17,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct EstimateArguments {
   std::string plan_file;
   JobOptions job;
   LayoutOptions layout;
@@ -25,7 +25,7 @@ struct Options {
   bool json = false;
 };
 
-int run(const Options& options, Console& console) {
+int run(const EstimateArguments& options, Console& console) {
   const Request request = make_request(options.plan_file, options.job, options.layout);
   planner::Estimate estimate;
   planner::Estimator(request.job).estimate(request.plan, estimate);
@@ -58,7 +58,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_estimate_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EstimateArguments>();
   CLI::App* command = add_command(
       app, program, "estimate", "memory and step time of one layout, item by item",
       "trireme estimate --model llama-3.1-8b --cluster dgx-h100x1 --seq 8192 --sharding full");

@@ -24,7 +24,7 @@ namespace {
 
 using planner::Estimate;
 
-struct Options {
+struct ExplainArguments {
   std::string plan_file, against;
   JobOptions job;
   LayoutOptions layout;
@@ -48,7 +48,7 @@ bool same_degrees(const Estimate& a, const Estimate& b) {
          a.plan.sharded == b.plan.sharded && a.plan.replicas == b.plan.replicas;
 }
 
-Subject subject_of(const Options& options) {
+Subject subject_of(const ExplainArguments& options) {
   Subject subject;
   const bool given = !options.plan_file.empty() || !options.layout.layout.empty() ||
                      make_plan(options.layout, std::nullopt) != planner::Plan{};
@@ -235,7 +235,7 @@ void print_explanation(const Console& console, const Subject& subject,
              subject.job.profile.name);
 }
 
-int run(const Options& options, Console& console) {
+int run(const ExplainArguments& options, Console& console) {
   const Subject subject = subject_of(options);
   const planner::Explanation why = planner::explain(subject.job, subject.chosen, subject.rivals);
   if (options.json) {
@@ -249,7 +249,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainArguments>();
   CLI::App* command = add_command(app, program, "explain",
                                   "why this layout: formulas, rules of thumb, the runner-up",
                                   "trireme explain --model llama-3.1-70b --cluster dgx-h100x8 "

@@ -19,7 +19,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string plan_file;
   JobOptions job;
   LayoutOptions layout;
@@ -34,13 +34,13 @@ std::vector<std::string> format_names() {
 
 // The framework that the options and the plan file name, and the sharding they ask for: what
 // decides whose job is read again.
-Request request_of(const Options& options, const JobOptions& job) {
+Request request_of(const ExportArguments& options, const JobOptions& job) {
   return make_request(options.plan_file, job, options.layout);
 }
 
 // A plan for trireme, or for how a program shards, is read again as the format's own program's, so
 // that its rules and its prediction are those of what will be started.
-Request launched_request(const Options& options, planner::LaunchFormat& format) {
+Request launched_request(const ExportArguments& options, planner::LaunchFormat& format) {
   Request request = request_of(options, options.job);
   const planner::Framework& framework = request.job.framework;
   format = options.format.empty() ? planner::default_launch_format(framework.name, framework.base)
@@ -55,7 +55,7 @@ Request launched_request(const Options& options, planner::LaunchFormat& format) 
   return request_of(options, job);
 }
 
-void choose_form(const Options& options, planner::LaunchFormat format,
+void choose_form(const ExportArguments& options, planner::LaunchFormat format,
                  planner::LaunchPlan& launch) {
   constexpr std::int64_t kBenchmarkSteps = 50;
   constexpr std::int64_t kTrainingSteps = 10'000;
@@ -79,7 +79,7 @@ void refuse_fine_tuning(const planner::Job& job) {
   }
 }
 
-int run(const Options& options, Console& console) {
+int run(const ExportArguments& options, Console& console) {
   planner::LaunchFormat format{};
   const Request request = launched_request(options, format);
   refuse_fine_tuning(request.job);
@@ -133,7 +133,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_export_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportArguments>();
   CLI::App* command = add_command(
       app, program, "export", "a plan as a launch configuration of the framework that runs it",
       "trireme export plan.json --format megatron -o run.sh\n  trireme export --model llama-3.1-8b "

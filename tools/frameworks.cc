@@ -18,7 +18,7 @@ namespace {
 using planner::Framework;
 using planner::FrameworkVersion;
 
-struct Options {
+struct FrameworksArguments {
   std::string name;
   bool settings = false;
   bool json = false;
@@ -92,7 +92,7 @@ void print_settings(const Console& console, const Framework& framework) {
   print_table(console, table);
 }
 
-int run(const Options& options, Console& console) {
+int run(const FrameworksArguments& options, Console& console) {
   const std::vector<FrameworkVersion> labels = chosen(options.name);
   if (options.json) {
     Json list = Json::array();
@@ -116,7 +116,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_frameworks_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FrameworksArguments>();
   CLI::App* command = add_command(
       app, program, "frameworks",
       "lists the frameworks and versions whose behaviour is modelled, and their choices",

@@ -17,11 +17,11 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct ManualArguments {
   std::string shell, output;
 };
 
-int run(const CLI::App& root, const Options& options, Console& console) {
+int run(const CLI::App& root, const ManualArguments& options, Console& console) {
   if (options.shell.empty() == options.output.empty()) {
     throw Error("manual", "needs one of --shell bash|zsh|fish and --output FOLDER");
   }
@@ -47,7 +47,7 @@ int run(const CLI::App& root, const Options& options, Console& console) {
 }  // namespace
 
 void add_manual_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ManualArguments>();
   CLI::App* command = add_command(
       app, program, "manual", "the program's man pages, or a shell's completions",
       "trireme manual --shell bash > ~/.local/share/bash-completion/completions/trireme");

@@ -14,7 +14,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct ModelsArguments {
   std::string model;
   bool json = false;
 };
@@ -40,7 +40,7 @@ Json model_json(const models::Transformer& model) {
   return json;
 }
 
-int run(const Options& options, Console& console) {
+int run(const ModelsArguments& options, Console& console) {
   std::vector<models::Transformer> found;
   if (!options.model.empty()) {
     found.push_back(models::load_model(options.model));
@@ -80,7 +80,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_models_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelsArguments>();
   CLI::App* command =
       add_command(app, program, "models", "lists the model presets, or describes one model",
                   "trireme models --model llama-3.1-8b --json");

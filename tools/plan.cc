@@ -26,7 +26,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct PlanArguments {
   JobOptions job;
   LayoutOptions layout;
   std::string objective = "time";
@@ -61,7 +61,7 @@ planner::UtilityWeights weights_of(const std::string& text) {
   return {.throughput = numbers[0], .memory = numbers[1], .complexity = numbers[2]};
 }
 
-planner::SearchOptions search_options(const Options& options) {
+planner::SearchOptions search_options(const PlanArguments& options) {
   planner::SearchOptions search;
   fix_layout(options.layout, search);
   for (const std::string& text : options.constraints) {
@@ -76,7 +76,7 @@ planner::SearchOptions search_options(const Options& options) {
 }
 
 // Searches, narrows to fewer GPUs where none of them all can be used, and says what is missing.
-void answer(const Options& options, planner::SearchOptions& search, planner::Job& job,
+void answer(const PlanArguments& options, planner::SearchOptions& search, planner::Job& job,
             PlanReport& report) {
   const planner::Job asked = job;
   const auto look = [&](const planner::Job& given) {
@@ -117,7 +117,7 @@ void answer(const Options& options, planner::SearchOptions& search, planner::Job
   }
 }
 
-int run(const Options& options, Console& console) {
+int run(const PlanArguments& options, Console& console) {
   planner::Job job = make_job(options.job);
   planner::SearchOptions search = search_options(options);
   PlanReport report;
@@ -183,7 +183,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_plan_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanArguments>();
   CLI::App* command = add_command(
       app, program, "plan", "the best layouts of a job; a layout option fixes its axis",
       "trireme plan --model llama-3.1-70b --cluster dgx-h100x8 --global-batch 512 --seq 8192");

@@ -16,13 +16,13 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct ServeArguments {
   JobOptions job;
   LayoutOptions layout;
   std::optional<std::int64_t> port, threads;
 };
 
-int run(const Options& options, Console& console) {
+int run(const ServeArguments& options, Console& console) {
   planner::Job job = make_job(options.job);
   if (job.global_batch == 0) {
     job.global_batch = job.cluster.gpus;
@@ -42,7 +42,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_serve_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ServeArguments>();
   CLI::App* command = add_command(
       app, program, "serve", "a page with sliders, answered by the planner; for this machine only",
       "trireme serve --model llama-3.1-8b --cluster dgx-h100x2 --global-batch 256 --port 8017");

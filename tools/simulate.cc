@@ -22,7 +22,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct SimulateArguments {
   std::string plan_file;
   JobOptions job;
   LayoutOptions layout;
@@ -115,7 +115,7 @@ Json live_json(const LiveAtPeak& live) {
   return {{"op", live.op}, {"gib", to_gib(live.bytes)}, {"buffers", buffers}};
 }
 
-int run(const Options& options, Console& console) {
+int run(const SimulateArguments& options, Console& console) {
   const Request request = make_request(options.plan_file, options.job, options.layout);
   sim::SimulateOptions settings;
   settings.faults = make_faults(options.faults);
@@ -162,7 +162,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_simulate_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateArguments>();
   CLI::App* command =
       add_command(app, program, "simulate", "one layout, op by op, with links shared and faults",
                   "trireme simulate --model llama-3.1-70b --cluster dgx-h100x8 --tp 8 --pp 4 "

@@ -20,7 +20,7 @@ namespace {
 using topologies::Collective;
 using topologies::CostFamily;
 
-struct Options {
+struct TopoCollectiveArguments {
   std::string cluster;
   std::optional<std::int64_t> gpus;
   std::optional<std::int64_t> per_node;
@@ -77,7 +77,7 @@ topologies::GroupShape all_ranks(const topologies::Cluster& cluster) {
   return shape;
 }
 
-int run(const Options& options, Console& console) {
+int run(const TopoCollectiveArguments& options, Console& console) {
   topologies::Cluster cluster = topologies::load_cluster(options.cluster);
   if (options.per_node) {
     cluster =
@@ -139,7 +139,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_topo_collective_command(CLI::App& topo, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopoCollectiveArguments>();
   CLI::App* command =
       add_command(topo, program, "collective", "predicts a collective over the cluster's GPUs",
                   "trireme topo collective --cluster dgx-h100x2 --gpus 16 --op all_reduce --bytes "

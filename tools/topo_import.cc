@@ -16,13 +16,13 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct TopoImportArguments {
   std::string file;
   std::string output;
   MachineOptions machine;
 };
 
-int run(const Options& options, Console& console) {
+int run(const TopoImportArguments& options, Console& console) {
   const topologies::Imported imported = read_machine(options.file, options.machine);
   const std::string text = topologies::cluster_to_json(imported.cluster).dump(2) + "\n";
   if (options.output.empty()) {
@@ -44,7 +44,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_topo_import_command(CLI::App& topo, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopoImportArguments>();
   CLI::App* command = add_command(
       topo, program, "import",
       "reads a machine as its tools print it (NCCL or lstopo XML, nvidia-smi topo -m, rocm-smi "

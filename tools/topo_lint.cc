@@ -25,7 +25,7 @@ using topologies::Finding;
 
 constexpr std::size_t kFileMost = std::size_t{64} << 20U;
 
-struct Options {
+struct TopoLintArguments {
   std::vector<std::string> files, logs;
   std::string cluster, calibration, operation;
   MachineOptions machine;
@@ -46,7 +46,7 @@ void add_doubts(const std::vector<topologies::Doubt>& doubts, const std::string&
 }
 
 // One file of a host: false where it is lspci's list, which is no machine by itself.
-bool read_host(const std::string& file, const Options& options,
+bool read_host(const std::string& file, const TopoLintArguments& options,
                std::vector<topologies::Cluster>& hosts, std::vector<Finding>& findings) {
   const std::string prefix = options.files.size() > 1 ? file + ": " : "";
   const std::string text = read_file(file, "what a host printed", kFileMost);
@@ -68,7 +68,7 @@ bool read_host(const std::string& file, const Options& options,
 }
 
 // The machine that the logs were measured on: `--cluster`, or the first file.
-topologies::Cluster read_hosts(const Options& options, std::vector<Finding>& findings) {
+topologies::Cluster read_hosts(const TopoLintArguments& options, std::vector<Finding>& findings) {
   std::vector<topologies::Cluster> hosts;
   std::vector<std::string> names;
   for (const std::string& file : options.files) {
@@ -95,7 +95,7 @@ topologies::Cluster read_hosts(const Options& options, std::vector<Finding>& fin
   return hosts.front();
 }
 
-void read_logs(const Options& options, const topologies::Cluster& cluster,
+void read_logs(const TopoLintArguments& options, const topologies::Cluster& cluster,
                std::vector<Finding>& findings) {
   const topologies::Profile profile = options.calibration.empty()
                                           ? topologies::shipped_profile()
@@ -116,7 +116,7 @@ void read_logs(const Options& options, const topologies::Cluster& cluster,
   }
 }
 
-int run(const Options& options, Console& console) {
+int run(const TopoLintArguments& options, Console& console) {
   std::vector<Finding> findings;
   const topologies::Cluster cluster = read_hosts(options, findings);
   read_logs(options, cluster, findings);
@@ -150,7 +150,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_topo_lint_command(CLI::App& topo, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopoLintArguments>();
   CLI::App* command = add_command(
       topo, program, "lint",
       "names what looks wrong in a machine, from what its tools print and nccl-tests logs",

@@ -24,7 +24,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct TopoShowArguments {
   std::string cluster;
   std::optional<std::int64_t> gpus;
   std::string pair;   // "0,9"
@@ -165,7 +165,7 @@ std::vector<ShownGroups> groups_to_draw(const topologies::Cluster& cluster,
   return groups;
 }
 
-int run(const Options& options, Console& console) {
+int run(const TopoShowArguments& options, Console& console) {
   topologies::Cluster cluster = topologies::load_cluster(options.cluster);
   if (options.gpus) {
     cluster = topologies::narrowed(std::move(cluster), *options.gpus);
@@ -235,7 +235,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_topo_show_command(CLI::App& topo, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopoShowArguments>();
   CLI::App* command =
       add_command(topo, program, "show", "shows a cluster, routes in it, and what limits a group",
                   "trireme topo show --cluster dgx-h100x64 --pair 0,9 --group 64,8");

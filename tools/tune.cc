@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct TuneArguments {
   TuneStart start;
   LayoutOptions layout;
   std::vector<std::string> constraints;
@@ -53,7 +53,7 @@ double parse_share(const std::string& text, const std::string& where) {
 }
 
 struct Tuning {
-  const Options& options;
+  const TuneArguments& options;
   planner::Job job;  // its profile is corrected by the runs
   topologies::Profile profile;
   planner::SearchOptions search;
@@ -61,7 +61,7 @@ struct Tuning {
   std::string stopped_because;
 };
 
-std::string framework_name(const Options& options) {
+std::string framework_name(const TuneArguments& options) {
   return options.start.format.empty() ? options.start.job.framework : options.start.format;
 }
 
@@ -125,7 +125,7 @@ void say(const Console& console, const TuneRun& run) {
 // Why nothing more is started; empty: go on with `choice`.
 std::string reason_to_stop(const Tuning& tuning, const std::optional<TuneChoice>& choice,
                            double left) {
-  const Options& options = tuning.options;
+  const TuneArguments& options = tuning.options;
   constexpr std::size_t kFailuresMax = 3;
   const bool none_ran = fastest_run(tuning.runs) == nullptr;
   if (!choice) {
@@ -150,7 +150,7 @@ std::string reason_to_stop(const Tuning& tuning, const std::optional<TuneChoice>
 }
 
 void tune(Tuning& tuning, const Console& console) {
-  const Options& options = tuning.options;
+  const TuneArguments& options = tuning.options;
   const topologies::Cluster cluster = tuning.job.cluster;
   const double budget = parse_duration(options.budget, "--budget");
   const double each = parse_duration(options.each, "--each");
@@ -210,7 +210,7 @@ void print_result(const Console& console, const Json& json) {
 }
 
 // Before the first run: what cannot be written afterwards is said now.
-void prepare_folders(const Options& options) {
+void prepare_folders(const TuneArguments& options) {
   std::error_code failed;
   fs::create_directories(options.start.folder, failed);
   if (!fs::is_directory(options.start.folder, failed)) {
@@ -225,8 +225,8 @@ void prepare_folders(const Options& options) {
   }
 }
 
-int run(const Options& given, Console& console) {
-  Options options = given;
+int run(const TuneArguments& given, Console& console) {
+  TuneArguments options = given;
   name_program(options.start);
   options.start.steps = options.steps.value_or(10);
   Tuning tuning{.options = options,
@@ -278,7 +278,7 @@ int run(const Options& given, Console& console) {
 }  // namespace
 
 void add_tune_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneArguments>();
   options->start.folder = "tune";
   options->start.backend = "cuda";
   CLI::App* command = add_command(

@@ -21,7 +21,7 @@ namespace {
 using planner::SourceErrors;
 using planner::ValidatedRow;
 
-struct Options {
+struct ValidateArguments {
   std::string rows;
   std::string calibration;
   bool json = false;
@@ -166,7 +166,7 @@ void print_sources(const Console& console, const std::vector<SourceErrors>& sour
   print_table(console, table);
 }
 
-int run(const Options& options, Console& console) {
+int run(const ValidateArguments& options, Console& console) {
   const topologies::Profile profile = options.calibration.empty()
                                           ? topologies::shipped_profile()
                                           : topologies::load_profile(options.calibration);
@@ -220,7 +220,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_validate_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ValidateArguments>();
   CLI::App* command = add_command(app, program, "validate",
                                   "measurements beside this model's predictions, by row and source",
                                   "trireme validate --rows measurements.json");

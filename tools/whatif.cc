@@ -18,7 +18,7 @@
 namespace trireme::tools {
 namespace {
 
-struct Options {
+struct WhatifArguments {
   WhatIfRequest request;
   std::vector<std::string> vary, stragglers, slow_links, break_even;
   std::string scaling, faster, price;
@@ -27,12 +27,12 @@ struct Options {
   bool json = false;
 };
 
-int threads_of(const Options& options) {
+int threads_of(const WhatifArguments& options) {
   return static_cast<int>(options.threads.value_or(usable_threads()));
 }
 
 // Cases are independent; each one's place in the answer is its own.
-std::vector<WhatIfCase> work_out(const Options& options, const WhatIfCase& base,
+std::vector<WhatIfCase> work_out(const WhatifArguments& options, const WhatIfCase& base,
                                  const std::vector<std::vector<Change>>& changes,
                                  Console& console) {
   std::vector<WhatIfCase> cases(changes.size());
@@ -50,7 +50,7 @@ std::vector<WhatIfCase> work_out(const Options& options, const WhatIfCase& base,
 }
 
 // What varies, faults included.
-std::vector<Variation> variations_of(const Options& options) {
+std::vector<Variation> variations_of(const WhatifArguments& options) {
   std::vector<Variation> variations;
   for (const std::string& text : options.vary) {
     variations.push_back(parse_variation(text));
@@ -90,7 +90,7 @@ double share_of(const std::string& text, const std::string& where) {
   return number;
 }
 
-WhatIfAnswer answer_of(const Options& options, Console& console) {
+WhatIfAnswer answer_of(const WhatifArguments& options, Console& console) {
   const std::vector<Variation> variations = variations_of(options);
   std::vector<BreakEvenRange> ranges;
   for (const std::string& text : options.break_even) {
@@ -132,7 +132,7 @@ WhatIfAnswer answer_of(const Options& options, Console& console) {
   return answer;
 }
 
-int run(Options options, Console& console) {
+int run(WhatifArguments options, Console& console) {
   if (!options.price.empty()) {
     options.request.dollars_per_gpu_hour = parse_number(options.price, "--price", 0, 1e6);
   }
@@ -151,7 +151,7 @@ int run(Options options, Console& console) {
 }  // namespace
 
 void add_whatif_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WhatifArguments>();
   CLI::App* command = add_command(
       app, program, "whatif", "what would change if: things varied, alone or crossed",
       "trireme whatif --model llama-3.1-70b --cluster dgx-h100x8 --global-batch 512 --vary "

@@ -131,7 +131,26 @@ Descriptor connect_to(const StoreAddress& address) {
   return {};
 }
 
-bool send_all(int socket, const std::string& bytes) {
+std::string address_towards(const StoreAddress& other) {
+  const Addresses found = addresses_of(other, 0);
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+    const Descriptor socket(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t length = sizeof(own);
+    auto* address = static_cast<sockaddr*>(static_cast<void*>(&own));
+    std::array<char, NI_MAXHOST> digits{};
+    if (socket.is_open() && ::connect(socket.value(), at->ai_addr, at->ai_addrlen) == 0 &&
+        ::getsockname(socket.value(), address, &length) == 0 &&
+        ::getnameinfo(address, length, digits.data(), digits.size(), nullptr, 0, NI_NUMERICHOST) ==
+            0) {
+      return digits.data();
+    }
+  }
+  throw Error("MASTER_ADDR", fmt::format("there is no way to {} from here", other.host),
+              ErrorKind::kMissingMachine);
+}
+
+bool send_all(int socket, std::string_view bytes) {
   std::size_t sent = 0;
   while (sent < bytes.size()) {
     const ssize_t n = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);

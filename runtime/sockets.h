@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/descriptor.h"
 
@@ -26,8 +27,12 @@ Listener listen_at(const StoreAddress& address);
 // A connection, or a closed descriptor when nobody answers there now.
 Descriptor connect_to(const StoreAddress& address);
 
+// This machine's own address, as digits, on its way to `other`; sends nothing. Throws Error when
+// there is no way.
+std::string address_towards(const StoreAddress& other);
+
 // Sends all of it, waiting as long as it takes. False when the connection is lost.
-bool send_all(int socket, const std::string& bytes);
+bool send_all(int socket, std::string_view bytes);
 
 // This machine as a failure names it: NCCL_HOSTID, which is how NCCL tells hosts apart, else its
 // name.

@@ -15,6 +15,7 @@
 #include "planner/lower/arithmetic.h"
 #include "planner/lower/lower.h"
 #include "planner/walk/step_times.h"
+#include "runtime/cpu/processes.h"
 #include "runtime/cpu/threads.h"
 #include "tools/commands.h"
 #include "tools/plan_file.h"
@@ -29,7 +30,7 @@ namespace {
 
 constexpr std::int64_t kCpuRanksMax = 256;
 
-struct Options {
+struct RunArguments {
   std::string plan_file;
   JobOptions job;
   LayoutOptions layout;
@@ -40,7 +41,7 @@ struct Options {
   bool deterministic = false, json = false;
 };
 
-void add_training_options(CLI::App& command, Options& options) {
+void add_training_options(CLI::App& command, RunArguments& options) {
   add_choice_option(command, "--backend", options.backend, "where ranks run (default cuda)",
                     {"cuda", "cpu"});
   command.remove_option(command.get_option("--precision"));
@@ -85,7 +86,7 @@ void add_training_options(CLI::App& command, Options& options) {
   command.add_flag("--json", options.json, "the result on stdout");
 }
 
-runtime::TrainSettings settings_of(const Options& options) {
+runtime::TrainSettings settings_of(const RunArguments& options) {
   runtime::TrainSettings settings;
   settings.steps = options.steps.value_or(10);
   settings.seed = static_cast<std::uint64_t>(options.seed.value_or(1));
@@ -123,7 +124,8 @@ runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {
                                : runtime::cpu::Arithmetic::kFp32;
 }
 
-// All ranks share this machine's memory; running out of it would end other people's work.
+// All ranks that run here share this machine's memory; running out of it would end other people's
+// work.
 void check_memory(const StepProgram& program) {
   Bytes needed;
   for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
@@ -140,7 +142,8 @@ void check_memory(const StepProgram& program) {
 }
 
 // The plan for as many ranks as there are; when a launcher said how many, an error says so too.
-void settle_plan(const Options& options, const std::optional<runtime::RankEnvironment>& environment,
+void settle_plan(const RunArguments& options,
+                 const std::optional<runtime::RankEnvironment>& environment,
                  std::optional<std::int64_t> ranks, const planner::Plan& base,
                  RunDescription& run) {
   try {
@@ -159,7 +162,7 @@ void settle_plan(const Options& options, const std::optional<runtime::RankEnviro
 }
 
 // The job, the plan and the program. Files that could not be written at the end are refused here.
-RunDescription describe(const Options& options,
+RunDescription describe(const RunArguments& options,
                         const std::optional<runtime::RankEnvironment>& environment) {
   RunDescription run;
   const bool cpu = options.backend == "cpu";
@@ -220,7 +223,23 @@ RunDescription describe(const Options& options,
   return run;
 }
 
-int run(const Options& options, Console& console) {
+// One rank a process, of which this is one.
+int run_on_cpu_processes(const RankRun& ranks, const runtime::RankEnvironment& environment,
+                         const runtime::cpu::CpuOptions& options, Console& console) {
+  std::unique_ptr<runtime::cpu::Processes> processes;  // outlives the backend
+  return run_on_processes(
+      ranks, environment,
+      [&](const runtime::RankEnvironment& own, runtime::Coordinator& coordinator,
+          runtime::OpBoard& /*board*/) {
+        processes = std::make_unique<runtime::cpu::Processes>(coordinator, own.master,
+                                                              ranks.settings.timeout);
+        return runtime::cpu::make_cpu_backend(*ranks.program, own.rank, processes->exchange(),
+                                              options);
+      },
+      console.err);
+}
+
+int run(const RunArguments& options, Console& console) {
   const bool cpu = options.backend == "cpu";
   if (!cpu) {
     require_cuda();
@@ -230,14 +249,11 @@ int run(const Options& options, Console& console) {
           "the cuda backend computes in bf16 with fp32 masters; fp32 and fp64 are the cpu's");
     }
   }
-  const auto environment =
-      runtime::rank_environment([](const char* name) { return std::getenv(name); });
-  if (cpu && environment.has_value() && environment->ranks > 1) {
-    throw Error(
-        "WORLD_SIZE",
-        "the cpu backend runs all ranks as threads of one process; start it without a launcher");
+  auto environment = runtime::rank_environment([](const char* name) { return std::getenv(name); });
+  if (cpu && environment.has_value() && environment->ranks == 1) {
+    environment.reset();  // one process on the CPU holds as many ranks as the layout has
   }
-  RunDescription description = describe(options, cpu ? std::nullopt : environment);
+  RunDescription description = describe(options, environment);
   const runtime::TrainSettings settings = settings_of(options);
   const int token_bytes = options.token_type.empty() ? 0 : (options.token_type == "uint16" ? 2 : 4);
   const auto tokens =
@@ -263,9 +279,12 @@ int run(const Options& options, Console& console) {
   if (!cpu) {
     return run_on_cuda(ranks, environment, description, console.err);
   }
-  check_memory(description.program);
   runtime::cpu::CpuOptions cpu_options;
   cpu_options.arithmetic = arithmetic_of(description.precision);
+  if (environment.has_value()) {
+    return run_on_cpu_processes(ranks, *environment, cpu_options, console);
+  }
+  check_memory(description.program);
   runtime::cpu::run_on_threads(description.program, cpu_options, settings.timeout,
                                [&](runtime::cpu::ThreadRank& self) {
                                  run_rank(ranks, self.executor, self.backend, self.coordinator);
@@ -276,7 +295,7 @@ int run(const Options& options, Console& console) {
 }  // namespace
 
 void add_run_command(CLI::App& app, Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunArguments>();
   CLI::App* command = add_command(
       app, program, "run", "trains a plan with real numbers and measures it op by op",
       "trireme run --model gpt2 --backend cpu --seq 64 --tp 2 --steps 3 -o result.json");

@@ -8,6 +8,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "core/check.h"
@@ -123,13 +124,14 @@ class CpuBackend : public Backend {
         continue;
       }
       if (exchange_->failed()) {
-        throw Error(fmt::format("rank {}", index_of(rank_)),
-                    fmt::format("stopped in {}", describe_op(*role_, blocked_op())));
+        throw Error(exchange_->name(rank_),
+                    fmt::format("stopped in {}: {}", describe_op(*role_, blocked_op()),
+                                exchange_->failure()));
       }
       if (now_seconds() - last_progress > timeout.value) {
-        throw Error(fmt::format("rank {}", index_of(rank_)),
-                    fmt::format("made no progress for {:.3g} s in {}", timeout.value,
-                                describe_op(*role_, blocked_op())));
+        throw Error(exchange_->name(rank_),
+                    fmt::format("made no progress for {:.3g} s in {}{}", timeout.value,
+                                describe_op(*role_, blocked_op()), waited_for()));
       }
       exchange_->wait_change(seen, Seconds(0.05));
     }
@@ -226,7 +228,8 @@ class CpuBackend : public Backend {
                                      {.data = view.data,
                                       .count = view.count,
                                       .tag = sending->tag,
-                                      .sent = task.times.ready + start_});
+                                      .sent = task.times.ready + start_,
+                                      .bytes = size_of(view.count, view.type)});
       task.state = Task::State::kSent;
       return true;
     }
@@ -259,22 +262,34 @@ class CpuBackend : public Backend {
 
   void arrive(Task& task, const Op& op) {
     const GroupId group = group_of(op.kind);
-    const std::vector<Rank> members = members_of(*program_, group, rank_);
-    task.place = static_cast<std::size_t>(index_in_group(*program_, group, rank_));
-    TRIREME_CHECK(members[task.place] == rank_);
+    const View& view = task.views[0];
+    Arrival arrival{.members = members_of(*program_, group, rank_),
+                    .place = static_cast<std::size_t>(index_in_group(*program_, group, rank_)),
+                    .group = group,
+                    .stream = role_->streams[index_of(op.stream)],
+                    .round = rounds_[{group, op.stream}]++,
+                    .brought = {.data = view.data, .bytes = size_of(view.count, view.type)},
+                    .ready = task.times.ready + start_,
+                    .label = fmt::format("{} {} of {} elements", kind_name(op.kind),
+                                         op_label(*role_, op), view.count)};
+    TRIREME_CHECK(arrival.members[arrival.place] == rank_);
     const auto* exchange = std::get_if<AllToAll>(&op.kind);
-    const void* input = task.views[0].data;
     if (exchange != nullptr && exchange->row > 0) {
-      task.rows = {input, static_cast<const std::int32_t*>(task.views[2].data),
-                   static_cast<std::size_t>(task.views[2].count) / members.size()};
-      input = &task.rows;
+      const View& counts = task.views[2];
+      const std::span<const std::int32_t> rows(pointer<std::int32_t>(counts.data),
+                                               static_cast<std::size_t>(counts.count));
+      task.rows = {view.data, rows.data(), rows.size() / arrival.members.size()};
+      const auto sent = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      arrival.brought = {.data = &task.rows,
+                         .rows = &task.rows,
+                         .bytes = size_of(sent * exchange->row, view.type)};
     }
-    const std::string label = fmt::format("{} {} of {} elements", kind_name(op.kind),
-                                          op_label(*role_, op), task.views[0].count);
-    task.meeting = exchange_->arrive(members, group, role_->streams[index_of(op.stream)],
-                                     rounds_[{group, op.stream}]++, task.place, input,
-                                     task.times.ready + start_, label);
+    task.place = arrival.place;
+    task.meeting = exchange_->arrive(arrival);
     task.state = Task::State::kMeeting;
+  }
+  [[nodiscard]] std::size_t size_of(std::int64_t elements, ElementType type) const {
+    return static_cast<std::size_t>(elements * width_of(program_->widths, type));
   }
 
   // Everybody is here: computes the own result beside the inputs, which others may still be
@@ -300,33 +315,15 @@ class CpuBackend : public Backend {
   template <typename U>
   void collect(const Task& task, const Op& op, std::vector<U>& result) {
     const View& output = task.views[1];
-    const std::span<const void* const> inputs(task.meeting->inputs);
-    const auto place = static_cast<std::int64_t>(task.place);
-    const auto size = static_cast<std::int64_t>(inputs.size());
-    const auto* exchange = std::get_if<AllToAll>(&op.kind);
-    if (exchange != nullptr && exchange->row > 0) {
-      concatenate_rows<U>(inputs, task.place, exchange->row, result);
-      if (static_cast<std::int64_t>(result.size()) > output.count) {
-        throw Error(fmt::format("rank {}", index_of(rank_)),
-                    fmt::format("{} brings {} rows, and there is room for {}; give a larger "
-                                "expert_load",
-                                describe_op(*role_, task.op),
-                                static_cast<std::int64_t>(result.size()) / exchange->row,
-                                output.count / exchange->row));
-      }
-      return;
-    }
-    result.resize(static_cast<std::size_t>(output.count));
-    if (const auto* reduction = std::get_if<AllReduce>(&op.kind)) {
-      reduce<U>(inputs, reduction->reduction, 0, result);
-    } else if (std::holds_alternative<ReduceScatter>(op.kind)) {
-      reduce<U>(inputs, Reduction::kSum, place * output.count, result);
-    } else if (std::holds_alternative<AllGather>(op.kind)) {
-      concatenate<U>(inputs, 0, task.views[0].count, result);
-    } else if (exchange != nullptr) {
-      concatenate<U>(inputs, place * (output.count / size), output.count / size, result);
-    } else {
-      concatenate<U>(inputs.subspan(std::get<Broadcast>(op.kind).root, 1), 0, output.count, result);
+    collect_result<U>(op.kind, task.meeting->inputs, task.place, task.views[0].count, output.count,
+                      result);
+    if (static_cast<std::int64_t>(result.size()) > output.count) {
+      const std::int64_t row = std::get<AllToAll>(op.kind).row;
+      throw Error(fmt::format("rank {}", index_of(rank_)),
+                  fmt::format("{} brings {} rows, and there is room for {}; give a larger "
+                              "expert_load",
+                              describe_op(*role_, task.op),
+                              static_cast<std::int64_t>(result.size()) / row, output.count / row));
     }
   }
 
@@ -385,6 +382,26 @@ class CpuBackend : public Backend {
       }
     }
     return first;
+  }
+
+  // The ranks that the op this rank is stuck in has not heard of: ", waiting for rank 1 on host-b".
+  [[nodiscard]] std::string waited_for() const {
+    const OpId stuck = blocked_op();
+    for (const auto& queue : streams_) {
+      if (queue.empty() || queue.front().op != stuck) {
+        continue;
+      }
+      const Task& task = queue.front();
+      const OpKind& kind = role_->ops[index_of(stuck)].kind;
+      std::string names;
+      if (task.state == Task::State::kMeeting) {
+        names = exchange_->missing(*task.meeting, members_of(*program_, group_of(kind), rank_));
+      } else if (task.state == Task::State::kReceiving) {
+        names = exchange_->name(neighbour(std::get<Recv>(kind).peer));
+      }
+      return names.empty() ? "" : ", waiting for " + names;
+    }
+    return "";
   }
 
   const StepProgram* program_;

@@ -46,6 +46,37 @@ void concatenate_rows(std::span<const void* const> senders, std::size_t place, s
   }
 }
 
+template <typename T>
+void collect_result(const OpKind& kind, std::span<const void* const> inputs, std::size_t place,
+                    std::int64_t input_count, std::int64_t output_count, std::vector<T>& result) {
+  const auto* exchange = std::get_if<AllToAll>(&kind);
+  if (exchange != nullptr && exchange->row > 0) {
+    concatenate_rows<T>(inputs, place, exchange->row, result);
+    return;
+  }
+  const auto own = static_cast<std::int64_t>(place);
+  result.resize(static_cast<std::size_t>(output_count));
+  const std::span<T> output(result);
+  if (const auto* reduction = std::get_if<AllReduce>(&kind)) {
+    reduce<T>(inputs, reduction->reduction, 0, output);
+  } else if (std::holds_alternative<ReduceScatter>(kind)) {
+    reduce<T>(inputs, Reduction::kSum, own * output_count, output);
+  } else if (std::holds_alternative<AllGather>(kind)) {
+    concatenate<T>(inputs, 0, input_count, output);
+  } else if (exchange != nullptr) {
+    const std::int64_t each = output_count / static_cast<std::int64_t>(inputs.size());
+    concatenate<T>(inputs, own * each, each, output);
+  } else {
+    concatenate<T>(inputs.subspan(std::get<Broadcast>(kind).root, 1), 0, output_count, output);
+  }
+}
+
+template void collect_result<float>(const OpKind&, std::span<const void* const>, std::size_t,
+                                    std::int64_t, std::int64_t, std::vector<float>&);
+template void collect_result<double>(const OpKind&, std::span<const void* const>, std::size_t,
+                                     std::int64_t, std::int64_t, std::vector<double>&);
+template void collect_result<std::int32_t>(const OpKind&, std::span<const void* const>, std::size_t,
+                                           std::int64_t, std::int64_t, std::vector<std::int32_t>&);
 template void concatenate_rows<float>(std::span<const void* const>, std::size_t, std::int64_t,
                                       std::vector<float>&);
 template void concatenate_rows<double>(std::span<const void* const>, std::size_t, std::int64_t,

@@ -33,4 +33,10 @@ template <typename T>
 void concatenate_rows(std::span<const void* const> senders, std::size_t place, std::int64_t row,
                       std::vector<T>& output);
 
+// What the collective gives member `place`: `output` elements, but as many rows as there are where
+// rows are exchanged.
+template <typename T>
+void collect_result(const OpKind& kind, std::span<const void* const> inputs, std::size_t place,
+                    std::int64_t input_count, std::int64_t output_count, std::vector<T>& result);
+
 }  // namespace trireme::runtime::cpu

@@ -214,5 +214,23 @@ TEST(Layouts, EveryOrderThatWaitsAllow) {
   }
 }
 
+// As on several hosts: what a rank brings is copied to the others, who add up in the same order.
+TEST(Layouts, AProcessEachGivesTheBitsOfThreads) {
+  const auto shard_all = [](Plan& p) { p.sharding = Sharding::kFull; };
+  const std::vector<Plan> plans = {plan_of("fsdp4.mb1", shard_all),
+                                   plan_of("tp2.pp2.fsdp2.mb1", shard_all), plan_of("cp2.dp2.mb1")};
+  for (const Layout& layout : with_models(plans, {"llama"}, "trireme")) {
+    SCOPED_TRACE(describe(layout));
+    const planner::Job job = small_job(small_model(layout.model), layout.framework);
+    const Outcome threads = train(job, layout.plan, 2, kDouble);
+    const Outcome processes = train(job, layout.plan, 2, kDouble, true, Ranks::kProcesses);
+    ASSERT_EQ(threads.losses.size(), 2U);
+    EXPECT_EQ(processes.losses, threads.losses);
+    EXPECT_EQ(processes.gradient_norms, threads.gradient_norms);
+    EXPECT_EQ(processes.gradients, threads.gradients);
+    EXPECT_EQ(processes.parameters, threads.parameters);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::conformance

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <mutex>
+#include <thread>
 
 #include "planner/lower/lower.h"
 #include "planner/plan/rules.h"
+#include "runtime/cpu/processes.h"
 #include "runtime/cpu/threads.h"
+#include "runtime/launch.h"
 #include "runtime/train.h"
 
 namespace trireme::conformance {
@@ -86,10 +90,44 @@ void merge(const StepProgram& program, runtime::RankExecutor& executor, State st
   }
 }
 
+void run_on_processes(const StepProgram& program, const runtime::cpu::CpuOptions& options,
+                      const std::function<void(runtime::cpu::ThreadRank&)>& body) {
+  runtime::Listener listener = runtime::listen_at({"127.0.0.1", 0});
+  const runtime::StoreAddress master{"127.0.0.1", listener.port};
+  const int served = listener.socket.release();
+  std::vector<std::thread> processes;
+  for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+    processes.emplace_back([&, rank] {
+      try {
+        const auto coordinator =
+            runtime::make_store_coordinator({.rank = Rank(rank),
+                                             .ranks = program.ranks,
+                                             .local_rank = rank,
+                                             .master = master,
+                                             .launcher = "local",
+                                             .listener = rank == 0 ? served : -1},
+                                            kNever);
+        runtime::cpu::Processes others(*coordinator, master, kNever);
+        const auto backend =
+            runtime::cpu::make_cpu_backend(program, Rank(rank), others.exchange(), options);
+        runtime::RankExecutor executor(program, Rank(rank), *backend);
+        runtime::cpu::ThreadRank self{executor, *backend, *coordinator};
+        body(self);
+        coordinator->barrier();  // nobody leaves while others receive
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+    });
+  }
+  for (std::thread& process : processes) {
+    process.join();
+  }
+}
+
 }  // namespace
 
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
-              const runtime::cpu::CpuOptions& options, bool keep_gradients) {
+              const runtime::cpu::CpuOptions& options, bool keep_gradients, Ranks ranks) {
   job.cluster.gpus = plan.gpus();
   if (const auto violation = planner::check_plan(job, plan)) {
     ADD_FAILURE() << planner::short_form(plan) << ": " << violation->detail;
@@ -128,7 +166,11 @@ Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
     outcome.allocator_peaks[index_of(self.executor.rank())] =
         self.backend.memory().allocated_peak.value;
   };
-  runtime::cpu::run_on_threads(program, options, kNever, body);
+  if (ranks == Ranks::kProcesses) {
+    run_on_processes(program, options, body);
+  } else {
+    runtime::cpu::run_on_threads(program, options, kNever, body);
+  }
   for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
     outcome.liveness_peaks.push_back(
         liveness(program, program.roles[index_of(role_of(program, Rank(rank)))]).peak.value);

@@ -1,6 +1,7 @@
 // Trains one plan on the reference backend and collects what every layout must agree on.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,11 +32,17 @@ models::Transformer small_model(const std::string& kind);
 // The job all layouts share: 8 sequences of 16 tokens.
 planner::Job small_job(const models::Transformer& model, const std::string& framework);
 
+enum class Ranks : std::uint8_t {
+  kThreads,
+  kProcesses,  // they meet as a launcher's do, through a store and over sockets
+};
+
 // Runs `steps` steps from one seed with warm-up, clipping and weight decay. Fails the running test
 // when ranks that hold the same values disagree.
 // Without `keep_gradients` their memory is freed within the step, and none are collected.
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
-              const runtime::cpu::CpuOptions& options, bool keep_gradients = true);
+              const runtime::cpu::CpuOptions& options, bool keep_gradients = true,
+              Ranks ranks = Ranks::kThreads);
 
 // Largest difference between tensors of `a` and `b`, each over max(b's largest entry, `floor` x the
 // largest of all b).

@@ -3,19 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "core/check.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "runtime/clock.h"
 
 namespace trireme::runtime {
 namespace {
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 bool ends_with_norm_weight(const std::string& name) {
   return name.find("norm") != std::string::npos && name.ends_with("weight");
@@ -226,7 +222,7 @@ StepResult RankExecutor::step(const StepSettings& settings, const TokenSource& t
   fill_tokens(tokens, first_sequence);
   StepResult result;
   StepSettings begun = settings;
-  begun.began = result.began = steady_seconds();
+  begun.began = result.began = now_seconds();
   backend_->begin_step(begun);
   for (std::uint32_t i = 0; i < role_->ops.size(); ++i) {
     for (const BufferId buffer : born_[i]) {
@@ -239,7 +235,7 @@ StepResult RankExecutor::step(const StepSettings& settings, const TokenSource& t
     }
   }
   result.ops = backend_->end_step(timeout);
-  result.duration = Seconds(steady_seconds() - result.began);
+  result.duration = Seconds(now_seconds() - result.began);
   if (role_->loss.count > 0) {
     result.loss = read_scalar(role_->loss);
     result.has_loss = true;

@@ -10,18 +10,11 @@
 #include <thread>
 
 #include "core/error.h"
+#include "runtime/clock.h"
 #include "runtime/tcp_frame.h"
 #include "runtime/tcp_store.h"
 
 namespace trireme::runtime {
-namespace {
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int64_t ranks,
                                Seconds timeout, StoreClientKind kind)
     : rank_(rank), exceptions_(std::uncaught_exceptions()) {

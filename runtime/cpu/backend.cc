@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <deque>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -13,18 +11,16 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/random.h"
+#include "core/rendezvous.h"
+#include "runtime/clock.h"
 #include "runtime/cpu/collective.h"
 #include "runtime/cpu/compute.h"
 #include "runtime/cpu/storage.h"
+#include "runtime/cpu/streams.h"
 #include "runtime/cpu/task.h"
 
 namespace trireme::runtime::cpu {
 namespace {
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template <typename T>
 class CpuBackend : public Backend {
@@ -40,8 +36,7 @@ class CpuBackend : public Backend {
                  .settings = {},
                  .round_to_bf16 = options.arithmetic == Arithmetic::kBf16},
         storage_(program, *role_),
-        streams_(role_->streams.size()),
-        pending_waits_(role_->streams.size()),
+        streams_(role_->streams.size(), options.shuffle_seed),
         done_(role_->ops.size()),
         times_(role_->ops.size()) {}
 
@@ -74,14 +69,11 @@ class CpuBackend : public Backend {
     context_.settings = settings;
     std::fill(done_.begin(), done_.end(), false);
     unfinished_ = 0;
-    shuffle_key_ =
-        random_key(options_.shuffle_seed + static_cast<std::uint64_t>(settings.step), "shuffle");
+    streams_.begin_step(settings.step);
     start_ = settings.began;
   }
 
-  void wait(StreamId stream, OpId earlier) override {
-    pending_waits_[index_of(stream)].push_back(earlier);
-  }
+  void wait(StreamId stream, OpId earlier) override { streams_.wait(stream, earlier); }
   void compute(OpId op, StreamId stream, const Work& /*work*/,
                std::span<const View> views) override {
     enqueue(op, stream, {views.begin(), views.end()});
@@ -149,43 +141,24 @@ class CpuBackend : public Backend {
     Task task;
     task.op = op;
     task.views = std::move(views);
-    std::swap(task.waits, pending_waits_[index_of(stream)]);
     for (const View& view : task.views) {
       storage_.add_user(view.buffer);
     }
-    streams_[index_of(stream)].push_back(std::move(task));
     ++unfinished_;
-    // A shuffled run leaves ops lying about, so that streams run ahead of each other in ways a
-    // quick host hides.
-    if (options_.shuffle_seed == 0 || random_bits(shuffle_key_, shuffle_draws_++) % 8 == 0) {
+    if (streams_.add(stream, std::move(task))) {
       progress(false);
     }
   }
 
   // Runs what can run; true when anything moved. `everything`: until nothing moves.
   bool progress(bool everything) {
-    bool moved = false;
-    bool again = true;
-    while (again) {
-      again = false;
-      const std::size_t first = options_.shuffle_seed == 0
-                                    ? 0
-                                    : random_bits(shuffle_key_, shuffle_draws_++) % streams_.size();
-      for (std::size_t i = 0; i < streams_.size(); ++i) {
-        auto& queue = streams_[(first + i) % streams_.size()];
-        while (!queue.empty() && advance(queue.front())) {
-          again = moved = true;
-          if (done_[index_of(queue.front().op)]) {
-            queue.pop_front();
-          }
-          if (options_.shuffle_seed != 0 && random_bits(shuffle_key_, shuffle_draws_++) % 2 == 0) {
-            break;
-          }
-        }
-      }
-      again = again && (everything || options_.shuffle_seed == 0);
-    }
-    return moved;
+    return streams_.run(
+        [this](Task& task) {
+          return !advance(task)             ? Progress::kNone
+                 : done_[index_of(task.op)] ? Progress::kEnded
+                                            : Progress::kSome;
+        },
+        everything);
   }
 
   bool advance(Task& task) {
@@ -246,18 +219,6 @@ class CpuBackend : public Backend {
     TRIREME_CHECK(other >= 0);
     TRIREME_CHECK(other < program_->ranks);
     return Rank(static_cast<std::uint32_t>(other));
-  }
-
-  static GroupId group_of(const OpKind& kind) {
-    return std::visit(
-        [](const auto& value) {
-          if constexpr (requires { value.group; }) {
-            return value.group;
-          } else {
-            return kNoGroup;
-          }
-        },
-        kind);
   }
 
   void arrive(Task& task, const Op& op) {
@@ -373,35 +334,23 @@ class CpuBackend : public Backend {
     return true;
   }
 
-  // The first issued op that has not ended: what this rank is stuck in.
+  // What this rank is stuck in.
   [[nodiscard]] OpId blocked_op() const {
-    OpId first{0xffffffffU};
-    for (const auto& queue : streams_) {
-      if (!queue.empty()) {
-        first = std::min(first, queue.front().op);
-      }
-    }
-    return first;
+    const Task* task = streams_.stuck();
+    return task != nullptr ? task->op : OpId(0xffffffffU);
   }
 
-  // The ranks that the op this rank is stuck in has not heard of: ", waiting for rank 1 on host-b".
+  // The ranks it has not heard of: ", waiting for rank 1 on host-b".
   [[nodiscard]] std::string waited_for() const {
-    const OpId stuck = blocked_op();
-    for (const auto& queue : streams_) {
-      if (queue.empty() || queue.front().op != stuck) {
-        continue;
-      }
-      const Task& task = queue.front();
-      const OpKind& kind = role_->ops[index_of(stuck)].kind;
-      std::string names;
-      if (task.state == Task::State::kMeeting) {
-        names = exchange_->missing(*task.meeting, members_of(*program_, group_of(kind), rank_));
-      } else if (task.state == Task::State::kReceiving) {
-        names = exchange_->name(neighbour(std::get<Recv>(kind).peer));
-      }
-      return names.empty() ? "" : ", waiting for " + names;
+    const Task* task = streams_.stuck();
+    std::string names;
+    if (task != nullptr && task->state == Task::State::kMeeting) {
+      const OpKind& kind = role_->ops[index_of(task->op)].kind;
+      names = exchange_->missing(*task->meeting, members_of(*program_, group_of(kind), rank_));
+    } else if (task != nullptr && task->state == Task::State::kReceiving) {
+      names = exchange_->name(neighbour(std::get<Recv>(role_->ops[index_of(task->op)].kind).peer));
     }
-    return "";
+    return names.empty() ? "" : ", waiting for " + names;
   }
 
   const StepProgram* program_;
@@ -411,8 +360,7 @@ class CpuBackend : public Backend {
   CpuOptions options_;
   ComputeContext context_;
   Storage storage_;
-  std::vector<std::deque<Task>> streams_;
-  std::vector<std::vector<OpId>> pending_waits_;
+  Streams streams_;
   std::vector<char> done_;
   std::vector<OpTimes> times_;
   std::map<std::pair<GroupId, StreamId>, std::int64_t> rounds_;
@@ -420,8 +368,6 @@ class CpuBackend : public Backend {
   std::map<std::uint32_t, std::vector<std::int32_t>> token_results_;
   std::int64_t unfinished_ = 0;
   double start_ = 0;
-  std::uint64_t shuffle_key_ = 0;
-  std::uint64_t shuffle_draws_ = 0;
 };
 
 }  // namespace

@@ -4,13 +4,13 @@
 
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <numeric>
 
 #include "core/check.h"
 #include "core/error.h"
+#include "runtime/clock.h"
 
 namespace trireme::runtime::cpu {
 namespace {
@@ -18,10 +18,6 @@ namespace {
 // The first word of a letter.
 constexpr const char* kArrival = "arrival";  // group, stream, round, place, label, counts, members
 constexpr const char* kMessage = "message";  // channel, tag, elements
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template <typename T>
 T number_in(const std::string& word) {

@@ -116,6 +116,7 @@ class StoreCoordinator final : public Coordinator {
         timeout_(timeout),
         server_(environment.rank == Rank(0) ? serve(environment) : nullptr),
         client_(environment.master, environment.rank, environment.ranks, timeout) {
+    client_.set(fmt::format("host/{}", index_of(environment.rank)), host_identity());
     // Who forked the ranks sees them end; those of a launcher have only each other.
     if (environment.launcher != kLocal) {
       watch_ = std::make_unique<PeerWatch>(
@@ -165,7 +166,7 @@ class StoreCoordinator final : public Coordinator {
     std::vector<std::string> all;
     for (std::int64_t other = 0; environment_.rank == Rank(0) && other < environment_.ranks;
          ++other) {
-      all.push_back(client_.get(fmt::format("gather/{}/{}", round, other), timeout_, 1));
+      all.push_back(from(other, fmt::format("gather/{}/{}", round, other), 1));
     }
     return all;
   }
@@ -174,11 +175,35 @@ class StoreCoordinator final : public Coordinator {
     if (environment_.rank == Rank(0)) {
       client_.set(key, blob);
     }
-    return client_.get(key, timeout_, environment_.ranks);
+    return from(0, key, environment_.ranks);
   }
   std::string failure() override { return client_.failure(); }
 
  private:
+  // What a rank has to say under `key`; when it does not, the error names it and its host.
+  std::string from(std::int64_t rank, const std::string& key, std::int64_t readers) {
+    try {
+      return client_.get(key, timeout_, readers);
+    } catch (const Error& error) {
+      if (!client_.failure().empty()) {
+        throw;
+      }
+      throw Error(
+          fmt::format("rank {}", index_of(environment_.rank)),
+          fmt::format("waited {:.3g} s for rank {} on {}", timeout_.value, rank, host_of(rank)),
+          error.kind());
+    }
+  }
+  // A rank that never came has told nobody.
+  std::string host_of(std::int64_t rank) {
+    constexpr Seconds kPatience(1);
+    try {
+      return client_.get(fmt::format("host/{}", rank), kPatience);
+    } catch (const Error&) {
+      return "a host that did not answer";
+    }
+  }
+
   static std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment) {
     if (environment.listener < 0) {
       return std::make_unique<TcpStoreServer>(environment.master);

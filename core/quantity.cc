@@ -18,7 +18,8 @@ struct Unit {
   double scale;
 };
 
-// In the unit of scale 1: beyond any machine or run, and far from where sums of such numbers fail.
+// In the unit of scale 1: beyond any rate, size or time of a machine, and far from where sums of
+// such numbers fail.
 constexpr double kMost = 1e24;
 
 constexpr std::array kByteUnits = {

@@ -177,6 +177,12 @@ Transformer read_exaone_moe(ConfigFields& fields) {
     fields.fail("mlp_layer_types", fmt::format("lists {} layers; num_hidden_layers is {}",
                                                types.size(), model.layers));
   }
+  for (const std::string& type : types) {
+    if (type != "sparse" && type != "dense") {
+      fields.fail("mlp_layer_types",
+                  fmt::format("names {}; sparse and dense would be right", type));
+    }
+  }
   set_moe_layers(model, [&](std::int64_t layer) {
     return types.empty() ? layer >= first : types[static_cast<std::size_t>(layer)] == "sparse";
   });

@@ -1,4 +1,6 @@
 // Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, gpt_oss and their kin.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -60,9 +62,10 @@ Transformer read_flex_olmo(ConfigFields& fields) {
 }
 
 // Files may state a count of experts layer by layer.
-std::int64_t same_in_all_layers(ConfigFields& fields, const char* name, std::int64_t fallback) {
+std::int64_t same_in_all_layers(ConfigFields& fields, const char* name, std::int64_t fallback,
+                                std::int64_t low = 1) {
   if (!fields.is_list(name)) {
-    return fields.count_or({name}, fallback);
+    return fields.count_or({name}, fallback, low);
   }
   const std::vector<std::int64_t> counts = fields.indices(name);
   if (counts.empty() ||
@@ -70,6 +73,10 @@ std::int64_t same_in_all_layers(ConfigFields& fields, const char* name, std::int
     fields.fail(name,
                 "is not the same in all layers; layers of different experts cannot be "
                 "planned for");
+  }
+  if (counts.front() < low) {
+    fields.fail(
+        name, fmt::format("is {} in all layers; at least {} would be right", counts.front(), low));
   }
   return counts.front();
 }
@@ -86,7 +93,7 @@ Transformer read_hunyuan_moe(ConfigFields& fields) {
       .experts_per_token = same_in_all_layers(fields, "moe_topk", 1),
       .expert_ffn = same_in_all_layers(fields, "moe_intermediate_size", model.ffn),
   };
-  moe.shared_ffn = same_in_all_layers(fields, "num_shared_expert", 1) * moe.expert_ffn;
+  moe.shared_ffn = same_in_all_layers(fields, "num_shared_expert", 1, /*low=*/0) * moe.expert_ffn;
   model.moe = moe;
   return model;
 }

@@ -91,13 +91,16 @@ Descriptor listening_everywhere(std::uint16_t port) {
   return listening(static_cast<sockaddr*>(static_cast<void*>(&four)), sizeof(four));
 }
 
+// Other machines reach a name that is the loopback here by another address.
+bool means_loopback(const StoreAddress& address) {
+  return address.host == "localhost" || addresses_of(address, AI_NUMERICHOST) != nullptr;
+}
+
 Descriptor listening_at(const StoreAddress& address) {
-  const bool meant_loopback =
-      address.host == "localhost" || addresses_of(address, AI_NUMERICHOST) != nullptr;
   const Addresses found = addresses_of(address, 0);
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    if (is_loopback(at->ai_addr) && !meant_loopback) {
-      continue;  // other machines reach this name by another address
+    if (is_loopback(at->ai_addr) && !means_loopback(address)) {
+      continue;
     }
     Descriptor socket = listening(at->ai_addr, at->ai_addrlen);
     if (socket.is_open() || errno == EADDRINUSE || errno == EACCES) {
@@ -143,7 +146,8 @@ std::string address_towards(const StoreAddress& other) {
         ::getsockname(socket.value(), address, &length) == 0 &&
         ::getnameinfo(address, length, digits.data(), digits.size(), nullptr, 0, NI_NUMERICHOST) ==
             0) {
-      return digits.data();
+      return is_loopback(address) && !means_loopback(other) ? other.host
+                                                            : std::string(digits.data());
     }
   }
   throw Error("MASTER_ADDR", fmt::format("there is no way to {} from here", other.host),

@@ -63,7 +63,16 @@ void add_machine_options(CLI::App& command, MachineOptions& options) {
                      "('node[001-004,017]'), or a file with a host a line");
 }
 
+std::string read_machine_text(const std::string& path) {
+  return read_file(path, "a topology", kTopologyMost);
+}
+
 topologies::Imported read_machine(const std::string& path, const MachineOptions& options) {
+  return import_machine(read_machine_text(path), path, options);
+}
+
+topologies::Imported import_machine(const std::string& text, const std::string& path,
+                                    const MachineOptions& options) {
   topologies::ImportOptions wanted;
   if (!options.gpu.empty()) {
     wanted.gpu = topologies::find_or_read_gpu(options.gpu, "--gpu");
@@ -81,8 +90,7 @@ topologies::Imported read_machine(const std::string& path, const MachineOptions&
                       "as '400 Gbit/s'");
     }
   }
-  topologies::Imported imported =
-      topologies::import_topology(read_file(path, "a topology", kTopologyMost), path, wanted);
+  topologies::Imported imported = topologies::import_topology(text, path, wanted);
   imported.cluster.name = imported.cluster.node.name = std::filesystem::path(path).stem().string();
   return imported;
 }

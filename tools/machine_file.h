@@ -16,5 +16,9 @@ struct MachineOptions {
 void add_machine_options(CLI::App& command, MachineOptions& options);
 // Named by the file's stem. Throws Error: unreadable, over 64 MiB, no known format.
 topologies::Imported read_machine(const std::string& path, const MachineOptions& options);
+// The two halves of it, for a caller that looks at the text too: a pipe is read once.
+std::string read_machine_text(const std::string& path);
+topologies::Imported import_machine(const std::string& text, const std::string& path,
+                                    const MachineOptions& options);
 
 }  // namespace trireme::tools

@@ -138,7 +138,8 @@ int run(const PlanArguments& options, Console& console) {
   if (options.refine) {
     refine(job, *options.refine, search, report.result);
   }
-  if (const std::string refusal = fine_tuning_refusal(job); !refusal.empty()) {
+  if (const std::string refusal = fine_tuning_refusal(job);
+      report.result.best && !refusal.empty()) {
     report.remarks.push_back(fmt::format("`export` would refuse it: {}", refusal));
   }
   if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {

@@ -366,8 +366,7 @@ void apply_training(const JobOptions& options, planner::Job& job) {
     training.base = planner::base_format_of(options.base);
   }
   const planner::Framework& framework = job.framework;
-  const bool has_none = planner::is_megatron(framework) || framework.name.starts_with("torchtitan");
-  if (training.base > planner::BaseFormat::kFp32 && has_none) {
+  if (training.base > planner::BaseFormat::kFp32 && planner::is_megatron(framework)) {
     throw Error("--base", fmt::format("{} stores no frozen weights in {}; bf16, or --framework "
                                       "accelerate or deepspeed, would be right",
                                       framework.name, options.base));

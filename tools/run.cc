@@ -126,9 +126,9 @@ runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {
 
 // All ranks that run here share this machine's memory; running out of it would end other people's
 // work.
-void check_memory(const StepProgram& program) {
+void check_memory(const StepProgram& program, std::uint32_t first, std::uint32_t count) {
   Bytes needed;
-  for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+  for (std::uint32_t rank = first; rank < first + count; ++rank) {
     needed += liveness(program, program.roles[index_of(role_of(program, Rank(rank)))]).peak;
   }
   const Bytes there(static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
@@ -282,9 +282,10 @@ int run(const RunArguments& options, Console& console) {
   runtime::cpu::CpuOptions cpu_options;
   cpu_options.arithmetic = arithmetic_of(description.precision);
   if (environment.has_value()) {
+    check_memory(description.program, static_cast<std::uint32_t>(environment->rank), 1);
     return run_on_cpu_processes(ranks, *environment, cpu_options, console);
   }
-  check_memory(description.program);
+  check_memory(description.program, 0, static_cast<std::uint32_t>(description.program.ranks));
   runtime::cpu::run_on_threads(description.program, cpu_options, settings.timeout,
                                [&](runtime::cpu::ThreadRank& self) {
                                  run_rank(ranks, self.executor, self.backend, self.coordinator);

@@ -23,8 +23,6 @@ namespace {
 
 using topologies::Finding;
 
-constexpr std::size_t kFileMost = std::size_t{64} << 20U;
-
 struct TopoLintArguments {
   std::vector<std::string> files, logs;
   std::string cluster, calibration, operation;
@@ -49,12 +47,12 @@ void add_doubts(const std::vector<topologies::Doubt>& doubts, const std::string&
 bool read_host(const std::string& file, const TopoLintArguments& options,
                std::vector<topologies::Cluster>& hosts, std::vector<Finding>& findings) {
   const std::string prefix = options.files.size() > 1 ? file + ": " : "";
-  const std::string text = read_file(file, "what a host printed", kFileMost);
+  const std::string text = read_machine_text(file);
   if (topologies::is_lspci(text)) {
     add_doubts(topologies::lspci_doubts(text), prefix, findings);
     return false;
   }
-  const topologies::Imported imported = read_machine(file, options.machine);
+  const topologies::Imported imported = import_machine(text, file, options.machine);
   hosts.push_back(imported.cluster);
   for (Finding finding : topologies::lint_node(imported.cluster)) {
     finding.where = prefix + finding.where;

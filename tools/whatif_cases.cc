@@ -106,6 +106,21 @@ void leave_out(const std::string& name, std::string& layout) {
   layout = rest;
 }
 
+// A framework made anew for another precision keeps the switches that the base has on; another
+// framework has others.
+void keep_switches(const WhatIfCase& base, const Change& change, planner::Framework& framework) {
+  if (change.name != "precision") {
+    return;
+  }
+  for (const planner::SwitchGain& gain : base.switches) {
+    if (gain.applied) {
+      const std::string setting(gain.which.setting);
+      const auto cut = setting.find('=');
+      apply_setting(framework, setting.substr(0, cut), setting.substr(cut + 1));
+    }
+  }
+}
+
 // The base's layout on the changed job: data parallelism takes up what GPUs are added or taken
 // away, and what degrees that vary leave.
 Plan kept(const Plan& base, const Job& job, const LayoutOptions& layout,
@@ -285,13 +300,14 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
   mine.job = base.job;
   mine.job.sequence = options.sequence.value_or(base.job.sequence);
   mine.job.global_batch = options.global_batch.value_or(base.job.global_batch);
-  bool other_framework = false;
+  bool framework_made_anew = false;
   for (const Change& change : changes) {
     if (change.name == "precision" || change.name == "framework") {
-      other_framework = true;
+      framework_made_anew = true;
       const Job other = make_job(options);
       mine.job.precision = other.precision;
       mine.job.framework = other.framework;
+      keep_switches(base, change, mine.job.framework);
     }
   }
   mine.dollars_per_gpu_hour = base.dollars_per_gpu_hour;
@@ -315,7 +331,7 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
     }
   } else {
     // The base's switches are on already, but for another framework's.
-    mine.estimate = planned(mine.job, layout, decided_switches(options), other_framework, 1);
+    mine.estimate = planned(mine.job, layout, decided_switches(options), framework_made_anew, 1);
     if (!mine.estimate) {
       mine.notes.push_back("no layout fits");
       return mine;

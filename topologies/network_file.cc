@@ -45,7 +45,8 @@ std::int64_t torn_at(const NetworkLevel& above, const NetworkLevel& below) {
   std::int64_t above_end = 0;
   std::int64_t below_end = 0;
   std::int64_t part = 0;
-  for (std::int64_t i = 0; i < std::ssize(above.part_nodes) || above_end < listed; ++i) {
+  for (std::int64_t i = 0;
+       above_end <= kNodesMost && (i < std::ssize(above.part_nodes) || above_end < listed); ++i) {
     above_end += part_size(above, i);
     if (i >= std::ssize(above.part_nodes) && above_end > listed) {
       return 0;

@@ -146,7 +146,7 @@ std::vector<NcclLogTable> rccl_csv(const std::string& text, const std::string& w
   for (std::string line; std::getline(stream, line);) {
     ++number;
     const std::vector<std::string> cells = cells_of(line);
-    if (cells.empty()) {
+    if (std::ranges::all_of(cells, &std::string::empty)) {
       continue;
     }
     if (std::ranges::find(cells, "busBw") != cells.end()) {

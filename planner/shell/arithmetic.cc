@@ -62,9 +62,13 @@ class Arithmetic {
     if (++depth_ > kDepthMax) {
       fail("has too many questions");
     }
+    skipped_ += value == 0 ? 1 : 0;
     const std::int64_t yes = choice();
+    skipped_ -= value == 0 ? 1 : 0;
     ok_ = ok_ && take(':');
+    skipped_ += value != 0 ? 1 : 0;
     const std::int64_t no = choice();
+    skipped_ -= value != 0 ? 1 : 0;
     --depth_;
     return value != 0 ? yes : no;
   }
@@ -145,6 +149,10 @@ class Arithmetic {
         if (!ok_) {
           break;
         }
+        if (skipped_ > 0) {
+          value = 0;
+          continue;
+        }
         fail("divides by zero; a divisor that is not 0 would be right");
       }
       if (by == -1) {  // the processor traps where the quotient has no 64 bits
@@ -206,6 +214,7 @@ class Arithmetic {
   int line_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  int skipped_ = 0;  // branches not taken that what is read stands in: there nothing is wrong
   bool ok_ = true;
 };
 

@@ -280,7 +280,7 @@ class CpuBackend : public Backend {
                       result);
     if (static_cast<std::int64_t>(result.size()) > output.count) {
       const std::int64_t row = std::get<AllToAll>(op.kind).row;
-      throw Error(fmt::format("rank {}", index_of(rank_)),
+      throw Error(exchange_->name(rank_),
                   fmt::format("{} brings {} rows, and there is room for {}; give a larger "
                               "expert_load",
                               describe_op(*role_, task.op),
@@ -312,7 +312,7 @@ class CpuBackend : public Backend {
     }
     const View& view = task.views[0];
     if (task.message->tag != receiving.tag || task.message->count != view.count) {
-      throw Error(fmt::format("rank {}", index_of(rank_)),
+      throw Error(exchange_->name(rank_),
                   fmt::format("{} expects tag {} and {} elements, the sender brought tag {} and {}",
                               describe_op(*role_, task.op), receiving.tag, view.count,
                               task.message->tag, task.message->count));

@@ -188,8 +188,18 @@ std::string Links::name(Rank rank) const {
   return fmt::format("rank {} on {}", index_of(rank), hosts_[index_of(rank)]);
 }
 
-// Ends where the connection does: that a rank has gone is what the run's watch (peer_watch.h) says.
+// Ends where the connection does, and ends it at a letter that cannot be: that a rank has gone is
+// what the run's watch (peer_watch.h) says.
 void Links::read(Rank from) {
+  try {
+    read_letters(from);
+  } catch (const std::exception&) {
+    // no memory for what a letter says it holds
+  }
+  ::shutdown(connections_[index_of(from)].value(), SHUT_RDWR);
+}
+
+void Links::read_letters(Rank from) {
   const int socket = connections_[index_of(from)].value();
   Header header;
   while (receive_all(socket, &header, sizeof(header)) && header.words <= kWordsMost &&

@@ -46,6 +46,7 @@ class Links {
 
  private:
   void read(Rank from);
+  void read_letters(Rank from);
 
   Receive receive_;
   std::vector<std::string> hosts_;       // by rank

@@ -126,9 +126,11 @@ void Processes::receive(Rank from, Letter letter) {
   kept.counts.resize(kept.rows.each * arrival.members.size());
   const std::size_t front = kept.counts.size() * sizeof(std::int32_t);
   TRIREME_CHECK(front <= letter.bytes.size());
-  std::memcpy(kept.counts.data(), letter.bytes.data(), front);
-  letter.bytes.erase(letter.bytes.begin(),
-                     letter.bytes.begin() + static_cast<std::ptrdiff_t>(front));
+  if (front > 0) {
+    std::memcpy(kept.counts.data(), letter.bytes.data(), front);
+    letter.bytes.erase(letter.bytes.begin(),
+                       letter.bytes.begin() + static_cast<std::ptrdiff_t>(front));
+  }
   kept.bytes = std::move(letter.bytes);
   exchange_.arrive_from_elsewhere(arrival, std::move(kept));
 }

@@ -149,8 +149,8 @@ void read_said(const std::string& line, NcclSaid& said) {
 
 BytesPerSecond told_rate(const NcclSaid& said, const std::string& adapter) {
   const auto found = said.mbit.find(adapter.substr(0, adapter.find(':')));  // "mlx5_0:1"
-  const bool named = found != said.mbit.end() || said.mbit.empty();
-  const int mbit = named ? (said.mbit.empty() ? 0 : found->second) : said.mbit.begin()->second;
+  const int of_all = said.mbit.size() == 1 ? said.mbit.begin()->second : 0;
+  const int mbit = found != said.mbit.end() ? found->second : of_all;
   return BytesPerSecond(mbit * 1e6 / 8.0);
 }
 

@@ -232,7 +232,7 @@ void join_clique(Log& log, const std::string& name) {
                           " are read, and --cluster gb200-nvl72 is such a rack");
   }
   log.local_ranks = clique;
-  log.nodes = std::max(1, log.ranks / clique);
+  log.nodes = std::max(1, (log.ranks + clique - 1) / clique);
 }
 
 }  // namespace

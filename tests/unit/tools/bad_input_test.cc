@@ -164,7 +164,7 @@ TEST(BadInput, WhatTopoImportReadsIsNoTopologyFile) {
 TEST(BadInput, FrozenWeightsThatAFrameworkCannotStoreAreRefused) {
   const std::string job =
       "plan --model llama-3.1-8b --cluster dgx-h100x1 --lora-rank 16 --base nf4 --framework ";
-  for (const char* framework : {"megatron", "megatron-bridge", "torchtitan"}) {
+  for (const char* framework : {"megatron", "megatron-bridge"}) {
     expect_one_line(run_words(job + framework), 2, "--base");
   }
 }

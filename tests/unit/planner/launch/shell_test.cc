@@ -59,6 +59,8 @@ TEST(Shell, Arithmetic) {
       "run|32|4|16|2");
   EXPECT_EQ(last_command("run a$((2**3))b"), "run|ab");  // what it does not know is left out
   EXPECT_THROW(last_command("A=0\nrun $((8/A))"), Error);
+  // What is not chosen is not worked out: the usual guard of a divisor.
+  EXPECT_EQ(last_command("A=0\nN=8\nrun $((A > 0 ? N/A : 1)) $((A == 0 ? 2 : N%A))"), "run|1|2");
   EXPECT_THROW(last_command("run $((9223372036854775807+1))"), Error);
 }
 

@@ -23,12 +23,6 @@ function(trireme_uses_regex)
   endif()
 endfunction()
 
-# trireme_alone(memory.cc time.cc): where a preset compiles several files of a library as one (CMAKE_UNITY_BUILD, which
-# saves a third of a first build and more), these stay apart: a name of their own stands in another file of the library too.
-function(trireme_alone)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endfunction()
-
 # trireme_library(sim SOURCES engine.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
 # and its alias trireme::sim.
 function(trireme_library name)

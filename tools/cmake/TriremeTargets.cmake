@@ -96,5 +96,4 @@ std::span<const core::EmbeddedFile> ${name}() { return kFiles; }
 }  // namespace trireme::${ARG_NAMESPACE}::embedded
 ")
   target_sources(trireme_${library} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}_embedded.cc)
-  trireme_alone(${CMAKE_CURRENT_BINARY_DIR}/${name}_embedded.cc)
 endfunction()

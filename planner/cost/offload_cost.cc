@@ -175,8 +175,9 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
   if (offload.activations != OffloadTo::kNone) {
     const bool pageable = job.framework.states == StateLayout::kDeepSpeed;
     const bool beside = offload.overlap && !pageable;
-    const double down = work.kept / std::min(host.link_rate, pageable ? kPageableDown : 1e18);
-    const double up = work.kept / std::min(host.link_rate, pageable ? kPageableUp : 1e18);
+    const double link = host.link_rate;
+    const double down = work.kept / (pageable ? std::min(link, kPageableDown) : link);
+    const double up = work.kept / (pageable ? std::min(link, kPageableUp) : link);
     time.exposed += work.micro_batches *
                     (exposed(down, work.forward, beside) + exposed(up, work.backward, beside));
   }

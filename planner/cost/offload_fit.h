@@ -15,9 +15,8 @@ namespace trireme::planner {
 bool offloads_gradients(const Framework& framework);
 
 // Tries, one after the other: optimizer states; gradients too, where they can leave; activations
-// too; with fully sharded
-// parameters those too. Nothing when the plan fits as it is, or not even with all of it (the host's
-// memory has a limit). Requires: check_plan found no violation.
+// too; with fully sharded parameters those too. Nothing when the plan fits as it is, or not even
+// with all of it (the host's memory has a limit). Requires: check_plan found no violation.
 std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan);
 
 }  // namespace trireme::planner

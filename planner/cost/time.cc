@@ -205,7 +205,8 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   return in;
 }
 
-// Of a chunk's backward, what its last layer repeats before it needs the gradient.
+// Of a chunk's backward, what its last layer repeats before it needs the gradient: the longest of
+// its kinds of layers, whichever stands last.
 double TimeModel::State::recompute_of_last_layer(const Plan& plan, const RankClass& rank,
                                                  const LayerSet& set) {
   double seconds = 0;

@@ -175,25 +175,23 @@ FieldWriter either(Condition holds, FieldWriter write, FieldWriter otherwise) {
   };
 }
 
-std::vector<std::string_view> names_in(std::string_view names) {
-  std::vector<std::string_view> all;
-  while (!names.empty()) {
-    const std::size_t end = std::min(names.find(' '), names.size());
-    all.push_back(names.substr(0, end));
-    names.remove_prefix(std::min(end + 1, names.size()));
+std::vector<std::string_view> split_at(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return all;
+  return parts;
+}
+
+std::vector<std::string_view> names_in(std::string_view names) {
+  return split_at(names, ' ');
 }
 
 bool is_among(std::string_view names, std::string_view name) {
   const std::vector<std::string_view> all = names_in(names);
   return std::find(all.begin(), all.end(), name) != all.end();
-}
-
-bool starts_with_any(std::string_view names, std::string_view text) {
-  const std::vector<std::string_view> all = names_in(names);
-  return std::any_of(all.begin(), all.end(),
-                     [&](std::string_view name) { return text.starts_with(name); });
 }
 
 KnownKeys known_keys(std::span<const Field> table, std::string_view others,

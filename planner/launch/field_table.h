@@ -67,10 +67,11 @@ struct Field {
   FieldWriter write;
 };
 
+// What lies between separators; "a__b" has an empty part, the end of a text has none.
+std::vector<std::string_view> split_at(std::string_view text, char separator);
 // The names of a list that blanks separate, and whether one is among them.
 std::vector<std::string_view> names_in(std::string_view names);
 bool is_among(std::string_view names, std::string_view name);
-bool starts_with_any(std::string_view names, std::string_view text);
 
 // Keys of a table and names that blanks separate: of others that are read, of beginnings, and of
 // those that stand behind a beginning.

@@ -9,6 +9,7 @@
 
 #include "core/edits.h"
 #include "core/error.h"
+#include "planner/launch/field_table.h"
 #include "planner/shell/value.h"
 
 namespace trireme::planner {
@@ -36,20 +37,10 @@ std::pair<std::string_view, std::string_view> section_and_name(std::string_view 
                                        : std::pair(key.substr(0, dot), key.substr(dot + 1));
 }
 
-std::vector<std::string_view> words_of(std::string_view name) {
-  std::vector<std::string_view> words;
-  while (!name.empty()) {
-    const std::size_t end = std::min(name.find('_'), name.size());
-    words.push_back(name.substr(0, end));
-    name.remove_prefix(std::min(end + 1, name.size()));
-  }
-  return words;
-}
-
 // Axes are told apart by two letters: pp_size is no slip of tp_size.
 bool is_another_axis(std::string_view name, std::string_view right) {
-  const std::vector<std::string_view> words = words_of(name);
-  const std::vector<std::string_view> others = words_of(right);
+  const std::vector<std::string_view> words = split_at(name, '_');
+  const std::vector<std::string_view> others = split_at(right, '_');
   if (words.size() != others.size()) {
     return false;
   }

@@ -119,20 +119,10 @@ constexpr std::string_view kReal =
     "no_align_param_gather fp4 in_channels num_labels num_position_embeddings patch_size qk_clip "
     "tp_comm_overlap_ag tp_comm_overlap_rs";
 
-std::vector<std::string_view> parts_of(std::string_view key) {
-  std::vector<std::string_view> parts;
-  while (!key.empty()) {
-    const std::size_t cut = std::min(key.find('_'), key.size());
-    parts.push_back(key.substr(0, cut));
-    key.remove_prefix(std::min(cut + 1, key.size()));
-  }
-  return parts;
-}
-
 // tensor_parallel_size of tensor_model_parallel_size
 bool leaves_words_out(std::string_view key, std::string_view whole) {
-  const auto few = parts_of(key);
-  const auto all = parts_of(whole);
+  const auto few = split_at(key, '_');
+  const auto all = split_at(whole, '_');
   std::size_t at = 0;
   for (const std::string_view part : all) {
     at += at < few.size() && part == few[at] ? 1U : 0U;

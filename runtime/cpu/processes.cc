@@ -16,7 +16,8 @@ namespace trireme::runtime::cpu {
 namespace {
 
 // The first word of a letter.
-constexpr const char* kArrival = "arrival";  // group, stream, round, place, label, counts, members
+// Of an arrival follow: group, stream, round, place, label, counts a member, members.
+constexpr const char* kArrival = "arrival";
 constexpr const char* kMessage = "message";  // channel, tag, elements
 
 template <typename T>

@@ -1,13 +1,16 @@
 #include "runtime/sockets.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -16,6 +19,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "runtime/clock.h"
 
 namespace trireme::runtime {
 namespace {
@@ -59,6 +63,26 @@ std::uint16_t port_of(int socket) {
   sockaddr_in6 six{};
   std::memcpy(&six, &bound, sizeof(six));  // the port lies at the same place in both families
   return ntohs(six.sin6_port);
+}
+
+// Connects a socket that does not block.
+bool connected(int socket, const addrinfo& to, double deadline) {
+  if (::connect(socket, to.ai_addr, to.ai_addrlen) == 0) {
+    return true;
+  }
+  if (errno != EINPROGRESS) {
+    return false;
+  }
+  pollfd waiting{.fd = socket, .events = POLLOUT, .revents = 0};
+  int ready = -1;
+  do {
+    const double left = std::clamp(deadline - now_seconds(), 0.0, 1e6);
+    ready = ::poll(&waiting, 1, static_cast<int>(left * 1e3));
+  } while (ready < 0 && errno == EINTR);
+  int error = 0;
+  socklen_t length = sizeof(error);
+  return ready > 0 && ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 &&
+         error == 0;
 }
 
 // Closed, with errno set, when the system refuses.
@@ -122,11 +146,13 @@ Listener listen_at(const StoreAddress& address) {
   return {std::move(socket), port};
 }
 
-Descriptor connect_to(const StoreAddress& address) {
+Descriptor connect_to(const StoreAddress& address, Seconds timeout) {
+  const double deadline = now_seconds() + timeout.value;
   const Addresses found = addresses_of(address, 0);
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    Descriptor socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (socket.is_open() && ::connect(socket.value(), at->ai_addr, at->ai_addrlen) == 0) {
+    Descriptor socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (socket.is_open() && connected(socket.value(), *at, deadline)) {
+      ::fcntl(socket.value(), F_SETFL, 0);  // blocking from here on
       send_without_delay(socket.value());
       return socket;
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/descriptor.h"
+#include "core/units.h"
 
 namespace trireme::runtime {
 
@@ -24,8 +25,9 @@ struct Listener {
 // address of this machine. Throws Error when the port is in use.
 Listener listen_at(const StoreAddress& address);
 
-// A connection, or a closed descriptor when nobody answers there now.
-Descriptor connect_to(const StoreAddress& address);
+// A connection, or a closed descriptor when nobody answers there within `timeout` (a host that is
+// gone, or a full queue, says nothing: the system itself waits two minutes).
+Descriptor connect_to(const StoreAddress& address, Seconds timeout = Seconds(30));
 
 // This machine's own address, as digits, on its way to `other`; sends nothing. Throws Error when
 // there is no way.

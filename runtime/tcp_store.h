@@ -64,8 +64,14 @@ class TcpStoreClient {
   void fail(const std::string& reason);
 
  private:
-  std::string request(const Frame& asked, const std::string& what, Seconds timeout);
+  // The answer comes under the key `answered`; what comes late of a request that was given up is
+  // passed over.
+  std::string request(const Frame& asked, const std::string& answered, const std::string& what,
+                      Seconds timeout);
+  // Waits until `deadline`, `timeout` after the request for `what`, for something to come.
+  void receive(const std::string& what, Seconds timeout, double deadline);
   Descriptor socket_;
+  std::string inbox_;
   Rank rank_;
   int exceptions_;
 };

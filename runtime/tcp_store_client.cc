@@ -18,8 +18,10 @@ namespace trireme::runtime {
 TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int64_t ranks,
                                Seconds timeout, StoreClientKind kind)
     : rank_(rank), exceptions_(std::uncaught_exceptions()) {
+  constexpr Seconds kTry(5);  // who is not up yet answers a later one sooner
   const double deadline = now_seconds() + timeout.value;
-  while (!(socket_ = connect_to(address)).is_open()) {
+  while (!(socket_ = connect_to(address, std::min(kTry, Seconds(deadline - now_seconds()))))
+              .is_open()) {
     if (now_seconds() > deadline) {
       throw Error("MASTER_ADDR",
                   fmt::format("rank {}: nobody answers at {}:{} within {:.3g} s", index_of(rank),
@@ -29,7 +31,7 @@ TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int6
   }
   request({static_cast<char>(kind), std::to_string(index_of(rank)),
            fmt::format("{} {}", ranks, host_identity())},
-          "rank 0's greeting", timeout);
+          "", "rank 0's greeting", timeout);
 }
 
 TcpStoreClient::~TcpStoreClient() {
@@ -45,47 +47,54 @@ void TcpStoreClient::set(const std::string& key, const std::string& value) {
 }
 
 std::string TcpStoreClient::get(const std::string& key, Seconds timeout, std::int64_t readers) {
-  return request({'G', key, readers > 0 ? std::to_string(readers) : ""}, key, timeout);
+  return request({'G', key, readers > 0 ? std::to_string(readers) : ""}, key, key, timeout);
 }
 std::string TcpStoreClient::failure() {
-  return request({'Q', "", ""}, "rank 0's store", kSilenceMost);
+  return request({'Q', "", ""}, "", "rank 0's store", kSilenceMost);
 }
 void TcpStoreClient::fail(const std::string& reason) {
   send_all(socket_.value(), encode({'F', reason, ""}));
 }
 
-std::string TcpStoreClient::request(const Frame& asked, const std::string& what, Seconds timeout) {
+std::string TcpStoreClient::request(const Frame& asked, const std::string& answered,
+                                    const std::string& what, Seconds timeout) {
   const std::string self = fmt::format("rank {}", index_of(rank_));
   if (!send_all(socket_.value(), encode(asked))) {
     throw Error(self, "lost its connection to rank 0");
   }
   const double deadline = now_seconds() + timeout.value;
-  std::string inbox;
-  std::array<char, 65536> chunk{};
   Frame frame;
-  while (!decode(inbox, frame)) {
-    const double left = std::clamp(deadline - now_seconds(), 0.0, 1e6);
-    pollfd polled{socket_.value(), POLLIN, 0};
-    const int ready = left > 0 ? ::poll(&polled, 1, static_cast<int>(left * 1e3) + 1) : 0;
-    if (ready < 0 && errno == EINTR) {
-      continue;
+  do {
+    while (!decode(inbox_, frame)) {
+      receive(what, timeout, deadline);
     }
-    if (ready <= 0) {
-      throw Error(self, fmt::format("waited {:.3g} s for {}", timeout.value, what));
+    if (frame.kind == 'E') {
+      throw Error(self, "stopped because " + frame.key);
     }
-    const ssize_t n = ::recv(socket_.value(), chunk.data(), chunk.size(), 0);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      throw Error(self, "lost its connection to rank 0");
-    }
-    inbox.append(chunk.data(), static_cast<std::size_t>(n));
-  }
-  if (frame.kind == 'E') {
-    throw Error(self, "stopped because " + frame.key);
-  }
+  } while (frame.key != answered);
   return frame.value;
+}
+
+void TcpStoreClient::receive(const std::string& what, Seconds timeout, double deadline) {
+  const std::string self = fmt::format("rank {}", index_of(rank_));
+  const double left = std::clamp(deadline - now_seconds(), 0.0, 1e6);
+  pollfd polled{socket_.value(), POLLIN, 0};
+  const int ready = left > 0 ? ::poll(&polled, 1, static_cast<int>(left * 1e3) + 1) : 0;
+  if (ready < 0 && errno == EINTR) {
+    return;
+  }
+  if (ready <= 0) {
+    throw Error(self, fmt::format("waited {:.3g} s for {}", timeout.value, what));
+  }
+  std::array<char, 65536> chunk{};
+  const ssize_t n = ::recv(socket_.value(), chunk.data(), chunk.size(), 0);
+  if (n < 0 && errno == EINTR) {
+    return;
+  }
+  if (n <= 0) {
+    throw Error(self, "lost its connection to rank 0");
+  }
+  inbox_.append(chunk.data(), static_cast<std::size_t>(n));
 }
 
 }  // namespace trireme::runtime

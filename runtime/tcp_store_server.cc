@@ -243,7 +243,7 @@ class TcpStoreServer::Loop {
   void get(Client& client, const Frame& frame) {
     const auto found = values_.find(frame.key);
     if (found != values_.end()) {
-      reply(client, {'V', "", found->second.bytes});
+      reply(client, {'V', frame.key, found->second.bytes});
       if (std::to_string(++found->second.reads) == frame.value) {
         values_.erase(found);
       }

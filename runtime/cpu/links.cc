@@ -6,12 +6,12 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <random>
 #include <sstream>
 
 #include "core/error.h"
+#include "runtime/clock.h"
 
 namespace trireme::runtime::cpu {
 namespace {
@@ -112,9 +112,10 @@ Links::Links(Coordinator& coordinator, const StoreAddress& master, Seconds timeo
   Places places = exchange_places(coordinator, {host, listener.port});
   hosts_ = std::move(places.hosts);
   connections_.resize(hosts_.size());
+  const double deadline = now_seconds() + timeout.value;
   // To the ranks below; those above come here.
   for (std::size_t other = 0; other < own; ++other) {
-    connections_[other] = connect_to(places.addresses[other]);
+    connections_[other] = connect_to(places.addresses[other], Seconds(deadline - now_seconds()));
     const Greeting greeting{.secret = places.secret, .rank = own};
     std::string bytes(sizeof(greeting), '\0');
     std::memcpy(bytes.data(), &greeting, sizeof(greeting));
@@ -126,8 +127,6 @@ Links::Links(Coordinator& coordinator, const StoreAddress& master, Seconds timeo
           ErrorKind::kMissingMachine);
     }
   }
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout.value);
   for (std::size_t missing = connections_.size() - own - 1; missing > 0;) {
     std::uint64_t rank = 0;
     Descriptor socket = accepted(listener.socket.value(), places.secret, rank);
@@ -135,7 +134,7 @@ Links::Links(Coordinator& coordinator, const StoreAddress& master, Seconds timeo
         !connections_[rank].is_open()) {
       connections_[rank] = std::move(socket);
       --missing;
-    } else if (std::chrono::steady_clock::now() > deadline) {
+    } else if (now_seconds() > deadline) {
       throw Error(name(coordinator.rank()),
                   fmt::format("{} ranks did not connect within {:.3g} s", missing, timeout.value),
                   ErrorKind::kMissingMachine);

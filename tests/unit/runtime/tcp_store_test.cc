@@ -72,6 +72,39 @@ TEST(TcpStore, ForgetsWhatAllHaveRead) {
             std::string::npos);
 }
 
+// An answer that came after its request was given up was taken for the next one's.
+TEST(TcpStore, ALateAnswerIsNotTheNextOnes) {
+  const TcpStoreServer server(kFree);
+  TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);
+  TcpStoreClient one(address_of(server), Rank(1), 2, kNever);
+  EXPECT_NE(message_of([&] { zero.get("late", Seconds(0.05)); }).find("waited"), std::string::npos);
+  one.set("key", "value");
+  one.set("late", "of the request that was given up");
+  EXPECT_EQ(one.get("late", kNever), "of the request that was given up");
+  EXPECT_EQ(zero.failure(), "");
+  EXPECT_EQ(zero.get("key", kNever), "value");
+}
+
+// A host that does not answer kept who connected for the system's two minutes.
+TEST(Sockets, ConnectingEndsAtItsTimeOut) {
+  const Descriptor full(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* const where = static_cast<sockaddr*>(static_cast<void*>(&address));
+  ASSERT_EQ(::bind(full.value(), where, length), 0);
+  ASSERT_EQ(::listen(full.value(), 0), 0);
+  ASSERT_EQ(::getsockname(full.value(), where, &length), 0);
+  const StoreAddress place{"127.0.0.1", ntohs(address.sin_port)};
+  std::vector<Descriptor> waiting;  // those that are not accepted fill the queue
+  for (bool room = true; room && waiting.size() < 16;) {
+    waiting.push_back(connect_to(place, Seconds(0.2)));
+    room = waiting.back().is_open();
+  }
+  EXPECT_FALSE(waiting.back().is_open());
+}
+
 TEST(TcpStore, PortInUseAndNobodyThereAreErrors) {
   const TcpStoreServer server(kFree);
   EXPECT_NE(message_of([&] { const TcpStoreServer second(address_of(server)); }).find("in use"),

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "runtime/agreement.h"
 #include "runtime/checkpoint.h"
 
 namespace trireme::runtime {
@@ -57,6 +58,21 @@ StepSettings settings_of_step(const TrainSettings& s, std::int64_t step, std::in
           .timed = s.timed && (s.steps == 1 || (step - first) % 2 == 1)};
 }
 
+// Where hosts do not share the folder, each may hold another checkpoint, or one of them none.
+CheckpointStep resume(const std::string& folder, RankExecutor& executor, Coordinator& coordinator) {
+  CheckpointStep at;
+  try {
+    at = load_checkpoint(folder, executor);
+  } catch (const Error& error) {
+    refuse(coordinator, error.what());
+    throw;
+  }
+  require_alike(coordinator,
+                {{"--resume", fmt::format("a checkpoint of step {} after {} sequences, seed {}",
+                                          at.step, at.sequences, at.seed)}});
+  return at;
+}
+
 }  // namespace
 
 void train(RankExecutor& executor, Coordinator& coordinator, const TokenSource& tokens,
@@ -67,7 +83,7 @@ void train(RankExecutor& executor, Coordinator& coordinator, const TokenSource& 
   if (settings.resume_folder.empty()) {
     executor.initialise(settings.seed);
   } else {
-    at = load_checkpoint(settings.resume_folder, executor);
+    at = resume(settings.resume_folder, executor, coordinator);
   }
   const std::int64_t first = at.step;
   for (std::int64_t step = first; step < first + settings.steps; ++step) {

@@ -21,6 +21,7 @@
 #include "tools/plan_file.h"
 #include "tools/report.h"
 #include "tools/request.h"
+#include "tools/run_alike.h"
 #include "tools/run_cuda.h"
 #include "tools/run_ranks.h"
 #include "tools/run_report.h"
@@ -239,7 +240,16 @@ int run_on_cpu_processes(const RankRun& ranks, const runtime::RankEnvironment& e
       console.err);
 }
 
-int run(const RunArguments& options, Console& console) {
+// What a rank runs, of its own arguments and files.
+struct Prepared {
+  RunDescription description;
+  runtime::TrainSettings settings;
+  std::unique_ptr<runtime::TokenSource> tokens;
+  std::vector<runtime::Told> told;  // under a launcher
+};
+
+Prepared prepare(const RunArguments& options,
+                 const std::optional<runtime::RankEnvironment>& environment) {
   const bool cpu = options.backend == "cpu";
   if (!cpu) {
     require_cuda();
@@ -249,19 +259,49 @@ int run(const RunArguments& options, Console& console) {
           "the cuda backend computes in bf16 with fp32 masters; fp32 and fp64 are the cpu's");
     }
   }
+  Prepared run{.description = describe(options, environment),
+               .settings = settings_of(options),
+               .tokens = nullptr,
+               .told = {}};
+  const planner::Job& job = run.description.job;
+  const int token_bytes = options.token_type.empty() ? 0 : (options.token_type == "uint16" ? 2 : 4);
+  run.tokens = options.data.empty()
+                   ? runtime::synthetic_tokens(run.settings.seed, job.model.vocab)
+                   : runtime::file_tokens(options.data, token_bytes, job.sequence, job.model.vocab);
+  run.description.device = cpu ? cpu_name() : std::string();
+  const StepProgram& program = run.description.program;
+  if (cpu && environment.has_value()) {
+    check_memory(program, static_cast<std::uint32_t>(environment->rank), 1);
+  } else if (cpu) {
+    check_memory(program, 0, static_cast<std::uint32_t>(program.ranks));
+  }
+  if (environment.has_value()) {
+    run.told = told_of(run.description, run.settings,
+                       data_text(options.data, *run.tokens, job.global_batch, job.sequence));
+  }
+  return run;
+}
+
+// The other ranks of a launcher hear why this one cannot start, and do not wait for it.
+Prepared prepare_or_refuse(const RunArguments& options,
+                           const std::optional<runtime::RankEnvironment>& environment) {
+  try {
+    return prepare(options, environment);
+  } catch (const Error& error) {
+    if (environment.has_value()) {
+      runtime::refuse(*environment, error.what());
+    }
+    throw;
+  }
+}
+
+int run(const RunArguments& options, Console& console) {
   auto environment = runtime::rank_environment([](const char* name) { return std::getenv(name); });
-  if (cpu && environment.has_value() && environment->ranks == 1) {
+  if (environment.has_value() && environment->ranks == 1 && options.backend == "cpu") {
     environment.reset();  // one process on the CPU holds as many ranks as the layout has
   }
-  RunDescription description = describe(options, environment);
-  const runtime::TrainSettings settings = settings_of(options);
-  const int token_bytes = options.token_type.empty() ? 0 : (options.token_type == "uint16" ? 2 : 4);
-  const auto tokens =
-      options.data.empty()
-          ? runtime::synthetic_tokens(settings.seed, description.job.model.vocab)
-          : runtime::file_tokens(options.data, token_bytes, description.job.sequence,
-                                 description.job.model.vocab);
-  description.device = cpu ? cpu_name() : std::string();
+  Prepared prepared = prepare_or_refuse(options, environment);
+  RunDescription& description = prepared.description;
   for (const std::string& part : planner::lowering::parts_left_out(description.job.model)) {
     if (!console.quiet) {
       fmt::print(console.err, "trireme: {} of {} is left out of the training\n", part,
@@ -271,22 +311,21 @@ int run(const RunArguments& options, Console& console) {
   RunReport report(description, console);
   const RankRun ranks{
       .program = &description.program,
-      .settings = settings,
-      .tokens = tokens.get(),
+      .settings = prepared.settings,
+      .tokens = prepared.tokens.get(),
+      .told = std::move(prepared.told),
       .on_step = [&](std::int64_t step,
                      runtime::StepResults results) { report.step(step, std::move(results)); },
       .on_end = [&](const std::vector<runtime::MemoryUse>& memory) { report.finish(memory); }};
-  if (!cpu) {
+  if (options.backend != "cpu") {
     return run_on_cuda(ranks, environment, description, console.err);
   }
   runtime::cpu::CpuOptions cpu_options;
   cpu_options.arithmetic = arithmetic_of(description.precision);
   if (environment.has_value()) {
-    check_memory(description.program, static_cast<std::uint32_t>(environment->rank), 1);
     return run_on_cpu_processes(ranks, *environment, cpu_options, console);
   }
-  check_memory(description.program, 0, static_cast<std::uint32_t>(description.program.ranks));
-  runtime::cpu::run_on_threads(description.program, cpu_options, settings.timeout,
+  runtime::cpu::run_on_threads(description.program, cpu_options, prepared.settings.timeout,
                                [&](runtime::cpu::ThreadRank& self) {
                                  run_rank(ranks, self.executor, self.backend, self.coordinator);
                                });

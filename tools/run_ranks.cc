@@ -50,6 +50,9 @@ int run_on_processes(const RankRun& run, const std::optional<runtime::RankEnviro
   runtime::OpBoard board(program.ranks);
   const auto body = [&](const runtime::RankEnvironment& own) {
     const auto coordinator = runtime::make_store_coordinator(own, run.settings.timeout);
+    if (environment.has_value()) {
+      runtime::require_alike(*coordinator, run.told);
+    }
     const auto backend = make_backend(own, *coordinator, board);
     runtime::RankExecutor executor(program, own.rank, *backend);
     run_rank(run, executor, *backend, *coordinator);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/program.h"
+#include "runtime/agreement.h"
 #include "runtime/backend.h"
 #include "runtime/execute.h"
 #include "runtime/launch.h"
@@ -20,6 +21,7 @@ struct RankRun {
   const StepProgram* program = nullptr;
   runtime::TrainSettings settings;
   const runtime::TokenSource* tokens = nullptr;
+  std::vector<runtime::Told> told = {};  // what the ranks of a launcher must have been told alike
   // Both are called in the process of rank 0 alone: after each step, and once at the end with every
   // rank's memory.
   std::function<void(std::int64_t step, runtime::StepResults results)> on_step;
@@ -36,7 +38,8 @@ void run_rank(const RankRun& run, runtime::RankExecutor& executor, runtime::Back
               runtime::Coordinator& coordinator);
 
 // Ranks as processes: those a launcher started (this one is one of them), else started here.
-// Returns the exit code. Throws Error when the launcher's world size is not the program's.
+// Returns the exit code. Throws Error when the launcher's world size is not the program's, or its
+// ranks were told unlike things.
 int run_on_processes(const RankRun& run, const std::optional<runtime::RankEnvironment>& environment,
                      const MakeBackend& make_backend, std::FILE* err);
 

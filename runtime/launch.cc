@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -47,14 +49,62 @@ struct Names {
   const char* rank;
   const char* ranks;
   const char* local_rank;
+  const char* local_ranks;  // how many there are on this host
+  const char* job;
 };
 // torchrun's names are also what other launchers export; first match wins.
 constexpr std::array<Names, 4> kLaunchers = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ""},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_JOB_ID"},
 }};
+
+std::string text_of(const ReadVariable& read, const char* name) {
+  const char* text = *name != '\0' ? read(name) : nullptr;
+  return text == nullptr ? "" : text;
+}
+
+// srun speaks the protocol of Intel MPI's and MPICH's mpirun (--mpi=pmi2), but says the local rank
+// in its own variable only.
+bool is_srun(const ReadVariable& read, const Names& names) {
+  return std::strcmp(names.rank, "PMI_RANK") == 0 && text_of(read, names.local_rank).empty() &&
+         !text_of(read, "SLURM_PROCID").empty();
+}
+
+// One word, as short as greetings want it; a Slurm job has steps.
+std::string job_of(const ReadVariable& read, const Names& names) {
+  constexpr std::size_t kMost = 64;
+  std::string job = text_of(read, names.job);
+  if (std::strcmp(names.launcher, "srun") == 0) {
+    job += "." + text_of(read, "SLURM_STEP_ID");
+  }
+  std::replace(job.begin(), job.end(), ' ', '_');
+  return job.substr(0, kMost);
+}
+
+// Where rank 0 is. Of launchers that do not say, all ranks must be on one host.
+std::string master_host(const ReadVariable& read, const Names& names, std::int64_t ranks) {
+  if (std::string host = text_of(read, "MASTER_ADDR"); !host.empty()) {
+    return host;
+  }
+  const bool mpirun = std::strcmp(names.launcher, "mpirun") == 0;  // its daemons' step, if any
+  const std::string nodes = mpirun ? "" : text_of(read, "SLURM_STEP_NODELIST");
+  if (!nodes.empty() && text_of(read, "SLURM_STEP_NUM_NODES") != "1") {
+    return first_host(nodes);
+  }
+  const auto here =
+      *names.local_ranks != '\0' ? read_number(read, names.local_ranks, 1, ranks) : std::nullopt;
+  if (nodes.empty() && here.has_value() && *here < ranks) {
+    throw Error(
+        "MASTER_ADDR",
+        fmt::format("is missing: {} of {} ranks are on this host, and {} does not say where "
+                    "rank 0 is; give every rank MASTER_ADDR=HOST (mpirun -x MASTER_ADDR=HOST)",
+                    *here, ranks, names.launcher));
+  }
+  return "127.0.0.1";
+}
 
 }  // namespace
 
@@ -73,7 +123,7 @@ std::optional<RankEnvironment> rank_environment(const ReadVariable& read) {
   for (const Names& names : kLaunchers) {
     const auto rank = read_number(read, names.rank, 0, kRanksMax - 1);
     const auto ranks = read_number(read, names.ranks, 1, kRanksMax);
-    if (!rank.has_value() && !ranks.has_value()) {
+    if ((!rank.has_value() && !ranks.has_value()) || is_srun(read, names)) {
       continue;
     }
     if (!rank.has_value() || !ranks.has_value()) {
@@ -88,15 +138,8 @@ std::optional<RankEnvironment> rank_environment(const ReadVariable& read) {
     result.ranks = *ranks;
     result.local_rank = read_number(read, names.local_rank, 0, kRanksMax).value_or(*rank);
     result.launcher = names.launcher;
-    const char* host = read("MASTER_ADDR");
-    const char* nodes = read("SLURM_STEP_NODELIST");
-    if (host != nullptr && *host != '\0') {
-      result.master.host = host;
-    } else if (nodes != nullptr && *nodes != '\0') {
-      result.master.host = first_host(nodes);
-    } else {
-      result.master.host = "127.0.0.1";
-    }
+    result.master.host = master_host(read, names, *ranks);
+    result.master.job = job_of(read, names);
     auto port = read_number(read, "MASTER_PORT", 1, 65534).value_or(kDefaultPort);
     // torchrun's agent may serve its own store at MASTER_PORT; ours then takes the next port.
     const char* agent = read("TORCHELASTIC_USE_AGENT_STORE");
@@ -209,7 +252,8 @@ class StoreCoordinator final : public Coordinator {
       return std::make_unique<TcpStoreServer>(environment.master);
     }
     return std::make_unique<TcpStoreServer>(
-        Listener{Descriptor(environment.listener), environment.master.port});
+        Listener{Descriptor(environment.listener), environment.master.port},
+        environment.master.job);
   }
 
   RankEnvironment environment_;

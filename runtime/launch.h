@@ -29,7 +29,7 @@ using ReadVariable = std::function<const char*(const char*)>;
 // RANK, WORLD_SIZE, LOCAL_RANK (torchrun and others); else SLURM_PROCID, SLURM_NTASKS,
 // SLURM_LOCALID; else OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK or PMI_RANK, PMI_SIZE. MASTER_ADDR
 // and MASTER_PORT say where rank 0 serves (default port 29500; the address may be left out on one
-// host). Nothing when no launcher started this process. Throws Error on half a set, or a value that
+// host, and under srun). Nothing when no launcher started this process. Throws Error on half a set, or a value that
 // is not a number in range.
 std::optional<RankEnvironment> rank_environment(const ReadVariable& read);
 

@@ -160,6 +160,10 @@ Descriptor connect_to(const StoreAddress& address, Seconds timeout) {
   return {};
 }
 
+bool is_known(const StoreAddress& address) {
+  return addresses_of(address, 0) != nullptr;
+}
+
 std::string address_towards(const StoreAddress& other) {
   const Addresses found = addresses_of(other, 0);
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {

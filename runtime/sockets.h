@@ -13,6 +13,7 @@ namespace trireme::runtime {
 struct StoreAddress {
   std::string host;
   std::uint16_t port = 0;
+  std::string job = {};  // what the launcher calls the run: who is of another is turned away
 };
 
 struct Listener {
@@ -28,6 +29,9 @@ Listener listen_at(const StoreAddress& address);
 // A connection, or a closed descriptor when nobody answers there within `timeout` (a host that is
 // gone, or a full queue, says nothing: the system itself waits two minutes).
 Descriptor connect_to(const StoreAddress& address, Seconds timeout = Seconds(30));
+
+// Whether anything here, a name server among it, knows the host.
+bool is_known(const StoreAddress& address);
 
 // This machine's own address, as digits, on its way to `other`; sends nothing. Throws Error when
 // there is no way.

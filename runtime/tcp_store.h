@@ -2,7 +2,7 @@
 // MASTER_ADDR:MASTER_PORT, all ranks are clients. Carries NCCL's unique ids, barriers and small
 // results. A client that leaves without goodbye fails the run, and so does a watch (peer_watch.h)
 // that falls silent: every later request is answered with who it was and on which host. Who never
-// introduces itself, sends nonsense or does not read harms nobody else.
+// introduces itself, sends nonsense, does not read or is of another run harms nobody else.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class TcpStoreServer {
   // Listens at `address` (port 0: a free one), as listen_at says. A watch that says nothing for
   // `silence` fails the run. Throws Error.
   explicit TcpStoreServer(const StoreAddress& address, Seconds silence = kSilenceMost);
-  explicit TcpStoreServer(Listener listener, Seconds silence = kSilenceMost);
+  explicit TcpStoreServer(Listener listener, const std::string& job = {},
+                          Seconds silence = kSilenceMost);
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
   TcpStoreServer(TcpStoreServer&&) = delete;

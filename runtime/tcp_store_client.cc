@@ -24,13 +24,17 @@ TcpStoreClient::TcpStoreClient(const StoreAddress& address, Rank rank, std::int6
               .is_open()) {
     if (now_seconds() > deadline) {
       throw Error("MASTER_ADDR",
-                  fmt::format("rank {}: nobody answers at {}:{} within {:.3g} s", index_of(rank),
-                              address.host, address.port, timeout.value));
+                  fmt::format("rank {}: ", index_of(rank)) +
+                      (is_known(address)
+                           ? fmt::format("nobody answers at {}:{} within {:.3g} s", address.host,
+                                         address.port, timeout.value)
+                           : fmt::format("no host {} is known here; give the address of rank 0's",
+                                         address.host)));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   request({static_cast<char>(kind), std::to_string(index_of(rank)),
-           fmt::format("{} {}", ranks, host_identity())},
+           fmt::format("{}@{} {}", ranks, address.job, host_identity())},
           "", "rank 0's greeting", timeout);
 }
 

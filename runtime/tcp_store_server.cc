@@ -46,8 +46,9 @@ std::int64_t whole_number(const std::string& text, std::int64_t low, std::int64_
 // what it does not read stays in its outbox, and until that is empty nothing more is read from it.
 class TcpStoreServer::Loop {
  public:
-  Loop(Listener listener, Seconds silence)
+  Loop(Listener listener, std::string job, Seconds silence)
       : listener_(std::move(listener)),
+        job_(std::move(job)),
         silence_(std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double>(silence.value))) {
     // Each rank of a launcher holds two connections.
@@ -257,9 +258,19 @@ class TcpStoreServer::Loop {
   void hello(Client& client, const Frame& frame) {
     constexpr std::int64_t kRanksMost = 1 << 20;
     const std::size_t blank = std::min(frame.value.find(' '), frame.value.size());
-    const std::int64_t ranks = whole_number(frame.value.substr(0, blank), 1, kRanksMost);
+    const std::string run = frame.value.substr(0, blank);
+    const std::size_t at = std::min(run.find('@'), run.size());
+    const std::int64_t ranks = whole_number(run.substr(0, at), 1, kRanksMost);
     const std::int64_t rank = whole_number(frame.key, 0, ranks - 1);
     const bool watches = frame.kind == 'W';
+    const std::string job = at < run.size() ? run.substr(at + 1) : "";
+    if (job != job_) {
+      turn_away(client, fmt::format("this port serves the job {}, not {}; name another one in "
+                                    "MASTER_PORT",
+                                    job_.empty() ? "without a name" : job_,
+                                    job.empty() ? "one without a name" : job));
+      return;
+    }
     std::string problem;
     if (ranks_ != 0 && ranks_ != ranks) {
       problem = fmt::format("rank {} was started with WORLD_SIZE {}, another rank with {}", rank,
@@ -271,8 +282,10 @@ class TcpStoreServer::Loop {
       }
     }
     if (!problem.empty()) {
-      reply(client, {'E', problem, ""});
-      fail(problem);
+      if (!all_are_here()) {  // or it is of another run, which this one's ranks need not end for
+        fail(problem);
+      }
+      turn_away(client, problem);
       return;
     }
     ranks_ = ranks;
@@ -280,6 +293,15 @@ class TcpStoreServer::Loop {
     client.watches = watches;
     client.host = frame.value.substr(std::min(blank + 1, frame.value.size()));
     reply(client, {'V', "", "trireme"});
+  }
+
+  static void turn_away(Client& client, const std::string& why) { reply(client, {'E', why, ""}); }
+
+  [[nodiscard]] bool all_are_here() const {
+    return ranks_ > 0 &&
+           ranks_ == std::count_if(clients_.begin(), clients_.end(), [](const auto& each) {
+             return each.second.rank >= 0 && !each.second.watches;
+           });
   }
 
   void fail(const std::string& reason) {
@@ -295,6 +317,7 @@ class TcpStoreServer::Loop {
   }
 
   Listener listener_;
+  std::string job_;
   Clock::duration silence_;
   Descriptor wake_, stop_;
   std::map<int, Client> clients_;  // by descriptor
@@ -305,9 +328,9 @@ class TcpStoreServer::Loop {
 };
 
 TcpStoreServer::TcpStoreServer(const StoreAddress& address, Seconds silence)
-    : TcpStoreServer(listen_at(address), silence) {}
-TcpStoreServer::TcpStoreServer(Listener listener, Seconds silence)
-    : loop_(std::make_unique<Loop>(std::move(listener), silence)) {}
+    : TcpStoreServer(listen_at(address), address.job, silence) {}
+TcpStoreServer::TcpStoreServer(Listener listener, const std::string& job, Seconds silence)
+    : loop_(std::make_unique<Loop>(std::move(listener), job, silence)) {}
 TcpStoreServer::~TcpStoreServer() = default;
 std::uint16_t TcpStoreServer::port() const {
   return loop_->port();

@@ -56,6 +56,16 @@ TEST(RankEnvironment, ReadsEveryLauncher) {
   const auto mpi = environment_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   ASSERT_TRUE(mpi.has_value());
   EXPECT_EQ(mpi->ranks, 2);
+  // --mpi=pmi2: its local rank was taken for the rank, and on the second host there is no such GPU
+  const auto pmi2 = environment_of({{"PMI_RANK", "9"},
+                                    {"PMI_SIZE", "16"},
+                                    {"SLURM_PROCID", "9"},
+                                    {"SLURM_NTASKS", "16"},
+                                    {"SLURM_LOCALID", "1"},
+                                    {"SLURM_STEP_NODELIST", "gpu[1-2]"}});
+  EXPECT_EQ(pmi2->launcher, "srun");
+  EXPECT_EQ(pmi2->local_rank, 1);
+  EXPECT_EQ(pmi2->master.host, "gpu1");
   const auto agent = environment_of({{"RANK", "0"},
                                      {"WORLD_SIZE", "1"},
                                      {"MASTER_PORT", "1234"},
@@ -76,6 +86,29 @@ TEST(RankEnvironment, RefusesHalfASetAndNonsense) {
               environment_of({{"RANK", "x"}, {"WORLD_SIZE", "2"}});
             }).find("whole number"),
             std::string::npos);
+}
+
+// Ranks of other hosts asked at their own loopback until the time-out.
+TEST(RankEnvironment, SaysWhereRank0IsOrThatNobodySaidSo) {
+  Variables mpi = {{"OMPI_COMM_WORLD_RANK", "3"},
+                   {"OMPI_COMM_WORLD_SIZE", "4"},
+                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                   {"SLURM_STEP_NODELIST", "its-daemons-step"}};
+  const std::string message = message_of([&] { environment_of(mpi); });
+  EXPECT_NE(message.find("MASTER_ADDR: is missing: 2 of 4 ranks are on this host"),
+            std::string::npos)
+      << message;
+  mpi["MASTER_ADDR"] = "n0";
+  EXPECT_EQ(environment_of(mpi)->master.host, "n0");
+  mpi.erase("MASTER_ADDR");
+  mpi["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
+  EXPECT_EQ(environment_of(mpi)->master.host, "127.0.0.1");
+  // A node's name need not be known to itself.
+  Variables slurm = {{"SLURM_PROCID", "1"},           {"SLURM_NTASKS", "2"},
+                     {"SLURM_STEP_NODELIST", "gpu7"}, {"SLURM_STEP_NUM_NODES", "1"},
+                     {"SLURM_JOB_ID", "12"},          {"SLURM_STEP_ID", "3"}};
+  EXPECT_EQ(environment_of(slurm)->master.host, "127.0.0.1");
+  EXPECT_EQ(environment_of(slurm)->master.job, "12.3");
 }
 
 TEST(FirstHost, ReadsSlurmLists) {

@@ -128,6 +128,37 @@ TEST(TcpStore, MismatchedWorldSizeAndDoubleRankAreErrors) {
             std::string::npos);
 }
 
+// A second run with the first one's port ended both.
+TEST(TcpStore, ARankOfAnotherRunIsTurnedAway) {
+  const TcpStoreServer named({"127.0.0.1", 0, "job-1"});
+  const StoreAddress own{"127.0.0.1", named.port(), "job-1"};
+  const StoreAddress other{"127.0.0.1", named.port(), "job-2"};
+  EXPECT_NE(message_of([&] {
+              TcpStoreClient(other, Rank(1), 2, kNever);
+            }).find("the job job-1, not job-2"),
+            std::string::npos);
+  TcpStoreClient first(own, Rank(0), 2, kNever);
+  TcpStoreClient second(own, Rank(1), 2, kNever);
+  EXPECT_EQ(first.failure(), "");
+  // Launchers that give no names: once all ranks are there, who comes is of another run.
+  const TcpStoreServer nameless(kFree);
+  TcpStoreClient zero(address_of(nameless), Rank(0), 2, kNever);
+  TcpStoreClient one(address_of(nameless), Rank(1), 2, kNever);
+  for (const std::int64_t ranks : {2, 3}) {
+    EXPECT_NE(message_of([&] { TcpStoreClient(address_of(nameless), Rank(1), ranks, kNever); }),
+              "");
+  }
+  EXPECT_EQ(zero.failure(), "");
+  EXPECT_EQ(one.failure(), "");
+}
+
+TEST(TcpStore, AHostThatNobodyKnowsIsNamed) {
+  EXPECT_NE(message_of([] {
+              TcpStoreClient({"no-such-host.invalid", 1}, Rank(1), 2, Seconds(0.01));
+            }).find("no host no-such-host.invalid is known here"),
+            std::string::npos);
+}
+
 TEST(TcpStore, ARankThatVanishesFailsTheOthers) {
   const TcpStoreServer server(kFree);
   TcpStoreClient zero(address_of(server), Rank(0), 2, kNever);

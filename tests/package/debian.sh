@@ -10,7 +10,7 @@ root=$work/root
 trap 'rm -rf "$work"' EXIT
 (cd "$work" && cpack --config "$build/CPackConfig.cmake" -G DEB >/dev/null)
 package=$(ls "$work"/*.deb)
-dpkg-deb --info "$package" | sed -n '/Depends/p;/Installed-Size/p'
+dpkg-deb --info "$package" | sed -n '/Depends/p;/Recommends/p;/Installed-Size/p'
 
 case $suite in
   noble)
@@ -27,9 +27,9 @@ cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
 in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@"; }
 in_root apt-get update >/dev/null 2>&1
 cp "$package" "$root/tmp/trireme.deb"
-# What the package needs, so that the comparison sees only its own files.
-needs=$(dpkg-deb -f "$package" Depends | sed 's/([^)]*)//g;s/|[^,]*//g;s/,/ /g')
-in_root apt-get install -y --no-install-recommends $needs python3-numpy man-db >"$work/log" 2>&1 || { tail -5 "$work/log"; exit 1; }
+# What the package needs and what apt installs with it (Python and numpy for the module), so that the comparison sees only its own files.
+needs=$({ dpkg-deb -f "$package" Depends; echo ,; dpkg-deb -f "$package" Recommends; } | tr '\n' ' ' | sed 's/([^)]*)//g;s/|[^,]*//g;s/,/ /g')
+in_root apt-get install -y --no-install-recommends $needs man-db >"$work/log" 2>&1 || { tail -5 "$work/log"; exit 1; }
 list() { (cd "$root" && find . -xdev \( -path ./tmp -o -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt \) -prune -o -print | sort); }
 list >"$work/before"
 in_root dpkg -i /tmp/trireme.deb >/dev/null

@@ -68,7 +68,9 @@ if(TARGET trireme_python)
                  FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
   set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/prerm)
 endif()
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3, python3-numpy, man-db")
+# `import trireme` needs numpy; the program needs neither it nor Python.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3, python3-numpy")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "man-db")
 include(CPack)
 
 enable_testing()

@@ -38,6 +38,10 @@ endfunction()
 # registers it as one test. Labels: fast (the default), slow, gpu. Tests, commands and rooms that read and write texts are
 # compiled with -O1: what takes time in them is the other rooms' code, and -O3 costs half as much again to build.
 set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+# trireme_texts(profile.cc topology_file.cc): the same for sources of other rooms that read and write texts.
+function(trireme_texts)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+endfunction()
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_LABELS)

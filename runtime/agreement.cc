@@ -102,7 +102,7 @@ void refuse(Coordinator& coordinator, const std::string& why) {
 }
 
 void refuse(const RankEnvironment& environment, const std::string& why) {
-  constexpr Seconds kPatience(5);
+  constexpr Seconds kPatience(10);
   try {
     const auto coordinator = make_store_coordinator(environment, kPatience);
     meet(*coordinator, {{"", why}});

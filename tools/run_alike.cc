@@ -1,7 +1,6 @@
 #include "tools/run_alike.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <system_error>

@@ -5,8 +5,10 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "runtime/agreement.h"
 #include "runtime/cuda/microbench.h"
 #include "runtime/launch.h"
+#include "tools/build_facts.h"
 #include "tools/run_cuda.h"
 
 namespace trireme::tools {
@@ -40,6 +42,8 @@ MicrobenchSettings settings_of(const Measurement& measurement, bool first, bool 
 int measure_rank(const Measurement& measurement, const runtime::RankEnvironment& own,
                  const Console& console) {
   const auto coordinator = runtime::make_store_coordinator(own, kTimeout);
+  runtime::require_alike(*coordinator, {{"trireme --version", version()},
+                                        {"--quick", measurement.quick ? "yes" : "no"}});
   const auto device = static_cast<int>(own.local_rank);
   measurement.check(runtime::cuda::fingerprint(device, own.ranks));
   const bool first = own.rank == Rank(0);

@@ -4,6 +4,9 @@
 
 #include <iterator>
 
+#include "core/random.h"
+#include "core/rendezvous.h"
+
 namespace trireme {
 namespace {
 
@@ -128,9 +131,8 @@ std::string arithmetic_text(const Arithmetic& a) {
   return text;
 }
 
-void print_role(const StepProgram& program, std::size_t index, std::string& text) {
-  const Program& role = program.roles[index];
-  fmt::format_to(Out(text), "role {}\nnames", index);
+void print_names(const Program& role, std::string& text) {
+  text += "names";
   for (const std::string& name : role.names) {
     text += ' ' + name;
   }
@@ -139,15 +141,25 @@ void print_role(const StepProgram& program, std::size_t index, std::string& text
     text += ' ' + stream;
   }
   text += '\n';
+}
+
+void print_ends(const Program& role, std::string& text) {
+  fmt::format_to(Out(text), "tokens {}\ntargets {}\nloss {}\ngradient_norm {}\n",
+                 operand_text(role.tokens), operand_text(role.targets), operand_text(role.loss),
+                 operand_text(role.gradient_norm));
+}
+
+void print_role(const StepProgram& program, std::size_t index, std::string& text) {
+  const Program& role = program.roles[index];
+  fmt::format_to(Out(text), "role {}\n", index);
+  print_names(role, text);
   for (std::size_t i = 0; i < role.buffers.size(); ++i) {
     const Buffer& buffer = role.buffers[i];
     fmt::format_to(Out(text), "buffer b{} {} {} elements={}{}\n", i, buffer_label(role, buffer),
                    to_string(buffer.type), buffer.elements, buffer.persistent ? " persistent" : "");
   }
   print_parameters(role, text);
-  fmt::format_to(Out(text), "tokens {}\ntargets {}\nloss {}\ngradient_norm {}\n",
-                 operand_text(role.tokens), operand_text(role.targets), operand_text(role.loss),
-                 operand_text(role.gradient_norm));
+  print_ends(role, text);
   for (std::uint32_t i = 0; i < role.ops.size(); ++i) {
     text += print_op(program, role, static_cast<OpId>(i));
     text += '\n';
@@ -179,7 +191,9 @@ std::string print_op(const StepProgram& program, const Program& role, OpId id) {
   return text;
 }
 
-std::string print(const StepProgram& program) {
+namespace {
+
+std::string head_text(const StepProgram& program) {
   std::string text = fmt::format("step_program 1 {}\n", program.name.empty() ? "-" : program.name);
   fmt::format_to(Out(text), "ranks {} stages={} tensor={} data={}", program.ranks,
                  axis_text(program.stages), group_name(program.tensor), group_name(program.data));
@@ -204,10 +218,65 @@ std::string print(const StepProgram& program) {
     }
     text += '\n';
   }
+  return text;
+}
+
+std::uint64_t hash_ops(std::uint64_t key, const Program& role) {
+  const auto add = [&](auto value) { key = random_bits(key, static_cast<std::uint64_t>(value)); };
+  for (const Op& op : role.ops) {
+    add(op.kind.index());
+    add(index_of(op.stream));
+    add(index_of(group_of(op.kind)));
+    if (const auto* compute = std::get_if<Compute>(&op.kind)) {
+      add(compute->work);
+    } else if (const auto* send = std::get_if<Send>(&op.kind)) {
+      add(send->peer);
+      add(send->tag);
+    } else if (const auto* recv = std::get_if<Recv>(&op.kind)) {
+      add(recv->peer);
+      add(recv->tag);
+    }
+    add(op.operands.count);
+    add(op.waits.count);
+  }
+  for (const Operand& operand : role.operands) {
+    add(index_of(operand.buffer));
+    add(index_of(operand.shard));
+    add(operand.offset);
+    add(operand.count);
+  }
+  for (const OpId wait : role.waits) {
+    add(index_of(wait));
+  }
+  for (const Work& work : role.works) {
+    add(work.kernel);
+    for (const std::int64_t dim : work.dims) {
+      add(dim);
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+std::string print(const StepProgram& program) {
+  std::string text = head_text(program);
   for (std::size_t r = 0; r < program.roles.size(); ++r) {
     print_role(program, r, text);
   }
   return text;
+}
+
+std::uint64_t fingerprint(const StepProgram& program) {
+  std::uint64_t key = random_key(0, head_text(program));
+  for (const Program& role : program.roles) {
+    std::string text;
+    print_names(role, text);
+    print_parameters(role, text);
+    print_ends(role, text);
+    key = hash_ops(random_key(key, text), role);
+  }
+  return key;
 }
 
 }  // namespace trireme

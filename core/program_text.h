@@ -9,6 +9,7 @@
 // format's version is in the first line.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,9 @@ namespace trireme {
 std::string print(const StepProgram& program);
 // One role's op, as its line in the text.
 std::string print_op(const StepProgram& program, const Program& role, OpId op);
+// Tells programs apart in a fraction of their text's time: batch, arithmetic, groups, parameters,
+// each op's kind, group, peer and work, its operands and waits.
+std::uint64_t fingerprint(const StepProgram& program);
 // The inverse of print: parse(print(p)) == p for every program whose works, operands and waits
 // stand in order of use (as lowering writes them). Throws Error naming `name` and the line.
 StepProgram parse_program(std::string_view text, const std::string& name);

@@ -49,7 +49,7 @@ std::vector<runtime::Told> told_of(const RunDescription& run,
       {"--deterministic", run.deterministic ? "yes" : "no"},
       {"--trace", given(settings.timed)},
       // What is left: model files of one name, calibrations, builds of one version.
-      {"the step program", fmt::format("{:016x}", random_key(0, print(run.program)))},
+      {"the step program", fmt::format("{:016x}", fingerprint(run.program))},
   };
 }
 

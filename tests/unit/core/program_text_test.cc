@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -97,6 +98,38 @@ TEST(ProgramText, MistakesInARoleAreNamed) {
        {"stream=compute", "stream=none", "\"none\" is not in the list of names"}});
   expect_named("interleaved", {{" channel=", " channel=-1", "is out of range"},
                                {" peer=", " peers=", "peer= expected"}});
+}
+
+TEST(ProgramText, AFingerprintTellsProgramsApart) {
+  using Change = std::function<void(StepProgram&)>;
+  const auto role = [](StepProgram& program) -> Program& { return program.roles.back(); };
+  const std::vector<Change> changes = {
+      [](StepProgram& program) { ++program.batch.micro_batches; },
+      [](StepProgram& program) { program.arithmetic.norm_epsilon *= 2; },
+      [](StepProgram& program) { ++program.groups.at(0).axes.at(0).stride; },
+      [&](StepProgram& program) { ++role(program).parameters.at(0).rows; },
+      [&](StepProgram& program) { ++role(program).operands.at(3).offset; },
+      [&](StepProgram& program) { role(program).waits.at(1) = OpId(0); },
+      [&](StepProgram& program) { ++role(program).works.at(0).dims.at(0); },
+      [&](StepProgram& program) { role(program).ops.at(2).stream = StreamId(1); },
+      [&](StepProgram& program) {
+        for (Op& op : role(program).ops) {
+          if (auto* send = std::get_if<Send>(&op.kind)) {
+            ++send->peer;
+            return;
+          }
+        }
+        FAIL() << "sends nothing";
+      }};
+  const std::string text = golden_text("interleaved");
+  const StepProgram program = parse_program(text, "program.txt");
+  const std::uint64_t own = fingerprint(program);
+  EXPECT_EQ(own, fingerprint(parse_program(print(program), "program.txt")));
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    StepProgram other = program;
+    changes[i](other);
+    EXPECT_NE(fingerprint(other), own) << i;
+  }
 }
 
 }  // namespace

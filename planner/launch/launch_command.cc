@@ -6,8 +6,6 @@
 #include <charconv>
 #include <map>
 
-#include "planner/shell/command_string.h"
-
 namespace trireme::planner {
 namespace {
 
@@ -113,41 +111,6 @@ std::vector<ShellText> batch_header(std::string_view text) {
   return words;
 }
 
-bool is_python(const ShellText& word) {
-  return word.text.ends_with(".py");
-}
-
-// A script that never starts what it puts together: the variable that holds the whole command, else
-// every variable that holds arguments, in the order of their lines.
-std::vector<ShellText> command_in_variables(const ShellScript& script,
-                                            bool (*counts)(std::string_view word)) {
-  std::vector<ShellText> whole;
-  std::vector<std::vector<ShellText>> parts;
-  for (const auto& [name, variable] : script.variables.known) {
-    for (std::vector<ShellText>& words : commands_of_words(variable.values)) {
-      if (std::none_of(words.begin(), words.end(),
-                       [&](const ShellText& word) { return counts(word.text); })) {
-        continue;
-      }
-      if (std::any_of(words.begin(), words.end(), is_python) && words.size() > whole.size()) {
-        whole = words;
-      }
-      parts.push_back(std::move(words));
-    }
-  }
-  if (!whole.empty()) {
-    return whole;
-  }
-  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-    return line_of(a.front()) < line_of(b.front());
-  });
-  std::vector<ShellText> all;
-  for (const std::vector<ShellText>& words : parts) {
-    all.insert(all.end(), words.begin(), words.end());
-  }
-  return all;
-}
-
 // What the file asks of whoever starts it.
 void remark_questions(bool without_words, LaunchConfig& config) {
   constexpr std::size_t kNamed = 5;
@@ -204,6 +167,10 @@ ShellScript read_launch_script(std::string_view text, const std::string& source,
     config.gpus_per_node = gpus ? gpus : tasks;
     config.gpus = *nodes * *config.gpus_per_node;
   }
+  config.tasks_per_node = tasks;
+  if (const auto all = first_of(header, {"ntasks"}); all && nodes && !tasks) {
+    config.tasks_per_node = std::max<std::int64_t>(1, *all / *nodes);
+  }
   ShellScript script = read_shell(text, source, world);
   config.files = script.variables.files;
   for (const ShellExport& variable : script.environment) {
@@ -221,6 +188,24 @@ ShellScript read_launch_script(std::string_view text, const std::string& source,
   }
   return script;
 }
+
+namespace {
+
+// A loop whose rounds the file leaves open.
+void remark_open_loop(const ShellLoop& loop, LaunchConfig& config) {
+  if (!loop.open) {
+    return;
+  }
+  const std::string named =
+      fmt::format("the loop{} ({})", loop.variable.empty() ? "" : " over " + loop.variable,
+                  line_of(config, loop.line));
+  config.remarks.push_back(named + " was read once: the file does not say which rounds it has");
+  if (loop.holds_arguments) {
+    config.unreadable.push_back(named);
+  }
+}
+
+}  // namespace
 
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),
                               LaunchConfig& config) {
@@ -257,10 +242,7 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
         line_of(config, line)));
   }
   for (std::size_t i = 0; i < std::min(script.loops.size(), kNamed); ++i) {
-    const ShellLoop& loop = script.loops[i];
-    config.remarks.push_back(fmt::format("the loop over {} ({}) was read once, with {}={}",
-                                         loop.variable, line_of(config, loop.line), loop.variable,
-                                         loop.value));
+    remark_open_loop(script.loops[i], config);
   }
 }
 
@@ -278,43 +260,43 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
   return true;
 }
 
-LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word)) {
-  std::vector<ShellText> best;
-  std::vector<ShellText> bare;  // lines of a file that holds nothing but arguments
-  std::ptrdiff_t most = 0;
-  const auto count = [&](const std::vector<ShellText>& words) {
-    return std::count_if(words.begin(), words.end(),
-                         [&](const ShellText& word) { return counts(word.text); });
-  };
-  const auto consider = [&](std::vector<ShellText> words) {
-    const std::ptrdiff_t found = count(words);
-    if (found > most) {
-      most = found;
-      best = std::move(words);
-    }
-  };
-  for (const ShellCommand& command : script.commands) {
-    if (!command.words.empty() && counts(command.words.front().text)) {
-      bare.insert(bare.end(), command.words.begin(), command.words.end());
-    } else {
-      for (std::vector<ShellText>& words : commands_of_words(command.words)) {
-        consider(std::move(words));
-      }
-    }
-  }
-  consider(std::move(bare));
-  if (most == 0) {
-    best = command_in_variables(script, counts);
-  }
-  const auto script_name = std::find_if(best.begin(), best.end(), is_python);
-  auto cut = script_name == best.end()
-                 ? std::find_if(best.begin(), best.end(),
-                                [&](const ShellText& word) { return counts(word.text); })
-                 : script_name + 1;
-  return {std::vector<ShellText>(best.begin(), cut), std::vector<ShellText>(cut, best.end())};
+namespace {
+
+bool starts_processes(const ShellText& word) {
+  return word.text == "torchrun" || word.text.ends_with("/torchrun") ||
+         word.text == "torch.distributed.run" || word.text == "torch.distributed.launch" ||
+         word.text == "accelerate" || word.text == "deepspeed";
 }
 
+// srun --ntasks-per-node=8 torchrun …: eight of them on every node, each with processes of its own.
+void read_launchers(const std::vector<ShellText>& words, LaunchConfig& config) {
+  const auto srun = std::find_if(words.begin(), words.end(),
+                                 [](const ShellText& word) { return word.text == "srun"; });
+  const auto inner = std::find_if(srun, words.end(), starts_processes);
+  if (srun == words.end() || inner == words.end()) {
+    config.tasks_per_node.reset();
+    return;
+  }
+  LaunchConfig outer;
+  LaunchConfig starter;
+  add_launcher_flags({srun, inner}, outer);
+  add_launcher_flags({inner, words.end()}, starter);
+  const auto nodes = first_of(outer, {"nodes"});
+  const auto of_starter = first_of(starter, {"nnodes", "num_machines"});
+  const auto tasks = first_of(outer, {"ntasks"});
+  const std::int64_t over = nodes.value_or(of_starter.value_or(1));
+  if (const auto each = first_of(outer, {"ntasks_per_node"})) {
+    config.tasks_per_node = each;
+  } else if (tasks && (nodes || of_starter || *tasks > 1)) {
+    config.tasks_per_node = std::max<std::int64_t>(1, *tasks / over);
+  }
+  config.tasks_line = line_of(*srun);
+}
+
+}  // namespace
+
 void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
+  read_launchers(words, config);
   LaunchConfig launcher;
   add_launcher_flags(words, launcher);
   const auto per_node = first_of(

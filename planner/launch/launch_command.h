@@ -39,7 +39,9 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
 bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchConfig& config);
 // The command with the most words that `counts` says are training arguments; words that hold a
 // whole command line (bash -c "…") are cut again. Without one, the variables that hold such words.
-LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word));
+// Where the script starts several, a remark says which one it is.
+LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word),
+                               LaunchConfig& config);
 // GPUs and GPUs a node of torchrun, deepspeed, srun or mpirun, else of the #SBATCH header, into
 // config.gpus and config.gpus_per_node.
 void read_gpu_count(const std::vector<ShellText>& launcher, LaunchConfig& config);

@@ -71,6 +71,9 @@ struct LaunchConfig {
   std::string unsharded_precision;
   std::vector<std::string> choices;  // KEY=VALUE of the framework
   std::optional<std::int64_t> gpus, gpus_per_node, sequence, global_batch, accumulation;
+  // How many torchrun (or deepspeed, accelerate) srun starts on every node, and the line of srun.
+  std::optional<std::int64_t> tasks_per_node;
+  int tasks_line = 0;
   LaunchLayout layout;
   std::vector<std::string> unread;  // sourced files that cannot be read
   std::vector<std::string> remarks;

@@ -18,6 +18,15 @@ void check_start(const LaunchConfig& config, const LaunchCase& found, RuleReport
          fmt::format("use a cluster of {} GPUs or more (--cluster), or --gpus {}", found.world,
                      found.cluster_gpus)});
   }
+  if (config.tasks_per_node.value_or(1) > 1) {
+    report.violations.push_back(
+        {"one launcher a node", Severity::kError,
+         fmt::format("srun ({}) starts {} launchers on every node, and each of them {} processes: "
+                     "{} times the ranks",
+                     line_of(config, config.tasks_line), *config.tasks_per_node,
+                     config.gpus_per_node.value_or(1), *config.tasks_per_node),
+         "use srun --ntasks-per-node=1, which the launcher multiplies"});
+  }
   if (!found.precision_exists) {
     report.layout_holds = false;
     report.violations.push_back(

@@ -283,7 +283,7 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
   const std::vector<std::string> words =
       take_script_words(flags, [](std::string_view word) { return word.starts_with("-"); });
   const ShellScript script = read_launch_script(text, source, words, reading, config);
-  const LaunchCommand command = training_command(script, is_megatron_flag);
+  const LaunchCommand command = training_command(script, is_megatron_flag, config);
   if (command.arguments.empty()) {
     throw Error(
         source,

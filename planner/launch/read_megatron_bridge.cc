@@ -100,9 +100,8 @@ void add_setting(LaunchConfig& config, const std::string& path, const std::strin
   LaunchSetting setting{canonical(path), plain_value(value), path, line};
   // Plain sums of numbers, as in train.global_batch_size = 8 * 64.
   if (setting.value.find_first_of("*+/") != std::string::npos) {
-    if (const auto number =
-            shell_arithmetic(ShellVariables{.source = config.source, .known = {}, .unset = {}},
-                             setting.value, line)) {
+    ShellVariables none{.source = config.source, .known = {}, .unset = {}};
+    if (const auto number = shell_arithmetic(none, setting.value, line)) {
       setting.value = std::to_string(*number);
     }
   }
@@ -371,7 +370,7 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
       return word.starts_with("-") || word.find('=') != std::string_view::npos;
     });
     const ShellScript script = read_launch_script(text, source, words, reading, config);
-    const LaunchCommand command = training_command(script, counts_as_override);
+    const LaunchCommand command = training_command(script, counts_as_override, config);
     remark_missing_arguments(
         script, [](std::string_view) { return false; }, config);
     read_gpu_count(command.launcher, config);

@@ -45,7 +45,7 @@ bool Branches::keyword(std::string_view word, int line) {
   }
   Frame& frame = top();
   if (word == "then") {
-    settle(frame.result, line);
+    settle(frame.negated && frame.result ? !*frame.result : frame.result, line);
   } else if (word == "do") {
     if (frame.condition) {
       settle(std::nullopt, line);
@@ -83,7 +83,16 @@ void Branches::settle(std::optional<bool> result, int line) {
                                   [](const Frame& outer) { return outer.active; });
   if (open && (frame.undecided || choice_ >= 0) && counts) {
     frame.question.erase(frame.question.find_last_not_of(" ;") + 1);
-    questions_.push_back({frame.question, line});
+    ask_whether(frame.question, line);
+  }
+}
+
+void Branches::ask_whether(const std::string& text, int line) {
+  const bool asked = std::any_of(questions_.begin(), questions_.end(), [&](const auto& one) {
+    return one.line == line && one.text == text;
+  });
+  if (!asked) {  // in another round of a loop
+    questions_.push_back({text, line});
   }
 }
 

@@ -18,6 +18,8 @@ struct Frame {
   bool active = true;      // the present branch counts
   bool taken = false;      // a branch was chosen for sure: the later ones do not count
   bool undecided = false;  // the file does not say whether the branch counts
+  bool falls = false;      // ;& stands before: the next branch counts too
+  bool negated = false;    // until: it counts where the condition fails
   int open_branches = 0;   // that the file did not decide so far
   std::optional<bool> result = true;
   std::string question = {};  // the words of the condition
@@ -38,6 +40,8 @@ class Branches {
   [[nodiscard]] bool undecided() const;    // the file does not say whether it does
   [[nodiscard]] bool in_function() const;  // of a body that is read where it stands
   [[nodiscard]] bool empty() const { return frames_.empty(); }
+  [[nodiscard]] std::size_t depth() const { return frames_.size(); }
+  [[nodiscard]] const Frame& at(std::size_t index) const { return frames_[index]; }
   [[nodiscard]] Frame& top() { return frames_.back(); }
   void open(Frame frame) { frames_.push_back(std::move(frame)); }
   void close() { frames_.pop_back(); }
@@ -45,6 +49,8 @@ class Branches {
   bool keyword(std::string_view word, int line);
   // The condition of the innermost frame is read: its result, or nothing where the file is open.
   void settle(std::optional<bool> result, int line);
+  // A question of `A && NAME=value`.
+  void ask_whether(const std::string& text, int line);
   // A word of the condition that is being read, if one is.
   void ask(const std::string& word);
 

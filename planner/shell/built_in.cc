@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/shell/arrays.h"
 #include "planner/shell/names.h"
 #include "planner/shell/text_commands.h"
 
@@ -32,55 +33,129 @@ std::vector<ShellText> cut(const ShellText& input, const std::string& separators
   return parts;
 }
 
-// NAME[KEY]=value: of an array by its number, else by its key.
-void set_element(ShellVariable& array, const std::string& key, const ShellText& value) {
-  std::size_t at = 0;
-  const bool number = !key.empty() && key.find_first_not_of("0123456789") == std::string::npos &&
-                      key.size() < 7 && array.keys.empty();
-  if (number) {
-    at = std::min<std::size_t>(std::stoul(key), array.values.size());
-  } else {
-    array.keys.resize(array.values.size());
-    at = static_cast<std::size_t>(std::find(array.keys.begin(), array.keys.end(), key) -
-                                  array.keys.begin());
+// The text of a variable that was declared as a number.
+ShellText integer_value(const ShellText& text, ShellVariables& variables) {
+  const int line = text.lines.empty() ? 0 : text.lines.front();
+  const bool open = text.outside || text.lost;
+  const auto value = open ? std::nullopt : shell_arithmetic(variables, text.text, line);
+  ShellText number = plain_text(value ? std::to_string(*value) : "", line);
+  number.outside = number.lost = !value;
+  return number;
+}
+
+// NAME=([2]=x [0]=y) of an array that no declare -A made one of keys.
+ShellVariable by_number(const ShellVariable& keyed) {
+  const bool whole = keyed.keys.size() == keyed.values.size();
+  const bool numbers = std::all_of(keyed.keys.begin(), keyed.keys.end(), [](const auto& key) {
+    return !key.empty() && key.size() < 7 &&
+           key.find_first_not_of("0123456789") == std::string::npos;
+  });
+  if (!whole || !numbers) {
+    return whole ? keyed : unknown_variable();
   }
-  if (at == array.values.size()) {
-    array.values.emplace_back();
-    if (!number) {
-      array.keys.push_back(key);
-    }
+  ShellVariables alone{.source = "", .known = {}, .unset = {}};
+  for (std::size_t i = 0; i < keyed.values.size(); ++i) {
+    set_element(alone, "A", plain_text(keyed.keys[i], 0), keyed.values[i], false);
   }
-  array.array = true;
-  array.values[at] = value;
+  return alone.known["A"];
+}
+
+// What a local variable hides is kept until its call ends.
+void hide(const std::string& name, ShellVariables& variables) {
+  if (variables.hidden.empty() || variables.hidden.back().contains(name)) {
+    return;
+  }
+  const auto found = variables.known.find(name);
+  variables.hidden.back()[name] =
+      found == variables.known.end() ? std::nullopt : std::optional(found->second);
+  if (found != variables.known.end()) {
+    variables.known.erase(found);
+  }
+}
+
+void take_attributes(const Attributes& attributes, ShellVariable& variable) {
+  variable.integer |= attributes.integer;
+  variable.associative |= attributes.associative;
+  variable.array |= attributes.array || attributes.associative;
+  variable.constant |= attributes.constant;
+}
+
+// One value after the other, or their sum of numbers.
+void add_value(ShellVariable& known, const ShellText& more, ShellVariables& variables) {
+  ShellText& text = known.values.front();
+  if (!known.integer) {
+    append_text(text, more);
+    return;
+  }
+  ShellText sum = text;
+  append_text(sum, plain_text("+(", 0));
+  append_text(sum, more);
+  append_text(sum, plain_text(")", 0));
+  text = integer_value(sum, variables);
 }
 
 }  // namespace
 
 bool assign(Assignment given, ShellVariables& variables) {
+  if (given.attributes.local) {
+    hide(given.name, variables);
+  }
   ShellVariable& known = variables.known[given.name];
   const bool one = !given.value.array;
   const bool from_outside =
       one && given.value.values.front().outside && given.value.values.front().text.empty();
-  if (from_outside && given.undecided && !known.values.empty()) {
+  if (known.constant || (from_outside && given.undecided && !known.values.empty())) {
     return false;
   }
-  if (!given.key.empty() && one) {
-    set_element(known, given.key, given.value.values.front());
-  } else if (!given.adds || known.values.empty()) {
-    known = std::move(given.value);
-  } else if (!one) {
-    std::vector<ShellText>& more = given.value.values;
-    known.values.insert(known.values.end(), more.begin(), more.end());
-    known.keys.insert(known.keys.end(), given.value.keys.begin(), given.value.keys.end());
-  } else {
-    ShellText& text = known.values.front();
-    const ShellText& more = given.value.values.front();
-    text.text += more.text;
-    text.lines.insert(text.lines.end(), more.lines.begin(), more.lines.end());
-    text.quoted.insert(text.quoted.end(), more.quoted.begin(), more.quoted.end());
-    text.outside |= more.outside;
+  take_attributes(
+      {.integer = given.attributes.integer, .associative = given.attributes.associative}, known);
+  if (!known.associative && !given.value.keys.empty()) {
+    given.value = by_number(given.value);
   }
+  if (known.integer && !given.adds) {
+    for (ShellText& value : given.value.values) {
+      value = integer_value(value, variables);
+    }
+  }
+  if (given.has_key && one) {
+    set_element(variables, given.name, given.key, given.value.values.front(), given.adds);
+  } else if (given.adds && !one) {
+    append_elements(known, given.value);
+  } else if (given.adds && !known.values.empty()) {
+    add_value(known, given.value.values.front(), variables);
+  } else if (known.array && one) {  // NAME=value of an array: its first element
+    set_element(variables, given.name, {}, given.value.values.front(), false);
+  } else {
+    const Attributes kept{.integer = known.integer, .associative = known.associative};
+    known = std::move(given.value);
+    take_attributes(kept, known);
+  }
+  take_attributes(given.attributes, variables.known[given.name]);
   return true;
+}
+
+void declare(const std::string& name, const Attributes& attributes, ShellVariables& variables) {
+  if (attributes.local) {
+    hide(name, variables);
+  }
+  const bool says = attributes.integer || attributes.array || attributes.associative;
+  if (says || (attributes.constant && variables.known.contains(name))) {
+    take_attributes(attributes, variables.known[name]);
+  }
+}
+
+void leave_call(ShellVariables& variables) {
+  if (variables.hidden.empty()) {
+    return;
+  }
+  for (auto& [name, before] : variables.hidden.back()) {
+    if (before) {
+      variables.known[name] = std::move(*before);
+    } else {
+      variables.known.erase(name);
+    }
+  }
+  variables.hidden.pop_back();
 }
 
 bool exports_assignments(const std::vector<ShellText>& words, bool before) {
@@ -104,46 +179,23 @@ void shift_words(const std::vector<ShellText>& words, ShellVariables& variables)
   all.erase(all.begin(), all.begin() + gone);
 }
 
-std::optional<std::int64_t> arithmetic_statement(std::string_view text, int line,
-                                                 ShellVariables& variables) {
-  const auto trim = [](std::string_view part) {
-    const std::size_t first = std::min(part.find_first_not_of(" \t\n"), part.size());
-    return part.substr(first, part.find_last_not_of(" \t\n") + 1 - first);
-  };
-  text = trim(text);
-  const bool counts_first = text.starts_with("++") || text.starts_with("--");
-  const std::string_view sign = counts_first ? text.substr(0, 2) : std::string_view();
-  text.remove_prefix(sign.size());
-  std::size_t end = 0;
-  while (end < text.size() && is_name_character(text[end])) {
-    ++end;
-  }
-  const std::string name(text.substr(0, end));
-  const std::string_view rest = trim(text.substr(end));
-  std::string expression;
-  if (counts_first || rest == "++" || rest == "--") {
-    expression = name + (counts_first ? sign : rest)[0] + "1";
-  } else if (rest.starts_with("=") && !rest.starts_with("==")) {
-    expression = rest.substr(1);
-  } else if (rest.size() > 1 && std::string_view("+-*/%").find(rest[0]) != std::string_view::npos &&
-             rest[1] == '=') {
-    expression = name + rest[0] + "(" + std::string(rest.substr(2)) + ")";
-  } else {
-    return shell_arithmetic(variables, text, line);
-  }
-  const auto value = shell_arithmetic(variables, expression, line);
-  if (is_shell_name(name)) {
-    ShellText known = plain_text(value ? std::to_string(*value) : "", line);
-    known.outside = known.lost = !value;
-    variables.known[name] = ShellVariable{{std::move(known)}, false};
-  }
-  return value;
-}
-
 void let_variables(const std::vector<ShellText>& words, ShellVariables& variables) {
   for (std::size_t i = 1; i < words.size(); ++i) {
-    arithmetic_statement(words[i].text, words[i].lines.empty() ? 0 : words[i].lines.front(),
-                         variables);
+    shell_arithmetic(variables, words[i].text, words[i].lines.empty() ? 0 : words[i].lines.front());
+  }
+}
+
+void unset_variables(const std::vector<ShellText>& words, ShellVariables& variables) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& text = words[i].text;
+    const std::size_t bracket = text.find('[');
+    if (bracket != std::string::npos && text.ends_with(']')) {
+      const std::string key = text.substr(bracket + 1, text.size() - bracket - 2);
+      remove_element(variables, text.substr(0, bracket), plain_text(key, words[i].lines.front()));
+    } else if (const auto found = variables.known.find(text);
+               found != variables.known.end() && !found->second.constant) {
+      variables.known.erase(found);
+    }
   }
 }
 
@@ -205,6 +257,22 @@ void read_into_variables(const std::vector<ShellText>& words, const ShellText& i
   }
 }
 
+namespace {
+
+// What a `read` without a known input takes comes from outside.
+void read_from_outside(const std::vector<ShellText>& words, ShellVariables& variables) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const bool of_option =
+        words[i - 1].text.size() == 2 && words[i - 1].text[0] == '-' &&
+        std::string_view("pntduNi").find(words[i - 1].text[1]) != std::string_view::npos;
+    if (is_shell_name(words[i].text) && !of_option) {
+      variables.known[words[i].text] = unknown_variable();
+    }
+  }
+}
+
+}  // namespace
+
 bool changes_variables(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
                        const std::vector<std::string>& assigned, ShellVariables& variables) {
   const std::string& name = words[0].text;
@@ -219,6 +287,10 @@ bool changes_variables(const std::vector<ShellText>& words, const std::optional<
     if (own) {
       variables.known.erase("IFS");  // set for this command alone
     }
+  } else if (reads_input(name)) {
+    read_from_outside(words, variables);
+  } else if (name == "unset") {
+    unset_variables(words, variables);
   } else if (name == "let" || (name == "printf" && words.size() > 2 && words[1].text == "-v")) {
     name == "let" ? let_variables(words, variables) : print_into_variable(words, variables);
   } else {

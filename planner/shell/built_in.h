@@ -9,12 +9,21 @@
 
 namespace trireme::planner {
 
+// What declare, local, readonly and export say of the names behind them.
+struct Attributes {
+  bool integer = false, array = false, associative = false, constant = false;
+  bool local = false;  // of the function that is being called
+};
+
 // NAME=value, NAME+=value, NAME[KEY]=value or NAME=( … ).
 struct Assignment {
-  std::string name, key;  // key: of an element; empty: of the whole
-  ShellVariable value;
+  std::string name;
+  ShellText key = {};  // of an element, its `$` worked out
+  ShellVariable value = {};
+  bool has_key = false;
   bool adds = false;
   bool undecided = false;  // the file does not say whether it runs
+  Attributes attributes = {};
 };
 // Returns whether it was kept: what an undecided branch takes from outside leaves the value that
 // stands (`--tp) TP=$2`: it holds unless the command line changes it).
@@ -26,13 +35,16 @@ bool exports_assignments(const std::vector<ShellText>& words, bool before);
 // shift [N]: the first of the script's words are gone.
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables);
 
-// NAME=EXPRESSION, NAME+=EXPRESSION, NAME++ and their kin, or an expression alone, as in ((…)): its
-// value; nothing, and a variable whose value is lost, where it cannot be worked out.
-std::optional<std::int64_t> arithmetic_statement(std::string_view text, int line,
-                                                 ShellVariables& variables);
+// declare -i NAME: a name with attributes and without a value.
+void declare(const std::string& name, const Attributes& attributes, ShellVariables& variables);
+// The variables of a call that ends are those of its caller again.
+void leave_call(ShellVariables& variables);
 
 // let A=B*2: whole-number arithmetic; a value that is not known comes from outside.
 void let_variables(const std::vector<ShellText>& words, ShellVariables& variables);
+
+// unset NAME, NAME[KEY], …
+void unset_variables(const std::vector<ShellText>& words, ShellVariables& variables);
 
 // printf -v NAME FORMAT …
 void print_into_variable(const std::vector<ShellText>& words, ShellVariables& variables);

@@ -11,7 +11,10 @@ namespace trireme::planner {
 
 // Whether the command succeeds; nothing when it is no test, or one that the file does not decide.
 std::optional<bool> shell_condition(const std::vector<ShellText>& words);
-// Whether a text matches a pattern of `*` and plain characters.
-bool matches_pattern(std::string_view text, std::string_view pattern);
+// Whether the command is one of the above.
+bool is_test(std::string_view command);
+// Whether a text matches a pattern of *, ?, [a-z] and plain characters; what quotes protect is
+// plain.
+bool matches_pattern(std::string_view text, const ShellText& pattern);
 
 }  // namespace trireme::planner

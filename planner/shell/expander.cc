@@ -32,12 +32,31 @@ class Nested {
   int& depth_;
 };
 
+ShellText without_marks(const ShellText& text) {
+  ShellText rest;
+  rest.outside = text.outside;
+  rest.lost = text.lost;
+  rest.open_after = text.open_after;
+  for (std::size_t i = 0; i < text.text.size(); ++i) {
+    if (text.text[i] != kEmptyWord || text.quoted[i]) {
+      put_character(rest, text.text[i], text.lines[i], text.quoted[i]);
+    }
+  }
+  return rest;
+}
+
 }  // namespace
 
-ShellText Expander::run(std::string_view raw, int line, bool in_quotes) {
+ShellText Expander::run_marked(std::string_view raw, int line) {
   ShellText out;
-  walk(raw, line, in_quotes, out);
+  walk(raw, line, false, out);
   return out;
+}
+
+ShellText Expander::run(std::string_view raw, int line, bool in_quotes) {
+  ShellText text;
+  walk(raw, line, in_quotes, text);
+  return text.text.find(kEmptyWord) == kNone ? text : without_marks(text);
 }
 
 void Expander::walk(std::string_view raw, int line, bool in_quotes, ShellText& out) {
@@ -56,7 +75,9 @@ std::size_t Expander::step(std::string_view raw, std::size_t i, int& line, bool 
   const bool more = i + 1 < raw.size();
   if (c == '\'' && !in_quotes) {
     const std::size_t end = std::min(raw.find('\'', i + 1), raw.size());
-    empty_quotes |= end == i + 1;
+    if (end == i + 1) {
+      put_character(out, kEmptyWord, line, false);
+    }
     for (std::size_t k = i + 1; k < end; ++k) {
       put_character(out, raw[k], line, true);
       line += raw[k] == '\n' ? 1 : 0;
@@ -93,13 +114,19 @@ std::size_t Expander::step(std::string_view raw, std::size_t i, int& line, bool 
 
 std::size_t Expander::double_quotes(std::string_view raw, std::size_t i, int& line,
                                     ShellText& out) {
+  const std::size_t size = out.text.size();
+  const bool lost = out.lost;
+  out.lost = false;
   std::size_t at = i + 1;
-  if (at < raw.size() && raw[at] == '"') {
-    empty_quotes = true;
-  }
   while (at < raw.size() && raw[at] != '"') {
     at = step(raw, at, line, true, out);
   }
+  const std::string_view inside = raw.substr(i + 1, at - i - 1);
+  const bool all = inside.find("@") != kNone;  // "${NAME[@]}" and "$@" of nothing give no word
+  if (out.text.size() == size && !out.lost && !all) {
+    put_character(out, kEmptyWord, line, false);
+  }
+  out.lost |= lost;
   return std::min(at + 1, raw.size());
 }
 
@@ -124,7 +151,15 @@ std::size_t Expander::dollar(std::string_view raw, std::size_t i, int line, bool
 
 std::size_t Expander::take_dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
                                   ShellText& out) {
-  if (raw[i + 1] == '(' || raw[i + 1] == '{') {
+  if ((raw[i + 1] == '\'' || raw[i + 1] == '"') && !in_quotes) {
+    const std::size_t end = std::min(after_dollar_quote(raw, i), raw.size());
+    if (raw[i + 1] == '"') {
+      return double_quotes(raw, i + 1, line, out);
+    }
+    escaped(raw.substr(i + 2, end - std::min(end, i + 3)), line, out);
+    return end;
+  }
+  if (raw[i + 1] == '(' || raw[i + 1] == '{' || raw[i + 1] == '[') {
     const std::size_t end = after_bracket(raw, i + 1);
     if (end == std::string_view::npos) {
       throw Error(place_of(variables_, line),
@@ -133,6 +168,8 @@ std::size_t Expander::take_dollar(std::string_view raw, std::size_t i, int line,
     const std::string_view inside = raw.substr(i + 2, end - i - 3);
     if (raw[i + 1] == '{') {
       braces(inside, line, in_quotes, out);
+    } else if (raw[i + 1] == '[') {
+      calculated(inside, line, in_quotes, out);
     } else {
       substitution(inside, line, in_quotes, out);
     }
@@ -190,6 +227,9 @@ void Expander::joined(const std::vector<ShellText>& values, std::size_t first, i
     if (i > first) {
       put_character(out, between, line, between != ' ');
     }
+    if (in_quotes && between == ' ' && values[i].text.empty()) {
+      put_character(out, kEmptyWord, line, false);
+    }
     append(values[i], in_quotes, out);
   }
 }
@@ -207,153 +247,40 @@ void Expander::substitution(std::string_view inside, int line, bool in_quotes, S
     }
     return;
   }
-  inside = arithmetic ? inside.substr(1, inside.size() - 2) : inside.substr(5);
-  const ShellText plain = Expander(variables_).run(inside, line);
-  const auto result = plain.lost ? std::nullopt : shell_arithmetic(variables_, plain.text, line);
+  calculated(arithmetic ? inside.substr(1, inside.size() - 2) : inside.substr(5), line, in_quotes,
+             out);
+}
+
+void Expander::calculated(std::string_view raw, int line, bool in_quotes, ShellText& out) {
+  const auto result = raw_arithmetic(variables_, raw, line);
   if (result) {
     number(*result, line, in_quotes, out);
   }
-  out.outside |= !result || plain.outside;
+  out.outside |= !result;
   out.lost |= !result;
 }
 
-void Expander::braces(std::string_view inside, int line, bool in_quotes, ShellText& out) {
-  const BraceForm form = brace_form(inside);
-  if (form.all_words) {
-    all_positional(form.rest, line, in_quotes, out);
-    return;
-  }
-  if (form.counts) {
-    number(size_of(form), line, in_quotes, out);
-    return;
-  }
-  const char op = form.operation;
-  const bool positional = !form.name.empty() && form.name[0] >= '0' && form.name[0] <= '9';
-  if (positional && (!variables_.positional || variables_.in_function) && form.name != "0") {
-    const bool falls_back = (op == '-' || op == '=') && !variables_.in_function;
-    if (falls_back) {  // as it runs without words, which were not given
-      variables_.uses_words = true;
-      alternative(form.name, form.rest.substr(1), false, line, in_quotes, out);
+void Expander::escaped(std::string_view inside, int line, ShellText& out) {
+  constexpr std::string_view kLetters = "abefnrtv";
+  constexpr std::string_view kMeans = "\a\b\x1b\f\n\r\t\v";
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    char c = inside[i];
+    if (c == '\\' && i + 1 < inside.size()) {
+      c = inside[++i];
+      int value = 0;
+      const int base = c == 'x' ? 16 : 8;
+      const std::size_t begin = c == 'x' ? i + 1 : i;
+      const std::size_t most = std::min(inside.size(), begin + (c == 'x' ? 2 : 3));
+      const auto [stop, failure] =
+          std::from_chars(inside.data() + begin, inside.data() + most, value, base);
+      if (failure == std::errc()) {
+        c = static_cast<char>(value);
+        i = static_cast<std::size_t>(stop - inside.data()) - 1;
+      } else if (const std::size_t letter = kLetters.find(c); letter != kNone) {
+        c = kMeans[letter];
+      }
     }
-    out.outside |= !falls_back;
-    out.lost |= !falls_back;
-    return;
-  }
-  const bool present = is_set(form.name, form.colon);
-  if (op == '+' || ((op == '-' || op == '=') && !present)) {
-    if (op != '+' || present) {
-      alternative(form.name, form.rest.substr(1), op == '=', line, in_quotes, out);
-      out.lost |= form.rest.size() == 1;  // ${TP:-}: whoever starts it may set it
-    }
-    return;
-  }
-  const std::size_t begin = out.text.size();
-  value(form.name, form.index, line, in_quotes, out);
-  if (!form.rest.empty() && op != '?') {
-    edit(begin, form.as_written, line, in_quotes, out);
-  }
-}
-
-std::int64_t Expander::size_of(const BraceForm& form) const {
-  const auto found = variables_.known.find(form.name);
-  if (found == variables_.known.end() || found->second.values.empty()) {
-    return 0;
-  }
-  const std::vector<ShellText>& values = found->second.values;
-  return form.index.empty() ? std::ssize(values.front().text) : std::ssize(values);
-}
-
-void Expander::all_positional(std::string_view inside, int line, bool in_quotes, ShellText& out) {
-  const std::string_view from = inside.size() > 2 && inside[1] == ':' ? inside.substr(2) : "";
-  if (from.empty() || !variables_.positional || variables_.in_function) {
-    special(inside.substr(0, 1), line, in_quotes, out);
-    return;
-  }
-  joined(*variables_.positional, static_cast<std::size_t>(number_in(from) - 1), line, in_quotes,
-         out);
-}
-
-void Expander::edit(std::size_t begin, std::string_view operation, int line, bool in_quotes,
-                    ShellText& out) {
-  const ShellText worked = Expander(variables_).run(operation.substr(1), line);
-  const auto changed = edited_value(out.text.substr(begin), operation.front(), worked.text);
-  if (!changed) {
-    return;
-  }
-  out.text.resize(begin);
-  out.lines.resize(begin);
-  out.quoted.resize(begin);
-  out.outside |= worked.outside;
-  append(plain_text(*changed, line), in_quotes, out);
-}
-
-void Expander::alternative(std::string_view name, std::string_view raw, bool assigns, int line,
-                           bool in_quotes, ShellText& out) {
-  ShellText text;
-  walk(raw, line, false, text);
-  if (assigns) {
-    variables_.known[std::string(name)] = ShellVariable{{text}, false};
-  }
-  append(text, in_quotes, out);
-}
-
-bool Expander::is_set(std::string_view name, bool not_empty) const {
-  if (!name.empty() && name[0] > '0' && name[0] <= '9') {
-    const auto at = static_cast<std::size_t>(number_in(name));
-    return at <= variables_.positional->size() &&
-           !(not_empty && (*variables_.positional)[at - 1].text.empty());
-  }
-  const auto found = variables_.known.find(name);
-  return found != variables_.known.end() && !found->second.values.empty() &&
-         !(not_empty && found->second.values.front().text.empty());
-}
-
-void Expander::value(std::string_view name, std::string_view index, int line, bool in_quotes,
-                     ShellText& out) {
-  if (name == "BASH_SOURCE") {
-    append(plain_text(file_of(variables_, line), line), in_quotes, out);
-    return;
-  }
-  if (!name.empty() && name[0] >= '0' && name[0] <= '9') {
-    special(name, line, in_quotes, out);
-    return;
-  }
-  const auto found = variables_.known.find(name);
-  if (found == variables_.known.end()) {
-    variables_.unset.insert(std::string(name));  // as bash: nothing
-    missing_ = name;
-    out.lost = true;
-    return;
-  }
-  const std::vector<ShellText>& values = found->second.values;
-  if (values.size() == 1 && values[0].text.empty() && (values[0].outside || values[0].lost)) {
-    missing_ = name;
-    missing_command_ = values[0].open_after;
-  }
-  if (index == "@" || index == "*") {
-    const auto separators = variables_.known.find("IFS");
-    const bool own = index == "*" && in_quotes && separators != variables_.known.end() &&
-                     !separators->second.values.empty() &&
-                     !separators->second.values.front().text.empty();
-    joined(values, 0, line, in_quotes, out, own ? separators->second.values.front().text[0] : ' ');
-    return;
-  }
-  const ShellText which = index.empty() ? ShellText() : Expander(variables_).run(index, line);
-  const std::string& place = which.text;
-  if (which.lost || which.outside) {  // ${SIZES[$SLURM_ARRAY_TASK_ID]}: any of them
-    missing_ = name;
-    out.lost = true;
-    return;
-  }
-  const std::vector<std::string>& keys = found->second.keys;
-  std::int64_t element = 0;
-  if (!keys.empty()) {
-    element = std::find(keys.begin(), keys.end(), place) - keys.begin();
-  } else if (!place.empty()) {
-    element = shell_arithmetic(variables_, place, line).value_or(0);
-  }
-  if (element >= 0 && element < static_cast<std::int64_t>(values.size())) {
-    append(values[static_cast<std::size_t>(element)], in_quotes, out);
+    put_character(out, c, line, true);
   }
 }
 
@@ -365,7 +292,8 @@ void Expander::append(const ShellText& from, bool in_quotes, ShellText& out) {
                                                kExpandedMax));
   }
   for (std::size_t i = 0; i < from.text.size(); ++i) {
-    put_character(out, from.text[i], from.lines[i], in_quotes);
+    const bool mark = from.text[i] == kEmptyWord && !from.quoted[i];
+    put_character(out, from.text[i], from.lines[i], in_quotes && !mark);
   }
   out.outside |= from.outside;
   out.lost |= from.lost;

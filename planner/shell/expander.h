@@ -17,7 +17,8 @@ class Expander {
 
   // The value of a raw word; Error as expand().
   ShellText run(std::string_view raw, int line, bool in_quotes = false);
-  bool empty_quotes = false;  // "" stands in the word: it is one although nothing is in it
+  // The same with kEmptyWord where an empty word stands, for split().
+  ShellText run_marked(std::string_view raw, int line);
 
  private:
   void walk(std::string_view raw, int line, bool in_quotes, ShellText& out);
@@ -36,19 +37,30 @@ class Expander {
               ShellText& out, char between = ' ');
   // $((…)) and the commands of planner/shell/substitution.h are worked out; any other is outside.
   void substitution(std::string_view inside, int line, bool in_quotes, ShellText& out);
-  // ${NAME}, ${NAME[@]}, ${#NAME}, ${NAME:-default} and its relatives; other forms give the value.
+  // $((…)) and $[…]
+  void calculated(std::string_view raw, int line, bool in_quotes, ShellText& out);
+  // $'…' with \n, \t, \' and their kin.
+  static void escaped(std::string_view inside, int line, ShellText& out);
+  // ${NAME}, ${NAME[@]}, ${#NAME}, ${!NAME}, ${NAME:-default} and its relatives; what a form that
+  // is none of these gives is not known.
   void braces(std::string_view inside, int line, bool in_quotes, ShellText& out);
-  [[nodiscard]] std::int64_t size_of(const BraceForm& form) const;
-  // ${@:2}, ${@}, ${#}
-  void all_positional(std::string_view inside, int line, bool in_quotes, ShellText& out);
-  // What came in from `begin` on, changed as ${NAME%…}, ${NAME/…/…} and their kin say.
-  void edit(std::size_t begin, std::string_view operation, int line, bool in_quotes,
-            ShellText& out);
-  void alternative(std::string_view name, std::string_view raw, bool assigns, int line,
-                   bool in_quotes, ShellText& out);
-  [[nodiscard]] bool is_set(std::string_view name, bool not_empty) const;
+  void counted(const BraceForm& form, int line, bool in_quotes, ShellText& out);
+  // ${!NAME}: the variable that NAME holds the name of; ${!NAME[@]}: the numbers of its elements.
+  void indirect(const BraceForm& form, int line, bool in_quotes, ShellText& out);
+  // True: $1, … of which nothing is known, which is settled here.
+  bool open_positional(const BraceForm& form, int line, bool in_quotes, ShellText& out);
+  // The texts that a form names: one, or with @ and * all of them. Nothing where that is not known.
+  std::optional<std::vector<ShellText>> values_of(const BraceForm& form, int line, bool& separate);
+  // Those that ${…:OFFSET:LENGTH} keeps; nothing where the numbers are not known.
+  std::optional<std::vector<ShellText>> slice(std::vector<ShellText> values, const BraceForm& form,
+                                              int line);
+  void unknown(std::string_view name, ShellText& out);
+  void alternative(const BraceForm& form, bool assigns, int line, bool in_quotes, ShellText& out);
+  [[nodiscard]] bool is_set(const BraceForm& form, int line);
   void value(std::string_view name, std::string_view index, int line, bool in_quotes,
              ShellText& out);
+  void all_values(const std::vector<ShellText>& values, bool star, int line, bool in_quotes,
+                  ShellText& out);
   void append(const ShellText& from, bool in_quotes, ShellText& out);
 
   ShellVariables& variables_;

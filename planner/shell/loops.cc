@@ -10,13 +10,8 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-// NAME+=value, or NAME="$NAME value".
-bool adds_to_itself(const std::string& word) {
-  const std::string name(assigned_name(word));
-  const std::size_t equals = word.find('=');
-  return !name.empty() &&
-         (word[equals - 1] == '+' || word.find('$' + name, equals) != std::string::npos ||
-          word.find("${" + name, equals) != std::string::npos);
+ShellToken own_word(std::string_view text, int line) {
+  return {Kind::kWord, std::string(text), line, false};
 }
 
 }  // namespace
@@ -40,72 +35,70 @@ std::pair<std::size_t, std::size_t> loop_body(const std::vector<ShellToken>& tok
   return {at, at};
 }
 
-bool adds_up(const std::vector<ShellToken>& body) {
-  constexpr std::string_view kLeaves[] = {"break", "continue", "exit", "return"};
-  constexpr std::string_view kStarts[] = {"sbatch", "srun", "bash", "sh", "qsub", "nohup", "ssh"};
-  const auto is_one_of = [](const auto& list, const std::string& text) {
-    return std::find(std::begin(list), std::end(list), text) != std::end(list);
-  };
-  bool adds = false;
-  bool starts = false;
-  for (const ShellToken& token : body) {
+bool puts_arguments(const std::vector<ShellToken>& body) {
+  return std::any_of(body.begin(), body.end(), [](const ShellToken& token) {
     const std::string& text = token.text;
-    if (text.starts_with("--") || text.find(".py") != std::string::npos ||
-        is_one_of(kLeaves, text)) {
-      return false;
-    }
-    starts |= is_one_of(kStarts, text);
-    adds |= token.kind == Kind::kWord && adds_to_itself(text);
-  }
-  const bool chooses = std::any_of(body.begin(), body.end(), [](const ShellToken& token) {
-    return is_word(token, "source") || is_word(token, ".") || is_word(token, "case");
+    return text.starts_with("--") || text.find("=--") != std::string::npos ||
+           text.find(" --") != std::string::npos || text.find("\"--") != std::string::npos ||
+           text.find(".py") != std::string::npos || text.find("ARGS") != std::string::npos;
   });
-  return adds || (chooses && !starts);
 }
 
 bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds& rounds) {
-  std::vector<ShellText> words;
-  while (!stream.done() && stream.next().kind == Kind::kWord && stream.next().text != "do") {
-    const ShellToken& token = stream.next();
-    const auto more = expand_and_split(variables, token.text, token.line);
-    words.insert(words.end(), more.begin(), more.end());
-    ++stream.at;
+  std::vector<ShellToken> head;
+  for (; !stream.done() && stream.next().kind == Kind::kWord && stream.next().text != "do";
+       ++stream.at) {
+    head.push_back(stream.next());
   }
-  if (words.size() < 3 || words[1].text != "in") {
+  if (head.empty() || !is_shell_name(head[0].text) || (head.size() > 1 && head[1].text != "in")) {
     return false;
   }
-  rounds.variable = words[0].text;
-  rounds.values.assign(words.begin() + 2, words.end());
+  rounds.variable = head[0].text;
+  if (head.size() == 1) {
+    rounds.known = variables.positional.has_value() && !variables.in_function;
+    rounds.values = variables.positional.value_or(std::vector<ShellText>());
+    variables.uses_words |= variables.calls == 0;
+  }
+  for (std::size_t i = 2; i < head.size(); ++i) {
+    const std::size_t noted = variables.unset_words.size();
+    ShellText whole;
+    const auto more = expand_and_split(variables, head[i].text, head[i].line, whole);
+    variables.unset_words.resize(noted);  // no arguments of a command
+    rounds.known = rounds.known && !whole.outside && !whole.lost;
+    rounds.values.insert(rounds.values.end(), more.begin(), more.end());
+  }
   return true;
 }
 
-std::pair<std::vector<ShellToken>, std::size_t> loop_over_words(
-    const std::vector<ShellToken>& tokens, std::size_t at, std::string_view again) {
+std::vector<ShellToken> for_round(std::vector<ShellToken> body, int line) {
+  const ShellToken new_line{Kind::kNewline, "\n", line, false};
+  body.insert(body.begin(), {own_word(kBody, line), new_line});
+  body.push_back(new_line);
+  body.push_back(own_word(kRound, line));
+  return body;
+}
+
+std::pair<std::vector<ShellToken>, std::size_t> while_round(const std::vector<ShellToken>& tokens,
+                                                            std::size_t at, bool until) {
   std::size_t body = at;
   while (body < tokens.size() && !is_word(tokens[body], "do")) {
     ++body;
   }
   const auto [begin, end] = loop_body(tokens, body);
+  if (begin == end) {
+    return {};
+  }
   const auto place = [&](std::size_t index) {
     return tokens.begin() + static_cast<std::ptrdiff_t>(index);
   };
-  if (begin == end || std::none_of(place(begin), place(end), [](const ShellToken& token) {
-        return is_word(token, "shift");
-      })) {
-    return {};
-  }
   const int line = tokens[at].line;
-  const auto word = [&](std::string_view text) {
-    return ShellToken{Kind::kWord, std::string(text), line, false};
-  };
   const ShellToken new_line{Kind::kNewline, "\n", line, false};
-  std::vector<ShellToken> round = {word("if")};
+  std::vector<ShellToken> round = {own_word(until ? kUntil : kWhile, line)};
   round.insert(round.end(), place(at), place(body));
-  round.push_back(word("then"));
+  round.push_back(own_word("then", line));
   round.insert(round.end(), place(begin), place(end));
-  for (const ShellToken& token : {new_line, word(again), new_line, word("fi")}) {
-    round.push_back(token);
-  }
+  round.push_back(new_line);
+  round.push_back(own_word(kRound, line));
   return {round, end + 1};
 }
 
@@ -115,7 +108,7 @@ LoopRounds counted_loop(const std::string& head, int line, ShellVariables& varia
   const std::string inside = head.substr(2, head.size() - 4);
   const std::size_t first = std::min(inside.find(';'), inside.size());
   const std::size_t second = std::min(inside.find(';', first + 1), inside.size());
-  arithmetic_statement(inside.substr(0, first), line, variables);
+  raw_arithmetic(variables, inside.substr(0, first), line);
   if (second < inside.size()) {
     rounds.condition = inside.substr(first + 1, second - first - 1);
     rounds.step = inside.substr(second + 1);
@@ -124,22 +117,20 @@ LoopRounds counted_loop(const std::string& head, int line, ShellVariables& varia
 }
 
 bool next_round(LoopRounds& rounds, ShellVariables& variables) {
-  if (rounds.variable.empty()) {
-    const ShellText text = expand(variables, rounds.condition, rounds.line);
-    return !text.lost && arithmetic_statement(text.text, rounds.line, variables).value_or(0) != 0;
+  if (!rounds.variable.empty()) {
+    if (rounds.values.empty()) {
+      return false;
+    }
+    variables.known[rounds.variable] = ShellVariable{{rounds.values.front()}, false};
+    rounds.values.erase(rounds.values.begin());
+    return true;
   }
-  if (rounds.values.empty()) {
-    return false;
+  if (rounds.taken > 0) {
+    raw_arithmetic(variables, rounds.step, rounds.line);
   }
-  variables.known[rounds.variable] = ShellVariable{{rounds.values.front()}, false};
-  rounds.values.erase(rounds.values.begin());
-  return true;
-}
-
-void end_round(const LoopRounds& rounds, ShellVariables& variables) {
-  if (rounds.variable.empty()) {
-    arithmetic_statement(rounds.step, rounds.line, variables);
-  }
+  const auto value = raw_arithmetic(variables, rounds.condition, rounds.line);
+  rounds.known = rounds.known && value.has_value();
+  return value.value_or(0) != 0;
 }
 
 }  // namespace trireme::planner

@@ -1,5 +1,5 @@
-// Loops whose rounds are read one after the other: those that add up a variable, as the list of
-// layers that have experts, read files, or look at the script's words. Any other loop is read once.
+// Loops, read round by round where the file says which rounds there are, and once where it does
+// not.
 #pragma once
 
 #include <cstddef>
@@ -12,33 +12,43 @@
 
 namespace trireme::planner {
 
+// Words of our own between the tokens that a loop puts in.
+constexpr std::string_view kBody = "\x01body";    // a round of `for` begins
+constexpr std::string_view kWhile = "\x01while";  // the condition of `while`, and of `until`
+constexpr std::string_view kUntil = "\x01until";
+constexpr std::string_view kRound = "\x01round";  // a round ends
+
 struct LoopRounds {
-  std::string variable;                // of `for NAME in …`; empty: of `for ((…))`
-  std::vector<ShellText> values = {};  // that it has yet to take
-  std::string condition = {}, step = {};
-  std::vector<ShellToken> body = {};
+  std::string variable = {};              // of `for NAME in …`
+  std::vector<ShellText> values = {};     // that it has yet to take
+  std::string condition = {}, step = {};  // of `for ((…))`
+  std::vector<ShellToken> round = {};     // what is read once more
   int line = 0;
+  int taken = 0;                                // rounds so far
+  bool known = true;                            // the file says which rounds there are
+  bool ends = false;                            // break, or a round that may be the last
+  std::size_t frames = 0;                       // that are open around it
+  decltype(ShellVariables::known) before = {};  // what stood before the first round
 };
 
 // The indices of the body's first token and of its `done`, for a loop whose head ends before `at`;
 // two equal ones where none is.
 std::pair<std::size_t, std::size_t> loop_body(const std::vector<ShellToken>& tokens,
                                               std::size_t at);
-// The words of `NAME in a b`; false: none, or not of that form.
+// The words of `NAME in a b`, or of `NAME` alone, which takes the script's; false: no such loop.
 bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds& rounds);
-// Of `while CONDITION; do BODY; done` whose body shifts the script's words, after `while`: the
-// tokens of one round (`if CONDITION; then BODY; AGAIN; fi`) and the index behind the loop. Empty:
-// another loop.
-std::pair<std::vector<ShellToken>, std::size_t> loop_over_words(
-    const std::vector<ShellToken>& tokens, std::size_t at, std::string_view again);
-// Whether a body adds to a variable, chooses by the loop's own or reads files, and neither starts
-// anything nor leaves the loop.
-bool adds_up(const std::vector<ShellToken>& body);
+// Of `while CONDITION; do BODY; done`, after `while` (or `until`): the tokens of one round and the
+// index behind the loop. Empty: it does not end.
+std::pair<std::vector<ShellToken>, std::size_t> while_round(const std::vector<ShellToken>& tokens,
+                                                            std::size_t at, bool until);
+// Of a body of `for`: the tokens of one round.
+std::vector<ShellToken> for_round(std::vector<ShellToken> body, int line);
+// Whether a body puts together what a command is given.
+bool puts_arguments(const std::vector<ShellToken>& body);
 // `for ((FIRST; CONDITION; STEP))`: does what comes first.
 LoopRounds counted_loop(const std::string& head, int line, ShellVariables& variables);
-// Takes the next value, or works out whether another round comes; false: none, or not known.
+// Takes the next value of a `for`, or works out whether another round comes; false: none, or not
+// known.
 bool next_round(LoopRounds& rounds, ShellVariables& variables);
-// Does the step behind a round of `for ((…))`.
-void end_round(const LoopRounds& rounds, ShellVariables& variables);
 
 }  // namespace trireme::planner

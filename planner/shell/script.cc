@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "planner/shell/branches.h"
 #include "planner/shell/built_in.h"
 #include "planner/shell/condition.h"
 #include "planner/shell/functions.h"
-#include "planner/shell/loops.h"
+#include "planner/shell/loop_reader.h"
 #include "planner/shell/simple_command.h"
 #include "planner/shell/token_stream.h"
 
@@ -17,11 +18,8 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-// The end of a function's body and of a loop's round, between their commands.
+// The end of a function's body, between its commands.
 constexpr std::string_view kReturn = "\x01return";
-constexpr std::string_view kRound = "\x01round";
-constexpr std::string_view kAgain = "\x01again";  // of a loop over the words
-constexpr std::size_t kTokensMost = 100'000;      // of all rounds
 
 class Reader {
  public:
@@ -29,7 +27,8 @@ class Reader {
       : stream_{std::move(tokens)},
         world_(world),
         script_(script),
-        branches_(world.choice, script.undecided) {}
+        branches_(world.choice, script.undecided),
+        loops_(stream_, branches_, script) {}
 
   void run() {
     std::string_view joint = ";";
@@ -59,13 +58,13 @@ class Reader {
       return true;
     }
     Frame& frame = branches_.top();
-    bool matches = false;
+    bool matches = std::exchange(frame.falls, false);
     const int line = token.line;
     frame.question = frame.subject.text;
     while (!stream_.done() && !stream_.is_operator(stream_.at, ")")) {
       if (stream_.next().kind == Kind::kWord) {
         const ShellText pattern = expand(script_.variables, stream_.next().text, line);
-        matches |= matches_pattern(frame.subject.text, pattern.text);
+        matches |= matches_pattern(frame.subject.text, pattern);
         frame.question += (frame.question.empty() ? "" : " or ") + stream_.next().text;
       }
       ++stream_.at;
@@ -80,32 +79,39 @@ class Reader {
   // Keywords at the start of a statement; true when one was taken.
   bool keyword(const ShellToken& token) {
     const std::string& word = token.text;
-    if (word == "while" && open_loop_over_words()) {  // its first round comes next
+    if ((word == "while" || word == "until") && loops_.open_while(word == "until")) {
+      // its first round comes next
     } else if (word == "if" || word == "while" || word == "until") {
       branches_.open({.kind = word == "if" ? Frame::Kind::kIf : Frame::Kind::kLoop,
                       .condition = true,
                       .active = false});
     } else if (word == "for" || word == "select") {
-      open_loop();
+      if (!loops_.open_for()) {
+        branches_.open({.kind = Frame::Kind::kLoop});
+      }
     } else if (word == "case") {
       open_case();
     } else if (word == kReturn) {
       leave_function();
-    } else if (word == kAgain && !over_words_.empty()) {
-      next_words();
-    } else if (word == kRound && !loops_.empty()) {
-      end_round(loops_.back(), script_.variables);
-      start_round();
+    } else if (loops_.own_word(word)) {
+    } else if (word == "!") {
+      negates_ = !negates_;
     } else if (word == "function" && !stream_.done()) {
       const std::string name = stream_.tokens[stream_.at++].text;
       stream_.at +=
           stream_.is_operator(stream_.at, "(") && stream_.is_operator(stream_.at + 1, ")") ? 2 : 0;
       names_function_ = !keep_body(name);
     } else if (word == "{") {
+      if (names_function_ && !branches_.in_function()) {
+        before_function_ = script_.variables.known;
+      }
       branches_.open({.kind = names_function_ ? Frame::Kind::kFunction : Frame::Kind::kGroup});
       names_function_ = false;
-    } else if (!branches_.keyword(word, token.line) && word != "!" && word != "time") {
+    } else if (!branches_.keyword(word, token.line) && word != "time") {
       return false;
+    }
+    if (script_.variables.in_function && !branches_.in_function()) {
+      script_.variables.known = std::move(before_function_);
     }
     script_.variables.in_function = branches_.in_function();
     return true;
@@ -122,16 +128,22 @@ class Reader {
     return true;
   }
 
-  // Keeps the body in braces that comes next where the script calls the function later on, and goes
-  // on behind it. Otherwise it is read where it stands, for nobody knows who calls it.
+  // Keeps the body in braces that comes next. Where the script calls the function later on, reading
+  // goes on behind it; otherwise it is read where it stands too, for nobody knows who calls it, and
+  // what it sets is gone behind it.
   bool keep_body(const std::string& name) {
     const auto [begin, end] = function_body(stream_.tokens, stream_.at);
-    if (begin == end || !is_called_after(stream_.tokens, end, name)) {
+    if (begin == end) {
       return false;
     }
+    const auto place = [&](std::size_t index) {
+      return stream_.tokens.begin() + static_cast<std::ptrdiff_t>(index);
+    };
     if (branches_.active()) {
-      functions_[name] = {stream_.tokens.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
-                          stream_.tokens.begin() + static_cast<std::ptrdiff_t>(end)};
+      functions_[name] = {place(begin + 1), place(end)};
+    }
+    if (!is_called_after(stream_.tokens, end, name)) {
+      return false;
     }
     stream_.at = std::min(end + 1, stream_.tokens.size());
     return true;
@@ -149,6 +161,7 @@ class Reader {
     callers_.push_back(script_.variables.positional);
     script_.variables.positional.emplace(words.begin() + 1, words.end());
     ++script_.variables.calls;
+    script_.variables.hidden.emplace_back();
     const int line = words[0].lines.empty() ? 0 : words[0].lines.front();
     stream_.put_in(body->second, line, kReturn);
     return true;
@@ -159,6 +172,7 @@ class Reader {
       script_.variables.positional = callers_.back();
       callers_.pop_back();
       --script_.variables.calls;
+      leave_call(script_.variables);
     }
   }
 
@@ -168,80 +182,9 @@ class Reader {
     branches_.ask(token.text);
     if (runs) {
       const std::string inside = token.text.substr(2, token.text.size() - 4);
-      const ShellText text = expand(script_.variables, inside, token.line);
-      const auto value = text.outside
-                             ? std::nullopt
-                             : arithmetic_statement(text.text, token.line, script_.variables);
+      const auto value = raw_arithmetic(script_.variables, inside, token.line);
       last_ = value ? std::optional(*value != 0) : std::nullopt;
     }
-  }
-
-  // `for X in a b; do`, `for ((…)); do`: X has its first value, unless the rounds are read one by
-  // one.
-  void open_loop() {
-    const int line = stream_.tokens[stream_.at - 1].line;
-    LoopRounds rounds{.variable = "", .line = line};
-    bool known = branches_.active();
-    if (!stream_.done() && stream_.next().text.starts_with("((")) {
-      const std::string head = stream_.next().text;
-      ++stream_.at;
-      rounds = known ? counted_loop(head, line, script_.variables) : rounds;
-    } else {
-      known = read_loop_values(stream_, script_.variables, rounds) && known;
-    }
-    const auto [begin, end] = loop_body(stream_.tokens, stream_.at);
-    rounds.body.assign(stream_.tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-                       stream_.tokens.begin() + static_cast<std::ptrdiff_t>(end));
-    if (known && begin != end && adds_up(rounds.body)) {
-      stream_.at = end + 1;
-      loops_.push_back(std::move(rounds));
-      start_round();
-      return;
-    }
-    branches_.open({.kind = Frame::Kind::kLoop});
-    if (known && !rounds.values.empty()) {
-      const std::string first = rounds.values.front().text;
-      if (rounds.values.size() > 1) {
-        script_.loops.push_back({rounds.variable, first, line});
-      }
-      next_round(rounds, script_.variables);
-    }
-  }
-
-  // `while [ $# -gt 0 ]; do … shift; done` as an `if` that comes again at the end of its body;
-  // false: another loop, or words that are not known.
-  bool open_loop_over_words() {
-    const bool known = branches_.active() && script_.variables.positional.has_value();
-    const auto [round, end] = known ? loop_over_words(stream_.tokens, stream_.at, kAgain)
-                                    : std::pair(std::vector<ShellToken>(), std::size_t(0));
-    if (round.empty()) {
-      return false;
-    }
-    stream_.at = end;
-    over_words_.push_back(round);
-    next_words();
-    return true;
-  }
-
-  void next_words() {
-    put_in_ += over_words_.back().size();
-    if (put_in_ <= kTokensMost && branches_.active() && !breaks_) {
-      stream_.put_in(over_words_.back(), over_words_.back().front().line);
-    } else {
-      over_words_.pop_back();
-      breaks_ = false;
-    }
-  }
-
-  // The body comes next once more, or the loop ends.
-  void start_round() {
-    LoopRounds& rounds = loops_.back();
-    put_in_ += rounds.body.size() + 1;
-    if (put_in_ > kTokensMost || !next_round(rounds, script_.variables)) {
-      loops_.pop_back();
-      return;
-    }
-    stream_.put_in(rounds.body, rounds.line, kRound);
   }
 
   void open_case() {
@@ -257,25 +200,48 @@ class Reader {
     branches_.open(std::move(frame));
   }
 
+  // ;; and its kin behind a branch of `case`.
+  void end_branch(const std::string& how) {
+    if (!how.starts_with(";") || how.size() < 2 || branches_.empty() ||
+        branches_.top().kind != Frame::Kind::kCase) {
+      return;
+    }
+    Frame& frame = branches_.top();
+    frame.falls = how == ";&" && frame.active;
+    frame.taken = frame.taken && (how == ";;" || !frame.active);
+    frame.condition = true;
+    frame.active = false;
+    frame.undecided = false;
+  }
+
+  // What is set between ( and ) is gone behind it.
+  void subshell(const std::string& bracket) {
+    constexpr std::size_t kOpenMost = 50;
+    if (bracket == "(" && branches_.active() && outer_.size() < kOpenMost) {
+      outer_.push_back(script_.variables.known);
+    } else if (bracket == ")" && branches_.active() && !outer_.empty()) {
+      script_.variables.known = std::move(outer_.back());
+      outer_.pop_back();
+    }
+  }
+
   // One simple command, or the separator before the next. `joint` is what stood before it.
   std::string_view statement(std::string_view joint) {
     const ShellToken& first = stream_.next();
     if (first.kind != Kind::kWord) {
       stream_.at += first.text.starts_with("<<") ? 2U : 1U;  // of a loop or group, with its text
-      if (first.text == ";;" && !branches_.empty() && branches_.top().kind == Frame::Kind::kCase) {
-        branches_.top().condition = true;
-        branches_.top().active = false;
-        branches_.top().undecided = false;
-      }
+      end_branch(first.text);
+      subshell(first.text);
       return first.kind == Kind::kNewline && (joint == "&&" || joint == "||") ? joint : first.text;
     }
     if (opens_function()) {
       return ";";
     }
     ++stream_.at;
-    if (keyword(first)) {
-      last_ = true;
-      return ";";
+    const bool negates = first.text == "!";
+    if (keyword(ShellToken(first))) {  // which may put tokens in before the next
+      last_ = negates ? last_ : true;
+      return negates ? joint : ";";
     }
     --stream_.at;
     const bool joined = joint == "&&" || joint == "||";
@@ -286,8 +252,10 @@ class Reader {
     if (stream_.next().text.starts_with("((")) {
       arithmetic(ShellToken(stream_.next()), runs);
     } else {
-      command(runs);
+      command(runs, joined && !last_);
     }
+    last_ = runs && negates_ && last_ ? std::optional(!*last_) : last_;
+    negates_ = false;
     if (!runs) {
       last_ = before;
     } else if (!branches_.empty() && branches_.top().condition) {
@@ -296,19 +264,27 @@ class Reader {
     return ";";
   }
 
-  // Reads a simple command to its end; assignments and words count when it `runs`.
-  void command(bool runs) {
+  // Reads a simple command to its end; assignments and words count when it `runs`. `open`: it does
+  // where the command before it, of which the file does not say so, succeeds or fails.
+  void command(bool runs, bool open) {
     const std::size_t noted = script_.variables.unset_words.size();
     SimpleCommand read = read_simple_command(stream_, runs, branches_, script_.variables);
     if (!runs) {
       return;
     }
     std::vector<ShellText>& words = read.command.words;
+    if (open && !read.assigned.empty() && (words.empty() || read.declares)) {
+      branches_.ask_whether(last_words_, read.command.line);
+    }
+    note_words(words);
     last_ = words.empty() ? std::optional(true) : shell_condition(words);
     note_written(read, script_.variables);
-    breaks_ |= !over_words_.empty() && !words.empty() && words[0].text == "break";
-    if (!words.empty() && (changes_variables(words, read.input, read.assigned, script_.variables) ||
-                           sources(words) || call_function(words))) {
+    if (!words.empty() &&
+        (loops_.leaves(words[0].text) || sources(words) || call_function(words))) {
+      return;
+    }
+    if (!words.empty() && changes_variables(words, read.input, read.assigned, script_.variables)) {
+      restore(read);
       return;
     }
     exports_all_ = exports_assignments(words, exports_all_);
@@ -319,7 +295,27 @@ class Reader {
       if (std::none_of(words.begin(), words.end(), holds_arguments)) {
         script_.variables.unset_words.resize(noted);  // cd $FOLDER
       }
+      read.command.round = loops_.round();
       script_.commands.push_back(std::move(read.command));
+    }
+    restore(read);
+  }
+
+  void note_words(const std::vector<ShellText>& words) {
+    last_words_.clear();
+    for (const ShellText& word : words) {
+      last_words_ += (last_words_.empty() ? "" : " ") + word.text;
+    }
+  }
+
+  // Variables that were set for one command are what they were.
+  void restore(const SimpleCommand& read) {
+    for (const auto& [name, value] : read.before) {
+      if (value) {
+        script_.variables.known[name] = *value;
+      } else {
+        script_.variables.known.erase(name);
+      }
     }
   }
 
@@ -363,17 +359,18 @@ class Reader {
   const ShellWorld& world_;
   ShellScript& script_;
   Branches branches_;
-  bool names_function_ = false;  // the next brace opens a function's body
+  decltype(ShellVariables::known) before_function_;  // one that is read where it stands
+  bool names_function_ = false;                      // the next brace opens a function's body
   std::map<std::string, std::vector<ShellToken>, std::less<>>
       functions_;                                               // bodies of those called later
   std::vector<std::optional<std::vector<ShellText>>> callers_;  // their $1, $2, …
   int calls_ = 0;
-  std::vector<LoopRounds> loops_;                    // whose rounds are read one by one
-  std::vector<std::vector<ShellToken>> over_words_;  // rounds of loops over the script's words
-  bool exports_all_ = false;                         // set -a
-  bool breaks_ = false;                              // the innermost of those ends
-  std::size_t put_in_ = 0;                           // tokens of rounds so far
-  std::optional<bool> last_ = true;                  // whether the last command succeeded
+  LoopReader loops_;
+  std::vector<decltype(ShellVariables::known)> outer_;  // of the subshells that are open
+  bool negates_ = false;                                // ! stands before the command
+  std::string last_words_;                              // of the command before
+  bool exports_all_ = false;                            // set -a
+  std::optional<bool> last_ = true;                     // whether the last command succeeded
 };
 
 }  // namespace

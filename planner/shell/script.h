@@ -14,12 +14,15 @@ namespace trireme::planner {
 struct ShellCommand {
   std::vector<ShellText> words;
   int line = 0;
+  std::string round;  // of the loops around it: "TP=2 PP=4"
 };
 
-// A loop of which one value was read.
+// A loop of more than one round, and what it began with.
 struct ShellLoop {
   std::string variable, value;
   int line = 0;
+  bool open = false;             // the file does not say which rounds there are: one was read
+  bool holds_arguments = false;  // of an open one: its body puts together what a command is given
 };
 
 // An exported variable, or one set for one command.
@@ -45,7 +48,7 @@ struct ShellScript {
   ShellVariables variables;  // as they stand at the end
   std::vector<ShellExport> environment;
   std::vector<ShellQuestion> undecided;
-  std::vector<ShellLoop> loops;  // over more than one value
+  std::vector<ShellLoop> loops;
   std::vector<ShellUnread> unread;
 };
 
@@ -63,7 +66,8 @@ struct ShellWorld {
 };
 
 // Assignments hold in order, later ones win. `if`, `case` and `&&` are decided where the file says
-// enough. The body of a loop is read once. Throws Error (FILE:LINE) on a quote or a bracket that
+// enough. A loop is read round by round, or once where the file leaves its rounds
+// open. Throws Error (FILE:LINE) on a quote or a bracket that
 // does not close.
 ShellScript read_shell(std::string_view text, const std::string& source, const ShellWorld& world);
 

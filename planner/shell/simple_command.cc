@@ -1,8 +1,10 @@
 #include "planner/shell/simple_command.h"
 
 #include <algorithm>
+#include <map>
 
 #include "planner/shell/built_in.h"
+#include "planner/shell/condition.h"
 #include "planner/shell/names.h"
 
 namespace trireme::planner {
@@ -17,6 +19,9 @@ class Reader {
 
   SimpleCommand run() {
     read_.command.line = stream_.next().line;
+    if (is_word(stream_.next(), "[[") && take_test()) {
+      return std::move(read_);
+    }
     for (; !stream_.done(); ++stream_.at) {
       const ShellToken& token = stream_.next();
       if (token.kind == Kind::kNewline) {
@@ -29,10 +34,58 @@ class Reader {
         break;
       }
     }
+    for (auto& [name, value] : own_) {  // what it runs sees them
+      variables_.known[name] = std::move(value);
+    }
+    if (read_.command.words.empty()) {
+      read_.before.clear();
+    }
     return std::move(read_);
   }
 
  private:
+  // [[ … ]] to its end: there && and < are operators of its own, and nothing is split.
+  bool take_test() {
+    constexpr std::size_t kWordsMost = 200;
+    std::size_t end = stream_.at;
+    while (end < stream_.tokens.size() && end < stream_.at + kWordsMost &&
+           !is_word(stream_.tokens[end], "]]")) {
+      ++end;
+    }
+    if (end >= stream_.tokens.size() || !is_word(stream_.tokens[end], "]]")) {
+      return false;
+    }
+    for (; stream_.at <= end; ++stream_.at) {
+      const ShellToken& token = stream_.next();
+      if (token.kind == Kind::kNewline) {
+        continue;
+      }
+      branches_.ask(token.text);
+      if (runs_) {
+        read_.command.words.push_back(token.kind == Kind::kWord
+                                          ? expand(variables_, token.text, token.line)
+                                          : plain_text(token.text, token.line));
+      }
+    }
+    return true;
+  }
+
+  // A=1 run $A: words are worked out with what A was before.
+  void set_apart_own() {
+    if (!own_.empty()) {
+      return;
+    }
+    for (auto& [name, value] : read_.before) {
+      const auto found = variables_.known.find(name);
+      own_[name] = found == variables_.known.end() ? ShellVariable() : found->second;
+      if (value) {
+        variables_.known[name] = *value;
+      } else if (found != variables_.known.end()) {
+        variables_.known.erase(found);
+      }
+    }
+  }
+
   // False: the operator ends the command.
   bool redirection(const ShellToken& token) {
     std::vector<ShellText>& words = read_.command.words;
@@ -61,35 +114,72 @@ class Reader {
     std::vector<ShellText>& words = read_.command.words;
     const std::string name(assigned_name(token.text));
     if (!name.empty() && (words.empty() || read_.declares)) {
+      const bool again = std::any_of(read_.before.begin(), read_.before.end(),
+                                     [&](const auto& one) { return one.first == name; });
+      if (runs_ && !read_.declares && !again) {
+        const auto found = variables_.known.find(name);
+        read_.before.emplace_back(
+            name, found == variables_.known.end() ? std::nullopt : std::optional(found->second));
+      }
       if (assignment(token, name)) {
         read_.assigned.push_back(name);
       }
       return;
     }
-    constexpr std::string_view kDeclares[] = {"export", "declare", "local", "readonly", "typeset"};
-    if (words.empty() &&
-        std::find(std::begin(kDeclares), std::end(kDeclares), token.text) != std::end(kDeclares)) {
-      read_.declares = true;
-      read_.exports = token.text == "export";
-    }
-    read_.exports = read_.exports || (read_.declares && token.text == "-x");
-    if (read_.exports && is_shell_name(token.text)) {
-      read_.assigned.push_back(token.text);  // export NAME
+    if (words.empty() && declares(token.text)) {
+      read_.before.clear();
+    } else if (read_.declares) {
+      attribute(token.text);
+    } else if (words.empty() && runs_) {
+      set_apart_own();
     }
     if (runs_) {
       add_words(token, words);
     }
   }
 
+  bool declares(const std::string& word) {
+    constexpr std::string_view kDeclares[] = {"export", "declare", "local", "readonly", "typeset"};
+    if (std::find(std::begin(kDeclares), std::end(kDeclares), word) == std::end(kDeclares)) {
+      return false;
+    }
+    read_.declares = true;
+    read_.exports = word == "export";
+    attributes_.constant = word == "readonly";
+    attributes_.local = variables_.calls > 0 && word != "export" && word != "readonly";
+    return true;
+  }
+
+  // A word of declare and its kin: a flag, or a name without a value.
+  void attribute(const std::string& word) {
+    if (word.size() > 1 && word[0] == '-') {
+      const auto has = [&](char c) { return word.find(c) != std::string::npos; };
+      read_.exports |= has('x');
+      attributes_.integer |= has('i');
+      attributes_.array |= has('a');
+      attributes_.associative |= has('A');
+      attributes_.constant |= has('r');
+      attributes_.local &= !has('g');
+    } else if (is_shell_name(word)) {
+      if (runs_) {
+        declare(word, attributes_, variables_);
+      }
+      if (read_.exports) {
+        read_.assigned.push_back(word);  // export NAME
+      }
+    }
+  }
+
   // Where a token gives no words although something stands there, the word before it may have lost
   // its value.
   void add_words(const ShellToken& token, std::vector<ShellText>& words) {
-    const auto more = expand_and_split(variables_, token.text, token.line, words);
+    ShellText nothing;
+    const auto more = expand_and_split(variables_, token.text, token.line, words, nothing);
     if (more.empty() && !words.empty() && token.text.find_first_of("$`") != std::string::npos) {
-      const std::size_t noted = variables_.unset_words.size();
-      const ShellText nothing = expand(variables_, token.text, token.line);
-      variables_.unset_words.resize(noted);
-      words.back().open_after = nothing.lost || nothing.outside;  // not of TP=, which sets nothing
+      words.back().open_after |= nothing.lost || nothing.outside;  // not of TP=, which sets nothing
+      if (nothing.outside && is_test(words.front().text)) {
+        words.push_back(nothing);  // [ $(nproc) -gt 4 ]
+      }
     }
     words.insert(words.end(), more.begin(), more.end());
   }
@@ -182,9 +272,15 @@ class Reader {
     const bool adds = text[equals - 1] == '+';
     const std::size_t bracket = is_array ? equals : std::min(text.find('['), equals);
     const std::string_view raw = text.substr(bracket, equals - bracket);
-    Assignment given{name, {}, std::move(variable), adds, branches_.undecided()};
-    if (raw.find(']') != std::string_view::npos) {
-      given.key = expand(variables_, raw.substr(1, raw.find(']') - 1), token.line).text;
+    Assignment given{.name = name,
+                     .value = std::move(variable),
+                     .adds = adds,
+                     .undecided = branches_.undecided(),
+                     .attributes = attributes_};
+    given.attributes.array = false;  // of the value, not of what is meant
+    if (raw.rfind(']') != std::string_view::npos) {
+      given.has_key = true;
+      given.key = expand(variables_, raw.substr(1, raw.rfind(']') - 1), token.line);
     }
     return assign(std::move(given), variables_);
   }
@@ -194,6 +290,8 @@ class Reader {
   Branches& branches_;
   ShellVariables& variables_;
   SimpleCommand read_;
+  Attributes attributes_;
+  std::map<std::string, ShellVariable> own_;  // of variables that are set for the command alone
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/shell/branches.h"
@@ -18,6 +19,8 @@ struct SimpleCommand {
   std::optional<ShellText> input;  // <<< TEXT, or a here-document
   std::string output;              // > FILE
   bool appends = false;            // >> FILE
+  // Variables that are set for this command alone: what they are behind it.
+  std::vector<std::pair<std::string, std::optional<ShellVariable>>> before;
 };
 
 // Reads to the command's end. Assignments hold, and words are worked out, when it `runs`.

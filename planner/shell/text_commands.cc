@@ -310,11 +310,13 @@ Output path_part(const Words& words) {
 // bc without a scale: whole numbers.
 Output calculated(const Words& words, const std::string& input) {
   const std::vector<std::string> lines = lines_of(input);
-  if (words.size() > 1 || lines.size() != 1) {
+  const bool sums = lines.size() == 1 &&
+                    lines.front().find_first_not_of("0123456789+-*/%() ") == std::string::npos;
+  if (words.size() > 1 || !sums) {  // ^ is a power there, and the shell's **
     return {};
   }
-  const auto value =
-      shell_arithmetic(ShellVariables{.source = "bc", .known = {}, .unset = {}}, lines.front(), 0);
+  ShellVariables none{.source = "bc", .known = {}, .unset = {}};
+  const auto value = shell_arithmetic(none, lines.front(), 0);
   return value ? Output(std::to_string(*value) + "\n") : Output();
 }
 

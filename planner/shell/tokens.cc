@@ -12,33 +12,6 @@ namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
 
-// The index after the quote that closes the one at `open`.
-std::size_t after_quote(std::string_view text, std::size_t open) {
-  const char quote = text[open];
-  for (std::size_t i = open + 1; i < text.size(); ++i) {
-    if (text[i] == quote) {
-      return i + 1;
-    }
-    if (quote != '\'' && text[i] == '\\') {
-      ++i;
-    } else if (quote == '"' && text[i] == '$' && i + 1 < text.size() &&
-               (text[i + 1] == '(' || text[i + 1] == '{')) {
-      const std::size_t end = after_bracket(text, i + 1);
-      if (end == kNone) {
-        return kNone;
-      }
-      i = end - 1;
-    } else if (quote == '"' && text[i] == '`') {
-      const std::size_t end = text.find('`', i + 1);
-      if (end == kNone) {
-        return kNone;
-      }
-      i = end;
-    }
-  }
-  return kNone;
-}
-
 bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
@@ -159,9 +132,9 @@ class Lexer {
   }
 
   bool take_operator() {
-    constexpr std::string_view kOperators[] = {"<<<", "&>>", "<<-", ";;", "&&", "||", "<<",
-                                               ">>",  ">&",  "<&",  "&>", ">|", ";",  "&",
-                                               "|",   "(",   ")",   "<",  ">"};
+    constexpr std::string_view kOperators[] = {"<<<", "&>>", "<<-", ";;&", ";;", ";&", "&&",
+                                               "||",  "<<",  ">>",  ">&",  "<&", "&>", ">|",
+                                               ";",   "&",   "|",   "(",   ")",  "<",  ">"};
     const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
                                     [&](auto op) { return text_.substr(at_).starts_with(op); });
     if (found == std::end(kOperators)) {
@@ -215,8 +188,11 @@ class Lexer {
         next = std::min(i + 2, text_.size());
       } else if (c == '\'' || c == '"' || c == '`') {
         next = after_quote(text_, i);
-      } else if (c == '$' && next < text_.size() && (text_[next] == '(' || text_[next] == '{')) {
+      } else if (c == '$' && next < text_.size() &&
+                 std::string_view("({[").find(text_[next]) != kNone) {
         next = after_bracket(text_, next);
+      } else if (c == '$' && next < text_.size() && (text_[next] == '\'' || text_[next] == '"')) {
+        next = after_dollar_quote(text_, i);
       }
       if (next == kNone) {
         const auto lines = std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
@@ -243,9 +219,47 @@ class Lexer {
 
 }  // namespace
 
+std::size_t after_quote(std::string_view text, std::size_t open) {
+  const char quote = text[open];
+  for (std::size_t i = open + 1; i < text.size(); ++i) {
+    if (text[i] == quote) {
+      return i + 1;
+    }
+    if (quote != '\'' && text[i] == '\\') {
+      ++i;
+    } else if (quote == '"' && text[i] == '$' && i + 1 < text.size() &&
+               (text[i + 1] == '(' || text[i + 1] == '{')) {
+      const std::size_t end = after_bracket(text, i + 1);
+      if (end == kNone) {
+        return kNone;
+      }
+      i = end - 1;
+    } else if (quote == '"' && text[i] == '`') {
+      const std::size_t end = text.find('`', i + 1);
+      if (end == kNone) {
+        return kNone;
+      }
+      i = end;
+    }
+  }
+  return kNone;
+}
+
+std::size_t after_dollar_quote(std::string_view text, std::size_t open) {
+  if (text[open + 1] == '"') {
+    return after_quote(text, open + 1);
+  }
+  for (std::size_t i = open + 2; i < text.size(); i += text[i] == '\\' ? 2U : 1U) {
+    if (text[i] == '\'') {
+      return i + 1;
+    }
+  }
+  return kNone;
+}
+
 std::size_t after_bracket(std::string_view text, std::size_t open) {
   const char opening = text[open];
-  const char closing = opening == '(' ? ')' : '}';
+  const char closing = opening == '(' ? ')' : opening == '[' ? ']' : '}';
   int depth = 0;
   // Quotes inside brackets are skipped without looking at brackets inside them again, so that a
   // file of nested ones is read in linear time.

@@ -24,6 +24,10 @@ inline bool is_word(const ShellToken& token, std::string_view text) {
 // Error (FILE:LINE) on a quote or bracket that does not close.
 std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source);
 
+// The index after the quote that closes the one at `open`; npos when it does not close.
+std::size_t after_quote(std::string_view text, std::size_t open);
+// The same of the quote behind the `$` at `open`: $'…', where \' closes nothing, and $"…".
+std::size_t after_dollar_quote(std::string_view text, std::size_t open);
 // The index after the bracket that closes the one at `open`, quotes and nested brackets skipped;
 // npos when it does not close.
 std::size_t after_bracket(std::string_view text, std::size_t open);

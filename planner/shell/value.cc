@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/shell/braces.h"
 #include "planner/shell/expander.h"
 
 namespace trireme::planner {
@@ -48,24 +49,36 @@ std::vector<ShellText> split(const ShellText& text) {
       words.back().outside = text.outside;
       inside = true;
     }
+    if (c == kEmptyWord && !text.quoted[i]) {
+      continue;
+    }
     put_character(words.back(), c, text.lines[i], text.quoted[i]);
   }
   return words;
 }
 
-std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line) {
-  Expander expander(variables);
-  std::vector<ShellText> words = split(expander.run(raw, line));
-  if (words.empty() && expander.empty_quotes) {
-    words.emplace_back();
+std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
+                                        ShellText& whole) {
+  std::vector<ShellText> all;
+  for (const std::string& one : without_braces(raw)) {
+    const ShellText text = Expander(variables).run_marked(one, line);
+    const std::vector<ShellText> words = split(text);
+    all.insert(all.end(), words.begin(), words.end());
+    whole.outside |= text.outside;
+    whole.lost |= text.lost;
   }
-  return words;
+  return all;
+}
+
+std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line) {
+  ShellText whole;
+  return expand_and_split(variables, raw, line, whole);
 }
 
 std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
-                                        const std::vector<ShellText>& before) {
+                                        const std::vector<ShellText>& before, ShellText& whole) {
   const std::size_t noted = variables.unset_words.size();
-  std::vector<ShellText> words = expand_and_split(variables, raw, line);
+  std::vector<ShellText> words = expand_and_split(variables, raw, line, whole);
   for (std::size_t i = noted; i < variables.unset_words.size(); ++i) {
     if (variables.unset_words[i].after.empty() && !before.empty()) {
       variables.unset_words[i].after = before.back().text;

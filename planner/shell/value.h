@@ -22,10 +22,17 @@ struct ShellText {
   bool lost = false;        // a part of it is not known and left out
 };
 
+// Stands, unprotected, where "${NAME[@]}" has an empty element: a word although nothing is in it.
+constexpr char kEmptyWord = '\x01';
+
 struct ShellVariable {
   std::vector<ShellText> values;
   bool array = false;
-  std::vector<std::string> keys = {};  // of an associative array's values
+  std::vector<std::string> keys = {};     // of an associative array's values
+  std::vector<std::int64_t> places = {};  // of a numbered array's, where some are missing
+  bool associative = false;               // declare -A
+  bool integer = false;                   // declare -i: what it is assigned is arithmetic
+  bool constant = false;                  // readonly
 };
 
 // A variable that the file never sets, or a command's output, that stands as a whole word:
@@ -47,10 +54,12 @@ struct ShellVariables {
   std::vector<UnsetWord> unset_words = {};   // in order
   // $1, $2, …: the words after the script's name; nothing where they are not said.
   std::optional<std::vector<ShellText>> positional = {};
-  bool uses_words = false;              // the script looks at them
-  bool in_function = false;             // $1 is a function's own there, and not known
-  int calls = 0;                        // of functions, that are open: $1 is their own, and known
-  std::vector<std::string> files = {};  // those that were read by `source`
+  bool uses_words = false;   // the script looks at them
+  bool in_function = false;  // $1 is a function's own there, and not known
+  int calls = 0;             // of functions, that are open: $1 is their own, and known
+  // What local variables of those calls hide; nothing: a name without a value.
+  std::vector<std::map<std::string, std::optional<ShellVariable>>> hidden = {};
+  std::vector<std::string> files = {};                           // those that were read by `source`
   std::map<std::string, std::string, std::less<>> written = {};  // cat > NAME <<EOF: their text
   int substitutions = 0;     // that are open, against scripts that nest them for ever
   int depth = 0;             // of brackets within brackets, against files that nest them for ever
@@ -62,9 +71,12 @@ struct ShellVariables {
 ShellText expand(ShellVariables& variables, std::string_view raw, int line);
 // The words that a raw word becomes, as bash splits them.
 std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line);
+// As above; `whole` says whether a part of it is not known.
+std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
+                                        ShellText& whole);
 // As above; a variable without a value is noted with the last of the words `before` it.
 std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_view raw, int line,
-                                        const std::vector<ShellText>& before);
+                                        const std::vector<ShellText>& before, ShellText& whole);
 std::vector<ShellText> split(const ShellText& text);
 void put_character(ShellText& text, char c, int line, bool quoted);
 // The file that a line is of.
@@ -74,9 +86,12 @@ ShellText plain_text(const std::string& text, int line);
 // "FILE:LINE" of a line that may be of another file than the script.
 std::string place_of(const ShellVariables& variables, int line);
 
-// Whole-number arithmetic of $(( )): + - * / % and brackets, names of variables. Nothing when the
-// expression uses something else or a variable without a number. Throws Error as above.
-std::optional<std::int64_t> shell_arithmetic(const ShellVariables& variables,
-                                             std::string_view expression, int line);
+// Whole-number arithmetic of $(( )), its `$` worked out; assignments in it hold. Nothing when it is
+// none, or rests on what is not known. Throws Error as above.
+std::optional<std::int64_t> shell_arithmetic(ShellVariables& variables, std::string_view expression,
+                                             int line);
+// The same of a text as it is written.
+std::optional<std::int64_t> raw_arithmetic(ShellVariables& variables, std::string_view raw,
+                                           int line);
 
 }  // namespace trireme::planner

@@ -57,7 +57,7 @@ TEST(Shell, Arithmetic) {
   EXPECT_EQ(
       last_command("A=8\nB=4\nrun $((A*B)) $(( ($A + 2) / 3 - -1 )) $(expr $A \\* 2) $((A%3))"),
       "run|32|4|16|2");
-  EXPECT_EQ(last_command("run a$((2**3))b"), "run|ab");  // what it does not know is left out
+  EXPECT_EQ(last_command("run a$((2.5*3))b"), "run|ab");  // what bash refuses is left out
   EXPECT_THROW(last_command("A=0\nrun $((8/A))"), Error);
   // What is not chosen is not worked out: the usual guard of a divisor.
   EXPECT_EQ(last_command("A=0\nN=8\nrun $((A > 0 ? N/A : 1)) $((A == 0 ? 2 : N%A))"), "run|1|2");
@@ -283,12 +283,72 @@ TEST(Shell, LoopsThatAddUpAreReadRoundByRound) {
             "run|31");
   EXPECT_EQ(last_command("L=\nfor a in x y; do for b in 1 2; do L+=\"$a$b.\"; done; done\nrun $L"),
             "run|x1.x2.y1.y2.");
-  // A loop without an end ends, and one that starts trainings is read once.
+  // A loop without an end ends, and one that starts trainings starts all of them.
   EXPECT_FALSE(last_command("L=\nfor ((;1;)); do L+=1; done\nrun $L").empty());
   const ShellScript sweep =
       read_shell("for tp in 1 2; do A+=x; torchrun t.py --tp $tp; done", "run.sh", {});
   EXPECT_EQ(sweep.loops.size(), 1U);
-  EXPECT_EQ(sweep.commands.size(), 1U);
+  ASSERT_EQ(sweep.commands.size(), 2U);
+  EXPECT_EQ(sweep.commands[1].words.back().text, "2");
+  EXPECT_EQ(sweep.commands[1].round, "tp=2");
+}
+
+// Operators, literals and assignments of bash's arithmetic were not known, or 010 was ten.
+TEST(Shell, EveryOperatorAndLiteralOfArithmetic) {
+  EXPECT_EQ(last_command("run $((2**6)) $((1<<6)) $((8#100)) $((010)) $((0x40)) $[8*8]"),
+            "run|64|64|64|8|64|64");
+  EXPECT_EQ(last_command("A=3\nrun $((B=A*2, B+1)) $B $((A++)) $A $((A>3?1:0)) $((A&5|8))"),
+            "run|7|6|3|4|1|12");
+  EXPECT_THROW(last_command("N=08\nrun $((N+1))"), Error);  // bash: value too great for base
+  EXPECT_EQ(last_command("((A=N*2))\nrun x$A"), "run|x");   // N is not known, and so A is not
+  EXPECT_EQ(last_command("A=5\n((A=$(nproc)*2))\nrun x$A"), "run|x");
+}
+
+// ${A[-1]} was empty, A[${#A[@]}]= fell into a wrong place, slices cut characters.
+TEST(Shell, ElementsFromTheEndSlicesAndGaps) {
+  EXPECT_EQ(
+      last_command("A=(1 2 3)\nA[${#A[@]}]=4\nA+=(5 6)\nrun ${A[-1]} \"${A[@]:1:2}\" ${#A[@]}"),
+      "run|6|2|3|6");
+  EXPECT_EQ(last_command("A=(1 2)\nA[9]=x\nunset 'A[0]'\nrun ${A[@]} ${!A[@]} ${A[9]}"),
+            "run|2|x|1|9|x");
+  EXPECT_EQ(last_command("A=(1 \"\" 3)\nrun \"${A[@]}\" ${A[@]} \"\""), "run|1||3|1|3|");
+}
+
+TEST(Shell, QuotesBehindADollarAndWordsInBraces) {
+  EXPECT_EQ(last_command("run $'64' $'a\\'b' $\"c\" --tp={1,2} {1..3}"),
+            "run|64|a'b|c|--tp=1|--tp=2|1|2|3");
+}
+
+// What declare and local say of a name was passed over: numbers were joined as text, a function's
+// own variables were its caller's.
+TEST(Shell, AttributesOfNames) {
+  EXPECT_EQ(last_command("declare -i A=2*3\nA+=4\nrun $A"), "run|10");
+  EXPECT_EQ(last_command("A=1\nf() { local A=5 B=6; C=$A; }\nf\nrun $A x$B $C"), "run|1|x|5");
+  EXPECT_EQ(last_command("readonly A=1\nA=2\nrun $A"), "run|1");
+  EXPECT_EQ(last_command("A=1\nunset A\nrun x${A:-2}"), "run|x2");
+  EXPECT_EQ(last_command("A=1\nA=2 run $A\nrun $A"), "run|1");
+  EXPECT_EQ(last_command("A=1\n(A=2)\nrun $A"), "run|1");
+}
+
+TEST(Shell, NegatedAndCompoundConditions) {
+  EXPECT_EQ(last_command("A=1\nif ! [ $A = 1 ]; then B=x; else B=y; fi\nrun $B"), "run|y");
+  EXPECT_EQ(last_command("N=4\n[[ $N > 4 || ( $N == [0-9] && ! $N == 3 ) ]] && B=x\nrun $B"),
+            "run|x");
+  EXPECT_EQ(last_command("B=y\n[ $(nproc) -gt 4 ] && B=x\nrun $B"), "run|x");
+  EXPECT_EQ(read_shell("B=y\n[ $(nproc) -gt 4 ] && B=x\nrun $B", "r", {}).undecided.size(), 1U);
+}
+
+// A loop was read once in silence: what its body put together was that of one round.
+TEST(Shell, LoopsAreReadToTheirEndOrSayThatTheyWereNot) {
+  EXPECT_EQ(last_command("N=1\nwhile [ $N -lt 60 ]; do N=$((N*2)); done\nrun $N"), "run|64");
+  EXPECT_EQ(
+      last_command("for i in 1 2 3 4; do [ $i = 2 ] && continue; [ $i = 4 ] && break; A+=($i); "
+                   "done\nrun ${A[@]}"),
+      "run|1|3");
+  const ShellScript open =
+      read_shell("for i in $(seq $(nproc)); do ARGS+=(--x $i); done\nrun \"${ARGS[@]}\"", "r", {});
+  ASSERT_EQ(open.loops.size(), 1U);
+  EXPECT_TRUE(open.loops[0].open && open.loops[0].holds_arguments);
 }
 
 // `wc -l` of what only a run tells, less two, was -2.

@@ -1,0 +1,127 @@
+// Which command of a script is its training.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/launch/launch_command.h"
+#include "planner/shell/command_string.h"
+
+namespace trireme::planner {
+namespace {
+
+int line_of(const ShellText& word) {
+  return word.lines.empty() ? 0 : word.lines.front();
+}
+
+bool is_python(const ShellText& word) {
+  return word.text.ends_with(".py");
+}
+
+// A script that never starts what it puts together: the variable that holds the whole command, else
+// every variable that holds arguments, in the order of their lines.
+std::vector<ShellText> command_in_variables(const ShellScript& script,
+                                            bool (*counts)(std::string_view word)) {
+  std::vector<ShellText> whole;
+  std::vector<std::vector<ShellText>> parts;
+  for (const auto& [name, variable] : script.variables.known) {
+    for (std::vector<ShellText>& words : commands_of_words(variable.values)) {
+      if (std::none_of(words.begin(), words.end(),
+                       [&](const ShellText& word) { return counts(word.text); })) {
+        continue;
+      }
+      if (std::any_of(words.begin(), words.end(), is_python) && words.size() > whole.size()) {
+        whole = words;
+      }
+      parts.push_back(std::move(words));
+    }
+  }
+  if (!whole.empty()) {
+    return whole;
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return line_of(a.front()) < line_of(b.front());
+  });
+  std::vector<ShellText> all;
+  for (const std::vector<ShellText>& words : parts) {
+    all.insert(all.end(), words.begin(), words.end());
+  }
+  return all;
+}
+
+struct Candidate {
+  std::vector<ShellText> words;
+  std::ptrdiff_t arguments = 0;
+  int line = 0;
+  std::string round;
+};
+
+std::string place_of(const Candidate& one, const LaunchConfig& config) {
+  return fmt::format("{}{}{}", line_of(config, one.line), one.round.empty() ? "" : " with ",
+                     one.round);
+}
+
+// Which of several commands is judged: those that say at least half as much as it are others that
+// one may have meant.
+void remark_candidates(const std::vector<Candidate>& all, const Candidate& best,
+                       LaunchConfig& config) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::string> others;
+  for (const Candidate& one : all) {
+    const bool same = one.line == best.line && one.round == best.round;
+    if (!same && one.arguments * 2 >= best.arguments) {
+      others.push_back(place_of(one, config));
+    }
+  }
+  if (others.empty()) {
+    return;
+  }
+  const std::size_t more = others.size() - std::min(others.size(), kNamed);
+  others.resize(others.size() - more);
+  config.remarks.push_back(
+      fmt::format("it starts {} commands: the one of {} is judged, and not {}{}",
+                  others.size() + more + 1, place_of(best, config), fmt::join(others, "; "),
+                  more > 0 ? fmt::format(" and {} more", more) : ""));
+}
+
+}  // namespace
+
+LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word),
+                               LaunchConfig& config) {
+  std::vector<Candidate> all;
+  Candidate bare;  // lines of a file that holds nothing but arguments
+  const auto consider = [&](Candidate one) {
+    one.arguments = std::count_if(one.words.begin(), one.words.end(),
+                                  [&](const ShellText& word) { return counts(word.text); });
+    if (one.arguments > 0) {
+      all.push_back(std::move(one));
+    }
+  };
+  for (const ShellCommand& command : script.commands) {
+    if (!command.words.empty() && counts(command.words.front().text)) {
+      bare.words.insert(bare.words.end(), command.words.begin(), command.words.end());
+    } else {
+      for (std::vector<ShellText>& words : commands_of_words(command.words)) {
+        consider({std::move(words), 0, command.line, command.round});
+      }
+    }
+  }
+  consider(std::move(bare));
+  const auto most = std::max_element(
+      all.begin(), all.end(),
+      [](const Candidate& a, const Candidate& b) { return a.arguments < b.arguments; });
+  std::vector<ShellText> best;
+  if (most == all.end()) {
+    best = command_in_variables(script, counts);
+  } else {
+    remark_candidates(all, *most, config);
+    best = std::move(most->words);
+  }
+  const auto script_name = std::find_if(best.begin(), best.end(), is_python);
+  auto cut = script_name == best.end()
+                 ? std::find_if(best.begin(), best.end(),
+                                [&](const ShellText& word) { return counts(word.text); })
+                 : script_name + 1;
+  return {std::vector<ShellText>(best.begin(), cut), std::vector<ShellText>(cut, best.end())};
+}
+
+}  // namespace trireme::planner

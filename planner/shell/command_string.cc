@@ -145,6 +145,10 @@ ShellText joined(const std::vector<ShellText>& words, std::size_t begin) {
 
 std::vector<std::vector<ShellText>> commands_of_words(const std::vector<ShellText>& words) {
   std::vector<std::vector<ShellText>> commands(1);
+  if (!words.empty() &&
+      (words.front().text == "[[" || words.front().text == "[" || words.front().text == "test")) {
+    return commands;  // a test of arguments starts nothing
+  }
   if (words.size() > 1 && words.front().text == "eval") {
     Cutter(joined(words, 1), {}, false, commands).run();
     return commands;

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "planner/shell/regular_expression.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -31,6 +33,9 @@ std::optional<bool> compare(const ShellText& left, const std::string& op, const 
                             bool double_brackets) {
   if (left.outside || right.outside) {
     return {};
+  }
+  if (op == "=~") {
+    return double_brackets ? matches_expression(left.text, right) : std::nullopt;
   }
   if (op == "=" || op == "==" || op == "!=") {
     const bool same = double_brackets ? matches_pattern(left.text, right) : left.text == right.text;

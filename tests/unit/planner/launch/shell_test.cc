@@ -102,6 +102,21 @@ TEST(Shell, ConditionsThatTheFileDecides) {
   EXPECT_EQ(last_command("if false; then\n if true; then X=1; fi\nfi\nrun $X"), "run");
 }
 
+TEST(Shell, ExpressionsThatATextMatches) {
+  const auto decided = [](const std::string& test) {
+    return last_command("if [[ " + test + " ]]; then A=yes; else A=no; fi\nrun $A");
+  };
+  EXPECT_EQ(decided("8 =~ ^[0-9]+$"), "run|yes");
+  EXPECT_EQ(decided("8b =~ ^[0-9]+$"), "run|no");
+  EXPECT_EQ(decided("llama-70b =~ 7?0b"), "run|yes");
+  EXPECT_EQ(decided("axb =~ \"a.b\""), "run|no");  // quoted: a dot is a dot
+  EXPECT_EQ(decided("a.b =~ \"a.b\""), "run|yes");
+  EXPECT_EQ(decided("! \"--bf16 --tp 2\" =~ \"--fp16\""), "run|yes");
+  // What the file does not tell stays a question.
+  const ShellScript open = read_shell("if [[ $1 =~ ^a ]]; then A=1; fi\nrun $A", "r", {});
+  EXPECT_EQ(open.undecided.size(), 1U);
+}
+
 TEST(Shell, OpenConditionsAreReadInOrderAndNamed) {
   const ShellScript script =
       read_shell("TP=2\nif [ $1 = big ]; then\n TP=8\nfi\nrun $TP\n", "r", {});

@@ -96,7 +96,8 @@ void read_fsdp(LaunchConfig& config) {
   if (is_on(config, "fsdp_config.fsdp_activation_checkpointing")) {
     layout.recompute = Recompute::kFull;
   }
-  if (text_setting(config, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP") ==
+  // FullyShardedDataParallelPlugin: NO_WRAP where neither the file nor its own environment says it.
+  if (in_capitals(text_setting(config, "fsdp_config.fsdp_auto_wrap_policy", "NO_WRAP")) ==
       "NO_WRAP") {
     layout.fsdp_unit = 0;
   }

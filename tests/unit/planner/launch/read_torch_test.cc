@@ -271,6 +271,17 @@ TEST_F(ReadAccelerate, FullySharded) {
   EXPECT_EQ(none.job.precision, topologies::Precision::kFp32);
 }
 
+// accelerate#2925: without a policy nothing is wrapped, and one unit holds all parameters.
+TEST_F(ReadAccelerate, NoLayerIsAUnitUnlessTheFileSaysSo) {
+  const std::string file = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n";
+  const auto unit = [&](const std::string& more) { return accelerate(file + more).plan.fsdp_unit; };
+  EXPECT_EQ(unit("  fsdp_sharding_strategy: FULL_SHARD\n"), 0);
+  EXPECT_EQ(unit("  fsdp_version: 2\n"), 0);
+  EXPECT_EQ(unit("  fsdp_auto_wrap_policy: no_wrap\n"), 0);
+  EXPECT_EQ(unit("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"), 1);
+  EXPECT_EQ(unit("  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n"), 1);
+}
+
 TEST_F(ReadAccelerate, ParallelismConfig) {
   const LaunchCase found = accelerate(
       "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n  "

@@ -29,9 +29,13 @@ bool is_fp16(const L& l) {
 
 // Without a stage the engine refuses fp32 sums beside 16-bit parameters (runtime/engine.py); over
 // one data-parallel rank stage 1 shards nothing.
-FieldValue stage(const L& l) {
+int stage_of(const L& l) {
   const bool alone = l.plan.sharding == Sharding::kNone && l.plan.data_parallel() == 1;
   return alone && is_mixed(l) ? 1 : static_cast<int>(l.plan.sharding);
+}
+
+FieldValue stage(const L& l) {
+  return stage_of(l);
 }
 
 bool is_third_stage(const L& l) {
@@ -44,6 +48,11 @@ bool has_buckets(const L& l) {
 
 bool is_sgd(const L& l) {
   return l.job.optimizer == Optimizer::kSgd;
+}
+
+// ZeRO's own list has Adam, Adagrad, Lion and Muon (runtime/zero/utils.py).
+bool is_untested(const L& l) {
+  return is_sgd(l) && stage_of(l) > 0;
 }
 
 bool trains(const L& l) {
@@ -69,6 +78,7 @@ std::span<const Field> deepspeed_fields() {
       {"optimizer.params.lr", either(is_sgd, 1e-2, 3e-4)},
       {"optimizer.params.betas", either(is_sgd, nullptr, Expression{"[0.9, 0.95]"})},
       {"optimizer.params.eps", either(is_sgd, nullptr, 1e-8)},
+      {"zero_allow_untested_optimizer", given(is_untested, true)},
       {"scheduler.type", given(trains, "WarmupCosineLR")},
       {"scheduler.params.warmup_num_steps", given(trains, warmup_steps)},
       {"scheduler.params.total_num_steps", given(trains, &L::steps)},
@@ -109,7 +119,7 @@ std::span<const Field> deepspeed_fields() {
 // Read beside the fields that are written, or known to matter for neither memory nor time.
 constexpr std::string_view kOthers =
     "prescale_gradients wall_clock_breakdown dump_state gradient_predivide_factor "
-    "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer disable_allgather seed "
+    "zero_force_ds_cpu_optimizer disable_allgather seed "
     "zero_optimization.allgather_partitions zero_optimization.sub_group_size "
     "zero_optimization.round_robin_gradients zero_optimization.ignore_unused_parameters "
     "zero_optimization.stage3_gather_16bit_weights_on_model_save "
@@ -255,6 +265,11 @@ void read_offload(LaunchConfig& config) {
   }
   // runtime/activation_checkpointing/checkpointing.py: the inputs of layers that recompute
   config.offloads_checkpoints = is_on(config, "activation_checkpointing.cpu_checkpointing");
+  if (config.offloads_checkpoints && config.layout.recompute == Recompute::kNone) {
+    config.remarks.emplace_back(
+        "activation_checkpointing.cpu_checkpointing holds for layers that recompute by "
+        "deepspeed.checkpointing, which the program decides: none is assumed (--recompute full)");
+  }
   if (const std::string parameters = device("offload_param"); !parameters.empty()) {
     config.offload.push_back(parameters == "=nvme" ? "parameters=nvme" : "parameters");
   }

@@ -170,13 +170,13 @@ void fill_degrees(const LaunchLayout& layout, LaunchCase& found) {
 }
 
 // torchtitan: one shard is none, and fully_shard is what sets the type beside tp and pp.
+bool is_unsharded(const LaunchConfig& config, const Plan& plan) {
+  return !config.unsharded_precision.empty() && plan.sharded * plan.context == 1;
+}
+
 void settle_unsharded(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
-  Plan& plan = found.plan;
-  if (config.unsharded_precision.empty() || plan.sharded * plan.context > 1) {
-    return;
-  }
-  plan.sharding = Sharding::kNone;
-  if (plan.tensor * plan.pipeline > 1 && options.precision.empty()) {
+  const Plan& plan = found.plan;
+  if (is_unsharded(config, plan) && plan.tensor * plan.pipeline > 1 && options.precision.empty()) {
     found.job.precision = precision_of(config.unsharded_precision);
   }
 }
@@ -264,6 +264,7 @@ void fill_batch(const LaunchConfig& config, const LaunchOptions& options, Launch
                                            kMostSequences));
   }
   const std::int64_t together = plan.data_parallel() * plan.micro_batch;
+  found.batch_follows = !known;
   if (!known) {
     job.global_batch = together * layout.micro_batches.value_or(1);
     if (!layout.micro_batches || !(layout.micro_batch || options.micro_batch)) {
@@ -274,6 +275,13 @@ void fill_batch(const LaunchConfig& config, const LaunchOptions& options, Launch
 }
 
 }  // namespace
+
+void spread_ranks(const LaunchConfig& config, const LaunchLayout& layout, LaunchCase& found) {
+  fill_degrees(layout, found);
+  if (is_unsharded(config, found.plan)) {
+    found.plan.sharding = Sharding::kNone;
+  }
+}
 
 std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,
                                std::int64_t pipeline) {
@@ -351,7 +359,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                             product, kMostRanks));
   }
   found.job.training.rank = config.lora_rank;
-  fill_degrees(layout, found);
+  spread_ranks(config, layout, found);
   settle_unsharded(config, options, found);
   fill_pipeline(layout, found);
   choose_recompute(config, options, found);

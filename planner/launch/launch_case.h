@@ -32,6 +32,7 @@ struct LaunchCase {
   bool precision_exists = true;   // the GPU computes in the precision of the file
   std::vector<std::string> filled;
   std::vector<std::string> unset;  // "$MBS (--micro-batch-size, line 2)": nobody says what it is
+  bool batch_follows = false;      // the global batch is what the ranks make, and nobody says it
   bool recompute_is_open = false;  // neither the file nor the command line says
   bool is_trial = false;           // made to see whether a fix works: no further fix is looked for
 };
@@ -39,6 +40,11 @@ struct LaunchCase {
 // Throws Error: no model, no sequence length, a cluster or profile that cannot be read, a step
 // beyond 64 bits. Whether the plan obeys the rules is not asked.
 LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& options);
+
+// The degrees of a layout of the file on the ranks that it starts, into found.plan: the ranks that
+// the layout leaves open go to what it leaves open, and what it says stays although the product may
+// be another number.
+void spread_ranks(const LaunchConfig& config, const LaunchLayout& layout, LaunchCase& found);
 
 // Virtual stages a rank that the configuration asks for over so many stages.
 std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,

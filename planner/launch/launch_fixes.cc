@@ -20,31 +20,37 @@ std::int64_t present_value(const LaunchCase& found, Knob knob) {
   return knob == Knob::kSequence ? found.job.sequence : found.plan.*layout_field(knob).degree;
 }
 
+// The batch that nobody says and the micro-batches of another number of data-parallel ranks.
+void follow_ranks(const LaunchConfig& config, LaunchCase& found) {
+  Plan& plan = found.plan;
+  const std::int64_t together = plan.data_parallel() * plan.micro_batch;
+  if (found.batch_follows) {
+    found.job.global_batch = together * config.layout.micro_batches.value_or(1);
+  }
+  plan.micro_batches = std::max<std::int64_t>(1, found.job.global_batch / together);
+}
+
 // The case with one thing changed; the data-parallel ranks and the micro-batches follow.
 std::optional<LaunchCase> changed(const LaunchConfig& config, const LaunchCase& found, Knob knob,
                                   std::int64_t value) {
   LaunchCase other = found;
   Plan& plan = other.plan;
+  LaunchLayout layout = config.layout;
+  const LayoutField& field = layout_field(knob);
   if (knob == Knob::kGlobalBatch) {
     other.job.global_batch = value;
   } else if (knob == Knob::kSequence) {
     other.job.sequence = value;
+  } else if (field.read == nullptr || knob == Knob::kMicroBatch) {
+    plan.*field.degree = value;
   } else {
-    plan.*layout_field(knob).degree = value;
+    layout.*field.read = value;
   }
-  const std::int64_t model_ranks = plan.tensor * plan.pipeline * plan.context;
-  if (model_ranks > other.world) {
+  if (layout.tensor.value_or(1) * layout.pipeline.value_or(1) * layout.context.value_or(1) >
+      other.world) {
     return {};
   }
-  const std::int64_t data = other.world / model_ranks;
-  if (plan.sharding == Sharding::kNone) {
-    plan.replicas = data;
-  } else if (data % plan.replicas == 0) {
-    plan.sharded = data / plan.replicas;
-  } else {
-    plan.sharded = data;
-    plan.replicas = 1;
-  }
+  spread_ranks(config, layout, other);
   if (knob == Knob::kPipeline) {
     plan.virtual_pipeline = virtual_stages_of(config.layout, other.job.model.layers, plan.pipeline);
   }
@@ -58,8 +64,7 @@ std::optional<LaunchCase> changed(const LaunchConfig& config, const LaunchCase& 
     plan.schedule =
         plan.virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
   }
-  plan.micro_batches =
-      std::max<std::int64_t>(1, other.job.global_batch / (plan.data_parallel() * plan.micro_batch));
+  follow_ranks(config, other);
   return other;
 }
 
@@ -114,6 +119,19 @@ Broken all_broken(const LaunchConfig& config, const LaunchCase& found) {
   return broken;
 }
 
+// The fix as the file's own kind of setting; empty: it has no such key. accelerate's Megatron
+// plugin has degrees of its own, and nothing else of accelerate has stages.
+std::string spelled_in(const LaunchConfig& config, Knob knob, const std::string& value) {
+  const bool plugin = config.format == LaunchFormat::kAccelerate && config.framework == "megatron";
+  if (plugin && knob == Knob::kTensor) {
+    return "megatron_lm_tp_degree: " + value;
+  }
+  const bool foreign = plugin ? knob == Knob::kContext : knob == Knob::kPipeline;
+  return config.format == LaunchFormat::kAccelerate && foreign
+             ? ""
+             : spelled(config.format, knob, value);
+}
+
 std::string joined(const std::vector<std::int64_t>& values) {
   if (values.size() < 2) {
     return fmt::format("{}", fmt::join(values, ""));
@@ -131,11 +149,55 @@ std::string either(const std::vector<std::string>& fixes) {
   return all;
 }
 
+// The two sizes of data parallelism by the keys of formats that say both.
+struct DataKeys {
+  LaunchFormat format;
+  const char *replicas, *shards;
+};
+constexpr DataKeys kDataKeys[] = {
+    {LaunchFormat::kTorchtitan, "parallelism.data_parallel_replicate_degree",
+     "parallelism.data_parallel_shard_degree"},
+    {LaunchFormat::kAccelerate, "parallelism_config.parallelism_config_dp_replicate_size",
+     "parallelism_config.parallelism_config_dp_shard_size"}};
+
+// One of the two so that the product is the number of ranks, where the file says the other.
+std::string data_size_that_holds(const LaunchConfig& config, const LaunchCase& found,
+                                 bool replicas) {
+  const auto* keys = std::find_if(std::begin(kDataKeys), std::end(kDataKeys),
+                                  [&](const DataKeys& row) { return row.format == config.format; });
+  const std::int64_t others =
+      found.plan.gpus() / (replicas ? found.plan.replicas : found.plan.sharded);
+  if (keys == std::end(kDataKeys) || !config.layout.sharded || found.is_trial || others < 1 ||
+      found.world % others != 0) {
+    return "";
+  }
+  const std::string key = replicas ? keys->replicas : keys->shards;
+  const std::int64_t value = found.world / others;
+  LaunchConfig trial = config;
+  (replicas ? trial.layout.replicas : trial.layout.sharded) = value;
+  if (!replicas && value > 1) {
+    trial.layout.sharding = Sharding::kFull;
+  }
+  trial.settings.push_back({key, std::to_string(value), key});
+  LaunchCase other = found;
+  other.is_trial = true;
+  const Broken known = all_broken(config, other);
+  spread_ranks(trial, trial.layout, other);
+  follow_ranks(trial, other);
+  const Broken broken = all_broken(trial, other);
+  const bool adds = !std::includes(known.names.begin(), known.names.end(), broken.names.begin(),
+                                   broken.names.end());
+  return adds || broken.rules.contains(Rule::kGpuProduct)
+             ? ""
+             : fmt::format("{}{}{}", key.substr(key.rfind('.') + 1),
+                           config.format == LaunchFormat::kTorchtitan ? " = " : ": ", value);
+}
+
 }  // namespace
 
 std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found, Knob knob,
                              Rule rule) {
-  if (found.is_trial) {
+  if (found.is_trial || spelled_in(config, knob, "").empty()) {
     return "";
   }
   const std::int64_t present = present_value(found, knob);
@@ -172,7 +234,7 @@ std::string values_that_hold(const LaunchConfig& config, const LaunchCase& found
   });
   best.resize(std::min(best.size(), kShown));
   std::sort(best.begin(), best.end());
-  return best.empty() ? "" : spelled(config.format, knob, joined(best));
+  return best.empty() ? "" : spelled_in(config, knob, joined(best));
 }
 
 std::string fix_of(const LaunchConfig& config, const LaunchCase& found, Rule rule) {
@@ -182,7 +244,9 @@ std::string fix_of(const LaunchConfig& config, const LaunchCase& found, Rule rul
     case Rule::kGpuProduct: {
       const std::int64_t ranks = plan.tensor * plan.pipeline * plan.context;
       const std::int64_t near = std::max<std::int64_t>(1, found.world / ranks) * ranks;
-      return either({values(Knob::kTensor), values(Knob::kPipeline), values(Knob::kContext),
+      return either({data_size_that_holds(config, found, true),
+                     data_size_that_holds(config, found, false), values(Knob::kTensor),
+                     values(Knob::kPipeline), values(Knob::kContext),
                      near == found.world ? "" : fmt::format("{} or {} GPUs", near, near + ranks)});
     }
     case Rule::kBatchDivides:

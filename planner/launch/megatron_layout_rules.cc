@@ -281,8 +281,14 @@ Found sequence_parallel_alone(const LaunchConfig& config, const LaunchCase& foun
                   spelled(config.format, Knob::kTensor, "2"))};
 }
 
+// The granularity that the start ends with: --recompute-activations sets it whatever else is said.
+std::string granularity_of(const LaunchConfig& config) {
+  return is_on(config, "recompute_activations") ? "selective"
+                                                : text_setting(config, "recompute_granularity");
+}
+
 Found full_recompute(const LaunchConfig& config, const LaunchCase&) {
-  const std::string granularity = text_setting(config, "recompute_granularity");
+  const std::string granularity = granularity_of(config);
   const bool method = has_setting(config, "recompute_method");
   if (granularity == "full" && (!method || !has_setting(config, "recompute_num_layers"))) {
     return Finding{"full recompute needs a method and a number of layers",
@@ -291,8 +297,19 @@ Found full_recompute(const LaunchConfig& config, const LaunchCase&) {
                        : "add model.recompute_method=uniform and model.recompute_num_layers=1"};
   }
   if (granularity == "selective" && method) {
-    return Finding{"selective recompute with a recompute method",
-                   fmt::format("leave out {}", find_setting(config, "recompute_method")->spelled)};
+    const bool alias = is_on(config, "recompute_activations");
+    return Finding{
+        fmt::format("selective recompute{} with a recompute method",
+                    alias ? " (--recompute-activations)" : ""),
+        fmt::format(
+            "leave out {}",
+            find_setting(config, alias ? "recompute_activations" : "recompute_method")->spelled)};
+  }
+  const bool full = text_setting(config, "recompute_granularity") == "full";
+  if (granularity == "selective" && full) {
+    return Finding{
+        "--recompute-activations makes it selective, whatever --recompute-granularity is",
+        "leave out one of the two", Severity::kWarning};
   }
   return {};
 }
@@ -301,8 +318,7 @@ Found distributed_saves(const LaunchConfig& config, const LaunchCase& found) {
   if (!is_on(config, "distribute_saved_activations")) {
     return {};
   }
-  const bool full = text_setting(config, "recompute_granularity") == "full" &&
-                    has_setting(config, "recompute_method");
+  const bool full = granularity_of(config) == "full" && has_setting(config, "recompute_method");
   if (found.plan.tensor > 1 && full && !found.plan.sequence_parallel) {
     return {};
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "planner/launch/launch_rules.h"
 #include "planner/launch/megatron.h"
@@ -107,14 +108,22 @@ Found optimizer_instances(const LaunchConfig& config, const LaunchCase& found) {
                     *instances),
         "add --use-distributed-optimizer, or use 1 instance"};
   }
-  const std::int64_t data =
-      found.plan.tensor * found.plan.pipeline * found.plan.context > 0
-          ? found.world / (found.plan.tensor * found.plan.pipeline * found.plan.context)
-          : 1;
-  if (instances.value_or(1) > 1 && data % *instances != 0) {
-    return Finding{fmt::format("data parallel {} is not divisible by {} optimizer instances", data,
-                               *instances),
-                   "use a divisor of it"};
+  // core/parallel_state.py: the ranks that share the states of the layers, context ranks among
+  // them, and those that share the experts', which exist without experts too.
+  const Plan& plan = found.plan;
+  const std::int64_t dense = found.world / std::max<std::int64_t>(1, plan.tensor * plan.pipeline);
+  const std::int64_t tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  const std::int64_t experts =
+      found.world / std::max<std::int64_t>(1, tensor * plan.expert * plan.pipeline);
+  if (instances.value_or(1) > 1 && (dense % *instances != 0 || experts % *instances != 0)) {
+    const bool dense_ranks = dense % *instances != 0;
+    return Finding{
+        fmt::format(
+            "data parallel {}{} is not divisible by {} optimizer instances",
+            dense_ranks ? dense : experts,
+            dense_ranks ? "" : fmt::format(" of the experts (ep {} x etp {})", plan.expert, tensor),
+            *instances),
+        fmt::format("use a divisor of {}", std::gcd(dense, experts))};
   }
   return {};
 }

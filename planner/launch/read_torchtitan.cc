@@ -34,7 +34,7 @@ constexpr std::string_view kOthers =
     "model.norm_type model.print_after_conversion training.gc_debug training.dataloader "
     "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
     "activation_checkpoint.determinism_check activation_checkpoint.debug "
-    "parallelism.disable_loss_parallel "
+    "parallelism.disable_loss_parallel parallelism.pipeline_parallel_microbatches "
     "parallelism.context_parallel_rotate_method "
     "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
@@ -147,8 +147,13 @@ void read_pipeline(LaunchConfig& config) {
     layout.micro_batches = 1;
     return;
   }
-  layout.micro_batch = count("pipeline_parallel_microbatch_size", 1, 1);
-  layout.micro_batches = std::max<std::int64_t>(1, local / *layout.micro_batch);
+  // Until spring 2025 the file said how many there are, one a stage where it did not.
+  const std::int64_t stages = layout.pipeline.value_or(1);
+  const bool older = has_setting(config, "parallelism.pipeline_parallel_microbatches");
+  const std::int64_t parts = count("pipeline_parallel_microbatches", stages, 1);
+  layout.micro_batch = older ? std::max<std::int64_t>(1, local / parts)
+                             : count("pipeline_parallel_microbatch_size", 1, 1);
+  layout.micro_batches = older ? parts : std::max<std::int64_t>(1, local / *layout.micro_batch);
   layout.schedule = schedule_of(config);
   layout.first_chunk_less = count("pipeline_parallel_first_stage_less_layers", 1, 0);
   layout.last_chunk_less = count("pipeline_parallel_last_stage_less_layers", 1, 0);

@@ -153,6 +153,13 @@ constexpr Refusal kTorchtitan[] = {
 constexpr Refusal kDeepspeed[] = {
     {"sequence_parallel", splits_norms,
      "DeepSpeed's AutoTP keeps norms and residuals whole; --no-sequence-parallel would be right"},
+    {"sharding",
+     [](const L& l) {
+       return l.plan.context > 1 && l.plan.sharding == Sharding::kNone &&
+              l.plan.data_parallel() > 1 && l.job.precision == topologies::Precision::kBf16;
+     },
+     "DeepSpeed's bf16 optimizer without a ZeRO stage stops beside cp; --sharding optimizer would "
+     "be right"},
     {"vpp", [](const L& l) { return l.plan.virtual_pipeline > 1; },
      "DeepSpeed's pipeline engine has one chunk a stage; --vpp 1 would be right"},
     {"etp", has_other_expert_tensor,

@@ -74,6 +74,50 @@ Found sums_without_stage(const LaunchConfig& config, const LaunchCase&) {
       "use zero_optimization.stage 1, or leave data_types.grad_accum_dtype out"};
 }
 
+bool has_stage(const LaunchConfig& config) {
+  return integer_setting(config, "zero_optimization.stage", 0, 3).value_or(0) > 0;
+}
+
+// runtime/engine.py, _configure_basic_optimizer: they compress what ZeRO would have shared out.
+Found one_bit_optimizer(const LaunchConfig& config, const LaunchCase&) {
+  const std::string type = text_setting(config, "optimizer.type");
+  if (!has_stage(config) || !is_among("ONEBITADAM ZEROONEADAM ONEBITLAMB", in_capitals(type))) {
+    return {};
+  }
+  return Finding{fmt::format("optimizer {} with ZeRO stage {}, which the engine refuses", type,
+                             static_cast<int>(config.layout.sharding)),
+                 "use zero_optimization.stage 0, or optimizer.type AdamW"};
+}
+
+// runtime/zero/utils.py, ZERO_SUPPORTED_OPTIMIZERS; names of one's own are not known here.
+Found tested_optimizer(const LaunchConfig& config, const LaunchCase&) {
+  constexpr std::string_view kUntested =
+      "LAMB SGD MUSGD ADADELTA ADAFACTOR ADAMAX SPARSEADAM ASGD LBFGS NADAM RADAM RMSPROP RPROP";
+  const std::string type = text_setting(config, "optimizer.type");
+  if (!has_stage(config) || is_on(config, "zero_allow_untested_optimizer") ||
+      !is_among(kUntested, in_capitals(type))) {
+    return {};
+  }
+  return Finding{fmt::format("optimizer {} is none of those that ZeRO is tested with, and the "
+                             "engine refuses it",
+                             type),
+                 "set zero_allow_untested_optimizer to true"};
+}
+
+// The bf16 optimizer, which runs without a stage, asks the sequence-parallel groups for a tensor
+// rank that they do not have (DeepSpeed#7833).
+Found ulysses_stage(const LaunchConfig& config, const LaunchCase& found) {
+  const bool bf16 = is_on(config, "bf16.enabled") || is_on(config, "bfloat16.enabled");
+  if (config.framework != "deepspeed" || found.plan.context == 1 || !bf16 || has_stage(config)) {
+    return {};
+  }
+  return Finding{
+      fmt::format("sequence parallelism of {} ranks in bf16 without a ZeRO stage: the first step "
+                  "of the optimizer stops",
+                  found.plan.context),
+      "use zero_optimization.stage 1, 2 or 3"};
+}
+
 Found parameter_offload(const LaunchConfig& config, const LaunchCase&) {
   const std::string device = text_setting(config, "zero_optimization.offload_param.device");
   if (device.empty() || device == "none" || config.layout.sharding == Sharding::kFull) {
@@ -160,6 +204,9 @@ constexpr LaunchRule kDeepspeed[] = {
     {"train_batch = micro * accumulation * dp", Severity::kError, Rule::kBatchDivides,
      deepspeed_batch},
     {"fp32 sums need a ZeRO stage", Severity::kError, {}, sums_without_stage},
+    {"1-bit optimizers without ZeRO", Severity::kError, {}, one_bit_optimizer},
+    {"optimizers that ZeRO is tested with", Severity::kError, {}, tested_optimizer},
+    {"Ulysses needs a ZeRO stage", Severity::kError, {}, ulysses_stage},
     {"offload_param needs stage 3", Severity::kError, {}, parameter_offload},
     {"offload_optimizer needs ZeRO", Severity::kError, {}, optimizer_offload},
     {"offload devices that DeepSpeed has", Severity::kError, {}, offload_device},
@@ -262,6 +309,19 @@ Found plugin_values(const LaunchConfig& config, const LaunchCase&) {
   return {};
 }
 
+// FullyShardedDataParallelPlugin: without a policy the whole model is one unit.
+Found wraps_layers(const LaunchConfig& config, const LaunchCase& found) {
+  const char* key = "fsdp_config.fsdp_auto_wrap_policy";
+  if (text_setting(config, "distributed_type") != "FSDP" || has_setting(config, key) ||
+      found.plan.sharding == Sharding::kNone) {
+    return {};
+  }
+  return Finding{
+      "fsdp_auto_wrap_policy is not given, and accelerate's default wraps no layer: all "
+      "parameters are gathered at once",
+      "add fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"};
+}
+
 // utils/launch.py; both switches are on unless the file says otherwise.
 Found loads_and_syncs(const LaunchConfig& config, const LaunchCase&) {
   const char* loads = "fsdp_config.fsdp_cpu_ram_efficient_loading";
@@ -291,6 +351,7 @@ constexpr LaunchRule kAccelerate[] = {
     {"keys that accelerate has", Severity::kError, {}, keys_known},
     {"values that accelerate takes", Severity::kError, {}, values_known},
     {"values that FSDP's plugin takes", Severity::kError, {}, plugin_values},
+    {"fsdp_auto_wrap_policy is NO_WRAP unless said", Severity::kWarning, {}, wraps_layers},
     {"efficient loading needs synchronised states", Severity::kError, {}, loads_and_syncs},
     {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},
     {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},

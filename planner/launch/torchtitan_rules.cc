@@ -157,10 +157,41 @@ Found titan_sequence(const LaunchConfig& config, const LaunchCase& found) {
                                               (sequence / parts + 1) * parts))};
 }
 
+std::int64_t local_batch(const LaunchConfig& config) {
+  return integer_setting(config, "training.local_batch_size")
+      .value_or(integer_setting(config, "training.batch_size").value_or(8));
+}
+
+std::int64_t pipeline_micro_batch(const LaunchConfig& config) {
+  return integer_setting(config, "parallelism.pipeline_parallel_microbatch_size").value_or(1);
+}
+
+bool needs_full_pipeline(const LaunchConfig& config) {
+  const std::string_view schedule = torchtitan_schedule(config);
+  return schedule == "1F1B" || schedule == "GPipe";
+}
+
+// PyTorch's PipelineScheduleSingle (distributed/pipelining/schedules.py) raises a ValueError; in
+// releases before 2.7 the ranks wait for ever.
+Found titan_fills_pipeline(const LaunchConfig& config, const LaunchCase& found) {
+  const std::int64_t stages = found.plan.pipeline;
+  const std::int64_t micro = pipeline_micro_batch(config);
+  const std::int64_t count = integer_setting(config, "parallelism.pipeline_parallel_microbatches")
+                                 .value_or(std::max<std::int64_t>(1, local_batch(config) / micro));
+  if (stages == 1 || !needs_full_pipeline(config) || count >= stages) {
+    return {};
+  }
+  const bool older = has_setting(config, "parallelism.pipeline_parallel_microbatches");
+  return Finding{
+      fmt::format("{} micro-batches for {} stages, and schedule {} needs as many as stages", count,
+                  stages, torchtitan_schedule(config)),
+      older ? fmt::format("use pipeline_parallel_microbatches = {} or more", stages)
+            : fmt::format("use training.local_batch_size = {} or more", stages * micro)};
+}
+
 Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
-  const std::int64_t local = integer_setting(config, "training.local_batch_size").value_or(8);
-  const std::int64_t micro =
-      integer_setting(config, "parallelism.pipeline_parallel_microbatch_size").value_or(1);
+  const std::int64_t local = local_batch(config);
+  const std::int64_t micro = pipeline_micro_batch(config);
   if (found.plan.pipeline == 1) {
     return {};
   }
@@ -170,7 +201,7 @@ Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
                    "use parallelism.pipeline_parallel_microbatch_size = 1"};
   }
   const std::int64_t stages = found.plan.pipeline * found.plan.virtual_pipeline;
-  if (local / micro >= stages) {
+  if (local / micro >= stages || needs_full_pipeline(config)) {
     return {};
   }
   return Finding{fmt::format("{} micro-batches for {} stages: more than the usual bubble",
@@ -207,6 +238,7 @@ constexpr LaunchRule kTorchtitan[] = {
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
     {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
     {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
+    {"micro-batches >= stages", Severity::kError, {}, titan_fills_pipeline},
     {"local batch % pipeline micro-batch", Severity::kError, {}, titan_micro_batches},
 };
 

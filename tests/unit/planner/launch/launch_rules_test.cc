@@ -409,6 +409,54 @@ constexpr Case kCases[] = {
     {kA, "keys that accelerate has",
      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stages: 3\n",
      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n", "zero_stage"},
+    {kA, "fsdp_auto_wrap_policy is NO_WRAP unless said", "distributed_type: FSDP\n",
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n",
+     "TRANSFORMER_BASED_WRAP"},
+    {kD, "1-bit optimizers without ZeRO",
+     R"({"optimizer": {"type": "OneBitAdam"}, "zero_optimization": {"stage": 2}})",
+     R"({"optimizer": {"type": "OneBitAdam"}, "train_batch_size": 16})", "stage 0"},
+    {kD, "optimizers that ZeRO is tested with",
+     R"({"optimizer": {"type": "Lamb"}, "zero_optimization": {"stage": 1}})",
+     R"({"optimizer": {"type": "Lamb"}, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": true})",
+     "zero_allow_untested_optimizer"},
+    {kD, "optimizers that ZeRO is tested with",
+     R"({"optimizer": {"type": "SGD"}, "zero_optimization": {"stage": 3}})",
+     R"({"optimizer": {"type": "Lion"}, "zero_optimization": {"stage": 3}})",
+     "zero_allow_untested_optimizer"},
+    {kD, "Ulysses needs a ZeRO stage",
+     R"({"bf16": {"enabled": true}, "sequence_parallel_size": 2})",
+     R"({"bf16": {"enabled": true}, "sequence_parallel_size": 2, "zero_optimization": {"stage": 1}})",
+     "stage 1"},
+    {kT, "micro-batches >= stages",
+     "pipeline_parallel_degree = 8\npipeline_parallel_microbatch_size = 2\n",
+     "pipeline_parallel_degree = 8\npipeline_parallel_microbatch_size = 1\n",
+     "local_batch_size = 16"},
+    {kT, "micro-batches >= stages",
+     "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"gpipe\"\n[experimental]\n"
+     "pipeline_parallel_microbatches = 2\n",
+     "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"gpipe\"\n[experimental]\n"
+     "pipeline_parallel_microbatches = 4\n",
+     "pipeline_parallel_microbatches = 4"},
+    {kM, "distributed optimizer instances",
+     "EXPERTS --expert-model-parallel-size 8 --tensor-model-parallel-size 2 --sequence-parallel "
+     "--use-distributed-optimizer --num-distributed-optimizer-instances 2",
+     "EXPERTS --expert-model-parallel-size 4 --tensor-model-parallel-size 2 --sequence-parallel "
+     "--use-distributed-optimizer --num-distributed-optimizer-instances 2",
+     "use a divisor of 1"},
+    {kM, "distributed optimizer instances",
+     "--context-parallel-size 16 --use-distributed-optimizer "
+     "--num-distributed-optimizer-instances 3",
+     "--context-parallel-size 16 --use-distributed-optimizer "
+     "--num-distributed-optimizer-instances 2",
+     "use a divisor of 16"},
+    {kM, "recompute granularity, method, number",
+     "--recompute-activations --recompute-granularity full --recompute-method uniform "
+     "--recompute-num-layers 1",
+     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+     "leave out --recompute-activations"},
+    {kM, "recompute granularity, method, number",
+     "--recompute-activations --recompute-granularity full", "--recompute-activations",
+     "leave out one of the two"},
 };
 
 const LaunchViolation* find(const RuleReport& report, const std::string& rule) {
@@ -598,6 +646,36 @@ TEST(LaunchRules, AFixBreaksNoOtherRule) {
         std::string(experts));
     EXPECT_TRUE(mended.violations.empty() || mended.violations.front().severity != Severity::kError)
         << experts << ": " << mended.violations.front().rule;
+  }
+}
+
+// Model-Optimizer#1302: 4 shards on 8 processes; 4 and 8 ranks of tensor parallelism make no 8 with
+// them, and an FSDP file has no stages.
+TEST(LaunchRules, AFixMultipliesWithTheFilesOwnDegrees) {
+  if (!reads_format(LaunchFormat::kAccelerate)) {
+    GTEST_SKIP() << "built without yaml-cpp";
+  }
+  const std::string file =
+      "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n"
+      "parallelism_config:\n  parallelism_config_dp_shard_size: 4\n";
+  const auto report = [](const std::string& text) {
+    const LaunchConfig config = read_accelerate(text, "f", {});
+    return check_launch(
+        config, make_launch_case(
+                    config, {.model = "llama-3.2-1b", .cluster = "dgx-h100x1", .sequence = 4096}));
+  };
+  const RuleReport broken = report(file);
+  const LaunchViolation* product = find(broken, "gpus = tp * pp * cp * fsdp * dp");
+  ASSERT_NE(product, nullptr);
+  for (const char* mends :
+       {"parallelism_config_dp_replicate_size: 2", "parallelism_config_dp_shard_size: 8",
+        "parallelism_config_tp_size: 2", "parallelism_config_cp_size: 2"}) {
+    EXPECT_NE(product->fix.find(mends), std::string::npos) << product->fix;
+    const RuleReport mended = report(file + "  " + mends + "\n");
+    EXPECT_TRUE(mended.ranks_hold) << mends;
+  }
+  for (const char* wrong : {"megatron_lm", "tp_size: 2, 4", "cp_size: 2, 4"}) {
+    EXPECT_EQ(product->fix.find(wrong), std::string::npos) << product->fix;
   }
 }
 

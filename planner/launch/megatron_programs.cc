@@ -150,6 +150,80 @@ void read_megatron_deepspeed(LaunchConfig& config) {
                  "moe_eval_capacity_factor moe_min_capacity");
 }
 
+// What a program does that trains nothing, by a word of its name (Megatron-LM's tools/, examples/
+// and tasks/; programs of others are called alike).
+constexpr std::pair<std::string_view, std::string_view> kOtherWork[] = {
+    {"server", "serves a model"},
+    {"serve", "serves a model"},
+    {"serving", "serves a model"},
+    {"ptq", "quantises a model"},
+    {"quantize", "quantises a model"},
+    {"quantization", "quantises a model"},
+    {"inference", "generates text"},
+    {"infer", "generates text"},
+    {"generation", "generates text"},
+    {"generate", "generates text"},
+    {"chat", "generates text"},
+    {"convert", "converts checkpoints"},
+    {"converter", "converts checkpoints"},
+    {"conversion", "converts checkpoints"},
+    {"checkpoint", "converts checkpoints"},
+    {"export", "converts checkpoints"},
+    {"merge", "converts checkpoints"},
+    {"preprocess", "prepares data"},
+    {"tokenize", "prepares data"},
+    {"prune", "prunes a model"},
+    {"mmlu", "evaluates a model"},
+    {"eval", "evaluates a model"},
+    {"evaluate", "evaluates a model"},
+    {"evaluation", "evaluates a model"}};
+constexpr std::string_view kTrainingWords =
+    "train pretrain training finetune finetuning tune tuning sft dpo grpo ppo rlhf distill";
+
+// Words of the name of a program, module or subcommand: tools/run_text_generation_server.py is run,
+// text, generation and server.
+std::vector<std::string> words_of_program(std::string_view program) {
+  std::string name(program.substr(program.rfind('/') + 1));
+  name = name.ends_with(".py") ? name.substr(0, name.size() - 3) : name.substr(name.rfind('.') + 1);
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (c == '_' || c == '-' || c == '.') {
+      words.emplace_back();
+    } else {
+      words.back() += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  return words;
+}
+
+void refuse_other_work(std::string_view program, const LaunchConfig& config) {
+  const std::vector<std::string> words = words_of_program(program);
+  const auto trains = [](const std::string& word) { return is_among(kTrainingWords, word); };
+  if (std::any_of(words.begin(), words.end(), trains)) {
+    return;
+  }
+  for (const auto& [word, work] : kOtherWork) {
+    if (std::find(words.begin(), words.end(), word) != words.end()) {
+      throw Error(config.source,
+                  fmt::format("{} {}, and has neither gradients nor an optimizer; a program that "
+                              "trains, as pretrain_gpt.py does, would be right",
+                              program, work));
+    }
+  }
+}
+
+// tasks/main.py and tasks/msdp/main.py: which of them train is said by --task.
+void refuse_evaluation(const LaunchConfig& config) {
+  const std::string task = in_capitals(text_setting(config, "task"));
+  if (task.starts_with("MSDP-") || is_among("LAMBADA WIKITEXT103", task) ||
+      task.find("EVAL") != std::string::npos || task.find("ZEROSHOT") != std::string::npos) {
+    throw Error(where_of(config, *find_setting(config, "task")),
+                fmt::format("--task {} evaluates a model, and has neither gradients nor an "
+                            "optimizer; a program that trains would be right",
+                            task));
+  }
+}
+
 // Megatron-LM's own programs that train something else than a decoder.
 void refuse_other_models(const std::string& program, const LaunchConfig& config) {
   constexpr std::pair<std::string_view, std::string_view> kModels[] = {
@@ -168,6 +242,11 @@ void refuse_other_models(const std::string& program, const LaunchConfig& config)
   }
 }
 
+// python -m PACKAGE.MODULE
+bool is_module(const std::vector<ShellText>& launcher) {
+  return launcher.size() > 1 && launcher[launcher.size() - 2].text == "-m";
+}
+
 }  // namespace
 
 bool is_older_megatron(const LaunchConfig& config) {
@@ -176,12 +255,16 @@ bool is_older_megatron(const LaunchConfig& config) {
 }
 
 void read_megatron_program(const LaunchCommand& command, LaunchConfig& config) {
-  bool swift = false;
+  std::string task;  // megatron sft
   for (std::size_t i = 0; i + 1 < command.launcher.size(); ++i) {
     const std::string& word = command.launcher[i].text;
-    swift |= word.ends_with("swift") || ((word == "megatron" || word.ends_with("/megatron")) &&
-                                         !command.launcher[i + 1].text.starts_with("-"));
+    const std::string& next = command.launcher[i + 1].text;
+    if (word.ends_with("swift") ||
+        ((word == "megatron" || word.ends_with("/megatron")) && !next.starts_with("-"))) {
+      task = task.empty() ? next : task;
+    }
   }
+  const bool swift = !task.empty();
   const bool slime =
       std::any_of(config.settings.begin(), config.settings.end(), [](const LaunchSetting& setting) {
         return setting.key.starts_with("rollout_") || setting.key.starts_with("actor_num_");
@@ -204,6 +287,10 @@ void read_megatron_program(const LaunchCommand& command, LaunchConfig& config) {
         fmt::format("--spec {}: layers of the program's own; Megatron-LM's are taken", spec));
   }
   refuse_other_models(program, config);
+  if (swift || last.ends_with(".py") || is_module(command.launcher)) {
+    refuse_other_work(swift ? task : last, config);
+  }
+  refuse_evaluation(config);
   if (program.starts_with("pretrain_bert")) {
     config.remarks.emplace_back("BERT's attention sees both sides; it is counted as causal here");
   }

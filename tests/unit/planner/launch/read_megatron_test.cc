@@ -281,6 +281,56 @@ TEST(ReadMegatron, WrongValuesNameTheirLine) {
   EXPECT_THROW(read("echo hello"), Error);
 }
 
+// Megatron-MoE-ModelZoo's scripts: the flags inside [[ ]] were taken for the training command's.
+TEST(ReadMegatron, ATestOfArgumentsIsNoCommand) {
+  const std::string flags = std::string("P=\"") + kGpt + "--pipeline-model-parallel-size 2\"\n";
+  const std::string start = "torchrun --nproc_per_node 8 pretrain_gpt.py ${P}\n";
+  const std::string asks =
+      "if [[ ! \"${P}\" =~ \"--pipeline-model-parallel-layout\" ]] && \\\n"
+      "   [[ ! \"${P}\" =~ \"--num-virtual-stages-per-pipeline-rank\" ]]; then\n"
+      "  P=\"${P} --num-virtual-stages-per-pipeline-rank 4\"\nfi\n";
+  const LaunchConfig config = read(flags + asks + start);
+  EXPECT_EQ(config.layout.pipeline, 2);
+  EXPECT_EQ(config.layout.virtual_pipeline, 4);
+  EXPECT_TRUE(config.undecided.empty());
+  const std::string has = "P=\"${P} --num-virtual-stages-per-pipeline-rank 3\"\n";
+  EXPECT_EQ(read(flags + has + asks + start).layout.virtual_pipeline, 3);
+}
+
+TEST(ReadMegatron, ProgramsThatDoNotTrainAreRefusedByName) {
+  const auto refusal = [](const std::string& command) -> std::string {
+    try {
+      read(command + " --bf16 " + kGpt);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::pair<const char*, const char*> others[] = {
+      {"torchrun --nproc_per_node 1 tools/run_text_generation_server.py", "serves a model"},
+      {"python -m megatron.inference.gpt_dynamic_inference_server", "serves a model"},
+      {"torchrun examples/inference/gpt/gpt_static_inference.py", "generates text"},
+      {"python tools/checkpoint/convert.py", "converts checkpoints"},
+      {"torchrun convert_deepseek_v3.py", "converts checkpoints"},
+      {"megatron export --model Qwen/Qwen2.5-7B", "converts checkpoints"},
+      {"torchrun examples/export/ptq_and_trtllm_export/text_generation_ptq.py", "quantises"},
+      {"torchrun examples/post_training/modelopt/quantize.py", "quantises"},
+      {"python tools/retro/preprocess_data.py", "prepares data"},
+      {"torchrun evaluate_gpt.py", "evaluates"},
+      {"torchrun tasks/msdp/main.py --task MSDP-EVAL-F1", "evaluates"},
+      {"torchrun tasks/main.py --task LAMBADA", "evaluates"}};
+  for (const auto& [command, says] : others) {
+    EXPECT_NE(refusal(command).find(says), std::string::npos)
+        << command << ": " << refusal(command);
+  }
+  for (const char* trains :
+       {"torchrun pretrain_gpt.py", "torchrun train_and_evaluate.py", "torchrun main.py",
+        "python -m verl.trainer.main_ppo", "megatron sft --model Qwen/Qwen2.5-7B",
+        "torchrun examples/post_training/modelopt/finetune.py", "srun bash"}) {
+    EXPECT_EQ(refusal(trains), "") << trains;
+  }
+}
+
 TEST(ReadMegatron, PatternsOfStages) {
   LaunchConfig config;
   const auto stages = [&](const char* text) {

@@ -34,6 +34,36 @@ Transformer read_granite_shared(ConfigFields& fields) {
   return model;
 }
 
+// Granite 4: attention among Mamba layers, or alone; the shared MLP beside experts, or alone.
+Transformer read_granite_hybrid(ConfigFields& fields) {
+  const std::vector<std::string> kinds = fields.texts("layer_types");
+  const auto attends = [](const std::string& kind) { return kind == "attention"; };
+  if (kinds.empty() || !std::all_of(kinds.begin(), kinds.end(), attends)) {
+    fields.fail("model_type",
+                "is \"granitemoehybrid\", and layer_types says that it has state-space layers "
+                "(Mamba), which no model description here can hold");
+  }
+  const bool experts = fields.count_or({"num_local_experts"}, 8, /*low=*/0) > 0;
+  Transformer model = experts ? read_granite_shared(fields)
+                              : read_llama_like(fields, {.hidden = 4096,
+                                                         .ffn = 14336,
+                                                         .layers = 32,
+                                                         .heads = 32,
+                                                         .kv_heads = 8,
+                                                         .vocab = 32000});
+  if (static_cast<std::int64_t>(kinds.size()) != model.layers) {
+    fields.fail("layer_types", fmt::format("lists {} layers; num_hidden_layers is {}", kinds.size(),
+                                           model.layers));
+  }
+  if (!experts) {
+    model.ffn = fields.count_or({"shared_intermediate_size"}, 1024);
+  }
+  if (fields.text_or("position_embedding_type", "") != "rope") {
+    model.position = Position::kNone;
+  }
+  return model;
+}
+
 // Phi-3.5-MoE: Mixtral with LayerNorm and biases on attention and head.
 Transformer read_phimoe(ConfigFields& fields) {
   Transformer model = read_mixtral(fields);
@@ -276,6 +306,7 @@ constexpr NamedReader kFamilies[] = {
     {"mixtral", read_mixtral},
     {"granitemoe", read_mixtral},
     {"granitemoeshared", read_granite_shared},
+    {"granitemoehybrid", read_granite_hybrid},
     {"phimoe", read_phimoe},
     {"olmoe", read_olmoe},
     {"flex_olmo", read_flex_olmo},

@@ -154,7 +154,7 @@ void finish_granite(ConfigFields& fields, Transformer& m) {
   m.function.logit_multiplier = 1 / fields.number_or("logits_scaling", 1);
 }
 void set_granite_experts(Transformer& m) {
-  m.function.router_normalises = true;
+  m.function.router_normalises = m.moe.has_value();
 }
 void finish_minicpm(ConfigFields& fields, Transformer& m) {
   const double depth = fields.number_or("scale_depth", 0);
@@ -342,7 +342,7 @@ constexpr Family kFamilies[] = {
     {" stablelm ", set_stablelm},
     {" starcoder2 gpt2 gpt_bigcode ", set_tanh},
     {" granite ", nullptr, finish_granite},
-    {" granitemoe granitemoeshared ", set_granite_experts, finish_granite},
+    {" granitemoe granitemoeshared granitemoehybrid ", set_granite_experts, finish_granite},
     {" minicpm ", nullptr, finish_minicpm},
     {" mixtral ", set_mixtral},
     {" phimoe ", set_phimoe},

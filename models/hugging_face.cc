@@ -111,12 +111,24 @@ bool has_every_llama_field(const ConfigFields& fields) {
   return true;
 }
 
+// num_local_experts: 0, attention_output_gate: false, moe_layers: [] say that there is none.
+bool says_something(const ConfigFields& fields, const char* key) {
+  if (!fields.has({key})) {
+    return false;
+  }
+  const nlohmann::json& value = fields.json().at(key);
+  const bool empty = (value.is_array() || value.is_object() || value.is_string()) && value.empty();
+  const bool nothing =
+      (value.is_number() && value.get<double>() == 0) || (value.is_boolean() && !value.get<bool>());
+  return !empty && !nothing;
+}
+
 void refuse_foreign_builds(ConfigFields& fields, const std::string& model_type, bool known_family) {
   if (known_family) {
     return;
   }
   for (const ForeignKey& foreign : kForeignKeys) {
-    if (fields.has({foreign.key})) {
+    if (says_something(fields, foreign.key)) {
       const bool describable = &foreign - kForeignKeys.data() >=
                                static_cast<std::ptrdiff_t>(kForeignKeys.size() - kDescribable);
       fields.fail("model_type",

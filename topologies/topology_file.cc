@@ -299,7 +299,10 @@ Cluster read_cluster(JsonReader& reader, const std::vector<Network>& networks) {
   const bool unlike = reader.has("groups");
   set_groups(cluster, unlike ? read_node_groups(reader, cluster.name)
                              : std::vector{read_node_group(reader, cluster.name)});
-  if (reader.raw("network").is_object()) {
+  if (cluster.nodes == 1 && !reader.has("network")) {
+    cluster.network.name = "none";
+    cluster.network.kind = Network::Kind::kNone;
+  } else if (reader.raw("network").is_object()) {
     JsonReader network = reader.object("network");
     cluster.network = read_network(network);
   } else {

@@ -116,6 +116,22 @@ void set_levels(const NetworkFacts& facts, Imported& imported) {
   }
 }
 
+// A rack whose NVLink joins its hosts is one node here; each of its hosts has four GPUs (NVIDIA
+// GB200 and GB300 NVL72 data sheets).
+constexpr int kTrayGpus = 4;
+int trays_of(const Node& node) {
+  constexpr int kHostMost = 16;  // GPUs of the largest single host, DGX-2
+  return node.nvlink_domain > kHostMost ? node.gpus / kTrayGpus : 1;
+}
+
+// The rack's node with as many trays as a domain has.
+void keep_trays(Node& node, int trays, int all) {
+  node.gpus = node.gpus * trays / all;
+  node.nvlink_domain = node.nvlink_domain * trays / all;
+  node.nics = node.nics * trays / all;
+  node.sockets = node.sockets * trays / all;
+}
+
 }  // namespace
 
 Imported complete_network(const NetworkFacts& told, const std::string& name,
@@ -124,10 +140,12 @@ Imported complete_network(const NetworkFacts& told, const std::string& name,
   if (!options.hosts.empty()) {
     keep_hosts(facts, options.hosts, name);
   }
-  Imported imported;
-  imported.remarks = facts.remarks;
   const Gpu& gpu = options.gpu ? *options.gpu : find_gpu("H100", name);
   const Cluster usual = usual_node(gpu, 0, false);
+  const int rack = trays_of(usual.node);
+  const int trays = rack > 1 ? join_trays(facts, rack) : 1;
+  Imported imported;
+  imported.remarks = facts.remarks;
   Cluster& cluster = imported.cluster;
   cluster = usual;
   cluster.name = cluster.node.name = name;
@@ -135,8 +153,9 @@ Imported complete_network(const NetworkFacts& told, const std::string& name,
   imported.remarks.push_back(options.gpu
                                  ? "nodes: " + usual.name + ", the usual ones of " + gpu.name
                                  : "nodes: " + usual.name + "; --gpu names another card");
+  keep_trays(node, trays, rack);
   if (facts.nics_per_node > 0) {
-    node.nics = facts.nics_per_node;
+    node.nics = facts.nics_per_node * trays;
   }
   if (facts.nic.value > 0.0) {
     node.nic = facts.nic;

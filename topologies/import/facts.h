@@ -84,4 +84,8 @@ std::string card_of_pci_id(const std::string& vendor, const std::string& device)
 void keep_hosts(NetworkFacts& facts, const std::vector<std::string>& hosts,
                 const std::string& name);
 
+// Makes the hosts of each unit NVLink domains of a rack of so many hosts. Gives the hosts of one
+// domain; what is left out is among the remarks.
+int join_trays(NetworkFacts& facts, int trays_of_rack);
+
 }  // namespace trireme::topologies

@@ -26,6 +26,19 @@ void SwitchTree::put(Switch& at, std::vector<std::string> nodes, const std::stri
   at.nodes = std::move(nodes);
 }
 
+namespace {
+
+// `scontrol show topo` names the nodes of a switch also at those above it.
+void leave_out_placed(const NetworkFacts& facts, std::vector<std::string>& nodes) {
+  std::set<std::string_view> placed;
+  for (const NetworkFacts::Unit& unit : facts.units) {
+    placed.insert(unit.nodes.begin(), unit.nodes.end());
+  }
+  std::erase_if(nodes, [&](const std::string& node) { return placed.contains(node); });
+}
+
+}  // namespace
+
 void SwitchTree::visit(const std::string& at, std::vector<std::string>& above,
                        const std::string& name, NetworkFacts& facts,
                        std::map<std::string, bool>& seen, bool may_be_empty) const {
@@ -46,14 +59,18 @@ void SwitchTree::visit(const std::string& at, std::vector<std::string>& above,
   }
   seen[at] = true;
   facts.levels = std::max(facts.levels, static_cast<int>(above.size()) + 1);
-  if (!found->second.nodes.empty()) {
-    facts.units.push_back({at, found->second.nodes, {above.rbegin(), above.rend()}});
-  }
   above.push_back(at);
   for (const std::string& below : found->second.switches) {
     visit(below, above, name, facts, seen, may_be_empty);
   }
   above.pop_back();
+  std::vector<std::string> own = found->second.nodes;
+  if (!found->second.switches.empty() && !own.empty()) {
+    leave_out_placed(facts, own);
+  }
+  if (!own.empty()) {
+    facts.units.push_back({at, std::move(own), {above.rbegin(), above.rend()}});
+  }
 }
 
 NetworkFacts SwitchTree::facts(const std::string& name, bool may_be_empty) const {

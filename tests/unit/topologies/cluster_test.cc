@@ -184,6 +184,18 @@ TEST(TopologyFile, WrongInputIsNamed) {
   EXPECT_NE(error_of(format).find("trireme.topology/1"), std::string::npos);
 }
 
+TEST(TopologyFile, OneNodeNeedsNoNetwork) {
+  nlohmann::ordered_json json = cluster_to_json(load_cluster("rtx3090"));
+  json.erase("network");
+  const std::string path = testing::TempDir() + "/one_node_topology.json";
+  std::ofstream(path) << json.dump();
+  EXPECT_EQ(load_cluster(path).network.kind, Network::Kind::kNone);
+  json["nodes"] = 2;
+  std::ofstream(path) << json.dump();
+  EXPECT_THROW(load_cluster(path), Error);
+  std::remove(path.c_str());
+}
+
 GroupShape shape(const char* cluster, std::int64_t degree, std::int64_t stride) {
   return group_shape(load_cluster(cluster), degree, stride);
 }

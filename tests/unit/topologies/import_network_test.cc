@@ -122,6 +122,43 @@ TEST(ImportNetwork, SizesOfBlocksMakeALevel) {
   EXPECT_NE(message_of(text + "BlockSizes=18,many\n", "H100").find("'many'"), std::string::npos);
 }
 
+// A host of an NVL72 is a tray of 4 GPUs, and a block of 18 is one NVLink domain: each host was
+// taken for a whole rack.
+TEST(ImportNetwork, TraysOfARackAreNoRacks) {
+  const std::string two = "BlockName=b1 Nodes=gb-[001-018]\nBlockName=b2 Nodes=gb-[019-036]\n";
+  const Imported racks = import(two + "BlockSizes=18\n", "GB200");
+  EXPECT_EQ(racks.cluster.nodes, 2);
+  EXPECT_EQ(racks.cluster.node.gpus, 72);
+  EXPECT_EQ(racks.cluster.gpus, 144);
+  EXPECT_TRUE(remarks(racks, "2 NVLink domains of 18 hosts"));
+  EXPECT_EQ(read_back(racks.cluster).gpus, 144);
+  // Racks of which 16 hosts are in the list, and one of which few are.
+  const Imported smaller =
+      import("BlockName=a Nodes=n[1-16]\nBlockName=b Nodes=n[17-32]\nBlockName=c Nodes=n[33-34]\n",
+             "GB300");
+  EXPECT_EQ(smaller.cluster.nodes, 2);
+  EXPECT_EQ(smaller.cluster.node.gpus, 64);
+  EXPECT_EQ(smaller.cluster.node.nvlink_domain, 64);
+  EXPECT_TRUE(remarks(smaller, "2 hosts are not counted"));
+  // A leaf of a tree with more hosts than a rack.
+  const Imported tree = import("SwitchName=l Nodes=n[1-36]\n", "GB200");
+  EXPECT_EQ(tree.cluster.gpus, 144);
+  EXPECT_EQ(tree.cluster.network.nodes_per_unit, 2);
+  // Other hosts are what they were.
+  EXPECT_EQ(import(two, "H100").cluster.gpus, 36 * 8);
+}
+
+// gcm#167: a spine of `scontrol show topo` names again what its leaves hold.
+TEST(ImportNetwork, NodesThatASpineRepeatsStayOnTheirLeaves) {
+  const Imported imported = import(
+      "SwitchName=spine Level=1 LinkSpeed=1 Nodes=g-[1-3],h-[1-4] Switches=sw[0-1]\n"
+      "SwitchName=sw0 Level=0 LinkSpeed=1 Nodes=g-[1-3]\n"
+      "SwitchName=sw1 Level=0 LinkSpeed=1 Nodes=h-[1-4]\n",
+      "H100");
+  EXPECT_EQ(imported.cluster.network.unit_nodes, (std::vector<int>{3, 4}));
+  EXPECT_FALSE(remarks(imported, "several switches"));
+}
+
 TEST(ImportNetwork, SwitchesOfThreeLevelsMakePods) {
   // Two pods of two leaves of two nodes.
   const std::string text =

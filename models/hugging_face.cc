@@ -117,7 +117,7 @@ bool says_something(const ConfigFields& fields, const char* key) {
     return false;
   }
   const nlohmann::json& value = fields.json().at(key);
-  const bool empty = (value.is_array() || value.is_object() || value.is_string()) && value.empty();
+  const bool empty = (value.is_array() || value.is_string()) && value.empty();
   const bool nothing =
       (value.is_number() && value.get<double>() == 0) || (value.is_boolean() && !value.get<bool>());
   return !empty && !nothing;

@@ -100,6 +100,11 @@ void read_fsdp(LaunchConfig& config) {
   if (in_capitals(text_setting(config, "fsdp_config.fsdp_auto_wrap_policy", "NO_WRAP")) ==
       "NO_WRAP") {
     layout.fsdp_unit = 0;
+    if (!has_setting(config, "fsdp_config.fsdp_auto_wrap_policy")) {
+      config.remarks.emplace_back(
+          "the file names no fsdp_auto_wrap_policy, and accelerate wraps no layer then: all "
+          "parameters are gathered at once (TRANSFORMER_BASED_WRAP wraps each)");
+    }
   }
   if (is_on(config, "fsdp_config.fsdp_offload_params")) {
     config.offload = {"parameters", "gradients", "optimizer"};  // CPUOffload(offload_params=True)

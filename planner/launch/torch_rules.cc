@@ -309,19 +309,6 @@ Found plugin_values(const LaunchConfig& config, const LaunchCase&) {
   return {};
 }
 
-// FullyShardedDataParallelPlugin: without a policy the whole model is one unit.
-Found wraps_layers(const LaunchConfig& config, const LaunchCase& found) {
-  const char* key = "fsdp_config.fsdp_auto_wrap_policy";
-  if (text_setting(config, "distributed_type") != "FSDP" || has_setting(config, key) ||
-      found.plan.sharding == Sharding::kNone) {
-    return {};
-  }
-  return Finding{
-      "fsdp_auto_wrap_policy is not given, and accelerate's default wraps no layer: all "
-      "parameters are gathered at once",
-      "add fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"};
-}
-
 // utils/launch.py; both switches are on unless the file says otherwise.
 Found loads_and_syncs(const LaunchConfig& config, const LaunchCase&) {
   const char* loads = "fsdp_config.fsdp_cpu_ram_efficient_loading";
@@ -351,7 +338,6 @@ constexpr LaunchRule kAccelerate[] = {
     {"keys that accelerate has", Severity::kError, {}, keys_known},
     {"values that accelerate takes", Severity::kError, {}, values_known},
     {"values that FSDP's plugin takes", Severity::kError, {}, plugin_values},
-    {"fsdp_auto_wrap_policy is NO_WRAP unless said", Severity::kWarning, {}, wraps_layers},
     {"efficient loading needs synchronised states", Severity::kError, {}, loads_and_syncs},
     {"FSDP needs shards", Severity::kError, {}, shards_for_fsdp},
     {"parallelism_config needs FSDP version 2", Severity::kError, {}, needs_version_two},

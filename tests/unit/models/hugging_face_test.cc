@@ -436,28 +436,29 @@ TEST(HuggingFace, FamiliesThatWereLlamasOrUnknownBeforeHaveTheirCardsCounts) {
 
 // granite-4.0-micro: attention alone and no experts, which a zero says.
 TEST(HuggingFace, AZeroIsNoThingThatIsThere) {
-  const std::string granite = R"("model_type": "granitemoehybrid", "hidden_size": 2560,
-      "num_hidden_layers": 4, "num_attention_heads": 40, "num_key_value_heads": 8,
-      "intermediate_size": 512, "shared_intermediate_size": 8192, "num_experts_per_tok": 0,
-      "vocab_size": 100352, "tie_word_embeddings": true, "num_local_experts": 0)";
-  const std::string attends = R"(, "layer_types": ["attention", "attention", "attention",
-      "attention"])";
+  const auto granite = [](const std::string& experts, const std::string& kinds) {
+    return R"({"model_type": "granitemoehybrid", "hidden_size": 2560, "num_hidden_layers": 4,
+        "num_attention_heads": 40, "num_key_value_heads": 8, "intermediate_size": 512,
+        "shared_intermediate_size": 8192, "vocab_size": 100352, "tie_word_embeddings": true,
+        "num_local_experts": )" +
+           experts + R"(, "layer_types": [)" + kinds + "]";
+  };
+  const std::string attends = R"("attention", "attention", "attention", "attention")";
   const Transformer dense =
-      import_text("{" + granite + attends + R"(, "position_embedding_type": "rope"})");
+      import_text(granite("0", attends) + R"(, "position_embedding_type": "rope"})");
   EXPECT_FALSE(dense.moe);
   EXPECT_EQ(dense.ffn, 8192);
   EXPECT_EQ(dense.position, Position::kRotary);
   // The card's 3.4e9 with all of its 40 layers.
-  const std::int64_t tokens = std::int64_t{100352} * 2560;
-  EXPECT_NEAR(static_cast<double>(parameter_count(dense) - tokens) * 10 + double(tokens), 3.4e9,
+  const std::int64_t embedding = std::int64_t{100352} * 2560;
+  EXPECT_NEAR(static_cast<double>((parameter_count(dense) - embedding) * 10 + embedding), 3.4e9,
               0.02e9);
-  const Transformer experts = import_text(
-      "{" + granite + attends + R"(, "num_local_experts": 62, "num_experts_per_tok": 6})");
+  const Transformer experts = import_text(granite("62", attends) + "}");
   ASSERT_TRUE(experts.moe);
   EXPECT_EQ(experts.moe->shared_ffn, 8192);
   EXPECT_EQ(experts.position, Position::kNone);
-  const std::string mixed = R"(, "layer_types": ["mamba", "attention", "mamba", "mamba"]})";
-  EXPECT_NE(fault_of("{" + granite + mixed).find("state-space layers"), std::string::npos);
+  const std::string mixed = R"("mamba", "attention", "mamba", "mamba")";
+  EXPECT_NE(fault_of(granite("0", mixed) + "}").find("state-space layers"), std::string::npos);
   // A model of an unknown family whose experts are none is a llama.
   const std::string llama = R"({"model_type": "unheard_of", "hidden_size": 2048,
       "num_hidden_layers": 2, "num_attention_heads": 16, "intermediate_size": 8192,

@@ -40,9 +40,6 @@ DataParallelTimer::Groups DataParallelTimer::groups_of(const Plan& plan) const {
     groups.expert_shard = collectives_.shape(ranks.shards, split);
     groups.expert_replica = collectives_.shape(ranks.copies / ranks.shards, split * ranks.shards);
   }
-  groups.reduce_bytes = reduce_bytes_of(job_, sharded);
-  groups.expert_reduce_bytes = groups.reduce_bytes;
-  groups.parameter_bytes = groups.expert_parameter_bytes = job_.framework.parameter_bytes;
   return groups;
 }
 
@@ -65,6 +62,7 @@ DataParallelTimer::OfPlan DataParallelTimer::of_plan(const Plan& plan) const {
   };
   of.copies = copies_over(of.groups.shard);
   of.expert_copies = copies_over(of.groups.expert_shard);
+  of.reduce_bytes = reduce_bytes_of(job_, plan.sharding != Sharding::kNone);
   return of;
 }
 
@@ -75,27 +73,33 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
       alone(of.groups.expert_replica)) {
     return {};
   }
+  const UnitTerms terms{plan.micro_batches, in.trained_share, in.trained_expert_share,
+                        in.gathered_share};
+  if (!(of.terms == terms)) {
+    of.terms = terms;
+    of.units = {};
+  }
   const bool full = of.run.sharding == Sharding::kFull;
   // What is frozen is gathered in its own format and never reduced; a sharded optimizer gathers
   // what it trained.
-  Groups groups = of.groups;
-  groups.parameter_bytes *= full ? in.gathered_share : in.trained_share;
-  groups.expert_parameter_bytes *= full ? in.gathered_share : in.trained_expert_share;
-  groups.reduce_bytes *= in.trained_share;
-  groups.expert_reduce_bytes *= in.trained_expert_share;
-  const auto of_shares = [&](UnitCopies copies, double trained) {
+  const auto bytes_of = [&](UnitCopies copies, double trained) {
     copies.gather *= in.gathered_share;
     copies.reduce *= trained;
     copies.keep *= trained;
     copies.sum *= trained;
-    return copies;
+    return ElementBytes{job_.framework.parameter_bytes * (full ? in.gathered_share : trained),
+                        of.reduce_bytes * trained, copies};
   };
-  const UnitCopies copies = of_shares(of.copies, in.trained_share);
-  const UnitCopies experts = of_shares(of.expert_copies, in.trained_expert_share);
   const bool shards_gradients = (full || of.run.sharding == Sharding::kGradients) &&
-                                std::max(groups.shard.ranks, groups.expert_shard.ranks) > 1;
+                                std::max(of.groups.shard.ranks, of.groups.expert_shard.ranks) > 1;
   const bool each = shards_gradients || (is_own(job_) && job_.framework.reduce_every_micro_batch);
-  const Case at{plan, in, of.run, copies, experts, groups, of.units};
+  const Case at{plan,
+                in,
+                of.run,
+                of.groups,
+                bytes_of(of.copies, in.trained_share),
+                bytes_of(of.expert_copies, in.trained_expert_share),
+                of.units};
   return each ? reduced_each(at) : reduced_once(at);
 }
 

@@ -61,35 +61,45 @@ class DataParallelTimer {
 
   struct Groups {
     topologies::GroupShape shard, replica, expert_shard, expert_replica;
-    // Bytes on the wire for each element of what is gathered and of what is reduced.
-    double reduce_bytes = 4, parameter_bytes = 2;
-    double expert_reduce_bytes = 4, expert_parameter_bytes = 2;
   };
-  // A unit that was timed, and what its time depends on beside the plan.
+  // A unit that was timed.
   struct KnownUnit {
     double parameters = 0, experts = 0;
+    bool of_this_plan = false;  // else of one with the same axes
+    UnitSeconds seconds;        // but for compute
+  };
+  // What a unit's time depends on beside its parameters and the axes of the plan.
+  struct UnitTerms {
+    std::int64_t micro_batches = 0;
     double trained_share = 1, trained_expert_share = 1, gathered_share = 1;
-    UnitSeconds seconds;  // but for compute
+    friend bool operator==(const UnitTerms&, const UnitTerms&) = default;
   };
   // What the stages of a plan share. Most have the same units: the last of each kind is kept.
   struct OfPlan {
     Groups groups;
     RunSharding run;
     UnitCopies copies, expert_copies;
-    std::array<KnownUnit, 3> units;  // by UnitKind
+    double reduce_bytes = 4;  // on the wire, of an element
+    UnitTerms terms;
+    std::array<KnownUnit, 3> units;  // by UnitKind, under those terms
   };
+  // Depends on the plan's axes, their order and what is sharded, and on nothing else of it.
   [[nodiscard]] OfPlan of_plan(const Plan& plan) const;
   DataParallelTime measure(const Plan& plan, const DataParallelInput& in, OfPlan& of);
 
  private:
+  // Bytes on the wire and through memory for each element of a unit's parameters.
+  struct ElementBytes {
+    double gather = 2, reduce = 4;
+    UnitCopies copies;
+  };
   // A stage of a plan.
   struct Case {
     const Plan& plan;
     const DataParallelInput& in;
     const RunSharding& run;
-    const UnitCopies& copies;
-    const UnitCopies& expert_copies;
     const Groups& groups;
+    ElementBytes dense, experts;
     std::array<KnownUnit, 3>& units;
   };
   // What is walked of stages alike.

@@ -211,7 +211,8 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
                            : left_at_the_end(plan, in, last, in.unit_share, slowdown);
   const double m = static_cast<double>(plan.micro_batches);
   const auto copied = [&](double UnitCopies::*copy) {
-    return (at.copies.*copy * in.dense_parameters + at.expert_copies.*copy * in.expert_parameters) /
+    return (at.dense.copies.*copy * in.dense_parameters +
+            at.experts.copies.*copy * in.expert_parameters) /
            memory_rate_;
   };
   time.compute_backward = (1 - 1 / m) * copied(&UnitCopies::keep);
@@ -229,15 +230,14 @@ const UnitSeconds& DataParallelTimer::unit_of(const Case& at, UnitKind kind, dou
     return kNothing;
   }
   KnownUnit& known = at.units[static_cast<std::size_t>(kind)];
-  const DataParallelInput& in = at.in;
-  if (!same(known.parameters, parameters) || !same(known.experts, experts) ||
-      known.trained_share != in.trained_share ||
-      known.trained_expert_share != in.trained_expert_share ||
-      known.gathered_share != in.gathered_share) {
-    known = {parameters,        experts,
-             in.trained_share,  in.trained_expert_share,
-             in.gathered_share, timed_unit(at, parameters, experts)};
+  // Of another plan the very same: what is asked before must not show.
+  const auto alike = [&](double a, double b) { return known.of_this_plan ? same(a, b) : a == b; };
+  if (!alike(known.parameters, parameters) || !alike(known.experts, experts)) {
+    known.parameters = parameters;
+    known.experts = experts;
+    known.seconds = timed_unit(at, parameters, experts);
   }
+  known.of_this_plan = true;
   return known.seconds;
 }
 
@@ -253,16 +253,15 @@ UnitSeconds DataParallelTimer::timed_unit(const Case& at, double parameters, dou
     return static_cast<double>(std::max<std::int64_t>(1, group.ranks));
   };
   const bool sharded = at.run.sharding != Sharding::kNone;
-  const double reduced = groups.reduce_bytes * parameters;
-  const double reduced_experts = groups.expert_reduce_bytes * experts;
+  const double reduced = at.dense.reduce * parameters;
+  const double reduced_experts = at.experts.reduce * experts;
   UnitSeconds unit;
   unit.gather =
-      collectives_.time(Collective::kAllGather, groups.shard, groups.parameter_bytes * parameters) +
-      collectives_.time(Collective::kAllGather, groups.expert_shard,
-                        groups.expert_parameter_bytes * experts);
+      collectives_.time(Collective::kAllGather, groups.shard, at.dense.gather * parameters) +
+      collectives_.time(Collective::kAllGather, groups.expert_shard, at.experts.gather * experts);
   unit.gather_copy =
-      (at.copies.gather * parameters + at.expert_copies.gather * experts) / memory_rate_;
-  unit.reduce_copy = copied(at.copies, parameters) + copied(at.expert_copies, experts);
+      (at.dense.copies.gather * parameters + at.experts.copies.gather * experts) / memory_rate_;
+  unit.reduce_copy = copied(at.dense.copies, parameters) + copied(at.experts.copies, experts);
   const double copies = collectives_.time(Collective::kAllReduce, groups.replica,
                                           sharded ? reduced / shards(groups.shard) : reduced) +
                         collectives_.time(Collective::kAllReduce, groups.expert_replica,

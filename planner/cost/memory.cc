@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/fields_hash.h"
@@ -52,6 +53,11 @@ struct ExplicitSplit {
   std::vector<std::int64_t> stage_layers;
   friend auto operator<=>(const ExplicitSplit&, const ExplicitSplit&) = default;
 };
+
+bool is_of(const ExplicitSplit& split, const Plan& plan) {
+  return split.pipeline == plan.pipeline && split.virtual_pipeline == plan.virtual_pipeline &&
+         split.prediction_apart == plan.prediction_apart && split.stage_layers == plan.stage_layers;
+}
 
 double capacity_gib(const Job& job, Bytes memory) {
   // The driver keeps 0.7 % of what nvidia-smi shows (PyTorch's own messages: 79.1 of 79.65 GiB on
@@ -127,7 +133,9 @@ struct MemoryModel::State {
   const Job job;
   std::unordered_map<LayerKey, RankLayers, FieldsHash<LayerKey>> layers;
   std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
-  std::map<ExplicitSplit, std::vector<ChunkLayers>> explicit_splits;  // of plans with stage_layers
+  using ExplicitSplits = std::map<ExplicitSplit, std::vector<ChunkLayers>>;
+  ExplicitSplits explicit_splits;  // of plans with stage_layers, which mostly have the last one's
+  const ExplicitSplits::value_type* last_split = nullptr;
   OwnMemory own;
   Plan known_plan;  // of `known`, but for its order, which memory does not depend on
   MemoryEstimate known;
@@ -147,12 +155,16 @@ const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
 
 const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
-    const ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, plan.prediction_apart,
-                            plan.stage_layers};
-    const auto found = explicit_splits.find(key);
-    return found != explicit_splits.end()
-               ? found->second
-               : explicit_splits.emplace(key, chunk_layers(job, plan)).first->second;
+    if (last_split == nullptr || !is_of(last_split->first, plan)) {
+      ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, plan.prediction_apart,
+                        plan.stage_layers};
+      auto found = explicit_splits.find(key);
+      if (found == explicit_splits.end()) {
+        found = explicit_splits.emplace(std::move(key), chunk_layers(job, plan)).first;
+      }
+      last_split = &*found;
+    }
+    return last_split->second;
   }
   const SplitKey key{plan.pipeline, plan.virtual_pipeline};
   const auto found = splits.find(key);

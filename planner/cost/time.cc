@@ -1,60 +1,18 @@
 #include "planner/cost/time.h"
-#include "planner/cost/host_wait.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
-#include "core/check.h"
-#include "planner/cost/adapters.h"
 #include "planner/cost/expert_time.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/time_state.h"
-#include "planner/cost/unit_launches.h"
-#include "planner/cost/unit_layers.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
-#include "planner/plan/stage_groups.h"
 #include "planner/plan/stages.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {
-
-using topologies::Collective;
-
-namespace {
-
-// Of a layer's input gradients, what comes before its first weight gradient: the last product's.
-constexpr double kBeforeGradients = 0.2;
-
-void add_layers(const LayerTimes& layer, double count, double recomputed, bool every_layer,
-                RankTimes& rank) {
-  rank.forward += count * layer.forward.kernels;
-  rank.input_gradient += count * layer.input_gradient.kernels;
-  rank.weight_gradient += count * layer.weight_gradient;
-  rank.tensor_forward += count * layer.forward.tensor;
-  rank.tensor_backward += count * layer.input_gradient.tensor;
-  rank.weight_tensor += count * layer.weight_tensor;
-  rank.context_forward += count * layer.forward.context;
-  rank.context += count * (layer.forward.context + layer.input_gradient.context);
-  rank.expert_forward += count * layer.forward.expert;
-  rank.expert += count * (layer.forward.expert + layer.input_gradient.expert);
-  rank.host_forward += count * layer.forward.host;
-  rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
-  rank.host_weight += count * layer.weight_host;
-  rank.flop += count * 3 * layer.forward_flop;
-  const double again = every_layer ? count : recomputed;
-  rank.host_backward += count * layer.input_gradient.host + again * layer.recompute.host;
-  rank.recompute += again * layer.recompute.kernels;
-  rank.tensor_backward += again * layer.recompute.tensor;
-  rank.context += again * layer.recompute.context;
-  rank.expert += again * layer.recompute.expert;
-  rank.recomputed_flop += again * layer.recompute_flop;
-}
-
-}  // namespace
 
 TimeModel::State::LayerSetKey TimeModel::State::layer_key(const Plan& plan) {
   return {.tensor = plan.tensor,
@@ -85,143 +43,9 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
   return sets.insert(key, layers.measure(plan, kinds));
 }
 
-RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
-                                       const RankClass& rank) const {
-  RankTimes times;
-  const bool every_layer = plan.recompute != Recompute::kFull;
-  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
-    add_layers(set.kinds[kind], static_cast<double>(rank.layers[kind]),
-               static_cast<double>(rank.recomputed[kind]), every_layer, times);
-  }
-  if (rank.embedding) {
-    add_layers(set.embedding, 1, 0, true, times);
-  }
-  if (rank.head) {
-    add_layers(set.head, 1, 0, true, times);
-  }
-  if (has_unit_hosts(job.framework, plan.sharding) && plan.sharded * plan.context > 1) {
-    add_unit_hosts(plan, rank, times);
-  }
-  const auto count =
-      static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
-  times.host_backward +=
-      op.launch(1).value * fit.host_factor * micro_batch_host(job, count, plan.micro_batches > 1);
-  const HostWaits waits =
-      host_waits({times.forward_total(), times.backward_total()},
-                 {times.host_forward, times.host_backward}, plan.pipeline > 1, job.framework);
-  times.host_wait_forward = waits.forward;
-  times.host_wait_backward = waits.backward;
-  return times;
-}
-
-// What is reduced and stepped where weights are frozen, and what a gathered one weighs.
-void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& rank,
-                                          DataParallelInput& in) const {
-  const Training& training = job.training;
-  if (!training.has_adapters() && training.frozen_layers == 0) {
-    return;
-  }
-  double trained = 0;
-  double experts = 0;
-  const AdapterElements adapters = adapter_elements(
-      job, {.tensor = plan.tensor,
-            .expert = plan.expert,
-            .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor});
-  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
-    const auto count = static_cast<double>(rank.layers[kind]);
-    const bool sparse = kinds.expert_parameters[kind] > 0;
-    if (training.has_adapters()) {
-      trained += count * (sparse ? adapters.sparse_layer : adapters.dense_layer);
-      experts += sparse ? count * adapters.experts : 0;
-    } else if (kinds.first_layer[kind] >= training.frozen_layers) {
-      trained += count * kinds.dense_parameters[kind] / static_cast<double>(plan.tensor);
-      experts += count * kinds.expert_parameters[kind];
-    }
-  }
-  if (training.embeddings || !training.has_adapters()) {
-    trained += in.root_parameters;
-  }
-  in.trained_share = in.dense_parameters > 0 ? trained / in.dense_parameters : 1;
-  if (training.has_adapters()) {
-    in.trained_expert_share = in.expert_parameters > 0 ? experts / in.expert_parameters : 1;
-    in.gathered_share = frozen_bytes(training.base) / job.framework.parameter_bytes;
-  }
-}
-
-DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
-                                               const RankTimes& times, const LayerSet& ends) const {
-  DataParallelInput in;
-  const auto tensor = static_cast<double>(plan.tensor);
-  std::int64_t layer_count = 0;
-  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
-    const auto count = static_cast<double>(rank.layers[kind]);
-    layer_count += rank.layers[kind];
-    in.dense_parameters += count * kinds.dense_parameters[kind] / tensor;
-    const double split_experts =
-        static_cast<double>(plan.expert) *
-        static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
-    in.expert_parameters += count * kinds.expert_parameters[kind] / split_experts;
-  }
-  if (rank.embedding) {
-    in.root_parameters += embedding_parameters / tensor;
-    in.embedding_parameters = embedding_parameters / tensor;
-    in.embedding_compute = ends.embedding.forward.gpu();
-    in.embedding_backward = ends.embedding.input_gradient.gpu() + ends.embedding.weight_gradient;
-  }
-  if (rank.head && rank.embedding && job.model.tied_embeddings) {
-    in.tied_head_parameters = in.embedding_parameters;
-  } else if (rank.head) {
-    in.root_parameters += head_parameters / tensor;
-  }
-  if (rank.head) {
-    in.head_forward = ends.head.forward.gpu();
-    in.head_input_gradient = ends.head.input_gradient.gpu();
-    in.head_backward = in.head_input_gradient + ends.head.weight_gradient;
-  }
-  if (predicts(rank) && !rank.embedding && !job.model.tied_embeddings) {
-    // A copy of the token table, which prediction modules read.
-    in.root_parameters += embedding_parameters / tensor;
-  }
-  in.dense_parameters += in.root_parameters;
-  set_trained_shares(plan, rank, in);
-  const std::int64_t chunk =
-      std::max<std::int64_t>(1, layer_count / std::max<std::int64_t>(1, plan.virtual_pipeline));
-  const std::int64_t all =
-      layers_of_unit(job, plan, run_sharding(job, plan),
-                     kinds.dense_parameters.front() + kinds.expert_parameters.front());
-  const std::int64_t unit = all > 0 ? std::min(all, chunk) : chunk;
-  const std::int64_t units = (layer_count + unit - 1) / unit;
-  in.units = static_cast<double>(units);
-  in.unit_share = static_cast<double>(unit) / static_cast<double>(std::max(layer_count, unit));
-  in.forward = times.forward_total();
-  in.backward = times.backward_total();
-  const double waits = in.backward / std::max(in.backward - times.host_wait_backward, 1e-12);
-  in.before_gradients = waits * (times.recompute + kBeforeGradients * times.input_gradient);
-  in.weight_gradient = times.weight_pass();
-  in.rank = rank.last_rank;
-  const double kernels =
-      times.forward + times.input_gradient + times.weight_gradient + times.recompute;
-  in.kernel_share = kernels / std::max(in.forward + in.backward, 1e-12);
-  return in;
-}
-
-// Of a chunk's backward, what its last layer repeats before it needs the gradient: the longest of
-// its kinds of layers, whichever stands last.
-double TimeModel::State::recompute_of_last_layer(const Plan& plan, const RankClass& rank,
-                                                 const LayerSet& set) {
-  double seconds = 0;
-  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
-    const bool repeats =
-        plan.recompute != Recompute::kFull || rank.recomputed[kind] == rank.layers[kind];
-    if (rank.layers[kind] > 0 && repeats) {
-      seconds = std::max(seconds, set.kinds[kind].recompute.gpu());
-    }
-  }
-  return seconds;
-}
-
 StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times,
                                        DataParallelTimer::OfPlan& of_plan) {
+  const std::vector<RankWork>& work = ranks_work(plan);
   const std::vector<RankClass>& ranks = classes(plan);
   const DataParallelTimer::Groups& groups = of_plan.groups;
   const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop_times.blocking;
@@ -234,11 +58,9 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   double before = 0;  // backward time of the ranks before: how much earlier a later rank may reduce
   double late = 0;    // what those take longer in the last one
   stage_seconds.clear();
-  const LayerSet* alike = topologies::has_unlike_nodes(job.cluster) ? nullptr : &layer_set(plan);
-  for (const RankClass& rank : ranks) {
-    const LayerSet& set = alike != nullptr ? *alike : layer_set(plan, rank);
-    const RankTimes times = rank_times(plan, set, rank);
-    const DataParallelInput in = data_input(plan, rank, times, set);
+  for (std::size_t c = 0; c < ranks.size(); ++c) {
+    const RankClass& rank = ranks[c];
+    const auto& [times, in, before_message] = work[c];
     const DataParallelTime data = data_parallel.measure(plan, in, of_plan);
     const double forward =
         times.forward_total() + data.compute_forward + data.per_micro_batch_forward;
@@ -269,13 +91,13 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     stage_seconds.push_back({forward, backward, exchange, times.weight_pass()});
     if (const double cycle = forward + backward + exchange; cycle > step.slowest_cycle) {
       step.slowest_cycle = cycle;
-      step.slowest = times;
+      step.slowest = &times;
       step.slowest_data = data.per_micro_batch_forward + data.per_micro_batch_backward;
       step.slowest_sums = data.compute_forward + data.compute_backward;
       step.totals.slowest = forward + backward;
       step.totals.exchanges = exchanges;
       step.totals.weight_gradient = times.weight_pass();
-      step.totals.before_message = recompute_of_last_layer(plan, rank, set);
+      step.totals.before_message = before_message;
     }
   }
   // A rank's last backward waits for those of all ranks behind it.
@@ -303,8 +125,8 @@ void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
                    {.trained = step.stepped,
                     .parameters = step.gathered,
                     .kept = hidden * held * kept * job.offload.activation_share,
-                    .forward = step.slowest.forward_total(),
-                    .backward = step.slowest.backward_total(),
+                    .forward = step.slowest->forward_total(),
+                    .backward = step.slowest->backward_total(),
                     .micro_batches = static_cast<double>(plan.micro_batches)});
   items.offload = time.exposed;
   if (job.offload.optimizer != OffloadTo::kNone) {
@@ -317,12 +139,11 @@ TimeModel::~TimeModel() = default;
 TimeModel::TimeModel(TimeModel&&) noexcept = default;
 TimeModel& TimeModel::operator=(TimeModel&&) noexcept = default;
 
-void TimeModel::State::time_step(const Plan& plan, DataParallelTimer::OfPlan& of_plan,
-                                 TimeEstimate& out) {
-  const HopTimes hop_times = hop(plan);
-  const StepRanks step = step_ranks(plan, hop_times, of_plan);
+void TimeModel::State::time_step(const Plan& plan, OfAxes& of, TimeEstimate& out) {
+  const HopTimes hop_times = hop(plan, of.placed);
+  const StepRanks step = step_ranks(plan, hop_times, of.data);
   const PipelineTime pipeline = pipeline_time(plan, step.totals, hop_times);
-  const RankTimes& slowest = step.slowest;
+  const RankTimes& slowest = *step.slowest;
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;
   items.compute = m * (slowest.forward + slowest.input_gradient + slowest.weight_gradient +
@@ -335,7 +156,7 @@ void TimeModel::State::time_step(const Plan& plan, DataParallelTimer::OfPlan& of
   items.pipeline_bubble = pipeline.bubble + step.late_after;
   items.pipeline_p2p = pipeline.exchange;
   items.data_parallel = std::max(0.0, step.data_cost - step.late_after - step.data.compute_once) +
-                        m * step.slowest_data + tied_exchange(plan);
+                        m * step.slowest_data + tied_exchange(plan, of.placed);
   items.optimizer = optimizer_seconds(job, plan, {step.stepped, step.parameters}, op);
   items.other += std::max(0.0, step_host_seconds(plan) - items.optimizer);
   add_offload(plan, step, items);
@@ -362,28 +183,54 @@ TimeModel::State::Placed TimeModel::State::place(const Plan& plan,
   return here;
 }
 
+TimeModel::State::OfAxes& TimeModel::State::of_axes(const Plan& plan) {
+  constexpr std::size_t kKept = 1024;  // a power of two: more than a node of search has
+  const AxesKey key{.tensor = plan.tensor,
+                    .pipeline = plan.pipeline,
+                    .context = plan.context,
+                    .expert = plan.expert,
+                    .expert_tensor = plan.expert_tensor,
+                    .sharded = plan.sharded,
+                    .replicas = plan.replicas,
+                    .order = plan.order,
+                    .sharding = plan.sharding,
+                    .reshards = plan.reshard_after_forward,
+                    .prediction_apart = plan.prediction_apart};
+  axes.resize(kKept);
+  OfAxes& known = axes[FieldsHash<AxesKey>()(key) & (kKept - 1)];
+  if (!(known.key == key)) {
+    known.key = key;
+    known.data = data_parallel.of_plan(plan);
+    known.placed = place(plan, known.data.groups);
+  }
+  for (DataParallelTimer::KnownUnit& unit : known.data.units) {
+    unit.of_this_plan = false;
+  }
+  return known;
+}
+
 void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   State& s = *state_;
   s.timed_plan.order = plan.order;
   if (!(s.timed_plan == plan)) {
     s.timed_plan = plan;
     s.timed.clear();
+    s.worked.clear();
   }
-  DataParallelTimer::OfPlan of_plan = s.data_parallel.of_plan(plan);
+  State::OfAxes& of = s.of_axes(plan);
   if (topologies::has_unlike_nodes(
           s.job.cluster)) {  // an order also decides which cards hold a stage
-    s.time_step(plan, of_plan, out);
+    s.time_step(plan, of, out);
     return;
   }
-  const State::Placed here = s.place(plan, of_plan.groups);
   for (const auto& [other, time] : s.timed) {
-    if (other == here) {
+    if (other == of.placed) {
       out = time;
       return;
     }
   }
-  s.time_step(plan, of_plan, out);
-  s.timed.emplace_back(here, out);
+  s.time_step(plan, of, out);
+  s.timed.emplace_back(of.placed, out);
 }
 
 }  // namespace trireme::planner

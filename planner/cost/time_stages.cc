@@ -12,7 +12,7 @@ namespace trireme::planner {
 
 using topologies::Collective;
 
-HopTimes TimeModel::State::hop(const Plan& plan) {
+HopTimes TimeModel::State::hop(const Plan& plan, const Placed& placed) {
   HopTimes hop;
   if (plan.pipeline == 1) {
     return hop;
@@ -26,14 +26,12 @@ HopTimes TimeModel::State::hop(const Plan& plan) {
       !plan.sequence_parallel &&
       (job.framework.scattered_boundary || (classic && plan.schedule == Schedule::kInterleaved));
   if (scattered) {
-    hop.transfer =
-        collectives.time(Collective::kAllGather, collectives.group(plan, Axis::kTensor), bytes);
+    hop.transfer = collectives.time(Collective::kAllGather, placed.tensor, bytes);
   }
   if (plan.sequence_parallel || scattered) {
     bytes /= static_cast<double>(plan.tensor);
   }
-  const double free =
-      collectives.time(Collective::kSendRecv, collectives.pipeline_pair(plan), bytes);
+  const double free = collectives.time(Collective::kSendRecv, placed.pair, bytes);
   hop.transfer += message_seconds(fit, free, bytes);
   // This project's streams wait for a message by themselves.
   const bool streams =
@@ -174,14 +172,14 @@ bool TimeModel::State::predicts(const RankClass& rank) const {
 
 // The first and the last stage sum their gradients of a tied table at the end of the step; so do
 // the first and the one whose extra prediction modules read a copy of it.
-double TimeModel::State::tied_exchange(const Plan& plan) {
+double TimeModel::State::tied_exchange(const Plan& plan, const Placed& placed) {
   if (!shares_table(job, plan)) {
     return 0;
   }
   const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);
   const double elements = static_cast<double>(job.model.vocab * job.model.hidden) /
                           (static_cast<double>(plan.tensor) * shards);
-  return collectives.time(Collective::kAllReduce, collectives.pipeline_ends(plan),
+  return collectives.time(Collective::kAllReduce, placed.ends,
                           reduce_bytes_of(job, plan.sharding != Sharding::kNone) * elements);
 }
 

@@ -60,10 +60,17 @@ struct RankTimes {
   }
 };
 
+// What a rank of a class does, whatever its data-parallel groups are.
+struct RankWork {
+  RankTimes times;
+  DataParallelInput in;
+  double before_message = 0;  // see StageTotals
+};
+
 // What a step takes of all ranks: sums over them, and the ones that set its length.
 struct StepRanks {
   StageTotals totals;
-  RankTimes slowest;  // of the rank whose micro-batch takes longest
+  const RankTimes* slowest = nullptr;  // of the rank whose micro-batch takes longest
   double slowest_cycle = -1;
   double slowest_data = 0;  // exposed gathers and reductions of each of its micro-batches
   double slowest_sums = 0;  // their casts and sums, among the compute
@@ -99,7 +106,29 @@ struct TimeModel::State {
     return job;
   }
 
+  // What an order of axes decides: orders of a plan that place these alike take as long.
+  struct Placed {
+    topologies::GroupShape shard, replica, pair, tensor, context, ends;  // soon told apart
+    friend bool operator==(const Placed&, const Placed&) = default;
+  };
+  // What plans with the same axes have in common. The last of many is kept.
+  struct AxesKey {
+    std::int64_t tensor = 0, pipeline = 0, context = 0, expert = 0, expert_tensor = 0, sharded = 0,
+                 replicas = 0;
+    std::array<Axis, 5> order{};
+    Sharding sharding = Sharding::kNone;
+    bool reshards = false, prediction_apart = false;
+    friend bool operator==(const AxesKey&, const AxesKey&) = default;
+  };
+  struct OfAxes {
+    AxesKey key;
+    Placed placed;
+    DataParallelTimer::OfPlan data;
+  };
+
   struct LayerSetKey;
+  OfAxes& of_axes(const Plan& plan);
+  [[nodiscard]] Placed place(const Plan& plan, const DataParallelTimer::Groups& groups);
   [[nodiscard]] LayerSetKey layer_key(const Plan& plan);
   bool nearest_is_fastest(const Plan& plan);
   const LayerSet& layer_set(const Plan& plan);
@@ -118,16 +147,18 @@ struct TimeModel::State {
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] static double recompute_of_last_layer(const Plan& plan, const RankClass& rank,
                                                       const LayerSet& set);
+  [[nodiscard]] std::vector<RankWork> work_of(const Plan& plan);
+  const std::vector<RankWork>& ranks_work(const Plan& plan);
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
                                      DataParallelTimer::OfPlan& of_plan);
-  void time_step(const Plan& plan, DataParallelTimer::OfPlan& of_plan, TimeEstimate& out);
-  [[nodiscard]] HopTimes hop(const Plan& plan);
+  void time_step(const Plan& plan, OfAxes& of, TimeEstimate& out);
+  [[nodiscard]] HopTimes hop(const Plan& plan, const Placed& placed);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   [[nodiscard]] double split_bottleneck(const Plan& plan,
                                         const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
   double speed_of_stage(const Plan& plan, std::int64_t stage);
-  [[nodiscard]] double tied_exchange(const Plan& plan);
+  [[nodiscard]] double tied_exchange(const Plan& plan, const Placed& placed);
   [[nodiscard]] bool predicts(const RankClass& rank) const;  // has extra prediction modules
   [[nodiscard]] double step_host_seconds(const Plan& plan);
   [[nodiscard]] double slower_host_seconds(const Plan& plan, const RankTimes& rank) const;
@@ -174,16 +205,13 @@ struct TimeModel::State {
   };
   std::vector<std::unique_ptr<GroupTimer>> group_timers;
   FlatMap<SplitKey, std::vector<RankClass>> splits;
-  std::vector<RankClass>
-      unlike_split;  // on unlike nodes, where no key says them: of the plan at hand
-  // What an order of axes decides: orders of a plan that place these alike take as long.
-  struct Placed {
-    topologies::GroupShape tensor, context, shard, replica, pair, ends;
-    friend bool operator==(const Placed&, const Placed&) = default;
-  };
-  [[nodiscard]] Placed place(const Plan& plan, const DataParallelTimer::Groups& groups);
-  Plan timed_plan;  // of `timed`, but for its order
+  // On unlike nodes, where no key says them: of the plan at hand.
+  std::vector<RankClass> unlike_split;
+  std::vector<RankWork> unlike_work;
+  std::vector<OfAxes> axes;  // by hash
+  Plan timed_plan;           // of `timed`, but for its order
   std::vector<std::pair<Placed, TimeEstimate>> timed;
+  std::vector<std::pair<LayerSetKey, std::vector<RankWork>>> worked;  // of timed_plan, by class
   struct StageSeconds {
     double forward, backward;
     double exchange;  // of blocking sends and receives, a micro-batch

@@ -14,8 +14,8 @@ constexpr int kMostAhead = 6;
 template <bool kGathers>
 class Walker {
  public:
-  // The arrays hold what the walk has written; to clear them for every walk would cost more than it.
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+  // The arrays hold what the walk has written; to clear them for every walk would cost more than
+  // it. NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
   Walker(const UnitStage& stage, const UnitSchedule& schedule)
       : stage_(stage),
         schedule_(schedule),
@@ -167,8 +167,6 @@ std::uint8_t flag(bool value) {
   return value ? 1 : 0;
 }
 
-using UnitWords = std::array<std::uint64_t, sizeof(UnitSeconds) / sizeof(double)>;
-
 constexpr std::size_t kKnownWalks = 512;  // a power of two
 
 }  // namespace
@@ -199,30 +197,23 @@ UnitWalk walk_units(const UnitStage& stage, const UnitSchedule& schedule) {
 const UnitWalk& KnownWalks::walk(const UnitStage& stage, std::uint32_t passes,
                                  const UnitSchedule& schedule) {
   known_.resize(kKnownWalks);
-  std::array<std::uint64_t, std::tuple_size_v<decltype(Known::stage)>> words{};
-  std::size_t count = 0;
-  for (const UnitSeconds* unit : {&stage.embedding, &stage.layers, &stage.head}) {
-    for (const std::uint64_t word : std::bit_cast<UnitWords>(*unit)) {
-      words[count++] = word;
-    }
-  }
-  words[count++] = std::bit_cast<std::uint64_t>(stage.slowdown);
-  words[count++] = std::uint64_t{static_cast<std::uint32_t>(stage.units)} << 32U | passes;
-  std::uint64_t flags = static_cast<std::uint32_t>(stage.ahead);
-  for (const bool is_so :
-       {stage.has_embedding, stage.has_head, stage.tied, stage.ends_stay, stage.gathers,
-        stage.reshards, stage.overlaps, stage.one_link, stage.one_input}) {
-    flags = flags << 1U | flag(is_so);
-  }
-  words[count++] = flags;
-  std::uint64_t hash = 0;
-  for (const std::uint64_t word : words) {
-    hash = (hash ^ word) * kGoldenGamma;
-    hash ^= hash >> 32U;  // high bits of a real number tell more than low ones
-  }
-  Known& known = known_[hash & (kKnownWalks - 1)];
-  if (!known.used || known.stage != words) {
-    known = {words, true, walk_units(stage, schedule)};
+  // What tells most stages apart; the rest is compared.
+  const auto hash_of = [&](auto... values) {
+    std::uint64_t hash = std::uint64_t{static_cast<std::uint32_t>(stage.units)} << 32U | passes;
+    ((hash = (hash ^ std::bit_cast<std::uint64_t>(values)) * kGoldenGamma, hash ^= hash >> 32U),
+     ...);  // high bits of a real number tell more than low ones
+    return hash;
+  };
+  const UnitSeconds& layers = stage.layers;
+  Known& known = known_[hash_of(layers.forward, layers.backward, layers.gather, layers.reduce,
+                                layers.reduce_copy, layers.replicate, stage.embedding.backward,
+                                stage.embedding.reduce, stage.head.backward, stage.head.reduce) &
+                        (kKnownWalks - 1)];
+  if (!known.used || known.passes != passes || !(known.stage == stage)) {
+    known.used = true;
+    known.passes = passes;
+    known.stage = stage;
+    known.walk = walk_units(stage, schedule);
   }
   return known.walk;
 }

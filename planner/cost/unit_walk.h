@@ -19,6 +19,7 @@ struct UnitSeconds {
   double gather = 0, gather_copy = 0;
   double reduce = 0, reduce_copy = 0;
   double replicate = 0;  // of the reduced sum over copies, after the last micro-batch
+  friend bool operator==(const UnitSeconds&, const UnitSeconds&) = default;
 };
 
 struct UnitStage {
@@ -34,6 +35,7 @@ struct UnitStage {
   bool one_input = false;  // reductions have an input of their own, one at a time
   int ahead = 1;           // units gathered before they are needed
   double slowdown = 0;     // share by which compute beside a collective gets longer
+  friend bool operator==(const UnitStage&, const UnitStage&) = default;
 };
 
 // What of a stage decides the order of its visits.
@@ -57,8 +59,9 @@ class KnownWalks {
 
  private:
   struct Known {
-    std::array<std::uint64_t, 27> stage = {};  // all that a walk depends on
     bool used = false;
+    std::uint32_t passes = 0;
+    UnitStage stage;
     UnitWalk walk;
   };
   std::vector<Known> known_;

@@ -1,0 +1,210 @@
+// What the ranks of a plan do in a micro-batch: seconds by category, and what their data-parallel
+// time depends on. Orders of the axes that place layers alike share it.
+#include <algorithm>
+#include <numeric>
+
+#include "planner/cost/adapters.h"
+#include "planner/cost/host_wait.h"
+#include "planner/cost/time_state.h"
+#include "planner/cost/unit_launches.h"
+#include "planner/cost/unit_layers.h"
+#include "planner/plan/shape.h"
+#include "topologies/node_groups.h"
+
+namespace trireme::planner {
+
+namespace {
+
+// Of a layer's input gradients, what comes before its first weight gradient: the last product's.
+constexpr double kBeforeGradients = 0.2;
+
+void add_layers(const LayerTimes& layer, double count, double recomputed, bool every_layer,
+                RankTimes& rank) {
+  rank.forward += count * layer.forward.kernels;
+  rank.input_gradient += count * layer.input_gradient.kernels;
+  rank.weight_gradient += count * layer.weight_gradient;
+  rank.tensor_forward += count * layer.forward.tensor;
+  rank.tensor_backward += count * layer.input_gradient.tensor;
+  rank.weight_tensor += count * layer.weight_tensor;
+  rank.context_forward += count * layer.forward.context;
+  rank.context += count * (layer.forward.context + layer.input_gradient.context);
+  rank.expert_forward += count * layer.forward.expert;
+  rank.expert += count * (layer.forward.expert + layer.input_gradient.expert);
+  rank.host_forward += count * layer.forward.host;
+  rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
+  rank.host_weight += count * layer.weight_host;
+  rank.flop += count * 3 * layer.forward_flop;
+  const double again = every_layer ? count : recomputed;
+  rank.host_backward += count * layer.input_gradient.host + again * layer.recompute.host;
+  rank.recompute += again * layer.recompute.kernels;
+  rank.tensor_backward += again * layer.recompute.tensor;
+  rank.context += again * layer.recompute.context;
+  rank.expert += again * layer.recompute.expert;
+  rank.recomputed_flop += again * layer.recompute_flop;
+}
+
+}  // namespace
+
+RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
+                                       const RankClass& rank) const {
+  RankTimes times;
+  const bool every_layer = plan.recompute != Recompute::kFull;
+  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
+    add_layers(set.kinds[kind], static_cast<double>(rank.layers[kind]),
+               static_cast<double>(rank.recomputed[kind]), every_layer, times);
+  }
+  if (rank.embedding) {
+    add_layers(set.embedding, 1, 0, true, times);
+  }
+  if (rank.head) {
+    add_layers(set.head, 1, 0, true, times);
+  }
+  if (has_unit_hosts(job.framework, plan.sharding) && plan.sharded * plan.context > 1) {
+    add_unit_hosts(plan, rank, times);
+  }
+  const auto count =
+      static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
+  times.host_backward +=
+      op.launch(1).value * fit.host_factor * micro_batch_host(job, count, plan.micro_batches > 1);
+  const HostWaits waits =
+      host_waits({times.forward_total(), times.backward_total()},
+                 {times.host_forward, times.host_backward}, plan.pipeline > 1, job.framework);
+  times.host_wait_forward = waits.forward;
+  times.host_wait_backward = waits.backward;
+  return times;
+}
+
+// What is reduced and stepped where weights are frozen, and what a gathered one weighs.
+void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& rank,
+                                          DataParallelInput& in) const {
+  const Training& training = job.training;
+  if (!training.has_adapters() && training.frozen_layers == 0) {
+    return;
+  }
+  double trained = 0;
+  double experts = 0;
+  const AdapterElements adapters = adapter_elements(
+      job, {.tensor = plan.tensor,
+            .expert = plan.expert,
+            .expert_tensor = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor});
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    const auto count = static_cast<double>(rank.layers[kind]);
+    const bool sparse = kinds.expert_parameters[kind] > 0;
+    if (training.has_adapters()) {
+      trained += count * (sparse ? adapters.sparse_layer : adapters.dense_layer);
+      experts += sparse ? count * adapters.experts : 0;
+    } else if (kinds.first_layer[kind] >= training.frozen_layers) {
+      trained += count * kinds.dense_parameters[kind] / static_cast<double>(plan.tensor);
+      experts += count * kinds.expert_parameters[kind];
+    }
+  }
+  if (training.embeddings || !training.has_adapters()) {
+    trained += in.root_parameters;
+  }
+  in.trained_share = in.dense_parameters > 0 ? trained / in.dense_parameters : 1;
+  if (training.has_adapters()) {
+    in.trained_expert_share = in.expert_parameters > 0 ? experts / in.expert_parameters : 1;
+    in.gathered_share = frozen_bytes(training.base) / job.framework.parameter_bytes;
+  }
+}
+
+DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass& rank,
+                                               const RankTimes& times, const LayerSet& ends) const {
+  DataParallelInput in;
+  const auto tensor = static_cast<double>(plan.tensor);
+  std::int64_t layer_count = 0;
+  for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
+    const auto count = static_cast<double>(rank.layers[kind]);
+    layer_count += rank.layers[kind];
+    in.dense_parameters += count * kinds.dense_parameters[kind] / tensor;
+    const double split_experts =
+        static_cast<double>(plan.expert) *
+        static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
+    in.expert_parameters += count * kinds.expert_parameters[kind] / split_experts;
+  }
+  if (rank.embedding) {
+    in.root_parameters += embedding_parameters / tensor;
+    in.embedding_parameters = embedding_parameters / tensor;
+    in.embedding_compute = ends.embedding.forward.gpu();
+    in.embedding_backward = ends.embedding.input_gradient.gpu() + ends.embedding.weight_gradient;
+  }
+  if (rank.head && rank.embedding && job.model.tied_embeddings) {
+    in.tied_head_parameters = in.embedding_parameters;
+  } else if (rank.head) {
+    in.root_parameters += head_parameters / tensor;
+  }
+  if (rank.head) {
+    in.head_forward = ends.head.forward.gpu();
+    in.head_input_gradient = ends.head.input_gradient.gpu();
+    in.head_backward = in.head_input_gradient + ends.head.weight_gradient;
+  }
+  if (predicts(rank) && !rank.embedding && !job.model.tied_embeddings) {
+    // A copy of the token table, which prediction modules read.
+    in.root_parameters += embedding_parameters / tensor;
+  }
+  in.dense_parameters += in.root_parameters;
+  set_trained_shares(plan, rank, in);
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, layer_count / std::max<std::int64_t>(1, plan.virtual_pipeline));
+  const std::int64_t all =
+      layers_of_unit(job, plan, run_sharding(job, plan),
+                     kinds.dense_parameters.front() + kinds.expert_parameters.front());
+  const std::int64_t unit = all > 0 ? std::min(all, chunk) : chunk;
+  const std::int64_t units = (layer_count + unit - 1) / unit;
+  in.units = static_cast<double>(units);
+  in.unit_share = static_cast<double>(unit) / static_cast<double>(std::max(layer_count, unit));
+  in.forward = times.forward_total();
+  in.backward = times.backward_total();
+  const double waits = in.backward / std::max(in.backward - times.host_wait_backward, 1e-12);
+  in.before_gradients = waits * (times.recompute + kBeforeGradients * times.input_gradient);
+  in.weight_gradient = times.weight_pass();
+  in.rank = rank.last_rank;
+  const double kernels =
+      times.forward + times.input_gradient + times.weight_gradient + times.recompute;
+  in.kernel_share = kernels / std::max(in.forward + in.backward, 1e-12);
+  return in;
+}
+
+// Of a chunk's backward, what its last layer repeats before it needs the gradient: the longest of
+// its kinds of layers, whichever stands last.
+double TimeModel::State::recompute_of_last_layer(const Plan& plan, const RankClass& rank,
+                                                 const LayerSet& set) {
+  double seconds = 0;
+  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
+    const bool repeats =
+        plan.recompute != Recompute::kFull || rank.recomputed[kind] == rank.layers[kind];
+    if (rank.layers[kind] > 0 && repeats) {
+      seconds = std::max(seconds, set.kinds[kind].recompute.gpu());
+    }
+  }
+  return seconds;
+}
+
+std::vector<RankWork> TimeModel::State::work_of(const Plan& plan) {
+  const LayerSet* alike = topologies::has_unlike_nodes(job.cluster) ? nullptr : &layer_set(plan);
+  const std::vector<RankClass>& ranks = classes(plan);
+  std::vector<RankWork> work;
+  work.reserve(ranks.size());
+  for (const RankClass& rank : ranks) {
+    const LayerSet& set = alike != nullptr ? *alike : layer_set(plan, rank);
+    const RankTimes times = rank_times(plan, set, rank);
+    work.push_back(
+        {times, data_input(plan, rank, times, set), recompute_of_last_layer(plan, rank, set)});
+  }
+  return work;
+}
+
+const std::vector<RankWork>& TimeModel::State::ranks_work(const Plan& plan) {
+  if (topologies::has_unlike_nodes(job.cluster)) {
+    return unlike_work = work_of(plan);
+  }
+  const LayerSetKey key = layer_key(plan);
+  for (const auto& [other, work] : worked) {
+    if (other == key) {
+      return work;
+    }
+  }
+  return worked.emplace_back(key, work_of(plan)).second;
+}
+
+}  // namespace trireme::planner

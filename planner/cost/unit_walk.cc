@@ -198,17 +198,17 @@ const UnitWalk& KnownWalks::walk(const UnitStage& stage, std::uint32_t passes,
                                  const UnitSchedule& schedule) {
   known_.resize(kKnownWalks);
   // What tells most stages apart; the rest is compared.
-  const auto hash_of = [&](auto... values) {
-    std::uint64_t hash = std::uint64_t{static_cast<std::uint32_t>(stage.units)} << 32U | passes;
-    ((hash = (hash ^ std::bit_cast<std::uint64_t>(values)) * kGoldenGamma, hash ^= hash >> 32U),
-     ...);  // high bits of a real number tell more than low ones
-    return hash;
-  };
   const UnitSeconds& layers = stage.layers;
-  Known& known = known_[hash_of(layers.forward, layers.backward, layers.gather, layers.reduce,
-                                layers.reduce_copy, layers.replicate, stage.embedding.backward,
-                                stage.embedding.reduce, stage.head.backward, stage.head.reduce) &
-                        (kKnownWalks - 1)];
+  const auto choices = static_cast<std::uint32_t>(4 * stage.units + (stage.gathers ? 2 : 0) +
+                                                  (stage.reshards ? 1 : 0));
+  std::uint64_t hash = std::uint64_t{choices} << 32U | passes;
+  for (const double seconds : {layers.forward, layers.backward, layers.gather, layers.reduce,
+                               layers.reduce_copy, layers.replicate, stage.embedding.backward,
+                               stage.embedding.reduce, stage.head.backward, stage.head.reduce}) {
+    hash = (hash ^ std::bit_cast<std::uint64_t>(seconds)) * kGoldenGamma;
+    hash ^= hash >> 32U;  // high bits of a real number tell more than low ones
+  }
+  Known& known = known_[hash & (kKnownWalks - 1)];
   if (!known.used || known.passes != passes || !(known.stage == stage)) {
     known.used = true;
     known.passes = passes;

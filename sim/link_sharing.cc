@@ -242,16 +242,18 @@ void LinkSharing::freeze(std::uint32_t at, double level, std::uint32_t bottlenec
 
 // Progressive filling: all flows grow together; whatever fills first, a link or a flow's own limit,
 // stops its flows. A link's level only rises as others of its flows stop, so a stale entry of the
-// heap is pushed again when it comes up.
+// heap is pushed again when it comes up. Most links never fill: with the last flow it is over.
 void LinkSharing::fill() {
   std::make_heap(heap_.begin(), heap_.end(), LaterCandidate{});
-  while (!heap_.empty()) {
+  std::size_t growing = solving_.size();
+  while (growing > 0 && !heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), LaterCandidate{});
     const Candidate candidate = heap_.back();
     heap_.pop_back();
     if (candidate.is_flow) {
       if (!flows_[candidate.index].frozen) {
         freeze(candidate.index, candidate.level, kOwnLimit);
+        --growing;
       }
       continue;
     }
@@ -271,9 +273,11 @@ void LinkSharing::fill() {
       const std::uint32_t at = link.crossings[i].flow;
       if (flows_[at].epoch == epoch_ && !flows_[at].frozen) {
         freeze(at, level, candidate.index);
+        --growing;
       }
     }
   }
+  heap_.clear();
 }
 
 // Adds the flows that kept their rate but whose bottleneck condition no longer holds. True when

@@ -32,7 +32,7 @@ std::pair<double, double> range_of(std::string_view name) {
     return {0, 10};
   }
   if (ends("_efficiency") || name == "memory_traffic" || name == "attention_rate" ||
-      name == "new_card_rate") {
+      name == "new_card_rate" || name == "product_rate") {
     return {1e-3, 100};
   }
   return {0, 1e15};

@@ -20,7 +20,7 @@ const std::vector<std::string> fused = {"megatron", "megatron-fsdp"};
 const std::vector<std::string> compiled = {"fsdp1-compiled", "fsdp2-compiled"};
 const std::vector<std::string> torch = {"fsdp1", "fsdp2", "fsdp1-compiled", "fsdp2-compiled"};
 const std::vector<std::string> megatron = {"megatron", "megatron-classic", "megatron-fsdp",
-                                           "deepspeed"};
+                                           "deepspeed", "deepspeed-2021"};
 
 }  // namespace
 
@@ -39,8 +39,9 @@ std::vector<FitConstant> fit_constants() {
       shared({"fsdp1", "fsdp2"}, "host_factor", 12, 0.3),
       // DeepSpeed's with it: under the old megatron's 12 the fine-tuning runs of transformers with
       // DeepSpeed (87 of 2026's corpus, one A100) came out 62 % too slow.
-      shared({"megatron", "megatron-fsdp", "deepspeed"}, "host_factor", 1.5, 0.4),
-      shared({"megatron-classic", "fsdp2", "deepspeed"}, "memory_traffic", 0.9, 0.15),
+      shared({"megatron", "megatron-fsdp", "deepspeed", "deepspeed-2021"}, "host_factor", 1.5, 0.4),
+      shared({"megatron-classic", "fsdp2", "deepspeed", "deepspeed-2021"}, "memory_traffic", 0.9,
+             0.15),
       // Low-precision layer norms of llm-foundry, fused residuals.
       shared({"fsdp1"}, "memory_traffic", 0.8, 0.2),
       shared(fused, "memory_traffic", 1.6, 0.15),
@@ -48,11 +49,11 @@ std::vector<FitConstant> fit_constants() {
       // Products took 7 % more beside DDP's all-reduce, a traced step says: 0.41 of it.
       shared(torch, "overlap_slowdown", 0.35, 0.2),
       shared(megatron, "overlap_slowdown", 0.35, 0.3),
-      shared({"megatron-classic", "deepspeed"}, "exchange_seconds", 2e-4, 0.5),
+      shared({"megatron-classic", "deepspeed", "deepspeed-2021"}, "exchange_seconds", 2e-4, 0.5),
       shared({"megatron", "megatron-fsdp"}, "exchange_seconds", 5e-5, 0.7),
-      shared(
-          {"megatron-classic", "deepspeed", "fsdp1", "fsdp2", "fsdp1-compiled", "fsdp2-compiled"},
-          "step_seconds", 3e-3, 0.7),
+      shared({"megatron-classic", "deepspeed", "deepspeed-2021", "fsdp1", "fsdp2", "fsdp1-compiled",
+              "fsdp2-compiled"},
+             "step_seconds", 3e-3, 0.7),
       // Megatron's timers, barriers and loss scaling: its small models of the regression tests take
       // that long.
       shared(fused, "step_seconds", 0.03, 0.3),

@@ -1,6 +1,42 @@
 #include "planner/calibrate/published_memory.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
 namespace trireme::planner {
+
+namespace {
+
+enum class Reading : std::uint8_t { kAllocated, kReserved, kDevice };
+
+bool names_any(const std::string& text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+// What was measured where the row does not say: trainers of fine-tuning and of offload print what
+// the allocator reserved, in GiB; tables in GB, of "GPU memory" or "HBM" are nvidia-smi's; else it
+// is what PyTorch calls its peak.
+Reading reading_of(const PublishedRow& row) {
+  if (row.memory_kind == "device") {
+    return Reading::kDevice;
+  }
+  if (row.memory_kind == "reserved") {
+    return Reading::kReserved;
+  }
+  if (row.memory_kind != "unknown") {
+    return Reading::kAllocated;
+  }
+  if (names_any(row.memory_detail, {"GB as printed", "as printed, \"GB\"", "HBM", "device"})) {
+    return Reading::kDevice;
+  }
+  return row.finetune || row.offload ? Reading::kReserved : Reading::kAllocated;
+}
+
+}  // namespace
 
 double published_memory_gib(const PublishedRow& row, const Plan& plan,
                             const MemoryEstimate& estimate) {
@@ -17,17 +53,13 @@ double published_memory_gib(const PublishedRow& row, const Plan& plan,
     }
   }
   const double share = estimate.allocated_gib > 0 ? allocated / estimate.allocated_gib : 1;
-  // Trainers of fine-tuning and of offload print what the allocator reserved, in GiB; tables in GB
-  // that do not say how they were measured are nvidia-smi's.
-  const bool unsaid = (row.finetune || row.offload) && row.memory_kind == "unknown";
-  const bool device = row.memory_kind == "device" ||
-                      (unsaid && row.memory_detail.find("GB as printed") != std::string::npos);
-  const bool reserved = row.memory_kind == "reserved" || (unsaid && !device);
-  if (reserved) {
-    return unit * estimate.reserved_gib * share;
-  }
-  if (device) {
-    return unit * (estimate.device_gib - estimate.reserved_gib * (1 - share));
+  switch (reading_of(row)) {
+    case Reading::kReserved:
+      return unit * estimate.reserved_gib * share;
+    case Reading::kDevice:
+      return unit * (estimate.device_gib - estimate.reserved_gib * (1 - share));
+    case Reading::kAllocated:
+      break;
   }
   return unit * allocated;
 }

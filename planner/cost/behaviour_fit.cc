@@ -41,6 +41,8 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
       fit.attention_rate = value;
     } else if (key == "new_card_rate") {
       fit.new_card_rate = value;
+    } else if (key == "product_rate") {
+      fit.product_rate = value;
     } else if (key == "exchange_seconds") {
       fit.exchange_seconds = value;
     } else if (key == "step_seconds") {

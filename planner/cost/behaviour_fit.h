@@ -25,6 +25,7 @@ struct BehaviourFit {
   double attention_rate =
       1;                     // of its flash kernel over PyTorch's of today (Triton's of 2023: less)
   double new_card_rate = 1;  // of its products on Hopper and later over what the card can do
+  double product_rate = 1;   // the same on every card, of a stack older than the card's figures
   double exchange_seconds = 0;  // synchronisation around one pipeline exchange
   double step_seconds = 0;      // data loading, logging, scalars: once a step
   double message_rate = 0;  // bytes per second of a pipeline message on the multiprocessors that

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <string_view>
 
+#include "topologies/node_parts.h"
+
 namespace trireme::planner {
 
 namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
-// Pinned copies reach 88 % of PCIe's raw rate (55.4 and 55.1 of 63 GB/s, eight H200 at once).
-constexpr double kLinkShare = 0.88;
 // Adam reads and writes weight, gradient and both moments in fp32 and writes the 16-bit weight.
 constexpr double kAdamBytes = 30;
 
@@ -110,10 +110,10 @@ HostMachine host_of(const Job& job) {
   host.memory_gib = grace ? gpus * kGraceGib / beside : gpus * usual.gib_of_gpu;
   host.memory_rate = grace ? gpus * kGraceRate / beside : usual.rate_of_node;
   host.nvme_rate = usual.nvme_of_node;
-  host.link_rate = grace ? kGraceLink / beside : kLinkShare * job.cluster.node.pcie_per_gpu.value;
-  if (!grace && host.link_rate <= 0) {
-    host.link_rate = kLinkShare * job.cluster.gpu.pcie.value;
-  }
+  const BytesPerSecond pcie = job.cluster.node.pcie_per_gpu.value > 0
+                                  ? job.cluster.node.pcie_per_gpu
+                                  : job.cluster.gpu.pcie;
+  host.link_rate = grace ? kGraceLink / beside : topologies::pcie_carries(pcie).value;
   host.memory_gib = offload.host_gib > 0 ? offload.host_gib : host.memory_gib;
   const auto given = [](double value, double otherwise) {
     return value > 0 ? value * 1e9 : otherwise;

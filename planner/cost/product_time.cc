@@ -39,7 +39,7 @@ double product_seconds(const Job& job, const topologies::OpCost& cost, const Beh
     seconds += kCastBytes * elements / cost.memory_rate().value;
   }
   const bool new_card = job.cluster.gpu.compute_capability >= 90;
-  return new_card ? seconds / fit.new_card_rate : seconds;
+  return seconds / fit.product_rate / (new_card ? fit.new_card_rate : 1);
 }
 
 }  // namespace trireme::planner

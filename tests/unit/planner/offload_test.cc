@@ -7,6 +7,7 @@
 #include "planner/cost/estimate.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/offload_fit.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::planner {
 namespace {
@@ -125,6 +126,24 @@ TEST(Offload, TheHostsUpdateIsThatOfTheFramework) {
   plain.framework.foreach_optimizer = true;
   plain.offload = parse_offload("optimizer,gradients,parameters");
   EXPECT_NEAR(estimate_of(plain).time.exposed.optimizer / update("deepspeed"), 1.43 / 0.25, 0.1);
+}
+
+// Offload took 0.88 of PCIe's raw rate and the graph 0.85.
+TEST(Offload, TheHostsLinkIsTheGraphsPcie) {
+  const Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
+  EXPECT_DOUBLE_EQ(host_of(job).link_rate,
+                   topologies::pcie_carries(job.cluster.node.pcie_per_gpu).value);
+}
+
+// DeepSpeed over the layers of 2021 reaches 70 TFLOP/s on a V100 (ZeRO-Infinity, table 3) where
+// later stacks reach 87: its runs with and without offload came out a fifth too fast.
+TEST(Offload, ProductsOfTheStackOf2021TakeLonger) {
+  const auto compute = [](const char* framework) {
+    Job job = job_of("llama-2-70b", "dgx2", framework);
+    job.framework.host_counts.clear();
+    return estimate_of(job).time.exposed.compute;
+  };
+  EXPECT_NEAR(compute("deepspeed@0.4") / compute("deepspeed@0.6"), 1 / 0.8, 0.05);
 }
 
 // DeepSpeed's checkpoints go to memory that is not pinned while the stream waits: 3 GB/s down and

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/layer_share.h"
 #include "models/work.h"
 
 namespace trireme::models {
@@ -144,13 +145,11 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   const MixtureOfExperts& moe = *model.moe;
   const auto expert_tensor =
       static_cast<double>(std::max<std::int64_t>(1, shard.expert_tensor_parallel));
-  // Without a capacity the busiest rank sees more than its share, the more so the fewer experts it
-  // holds: the spread of an untrained router, measured on Megatron-LM's functional tests.
   const double experts =
       static_cast<double>(moe.experts) / static_cast<double>(shard.expert_parallel);
-  const bool spread = shard.expert_parallel > 1 && !shard.even_routing;
+  const bool uneven = is_unevenly_loaded(moe, shard.expert_parallel, shard.even_routing);
   const double capacity = moe.capacity_factor > 0 ? moe.capacity_factor
-                          : spread                ? 1.0 + 1.0 / std::sqrt(experts)
+                          : uneven                ? fullest_expert_load(experts)
                                                   : 1.0;
   // Tokens that this rank's experts see: its own share, top-k times, gathered over the expert
   // tensor group.

@@ -61,4 +61,27 @@ inline ExpertShare expert_share(const Transformer& model, const Shard& shard,
   return share;
 }
 
+// Whether nothing evens out what comes to the ranks that share the experts; a capacity drops what
+// is beyond it.
+inline bool is_unevenly_loaded(const MixtureOfExperts& moe, std::int64_t expert_parallel,
+                               bool even_routing) {
+  return expert_parallel > 1 && !even_routing && moe.capacity_factor <= 0;
+}
+// Tokens of the busiest rank over the mean: a router spreads by 1 / sqrt(experts of a rank). At the
+// fullest moment of a run that is what Megatron-LM's functional tests keep in memory.
+inline double fullest_expert_load(double experts_of_rank) {
+  return 1 + 1 / std::sqrt(experts_of_rank);
+}
+// In the mean of a step's layers, each of which waits for its busiest rank, half as far from even:
+// sqrt(2 ln 8) deviations among eight ranks against sqrt(2 ln 2000) over layers and steps too. A
+// router whose bias chooses balances itself (DeepSeek-V3).
+inline double busiest_expert_load(const Transformer& model, std::int64_t expert_parallel,
+                                  bool even_routing) {
+  const MixtureOfExperts& moe = *model.moe;
+  const bool uneven =
+      is_unevenly_loaded(moe, expert_parallel, even_routing) && !model.function.router_bias_selects;
+  const auto experts = static_cast<double>(divide_up(moe.experts, expert_parallel));
+  return uneven ? 1 + 0.5 / std::sqrt(experts) : 1;
+}
+
 }  // namespace trireme::models

@@ -2,6 +2,7 @@
 // the embedding and the head.
 #include "models/work.h"
 
+#include <cmath>
 #include <utility>
 
 #include "models/layer_share.h"
@@ -250,7 +251,13 @@ void WorkList::experts() {
         divide_up(moe.shared_ffn, shard_.tensor_parallel));
   }
   const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
-  const std::int64_t received = expert.tokens_per_expert * expert.local_experts;
+  // This project's runtime says itself what came to its ranks.
+  const double load =
+      kernels_.implementation == Implementation::kTrireme
+          ? 1
+          : busiest_expert_load(model_, shard_.expert_parallel, shard_.even_routing);
+  const std::int64_t rows = std::llround(load * static_cast<double>(expert.tokens_per_expert));
+  const std::int64_t received = rows * expert.local_experts;
   // Programs that issue each expert's kernels one by one are those before permutations were fused;
   // DeepEP and HybridEP bring kernels of their own.
   constexpr int kOneByOne = 20;
@@ -262,14 +269,14 @@ void WorkList::experts() {
     pass(Part::kPermute, 2 * received * hidden,
          {4.0, 4.0, 2, 2});  // by expert on arrival, and back
   }
-  linear(Part::kExpertsUp, expert.tokens_per_expert, (model_.gated_mlp ? 2 : 1) * expert.inner,
-         hidden, expert.local_experts);
+  linear(Part::kExpertsUp, rows, (model_.gated_mlp ? 2 : 1) * expert.inner, hidden,
+         expert.local_experts);
   PassCost activation = activation_cost(kernels_.implementation, model_.gated_mlp);
   const auto alone = static_cast<int>(expert.local_experts) * kernels_.expert_kernels;
   activation.forward_kernels += alone;
   activation.backward_kernels += 2 * alone;
   pass(Part::kExpertActivation, received * expert.inner, activation);
-  linear(Part::kExpertsDown, expert.tokens_per_expert, hidden, expert.inner, expert.local_experts);
+  linear(Part::kExpertsDown, rows, hidden, expert.inner, expert.local_experts);
   if (moe.expert_bias && kernels_.implementation == Implementation::kTransformerEngine) {
     pass(Part::kMlpBias, received * hidden, weighted_bias_cost(expert.local_experts));
   }

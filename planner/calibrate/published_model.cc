@@ -43,8 +43,8 @@ void fill_experts(const PublishedRow& row, Transformer& model) {
   }
 }
 
-// Rows do not print how a router groups its experts or whether those have biases: as the preset
-// does that the name begins with.
+// Rows do not print how a router groups and balances its experts or whether those have biases: as
+// the preset does that the name begins with.
 void fill_from_preset(Transformer& model) {
   for (const std::string& name : models::preset_names()) {
     if (!model.name.starts_with(name)) {
@@ -55,6 +55,7 @@ void fill_from_preset(Transformer& model) {
       model.moe->expert_bias = preset.moe->expert_bias;
       model.function.router_groups = preset.function.router_groups;
       model.function.router_groups_chosen = preset.function.router_groups_chosen;
+      model.function.router_bias_selects = preset.function.router_bias_selects;
     }
   }
 }

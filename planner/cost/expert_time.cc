@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/layer_share.h"
 #include "planner/plan/host_counts.h"
 
 namespace trireme::planner {
@@ -31,6 +32,13 @@ double places_left(double n, const models::Function& router) {
   return n * (1 - none);
 }
 
+// What the busiest rank receives over the mean.
+double received_load(const Job& job, const Plan& plan) {
+  return job.framework.implementation == models::Implementation::kTrireme
+             ? 1
+             : models::busiest_expert_load(job.model, plan.expert, job.framework.even_routing);
+}
+
 }  // namespace
 
 double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
@@ -49,7 +57,8 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
     copies = places_visited(places_left(places, job.model.function), experts) *
              (nodes > 1 ? kBesideTraining : 1);
   }
-  return copies * (to_experts ? job.framework.dispatch_bytes / kElementBytes : 1);
+  return received_load(job, plan) * copies *
+         (to_experts ? job.framework.dispatch_bytes / kElementBytes : 1);
 }
 
 double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::int64_t stages) {

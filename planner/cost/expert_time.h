@@ -15,9 +15,10 @@ namespace trireme::planner {
 // framework dispatches once, one for each node (in one node or NVLink domain: for each rank) that
 // holds at least one. n places of which each of k experts takes any: n (1 - (1 - 1/n)^k) are
 // visited. A router that chooses c of g groups of experts first leaves a token the places that hold
-// one of those. Narrower elements on the way to the experts are fewer copies. Requires:
-// plan.expert > 1. Over the network such kernels are slower in training than alone, which counts as
-// more copies. Source: DeepEP's own description (normal kernels); DeepSeek-V3, section 3.2.2.
+// one of those. Where routing is not even the busiest rank counts. Narrower elements on the way to
+// the experts are fewer copies. Requires: plan.expert > 1. Over the network such kernels are slower
+// in training than alone, which counts as more copies. Source: DeepEP's own description (normal
+// kernels); DeepSeek-V3, section 3.2.2.
 double exchanged_copies(const Job& job, const Plan& plan, bool to_experts);
 
 inline constexpr double kOverlapSteps = 200;

@@ -155,11 +155,34 @@ TEST(Work, ContextParallelRanksShareProductsAndScores) {
   EXPECT_DOUBLE_EQ(4 * attention_flop(share.forward, true), attention_flop(one.forward, true));
 }
 
+// A layer waits for its busiest rank: of 16 ranks with 16 of 256 experts each it has 1.125 of the
+// mean, unless routing is forced even or a capacity drops the rest. All were priced at the mean.
+TEST(Work, TheBusiestRanksExpertsCount) {
+  Transformer model = deepseek_v3();
+  const auto rows = [&model](bool even) {
+    const Shard shard{.sequence = 4096, .expert_parallel = 16, .even_routing = even};
+    for (const Matmul& matmul : layer_work(model, 60, shard).forward.matmuls) {
+      if (matmul.part == Part::kExpertsUp) {
+        return matmul.m;
+      }
+    }
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(rows(true), 4096 * 8 / 16);
+  EXPECT_EQ(rows(false), 4096 * 8 / 16 * 9 / 8);
+  model.function.router_bias_selects = true;  // balances itself
+  EXPECT_EQ(rows(false), 4096 * 8 / 16);
+  model.function.router_bias_selects = false;
+  model.moe->capacity_factor = 1;
+  EXPECT_EQ(rows(false), 4096 * 8 / 16);
+}
+
 TEST(Work, ExpertParallelismKeepsTheRanksProducts) {
   const Transformer model = deepseek_v3();
   const double one = matmul_flop(layer_work(model, 60, {.sequence = 4096}).forward);
   for (const std::int64_t degree : {8, 64}) {
-    const LayerWork work = layer_work(model, 60, {.sequence = 4096, .expert_parallel = degree});
+    const Shard shard{.sequence = 4096, .expert_parallel = degree, .even_routing = true};
+    const LayerWork work = layer_work(model, 60, shard);
     EXPECT_NEAR(matmul_flop(work.forward) / one, 1.0, 1e-12);
     for (const Matmul& matmul : work.forward.matmuls) {
       if (matmul.part == Part::kExpertsUp) {

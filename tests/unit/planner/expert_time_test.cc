@@ -27,6 +27,7 @@ Job expert_job(const char* cluster) {
   job.model = models::load_model("qwen3-30b-a3b");
   job.cluster = topologies::load_cluster(cluster);
   job.framework = find_framework("megatron");
+  job.framework.even_routing = true;
   job.profile = topologies::shipped_profile();
   job.sequence = 4096;
   job.global_batch = 8 * job.cluster.gpus;
@@ -71,6 +72,16 @@ TEST(ExpertTime, ATokenGoesOnceToEachNodeOfItsExperts) {
   job.framework.dispatch_bytes = 1;
   EXPECT_NEAR(exchanged_copies(job, plan, true), 1.3 * nodes / 2, 1e-12);
   EXPECT_NEAR(exchanged_copies(job, plan, false), 1.3 * nodes, 1e-12);
+}
+
+// The busiest rank receives more than the mean, the more so the fewer experts it has.
+TEST(ExpertTime, TheBusiestRankReceivesMore) {
+  Job job = expert_job("dgx-h100x8");
+  job.framework.even_routing = false;
+  EXPECT_NEAR(exchanged_copies(job, expert_plan(job, 32), true), 8 * 1.25, 1e-12);
+  EXPECT_NEAR(exchanged_copies(job, expert_plan(job, 8), true), 8 * 1.125, 1e-12);
+  job.framework = find_framework("trireme");  // says itself what came to its ranks
+  EXPECT_EQ(exchanged_copies(job, expert_plan(job, 8), true), 8);
 }
 
 // Inside a node NVLink carries a token once to each rank.

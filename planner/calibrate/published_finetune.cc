@@ -124,8 +124,9 @@ void set_library(const PublishedRow& row, Job& job) {
   }
   if (framework.sharder == Sharder::kZero) {
     // "auto" in transformers' configuration: buckets of hidden x hidden elements.
-    framework.bucket_elements = job.model.hidden * job.model.hidden;
-    framework.prefetch_elements = framework.bucket_elements;
+    framework.prefetch_elements = job.model.hidden * job.model.hidden;
+    framework.bucket_elements = library.bucket_elements > 0 ? std::llround(library.bucket_elements)
+                                                            : framework.prefetch_elements;
   }
   // What nvidia-smi showed over what was allocated in runs that print both.
   framework.reserved_typical =
@@ -222,13 +223,17 @@ void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& as
     assumed.push_back(fmt::format("packed samples of {:.0f} tokens on average", *mean));
     return;
   }
-  if (!mean && finetune.library.mean_tokens > 0) {
+  // Who leaves padding out has samples shorter than the limit: as those that are packed.
+  const bool unpadded = finetune.padding_free && finetune.library.packed_tokens > 0;
+  if (!mean && unpadded) {
+    mean = finetune.library.packed_tokens;
+  } else if (!mean && finetune.library.mean_tokens > 0) {
     mean = finetune.library.mean_tokens;
   }
   if (finetune.packed || !mean) {
     return;
   }
-  const double longest = finetune.mean_tokens
+  const double longest = finetune.mean_tokens || unpadded
                              ? static_cast<double>(job.sequence)
                              : std::min(kLongestAlpaca, static_cast<double>(job.sequence));
   if (finetune.library.sorts_lengths) {
@@ -264,6 +269,7 @@ void read_library(const json& object, FinetuneLibrary& library) {
       {"adapter_dropout", &FinetuneLibrary::adapter_dropout},
       {"logit_bytes", &FinetuneLibrary::logit_bytes},
       {"kernel_logit_bytes", &FinetuneLibrary::kernel_logit_bytes},
+      {"bucket_elements", &FinetuneLibrary::bucket_elements},
       {"mean_tokens", &FinetuneLibrary::mean_tokens},
       {"packed_tokens", &FinetuneLibrary::packed_tokens}};
   for (const auto& [key, field] : kSwitches) {

@@ -31,6 +31,7 @@ struct FinetuneLibrary {
   double logit_bytes = 0;         // a logit, at the loss's peak; 0: the framework's
   double kernel_logit_bytes = 8;  // the same with fused kernels
   double mean_tokens = 0;         // of a sample, when the row prints none; 0: full samples
+  double bucket_elements = 0;     // of DeepSpeed's reductions; 0: "auto"
   double packed_tokens = 0;       // of a packed sample, attention within it; 0: across samples
 };
 

@@ -132,11 +132,10 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
     }
   }
   if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding != Sharding::kNone) {
-    // One contiguous reduction bucket, two when reduction overlaps (stage 3's default).
+    // One contiguous reduction bucket, two when reduction overlaps (stage 3's default), whole
+    // however little is trained (torch.empty(reduce_bucket_size)).
     const double buckets = plan.sharding == Sharding::kFull ? 2 : 1;
-    bytes += buckets * 2 *
-             std::min(static_cast<double>(job.framework.bucket_elements),
-                      stage.trained + stage.trained_experts);
+    bytes += buckets * 2 * static_cast<double>(job.framework.bucket_elements);
   }
   if (is_flat(job) && job.framework.bucket_elements > 0 && plan.sharding != Sharding::kNone) {
     // ZeRO-1 under a Megatron engine: the reduction bucket, its flattened copy and the

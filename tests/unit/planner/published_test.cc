@@ -147,6 +147,38 @@ TEST(Published, PackedSamplesOfLibrariesThatPartThemAttendWithin) {
   EXPECT_EQ(batching("HF Trainer/TRL"), Batching::kFull);
 }
 
+// Unpadded samples were taken to be as long as the limit: 74 GiB for 44.
+TEST(Published, WhoLeavesPaddingOutHasShorterSamples) {
+  nlohmann::json row = nlohmann::json::parse(kRow);
+  row["framework"] = "ms-swift (HF Trainer + DeepSpeed)";
+  row["seq"] = 8192;
+  row["finetune"] = {{"method", "full"}, {"packed", false}, {"padding_free", true}};
+  const Training training =
+      row_to_case(parse_published(nlohmann::json::array({row}).dump(), "s").rows.at(0))
+          .job.training;
+  EXPECT_EQ(training.batching, Batching::kUnpadded);
+  EXPECT_NEAR(mean_length(training, 8192), 1000, 50);
+}
+
+// Qwen's script for one GPU starts DeepSpeed under fp16 only, and then with buckets of its own.
+TEST(Published, QwensScriptForOneGpuHasNoDeepSpeedInBf16) {
+  const auto framework = [](const char* precision, const char* method) {
+    nlohmann::json row = nlohmann::json::parse(kRow);
+    row["framework"] = "Qwen finetune.py (HF Trainer, PEFT, DeepSpeed), PyTorch 2.0";
+    row["behaviour"] = "deepspeed";
+    row["sharding"] = "none";
+    row["precision"] = precision;
+    row["gpus"] = row["tp"] = 1;
+    row["finetune"] = {{"method", method}};
+    return row_to_case(parse_published(nlohmann::json::array({row}).dump(), "s").rows.at(0))
+        .job.framework;
+  };
+  EXPECT_EQ(framework("bf16", "lora").states, StateLayout::kTorch);
+  EXPECT_EQ(framework("bf16", "full").states, StateLayout::kDeepSpeed);
+  EXPECT_EQ(framework("fp16", "qlora").states, StateLayout::kDeepSpeed);
+  EXPECT_EQ(framework("fp16", "qlora").bucket_elements, 400'000'000);
+}
+
 // A runner that sorts its samples pads next to nothing: its steps were timed on the longest of
 // four.
 TEST(Published, SortedSamplesAreAboutAsLongAsEachOther) {

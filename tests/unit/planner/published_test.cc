@@ -147,6 +147,20 @@ TEST(Published, PackedSamplesOfLibrariesThatPartThemAttendWithin) {
   EXPECT_EQ(batching("HF Trainer/TRL"), Batching::kFull);
 }
 
+// NeMo's launcher accumulates: a row without a batch was one micro-batch a rank, all of whose
+// gradients were reduced in the open.
+TEST(Published, NemosLauncherAccumulatesWhereNoBatchIsPrinted) {
+  nlohmann::json row = nlohmann::json::parse(kRow);
+  row.erase("global_batch");
+  row["framework"] = "NeMo Megatron launcher 2022-01";
+  row["tokens_per_s_per_gpu"] = 4000;
+  const auto found = row_to_case(parse_published("[" + row.dump() + "]", "s").rows.at(0));
+  EXPECT_EQ(found.plan.micro_batches, 2048 / 2 / 2);
+  row["framework"] = "Megatron-LM";
+  EXPECT_EQ(row_to_case(parse_published("[" + row.dump() + "]", "s").rows.at(0)).plan.micro_batches,
+            1);
+}
+
 // Unpadded samples were taken to be as long as the limit: 74 GiB for 44.
 TEST(Published, WhoLeavesPaddingOutHasShorterSamples) {
   nlohmann::json row = nlohmann::json::parse(kRow);

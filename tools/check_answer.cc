@@ -120,7 +120,11 @@ void add_what_can_go(CheckReport& report) {
     const bool decides = now.memory.fit != planner::Fit::kFits;
     if (then.memory.fit == planner::Fit::kFits &&
         (decides || gain > kWorthAWord * now.time.step_seconds)) {
-      report.switches.push_back({.which = which, .gain_seconds = gain, .decides_fit = decides});
+      report.switches.push_back({.which = which,
+                                 .gain_seconds = gain,
+                                 .decides_fit = decides,
+                                 .fit_without = now.memory.fit,
+                                 .makes_fit = decides});
     }
   };
   const std::string_view distributed = planner::sharded_optimizer(format);

@@ -60,7 +60,7 @@ void add_switches(const CheckReport& report, Page& page) {
   for (const planner::SwitchGain& gain : report.switches) {
     table.rows.push_back({std::string(gain.which.flag), std::string(gain.which.name),
                           gain.which.changes_numerics ? "changed" : "the same",
-                          gain.decides_fit ? "makes it fit" : duration_text(gain.gain_seconds)});
+                          gain.makes_fit ? "makes it fit" : duration_text(gain.gain_seconds)});
   }
   add_section("Flags that would help this layout, each by itself", table, page);
 }

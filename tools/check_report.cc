@@ -38,27 +38,6 @@ void print_violations(const Console& console, const CheckReport& report) {
   }
 }
 
-// Flags that help the layout of the file, each added by itself.
-void print_switches(const Console& console, const CheckReport& report) {
-  for (const bool changes : {false, true}) {
-    std::vector<std::string> list;
-    for (const planner::SwitchGain& gain : report.switches) {
-      if (gain.which.changes_numerics == changes) {
-        const bool leaves_out = gain.which.flag.starts_with("without ");
-        list.push_back(fmt::format(
-            "{} {}{} ({})",
-            gain.decides_fit ? std::string("fits") : "-" + duration_text(gain.gain_seconds),
-            leaves_out ? "" : "with ", gain.which.flag, switch_words(gain.which)));
-      }
-    }
-    if (!list.empty()) {
-      fmt::print(console.out, "\n{}: {}\n",
-                 changes ? "the same layout, changed numerics" : "the same layout",
-                 fmt::join(list, "; "));
-    }
-  }
-}
-
 void print_better(const Console& console, const CheckReport& report) {
   if (!report.better) {
     if (report.estimate && report.estimate->memory.fit != planner::Fit::kNo) {
@@ -186,7 +165,8 @@ void print_check(const Console& console, const CheckReport& report) {
     fmt::print(console.out,
                "memory and time cannot be computed before the errors above are mended\n");
   }
-  print_switches(console, report);
+  print_switches(console, report.switches, "\nthe same layout", keeps_numerics);
+  print_switches(console, report.switches, "\nthe same layout, changed numerics", changes_numerics);
   print_better(console, report);
 }
 

@@ -206,14 +206,8 @@ std::string verdict(const planner::MemoryEstimate& memory) {
             "not known whether it fits: {:.1f} to {:.1f} GiB are predicted and {:.1f} can be had",
             memory.reserved_low_gib, memory.reserved_high_gib, memory.capacity_gib);
       }
-      if (memory.allocated_gib > memory.capacity_gib) {
-        return fmt::format("at risk: {:.1f} to {:.1f} GiB are expected and {:.1f} can be had",
-                           memory.reserved_low_gib, memory.reserved_high_gib, memory.capacity_gib);
-      }
-      return fmt::format(
-          "at risk: {:.1f} GiB allocated fit, fragmentation may ask for {:.1f} of {:.1f} GiB; try "
-          "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True first",
-          memory.allocated_gib, memory.reserved_high_gib, memory.capacity_gib);
+      return fmt::format("at risk: {:.1f} to {:.1f} GiB are expected and {:.1f} can be had",
+                         memory.reserved_low_gib, memory.reserved_high_gib, memory.capacity_gib);
     case planner::Fit::kNo:
       return fmt::format("does not fit: stage {} needs at least {:.1f} GiB and can have {:.1f}",
                          memory.peak_stage, memory.reserved_low_gib, memory.capacity_gib);
@@ -256,13 +250,16 @@ Json estimate_json(const Job& job, const Estimate& estimate) {
 }
 
 void print_estimate(const Console& console, const Job& job, const Estimate& estimate) {
-  const std::string fitting = verdict(estimate.memory);
+  const planner::MemoryEstimate& memory = estimate.memory;
+  const bool may_be_mended = memory.fit == planner::Fit::kAtRisk &&
+                             memory.allocated_gib <= memory.capacity_gib &&
+                             !job.framework.expandable_segments;
   print_heading(console, job_text(job));
-  fmt::print(console.out, "layout {}: {} micro-batches of {} x {} tokens\n{}\n\n",
+  fmt::print(console.out, "layout {}: {} micro-batches of {} x {} tokens\n{}{}\n\n",
              planner::short_form(estimate.plan), estimate.plan.micro_batches,
-             estimate.plan.micro_batch, job.sequence,
-             fitting.substr(0, fitting.find(job.framework.expandable_segments ? "; try" : "\n")));
-  print_memory(console, estimate.memory);
+             estimate.plan.micro_batch, job.sequence, verdict(memory),
+             may_be_mended ? "; try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True first" : "");
+  print_memory(console, memory);
   fmt::print(console.out, "\n");
   print_time(console, estimate.time);
   const planner::Throughput& t = estimate.throughput;

@@ -16,6 +16,7 @@
 #include "tools/launchable.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
+#include "tools/sample_options.h"
 #include "tools/switches_report.h"
 #include "tools/table.h"
 
@@ -40,6 +41,7 @@ struct Subject {
   bool searched = false;
   std::vector<Flip> flips;
   std::vector<planner::SwitchGain> switches;  // of a layout that was searched
+  std::vector<std::string> axes;
 };
 
 bool same_degrees(const Estimate& a, const Estimate& b) {
@@ -95,6 +97,7 @@ Subject subject_of(const ExplainArguments& options) {
   if (found.best) {
     subject.flips = what_would_flip(subject.job, found.best->plan);
   }
+  subject.axes = why_axes(subject.job, subject.chosen);
   return subject;
 }
 
@@ -109,6 +112,7 @@ std::vector<std::string> words_of(const Subject& subject) {
   if (subject.rival) {
     words.push_back("Beside it: " + what_rival_costs(subject.chosen, *subject.rival) + ".");
   }
+  words.insert(words.end(), subject.axes.begin(), subject.axes.end());
   if (subject.flips.empty()) {
     words.emplace_back(
         "Nothing tried flips the choice: half and twice the batch, longer sequences, half the "
@@ -203,7 +207,7 @@ void print_explanation(const Console& console, const Subject& subject,
              subject.searched ? "the best layout is" : "layout",
              planner::short_form(subject.chosen.plan),
              duration_text(subject.chosen.time.step_seconds), verdict(subject.chosen.memory));
-  print_switches(console, subject.switches, true, "switched on");
+  print_switches(console, subject.switches, "switched on", is_applied);
   for (const std::string& sentence : words_of(subject)) {
     fmt::print(console.out, "{}\n", sentence);
   }
@@ -256,6 +260,7 @@ void add_explain_command(CLI::App& app, Program& program) {
                                   "--global-batch 512 --against tp8.pp4.dp2.mb1");
   add_plan_file_option(*command, options->plan_file);
   add_job_options(*command, options->job);
+  add_sample_options(*command, options->job);
   add_layout_options(*command, options->layout);
   command
       ->add_option("--against", options->against,

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "planner/cost/time_items.h"
+#include "planner/plan/rules.h"
 #include "planner/search/explain.h"
 #include "tools/launchable.h"
+#include "tools/report.h"
 #include "tools/table.h"
 
 namespace trireme::tools {
@@ -27,6 +30,70 @@ std::string words_of(std::string_view category) {
 bool same_degrees(const planner::Plan& a, const planner::Plan& b) {
   return a.tensor == b.tensor && a.pipeline == b.pipeline && a.context == b.context &&
          a.expert == b.expert && a.sharded == b.sharded && a.replicas == b.replicas;
+}
+
+struct ReasonedAxis {
+  const char* name;
+  std::int64_t planner::Plan::*degree;
+  planner::ConstraintAxis axis;
+};
+constexpr ReasonedAxis kReasonedAxes[] = {
+    {"tp", &planner::Plan::tensor, planner::ConstraintAxis::kTensor},
+    {"pp", &planner::Plan::pipeline, planner::ConstraintAxis::kPipeline},
+    {"cp", &planner::Plan::context, planner::ConstraintAxis::kContext},
+    {"ep", &planner::Plan::expert, planner::ConstraintAxis::kExpert}};
+
+// The same layout without the axis, its ranks to data parallelism; nothing where that is none.
+std::optional<Estimate> without_axis(const Job& job, const planner::Plan& chosen,
+                                     const ReasonedAxis& axis) {
+  planner::Plan plan = chosen;
+  const std::int64_t degree = plan.*axis.degree;
+  plan.*axis.degree = 1;
+  if (axis.axis != planner::ConstraintAxis::kExpert) {
+    (plan.sharding == planner::Sharding::kNone ? plan.replicas : plan.sharded) *= degree;
+  }
+  if (plan.tensor == 1) {
+    plan.sequence_parallel = false;
+  }
+  if (plan.pipeline == 1) {
+    plan.virtual_pipeline = 1;
+    plan.schedule = planner::Schedule::kOneForwardOneBackward;
+    plan.stage_layers.clear();
+    plan.prediction_apart = false;
+  }
+  const std::int64_t ranks = plan.data_parallel() * plan.micro_batch;
+  plan.micro_batches = job.global_batch / ranks;
+  if (job.global_batch % ranks != 0 || planner::check_plan(job, plan)) {
+    return std::nullopt;
+  }
+  Estimate estimate;
+  planner::Estimator(job).estimate(plan, estimate);
+  return estimate;
+}
+
+std::string why_axis(const Job& job, const Estimate& chosen, const ReasonedAxis& axis) {
+  planner::SearchOptions search;
+  search.best_only = true;
+  search.constraints = {{axis.axis, planner::Comparison::kEqual, 1}};
+  const std::optional<Estimate> best = planner::search(job, search).best;
+  const std::optional<Estimate> same = without_axis(job, chosen.plan, axis);
+  const double seconds = chosen.time.step_seconds;
+  std::string text;
+  if (same && same->time.step_seconds < seconds && same->memory.fit > chosen.memory.fit) {
+    text =
+        fmt::format("without it {} would take {:.1f} % less, but {}{}; ",
+                    planner::short_form(same->plan), 100 * (1 - same->time.step_seconds / seconds),
+                    same->memory.fit == planner::Fit::kAtRisk ? "is " : "", verdict(same->memory));
+  }
+  if (!best) {
+    return text + "without it nothing fits";
+  }
+  const double more = 100 * (best->time.step_seconds / seconds - 1);
+  const char* sure =
+      best->memory.fit > chosen.memory.fit ? ", at risk of running out of memory," : "";
+  return text + fmt::format("the best without it, {},{} takes {:.1f} % {}",
+                            planner::short_form(best->plan), sure, std::abs(more),
+                            more < 0 ? "less" : "more");
 }
 
 using Change = std::pair<std::string, std::function<void(Job&)>>;
@@ -88,12 +155,16 @@ std::string what_binds_memory(const Estimate& estimate) {
 
 std::string what_rival_costs(const Estimate& chosen, const Estimate& rival) {
   const double more = rival.time.step_seconds - chosen.time.step_seconds;
-  std::string text =
-      fmt::format("{} takes {} {} ({:+.1f} %) and {:.1f} GiB {}", planner::short_form(rival.plan),
-                  duration_text(std::abs(more)), more >= 0 ? "more" : "less",
-                  100 * more / chosen.time.step_seconds,
-                  std::abs(rival.memory.allocated_gib - chosen.memory.allocated_gib),
-                  rival.memory.allocated_gib >= chosen.memory.allocated_gib ? "more" : "less");
+  const bool less_sure = rival.memory.fit > chosen.memory.fit;
+  std::string text = planner::short_form(rival.plan);
+  text += less_sure ? fmt::format(" {}{}; it would take",
+                                  rival.memory.fit == planner::Fit::kAtRisk ? "is " : "",
+                                  verdict(rival.memory))
+                    : " takes";
+  text += fmt::format(" {} {} ({:+.1f} %) and {:.1f} GiB {}", duration_text(std::abs(more)),
+                      more >= 0 ? "more" : "less", 100 * more / chosen.time.step_seconds,
+                      std::abs(rival.memory.allocated_gib - chosen.memory.allocated_gib),
+                      rival.memory.allocated_gib >= chosen.memory.allocated_gib ? "more" : "less");
   int shown = 0;
   for (const planner::Difference& d : planner::differences(chosen.time, rival.time)) {
     if (std::abs(d.seconds) > 1e-3 * chosen.time.step_seconds && shown++ < 3) {
@@ -102,6 +173,17 @@ std::string what_rival_costs(const Estimate& chosen, const Estimate& rival) {
     }
   }
   return text;
+}
+
+std::vector<std::string> why_axes(const Job& job, const Estimate& chosen) {
+  std::vector<std::string> words;
+  for (const ReasonedAxis& axis : kReasonedAxes) {
+    if (chosen.plan.*axis.degree > 1) {
+      words.push_back(fmt::format("Why {} {}: {}.", axis.name, chosen.plan.*axis.degree,
+                                  why_axis(job, chosen, axis)));
+    }
+  }
+  return words;
 }
 
 std::vector<Flip> what_would_flip(const Job& job, const planner::Plan& best) {

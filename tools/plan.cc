@@ -136,7 +136,7 @@ int run(const PlanArguments& options, Console& console) {
   search.progress = [&](double share) { progress.show(share); };
   answer(options, search, job, report);
   if (options.refine) {
-    refine(job, *options.refine, search, report.result);
+    report.simulated = refine(job, *options.refine, search, report.result);
   }
   if (const std::string refusal = fine_tuning_refusal(job);
       report.result.best && !refusal.empty()) {

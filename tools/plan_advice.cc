@@ -43,16 +43,21 @@ std::optional<Estimate> best_of(const Job& job, SearchOptions search) {
 }
 
 std::string fit_text(const Estimate& estimate) {
-  return fmt::format("{}: {:.1f} of {:.1f} GiB, {} a step", planner::short_form(estimate.plan),
-                     estimate.memory.reserved_gib, estimate.memory.capacity_gib,
+  return fmt::format("{}: {:.1f} to {:.1f} of {:.1f} GiB, {} a step",
+                     planner::short_form(estimate.plan), estimate.memory.reserved_low_gib,
+                     estimate.memory.reserved_high_gib, estimate.memory.capacity_gib,
                      duration_text(estimate.time.step_seconds));
+}
+
+Advice advice_of(std::string change, const Estimate& then) {
+  return {std::move(change), fit_text(then), then.memory.fit};
 }
 
 void add_shorter(const Job& job, const SearchOptions& search, std::vector<Advice>& advice) {
   Job other = job;
   for (other.sequence /= 2; other.sequence >= kShortestSequence; other.sequence /= 2) {
     if (const auto best = best_of(other, search)) {
-      advice.push_back({fmt::format("--seq {}", other.sequence), fit_text(*best)});
+      advice.push_back(advice_of(fmt::format("--seq {}", other.sequence), *best));
       return;
     }
   }
@@ -75,7 +80,7 @@ void add_offload(const Job& job, const SearchOptions& search, const std::vector<
     planner::Estimator(other).estimate(miss.plan, then);
     const auto best = best_of(other, search);
     advice.push_back(
-        {fmt::format("--offload {}", planner::to_text(*offload)), fit_text(best ? *best : then)});
+        advice_of(fmt::format("--offload {}", planner::to_text(*offload)), best ? *best : then));
     return;
   }
 }
@@ -88,8 +93,8 @@ void add_adapters(const Job& job, const SearchOptions& search, std::vector<Advic
   Job other = job;
   other.training.rank = kRank;
   if (const auto best = best_of(other, search)) {
-    advice.push_back({fmt::format("--lora-rank {} (trains adapters beside frozen weights)", kRank),
-                      fit_text(*best)});
+    advice.push_back(advice_of(
+        fmt::format("--lora-rank {} (trains adapters beside frozen weights)", kRank), *best));
   }
 }
 
@@ -108,9 +113,9 @@ void add_larger(const Job& job, const SearchOptions& search, std::vector<Advice>
       const std::string batch = other.global_batch == job.global_batch
                                     ? ""
                                     : fmt::format(" with --global-batch {}", other.global_batch);
-      advice.push_back(
-          {fmt::format("{} GPUs ({} nodes){}", other.cluster.gpus, other.cluster.nodes, batch),
-           fit_text(*best)});
+      advice.push_back(advice_of(
+          fmt::format("{} GPUs ({} nodes){}", other.cluster.gpus, other.cluster.nodes, batch),
+          *best));
       return;
     }
   }
@@ -196,14 +201,14 @@ std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search,
     free.constraints.clear();
     free.fixed = {};
     if (const auto best = best_of(job, free)) {
-      advice.push_back({"another layout than the one asked for", fit_text(*best)});
+      advice.push_back(advice_of("another layout than the one asked for", *best));
     }
   }
   if (job.optimizer == planner::Optimizer::kAdam) {
     Job other = job;
     other.optimizer = planner::Optimizer::kAdam8bit;
     if (const auto best = best_of(other, search)) {
-      advice.push_back({"--optimizer adam8bit (changes numerics)", fit_text(*best)});
+      advice.push_back(advice_of("--optimizer adam8bit (changes numerics)", *best));
     }
   }
   add_offload(job, search, misses, advice);

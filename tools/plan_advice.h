@@ -10,8 +10,9 @@
 namespace trireme::tools {
 
 struct Advice {
-  std::string change;  // "--seq 2048", "16 GPUs", "--offload optimizer"
-  std::string detail;  // the best layout then, its memory and step
+  std::string change;                      // "--seq 2048", "16 GPUs", "--offload optimizer"
+  std::string detail;                      // the best layout then, its memory and step
+  planner::Fit fit = planner::Fit::kFits;  // of that layout
 };
 
 // Changes under each of which something fits, each by itself. Searches once or a few times a

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "planner/plan/rules.h"
@@ -49,17 +50,23 @@ std::string what_binds(const planner::TimeEstimate& time) {
                      largest->first, 100 * largest->second / time.step_seconds);
 }
 
-// Words of the table that a reader meets first here.
-void print_legend(const Console& console, const planner::SearchResult& result) {
+std::vector<const Estimate*> rows_of(const planner::SearchResult& result) {
   std::vector<const Estimate*> rows = {&*result.best};
   for (const Estimate& other : result.alternatives) {
     rows.push_back(&other);
   }
+  return rows;
+}
+
+// Words of the table that a reader meets first here.
+void print_legend(const Console& console, const PlanReport& report) {
+  const std::vector<const Estimate*> rows = rows_of(report.result);
   const auto any = [&](auto holds) { return std::any_of(rows.begin(), rows.end(), holds); };
-  if (any([](const Estimate* row) { return row->memory.fit == planner::Fit::kAtRisk; })) {
-    fmt::print(
-        console.out,
-        "at risk: what is allocated fits, what PyTorch's allocator keeps beside it may not\n");
+  if (report.result.at_risk ||
+      any([](const Estimate* row) { return row->memory.fit == planner::Fit::kAtRisk; })) {
+    fmt::print(console.out,
+               "at risk: what the GPU can have lies between the least and the most that is "
+               "predicted to be reserved; it may run out of memory\n");
   }
   if (any([](const Estimate* row) {
         return planner::short_form(row->plan).find(".order-") != std::string::npos;
@@ -69,16 +76,45 @@ void print_legend(const Console& console, const planner::SearchResult& result) {
   }
 }
 
+// Why a row stands above one with a shorter step; empty where none does.
+std::vector<std::string> notes_of(const PlanReport& report) {
+  const std::vector<const Estimate*> rows = rows_of(report.result);
+  std::vector<std::string> notes(rows.size());
+  double least = std::numeric_limits<double>::infinity();  // of the rows below that fit as surely
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    const bool surer = i + 1 < rows.size() && rows[i]->memory.fit != rows[i + 1]->memory.fit;
+    least = surer ? std::numeric_limits<double>::infinity() : least;
+    const double seconds = rows[i]->time.step_seconds;
+    if (report.goal == planner::Goal::kMemory || report.goal == planner::Goal::kUtility) {
+      continue;  // another order, which the heading of the table names
+    }
+    if (i < report.simulated.size()) {
+      notes[i] = report.simulated[i] ? "simulated" : "closed form";
+    } else if (seconds > least) {
+      notes[i] = "tie, simpler";
+    }
+    least = std::min(least, seconds);
+  }
+  return notes;
+}
+
 void print_ranking(const Console& console, const Job& job, const PlanReport& report) {
   Table table{.head = {"rank", "layout", "step", "MFU", "memory", "fits", "exposed time"},
               .rows = {},
               .text_columns = 2};
+  const std::vector<std::string> notes = notes_of(report);
+  const bool noted =
+      std::any_of(notes.begin(), notes.end(), [](const std::string& one) { return !one.empty(); });
   if (report.dollars_per_gpu_hour > 0) {
     table.head.emplace_back("$/step");
   }
-  int rank = 1;
-  const auto add = [&](const Estimate& estimate) {
-    table.rows.push_back({std::to_string(rank++), planner::short_form(estimate.plan),
+  if (noted) {
+    table.head.emplace_back("why here");
+  }
+  const std::vector<const Estimate*> rows = rows_of(report.result);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Estimate& estimate = *rows[i];
+    table.rows.push_back({std::to_string(i + 1), planner::short_form(estimate.plan),
                           duration_text(estimate.time.step_seconds),
                           fmt::format("{:.1f} %", 100 * estimate.throughput.mfu),
                           fmt::format("{:.1f} GiB", estimate.memory.allocated_gib),
@@ -88,11 +124,16 @@ void print_ranking(const Console& console, const Job& job, const PlanReport& rep
       table.rows.back().push_back(
           fmt::format("{:.2f}", dollars_per_step(job, report, estimate.time.step_seconds)));
     }
-  };
-  add(*report.result.best);
-  std::for_each(report.result.alternatives.begin(), report.result.alternatives.end(), add);
+    if (noted) {
+      table.rows.back().push_back(notes[i]);
+    }
+  }
+  if (report.goal == planner::Goal::kMemory || report.goal == planner::Goal::kUtility) {
+    fmt::print(console.out, "ordered by {}, as --objective asks\n",
+               report.goal == planner::Goal::kMemory ? "memory" : "utility");
+  }
   print_table(console, table);
-  print_legend(console, report.result);
+  print_legend(console, report);
 }
 
 // Layouts within what is known of the difference between two of them: the interval of one time is
@@ -120,10 +161,10 @@ void print_remarks(const Console& console, const PlanReport& report) {
   }
   print_near(console, result);
   if (result.at_risk) {
-    fmt::print(console.out,
-               "{:.1f} % faster, but at risk of running out of memory: {} ({:.1f} GiB allocated)\n",
+    fmt::print(console.out, "{:.1f} % faster: {} in {}, {}\n",
                100 * (1 - result.at_risk->time.step_seconds / best.time.step_seconds),
-               planner::short_form(result.at_risk->plan), result.at_risk->memory.allocated_gib);
+               planner::short_form(result.at_risk->plan),
+               duration_text(result.at_risk->time.step_seconds), verdict(result.at_risk->memory));
   }
 }
 
@@ -212,7 +253,9 @@ void print_misses(const Console& console, const PlanReport& report) {
     fmt::print(console.out, "  {}: {}\n", planner::short_form(miss.plan), miss_text(miss.memory));
   }
   for (const Advice& advice : report.would_fit) {
-    fmt::print(console.out, "would fit: {} -> {}\n", advice.change, advice.detail);
+    fmt::print(console.out, "{}: {} -> {}\n",
+               advice.fit == planner::Fit::kFits ? "would fit" : "would be at risk", advice.change,
+               advice.detail);
   }
   fmt::print(console.out, "\n");
 }
@@ -270,7 +313,8 @@ Json plan_json(const Job& job, const PlanReport& report) {
   if (!result.best) {
     json["would_fit"] = Json::array();
     for (const Advice& advice : report.would_fit) {
-      json["would_fit"].push_back({{"change", advice.change}, {"detail", advice.detail}});
+      json["would_fit"].push_back(
+          {{"change", advice.change}, {"detail", advice.detail}, {"fit", to_string(advice.fit)}});
     }
   }
   json["elsewhere"] = Json::array();
@@ -337,8 +381,9 @@ void print_plan(const Console& console, const Job& job, const PlanReport& report
         fmt::print(console.out, "{}\n", remark);
       }
     }
-    print_switches(console, report.switches, true, "switched on, in every row");
-    print_switches(console, report.switches, false, "not switched on, since it changes numerics");
+    print_switches(console, report.switches, "switched on, in every row", is_applied);
+    print_switches(console, report.switches, "not switched on, since it changes numerics",
+                   changes_numerics);
     print_standing(console, report);
     if (console.quiet) {  // the layouts and what was asked of them
       return;

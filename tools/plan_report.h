@@ -23,8 +23,9 @@ struct PlanReport {
   std::int64_t idle_gpus = 0;
   bool batch_assumed = false;  // no --global-batch: one sequence a GPU
   std::vector<planner::SwitchGain> switches;
-  std::string reason;                // why the first is not the fastest
-  std::vector<Advice> would_fit;     // when nothing fits
+  std::string reason;             // why the first is not the fastest
+  std::vector<bool> simulated;    // by row, of those that --refine judged: else by the closed form
+  std::vector<Advice> would_fit;  // when nothing fits
   std::vector<std::string> reasons;  // when nothing is legal
   std::vector<Elsewhere> elsewhere;  // the same job under programs that people run
   std::optional<Standing> standing;  // of --against

@@ -1,5 +1,5 @@
 // What is trained, on which samples, and what lives outside the GPU: options of the commands that
-// predict (estimate, plan, whatif, budget).
+// predict (estimate, plan, explain, whatif, budget).
 #pragma once
 
 #include "planner/plan/job.h"

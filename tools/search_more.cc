@@ -67,9 +67,10 @@ void add_new(std::vector<Estimate>& all, Estimate one) {
 
 }  // namespace
 
-void refine(const Job& job, std::int64_t count, const SearchOptions& search, SearchResult& result) {
+std::vector<bool> refine(const Job& job, std::int64_t count, const SearchOptions& search,
+                         SearchResult& result) {
   if (!result.best) {
-    return;
+    return {};
   }
   const std::size_t shown = 1 + result.alternatives.size();
   std::vector<Estimate> all = {*result.best};
@@ -81,24 +82,38 @@ void refine(const Job& job, std::int64_t count, const SearchOptions& search, Sea
   for (Estimate& one : result.alternatives) {
     add_new(all, std::move(one));
   }
-  const auto refined = std::min<std::size_t>(static_cast<std::size_t>(count), all.size());
+  std::vector<std::pair<Estimate, bool>> rows;  // with whether it was simulated
+  for (Estimate& one : all) {
+    rows.emplace_back(std::move(one), false);
+  }
+  const auto refined = std::min<std::size_t>(static_cast<std::size_t>(count), rows.size());
   for (std::size_t i = 0; i < refined; ++i) {
     sim::SimulateOptions simulation;
     simulation.record_trace = false;
     try {
-      all[i] = simulate_plan(job, all[i].plan, simulation).estimate;
+      rows[i] = {simulate_plan(job, rows[i].first.plan, simulation).estimate, true};
     } catch (const Error&) {
       continue;
     }
   }
   if (search.goal == planner::Goal::kTime || search.goal == planner::Goal::kCost) {
-    std::stable_sort(
-        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(refined),
-        [](const auto& a, const auto& b) { return a.time.step_seconds < b.time.step_seconds; });
+    std::stable_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(refined),
+                     [](const auto& a, const auto& b) {
+                       return a.first.time.step_seconds < b.first.time.step_seconds;
+                     });
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+      return a.first.memory.fit < b.first.memory.fit;
+    });
   }
-  all.resize(std::min(all.size(), std::max(shown, refined)));
-  result.best = all.front();
-  result.alternatives.assign(all.begin() + 1, all.end());
+  rows.resize(std::min(rows.size(), std::max(shown, refined)));
+  result.best = rows.front().first;
+  result.alternatives.clear();
+  std::vector<bool> simulated = {rows.front().second};
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    result.alternatives.push_back(std::move(rows[i].first));
+    simulated.push_back(rows[i].second);
+  }
+  return simulated;
 }
 
 Standing standing_of(const Job& job, SearchOptions search, const std::string& layout) {

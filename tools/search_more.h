@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/search/search.h"
 
@@ -11,10 +12,11 @@ namespace trireme::tools {
 
 // Simulates `count` layouts of different kinds (the fastest, others with more, fewer or no virtual
 // stages, without a pipeline, without tensor parallelism, then the next sets of degrees) and puts
-// them first, by what was simulated where time is the goal. A layout that no step program can be
-// written for keeps its closed form.
-void refine(const planner::Job& job, std::int64_t count, const planner::SearchOptions& search,
-            planner::SearchResult& result);
+// them first, by what was simulated where time is the goal; what is at risk comes last. A layout
+// that no step program can be written for keeps its closed form. Returns by row which were
+// simulated.
+std::vector<bool> refine(const planner::Job& job, std::int64_t count,
+                         const planner::SearchOptions& search, planner::SearchResult& result);
 
 // Where a layout stands among the best of every set of degrees.
 struct Standing {

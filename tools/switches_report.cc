@@ -9,6 +9,20 @@
 #include "tools/table.h"
 
 namespace trireme::tools {
+namespace {
+
+// "fused loss; --set cross_entropy_fusion=true": what it is, and how a command here is told.
+std::string told_here(const planner::Switch& one) {
+  const std::string_view key = one.setting.substr(0, one.setting.find('='));
+  if (key == "precision") {
+    return fmt::format("{}; --precision {}", one.name, one.setting.substr(key.size() + 1));
+  }
+  const std::vector<std::string> keys = planner::setting_names();
+  const bool is_setting = std::find(keys.begin(), keys.end(), key) != keys.end();
+  return is_setting ? fmt::format("{}; --set {}", one.name, one.setting) : std::string(one.name);
+}
+
+}  // namespace
 
 Json switch_json(const planner::SwitchGain& gain) {
   return {{"name", gain.which.name},
@@ -17,7 +31,9 @@ Json switch_json(const planner::SwitchGain& gain) {
           {"gain_seconds", gain.gain_seconds},
           {"changes_numerics", gain.which.changes_numerics},
           {"applied", gain.applied},
-          {"decides_fit", gain.decides_fit}};
+          {"decides_fit", gain.decides_fit},
+          {"makes_fit", gain.makes_fit},
+          {"fit_without", to_string(gain.fit_without)}};
 }
 
 Json switches_json(const std::vector<planner::SwitchGain>& gains) {
@@ -28,27 +44,31 @@ Json switches_json(const std::vector<planner::SwitchGain>& gains) {
   return json;
 }
 
-std::string switch_words(const planner::Switch& one) {
-  const std::string_view key = one.setting.substr(0, one.setting.find('='));
-  if (key == "precision") {
-    return fmt::format("{}; --precision {}", one.name, one.setting.substr(key.size() + 1));
+std::string switch_words(const planner::SwitchGain& gain) {
+  const std::string flag(gain.which.flag);
+  const std::string by = flag.starts_with("without ") ? flag : "by " + flag;
+  const std::string told = fmt::format("{} ({})", by, told_here(gain.which));
+  if (!gain.makes_fit) {
+    return fmt::format("-{} {}", duration_text(gain.gain_seconds), told);
   }
-  const std::vector<std::string> keys = planner::setting_names();
-  const bool is_setting = std::find(keys.begin(), keys.end(), key) != keys.end();
-  return is_setting ? fmt::format("{}; --set {}", one.name, one.setting) : std::string(one.name);
+  const char* otherwise = gain.fit_without == planner::Fit::kNo
+                              ? "does not fit"
+                              : "is at risk of running out of memory";
+  if (!gain.applied) {
+    return fmt::format("fits {}", told);
+  }
+  return fmt::format("fits {}: without it this layout {}, and {}", told, otherwise,
+                     gain.decides_fit ? "so does every other"
+                                      : fmt::format("the best of the others takes {} more",
+                                                    duration_text(gain.gain_seconds)));
 }
 
 void print_switches(const Console& console, const std::vector<planner::SwitchGain>& gains,
-                    bool applied, const char* heading) {
+                    const char* heading, bool (*wanted)(const planner::SwitchGain&)) {
   std::vector<std::string> list;
   for (const planner::SwitchGain& gain : gains) {
-    if (gain.applied == applied) {
-      const std::string words = switch_words(gain.which);
-      const bool leaves_out = gain.which.flag.starts_with("without ");
-      list.push_back(gain.decides_fit
-                         ? fmt::format("nothing fits without {} ({})", gain.which.flag, words)
-                         : fmt::format("-{} {}{} ({})", duration_text(gain.gain_seconds),
-                                       leaves_out ? "" : "by ", gain.which.flag, words));
+    if (wanted(gain)) {
+      list.push_back(switch_words(gain));
     }
   }
   if (!list.empty()) {

@@ -40,21 +40,19 @@ Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
   return estimate;
 }
 
-// As `plan` answers; `given` are the keys on which somebody has decided, `switches` whether the
-// others are switched on. Changes the job to that with its switches.
-std::optional<Estimate> planned(Job& job, const LayoutOptions& layout,
-                                const std::vector<std::string>& given, bool switches, int threads,
-                                std::vector<planner::SwitchGain>* gains = nullptr) {
+// As `plan` answers; `given` are the keys on which somebody has decided. The job becomes that with
+// its switches.
+void plan_case(const LayoutOptions& layout, const std::vector<std::string>& given, int threads,
+               WhatIfCase& mine) {
   planner::SearchOptions search;
   fix_layout(layout, search);
   search.threads = threads;
+  mine.asked = mine.job.framework;
   planner::SwitchedSearch found =
-      std::move(search_recommended(job, search, given, switches).answer.found);
-  job = std::move(found.job);
-  if (gains != nullptr) {
-    *gains = std::move(found.switches);
-  }
-  return std::move(found.result.best);
+      std::move(search_recommended(mine.job, search, given, true).answer.found);
+  mine.job = std::move(found.job);
+  mine.switches = std::move(found.switches);
+  mine.estimate = std::move(found.result.best);
 }
 
 bool gives_layout(const WhatIfRequest& request) {
@@ -159,6 +157,31 @@ Plan kept(const Plan& base, const Job& job, const LayoutOptions& layout,
 
 double share(const Estimate& estimate, double TimeItems::*part) {
   return 100 * estimate.time.exposed.*part / estimate.time.step_seconds;
+}
+
+// The switches that are on in one and not in the other.
+std::string switched_beside(const WhatIfCase& one, const WhatIfCase& other) {
+  std::vector<std::string_view> flags;
+  for (const planner::SwitchGain& gain : one.switches) {
+    const bool shared = std::any_of(
+        other.switches.begin(), other.switches.end(), [&](const planner::SwitchGain& also) {
+          return also.applied && also.which.setting == gain.which.setting;
+        });
+    if (gain.applied && !shared) {
+      flags.push_back(gain.which.flag);
+    }
+  }
+  return fmt::format("{}", fmt::join(flags, ", "));
+}
+
+// Of a case that was planned again, as its base was.
+void add_switch_notes(const WhatIfCase& base, WhatIfCase& mine) {
+  if (const std::string more = switched_beside(mine, base); !more.empty()) {
+    mine.notes.push_back("switched on beside the base's: " + more);
+  }
+  if (const std::string fewer = switched_beside(base, mine); !fewer.empty()) {
+    mine.notes.push_back("without the base's " + fewer + ", which brings nothing here");
+  }
 }
 
 void add_notes(const WhatIfCase& base, WhatIfCase& mine) {
@@ -268,9 +291,9 @@ WhatIfCase work_out_base(const WhatIfRequest& request, int threads) {
     base.job.global_batch =
         base.job.global_batch > 0 ? base.job.global_batch : base.job.cluster.gpus;
   }
+  base.asked = base.job.framework;
   if (!base.estimate) {
-    base.estimate = planned(base.job, request.layout, decided_switches(request.job), true, threads,
-                            &base.switches);
+    plan_case(request.layout, decided_switches(request.job), threads, base);
     if (base.estimate && request.simulate) {
       base.estimate = estimated(base.job, base.estimate->plan, true);
     }
@@ -300,14 +323,21 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
   mine.job = base.job;
   mine.job.sequence = options.sequence.value_or(base.job.sequence);
   mine.job.global_batch = options.global_batch.value_or(base.job.global_batch);
-  bool framework_made_anew = false;
+  const bool only_faults = std::all_of(changes.begin(), changes.end(), [](const Change& change) {
+    return change.name == "straggler" || change.name == "slow_link";
+  });
+  const bool keeps = request.keep_layout || only_faults;
+  if (!keeps) {  // what is planned again has its own switches
+    mine.job.framework = base.asked;
+  }
   for (const Change& change : changes) {
     if (change.name == "precision" || change.name == "framework") {
-      framework_made_anew = true;
       const Job other = make_job(options);
       mine.job.precision = other.precision;
       mine.job.framework = other.framework;
-      keep_switches(base, change, mine.job.framework);
+      if (keeps) {
+        keep_switches(base, change, mine.job.framework);
+      }
     }
   }
   mine.dollars_per_gpu_hour = base.dollars_per_gpu_hour;
@@ -317,10 +347,7 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       mine.dollars_per_gpu_hour = change.dollars_per_gpu_hour;  // another machine, another price
     }
   }
-  const bool only_faults = std::all_of(changes.begin(), changes.end(), [](const Change& change) {
-    return change.name == "straggler" || change.name == "slow_link";
-  });
-  if (request.keep_layout || only_faults) {
+  if (keeps) {
     try {
       Plan plan = kept(base.estimate->plan, mine.job, layout, changes);
       complete(mine.job, plan);
@@ -330,14 +357,17 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       return mine;
     }
   } else {
-    // The base's switches are on already, but for another framework's.
-    mine.estimate = planned(mine.job, layout, decided_switches(options), framework_made_anew, 1);
+    plan_case(layout, decided_switches(options), 1, mine);
     if (!mine.estimate) {
       mine.notes.push_back("no layout fits");
       return mine;
     }
     if (request.simulate) {
       mine.estimate = estimated(mine.job, mine.estimate->plan, true);
+    }
+    if (request.plan_file.empty() &&
+        mine.job.framework.name == base.job.framework.name) {  // a file's are settings
+      add_switch_notes(base, mine);
     }
   }
   apply_faults(changes, mine);

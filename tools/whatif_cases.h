@@ -36,7 +36,8 @@ struct WhatIfCase {
   double dollars_per_gpu_hour = 0;            // 0: no price was given for this machine
   Elasticities elasticity;
   std::vector<std::string> notes;
-  std::vector<planner::SwitchGain> switches;  // of a base that was planned
+  std::vector<planner::SwitchGain> switches;  // of what was planned
+  planner::Framework asked;                   // before they were switched on
 };
 
 // The base: the given layout, or the best one. Throws Error when there is none.

@@ -244,7 +244,7 @@ void print_whatif_json(const Console& console, const WhatIfAnswer& answer) {
 void print_whatif(const Console& console, const WhatIfAnswer& answer) {
   const WhatIfCase& base = answer.base;
   print_heading(console, job_text(base.job));
-  print_switches(console, base.switches, true, "switched on");
+  print_switches(console, base.switches, "switched on", is_applied);
   Table table{.head = {"case", "layout", "largest part", "step", "ratio", "tokens/s", "memory"},
               .rows = {row_of("base", base)},
               .text_columns = 3};

@@ -83,14 +83,22 @@ Advice f23_tree(const F23Input& in) {
   if (in.parameters >= 65e9 && in.gpus >= 100) {
     return {"FSDP/ZeRO with tensor parallelism", size, {Family::kHybrid, Family::kMegatron}};
   }
-  if (in.fits_zero2) {
+  if (in.fits_zero2 && in.has_zero2) {
     return {"ZeRO-2 (SHARD_GRAD_OP)",
             "does not fit on one GPU; with gradients and optimizer sharded it does",
-            {Family::kFsdp}};
+            {Family::kFsdp},
+            2};
+  }
+  if (in.fits_zero2) {
+    return {"ZeRO-1 (the framework has no ZeRO-2)",
+            "does not fit on one GPU; with the optimizer sharded it does",
+            {Family::kFsdp},
+            1};
   }
   return {"FSDP full shard (FULL_SHARD, ZeRO-3)",
           "does not fit with whole parameters on each GPU",
-          {Family::kFsdp}};
+          {Family::kFsdp},
+          3};
 }
 
 std::vector<std::string> f24_warnings(const Job& job, const Plan& plan) {

@@ -51,12 +51,14 @@ struct F23Input {
   bool fits_one_gpu = false;
   bool batch_fits_one_pass = true;  // the batch of a rank goes through at once
   bool fits_zero2 = false;          // optimizer and gradients sharded, parameters whole
+  bool has_zero2 = true;            // else that is with the optimizer's states alone sharded
 };
 // Names as the sources give them: DDP = NO_SHARD, ZeRO-2 = SHARD_GRAD_OP, ZeRO-3 = FULL_SHARD.
 struct Advice {
   std::string strategy;
   std::string why;
   std::vector<Family> families;  // that follow it
+  int zero_stage = 0;            // that it asks of them; 0: any
 };
 Advice f23_tree(const F23Input& in);
 

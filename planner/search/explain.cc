@@ -106,7 +106,7 @@ void add_communication(const Job& job, const Estimate& chosen, const Symbols& s,
          f9_fsdp_volume(t) / t.tensor + s.layers * s.micro_batches * f11_tensor_activations(t),
          topologies::group_bottleneck(job.cluster, shape).bottleneck});
   }
-  rows.push_back({"F15", "P_t* of least communication",
+  rows.push_back({"F15", "P_t of least communication",
                   f15_tensor_degree(options, s.hidden, kF15MinimumColumns),
                   fmt::format("this layout has tp {}", plan.tensor)});
   rows.push_back({"F16", "reduction deferred, bytes", f16_reduction_volume(s, true),
@@ -124,6 +124,11 @@ Objective fitted(const Estimate& chosen, const std::vector<Estimate>& rivals) {
   add(chosen);
   std::for_each(rivals.begin(), rivals.end(), add);
   return f20_fit(points);
+}
+
+// P_t* of F20 at this layout's P_t P_p, which F22 asks too.
+double tensor_optimum(const Objective& fit, const Symbols& s) {
+  return fit.b > 0 ? f20_constrained_tensor(fit, s.tensor * s.pipeline, s.micro_batches) : s.tensor;
 }
 
 void add_scaling(const Estimate& chosen, const Symbols& s, const std::vector<double>& stages,
@@ -150,8 +155,7 @@ void add_scaling(const Estimate& chosen, const Symbols& s, const std::vector<dou
                           time.pipeline_p2p, time.pipeline_bubble},
                          s.tensor, s.pipeline),
        fmt::format("detailed step {:.4g} s", chosen.time.step_seconds)});
-  const double constrained =
-      fit.b > 0 ? f20_constrained_tensor(fit, s.tensor * s.pipeline, s.micro_batches) : s.tensor;
+  const double constrained = tensor_optimum(fit, s);
   rows.push_back(
       {"F20", "continuous P_t* at this P_t P_p", constrained,
        fmt::format("fitted a {:.3g}, b {:.3g}, g {:.3g}, e {:.3g}; discrete optimum tp {}", fit.a,
@@ -184,10 +188,13 @@ Verdict f21_verdict(const Job& job, const Estimate& chosen, const std::vector<Es
     return {"F21", "no layout has a higher utility",
             fmt::format("U = {:.3f} (weights 1, 0.25, 0.05)", utility(chosen)), true};
   }
-  return {"F21", fmt::format("utility prefers {}", short_form(best->plan)),
+  const bool same_family = family_of(best->plan) == family_of(chosen.plan);
+  return {"F21",
+          fmt::format("utility prefers {}{}", short_form(best->plan),
+                      same_family ? ", of the same family" : ""),
           fmt::format("U = {:.3f} against {:.3f} of this layout (weights 1, 0.25, 0.05)",
                       utility(*best), utility(chosen)),
-          family_of(best->plan) == family_of(chosen.plan)};
+          same_family};
 }
 
 bool is_irregular(const models::Transformer& model) {
@@ -202,8 +209,7 @@ bool is_irregular(const models::Transformer& model) {
 Verdict f22_verdict(const Job& job, const Estimate& chosen, const Symbols& s,
                     const Objective& fit) {
   F22Input in;
-  in.tensor_optimum =
-      fit.b > 0 ? f20_constrained_tensor(fit, s.devices, s.micro_batches) : s.tensor;
+  in.tensor_optimum = tensor_optimum(fit, s);
   in.activations = s.activations;
   in.shard = f1_shard(s);
   in.micro_batches = s.micro_batches;
@@ -222,6 +228,22 @@ Verdict f22_verdict(const Job& job, const Estimate& chosen, const Symbols& s,
                                      : "neither is favoured",
       favour.why,
       (favour.fsdp && sharded) || (favour.megatron && split) || (!favour.fsdp && !favour.megatron)};
+}
+
+// What is sharded, by ZeRO's numbers; FSDP2 spells its second stage as parameters that stay
+// gathered.
+int zero_stage_of(const Plan& plan) {
+  switch (plan.sharding) {
+    case Sharding::kNone:
+      return 0;
+    case Sharding::kOptimizer:
+      return 1;
+    case Sharding::kGradients:
+      return 2;
+    case Sharding::kFull:
+      return plan.reshard_after_forward ? 3 : 2;
+  }
+  return 0;
 }
 
 Verdict f23_verdict(const Job& job, const Estimate& chosen, const Symbols& s) {
@@ -243,16 +265,26 @@ Verdict f23_verdict(const Job& job, const Estimate& chosen, const Symbols& s) {
   in.gpus = s.devices;
   in.fits_one_gpu = memory.fit != Fit::kNo;
   in.batch_fits_one_pass = plan.micro_batches == 1;
-  plan.sharding = Sharding::kGradients;
+  const Sharder sharder = job.framework.sharder;
+  in.has_zero2 = sharder != Sharder::kBuffers;
+  plan.sharding = sharder == Sharder::kBuffers ? Sharding::kOptimizer
+                  : sharder == Sharder::kFsdp2 ? Sharding::kFull
+                                               : Sharding::kGradients;
+  plan.reshard_after_forward = sharder != Sharder::kFsdp2;
   plan.sharded = plan.replicas;
   plan.replicas = 1;
   estimator.memory().estimate(plan, memory);
   in.fits_zero2 = memory.fit != Fit::kNo;
   const Advice advice = f23_tree(in);
   const Family family = family_of(chosen.plan);
-  return {
-      "F23", advice.strategy, advice.why,
-      std::find(advice.families.begin(), advice.families.end(), family) != advice.families.end()};
+  const bool in_family =
+      std::find(advice.families.begin(), advice.families.end(), family) != advice.families.end();
+  const int stage = zero_stage_of(chosen.plan);
+  const bool in_stage = advice.zero_stage == 0 || advice.zero_stage == stage;
+  return {"F23", advice.strategy,
+          in_family && !in_stage ? fmt::format("{}; this layout is ZeRO-{}", advice.why, stage)
+                                 : advice.why,
+          in_family && in_stage};
 }
 
 }  // namespace

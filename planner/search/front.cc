@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "planner/search/space.h"
+#include "planner/search/orders.h"
 
 namespace trireme::planner {
 namespace {

@@ -54,27 +54,31 @@ std::string recommend(const Job& job, SearchResult& result) {
   if (!result.best) {
     return {};
   }
-  const double limit = (1 + kToldApart) * result.best->time.step_seconds;
-  std::vector<Estimate>& others = result.alternatives;
-  auto chosen = others.end();
-  for (auto other = others.begin(); other != others.end(); ++other) {
-    const Estimate& before = chosen == others.end() ? *result.best : *chosen;
-    if (other->time.step_seconds <= limit && burden_of(job, *other) < burden_of(job, before)) {
-      chosen = other;
-    }
+  std::vector<Estimate> rows = std::move(result.alternatives);
+  rows.insert(rows.begin(), std::move(*result.best));
+  std::stable_sort(rows.begin(), rows.end(), [](const Estimate& a, const Estimate& b) {
+    return std::pair(a.memory.fit, a.time.step_seconds) <
+           std::pair(b.memory.fit, b.time.step_seconds);
+  });
+  const Estimate fastest = rows.front();
+  const auto end = std::find_if(rows.begin(), rows.end(), [&](const Estimate& row) {
+    return row.memory.fit != fastest.memory.fit ||
+           row.time.step_seconds > (1 + kToldApart) * fastest.time.step_seconds;
+  });
+  std::stable_sort(rows.begin(), end, [&](const Estimate& a, const Estimate& b) {
+    return burden_of(job, a) < burden_of(job, b);
+  });
+  const Estimate& chosen = rows.front();
+  std::string why;
+  if (!(chosen.plan == fastest.plan)) {
+    why = fmt::format("{} is {:.1f} % faster, which predictions do not tell apart; the first {}",
+                      short_form(fastest.plan),
+                      100 * (1 - fastest.time.step_seconds / chosen.time.step_seconds),
+                      advantage(job, chosen, fastest));
   }
-  if (chosen == others.end()) {
-    return {};
-  }
-  std::string why =
-      fmt::format("{} is {:.1f} % faster, which predictions do not tell apart; the first {}",
-                  short_form(result.best->plan),
-                  100 * (1 - result.best->time.step_seconds / chosen->time.step_seconds),
-                  advantage(job, *chosen, *result.best));
-  Estimate fastest = std::move(*result.best);
-  result.best = std::move(*chosen);
-  others.erase(chosen);
-  others.insert(others.begin(), std::move(fastest));
+  result.best = std::move(rows.front());
+  rows.erase(rows.begin());
+  result.alternatives = std::move(rows);
   return why;
 }
 

@@ -13,9 +13,10 @@ namespace trireme::planner {
 // where a single time is off by up to a quarter: under half of that the order says nothing.
 inline constexpr double kToldApart = 0.01;
 
-// Puts the simplest and safest of the layouts that are not told apart from the fastest first:
-// tensor parallelism in the node, then the fewest axes and mechanisms, the fewest virtual stages,
-// the widest margin of memory. Returns why the first is not the fastest, or nothing when it is.
+// Orders as an engineer would choose: what surely fits before what is at risk, each by its step,
+// and the layouts that are not told apart from the fastest by what is simplest and safest: tensor
+// parallelism in the node, then the fewest axes and mechanisms, the fewest virtual stages, the
+// widest margin of memory. Returns why the first is not the fastest, or nothing when it is.
 std::string recommend(const Job& job, SearchResult& result);
 
 }  // namespace trireme::planner

@@ -13,10 +13,9 @@
 #include "planner/plan/plan.h"
 #include "planner/plan/rules.h"
 #include "planner/search/constraint.h"
+#include "planner/search/orders.h"
 
 namespace trireme::planner {
-
-using AxisOrder = std::array<Axis, 5>;
 
 // What is sharded over how many of the data-parallel ranks.
 struct ShardingChoice {
@@ -69,14 +68,6 @@ using Accepts = std::function<bool(const Job&, const Plan&)>;
 // Throws Error where more than 60 million layouts are legal.
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space, const Accepts& accepts = {});
-
-// What an order of axes of these degrees decides.
-struct Placement {
-  std::int64_t tensor_stride = 1, context_stride = 1;
-  bool usual = true;  // axes above 1 only ascend, as in the enumeration
-};
-std::array<std::int64_t, 5> degrees_of(const Plan& plan);  // by Axis
-Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrder& order);
 
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice);
 

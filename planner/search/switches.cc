@@ -153,20 +153,39 @@ std::optional<Estimate> best_of(const Job& job, SearchOptions options) {
   return search(job, options).best;
 }
 
-// The gain of a switch that is on in `best`: against its layout without, or the best that then
-// fits.
+// The gain of a switch that is on in `best`: against its layout without, or the best that is then
+// as sure to fit.
 SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate& best,
                    const Switch& one) {
-  SwitchGain gain{.which = one, .applied = true};
   const Estimate same = estimated(off, best.plan);
-  if (same.memory.fit <= best.memory.fit) {
-    gain.gain_seconds = same.time.step_seconds - best.time.step_seconds;
-    return gain;
+  SwitchGain gain{.which = one,
+                  .applied = true,
+                  .gain_seconds = same.time.step_seconds - best.time.step_seconds,
+                  .fit_without = same.memory.fit,
+                  .makes_fit = same.memory.fit > best.memory.fit};
+  if (gain.makes_fit) {
+    const std::optional<Estimate> other = best_of(off, options);
+    gain.decides_fit = !other || other->memory.fit > best.memory.fit;
+    gain.gain_seconds =
+        gain.decides_fit ? 0 : std::max(0.0, other->time.step_seconds - best.time.step_seconds);
   }
-  const std::optional<Estimate> other = best_of(off, options);
-  gain.decides_fit = !other;
-  gain.gain_seconds = other ? other->time.step_seconds - best.time.step_seconds : 0;
   return gain;
+}
+
+// Leaves out of `on` what brings `best` nothing; the gains of the others.
+std::vector<SwitchGain> keep_what_helps(const Job& job, const SearchOptions& options,
+                                        const Estimate& best, std::vector<Switch>& on) {
+  std::vector<SwitchGain> gains;
+  for (std::size_t i = 0; i < on.size();) {
+    SwitchGain gain = gain_of(with_switches(job, without(on, i)), options, best, on[i]);
+    if (gain.gain_seconds > kNothing * best.time.step_seconds || gain.makes_fit) {
+      gains.push_back(gain);
+      ++i;
+    } else {
+      on = without(on, i);
+    }
+  }
+  return gains;
 }
 
 // A program with rows of its own has no others, whatever it is built on.
@@ -218,9 +237,13 @@ std::vector<SwitchGain> switch_gains(const Job& job, const Plan& plan,
     }
     const Estimate then = estimated(other, plan);
     const double gain = now.time.step_seconds - then.time.step_seconds;
-    const bool decides = now.memory.fit == Fit::kNo && then.memory.fit != Fit::kNo;
+    const bool decides = then.memory.fit < now.memory.fit;
     if (gain > kNothing * now.time.step_seconds || decides) {
-      gains.push_back({.which = one, .gain_seconds = gain, .decides_fit = decides});
+      gains.push_back({.which = one,
+                       .gain_seconds = gain,
+                       .decides_fit = decides,
+                       .fit_without = now.memory.fit,
+                       .makes_fit = decides});
     }
   }
   sort_by_gain(gains);
@@ -235,40 +258,27 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
     (one.changes_numerics ? offered : free).push_back(one);
   }
   SwitchedSearch found{.job = with_switches(job, free), .result = {}, .switches = {}};
-  found.result = search(found.job, options);
+  std::optional<Estimate> best = free.empty() ? std::nullopt : best_of(found.job, options);
+  // A switch may slow one layout and help another: without what brings the best nothing, another
+  // may be the best.
+  for (bool settled = false; !settled;) {
+    if (best) {
+      found.switches = keep_what_helps(job, options, *best, free);
+      found.job = with_switches(job, free);
+    }
+    found.result = search(found.job, options);
+    settled = !best || !found.result.best || options.goal == Goal::kUtility ||
+              found.result.best->plan == best->plan;
+    best = found.result.best;
+  }
   if (!found.result.best) {
     return found;
   }
-  for (std::size_t i = 0; i < free.size();) {
-    const SwitchGain gain =
-        gain_of(with_switches(job, without(free, i)), options, *found.result.best, free[i]);
-    if (gain.gain_seconds > kNothing * found.result.best->time.step_seconds || gain.decides_fit) {
-      found.switches.push_back(gain);
-      ++i;
-      continue;
-    }
-    free = without(free, i);
-    if (gain.gain_seconds < 0) {  // it slows the best: others may be better without it
-      found.result = search(with_switches(job, free), options);
-      found.switches.clear();
-      i = 0;
-    }
-  }
-  found.job = with_switches(job, free);
-  for (Estimate& other :
-       found.result.alternatives) {  // some with switches that the best is without
-    other = estimated(found.job, other.plan);
-  }
-  std::stable_sort(found.result.alternatives.begin(), found.result.alternatives.end(),
-                   [](const Estimate& a, const Estimate& b) {
-                     return std::pair(a.memory.fit, -a.time.step_seconds) >
-                            std::pair(b.memory.fit, -b.time.step_seconds);
-                   });
   for (const Switch& one : offered) {
     Job other = found.job;
     switch_on(other, one);
-    const std::optional<Estimate> best = best_of(other, options);
-    const double gain = best ? found.result.best->time.step_seconds - best->time.step_seconds : 0;
+    const std::optional<Estimate> then = best_of(other, options);
+    const double gain = then ? found.result.best->time.step_seconds - then->time.step_seconds : 0;
     if (gain > kNothing * found.result.best->time.step_seconds) {
       found.switches.push_back({.which = one, .gain_seconds = gain});
     }

@@ -25,9 +25,12 @@ void switch_on(Job& job, const Switch& one);
 
 struct SwitchGain {
   Switch which;
-  bool applied = false;      // it is on in the plan beside which this stands
-  double gain_seconds = 0;   // a step is so much shorter with it than without
-  bool decides_fit = false;  // without it nothing fits
+  bool applied = false;     // it is on in the plan beside which this stands
+  double gain_seconds = 0;  // a step is so much shorter with it than without; than the best that is
+                            // as sure to fit where this layout is not, without it
+  bool decides_fit = false;      // without it nothing is as sure to fit
+  Fit fit_without = Fit::kFits;  // of this layout
+  bool makes_fit = false;        // this layout is surer to fit with it
 };
 
 // What each switch that is off would bring this plan, most first; those that bring nothing are left
@@ -42,8 +45,9 @@ struct SwitchedSearch {
 };
 
 // The best layouts with every switch on that keeps the numbers and helps: switches decide between
-// layouts, so layouts are searched with them on. A switch's gain is against the same layout without
-// it, or against the best other one where that no longer fits.
+// layouts, so layouts are searched with them on, and all that the answer names are of one set of
+// switches, `job`'s. A switch's gain is against the same layout without it, or against the best
+// other one where that no longer fits.
 SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options,
                                     const std::vector<std::string>& given);
 

@@ -64,9 +64,10 @@ TEST_P(Switches, NoCombinationSetByHandIsFaster) {
   options.best_only = true;
   const SwitchedSearch found = search_with_switches(job, options, {});
   ASSERT_TRUE(found.result.best.has_value());
-  EXPECT_LE(found.result.best->time.step_seconds, least * (1 + 1e-6));
+  // Switches that bring less than a millionth each are left off.
+  EXPECT_LE(found.result.best->time.step_seconds, least * (1 + 1e-5));
   for (const SwitchGain& gain : found.switches) {
-    EXPECT_TRUE(gain.gain_seconds > 0 || gain.decides_fit) << gain.which.name;
+    EXPECT_TRUE(gain.gain_seconds > 0 || gain.makes_fit) << gain.which.name;
     EXPECT_NE(gain.applied, gain.which.changes_numerics) << gain.which.name;
   }
   // What is said to be on is what the estimate was made with.
@@ -156,8 +157,10 @@ TEST(Recommend, TheSimplestOfWhatCannotBeToldApartIsFirst) {
                          estimate_of(job, "dp16.mb1.rc-full", 1.02)};
   const std::string why = recommend(job, result);
   EXPECT_EQ(short_form(result.best->plan), "fsdp16.mb1");
-  EXPECT_EQ(short_form(result.alternatives.front().plan), "tp2.pp2.vpp2.fsdp4.mb1");
-  EXPECT_EQ(result.alternatives.size(), 3U);
+  ASSERT_EQ(result.alternatives.size(), 3U);
+  EXPECT_EQ(short_form(result.alternatives[0].plan), "tp2.fsdp8.mb1");
+  EXPECT_EQ(short_form(result.alternatives[1].plan), "tp2.pp2.vpp2.fsdp4.mb1");
+  EXPECT_EQ(short_form(result.alternatives[2].plan), "dp16.mb1.rc-full") << "told apart: by time";
   EXPECT_NE(why.find("0.8 % faster"), std::string::npos) << why;
   EXPECT_NE(why.find("simpler"), std::string::npos) << why;
 }
@@ -169,6 +172,76 @@ TEST(Recommend, AFasterLayoutStaysFirst) {
   result.alternatives = {estimate_of(job, "fsdp16.mb1", 1.011)};
   EXPECT_EQ(recommend(job, result), "");
   EXPECT_EQ(short_form(result.best->plan), "tp2.pp2.fsdp4.mb1");
+}
+
+// Rows at risk of 42.8 to 45.2 s stood above one of 41.2 s that surely fits.
+TEST(Recommend, WhatIsAtRiskStandsBelowWhatFits) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x2", "trireme", 4096, 64});
+  SearchResult result;
+  result.best = estimate_of(job, "tp2.fsdp8.mb1", 1.0);
+  result.alternatives = {estimate_of(job, "fsdp16.mb1", 1.001), estimate_of(job, "dp16.mb1", 1.2),
+                         estimate_of(job, "tp4.fsdp4.mb1", 1.1)};
+  for (Estimate& one : result.alternatives) {
+    one.memory.fit = Fit::kFits;
+  }
+  result.best->memory.fit = Fit::kFits;
+  result.alternatives[0].memory.fit = Fit::kAtRisk;
+  recommend(job, result);
+  EXPECT_EQ(short_form(result.best->plan), "tp2.fsdp8.mb1");
+  EXPECT_EQ(short_form(result.alternatives[0].plan), "tp4.fsdp4.mb1");
+  EXPECT_EQ(short_form(result.alternatives[1].plan), "dp16.mb1");
+  EXPECT_EQ(short_form(result.alternatives[2].plan), "fsdp16.mb1");
+}
+
+// Rows were ranked with every switch on, printed without those that bring the best nothing, and the
+// best's memory was of the former.
+TEST(SwitchList, AllThatIsAnsweredIsOfTheSwitchesThatAreNamed) {
+  for (const Case& c : {Case{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
+                        Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {
+    const SwitchedSearch found = search_with_switches(job_of(c), {}, {});
+    const SearchResult plain = search(found.job, {});
+    ASSERT_TRUE(found.result.best && plain.best);
+    EXPECT_EQ(found.result.best->plan, plain.best->plan);
+    EXPECT_EQ(found.result.best->memory.reserved_high_gib, plain.best->memory.reserved_high_gib);
+    ASSERT_EQ(found.result.alternatives.size(), plain.alternatives.size());
+    for (std::size_t i = 0; i < plain.alternatives.size(); ++i) {
+      EXPECT_EQ(found.result.alternatives[i].plan, plain.alternatives[i].plan);
+      EXPECT_EQ(found.result.alternatives[i].memory.fit, plain.alternatives[i].memory.fit);
+    }
+    Job named = job_of(c);
+    for (const SwitchGain& gain : found.switches) {
+      if (gain.applied) {
+        switch_on(named, gain.which);
+      }
+    }
+    Estimate again;
+    Estimator(named).estimate(found.result.best->plan, again);
+    EXPECT_EQ(again.memory.reserved_high_gib, found.result.best->memory.reserved_high_gib);
+    EXPECT_EQ(again.time.step_seconds, found.result.best->time.step_seconds);
+  }
+}
+
+// A switch without which the layout is at risk was shown as "-36.3 ms".
+TEST(SwitchList, ASwitchThatMakesTheLayoutFitSaysSo) {
+  const Job job = job_of({"deepseek-v3", "hgx-h200x32", "megatron", 4096, 2048});
+  const SwitchedSearch found = search_with_switches(job, {}, {});
+  ASSERT_TRUE(found.result.best.has_value());
+  for (const SwitchGain& gain : found.switches) {
+    if (!gain.applied) {
+      continue;
+    }
+    Job off = job;
+    for (const SwitchGain& other : found.switches) {
+      if (other.applied && other.which.setting != gain.which.setting) {
+        switch_on(off, other.which);
+      }
+    }
+    Estimate without;
+    Estimator(off).estimate(found.result.best->plan, without);
+    EXPECT_EQ(gain.fit_without, without.memory.fit) << gain.which.name;
+    EXPECT_EQ(gain.makes_fit, without.memory.fit > found.result.best->memory.fit)
+        << gain.which.name;
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What `plan` and `explain` say beside the ranking, and words as people type them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,6 +67,72 @@ TEST(PlanCommand, WhatIfAndExplainMeanTheSameBest) {
                   best["time"]["step_seconds"].get<double>(), 1e-9)
           << framework;
     }
+  }
+}
+
+// The best row's memory was of more switches than the plan file named, and whatif varied cp with
+// the base's switches where plan chose them anew.
+TEST(PlanCommand, OneLayoutHasOneMemoryWhoeverIsAsked) {
+  const std::string job =
+      "--model llama-3.1-8b --cluster dgx-h100x4 --global-batch 32 --seq 131072 "
+      "--framework megatron ";
+  const std::string file = testing::TempDir() + "long.json";
+  const json best = plan_of(job + "-o " + file)["best"];
+  const json estimated = json::parse(run_words("estimate --json " + file).out);
+  const json explained = json::parse(run_words("explain --json " + job).out)["estimate"];
+  for (const json& other : {estimated, explained}) {
+    EXPECT_EQ(other["layout"]["short"], best["layout"]["short"]);
+    for (const char* key : {"peak_allocated_gib", "reserved_low_gib", "reserved_high_gib"}) {
+      EXPECT_NEAR(other["memory"][key].get<double>(), best["memory"][key].get<double>(), 1e-9)
+          << key;
+    }
+  }
+  const json varied = json::parse(run_words("whatif --json --vary cp=1,2 " + job).out)["cases"];
+  for (const std::size_t at : {0, 1}) {
+    const json planned = plan_of(job + "--cp " + std::to_string(at + 1))["best"];
+    EXPECT_EQ(varied[at]["estimate"]["layout"]["short"], planned["layout"]["short"]);
+    EXPECT_NEAR(varied[at]["estimate"]["time"]["step_seconds"].get<double>(),
+                planned["time"]["step_seconds"].get<double>(), 1e-9);
+  }
+}
+
+TEST(PlanCommand, RowsGoBySureFitThenTimeOrSayWhy) {
+  for (const char* job :
+       {"--model llama-3.1-8b --cluster dgx-h100x1 --global-batch 32 --seq 131072 "
+        "--framework megatron",
+        "--model llama-3.1-8b --cluster dgx-h100x4 --global-batch 128 --seq 8192",
+        "--model llama-3.1-70b --cluster dgx-h100x8 --global-batch 512 --seq 8192"}) {
+    const json plan = plan_of(job);
+    std::vector<json> rows = {plan["best"]};
+    rows.insert(rows.end(), plan["alternatives"].begin(), plan["alternatives"].end());
+    bool tied = false;
+    for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
+      const bool surer = rows[i]["fit"] == "fits" && rows[i + 1]["fit"] == "at_risk";
+      EXPECT_TRUE(surer || rows[i]["fit"] == rows[i + 1]["fit"]) << job;
+      const double step = rows[i]["time"]["step_seconds"],
+                   next = rows[i + 1]["time"]["step_seconds"];
+      EXPECT_TRUE(surer || step <= 1.0101 * next) << job << i;
+      tied = tied || (!surer && step > next);
+    }
+    const std::string out = run_words(std::string("plan ") + job).out;
+    EXPECT_EQ(out.find("tie, simpler") != std::string::npos, tied) << out;
+  }
+}
+
+TEST(PlanCommand, AtRiskHasOneDefinitionAndWhatWouldFitSaysWhichItIs) {
+  const Exported risky = run_words(
+      "plan --model llama-3.1-8b --cluster dgx-h100x1 --seq 131072 "
+      "--framework megatron");
+  ASSERT_NE(risky.out.find("% faster: "), std::string::npos) << risky.out;
+  EXPECT_NE(risky.out.find("at risk: what the GPU can have lies between"), std::string::npos);
+  EXPECT_EQ(risky.out.find("what is allocated fits"), std::string::npos);
+  const json none = plan_of("--model llama-3.1-70b --cluster dgx-h100x1 --global-batch 8", 1);
+  const Exported words =
+      run_words("plan --model llama-3.1-70b --cluster dgx-h100x1 --global-batch 8");
+  for (const json& one : none["would_fit"]) {
+    const std::string said = (one["fit"] == "fits" ? "would fit: " : "would be at risk: ") +
+                             one["change"].get<std::string>();
+    EXPECT_NE(words.out.find(said), std::string::npos) << said << words.out;
   }
 }
 
@@ -194,6 +261,55 @@ TEST(ExplainCommand, SaysInSentencesWhatBindsAndWhatWouldFlip) {
   EXPECT_EQ(result.out.find("F13"), std::string::npos);
   const Exported formulas = run_words("explain --formulas " + kEight);
   EXPECT_NE(formulas.out.find("F13"), std::string::npos);
+}
+
+TEST(ExplainCommand, WhatDoesNotFitIsSaidBeforeWhatItWouldTake) {
+  const std::string job =
+      "explain --model llama-3.1-8b --cluster dgx-h100x1 --global-batch 32 --seq 131072 "
+      "--framework megatron ";
+  const std::string out = run_words(job + "--against tp8.mb1").out;
+  EXPECT_NE(out.find("Beside it: tp8.mb1 does not fit: "), std::string::npos) << out;
+  // Why an axis is there: the layout without it that would be faster does not fit.
+  const auto why = out.find("Why cp 2: without it ");
+  ASSERT_NE(why, std::string::npos) << out;
+  EXPECT_NE(out.find("does not fit", why), std::string::npos) << out;
+  EXPECT_NE(out.find("the best without it, ", why), std::string::npos) << out;
+}
+
+TEST(ExplainCommand, OneSymbolHasOneValue) {
+  for (const char* layout : {"fsdp8.mb1", "tp2.fsdp4.mb1.zero1", "tp2.pp2.dp2.mb1"}) {
+    const json why =
+        json::parse(run_words(std::string("explain --json --layout ") + layout + " " + kEight).out);
+    const double optimum = why["formulas"]["F20"]["given"];
+    const std::string rule = why["rules"][1]["why"];
+    EXPECT_NE(rule.find(fmt::format("P_t* = {:.1f},", optimum)), std::string::npos)
+        << optimum << " " << rule;
+  }
+}
+
+// F23 said ZeRO-2 and agreed where only the optimizer's states were sharded.
+TEST(ExplainCommand, ZeroOneIsNotCalledZeroTwo) {
+  for (const auto& [layout, framework] : {std::pair{"fsdp8.mb1.zero1", "deepspeed"},
+                                          {"fsdp8.mb1.zero2", "deepspeed"},
+                                          {"fsdp8.mb1.zero1", "megatron"},
+                                          {"fsdp8.mb1", "fsdp2"}}) {
+    const json why = json::parse(run_words(std::string("explain --json --model llama-3.1-8b "
+                                                       "--cluster dgx-h100x1 --seq 2048 "
+                                                       "--global-batch 8 --layout ") +
+                                           layout + " --framework " + framework)
+                                     .out);
+    const json& rule = why["rules"][2];
+    const std::string says = rule["says"], form = layout;
+    const int stage = form.ends_with("zero1") ? 1 : form.ends_with("zero2") ? 2 : 3;
+    const bool same = says.find(fmt::format("ZeRO-{}", stage)) != std::string::npos;
+    EXPECT_EQ(rule["agrees"].get<bool>(), same) << layout << framework << rule;
+  }
+}
+
+TEST(ExplainCommand, AdaptersAreTakenAsByPlan) {
+  const std::string job = kEight + "--lora-rank 16";
+  const json why = json::parse(run_words("explain --json " + job).out);
+  EXPECT_EQ(why["estimate"]["layout"]["short"], plan_of(job)["best"]["layout"]["short"]);
 }
 
 // They stood there for every job, whether a rule of thumb used them or not.

@@ -13,6 +13,7 @@
 #include "planner/budget/energy.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/search/search.h"
+#include "tools/launchable.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
 #include "topologies/node_groups.h"
@@ -30,16 +31,20 @@ double number_of(const std::string& text, const std::string& where, double low, 
   return parse_number(text, where, low, high);
 }
 
-// The step that the offer's best layout takes, or why there is none.
+// The step that the layout takes which `plan` would put first, or why there is none.
 void plan_offer(const BudgetRequest& request, OfferAnswer& answer) {
+  refuse_absent_modules(answer.job.model, make_plan(request.layout, std::nullopt));
   planner::SearchOptions search;
   fix_layout(request.layout, search);
-  search.best_only = true;
   search.threads = 1;
-  planner::SearchResult result = planner::search(answer.job, search);
-  if (result.space == 0 && use_fewer_gpus(answer.job, search, false)) {
-    result = planner::search(answer.job, search);
+  const std::vector<std::string> decided = decided_switches(request.job);
+  planner::SwitchedSearch found =
+      std::move(search_recommended(answer.job, search, decided, true).answer.found);
+  if (found.result.space == 0 && use_fewer_gpus(answer.job, search, false)) {
+    found = std::move(search_recommended(answer.job, search, decided, true).answer.found);
   }
+  answer.job = std::move(found.job);
+  const planner::SearchResult& result = found.result;
   if (result.best) {
     answer.estimate = *result.best;
   } else if (!result.nearest_misses.empty()) {
@@ -106,6 +111,40 @@ double tokens_within(const BudgetRequest& request, const OfferAnswer& answer,
   return std::isfinite(seconds) ? seconds * goodput * tokens_per_second : 0;
 }
 
+// Simulates the run with none and with ever more spare nodes. Nothing where none are needed.
+std::optional<SparesWorth> spares_worth(const BudgetRequest& request, const OfferAnswer& answer,
+                                        planner::WholeRun run, double seconds) {
+  constexpr double kDecides = 1.05;  // of the time with free replacement
+  constexpr int kTrials = 200;
+  constexpr std::int64_t kMostSpares = 64;
+  if (request.repairs.spares >= 0) {
+    return std::nullopt;
+  }
+  run.trials = std::min(run.trials, kTrials);
+  SparesWorth worth;
+  for (run.repairs.spares = 0; run.repairs.spares <= kMostSpares;
+       run.repairs.spares = std::max<std::int64_t>(1, 2 * run.repairs.spares)) {
+    const planner::WholeRunResult result = planner::simulate_run(run);
+    const double days =
+        result.ends ? result.mean_seconds / kDay : std::numeric_limits<double>::infinity();
+    if (run.repairs.spares == 0) {
+      worth.days_without = days;
+    }
+    worth.spares = run.repairs.spares;
+    worth.days = days;
+    if (days * kDay <= kDecides * seconds) {
+      break;
+    }
+  }
+  if (worth.spares == 0) {
+    return std::nullopt;
+  }
+  BudgetRequest paid = request;
+  paid.repairs.spares = worth.spares;
+  worth.dollars = answer.offer.dollars_per_gpu_hour * 24 * worth.days * paid_gpus(paid, answer);
+  return worth;
+}
+
 void fill_run(const BudgetRequest& request, OfferAnswer& answer) {
   const planner::TimeEstimate& time = answer.estimate->time;
   const double step = time.step_seconds / (1 - request.straggle);
@@ -128,6 +167,7 @@ void fill_run(const BudgetRequest& request, OfferAnswer& answer) {
         answer.mean_between_seconds, run.stops.save, run.stops.restart);
     return;
   }
+  answer.spares = spares_worth(request, answer, run, result.mean_seconds);
   answer.goodput = result.goodput;
   answer.failures = result.failures;
   answer.step_low_ratio = time.low_seconds / time.step_seconds;

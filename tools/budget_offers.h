@@ -49,6 +49,14 @@ struct BudgetRequest {
   int threads = 2;
 };
 
+// What spare nodes are worth where a failed node is taken to be replaced at once.
+struct SparesWorth {
+  double days_without = 0;  // with none; infinite: the run does not end
+  // The fewest that bring it within a twentieth of the answer, paid for.
+  std::int64_t spares = 0;
+  double days = 0, dollars = 0;  // with them
+};
+
 struct OfferAnswer {
   Offer offer;
   planner::Job job;
@@ -61,6 +69,7 @@ struct OfferAnswer {
          mean_between_seconds = 0;
   planner::Checkpoint checkpoint;
   double daly_seconds = 0, young_seconds = 0;
+  std::optional<SparesWorth> spares;  // where free replacement decides the answer
   bool in_time = true, in_dollars = true;
   [[nodiscard]] bool answered() const { return reason.empty() && estimate.has_value(); }
 };

@@ -57,6 +57,14 @@ Json offer_json(const OfferAnswer& answer) {
   json["failures_expected"] = answer.failures;
   json["mean_between_failures_seconds"] =
       answer.mean_between_seconds > 0 ? Json(answer.mean_between_seconds) : Json(nullptr);
+  if (answer.spares) {
+    const SparesWorth& worth = *answer.spares;
+    json["spares_worth"] = {
+        {"days_without", std::isfinite(worth.days_without) ? Json(worth.days_without) : Json()},
+        {"spares", worth.spares},
+        {"days", std::isfinite(worth.days) ? Json(worth.days) : Json()},
+        {"dollars", std::isfinite(worth.days) ? Json(worth.dollars) : Json()}};
+  }
   json["before_deadline"] = answer.in_time;
   json["within_dollars"] = answer.in_dollars;
   json["mfu"] = estimate.throughput.mfu;
@@ -107,6 +115,27 @@ std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
   row.push_back(answer.interval_seconds > 0 ? span_text(answer.interval_seconds) : "-");
   row.push_back(fmt::format("{:.1f}", answer.failures));
   return row;
+}
+
+// What the answer owes to free replacement of failed nodes.
+std::string spares_text(const BudgetRequest& request, const OfferAnswer& answer) {
+  const SparesWorth& worth = *answer.spares;
+  const std::string without = std::isfinite(worth.days_without)
+                                  ? fmt::format("takes {:.1f} days", worth.days_without)
+                                  : "does not end";
+  const std::string price =
+      worth.dollars > 0 ? fmt::format(" and ${}", dollars_text(worth.dollars)) : "";
+  const std::string with =
+      std::isfinite(worth.days)
+          ? fmt::format("; {} spare node{}, paid for, bring{} {:.1f} days{} (--spares {})",
+                        worth.spares, worth.spares == 1 ? "" : "s", worth.spares == 1 ? "s" : "",
+                        worth.days, price, worth.spares)
+          : "";
+  return fmt::format(
+      "what spares are worth: the {:.1f} days of {} take a failed node to be replaced at once; "
+      "with "
+      "none to replace it, and {} to repair (--repair), it {}{}",
+      answer.days.value, answer.offer.name, span_text(request.repairs.seconds), without, with);
 }
 
 Json family_json(const OfferFamily& family, const std::vector<OfferAnswer>& answers) {
@@ -189,6 +218,7 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
   const std::int64_t batch = answers.empty() ? 0 : answers.front().job.global_batch;
   return {{"tokens", request.tokens ? Json(*request.tokens) : Json(nullptr)},
           {"global_batch", batch},
+          {"framework", answers.empty() ? Json() : Json(full_name(answers.front().job.framework))},
           {"sequence", answers.empty() ? 0 : answers.front().job.sequence},
           {"failure_rate",
            {{"name", request.failures.name},
@@ -249,18 +279,27 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
                                         family.name, *family.knee_gpus)
                           : fmt::format("{}: no knee, more nodes still pay", family.name));
   }
+  const std::ptrdiff_t first = choice.cheapest >= 0 ? choice.cheapest : choice.fastest;
+  if (first >= 0 && answers[static_cast<std::size_t>(first)].spares) {
+    remarks.push_back(spares_text(request, answers[static_cast<std::size_t>(first)]));
+  }
   const auto named = [&](std::size_t at) {
     const OfferAnswer& answer = answers[at];
     return has_prices(answers)
                ? fmt::format("{} (${})", answer.offer.name, dollars_text(answer.dollars.value))
                : fmt::format("{} ({:.1f} days)", answer.offer.name, answer.days.value);
   };
-  std::string pairs;
+  std::string others;  // of the first alone: of twenty offers there are two hundred pairs
   for (const auto& [a, b] : alike(answers)) {
-    pairs += fmt::format("{}{} and {}", pairs.empty() ? "" : "; ", named(a), named(b));
+    const auto at = static_cast<std::size_t>(first);
+    if (first >= 0 && (a == at || b == at)) {
+      others += fmt::format("{}{}", others.empty() ? "" : ", ", named(a == at ? b : a));
+    }
   }
-  if (!pairs.empty()) {
-    remarks.push_back("cannot be told apart, the interval of their difference holds 0: " + pairs);
+  if (!others.empty()) {
+    remarks.push_back(
+        fmt::format("cannot be told apart from {}, the interval of the difference holds 0: {}",
+                    named(static_cast<std::size_t>(first)), others));
   }
   return remarks;
 }
@@ -293,9 +332,13 @@ void print_budget(const Console& console, const BudgetRequest& request,
                   const std::vector<OfferAnswer>& answers) {
   if (!answers.empty()) {
     const OfferAnswer& first = answers.front();
-    fmt::print(console.out, "{} on {} tokens; sequence {}, global batch {}\n", first.job.model.name,
+    fmt::print(console.out, "{} on {} tokens; sequence {}, global batch {}; run by {}{}\n",
+               first.job.model.name,
                request.tokens ? count_text(*request.tokens) : "as many as fit of its",
-               first.job.sequence, first.job.global_batch);
+               first.job.sequence, first.job.global_batch, planner::full_name(first.job.framework),
+               request.job.framework.empty()
+                   ? ", this project's own runtime (--framework names another)"
+                   : "");
     fmt::print(console.out, "{}\n\n", failures_text(request));
   }
   print_table(console, budget_table(answers));

@@ -7,78 +7,19 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "planner/launch/export.h"
 #include "planner/launch/launch_switches.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
+#include "tools/export_command.h"
+#include "tools/launchable.h"
 
 namespace trireme::tools {
 namespace {
 
 constexpr double kClose = 1.02;       // of the best step: nothing better is shown
 constexpr double kWorthAWord = 1e-3;  // of a step
-
-// What the format's own launcher cannot start: pipelines are written in code for DeepSpeed and
-// FSDP, and the first FSDP knows neither tensor nor context parallelism.
-std::vector<planner::Constraint> constraints_of(const planner::LaunchConfig& config) {
-  const auto one = [](planner::ConstraintAxis axis) {
-    return planner::Constraint{axis, planner::Comparison::kEqual, 1};
-  };
-  const bool json = config.format == planner::LaunchFormat::kDeepspeed;
-  if (!json &&
-      (config.format != planner::LaunchFormat::kAccelerate || config.framework == "megatron")) {
-    return {};
-  }
-  if (config.layout.pipeline.value_or(1) > 1) {
-    return {};  // a pipeline's program is there
-  }
-  std::vector<planner::Constraint> fixed = {one(planner::ConstraintAxis::kPipeline)};
-  if (config.framework == "fsdp1") {
-    fixed.push_back(one(planner::ConstraintAxis::kTensor));
-    fixed.push_back(one(planner::ConstraintAxis::kContext));
-  }
-  return fixed;
-}
-
-// None of these frameworks has zero-bubble's H1 and H2 as their paper draws them.
-bool is_runnable(const planner::Estimate& estimate) {
-  return estimate.plan.schedule != planner::Schedule::kZeroBubbleH1 &&
-         estimate.plan.schedule != planner::Schedule::kZeroBubbleH2;
-}
-
-planner::SearchResult search_runnable(const planner::Job& job, planner::SearchOptions search) {
-  planner::SearchResult best;
-  for (const planner::Schedule schedule :
-       {planner::Schedule::kOneForwardOneBackward, planner::Schedule::kInterleaved}) {
-    search.fixed.schedule = schedule;
-    planner::SearchResult found = planner::search(job, search);
-    if (found.best &&
-        (!best.best || found.best->time.step_seconds < best.best->time.step_seconds)) {
-      best = std::move(found);
-    }
-  }
-  return best;
-}
-
-// The best plan of the same job in the same framework, unless the configuration is as good.
-void search_better(const std::function<void(double)>& progress, CheckReport& report) {
-  planner::SearchOptions search;
-  search.best_only = true;
-  search.threads = usable_threads();
-  search.constraints = constraints_of(report.config);
-  search.progress = progress;
-  planner::SearchResult result = planner::search(report.found.job, search);
-  if (result.best && !is_runnable(*result.best)) {
-    result = search_runnable(report.found.job, search);
-  }
-  if (!result.best) {
-    return;
-  }
-  const bool fits = report.estimate && report.estimate->memory.fit != planner::Fit::kNo;
-  if (!fits || report.estimate->time.step_seconds > kClose * result.best->time.step_seconds) {
-    report.better = std::move(result.best);
-  }
-}
 
 // The keys of KEY=VALUE settings.
 std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
@@ -88,6 +29,61 @@ std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
     keys.push_back(setting.substr(0, setting.find('=')));
   }
   return keys;
+}
+
+// The step of the file's own layout with the switches that the better one has.
+double own_step(const CheckReport& report, const planner::Job& switched) {
+  planner::Estimate own;
+  planner::Estimator(switched).estimate(report.found.plan, own);
+  return std::min(own.time.step_seconds, report.estimate->time.step_seconds);
+}
+
+// The format that can start the file's framework: accelerate's plugins are written as those
+// programs' own files.
+planner::LaunchFormat written_format(const CheckReport& report) {
+  const planner::Framework& framework = report.found.job.framework;
+  try {
+    planner::launched_framework(report.config.format, framework, report.found.plan.sharding);
+    return report.config.format;
+  } catch (const Error&) {
+    return planner::default_launch_format(framework.name, framework.base);
+  }
+}
+
+// The best plan of the same job in the same framework that a file of the format can say, unless the
+// configuration is as good.
+void search_better(const CheckRequest& request, const std::function<void(double)>& progress,
+                   CheckReport& report) {
+  planner::SearchOptions search;
+  search.threads = usable_threads();
+  search.progress = progress;
+  const planner::LaunchFormat format = written_format(report);
+  planner::SwitchedSearch found = std::move(
+      search_for_format(report.found.job, search, keys_of(request.launch.settings), format)
+          .answer.found);
+  if (!found.result.best) {
+    return;
+  }
+  const planner::Estimate& best = *found.result.best;
+  const bool fits = report.estimate && report.estimate->memory.fit != planner::Fit::kNo;
+  const bool legal = !planner::check_plan(found.job, report.found.plan);
+  const double step = !fits   ? 0
+                      : legal ? own_step(report, found.job)
+                              : report.estimate->time.step_seconds;
+  if (fits && step <= kClose * best.time.step_seconds) {
+    return;
+  }
+  report.better_refusal = fine_tuning_refusal(found.job);
+  if (report.better_refusal.empty()) {
+    report.better_command = export_command(request, report, found, best.plan, format);
+  }
+  report.better = best;
+  report.better_job = std::move(found.job);
+  for (const planner::SwitchGain& gain : found.switches) {
+    if (gain.applied) {
+      report.better_switches.push_back(gain);
+    }
+  }
 }
 
 // Switches that the framework's own start-up rules refuse, by themselves or beside better ones, are
@@ -238,7 +234,7 @@ CheckReport check_file(const CheckRequest& request, const std::function<void(dou
       keep_switches_that_hold(request, report);
       add_what_can_go(report);
     }
-    search_better(progress, report);
+    search_better(request, progress, report);
   }
   return report;
 }

@@ -26,7 +26,13 @@ struct CheckReport {
   planner::RuleReport rules;
   std::optional<planner::Estimate> estimate;  // of the configuration, when it can be computed
   Verdict verdict;                            // of the estimate
-  std::optional<planner::Estimate> better;    // more than 2 % faster, or one that fits
+  // More than 2 % faster than the file's layout, each with the switches that help it, or one that
+  // fits; one that the format can say. `better_job` is the job with its switches.
+  std::optional<planner::Estimate> better;
+  planner::Job better_job;
+  std::vector<planner::SwitchGain> better_switches;
+  std::string better_command;  // `trireme export …` that writes it; empty: see better_refusal
+  std::string better_refusal;
   std::vector<planner::SwitchGain> switches;  // the framework's, off in the file, that help it
 };
 

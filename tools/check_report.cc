@@ -41,9 +41,11 @@ void print_violations(const Console& console, const CheckReport& report) {
 void print_better(const Console& console, const CheckReport& report) {
   if (!report.better) {
     if (report.estimate && report.estimate->memory.fit != planner::Fit::kNo) {
-      fmt::print(console.out, "\nno layout of the same job is more than 2 % faster\n");
+      fmt::print(console.out,
+                 "\nno layout of the same job that this format can say is more than 2 % faster, "
+                 "each with the switches that help it\n");
     } else if (report.verdict.known) {
-      fmt::print(console.out, "\nno layout of this job fits these GPUs\n");
+      fmt::print(console.out, "\nno layout of this job that this format can say fits these GPUs\n");
     }
     return;
   }
@@ -59,6 +61,12 @@ void print_better(const Console& console, const CheckReport& report) {
              planner::short_form(better.plan), duration_text(better.time.step_seconds), gain,
              better.memory.allocated_gib, planner::to_string(better.plan.recompute),
              planner::to_string(better.plan.sharding), planner::to_string(better.plan.schedule));
+  print_switches(console, report.better_switches, "with", is_applied);
+  if (report.better_command.empty()) {
+    fmt::print(console.out, "`export` would refuse it: {}\n", report.better_refusal);
+  } else {
+    fmt::print(console.out, "to have it: {}\n", report.better_command);
+  }
 }
 
 }  // namespace
@@ -140,7 +148,9 @@ Json check_json(const CheckReport& report) {
           {"estimate", own},
           {"verdict", report.estimate ? own["fit"] : Json("not_known")},
           {"verdict_reason", report.verdict.why},
-          {"better", estimate_of(report.better)},
+          {"better", report.better ? estimate_json(report.better_job, *report.better) : Json()},
+          {"better_switches", switches_json(report.better_switches)},
+          {"better_command", report.better_command.empty() ? Json() : Json(report.better_command)},
           {"switches", switches_json(report.switches)},
           {"filled", report.found.filled},
           {"remarks", remarks_of(report)},

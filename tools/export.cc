@@ -15,6 +15,7 @@
 #include "tools/launchable.h"
 #include "tools/report.h"
 #include "tools/request.h"
+#include "tools/sample_options.h"
 
 namespace trireme::tools {
 namespace {
@@ -38,10 +39,18 @@ Request request_of(const ExportArguments& options, const JobOptions& job) {
   return make_request(options.plan_file, job, options.layout);
 }
 
+// What launch files cannot say is refused, not left out.
+void refuse_fine_tuning(const planner::Job& job) {
+  if (const std::string refusal = fine_tuning_refusal(job); !refusal.empty()) {
+    throw Error("--lora-rank", refusal);
+  }
+}
+
 // A plan for trireme, or for how a program shards, is read again as the format's own program's, so
 // that its rules and its prediction are those of what will be started.
 Request launched_request(const ExportArguments& options, planner::LaunchFormat& format) {
   Request request = request_of(options, options.job);
+  refuse_fine_tuning(request.job);  // whatever the format
   const planner::Framework& framework = request.job.framework;
   format = options.format.empty() ? planner::default_launch_format(framework.name, framework.base)
                                   : planner::launch_format_of(options.format);
@@ -72,17 +81,9 @@ void choose_form(const ExportArguments& options, planner::LaunchFormat format,
   }
 }
 
-// What launch files cannot say is refused, not left out.
-void refuse_fine_tuning(const planner::Job& job) {
-  if (const std::string refusal = fine_tuning_refusal(job); !refusal.empty()) {
-    throw Error(job.offload.any() ? "--offload" : "--lora-rank", refusal);
-  }
-}
-
 int run(const ExportArguments& options, Console& console) {
   planner::LaunchFormat format{};
   const Request request = launched_request(options, format);
-  refuse_fine_tuning(request.job);
   planner::LaunchPlan launch;
   launch.job = request.job;
   launch.plan = request.plan;
@@ -140,6 +141,7 @@ void add_export_command(CLI::App& app, Program& program) {
       "--cluster dgx-h100x1 --framework fsdp2 --seq 8192 --sharding full -o llama.toml");
   add_plan_file_option(*command, options->plan_file);
   add_job_options(*command, options->job);
+  add_sample_options(*command, options->job);
   add_layout_options(*command, options->layout);
   add_choice_option(*command, "--format", options->format,
                     "whose configuration (default: that of the plan's framework)", format_names());

@@ -33,23 +33,28 @@ bool lists_refused(const planner::SwitchedSearch& found) {
 
 }  // namespace
 
-std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
-  if (job.framework.sharder == planner::Sharder::kTrireme) {
-    return {};
-  }
+std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
+                           planner::LaunchFormat format) {
   try {
+    planner::launched_framework(format, job.framework, plan.sharding);
     planner::LaunchPlan launch;
     launch.job = job;
     launch.plan = plan;
     planner::set_hosts(launch);
-    const planner::LaunchFormat format =
-        planner::default_launch_format(job.framework.name, job.framework.base);
     planner::settle_launched_job(format, launch);
     planner::write_launch(format, launch);
   } catch (const Error& error) {
     return error.what();
   }
   return {};
+}
+
+std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
+  if (job.framework.sharder == planner::Sharder::kTrireme) {
+    return {};
+  }
+  return export_refusal(job, plan,
+                        planner::default_launch_format(job.framework.name, job.framework.base));
 }
 
 LaunchableSearch search_launchable(const planner::Job& job, const planner::SearchOptions& options,
@@ -96,6 +101,19 @@ Recommended search_recommended(const planner::Job& job, const planner::SearchOpt
   return best;
 }
 
+Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
+                              const std::vector<std::string>& given, planner::LaunchFormat format) {
+  options.accepts = [format](const planner::Job& asked, const planner::Plan& plan) {
+    return export_refusal(asked, plan, format).empty();
+  };
+  Recommended best{.answer = {.found = look(job, options, given, true), .remark = {}},
+                   .reason = {}};
+  if (best.answer.found.result.best) {
+    best.reason = planner::recommend(best.answer.found.job, best.answer.found.result);
+  }
+  return best;
+}
+
 std::vector<std::string> decided_switches(const JobOptions& options) {
   std::vector<std::string> keys;
   for (const std::string& setting : options.settings) {
@@ -108,9 +126,6 @@ std::vector<std::string> decided_switches(const JobOptions& options) {
 }
 
 std::string fine_tuning_refusal(const planner::Job& job) {
-  if (job.offload.any()) {
-    return "what lives on the host is not written to launch files yet";
-  }
   const bool tunes = job.training.has_adapters() || job.training.frozen_layers > 0 ||
                      !job.training.lengths.empty();
   return tunes ? "adapters, frozen layers and sample lengths are not written to launch files yet"

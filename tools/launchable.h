@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/launch/launch_layout.h"
 #include "planner/search/switches.h"
 #include "tools/options.h"
 
@@ -13,6 +14,9 @@ namespace trireme::tools {
 // What `export` would say no with, in the framework's own format; empty: nothing, or the framework
 // has no format of its own (trireme has several).
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan);
+// The same in another format of its users.
+std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
+                           planner::LaunchFormat format);
 
 struct LaunchableSearch {
   planner::SwitchedSearch found;
@@ -31,11 +35,14 @@ struct Recommended {
 };
 Recommended search_recommended(const planner::Job& job, const planner::SearchOptions& options,
                                const std::vector<std::string>& given, bool switches);
+// The same among what a file of the format can say; nothing is the best where that is nothing.
+Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
+                              const std::vector<std::string>& given, planner::LaunchFormat format);
 
 // Keys of --set, and what --precision decides: no switch touches them.
 std::vector<std::string> decided_switches(const JobOptions& options);
 
-// What `export` says of a job whose fine-tuning or offload no launch file can say; empty: nothing.
+// What `export` says of a job whose fine-tuning no launch file can say; empty: nothing.
 std::string fine_tuning_refusal(const planner::Job& job);
 
 }  // namespace trireme::tools

@@ -119,6 +119,7 @@ void answer(const PlanArguments& options, planner::SearchOptions& search, planne
 
 int run(const PlanArguments& options, Console& console) {
   planner::Job job = make_job(options.job);
+  refuse_absent_modules(job.model, make_plan(options.layout, std::nullopt));
   planner::SearchOptions search = search_options(options);
   PlanReport report;
   report.goal = search.goal;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "planner/cost/offload_fit.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
 #include "planner/search/space.h"
@@ -281,6 +282,7 @@ std::vector<Elsewhere> elsewhere(const Job& job, const SearchOptions& search) {
   for (const Known& program : programs) {
     Job other = job;
     other.framework = planner::find_framework(program.framework);
+    other.offload = planner::moved_together(other.framework, other.offload);
     planner::leave_out_prediction(other);
     SearchOptions options = search;
     options.best_only = true;

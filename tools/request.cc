@@ -9,6 +9,7 @@
 #include "models/presets.h"
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/names.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
@@ -321,7 +322,25 @@ Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus, c
   return plan;
 }
 
+void refuse_absent_modules(const models::Transformer& model, const Plan& plan) {
+  const std::tuple<std::uint16_t, bool, const char*> needed[] = {
+      {planner::kMoe, model.moe.has_value(), "experts"},
+      {planner::kMoeActivation, model.moe.has_value(), "experts"},
+      {planner::kSharedExperts, model.moe && model.moe->shared_ffn > 0, "shared experts"},
+      {planner::kMlaUpProjection, model.latent.has_value(), "latent attention"}};
+  for (const auto& [module, has, what] : needed) {
+    if (plan.recompute == planner::Recompute::kSelective && !has &&
+        (plan.recompute_modules & module) != 0) {
+      throw Error("--recompute-modules",
+                  fmt::format("{} has no {}: {} is nothing to recompute; core_attn, layernorm or "
+                              "mlp would be right",
+                              model.name, what, planner::module_names(module)));
+    }
+  }
+}
+
 void complete(Job& job, Plan& plan) {
+  refuse_absent_modules(job.model, plan);
   if (!job.framework.reshard_after_forward) {
     plan.reshard_after_forward = false;
   }
@@ -387,7 +406,7 @@ void apply_training(const JobOptions& options, planner::Job& job) {
     throw Error("--batching", "says how samples are joined; --lengths FILE is needed with it");
   }
   if (!options.offload.empty()) {
-    job.offload = planner::parse_offload(options.offload);
+    job.offload = planner::moved_together(job.framework, planner::parse_offload(options.offload));
   }
   job.offload.host_gib = static_cast<double>(options.host_memory.value_or(0));
 }

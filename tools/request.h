@@ -24,6 +24,9 @@ planner::Job make_job_without_cluster(const JobOptions& options);
 planner::Plan make_plan(const LayoutOptions& options, std::optional<std::int64_t> gpus,
                         const planner::Plan& base = {});
 
+// Throws Error where a plan recomputes by name what the model's layers do not have.
+void refuse_absent_modules(const models::Transformer& model, const planner::Plan& plan);
+
 // Fills the batch: job.global_batch when it was not given, plan.micro_batches, and what the
 // framework's settings say of the plan. Throws Error when the plan breaks a rule.
 void complete(planner::Job& job, planner::Plan& plan);

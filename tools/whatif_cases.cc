@@ -44,6 +44,7 @@ Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
 // its switches.
 void plan_case(const LayoutOptions& layout, const std::vector<std::string>& given, int threads,
                WhatIfCase& mine) {
+  refuse_absent_modules(mine.job.model, make_plan(layout, std::nullopt));
   planner::SearchOptions search;
   fix_layout(layout, search);
   search.threads = threads;
@@ -335,6 +336,7 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       const Job other = make_job(options);
       mine.job.precision = other.precision;
       mine.job.framework = other.framework;
+      mine.job.offload = other.offload;
       if (keeps) {
         keep_switches(base, change, mine.job.framework);
       }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "planner/cost/memory.h"
+#include "planner/plan/moved_offload.h"
 
 namespace trireme::planner {
 
@@ -35,6 +36,7 @@ std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan) {
   Job tried = job;
   for (OffloadTo Offload::*const step : steps) {
     tried.offload.*step = OffloadTo::kHost;
+    tried.offload = moved_together(job.framework, tried.offload);
     if (fit_of(tried, plan) == Fit::kFits) {
       return tried.offload;
     }

@@ -63,6 +63,18 @@ bool shards_in_groups(const L& l) {
   return is_third_stage(l) && l.plan.replicas > 1;
 }
 
+bool offloads_optimizer(const L& l) {
+  return l.job.offload.optimizer != OffloadTo::kNone;
+}
+
+bool offloads_parameters(const L& l) {
+  return l.job.offload.parameters != OffloadTo::kNone;
+}
+
+bool offloads_checkpoints(const L& l) {
+  return l.job.offload.activations != OffloadTo::kNone;
+}
+
 FieldWriter degree_above_one(std::int64_t Plan::*degree) {
   return [degree](const L& l) { return when(l.plan.*degree > 1, l.plan.*degree); };
 }
@@ -101,6 +113,14 @@ std::span<const Field> deepspeed_fields() {
       {"zero_optimization.stage3_param_persistence_threshold", given(is_third_stage, 100'000)},
       {"zero_optimization.stage3_max_live_parameters", given(is_third_stage, 1'000'000'000)},
       {"zero_optimization.stage3_max_reuse_distance", given(is_third_stage, 1'000'000'000)},
+      {"zero_optimization.offload_optimizer.device", given(offloads_optimizer, "cpu")},
+      {"zero_optimization.offload_optimizer.pin_memory", given(offloads_optimizer, true)},
+      {"zero_optimization.offload_optimizer.ratio",
+       given([](const L& l) { return offloads_optimizer(l) && l.job.offload.optimizer_share < 1; },
+             [](const L& l) { return l.job.offload.optimizer_share; })},
+      {"zero_optimization.offload_param.device", given(offloads_parameters, "cpu")},
+      {"zero_optimization.offload_param.pin_memory", given(offloads_parameters, true)},
+      {"activation_checkpointing.cpu_checkpointing", given(offloads_checkpoints, true)},
       {"zero_optimization.mics_shard_size", given(shards_in_groups, &Plan::sharded)},
       {"zero_optimization.mics_hierarchical_params_gather", given(shards_in_groups, false)},
       {"tensor_parallel.autotp_size", degree_above_one(&Plan::tensor)},
@@ -246,8 +266,7 @@ void read_batch(LaunchConfig& config) {
   }
 }
 
-// The stages' gradients go with the optimizer (runtime/zero/stage3.py, stage_1_and_2.py); `ratio`
-// of the states (ZeRO-Offload++).
+// `ratio` is of the states (ZeRO-Offload++).
 void read_offload(LaunchConfig& config) {
   const auto device = [&](const char* part) {
     const std::string place =
@@ -261,7 +280,6 @@ void read_offload(LaunchConfig& config) {
   if (!optimizer.empty()) {
     config.offload.push_back(optimizer == "=nvme" ? "optimizer=nvme"
                                                   : fmt::format("optimizer={}", share));
-    config.offload.emplace_back("gradients");
   }
   // runtime/activation_checkpointing/checkpointing.py: the inputs of layers that recompute
   config.offloads_checkpoints = is_on(config, "activation_checkpointing.cpu_checkpointing");

@@ -8,6 +8,7 @@
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/megatron.h"
+#include "planner/launch/offload_refusals.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {
@@ -232,6 +233,14 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
     launch.notes.emplace_back(
         "Masters are 16-bit remainders, as Megatron-Core's precision-aware optimizer keeps them.");
   }
+  if (megatron && job.precision != topologies::Precision::kFp16 &&
+      job.precision != topologies::Precision::kFp32 && job.optimizer != Optimizer::kSgd &&
+      job.offload.optimizer != OffloadTo::kNone && job.framework.master_bytes == 4 &&
+      job.framework.sharder == Sharder::kBuffers) {
+    job.framework.master_bytes = 2;
+    launch.notes.emplace_back(
+        "Masters are 16-bit remainders: an optimizer on the host needs the precision-aware one.");
+  }
   const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
   if (megatron && local && job.model.norm == models::Norm::kRmsNorm) {
     launch.notes.emplace_back(
@@ -267,6 +276,7 @@ bool is_in_launch_files(std::string_view setting) {
 }
 
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {
+  refuse_unknown_offload(format, launch);
   return route_of(format).write(launch);
 }
 

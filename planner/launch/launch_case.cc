@@ -10,6 +10,7 @@
 #include "planner/launch/launch_layout.h"
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/names.h"
 #include "planner/plan/stages.h"
 #include "topologies/cluster.h"
@@ -37,8 +38,12 @@ void choose_model(const LaunchConfig& config, const LaunchOptions& options, Laun
     found.job.model = models::load_model(config.model_name);
     found.filled.push_back(fmt::format("model {} by its name in the file", config.model_name));
   } else {
+    const bool has_layers = has_setting(config, "num_layers");
     const std::string what =
-        config.model_said.empty()
+        has_layers != has_setting(config, "hidden_size")
+            ? fmt::format("{} describes a model by its numbers and lacks --{}", config.source,
+                          has_layers ? "hidden-size" : "num-layers")
+        : config.model_said.empty()
             ? fmt::format("{} does not say which model it trains", config.source)
             : fmt::format("{} names {}, which is no preset here", config.source, config.model_said);
     throw Error("--model",
@@ -344,7 +349,8 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                                                   : topologies::load_profile(options.calibration);
   choose_gpus(config, options, found);
   if (!config.offload.empty()) {
-    found.job.offload = parse_offload(fmt::format("{}", fmt::join(config.offload, ",")));
+    found.job.offload = moved_together(
+        found.job.framework, parse_offload(fmt::format("{}", fmt::join(config.offload, ","))));
   }
   const LaunchLayout& layout = config.layout;
   constexpr double kMostRanks = 1e9;

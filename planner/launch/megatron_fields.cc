@@ -2,6 +2,8 @@
 // training/config.py.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "planner/launch/megatron.h"
 #include "planner/plan/shape.h"
 
@@ -93,10 +95,16 @@ bool is_every_layer(const L& l) {
 bool has_small_moments(const L& l) {
   return l.job.optimizer != Optimizer::kSgd && small_moment_bytes(l.job) > 0;
 }
+bool offloads_optimizer(const L& l) {
+  return l.job.offload.optimizer != OffloadTo::kNone;
+}
+bool offloads_activations(const L& l) {
+  return l.job.offload.activations != OffloadTo::kNone;
+}
 // Its states are those of Transformer Engine's optimizer: small moments, or 16-bit remainders of
 // the parameters.
 bool is_precision_aware(const L& l) {
-  return has_small_moments(l) || l.job.framework.master_bytes == 2;
+  return has_small_moments(l) || offloads_optimizer(l) || l.job.framework.master_bytes == 2;
 }
 bool has_byte_moments(const L& l) {
   return small_moment_bytes(l.job) == 1;
@@ -275,6 +283,17 @@ std::vector<MegatronTopic> step_fields() {
            either([](const L& l) { return l.job.optimizer == Optimizer::kSgd; }, "sgd", "adam")},
           {kSwitch, "use_precision_aware_optimizer", "optimizer.use_precision_aware_optimizer",
            given(is_precision_aware, true)},
+          {kSwitch, "optimizer_cpu_offload", "optimizer.optimizer_cpu_offload",
+           given(offloads_optimizer, true)},
+          {kValue, "optimizer_offload_fraction", "optimizer.optimizer_offload_fraction",
+           given(offloads_optimizer, [](const L& l) { return l.job.offload.optimizer_share; })},
+          {kSwitch, "cpu_offloading", "model.cpu_offloading", given(offloads_activations, true)},
+          {kValue, "cpu_offloading_num_layers", "model.cpu_offloading_num_layers",
+           given(offloads_activations,
+                 [](const L& l) {
+                   return static_cast<std::int64_t>(std::llround(
+                       l.job.offload.activation_share * static_cast<double>(l.job.model.layers)));
+                 })},
           {kValue, "exp_avg_dtype", "optimizer.exp_avg_dtype", moment_type("fp8", "bf16"),
            moment_type(Expression{"torch.uint8"}, Expression{"torch.bfloat16"})},
           {kValue, "exp_avg_sq_dtype", "optimizer.exp_avg_sq_dtype", moment_type("fp8", "bf16"),

@@ -20,15 +20,15 @@ constexpr std::string_view kValues =
     "microbatch_group_size_per_virtual_pipeline_stage batch_size rampup_batch_size "
     "checkpoint_num_layers activations_checkpoint_method fp8 DDP_impl main_grads_dtype "
     "main_params_dtype ddp_num_buckets hierarchical_context_parallel_sizes "
-    "cpu_offloading_num_layers params_dtype zero_stage pp_partition_method pipeline_dtype "
-    "optimizer_cpu_offload_fraction optimizer_offload_fraction spec";
+    "params_dtype zero_stage pp_partition_method pipeline_dtype "
+    "optimizer_cpu_offload_fraction spec";
 constexpr std::string_view kSwitches =
     "use_rotary_position_embeddings embed_layernorm "
     "overlap_param_gather_with_optimizer_step overlap_p2p_comm batch_p2p_comm "
     "overlap_p2p_communication_warmup_flush recompute_activations checkpoint_activations "
     "distribute_saved_activations distribute_checkpointed_activations use_custom_fsdp fp8_hybrid "
     "fp8_e4m3 accumulate_allreduce_grads_in_fp32 use_flash_attn gradient_accumulation_fusion "
-    "optimizer_cpu_offload fine_grained_activation_offloading cpu_offloading "
+    "fine_grained_activation_offloading "
     "defer_embedding_wgrad_compute use_nccl_ub fsdp_double_buffer "
     "nccl_ub fsdp_manual_registration hybrid_context_parallel calculate_per_token_loss "
     "average_in_collective ddp_average_in_collective align_param_gather "

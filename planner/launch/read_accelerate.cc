@@ -107,7 +107,7 @@ void read_fsdp(LaunchConfig& config) {
     }
   }
   if (is_on(config, "fsdp_config.fsdp_offload_params")) {
-    config.offload = {"parameters", "gradients", "optimizer"};  // CPUOffload(offload_params=True)
+    config.offload = {"parameters"};  // CPUOffload(offload_params=True)
   }
 }
 

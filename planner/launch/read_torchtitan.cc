@@ -29,7 +29,7 @@ constexpr std::string_view kSections =
     "fault_tolerance. memory_estimation. quantize. float8.";
 constexpr std::string_view kOthers =
     "model.tokenizer_path optimizer.early_step_in_backward training.dataset_path "
-    "training.enable_cpu_offload training.compile training.seed training.deterministic "
+    "training.compile training.seed training.deterministic "
     "training.batch_size training.enable_fp8_linear training.warmup_steps optimizer.fused "
     "model.norm_type model.print_after_conversion training.gc_debug training.dataloader "
     "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
@@ -227,7 +227,7 @@ void read_choices(LaunchConfig& config) {
   config.precision = fp8 ? "fp8" : whole ? "fp32" : "bf16";
   config.unsharded_precision = half_states ? "bf16" : "fp32";
   if (is_on(config, "training.enable_cpu_offload")) {
-    config.offload = {"parameters", "gradients", "optimizer"};  // CPUOffloadPolicy
+    config.offload = {"parameters"};  // CPUOffloadPolicy
   }
 }
 

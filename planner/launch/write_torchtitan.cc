@@ -213,6 +213,8 @@ std::span<const Field> torchtitan_fields() {
        }},
       {"training.mixed_precision_reduce", "float32"},
       {"training.gc_freq", 50},
+      {"training.enable_cpu_offload",
+       [](const L& l) { return when(l.job.offload.parameters != OffloadTo::kNone, true); }},
       {"parallelism.data_parallel_replicate_degree", &Plan::replicas},
       {"parallelism.data_parallel_shard_degree", &Plan::sharded},
       {"parallelism.fsdp_reshard_after_forward",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
@@ -20,7 +21,7 @@ struct Place {
 };
 
 Place parse_place(const std::string& part, const std::string& value, bool shares) {
-  if (value.empty() || value == "host" || value == "cpu") {
+  if (value == "host" || value == "cpu") {
     return {};
   }
   if (value == "nvme") {
@@ -50,10 +51,16 @@ std::string text_of(const char* name, OffloadTo to, double share) {
 Offload parse_offload(const std::string& text) {
   Offload offload;
   std::istringstream parts(text);
+  std::vector<std::string> names;
   for (std::string part; std::getline(parts, part, ',');) {
     const auto cut = part.find('=');
     const std::string name = part.substr(0, cut);
-    const std::string value = cut == std::string::npos ? "" : part.substr(cut + 1);
+    const std::string value = cut == std::string::npos ? "host" : part.substr(cut + 1);
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      throw Error("--offload", fmt::format("'{}' says {} a second time; one of them would be right",
+                                           part, name));
+    }
+    names.push_back(name);
     if (name == "optimizer") {
       const Place place = parse_place(part, value, true);
       offload.optimizer = place.to;

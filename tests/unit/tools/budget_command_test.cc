@@ -62,6 +62,27 @@ TEST(Budget, OffersOfTheSameGpusCannotBeToldApart) {
   EXPECT_TRUE(found) << answer.out;
 }
 
+// 38 days stood there, and 187 without spare nodes were not told.
+TEST(Budget, WhatSparesAreWorthIsSaidWhereFreeReplacementDecides) {
+  const std::vector<std::string> often = {"--offer", "dgx-h100x32=2.5", "--mtbf", "6h"};
+  const Answer words = ask(with(often));
+  EXPECT_NE(words.out.find("what spares are worth: "), std::string::npos) << words.out;
+  EXPECT_NE(words.out.find("run by trireme"), std::string::npos) << words.out;
+  std::vector<std::string> json_words = often;
+  json_words.emplace_back("--json");
+  const auto worth = nlohmann::json::parse(ask(with(json_words)).out)["offers"][0];
+  ASSERT_TRUE(worth.contains("spares_worth")) << worth;
+  EXPECT_GT(worth["spares_worth"]["days_without"], 1.05 * worth["days"]["value"].get<double>());
+  json_words.insert(json_words.end(), {"--spares", "0"});
+  const auto none = nlohmann::json::parse(ask(with(json_words)).out)["offers"][0];
+  EXPECT_NEAR(
+      none["days"]["value"].get<double>() / worth["spares_worth"]["days_without"].get<double>(), 1,
+      0.05);
+  EXPECT_FALSE(none.contains("spares_worth"));
+  const Answer seldom = ask(with({"--offer", "dgx-h100x1=2.5", "--failures", "none"}));
+  EXPECT_EQ(seldom.out.find("what spares are worth"), std::string::npos) << seldom.out;
+}
+
 // One machine at 2.50 and at 2.60 dollars "could not be told apart".
 TEST(Budget, OneMachineAtTwoPricesIsToldApart) {
   const Answer answer =

@@ -1,0 +1,20 @@
+#include "planner/plan/moved_offload.h"
+
+namespace trireme::planner {
+
+Offload moved_together(const Framework& framework, Offload offload) {
+  if (framework.sharder == Sharder::kZero && offload.optimizer != OffloadTo::kNone) {
+    offload.gradients = OffloadTo::kHost;
+  }
+  const bool torch = framework.sharder == Sharder::kFsdp1 || framework.sharder == Sharder::kFsdp2;
+  const bool states = offload.optimizer != OffloadTo::kNone ||
+                      offload.gradients != OffloadTo::kNone ||
+                      offload.parameters != OffloadTo::kNone;
+  if (torch && states) {
+    offload.optimizer = offload.gradients = offload.parameters = OffloadTo::kHost;
+    offload.optimizer_share = 1;
+  }
+  return offload;
+}
+
+}  // namespace trireme::planner

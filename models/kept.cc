@@ -156,10 +156,12 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   const double routed = static_cast<double>(moe.experts_per_token) * capacity * scale.sequence;
   const auto hidden = static_cast<double>(model.hidden);
   kept.add(Kept::kRouter, 8 * static_cast<double>(moe.experts) * scale.sequence);
-  // The own runtime keeps what comes back too: the weights' gradients need it. Eager torch weighs
+  // The own runtime keeps what comes back too: the weights' gradients need it. PyTorch weighs
   // it by small products, which keep it in order and, in part, in fp32: of two torchtitan runs on
-  // H200 3.2 and 6.4 GiB were not accounted for, 1.5 times what comes back.
-  const double copies = scale.own ? 1.0 : scale.torch && !scale.compiled ? 1.5 : 0.0;
+  // H200 3.2 and 6.4 GiB were not accounted for, 1.5 times what comes back. A compiler has no part
+  // in it: torchtitan compiles router, experts and shared expert, not what stands between them
+  // (v0.2.2 models/llama4/infra/parallelize.py; before, hooks of FSDP broke its graphs there).
+  const double copies = scale.own ? 1.0 : scale.torch ? 1.5 : 0.0;
   const double returned = copies * static_cast<double>(moe.experts_per_token) * scale.sequence;
   kept.add(Kept::kExpertInput, kElement * hidden * (routed + returned) * expert_tensor);
   keep_activation(model, scale, static_cast<double>(moe.expert_ffn) * routed,

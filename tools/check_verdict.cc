@@ -11,14 +11,33 @@ using planner::Fit;
 // capacity nothing is refused that may as well recompute otherwise.
 constexpr double kEdge = 1.04;
 
+// The parts that a trainer's loss may be computed in: TRL's take 256 tokens, DeepSpeed's 1 GiB.
+constexpr std::int64_t kLossParts = 64;
+
+planner::MemoryEstimate memory_of(const planner::Job& job, const planner::Plan& plan) {
+  planner::Estimate estimate;
+  planner::Estimator(job).estimate(plan, estimate);
+  return estimate.memory;
+}
+
 // The same plan with every layer recomputed.
-planner::MemoryEstimate recomputed(const planner::LaunchCase& found) {
-  planner::Plan plan = found.plan;
+planner::Plan recomputed(planner::Plan plan) {
   plan.recompute = planner::Recompute::kFull;
   plan.recompute_layers = -1;
-  planner::Estimate estimate;
-  planner::Estimator(found.job).estimate(plan, estimate);
-  return estimate.memory;
+  return plan;
+}
+
+// Files of accelerate and DeepSpeed say nothing of the loss, which the trainer computes whole or in
+// parts (TRL: loss_type "chunked_nll", since 2026 the default; Liger's kernel).
+bool loss_is_open(const planner::LaunchConfig& config, const planner::Framework& framework) {
+  const bool trainers = config.format == planner::LaunchFormat::kAccelerate ||
+                        config.format == planner::LaunchFormat::kDeepspeed;
+  return trainers && !planner::is_megatron(framework) && framework.loss_chunks == 1 &&
+         !framework.cross_entropy_fusion;
+}
+
+bool may_fit(const planner::MemoryEstimate& memory) {
+  return memory.fit != Fit::kNo || memory.reserved_low_gib < kEdge * memory.capacity_gib;
 }
 
 }  // namespace
@@ -47,13 +66,27 @@ Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCas
                         "{:.1f} GiB predicted",
                         planner::to_text(found.job.offload), needed, estimate.memory.capacity_gib)};
   }
+  const planner::Plan full = found.recompute_is_open ? recomputed(found.plan) : found.plan;
   if (found.recompute_is_open) {
-    const planner::MemoryEstimate full = recomputed(found);
-    if (full.fit != Fit::kNo || full.reserved_low_gib < kEdge * full.capacity_gib) {
+    const planner::MemoryEstimate least = memory_of(found.job, full);
+    if (may_fit(least)) {
       return {false,
               fmt::format("the file does not say whether layers recompute: {:.1f} GiB without, "
                           "{:.1f} with, of {:.1f}; --recompute none or full tells",
-                          needed, full.reserved_low_gib, estimate.memory.capacity_gib)};
+                          needed, least.reserved_low_gib, estimate.memory.capacity_gib)};
+    }
+  }
+  if (loss_is_open(config, found.job.framework)) {
+    planner::Job parts = found.job;
+    parts.framework.loss_chunks = kLossParts;
+    const planner::MemoryEstimate least = memory_of(parts, full);
+    if (may_fit(least)) {
+      return {false, fmt::format("the file does not say whether the trainer computes its loss in "
+                                 "parts: {:.1f} GiB with whole logits, {:.1f} in {} parts{}, of "
+                                 "{:.1f}; --set loss_chunks={} says so",
+                                 needed, least.reserved_low_gib, kLossParts,
+                                 found.recompute_is_open ? " and with recompute" : "",
+                                 estimate.memory.capacity_gib, kLossParts)};
     }
   }
   if (fits_elsewhere) {

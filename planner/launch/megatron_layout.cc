@@ -136,6 +136,12 @@ void read_choices(LaunchConfig& config) {
   if (is_on(config, "cross_entropy_loss_fusion")) {
     choose(config, "cross_entropy_fusion", true);
   }
+  // Transformer Engine's writes the gradient over the 16-bit logits; the native one, which is what
+  // nobody who says nothing gets otherwise, has fp32 copies of them.
+  const std::string loss = text_setting(config, "cross_entropy_fusion_impl", "");
+  if (!loss.empty()) {
+    config.choices.emplace_back(loss == "te" ? "fused_logit_bytes=2" : "fused_logit_bytes=12");
+  }
   const bool fused = !is_on(config, "no_gradient_accumulation_fusion") &&
                      switch_setting(config, "gradient_accumulation_fusion").value_or(true);
   choose(config, "gradient_accumulation_fusion", fused);

@@ -200,7 +200,8 @@ void read_choices(LaunchConfig& config) {
   const std::string parts = text_setting(config, "compile.components", "model loss");
   config.choices.push_back(
       fmt::format("compile={}", compiled && parts.find("model") != std::string::npos));
-  if (compiled && parts.find("loss") != std::string::npos) {
+  // [training] compile had no parts: whether the loss was among them is its release's choice.
+  if (is_on(config, "compile.enable") && parts.find("loss") != std::string::npos) {
     config.choices.emplace_back("cross_entropy_fusion=true");
   }
   if (is_on(config, "parallelism.enable_async_tensor_parallel")) {

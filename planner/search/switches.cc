@@ -154,7 +154,7 @@ std::optional<Estimate> best_of(const Job& job, SearchOptions options) {
 }
 
 // The gain of a switch that is on in `best`: against its layout without, or the best that is then
-// as sure to fit.
+// as sure to fit, which may be another one where the switch takes memory.
 SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate& best,
                    const Switch& one) {
   const Estimate same = estimated(off, best.plan);
@@ -163,11 +163,18 @@ SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate&
                   .gain_seconds = same.time.step_seconds - best.time.step_seconds,
                   .fit_without = same.memory.fit,
                   .makes_fit = same.memory.fit > best.memory.fit};
+  const bool takes_memory = same.memory.reserved_high_gib < best.memory.reserved_high_gib;
+  if (!gain.makes_fit && !takes_memory) {
+    return gain;
+  }
+  const std::optional<Estimate> other = best_of(off, options);
+  const bool as_sure = other && other->memory.fit <= best.memory.fit;
+  gain.decides_fit = gain.makes_fit && !as_sure;
   if (gain.makes_fit) {
-    const std::optional<Estimate> other = best_of(off, options);
-    gain.decides_fit = !other || other->memory.fit > best.memory.fit;
     gain.gain_seconds =
-        gain.decides_fit ? 0 : std::max(0.0, other->time.step_seconds - best.time.step_seconds);
+        as_sure ? std::max(0.0, other->time.step_seconds - best.time.step_seconds) : 0;
+  } else if (as_sure) {
+    gain.gain_seconds = other->time.step_seconds - best.time.step_seconds;
   }
   return gain;
 }

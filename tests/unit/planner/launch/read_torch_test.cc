@@ -132,6 +132,19 @@ TEST_F(ReadTorchtitan, OlderSectionsAndCompiledParts) {
   EXPECT_TRUE(loss.job.framework.cross_entropy_fusion);
 }
 
+// An 8B run of early 2025, when compile = true left the loss out, was told 30 to 43 GiB under any
+// release and took 47.7.
+TEST_F(ReadTorchtitan, WhetherOlderCompileHasTheLossIsItsReleasesChoice) {
+  const LaunchCase old = titan(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nbatch_size = 1\n"
+      "compile = true\n");
+  EXPECT_FALSE(old.job.framework.cross_entropy_fusion);
+  EXPECT_EQ(old.job.framework.logit_bytes, 4);  // of the latest release that takes the key
+  Framework winter = find_framework("torchtitan@2024-12");
+  apply_setting(winter, "compile", "true");
+  EXPECT_EQ(winter.logit_bytes, 14);
+}
+
 TEST_F(ReadTorchtitan, LayersPerStageAndModuleParts) {
   const LaunchCase found =
       titan(kTitan, {"--parallelism.pipeline_parallel_layers_per_stage", "11"});

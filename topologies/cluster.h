@@ -33,6 +33,8 @@ struct Gpu {
   int nvlink_links = 0;
   int pcie_generation = 0;
   BytesPerSecond pcie;  // raw, one direction
+  // false: its stock driver refuses peer access over PCIe (GeForce since the 30 series)
+  bool peer_to_peer = true;
   std::vector<std::string> aliases;
   std::string source;
 };
@@ -54,7 +56,7 @@ struct Node {
   int nvlink_links = 0;
   BytesPerSecond pcie_per_gpu;  // one direction
   BytesPerSecond socket_link;   // between the CPU sockets
-  bool peer_to_peer = true;     // false: GeForce boards go through host memory
+  bool peer_to_peer = true;     // false: GPUs without links go through host memory
   int sockets = 2;
   int gpus_per_pcie_switch = 2;  // GPUs (and their NICs) below one PCIe switch
   std::string cpu = "intel";     // "intel", "amd" or "arm": NCCL's constants depend on it

@@ -278,6 +278,9 @@ Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
     best->node.nvlink_per_gpu = gpu.nvlink_per_gpu;
     best->node.pcie_per_gpu = gpu.pcie;
   }
+  if (best->gpu.name != gpu.name) {
+    best->node.peer_to_peer = gpu.peer_to_peer;
+  }
   best->gpu = gpu;
   return *best;
 }

@@ -1,5 +1,7 @@
 #include "topologies/corrections.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -133,7 +135,9 @@ void lay_over(const Profile& profile, std::string_view name,
 
 }  // namespace
 
-std::string_view fabric_key(const NcclGraph& graph, const Gpu& gpu) {
+namespace {
+
+std::string_view fabric_of_links(const NcclGraph& graph, const Gpu& gpu) {
   switch (graph.path) {
     case IntraPath::kPciePair:
       return "PCIe pair";
@@ -163,6 +167,18 @@ std::string_view fabric_key(const NcclGraph& graph, const Gpu& gpu) {
   return "NVLink Blackwell";
 }
 
+}  // namespace
+
+std::string_view fabric_key(const NcclGraph& graph, const Gpu& gpu) {
+  const std::string_view usual = fabric_of_links(graph, gpu);
+  if (graph.path != IntraPath::kHostNode && graph.path != IntraPath::kHostSystem) {
+    return usual;
+  }
+  // What goes through host memory depends on the host: one that was measured counts for its card.
+  const auto measured = shipped().fabrics.find(fmt::format("{}, {}", usual, gpu.name));
+  return measured != shipped().fabrics.end() ? std::string_view(measured->first) : usual;
+}
+
 const FabricFit& fabric_fit(const NcclGraph& graph, const Gpu& gpu) {
   const auto found = shipped().fabrics.find(fabric_key(graph, gpu));
   TRIREME_CHECK(found != shipped().fabrics.end());
@@ -178,7 +194,12 @@ const NetworkFit& network_fit(const std::string& name) {
 FabricFit fabric_fit(const Profile& profile, const NcclGraph& graph, const Gpu& gpu) {
   FabricFit fit = fabric_fit(graph, gpu);
   if (!profile.networks.empty()) {
-    lay_over(profile, fabric_key(graph, gpu), kFabricFields, fit);
+    const std::string_view usual = fabric_of_links(graph, gpu);
+    const std::string_view key = fabric_key(graph, gpu);
+    lay_over(profile, usual, kFabricFields, fit);
+    if (key != usual) {
+      lay_over(profile, key, kFabricFields, fit);
+    }
   }
   return fit;
 }

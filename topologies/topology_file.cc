@@ -88,6 +88,7 @@ Gpu read_gpu(JsonReader& reader) {
   gpu.pcie_generation = static_cast<int>(pcie.integer("generation", 1, 9));
   gpu.pcie = pcie_rate(gpu.pcie_generation, static_cast<int>(pcie.integer("lanes", 1, 16)));
   pcie.finish();
+  gpu.peer_to_peer = !reader.has("peer_to_peer") || reader.boolean("peer_to_peer");
   gpu.source = reader.text("source");
   reader.finish();
   return gpu;
@@ -220,7 +221,8 @@ Node read_node(JsonReader& reader, const Gpu& gpu) {
       reader.has("pcie_per_gpu") ? positive_bandwidth(reader, "pcie_per_gpu") : gpu.pcie;
   node.socket_link =
       reader.has("socket_link") ? positive_bandwidth(reader, "socket_link") : kSocketLink;
-  node.peer_to_peer = !reader.has("peer_to_peer") || reader.boolean("peer_to_peer");
+  node.peer_to_peer =
+      reader.has("peer_to_peer") ? reader.boolean("peer_to_peer") : gpu.peer_to_peer;
   node.sockets = reader.has("sockets") ? static_cast<int>(reader.integer("sockets", 1, 1024)) : 2;
   node.gpus_per_pcie_switch =
       reader.has("gpus_per_pcie_switch")

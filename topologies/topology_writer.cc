@@ -61,6 +61,9 @@ nlohmann::ordered_json gpu_to_json(const Gpu& gpu) {
   const double lane = pcie_rate(gpu.pcie_generation, 1).value;
   json["pcie"] = {{"generation", gpu.pcie_generation},
                   {"lanes", std::clamp(std::lround(gpu.pcie.value / lane), 1L, 16L)}};
+  if (!gpu.peer_to_peer) {
+    json["peer_to_peer"] = false;
+  }
   json["source"] = gpu.source;
   return json;
 }

@@ -366,10 +366,13 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   if (!facts.cpu.empty()) {
     node.cpu = facts.cpu;
   }
-  node.peer_to_peer = facts.peer_to_peer.value_or(node.peer_to_peer);
-  imported.remarks.push_back(
-      fmt::format("the rest of the node (latencies, links of the sockets{}): as in {}",
-                  facts.peer_to_peer ? "" : ", peer to peer", usual.name));
+  node.peer_to_peer = facts.peer_to_peer.value_or(gpu.peer_to_peer);
+  imported.remarks.push_back("the rest of the node (latencies, links of the sockets): as in " +
+                             usual.name);
+  if (!facts.peer_to_peer) {
+    imported.remarks.push_back(fmt::format("peer to peer over PCIe: {}, as the card's stock driver",
+                                           gpu.peer_to_peer ? "yes" : "no"));
+  }
   if (usual.node.nvlink_domain >= 32 && node.nvlink_domain < usual.node.nvlink_domain) {
     imported.remarks.push_back(fmt::format(
         "NVLink joins {} GPUs of a rack of {}; the file shows {} of them, which are taken alone",

@@ -40,6 +40,16 @@ double bus_bandwidth(const Cluster& cluster, Collective collective, std::int64_t
          bus_bandwidth_factor(collective, cluster.gpus) * 1e-9;
 }
 
+// Eight cards over two sockets without peer access reach 1.4 to 35 GB/s, by their host (nccl#1130,
+// nccl#1639, nccl-tests#74): one slow host is not all of them, and what was measured of it stays.
+TEST(CollectiveCost, OneSlowHostDoesNotSpeakForAllThatGoThroughHostMemory) {
+  constexpr std::int64_t kLarge = std::int64_t{4} << 30;
+  const double usual = bus_bandwidth(load_cluster("rtx4090"), Collective::kAllReduce, kLarge);
+  EXPECT_GT(usual, 3.0);
+  EXPECT_LT(usual, 15.0);
+  EXPECT_NEAR(bus_bandwidth(load_cluster("l40s"), Collective::kAllReduce, kLarge), 1.5, 0.2);
+}
+
 // NCCL's graph search, worked by hand: channels x speed.
 TEST(NcclGraph, SingleNodeChannels) {
   const auto graph_of = [](const char* name) {

@@ -222,6 +222,18 @@ TEST(ImportMatrix, ThePeerMatrixBesideItCounts) {
   EXPECT_FALSE(remarks(import(paths + none, "A100-PCIe"), "matrices"));
 }
 
+TEST(ImportMatrix, PeerAccessIsTheCardsNotItsNeighbours) {
+  const std::string paths =
+      "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNODE\t0-63\nGPU1\tNODE\t X \t0-63\n";
+  for (const char* geforce : {"RTX 3090", "RTX 4090", "RTX 5090"}) {
+    EXPECT_FALSE(node_of(paths, geforce).peer_to_peer) << geforce;
+  }
+  // The usual node of an L40S is one host whose GPUs could not reach each other; others are not it.
+  for (const char* card : {"L40S", "L4", "T4", "RTX PRO 6000"}) {
+    EXPECT_TRUE(node_of(paths, card).peer_to_peer) << card;
+  }
+}
+
 TEST(ImportMatrix, PagesLoseBlanksBetweenCells) {
   const NodeLayout layout = layout_of(
       node_of("     GPU0 GPU1 NIC0 NIC1\nGPU0 X NV12 PIXNODE\nGPU1 NV12 X NODEPIX\n", "A100"));

@@ -38,7 +38,10 @@ std::size_t edits_to_a_beginning(std::string_view begun, std::string_view whole)
 
 bool is_a_slip(std::string_view wrong, std::string_view name) {
   const std::size_t most = wrong.size() < 8 ? 1 : wrong.size() < 16 ? 2 : 3;
-  return wrong != name && wrong.size() <= kLongest && edits_between(wrong, name) <= most;
+  const std::size_t apart =  // at least so many edits, without the square's work
+      wrong.size() > name.size() ? wrong.size() - name.size() : name.size() - wrong.size();
+  return wrong != name && wrong.size() <= kLongest && apart <= most &&
+         edits_between(wrong, name) <= most;
 }
 
 }  // namespace trireme

@@ -219,7 +219,7 @@ TEST(Fuzz, ListsOfHosts) {
     }
     try {
       options.hosts = topologies::host_list(text, "hosts");
-      EXPECT_LE(options.hosts.size(), 1'000'000U);
+      EXPECT_LE(options.hosts.size(), topologies::kHostsMost);
       use(topologies::import_topology(
               "SwitchName=a Nodes=n[1-20]\nSwitchName=b Nodes=m[1-2]x[1-9]\n", "file", options)
               .cluster);

@@ -41,7 +41,7 @@ Imported import_topology(const std::string& text, const std::string& name,
 
 // "node[1-3,7],login" as Slurm writes lists of hosts. Throws Error on brackets that do not close or
 // more than a million names.
-inline constexpr std::size_t kHostsMost = 1'000'000;  // of a list, and of a whole network
+inline constexpr std::size_t kHostsMost = 262'144;  // of a list, and of a whole network
 std::vector<std::string> host_list(const std::string& text, const std::string& where);
 
 // The matrix of `nvidia-smi topo -m` as the node's layout says it: what was imported from one

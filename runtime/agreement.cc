@@ -20,7 +20,7 @@ struct Brought {
 std::string pack(const std::vector<Told>& told) {
   std::string bytes = host_identity();
   for (const auto& [name, value] : told) {
-    bytes += '\0' + name + '\0' + value;
+    bytes.append(1, '\0').append(name).append(1, '\0').append(value);
   }
   return bytes;
 }

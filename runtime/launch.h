@@ -29,8 +29,8 @@ using ReadVariable = std::function<const char*(const char*)>;
 // RANK, WORLD_SIZE, LOCAL_RANK (torchrun and others); else SLURM_PROCID, SLURM_NTASKS,
 // SLURM_LOCALID; else OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK or PMI_RANK, PMI_SIZE. MASTER_ADDR
 // and MASTER_PORT say where rank 0 serves (default port 29500; the address may be left out on one
-// host, and under srun). Nothing when no launcher started this process. Throws Error on half a set, or a value that
-// is not a number in range.
+// host, and under srun). Nothing when no launcher started this process. Throws Error on half a set,
+// a value that is not a number in range, or mpirun's ranks on several hosts without an address.
 std::optional<RankEnvironment> rank_environment(const ReadVariable& read);
 
 // The first host of a Slurm node list: "gpu[003-010,12],cpu1" gives "gpu003".

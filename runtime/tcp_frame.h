@@ -8,8 +8,8 @@ namespace trireme::runtime {
 
 // A frame is a kind, two lengths and two strings. Requests: H hello and W hello of a watch (key
 // rank, value "RANKS@JOB HOST"), S set, G get (value: how many ranks read the key before it is
-// forgotten, "" for never), Q query failure, F fail, B goodbye. Replies: V value (key as in the get,
-// else ""), E error (key says what).
+// forgotten, "" for never), Q query failure, F fail, B goodbye. Replies: V value (key as in the
+// get, else ""), E error (key says what).
 struct Frame {
   char kind = 0;
   std::string key;

@@ -26,13 +26,17 @@ double zero_bubble(double m, double p, double waiting, const StageTotals& stages
 }
 
 // Chunks in Megatron's order (training_systems 4): with fewer micro-batches than ranks a rank waits
-// for its next chunk until the first micro-batch has passed all the others.
+// for its next chunk until the first micro-batch has passed all the others. Whoever waits for a
+// gradient has done what needs none.
 double interleaved(const Plan& plan, const StageTotals& stages) {
   const auto chunks = static_cast<double>(plan.virtual_pipeline);
+  const auto ranks = static_cast<double>(plan.pipeline);
   if (plan.micro_batches < plan.pipeline) {
-    return stages.sum + static_cast<double>(plan.micro_batches - 1) * stages.slowest / chunks;
+    return stages.sum + static_cast<double>(plan.micro_batches - 1) * stages.slowest / chunks -
+           (chunks - 1 / ranks) * stages.before_messages;
   }
-  return steady(plan.micro_batches, plan.virtual_pipeline, stages.sum, stages.slowest);
+  return steady(plan.micro_batches, plan.virtual_pipeline, stages.sum, stages.slowest) -
+         (1 - 1 / ranks) * stages.before_messages;
 }
 
 // What messages of `hop` seconds that run beside compute add to interleaved chunks. Between two
@@ -92,7 +96,8 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
   switch (plan.schedule) {
     case Schedule::kGpipe:
       compute = steady(plan.micro_batches, 1, stages.sum_forward, stages.slowest_forward) +
-                steady(plan.micro_batches, 1, stages.sum_backward, stages.slowest_backward);
+                steady(plan.micro_batches, 1, stages.sum_backward, stages.slowest_backward) -
+                (1 - 1 / p) * stages.before_messages;
       break;
     case Schedule::kOneForwardOneBackward:
       compute = stages.bottleneck > 0 ? stages.bottleneck

@@ -19,6 +19,7 @@ struct StageTotals {
   double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; a split backward: the whole;
                           // 0: by sum and slowest
   double before_message = 0;   // of a chunk's backward: what needs no message (recompute)
+  double before_messages = 0;  // the same, sum over all ranks
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
 };
 

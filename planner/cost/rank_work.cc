@@ -40,6 +40,8 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.tensor_backward += again * layer.recompute.tensor;
   rank.context += again * layer.recompute.context;
   rank.expert += again * layer.recompute.expert;
+  rank.repeated += again * layer.recompute.gpu();
+  rank.repeated_host += again * layer.recompute.host;
   rank.recomputed_flop += again * layer.recompute_flop;
 }
 
@@ -66,11 +68,19 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
       static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
   times.host_backward +=
       op.launch(1).value * fit.host_factor * micro_batch_host(job, count, plan.micro_batches > 1);
-  const HostWaits waits =
-      host_waits({times.forward_total(), times.backward_total()},
-                 {times.host_forward, times.host_backward}, plan.pipeline > 1, job.framework);
-  times.host_wait_forward = waits.forward;
-  times.host_wait_backward = waits.backward;
+  const auto waits = [&](double repeated, double repeated_host) {
+    return host_waits({times.forward_total(), times.backward_total() - repeated},
+                      {times.host_forward, times.host_backward - repeated_host}, plan.pipeline > 1,
+                      job.framework);
+  };
+  const HostWaits all = waits(0, 0);
+  if (times.repeated > 0) {
+    const HostWaits once = waits(times.repeated, times.repeated_host);
+    times.added_by_recompute =
+        times.repeated + all.forward + all.backward - once.forward - once.backward;
+  }
+  times.host_wait_forward = all.forward;
+  times.host_wait_backward = all.backward;
   return times;
 }
 
@@ -165,19 +175,17 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   return in;
 }
 
-// Of a chunk's backward, what its last layer repeats before it needs the gradient: the longest of
-// its kinds of layers, whichever stands last.
-double TimeModel::State::recompute_of_last_layer(const Plan& plan, const RankClass& rank,
-                                                 const LayerSet& set) {
-  double seconds = 0;
-  for (std::size_t kind = 0; kind < set.kinds.size(); ++kind) {
-    const bool repeats =
-        plan.recompute != Recompute::kFull || rank.recomputed[kind] == rank.layers[kind];
-    if (rank.layers[kind] > 0 && repeats) {
-      seconds = std::max(seconds, set.kinds[kind].recompute.gpu());
-    }
+// Of a chunk's backward, what its last layer repeats before it needs the gradient, the mean over
+// layers. Where some layers repeat nothing, the last is one of them.
+double TimeModel::State::before_message(const Plan& plan, const RankClass& rank,
+                                        const RankTimes& times) {
+  if (plan.recompute == Recompute::kFull && rank.recomputed != rank.layers) {
+    return 0;
   }
-  return seconds;
+  const std::int64_t layers =
+      std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0});
+  return std::max(0.0, times.added_by_recompute) /
+         static_cast<double>(std::max(layers, plan.virtual_pipeline));
 }
 
 std::vector<RankWork> TimeModel::State::work_of(const Plan& plan) {
@@ -188,8 +196,7 @@ std::vector<RankWork> TimeModel::State::work_of(const Plan& plan) {
   for (const RankClass& rank : ranks) {
     const LayerSet& set = alike != nullptr ? *alike : layer_set(plan, rank);
     const RankTimes times = rank_times(plan, set, rank);
-    work.push_back(
-        {times, data_input(plan, rank, times, set), recompute_of_last_layer(plan, rank, set)});
+    work.push_back({times, data_input(plan, rank, times, set), before_message(plan, rank, times)});
   }
   return work;
 }

@@ -68,6 +68,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
         times.backward_total() + data.compute_backward + data.per_micro_batch_backward;
     const auto count = static_cast<double>(rank.count);
     add_ranks(step.totals, count, forward, backward);
+    step.totals.before_messages += count * before_message;
     step.flop += count * times.flop;
     step.recomputed_flop += count * times.recomputed_flop;
     const double dense = in.dense_parameters * in.trained_share;
@@ -88,7 +89,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     // The first and the last rank have one neighbour: half the exchanges of the others.
     const double exchanges = rank.embedding || rank.head ? 1 : 2;
     const double exchange = blocking ? exchanges * hop_times.cost() : 0;
-    stage_seconds.push_back({forward, backward, exchange, times.weight_pass()});
+    stage_seconds.push_back({forward, backward, exchange, times.weight_pass(), before_message});
     if (const double cycle = forward + backward + exchange; cycle > step.slowest_cycle) {
       step.slowest_cycle = cycle;
       step.slowest = &times;

@@ -46,7 +46,8 @@ HopTimes TimeModel::State::hop(const Plan& plan, const Placed& placed) {
 // 1F1B with uneven stages: the longest of what each stage forces. Stage k waits for the forwards
 // before it at the start and for their backwards at the end. Between its first forward and the
 // first backward that comes back it has p - 1 - k more forwards to do, between its last forward and
-// the last backward as many backwards: what the stages after it take beyond those is idle.
+// the last backward as many backwards: what the stages after it take beyond those is idle. A stage
+// that is idle before a backward has by its message done what needs none; the last one never is.
 double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const {
   if (splits_backward(plan)) {
     return split_bottleneck(plan, classes);
@@ -59,16 +60,19 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
     double before = 0;
     double after = 0;
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      const double one = stage_seconds[c].forward + stage_seconds[c].backward;
-      before += static_cast<double>(classes[k].before[c]) * one;
-      after += static_cast<double>(classes[k].after[c]) * one;
+      const StageSeconds& other = stage_seconds[c];
+      const double one = other.forward + other.backward;
+      before += static_cast<double>(classes[k].before[c]) * (one - other.before_message);
+      after += static_cast<double>(classes[k].after[c]) *
+               (one - (classes[c].head ? 0 : other.before_message));
     }
     const StageSeconds& own = stage_seconds[k];
     const std::int64_t behind = plan.pipeline - 1 - classes[k].last_rank;
     const auto more = static_cast<double>(std::min(behind, plan.micro_batches - 1));
-    const double first = std::max(0.0, after - more * own.forward);
+    const double waited = after - own.before_message;
+    const double first = std::max(0.0, waited - more * own.forward);
     const bool one_wait = plan.micro_batches <= behind + 1;
-    const double last = std::max(0.0, after - more * own.backward - (one_wait ? first : 0));
+    const double last = std::max(0.0, waited - more * own.backward - (one_wait ? first : 0));
     const double work =
         static_cast<double>(plan.micro_batches) * (own.forward + own.backward + own.exchange);
     longest = std::max(longest, before + work + first + last);

@@ -44,6 +44,8 @@ struct RankTimes {
   double host_forward = 0, host_backward = 0;  // time to issue the pass
   double host_weight = 0;                      // of host_backward: the weight gradients
   double host_wait_forward = 0, host_wait_backward = 0;
+  double repeated = 0, repeated_host = 0;  // of the backward: recompute with its collectives
+  double added_by_recompute = 0;           // to both passes, waits for the host included
   double hidden = 0;
   double flop = 0, recomputed_flop = 0;
   [[nodiscard]] double forward_total() const {
@@ -145,8 +147,8 @@ struct TimeModel::State {
   void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
-  [[nodiscard]] static double recompute_of_last_layer(const Plan& plan, const RankClass& rank,
-                                                      const LayerSet& set);
+  [[nodiscard]] static double before_message(const Plan& plan, const RankClass& rank,
+                                             const RankTimes& times);
   [[nodiscard]] std::vector<RankWork> work_of(const Plan& plan);
   const std::vector<RankWork>& ranks_work(const Plan& plan);
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
@@ -214,8 +216,9 @@ struct TimeModel::State {
   std::vector<std::pair<LayerSetKey, std::vector<RankWork>>> worked;  // of timed_plan, by class
   struct StageSeconds {
     double forward, backward;
-    double exchange;  // of blocking sends and receives, a micro-batch
-    double weight;    // of backward: what a split one puts off
+    double exchange;        // of blocking sends and receives, a micro-batch
+    double weight;          // of backward: what a split one puts off
+    double before_message;  // of a chunk's backward, see StageTotals
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
   // Plan::stage_layers by number, from 1; plans that follow each other mostly have the same.

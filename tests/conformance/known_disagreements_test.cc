@@ -78,7 +78,13 @@ const Layout kLayouts[] = {
     {"ChunksThatAreLetGoAreGatheredAgain", "fsdp1", "llama-2-13b", "hgx-h200x64", 1024, 512,
      "tp2.pp2.vpp2.cp4.fsdp32.mb2.zero2", -0.147, 0.02},
     {"RecomputeRunsBesideTheMessage", "trireme", "qwen3-30b-a3b", "hgx-h200x8", 8192, 128,
-     "pp4.vpp12.ep4.fsdp4.dp4.mb2.rc-core_attn+layernorm+mlp", 0.099, 0.06}};
+     "pp4.vpp12.ep4.fsdp4.dp4.mb2.rc-core_attn+layernorm+mlp", 0.099, 0.06},
+    {"WhoWaitsForAGradientRepeatsTheLastLayerMeanwhile", "accelerate", "llama-3.1-8b", "a40x4",
+     2048, 2, "tp4.pp8.vpp4.mb1.rc-full", 0.259, 0.07},
+    {"RecomputeIsNoPartOfADrain", "accelerate", "llama-3.1-8b", "a40x4", 2048, 2,
+     "tp4.pp8.mb1.rc-full", 0.082, 0.03},
+    {"TheHostIssuesRecomputeMeanwhile", "fsdp2", "bloom-3b", "gh200x32", 2048, 8,
+     "tp2.pp8.vpp4.cp2.mb1.rc-full", 0.11, 0.06}};
 INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),
                          [](const auto& given) { return std::string(given.param.what_broke); });
 

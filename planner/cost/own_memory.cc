@@ -143,6 +143,27 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
   return in_layer;
 }
 
+// The next micro-batch's head runs while the last one's gradient is still being reduced where no
+// more than two layers lie between: reductions are over four visits later at most (lower.h). Its
+// weights are gathered, which a table that is a unit of its own is no longer in its backward.
+bool last_head_waits(const Moment& at) {
+  return at.plan.micro_batches > 1 && at.plan.schedule != Schedule::kGpipe &&
+         !splits_backward(at.plan) && at.stage.last_chunk_layers <= 1 && at.whole.head_gradient > 0;
+}
+
+MemoryItems next_head(const Moment& at, double activations, double exchanges) {
+  const auto& [plan, shared, stage, whole, states] = at;
+  MemoryItems items = states;
+  items.activations = activations + shared.tensors.gathered;
+  items.logits = shared.tensors.logits;
+  items.gathered_parameters =
+      whole.head_parameters +
+      (plan.sharding == Sharding::kFull ? kCompute * stage.units.tied_table : 0);
+  items.gradients += whole.head_gradient + whole.layer_gradient;
+  items.communication = exchanges;
+  return items;
+}
+
 // The larger of `in_layer` and the head's backward. GPipe keeps every micro-batch's logits until
 // its backward; a split backward keeps them, as their gradient, until its second half.
 MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_layer) {
@@ -168,7 +189,12 @@ MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_la
     return own::worst_of_one_backward({plan, stage, t, shared.layer, whole}, in_head, in_layer,
                                       states);
   }
-  return in_head.total() > peak.total() ? in_head : peak;
+  peak = in_head.total() > peak.total() ? in_head : peak;
+  if (last_head_waits(at)) {
+    const MemoryItems next = next_head(at, stage.kept + one, in_layer.communication);
+    peak = next.total() > peak.total() ? next : peak;
+  }
+  return peak;
 }
 
 // What stages with the same layers and ends share: most of a pipeline.

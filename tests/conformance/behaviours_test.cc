@@ -193,7 +193,7 @@ double simulated_seconds(const Drawn& drawn) {
   return tests::simulated_seconds(drawn.job, drawn.program);
 }
 
-// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: nine of the
+// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: ten of the
 // 3,000 plans are beyond 8 %, of the kinds that docs/accuracy.md names.
 struct Behaviour {
   const char* name;

@@ -136,6 +136,12 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
   const bool more = !split && !has_one_backward(plan) && stage.last_chunk_layers > unit_layers;
   if (!split && last_chunk_waits(plan, stage)) {
     in_layer.gradients += whole.layer_gradient;
+    // Of one layer: the embedding's too, whose weights its backward does not read.
+    if (plan.micro_batches > 1 && stage.last_chunk_layers <= 1 &&
+        whole.embedding_gradient > whole.next_embedding) {
+      in_layer.gradients += whole.embedding_gradient;
+      in_layer.gathered_parameters -= whole.next_embedding;
+    }
   } else if (more && reduced > freed) {
     in_layer.gradients += reduced;
     in_layer.activations -= freed;

@@ -152,6 +152,7 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
   if (shards_gradients || (job.framework.reduce_every_micro_batch && plan.data_parallel() > 1)) {
     whole.layer_gradient = kMaster * unit;
     whole.head_gradient = stage.head ? kMaster * head : 0;
+    whole.embedding_gradient = stage.embedding ? kMaster * stage.units.embedding : 0;
   }
   if (plan.sharding != Sharding::kFull) {
     return whole;
@@ -171,7 +172,8 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
   const double next = ahead > 0 && units < 2 && stage.embedding ? stage.units.embedding : 0;
   // Of chunks in turn the next unit is another chunk's, however few this one has.
   const double together = plan.virtual_pipeline > 1 ? 1 + ahead : std::min(units, 1 + ahead);
-  whole.layer_parameters = kCompute * (unit * together + next);
+  whole.next_embedding = kCompute * next;
+  whole.layer_parameters = kCompute * unit * together + whole.next_embedding;
   whole.head_parameters = kCompute * (beside + unit * std::min(units, ahead));
   return whole;
 }

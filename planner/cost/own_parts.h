@@ -69,9 +69,10 @@ double kept_gradient(const Plan& plan, double elements);
 struct Whole {
   double layer_parameters = 0,
          head_parameters = 0;  // gathered while a layer's or the head's backward runs
-  double layer_gradient = 0, head_gradient = 0;  // one unit's
-  bool stays = false;                            // gathered from forward to backward
-  double ahead = 0;                              // units gathered beside the one in use
+  double layer_gradient = 0, head_gradient = 0, embedding_gradient = 0;  // one unit's
+  double next_embedding = 0;  // of layer_parameters: the embedding, gathered ahead
+  bool stays = false;         // gathered from forward to backward
+  double ahead = 0;           // units gathered beside the one in use
 };
 
 Whole whole_of(const Job& job, const Plan& plan, const Stage& stage);

@@ -239,12 +239,12 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
       known.fit = std::min(known.fit, memory.fit);
     };
     ask(Recompute::kFull, 1);
+    // One backward keeps no gradients, and none waits beside another micro-batch.
+    ask(Recompute::kFull, sequences);
     if (counts_own_memory(job, plan) && plan.pipeline > 1) {
       continue;
     }
-    // One backward keeps no gradients; under other frameworks a lone layer that is recomputed has
-    // its input twice.
-    ask(Recompute::kFull, sequences);
+    // Under other frameworks a lone layer that is recomputed has its input twice.
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
       ask(recompute, 1);
       ask(recompute, sequences);

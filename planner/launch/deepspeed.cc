@@ -275,8 +275,12 @@ void read_offload(LaunchConfig& config) {
   };
   const std::string old = is_on(config, "zero_optimization.cpu_offload") ? "=host" : "";
   const std::string optimizer = old.empty() ? device("offload_optimizer") : old;
-  const double share = std::clamp(
-      number_setting(config, "zero_optimization.offload_optimizer.ratio").value_or(1), 0.0, 1.0);
+  constexpr const char* kRatio = "zero_optimization.offload_optimizer.ratio";
+  const double share = number_setting(config, kRatio).value_or(1);
+  if (!(share >= 0 && share <= 1)) {
+    throw Error(where_of(config, *find_setting(config, kRatio)),
+                fmt::format("{} is {}; a share from 0 to 1 would be right", kRatio, share));
+  }
   if (!optimizer.empty()) {
     config.offload.push_back(optimizer == "=nvme" ? "optimizer=nvme"
                                                   : fmt::format("optimizer={}", share));
@@ -366,6 +370,29 @@ void read_deepspeed_layout(LaunchConfig& config) {
   config.recompute_is_open = config.layout.recompute == Recompute::kNone;
 }
 
+namespace {
+
+// "zero_optimization": 3 where DeepSpeed looks for keys inside.
+void refuse_values_of_sections(const LaunchConfig& config) {
+  const KnownKeys& keys = known();
+  for (const LaunchSetting& setting : config.settings) {
+    const std::string inside = setting.key + ".";
+    const auto is_inside = [&](std::string_view key) { return key.starts_with(inside); };
+    const bool section = std::any_of(keys.keys.begin(), keys.keys.end(), is_inside) ||
+                         std::any_of(keys.inside.begin(), keys.inside.end(), is_inside);
+    const bool none = setting.value == "null" || setting.value == "{}" || setting.value.empty();
+    const bool itself =
+        std::find(keys.keys.begin(), keys.keys.end(), setting.key) != keys.keys.end();
+    if (section && !none && !itself) {
+      throw Error(where_of(config, setting),
+                  fmt::format("{} is {}; an object of its keys would be right", setting.key,
+                              setting.value));
+    }
+  }
+}
+
+}  // namespace
+
 LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
                             const std::vector<std::string>& arguments) {
   LaunchConfig config;
@@ -373,6 +400,7 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
   config.source = source;
   read_json_settings(text, config);
   add_arguments(arguments, "zero_optimization.stage=2", config);
+  refuse_values_of_sections(config);
   note_unknown(config, known());
   if (config.unknown.size() == config.settings.size()) {
     throw Error(source,

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <map>
 
+#include "planner/shell/names.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -255,7 +257,8 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
     return false;
   }
   config.unset.push_back(setting);
-  config.unset.back().value = "$" + found->name;
+  config.unset.back().value =
+      is_shell_name(found->name) ? "$" + found->name : "$(" + found->name + ")";
   std::erase_if(config.settings, [&](const auto& before) { return before.key == setting.key; });
   return true;
 }

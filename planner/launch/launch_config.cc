@@ -123,6 +123,9 @@ void note_unknown(LaunchConfig& config, const KnownKeys& known) {
     const bool listed = std::ranges::count(inner.keys, setting.key) > 0;
     const bool taken = is_known(known, setting.key);
     std::string meant = listed ? "" : meant_key(taken ? inner : known, setting.key);
+    if (!listed && !taken && meant.empty()) {
+      meant = meant_key(inner, setting.key);
+    }
     const bool same_section = section_and_name(meant).first == section_and_name(setting.key).first;
     if (!taken || (!meant.empty() && same_section)) {
       config.unknown.push_back(setting);

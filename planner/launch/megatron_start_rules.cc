@@ -29,6 +29,10 @@ Found values_given(const LaunchConfig& config, const LaunchCase&) {
       fmt::format("write {} VALUE, or leave it out", setting.spelled)};
 }
 
+std::string place(const LaunchConfig& config, const LaunchSetting& setting) {
+  return setting.line == 0 ? "of the command line" : line_of(config, setting.line);
+}
+
 // Where the flag that was meant is there too, or another program reads the arguments first, the
 // unknown one may be that program's.
 Found names_known(const LaunchConfig& config, const LaunchCase&) {
@@ -40,17 +44,25 @@ Found names_known(const LaunchConfig& config, const LaunchCase&) {
   std::vector<std::string> refused;
   std::vector<std::string> right;
   bool certain = false;
+  const auto refuse = [&](const LaunchSetting& setting, std::string flag) {
+    refused.push_back(fmt::format("{} ({})", setting.spelled, place(config, setting)));
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    right.push_back(std::move(flag));
+  };
   for (const LaunchSetting& setting : config.unknown) {
     const std::string near = near_megatron_flag(setting.key);
     if (near.empty()) {
       continue;
     }
     certain |= setting.line == 0 || (own_parser && !has_setting(config, near));
-    refused.push_back(
-        fmt::format("{} ({})", setting.spelled,
-                    setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
-    right.push_back("--" + near);
-    std::replace(right.back().begin(), right.back().end(), '_', '-');
+    refuse(setting, "--" + near);
+  }
+  for (const LaunchSetting& setting : config.settings) {  // Python's parser keeps - and _ apart
+    if (config.program == MegatronProgram::kMegatron && setting.spelled.starts_with("--") &&
+        setting.spelled.find('_') != std::string::npos) {
+      certain = true;
+      refuse(setting, setting.spelled);
+    }
   }
   if (refused.empty()) {
     return {};
@@ -298,9 +310,7 @@ Found fields_known(const LaunchConfig& config, const LaunchCase&) {
     if (slip.empty() || setting.key.size() < kShortest || has_setting(config, slip)) {
       continue;
     }
-    wrong.push_back(
-        fmt::format("{} ({})", setting.spelled,
-                    setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
+    wrong.push_back(fmt::format("{} ({})", setting.spelled, place(config, setting)));
     right.push_back(setting.spelled.substr(0, setting.spelled.rfind('.') + 1) + slip);
   }
   if (wrong.empty()) {

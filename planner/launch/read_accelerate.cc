@@ -220,6 +220,30 @@ void read_types(LaunchConfig& config) {
   }
 }
 
+// accelerate launch starts num_processes / num_machines on each, counted from 0.
+void check_machines(const LaunchConfig& config) {
+  const std::int64_t machines = integer_setting(config, "num_machines", 1, 1'000'000).value_or(1);
+  if (const auto rank = integer_setting(config, "machine_rank", 0, 1'000'000);
+      rank && *rank >= machines) {
+    throw Error(where_of(config, *find_setting(config, "machine_rank")),
+                fmt::format("machine_rank is {} of num_machines {}; 0 to {} would be right", *rank,
+                            machines, machines - 1));
+  }
+  if (config.gpus && *config.gpus % machines != 0) {
+    throw Error(
+        where_of(config, *find_setting(config, "num_processes")),
+        fmt::format("num_processes is {}, which num_machines {} does not divide; {} or {} "
+                    "would be right",
+                    *config.gpus, machines, std::max(machines, *config.gpus / machines * machines),
+                    (*config.gpus / machines + 1) * machines));
+  }
+  if (is_on(config, "use_cpu")) {
+    throw Error(where_of(config, *find_setting(config, "use_cpu")),
+                "use_cpu is on: it trains on CPUs, whose times are not known here; false would be "
+                "right");
+  }
+}
+
 void read_distributed_type(LaunchConfig& config) {
   const std::string type = text_setting(config, "distributed_type", "NO");
   if (type == "FSDP") {
@@ -269,6 +293,7 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
   rename_older(config);
   note_unknown(config, known());
   config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
+  check_machines(config);
   read_distributed_type(config);
   return config;
 }

@@ -12,6 +12,7 @@
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/megatron.h"
+#include "planner/launch/python_values.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {
@@ -33,26 +34,6 @@ std::string canonical(const std::string& path) {
   const std::string last = path.substr(path.rfind('.') + 1);
   const auto found = kOthers.find(last);
   return found == kOthers.end() ? last : found->second;
-}
-
-// A Python value without quotes and without the comment behind it.
-std::string plain_value(std::string text) {
-  char quote = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (quote != 0) {
-      quote = text[i] == quote ? '\0' : quote;
-    } else if (text[i] == '\'' || text[i] == '"') {
-      quote = text[i];
-    } else if (text[i] == '#') {
-      text.resize(i);
-    }
-  }
-  text = trimmed(text);
-  if (text.size() > 1 && (text.front() == '"' || text.front() == '\'') &&
-      text.back() == text.front()) {
-    text = text.substr(1, text.size() - 2);
-  }
-  return text;
 }
 
 // Fields that say the opposite of the flag.
@@ -87,8 +68,15 @@ bool is_left_to_program(const std::string& path, std::string_view value) {
                       (number || value.starts_with("args.") || value.starts_with("self.args.")));
 }
 
-void add_setting(LaunchConfig& config, const std::string& path, const std::string& value,
-                 int line) {
+void add_setting(LaunchConfig& config, const std::string& path, const std::string& said, int line) {
+  std::string value = said;
+  if (const auto variable = environment_value(trimmed(said.substr(0, said.find('#'))))) {
+    if (!variable->otherwise && decides_memory_or_time(canonical(path))) {
+      config.unset.push_back({canonical(path), "$" + variable->name, path, line});
+      return;
+    }
+    value = variable->otherwise.value_or("None");
+  }
   if (is_left_to_program(path, trimmed(value.substr(0, value.find('#'))))) {
     config.remarks.push_back(
         fmt::format("{} ({}) is left to the program: {}", path, line_of(config, line), value));
@@ -303,6 +291,10 @@ void read_python(LaunchConfig& config, std::string_view text) {
       const std::size_t dot = left.find('.');
       const std::string path = dot == std::string::npos ? "" : left.substr(dot + 1);
       const std::size_t bracket = row.find('(', equals);
+      if (is_path(left) && path.find('.') != std::string::npos &&
+          is_among("cfg config", left.substr(0, dot))) {
+        refuse_slip_of_section(config, kSections, path, line);
+      }
       if (is_known_section(path) && path.find('.') == std::string::npos &&
           bracket != std::string::npos) {
         const std::string_view call = statement_at(text, text.find('(', begin));
@@ -313,6 +305,7 @@ void read_python(LaunchConfig& config, std::string_view text) {
       }
       if (is_path(left) && (path.find('.') != std::string::npos || path == "mixed_precision") &&
           is_known_section(path)) {
+        refuse_lower_case(config, row.substr(equals + 1), line);
         add_setting(config, path, row.substr(equals + 1), line);
         continue;
       }

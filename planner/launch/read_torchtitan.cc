@@ -103,6 +103,11 @@ void read_degrees(LaunchConfig& config) {
           .value_or(1);
   const std::int64_t shards =
       integer_setting(config, "parallelism.data_parallel_shard_degree", -1, 1'000'000).value_or(-1);
+  if (shards == 0) {  // ParallelDims asserts -1 or more than 0
+    throw Error(where_of(config, *find_setting(config, "parallelism.data_parallel_shard_degree")),
+                "parallelism.data_parallel_shard_degree is 0; -1 (all that are left) or a number "
+                "of ranks would be right");
+  }
   layout.sharding = Sharding::kFull;
   if (shards > 0) {
     layout.sharded = shards;

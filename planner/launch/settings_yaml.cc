@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #ifdef TRIREME_HAVE_YAML
 #include <yaml-cpp/yaml.h>
 #endif
@@ -81,6 +82,7 @@ std::string scalar_text(const YAML::Node& node) {
 
 void add_map(const YAML::Node& map, const std::string& path, int depth, std::string_view text,
              LaunchConfig& config) {
+  std::set<std::string> keys;
   for (const auto& entry : map) {
     if (depth > kDepthMax || config.settings.size() > kSettingsMax) {
       throw Error(config.source, "has too many maps in maps, or too many keys");
@@ -89,6 +91,10 @@ void add_map(const YAML::Node& map, const std::string& path, int depth, std::str
       continue;
     }
     const std::string key = entry.first.Scalar();
+    if (!keys.insert(key).second) {  // PyYAML would keep the last alone
+      throw Error(fmt::format("{}:{}", config.source, entry.first.Mark().line + 1),
+                  fmt::format("has the key '{}' a second time; each may stand once", key));
+    }
     const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
     if (entry.second.IsMap()) {
       add_map(entry.second, name, depth + 1, text, config);

@@ -17,10 +17,14 @@ std::optional<Finding> keys_known(const LaunchConfig& config, const LaunchCase&)
   std::vector<std::string> refused;
   std::vector<std::string> right;
   for (const LaunchSetting& setting : config.unknown) {
-    if (setting.meant.empty() || has_setting(config, setting.meant) || own_config) {
+    const std::string section = setting.key.substr(0, setting.key.rfind('.') + 1);
+    // Beside the right one it is refused where keys are held to a list.
+    const bool refuses = config.format == LaunchFormat::kAccelerate ||
+                         (config.format == LaunchFormat::kDeepspeed && !section.empty());
+    const bool beside = has_setting(config, setting.meant) && !refuses;
+    if (setting.meant.empty() || beside || own_config) {
       continue;
     }
-    const std::string section = setting.key.substr(0, setting.key.rfind('.') + 1);
     const bool read_loosely = section == "activation_checkpointing.";  // as a plain dictionary
     ignores = ignores && (section.empty() || read_loosely || !setting.meant.starts_with(section));
     refused.push_back(

@@ -18,8 +18,9 @@ using enum LaunchFormat;
 
 enum class Care : std::uint8_t {
   kExact,
-  kAnyCase,  // the program compares without regard to case
-  kOpen,     // so too, and others may be registered: only a slip of a known word is an error
+  kAnyCase,     // the program compares without regard to case
+  kOpen,        // so too, and others may be registered: only a slip of a known word is an error
+  kRegistered,  // others are registered by code of one's own alone: a warning
 };
 
 struct Row {
@@ -88,7 +89,7 @@ constexpr Row kRows[] = {
     {kTorchtitan, "model.converters",
      "float8 mx quantize.linear.float8 quantize.linear.mx quantize.grouped_mm.float8 "
      "quantize.grouped_mm.mx",
-     Care::kOpen},
+     Care::kRegistered},
 
     {kDeepspeed, "communication_data_type", "fp32 fp16 bf16 bfp16 none", Care::kAnyCase},
     {kDeepspeed, "data_types.grad_accum_dtype",
@@ -164,12 +165,12 @@ std::vector<std::string> words_of(const LaunchSetting& setting, LaunchFormat for
   return words;
 }
 
-std::string fix_of(const Row& row, const std::string& word) {
-  const std::vector<std::string_view> all = names_in(row.words);
+// The word of the row that a wrong one is a slip of; empty: none.
+std::string_view near_word(const Row& row, const std::string& word) {
   const std::string wrong = in_capitals(word);
   std::string_view near;
   std::size_t fewest = wrong.size();
-  for (const std::string_view right : all) {
+  for (const std::string_view right : names_in(row.words)) {
     const std::string known = in_capitals(std::string(right));
     const std::size_t edits = edits_between(wrong, known);
     if ((edits == 0 || is_a_slip(wrong, known)) && edits < fewest) {
@@ -177,7 +178,12 @@ std::string fix_of(const Row& row, const std::string& word) {
       fewest = edits;
     }
   }
-  return near.empty() ? fmt::format("use one of {}", fmt::join(all, ", "))
+  return near;
+}
+
+std::string fix_of(const Row& row, const std::string& word) {
+  const std::string_view near = near_word(row, word);
+  return near.empty() ? fmt::format("use one of {}", fmt::join(names_in(row.words), ", "))
                       : fmt::format("use {}", near);
 }
 
@@ -187,7 +193,14 @@ bool is_wrong(const Row& row, const std::string& word) {
   const bool known = std::any_of(all.begin(), all.end(), [&](std::string_view right) {
     return plain(right, row.care) == typed;
   });
-  return !known && (row.care != Care::kOpen || fix_of(row, word).find(" of ") == std::string::npos);
+  return !known && (row.care != Care::kOpen || !near_word(row, word).empty());
+}
+
+// torchtitan takes converters that a module of one's own registers.
+bool has_own_words(const LaunchConfig& config) {
+  return has_setting(config, "job.custom_config_module") ||
+         has_setting(config, "experimental.custom_import") ||
+         has_setting(config, "experimental.custom_args_module");
 }
 
 }  // namespace
@@ -201,15 +214,18 @@ std::optional<Finding> values_known(const LaunchConfig& config, const LaunchCase
     const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& each) {
       return each.key == setting.key && is_held_to(each, config);
     });
-    if (row == std::end(kRows) || setting.open || find_setting(config, setting.key) != &setting) {
+    if (row == std::end(kRows) || setting.open || has_own_words(config) ||
+        find_setting(config, setting.key) != &setting) {
       continue;
     }
     for (const std::string& word : words_of(setting, config.format)) {
       if (is_wrong(*row, word)) {
+        const bool own = row->care == Care::kRegistered && near_word(*row, word).empty();
         return Finding{
             fmt::format("{} is '{}' ({})", setting.spelled, setting.value,
                         setting.line == 0 ? "of the command line" : line_of(config, setting.line)),
-            fix_of(*row, word)};
+            fix_of(*row, word) + (own ? ", or register it (experimental.custom_import)" : ""),
+            own ? std::optional(Severity::kWarning) : std::nullopt};
       }
     }
   }

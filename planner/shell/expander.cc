@@ -247,8 +247,13 @@ void Expander::substitution(std::string_view inside, int line, bool in_quotes, S
     }
     return;
   }
+  const bool lost = out.lost;
+  out.lost = false;
   calculated(arithmetic ? inside.substr(1, inside.size() - 2) : inside.substr(5), line, in_quotes,
              out);
+  missing_command_ = out.lost;
+  missing_ = out.lost ? inside : std::string_view();
+  out.lost |= lost;
 }
 
 void Expander::calculated(std::string_view raw, int line, bool in_quotes, ShellText& out) {

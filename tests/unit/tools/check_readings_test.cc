@@ -253,5 +253,125 @@ TEST(CheckReadings, ShardingStrategiesAreAcceleratesOwn) {
   EXPECT_EQ(rules_in(fsdp("  fsdp_version: 2\n  fsdp_reshard_after_forward: no\n")), Rules{});
 }
 
+// Python's parser keeps - and _ apart: Megatron-LM refuses what was read here.
+TEST(CheckReadings, MegatronFlagsWithUnderscoresAreRefused) {
+  const std::string start =
+      "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt;
+  const Checked answer =
+      check(written("scored.sh", start + "--tensor_model_parallel_size 2"), "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(answer), Rules{"error flags that Megatron-LM knows"});
+  EXPECT_EQ(fix_in(answer, "flags that Megatron-LM knows"), "use --tensor-model-parallel-size");
+  EXPECT_EQ(rules_in(check(written("swift.sh", "megatron sft --load x " + kGpt +
+                                                   "--tensor_model_parallel_size 2"),
+                           kNode)),
+            Rules{});
+}
+
+// Eight torchrun on a node started 512 processes, of which 64 were counted.
+TEST(CheckReadings, EveryTaskOfSrunIsALauncher) {
+  const std::string run = " torchrun --nproc-per-node=8 --nnodes 8 pretrain_gpt.py " + kGpt;
+  const std::string set = "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
+  const std::string header =
+      "#SBATCH --nodes=8\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n";
+  const Rules broken = {"error one launcher a node"};
+  const auto rules = [&](const std::string& text) {
+    return rules_in(check(written("tasks.sh", text), "--cluster dgx-h100x8"));
+  };
+  EXPECT_EQ(rules(set + "srun --ntasks-per-node=8" + run), broken);
+  EXPECT_EQ(rules(set + "srun -N 8 -n 64" + run), broken);
+  EXPECT_EQ(rules(header + set + "srun" + run), broken);
+  EXPECT_EQ(rules(set + "srun --ntasks-per-node=1" + run), Rules{});
+  EXPECT_EQ(rules(header + set + "srun -n 8" + run), Rules{});
+  EXPECT_EQ(rules(header + set + "srun python pretrain_gpt.py " + kGpt), Rules{});
+}
+
+TEST(CheckReadings, WhatACommandPrintsDecidesNothingForSure) {
+  const std::string run = "\ntorchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt;
+  const auto verdict = [&](const std::string& text) {
+    return check(written("counted.sh", "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + text),
+                 "--cluster dgx-h100x1")
+        .json.at("verdict");
+  };
+  EXPECT_EQ(verdict("TP=$(nproc)" + run + "--tensor-model-parallel-size $TP"), "not_known");
+  EXPECT_EQ(verdict("N=$(nvidia-smi -L|wc -l)" + run + "--global-batch-size $((N*8))"),
+            "not_known");
+  EXPECT_EQ(verdict("for i in $(seq $(nproc)); do A+=(--x $i); done" + run + "\"${A[@]}\""),
+            "not_known");
+}
+
+struct Refusal {
+  std::string file, text, says;
+};
+
+TEST(CheckReadings, ValuesThatTheProgramsRefuse) {
+  const std::string zero =
+      "{\"train_micro_batch_size_per_gpu\":1,\"bf16\":{\"enabled\":true},\"zero_optimization\":";
+  const std::string fsdp =
+      "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  "
+      "fsdp_version: 2\n";
+  const std::string titan =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = "
+      "1\n[parallelism]\n";
+  const std::string bridge = "cfg = llama3_8b_pretrain_config()\n";
+  const Refusal refusals[] = {
+      {"a.json", zero + "3}", "zero_optimization is 3; an object"},
+      {"b.json", zero + "{\"stage\":3,\"offload_optimizer\":true}}",
+       "offload_optimizer is true; an object"},
+      {"c.json", zero + "{\"stage\":3,\"offload_optimizer\":{\"device\":\"cpu\",\"ratio\":1.5}}}",
+       "ratio is 1.5; a share from 0 to 1"},
+      {"d.yaml", fsdp + "num_machines: 0\n", "num_machines is '0'"},
+      {"e.yaml", fsdp + "num_machines: 2\nmachine_rank: 2\n",
+       "machine_rank is 2 of num_machines 2"},
+      {"f.yaml", fsdp + "num_machines: 3\n", "which num_machines 3 does not divide; 6 or 9"},
+      {"g.yaml", fsdp + "use_cpu: true\n", "use_cpu is on"},
+      {"h.yaml", fsdp + "fsdp_config:\n  fsdp_version: 1\n", "'fsdp_config' a second time"},
+      {"i.toml", titan + "data_parallel_shard_degree = 0\n", "data_parallel_shard_degree is 0"},
+      {"j.py", bridge + "cfg.dpd.overlap_grad_reduce = True\n", "dpd is no section of"},
+      {"k.py", bridge + "cfg.training.global_batch_size = 64\n", "training is no section of"},
+      {"l.py", bridge + "cfg.model.sequence_parallel = true\n", "true is no name of Python"},
+  };
+  for (const auto& [file, text, says] : refusals) {
+    const Checked answer =
+        check(written(file, text), "--cluster dgx-h100x1 --model llama-3.1-8b --seq 4096");
+    EXPECT_EQ(answer.code, 2) << text;
+    EXPECT_NE(answer.err.find(says), std::string::npos) << text << answer.err;
+  }
+}
+
+TEST(CheckReadings, KeysBesideTheRightOneAndConvertersOfNobody) {
+  const std::string both =
+      "{\"train_micro_batch_size_per_gpu\":1,\"bf16\":{\"enabled\":true},\"zero_optimization\":{"
+      "\"stage\":3,"
+      "\"offload_optimzer\":{\"device\":\"cpu\"},\"offload_optimizer\":{\"device\":\"cpu\"}}}";
+  EXPECT_EQ(rules_in(check(written("both.json", both),
+                           "--cluster dgx-h100x1 --model llama-3.1-8b --seq 4096")),
+            Rules{"error keys that DeepSpeed has"});
+  const std::string titan =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = "
+      "[\"nf4\"]\n[training]\nlocal_batch_size = 1\n";
+  EXPECT_EQ(rules_in(check(written("nf4.toml", titan), "--cluster dgx-h100x1")),
+            Rules{"warning values that torchtitan takes"});
+  EXPECT_EQ(
+      run_words("plan --framework torchtitan --model llama-3.1-8b --cluster dgx-h100x1 --seq 4096 "
+                "--global-batch 16 --lora-rank 16 --base nf4")
+          .code,
+      2);
+}
+
+// int(os.environ[…]) was refused as no number.
+TEST(CheckReadings, AFileOfPythonReadsItsEnvironment) {
+  const auto bridge = [](const std::string& value) {
+    return check(written(
+                     "env.py",
+                     "cfg = llama3_8b_pretrain_config()\ncfg.model.tensor_model_parallel_size = " +
+                         value + "\n"),
+                 "--cluster dgx-h100x1")
+        .json;
+  };
+  EXPECT_EQ(bridge("int(os.environ[\"TP\"])").at("verdict"), "not_known");
+  EXPECT_EQ(bridge("int(os.environ.get(\"TP\", 2))").at("layout").at("tp"), 2);
+  EXPECT_EQ(bridge("int(os.getenv('TP', '4'))").at("layout").at("tp"), 4);
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -501,7 +501,7 @@ TEST(LaunchRules, OnlyWordsThatNoReleaseTakesAreWrong) {
       {kT, "training.dtype", "bf16", "bfloat16"},
       {kT, "training.mixed_precision_param", "fp32", "float32"},
       {kT, "compile.components", "model los", "model loss"},
-      {kT, "model.converters", "quantize.linear.flaot8", "my.own quantize.linear.float8"},
+      {kT, "model.converters", "quantize.linear.flaot8", "quantize.linear.float8"},
       {kT, "lr_scheduler.decay_type", "cos", "cosine"},
       {kD, "data_types.grad_accum_dtype", "fp31", "bfloat16"},
       {kD, "optimizer.type", "AdmW", "adamw"},
@@ -526,6 +526,7 @@ TEST(LaunchRules, OnlyWordsThatNoReleaseTakesAreWrong) {
     EXPECT_TRUE(value.wrong == nullptr || finding(value, value.wrong)) << value.key;
   }
   EXPECT_EQ(finding({kT, "optimizer.name", "", ""}, "Adamw")->fix, "use AdamW");
+  EXPECT_EQ(finding({kT, "model.converters", "", ""}, "my.own")->severity, Severity::kWarning);
 }
 
 TEST(LaunchRules, AnotherAxisIsNoSlip) {

@@ -26,7 +26,8 @@ std::optional<double> number_of(const Row& row, const char* column, const std::s
   const std::string& text = found->second;
   double number = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0.0 || number > 1e15) {
+  if (error != std::errc() || end != text.data() + text.size() ||
+      !(number >= 0.0 && number <= 1e15)) {  // also of nan
     throw Error(where,
                 fmt::format("{} is '{}'; a number would be right", column, text.substr(0, 40)));
   }

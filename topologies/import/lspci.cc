@@ -93,8 +93,10 @@ std::vector<Doubt> lspci_doubts(const std::string& text) {
   std::vector<Doubt> doubts;
   std::string redirecting;
   int count = 0;
+  bool any = false;
   for (const PciDevice& device : devices_of(text)) {
     const bool counts = is_card(device) || is_adapter(device);
+    any = any || counts;
     if (counts && device.width > 0 && device.width < device.width_most) {
       doubts.push_back({device.address,
                         device.kind + " on x" + std::to_string(device.width) + " of its x" +
@@ -111,6 +113,10 @@ std::vector<Doubt> lspci_doubts(const std::string& text) {
     if (device.redirects) {
       redirecting += ++count <= 4 ? (count > 1 ? ", " : "") + device.address : "";
     }
+  }
+  if (!any) {
+    doubts.push_back({"lspci", "lists neither a GPU nor an adapter: nothing was looked at",
+                      "give the whole of lspci -vvv, as root"});
   }
   if (count > 0) {
     doubts.push_back(

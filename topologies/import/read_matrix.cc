@@ -169,6 +169,35 @@ void place(const SmiMatrix& matrix, const std::vector<std::vector<std::string>>&
   facts.switches_told = switches || matrix.gpus == 1;
 }
 
+// Two rows that name two paths between the same devices.
+void note_contradictions(const SmiMatrix& matrix, NodeFacts& facts) {
+  constexpr int kNamed = 4;
+  int count = 0;
+  for (std::size_t a = 0; a < matrix.devices.size(); ++a) {
+    for (std::size_t b = a + 1; b < matrix.devices.size(); ++b) {
+      if (b >= matrix.cells[a].size() || a >= matrix.cells[b].size() ||
+          matrix.cells[a][b] == matrix.cells[b][a] || ++count > kNamed) {
+        continue;
+      }
+      facts.doubts.push_back({matrix.devices[a] + " to " + matrix.devices[b],
+                              "is " + matrix.cells[a][b] + " in the row of " + matrix.devices[a] +
+                                  " and " + matrix.cells[b][a] + " in that of " +
+                                  matrix.devices[b] + "; the first is taken",
+                              "print the matrix again: nvidia-smi topo -m"});
+    }
+  }
+}
+
+// Rows that are not there although every cell of theirs stands in another row.
+void note_missing_rows(const SmiMatrix& matrix, NodeFacts& facts) {
+  for (std::size_t row = 0; row < matrix.gpus; ++row) {
+    if (matrix.cells[row].empty()) {
+      facts.remarks.push_back("the row of " + matrix.devices[row] +
+                              " is not there: its paths are those of the other rows");
+    }
+  }
+}
+
 constexpr const char* kNoPeersFix =
     "look for PCIe ACS (lspci -vvv: ACSCtl with SrcValid+), for an IOMMU, and for cards of unlike "
     "kinds";
@@ -183,6 +212,10 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
                           std::to_string(kLayoutGpusMost) + " are read");
   }
   const auto cells = whole_cells(matrix, facts.remarks);
+  note_contradictions(matrix, facts);
+  if (facts.remarks.empty()) {
+    note_missing_rows(matrix, facts);
+  }
   facts.gpus = static_cast<int>(matrix.gpus);
   facts.links.assign(matrix.gpus, std::vector<int>(matrix.gpus, 0));
   facts.switch_links.assign(matrix.gpus, 0);

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/edits.h"
 #include "core/error.h"
 #include "topologies/import/facts.h"
 #include "topologies/import/switch_tree.h"
@@ -13,6 +14,28 @@ namespace trireme::topologies {
 namespace {
 
 using Settings = std::map<std::string, std::string>;  // keys in lower case
+
+// Slurm's parser refuses them too; nodes behind Node= would be lost.
+void refuse_unknown(const std::string& key, const std::string& written, const std::string& where) {
+  constexpr const char* kKeys[] = {"SwitchName", "Nodes",     "Switches",
+                                   "LinkSpeed",  "BlockName", "BlockSizes"};
+  std::string all;
+  for (const char* right : kKeys) {
+    std::string plain(right);
+    std::ranges::transform(plain, plain.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (plain == key) {
+      return;
+    }
+    if (is_a_slip(key, plain)) {
+      throw Error(where, "'" + written.substr(0, 40) + "' is no key of topology.conf; " + right +
+                             " would be right");
+    }
+    all += (all.empty() ? "" : ", ") + plain;
+  }
+  throw Error(where, "'" + written.substr(0, 40) + "' is no key of topology.conf; one of " + all +
+                         " would be right");
+}
 
 // "SwitchName=s0 Nodes=dev[0-5]": words, with lists in brackets kept whole.
 Settings settings_of(const std::string& line, const std::string& where) {
@@ -26,6 +49,7 @@ Settings settings_of(const std::string& line, const std::string& where) {
     std::string key = word.substr(0, equals);
     std::ranges::transform(key, key.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    refuse_unknown(key, word.substr(0, equals), where);
     settings[key] = word.substr(equals + 1);
   }
   return settings;

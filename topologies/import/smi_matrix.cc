@@ -131,6 +131,13 @@ void read_header(const std::vector<std::string>& words, std::size_t at, SmiMatri
   matrix.memory.assign(matrix.devices.size(), "");
 }
 
+// Capital letters, with a number at most: a path that was mistyped, and no list of CPUs.
+bool looks_like_path(const std::string& word) {
+  return word.size() < 8 && std::isupper(static_cast<unsigned char>(word[0])) != 0 &&
+         std::ranges::all_of(
+             word, [](unsigned char c) { return std::isupper(c) != 0 || std::isdigit(c) != 0; });
+}
+
 void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t row,
               const std::string& name, SmiMatrix& matrix) {
   std::size_t end = at + 1;
@@ -145,6 +152,20 @@ void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t
     throw Error(name, "row '" + words[at] +
                           "' has fewer cells than the header has GPUs, or one that is no path (X, "
                           "NV#, PIX, PXB, PHB, NODE, SYS)");
+  }
+  // A word in a column of its own that is none, where more stand behind it than affinities.
+  if (cells.size() < matrix.devices.size() && end + 1 < words.size() &&
+      looks_like_path(words[end])) {
+    throw Error(name, "row '" + words[at] + "' has '" + words[end] + "' below " +
+                          matrix.devices[cells.size()] +
+                          ", which is no path (X, NV#, PIX, PXB, PHB, NODE, SYS)");
+  }
+  if (!matrix.cells[row].empty()) {
+    throw Error(name, "row '" + words[at] + "' stands twice; one row a device would be right");
+  }
+  if (row < cells.size() && cells[row] != "X") {
+    throw Error(
+        name, "row '" + words[at] + "' has " + cells[row] + " in its own column; X would be right");
   }
   matrix.cells[row] = cells;
   if (row < matrix.gpus && matrix.memory_column) {
@@ -234,6 +255,11 @@ SmiMatrix parse_smi_matrix(const std::string& text, const std::string& name) {
       throw Error(name,
                   "holds peer access only; the matrix of nvidia-smi topo -m in the same file "
                   "says what joins the GPUs");
+    }
+    if (text.find("3D controller") != std::string::npos) {
+      throw Error(name,
+                  "is lspci's list without the state of its links; that of lspci -vvv, as "
+                  "root, would be right");
     }
     if (text.find("busbw") != std::string::npos) {
       throw Error(name,

@@ -196,6 +196,9 @@ TEST(NcclLog, ReadsWhatRcclTestsWrites) {
   EXPECT_THROW(
       parse_measurements(csv + "1,AllReduce,2,16,8,1,4096,float,sum,0,9.0,1,1,3\n", "a", hints),
       Error);
+  EXPECT_THROW(  // a bandwidth of nan was taken
+      parse_measurements(csv + "1,AllReduce,2,16,8,1,4096,float,sum,0,9.0,1,nan,0\n", "a", hints),
+      Error);
 }
 
 }  // namespace

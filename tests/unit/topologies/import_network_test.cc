@@ -36,6 +36,17 @@ TEST(ImportNetwork, SlurmLeavesOfUnlikeSize) {
 }
 
 #ifdef TRIREME_HAVE_YAML
+// Node= lost the hosts behind it.
+TEST(ImportNetwork, KeysThatSlurmDoesNotHaveAreRefused) {
+  EXPECT_NE(message_of("SwitchName=a Node=n[1-4]\n", "A100").find("Nodes would be right"),
+            std::string::npos);
+  EXPECT_NE(message_of("SwitchName=a Nodes=n[1-4] LinkSped=3\n", "A100").find("LinkSpeed"),
+            std::string::npos);
+  EXPECT_NE(message_of("SwitchName=a Nodes=n[1-4] Color=3\n", "A100").find("one of switchname"),
+            std::string::npos);
+  EXPECT_EQ(message_of("switchname=a NODES=n[1-4] LinkSpeed=3\n", "A100"), "");
+}
+
 TEST(ImportNetwork, RacksWithoutNodesOfATopographModel) {
   const Imported imported = import(
       "switches:\n  core:\n    switches: [r1, r2, r3]\nblocks:\n- switch: r1\n  nodes: "

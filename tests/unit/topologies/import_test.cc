@@ -159,6 +159,32 @@ TEST(ImportMatrix, ContradictionsAreNamed) {
       "GPU0 to GPU2 is SYS"));
 }
 
+// Rows that contradict each other, stand twice or end in a word that is no path were read in
+// silence.
+TEST(ImportMatrix, RowsThatCannotBeRightAreNamed) {
+  const Imported two = import("  GPU0 GPU1\nGPU0 X NV12\nGPU1 SYS X\n", "A100");
+  ASSERT_EQ(two.doubts.size(), 1U);
+  EXPECT_EQ(two.doubts[0].where, "GPU0 to GPU1");
+  const Imported adapter =
+      import("  GPU0 GPU1 NIC0\nGPU0 X NV12 PIX\nGPU1 NV12 X SYS\nNIC0 SYS SYS X\n", "A100");
+  ASSERT_EQ(adapter.doubts.size(), 1U);
+  EXPECT_EQ(adapter.doubts[0].where, "GPU0 to NIC0");
+  EXPECT_TRUE(remarks(import("  GPU0 GPU1 GPU2\nGPU0 X NV12 NV12\nGPU1 NV12 X NV12\n", "A100"),
+                      "the row of GPU2 is not there"));
+  const std::pair<const char*, const char*> wrong[] = {
+      {"  GPU0 GPU1\nGPU0 X NV12\nGPU0 NV12 X\n", "row 'GPU0' stands twice"},
+      {"  GPU0 GPU1\nGPU0 NV4 NV12\nGPU1 NV12 X\n", "NV4 in its own column"},
+      {"  GPU0 GPU1\nGPU0 X PXXB\nGPU1 PXXB X\n", "no path"},
+      {"  GPU0 GPU1 NIC0 CPU Affinity\nGPU0 X NV12 PIIX 0-63\nGPU1 NV12 X SYS 0-63\n",
+       "'PIIX' below NIC0"}};
+  for (const auto& [text, says] : wrong) {
+    EXPECT_NE(message_of(text, "A100").find(says), std::string::npos)
+        << text << message_of(text, "A100");
+  }
+  EXPECT_NE(message_of("17:00.0 3D controller: NVIDIA Corporation GA100\n").find("lspci -vvv"),
+            std::string::npos);
+}
+
 TEST(ImportMatrix, CardsWithoutAPresetOrLinksCanBeReadBack) {
   const Imported old = import("     GPU0 GPU1\nGPU0 X PHB\nGPU1 PHB X\n", "V100-SXM2-16GB");
   EXPECT_NEAR(old.cluster.node.pcie_per_gpu.value, 15.75e9, 1.0);

@@ -42,6 +42,7 @@ struct Subject {
   std::vector<Flip> flips;
   std::vector<planner::SwitchGain> switches;  // of a layout that was searched
   std::vector<std::string> axes;
+  std::string reason;  // why the best is not the fastest
 };
 
 bool same_degrees(const Estimate& a, const Estimate& b) {
@@ -63,8 +64,9 @@ Subject subject_of(const ExplainArguments& options) {
     subject.job.global_batch =
         subject.job.global_batch == 0 ? subject.job.cluster.gpus : subject.job.global_batch;
   }
-  planner::SwitchedSearch best = std::move(
-      search_recommended(subject.job, {}, decided_switches(options.job), !given).answer.found);
+  Recommended recommended =
+      search_recommended(subject.job, {}, decided_switches(options.job), !given);
+  planner::SwitchedSearch best = std::move(recommended.answer.found);
   planner::SearchResult& found = best.result;
   subject.searched = !given;
   if (!given) {
@@ -74,6 +76,7 @@ Subject subject_of(const ExplainArguments& options) {
           "no layout fits; 'trireme plan' names the nearest misses, --layout explains one of them");
     }
     subject.job = std::move(best.job);
+    subject.reason = std::move(recommended.reason);
     subject.switches = std::move(best.switches);
     subject.chosen = *found.best;
     subject.rivals = std::move(found.alternatives);
@@ -111,6 +114,9 @@ std::vector<std::string> words_of(const Subject& subject) {
                                     "Memory: " + what_binds_memory(subject.chosen) + "."};
   if (subject.rival) {
     words.push_back("Beside it: " + what_rival_costs(subject.chosen, *subject.rival) + ".");
+  }
+  if (!subject.reason.empty()) {
+    words.push_back("Why not the fastest: " + subject.reason + ".");
   }
   words.insert(words.end(), subject.axes.begin(), subject.axes.end());
   if (subject.flips.empty()) {

@@ -12,7 +12,7 @@
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
 #include "planner/search/space.h"
-#include "planner/search/switches.h"
+#include "tools/launchable.h"
 #include "tools/plan_report.h"
 #include "tools/table.h"
 #include "topologies/cluster.h"
@@ -267,41 +267,35 @@ std::vector<std::string> near_sizes(const Job& job, const SearchOptions& search,
 }
 
 std::vector<Elsewhere> elsewhere(const Job& job, const SearchOptions& search) {
-  struct Known {
-    const char *name, *framework;
-    std::vector<ConstraintAxis> ones;  // that its launch file cannot say
-  };
-  const std::vector<Known> programs = {
-      {"Megatron", "megatron", {}},
-      {"torchtitan", "torchtitan", {}},
-      {"DeepSpeed", "deepspeed", {ConstraintAxis::kPipeline}},
-      {"accelerate",
-       "accelerate-fsdp1",
-       {ConstraintAxis::kPipeline, ConstraintAxis::kTensor, ConstraintAxis::kContext}}};
+  constexpr std::pair<const char*, const char*> kPrograms[] = {{"Megatron", "megatron"},
+                                                               {"torchtitan", "torchtitan"},
+                                                               {"DeepSpeed", "deepspeed"},
+                                                               {"accelerate", "accelerate"}};
+  // What changes numerics is not offered here, and need not be searched for.
+  const std::vector<std::string> offered = {"precision", "grad_dtype"};
   std::vector<Elsewhere> found;
-  for (const Known& program : programs) {
+  for (const auto& [program, framework] : kPrograms) {
     Job other = job;
-    other.framework = planner::find_framework(program.framework);
+    other.framework = planner::find_framework(framework);
     other.offload = planner::moved_together(other.framework, other.offload);
     planner::leave_out_prediction(other);
     SearchOptions options = search;
     options.best_only = true;
     options.keep_evaluated = false;
     options.progress = {};
-    for (const ConstraintAxis axis : program.ones) {
-      options.constraints.push_back({axis, Comparison::kEqual, 1});
-    }
-    for (const planner::Switch& one : planner::switches_of(other, {})) {
-      if (!one.changes_numerics) {
-        planner::switch_on(other, one);
-      }
-    }
+    options.goal = planner::Goal::kTime;
     Elsewhere& entry = found.emplace_back();
-    entry.program = program.name;
-    entry.framework = program.framework;
-    if (const auto best = best_of(other, options)) {
-      entry.layout = planner::short_form(best->plan);
-      entry.step_seconds = best->time.step_seconds;
+    entry.program = program;
+    entry.framework = framework;
+    try {
+      const planner::SearchResult result =
+          std::move(search_launchable(other, options, offered, true).found.result);
+      if (result.best) {
+        entry.layout = planner::short_form(result.best->plan);
+        entry.step_seconds = result.best->time.step_seconds;
+      }
+    } catch (const Error&) {  // a program that does not take the job has no answer to it
+      continue;
     }
   }
   return found;

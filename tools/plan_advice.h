@@ -28,7 +28,8 @@ std::vector<std::string> why_empty(const planner::Job& job, const planner::Searc
 std::vector<std::string> near_sizes(const planner::Job& job, const planner::SearchOptions& search,
                                     double step_seconds);
 
-// The best step of the same job under a program that people run, as its launch file can start it.
+// The fastest layout of the same job that a program which people run can be given, with the switches
+// of `plan --framework`; of layouts that are not told apart that one puts the simplest first.
 struct Elsewhere {
   std::string program;  // "torchtitan"
   std::string framework;

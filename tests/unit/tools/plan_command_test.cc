@@ -302,6 +302,15 @@ TEST(PlanCommand, OtherProgramsStandBesideWhereNoneWasNamed) {
   for (const json& one : plan["elsewhere"]) {
     EXPECT_GT(one["step_seconds"].get<double>(), 0) << one;
   }
+  // What stood there was none that the program's file can say, with switches that bring nothing.
+  const std::string job =
+      "--model llama-3.1-8b --cluster dgx-h100x4 --global-batch 128 --seq 8192 ";
+  for (const json& one : plan_of(job)["elsewhere"]) {
+    const json own = plan_of(job + "--framework " + one["framework"].get<std::string>())["best"];
+    EXPECT_NEAR(own["time"]["step_seconds"].get<double>() / one["step_seconds"].get<double>(), 1,
+                0.0101)
+        << one << own["layout"]["short"];
+  }
   EXPECT_TRUE(plan_of(kEight + "--framework megatron")["elsewhere"].empty());
 }
 
@@ -386,6 +395,17 @@ TEST(ExplainCommand, WhatDoesNotFitIsSaidBeforeWhatItWouldTake) {
   ASSERT_NE(why, std::string::npos) << out;
   EXPECT_NE(out.find("does not fit", why), std::string::npos) << out;
   EXPECT_NE(out.find("the best without it, ", why), std::string::npos) << out;
+}
+
+TEST(ExplainCommand, TheFirstThatIsNotTheFastestHasItsReason) {
+  const std::string job =
+      "--model llama-3.1-8b --cluster dgx-h100x4 --global-batch 32 --seq 131072 ";
+  const json plan = plan_of(job);
+  ASSERT_TRUE(plan["recommendation"].is_string());
+  const std::string out = run_words("explain " + job).out;
+  EXPECT_NE(out.find("Why not the fastest: " + plan["recommendation"].get<std::string>()),
+            std::string::npos)
+      << out;
 }
 
 TEST(ExplainCommand, OneSymbolHasOneValue) {

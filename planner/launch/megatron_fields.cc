@@ -22,6 +22,13 @@ bool is_fused(const L& l) {
 bool is_unfused(const L& l) {
   return l.job.attention == models::AttentionKernel::kUnfused;
 }
+bool fuses_loss(const L& l) {
+  return l.job.framework.cross_entropy_fusion;
+}
+// Transformer Engine's, which Bridge's recipes take and Megatron-LM's trainer refuses.
+bool is_engine_loss(const L& l) {
+  return l.job.framework.fused_logit_bytes <= 2;
+}
 bool is_fp8(const L& l) {
   return l.job.precision == topologies::Precision::kFp8;
 }
@@ -269,8 +276,9 @@ std::vector<MegatronTopic> step_fields() {
           {kValue, "hidden_dropout", "model.hidden_dropout", &Framework::dropout},
           {kSwitch, "cross_entropy_loss_fusion", "model.cross_entropy_loss_fusion",
            &Framework::cross_entropy_fusion},
-          {kValue, "cross_entropy_fusion_impl", "model.cross_entropy_fusion_impl",
-           given([](const L& l) { return l.job.framework.cross_entropy_fusion; }, "native")},
+          {kValue, "cross_entropy_fusion_impl", "", given(fuses_loss, "native")},
+          {kValue, "", "model.cross_entropy_fusion_impl",
+           given(fuses_loss, either(is_engine_loss, "te", "native"))},
           {kSwitch, "no_gradient_accumulation_fusion", "",
            [](const L& l) {
              return !l.job.framework.gradient_accumulation_fusion || is_torch_fsdp(l);

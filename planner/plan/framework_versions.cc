@@ -33,7 +33,8 @@ struct Recipe {
 // An entry of the file or one of its versions: fields over those of what it is like.
 struct Entry {
   FrameworkVersion label;
-  std::string like;  // of an entry: another entry; of a version: an older version
+  std::string like;    // of an entry: another entry; of a version: an older version
+  std::string stands;  // of an entry: the version that its bare name means; empty: none
   std::vector<std::string> words;
   json fields = json::object();
   std::vector<Recipe> recipes;
@@ -120,6 +121,7 @@ Entry read_entry(json object, const std::string& name) {
   entry.label.summary = take(object, "summary");
   entry.label.source = take(object, "source");
   entry.like = take(object, "like");
+  entry.stands = take(object, "stands");
   for (const json& word : object.value("words", json::array())) {
     entry.words.push_back(word.get<std::string>());
   }
@@ -270,6 +272,9 @@ Framework build(const std::string& spec, const RecipeCase* run) {
   framework.name = name;
   framework.version.clear();
   apply(*entry, run, framework);
+  if (at == std::string::npos && !entry->stands.empty()) {
+    apply_version(*entry, version_of(*entry, entry->stands), run, framework);
+  }
   if (at != std::string::npos) {
     const Entry& version = version_of(*entry, spec.substr(at + 1));
     apply_version(*entry, version, run, framework);

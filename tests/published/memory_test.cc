@@ -30,9 +30,40 @@ struct Measured {
   Plan plan;
   bool sparse = false;
   double predicted = 0, relative = 0;
-  bool in_band = true;           // of rows that print what was reserved
+  std::string kind;              // of rows that print what was reserved: see kind_of
+  bool in_band = true;           // of them
+  bool above_band = false;       // the band's top was too low
   double reserved_relative = 0;  // of them
 };
+
+// What a row prints of reserved memory, as its peak, beside it or in words: "(reserved 72.3)".
+std::optional<double> reserved_of(const PublishedRow& row) {
+  if (row.memory_kind == "reserved") {
+    return row.peak_memory_gib;
+  }
+  if (row.peak_reserved_gib) {
+    return row.peak_reserved_gib;
+  }
+  for (const std::string& text : {row.memory_detail, row.notes}) {
+    constexpr std::string_view kWord = "reserved ";
+    const auto at = text.find(kWord);
+    if (at != std::string::npos) {
+      const double value = std::atof(text.c_str() + at + kWord.size());
+      if (value > *row.peak_memory_gib) {
+        return value;
+      }
+    }
+  }
+  return {};
+}
+
+// What makes the allocator hold more than tensors take.
+std::string kind_of(const Job& job, const Plan& plan) {
+  const bool varies = !job.training.lengths.empty() && job.training.batching != Batching::kPacked;
+  const char* model = !job.model.moe ? "dense" : plan.expert > 1 ? "experts over ranks" : "experts";
+  return fmt::format("{}{}{}", model, varies ? ", lengths vary" : "",
+                     job.framework.expandable_segments ? ", expandable" : "");
+}
 
 // Relative to the larger of the value and 1.5 GiB, so that tiny test models do not dominate.
 constexpr double kSmallGib = 1.5;
@@ -114,13 +145,19 @@ class Predictions {
     if (!row.peak_memory_gib) {
       return;
     }
-    Measured measured{.row = row, .plan = found.plan, .sparse = found.job.model.moe.has_value()};
+    Measured measured;
+    measured.row = row;
+    measured.plan = found.plan;
+    measured.sparse = found.job.model.moe.has_value();
     const double value = *row.peak_memory_gib;
     measured.predicted = published_memory_gib(row, found.plan, estimate);
     measured.relative = (measured.predicted - value) / std::max(value, kSmallGib);
-    const double reserved = row.peak_reserved_gib.value_or(value);
+    const std::optional<double> printed = reserved_of(row);
+    const double reserved = printed.value_or(value);
     measured.in_band =
         estimate.reserved_low_gib <= reserved && reserved <= estimate.reserved_high_gib;
+    measured.above_band = reserved > estimate.reserved_high_gib;
+    measured.kind = printed ? kind_of(found.job, found.plan) : "";
     measured.reserved_relative = estimate.reserved_gib / reserved - 1;
     if (print) {
       print_row(measured, estimate);
@@ -200,6 +237,36 @@ TEST_F(PublishedMemory, ReservedBesideAllocated) {
              inside, all.size());
   EXPECT_LE(mean, 0.05);
   EXPECT_GE(inside, 0.9 * static_cast<double>(all.size()));
+}
+
+// Of every kind of job most rows lie in the band, and hardly any above its top, where "fits" would
+// have been wrong.
+TEST_F(PublishedMemory, ReservedBandByKind) {
+  struct Count {
+    int rows = 0, inside = 0, above = 0;
+  };
+  std::map<std::string, Count> kinds;
+  Count all;
+  for (const auto& [source, rows] : Predictions::get().sources) {
+    for (const Measured& measured : rows) {
+      if (measured.kind.empty()) {
+        continue;
+      }
+      for (Count* count : {&kinds[measured.kind], &all}) {
+        ++count->rows;
+        count->inside += measured.in_band ? 1 : 0;
+        count->above += measured.above_band ? 1 : 0;
+      }
+    }
+  }
+  for (const auto& [kind, count] : kinds) {
+    fmt::print("{:36} {:4} rows, {:4} inside, {:3} above\n", kind, count.rows, count.inside,
+               count.above);
+  }
+  fmt::print("{:36} {:4} rows, {:4} inside, {:3} above\n", "all", all.rows, all.inside, all.above);
+  // nanotron's 18 figures, 12 above, are of runs whose recompute and logging rank are not printed.
+  EXPECT_GE(all.inside, 0.82 * all.rows);
+  EXPECT_LE(all.above, 0.16 * all.rows);
 }
 
 TEST_F(PublishedMemory, PipelineSchedules) {

@@ -77,6 +77,26 @@ TEST(FrameworkVersions, ACompiledLossIsThatOfItsRelease) {
   }
 }
 
+// megatron-bridge alone was a release older than its oldest: DeepSeek-V3 on GB300, 38.3 s, was
+// told 55.7.
+TEST(FrameworkVersions, ABareNameIsHowTheFrameworkStands) {
+  RecipeCase rack;
+  rack.precision = topologies::Precision::kFp8;
+  rack.compute_capability = 103;
+  rack.latent = rack.experts = true;
+  const Framework bare = find_framework("megatron-bridge", rack);
+  const Framework newest = find_framework("megatron-bridge@26.08", rack);
+  EXPECT_TRUE(bare.version.empty());
+  for (const Setting& setting : settings()) {
+    EXPECT_EQ(setting_value(bare, setting.name), setting_value(newest, setting.name))
+        << setting.name;
+  }
+  EXPECT_EQ(bare.graphed_launches, 1);
+  EXPECT_TRUE(bare.expert_overlap);
+  EXPECT_TRUE(find_framework("nemo").cross_entropy_fusion);
+  EXPECT_FALSE(find_framework("nemo@24.09").cross_entropy_fusion);
+}
+
 TEST(FrameworkVersions, AReleaseBetweenTwoIsTheOlder) {
   EXPECT_EQ(full_name(find_framework("megatron@core_0.13")), "megatron@core_0.12");
   EXPECT_EQ(full_name(find_framework("nemo@24.11")), "nemo@24.09");

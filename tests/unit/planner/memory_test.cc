@@ -300,6 +300,9 @@ TEST(Memory, RecomputeWidensMegatronsBand) {
   };
   EXPECT_NEAR(top(Recompute::kNone), 1.12, 1e-9);
   EXPECT_NEAR(top(Recompute::kFull), 1.24, 1e-9);
+  job.framework.expandable_segments = true;  // ms-swift's scripts: 60 GiB where 51 are allocated
+  EXPECT_NEAR(top(Recompute::kNone), 1.084, 1e-9);
+  EXPECT_NEAR(top(Recompute::kFull), 1.24, 1e-9);
   job.framework = find_framework("bloom");  // 1.45 comes from runs that recompute
   EXPECT_NEAR(top(Recompute::kFull), top(Recompute::kNone), 1e-9);
 }

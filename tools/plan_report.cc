@@ -188,10 +188,16 @@ void print_standing(const Console& console, const PlanReport& report) {
     return;
   }
   const Standing& standing = *report.standing;
+  const std::string form = planner::short_form(standing.estimate.plan);
+  const std::string step = duration_text(standing.estimate.time.step_seconds);
+  const double more = 100 * (standing.ratio - 1);
+  if (standing.estimate.memory.fit == planner::Fit::kNo) {  // its rank among what fits is none
+    fmt::print(console.out, "{} {}; it would take {}, {:+.1f} % of the best\n", form,
+               verdict(standing.estimate.memory), step, more);
+    return;
+  }
   fmt::print(console.out, "{}: {}, {:+.1f} % of the best, rank {} of {} sets of degrees; {}\n",
-             planner::short_form(standing.estimate.plan),
-             duration_text(standing.estimate.time.step_seconds), 100 * (standing.ratio - 1),
-             standing.rank, standing.of, verdict(standing.estimate.memory));
+             form, step, more, standing.rank, standing.of, verdict(standing.estimate.memory));
 }
 
 // The front is dense; a person wants its shape.

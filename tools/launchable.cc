@@ -102,7 +102,8 @@ Recommended search_recommended(const planner::Job& job, const planner::SearchOpt
 }
 
 Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
-                              const std::vector<std::string>& given, planner::LaunchFormat format) {
+                              std::vector<std::string> given, planner::LaunchFormat format) {
+  given.insert(given.end(), {"precision", "grad_dtype"});
   options.accepts = [format](const planner::Job& asked, const planner::Plan& plan) {
     return export_refusal(asked, plan, format).empty();
   };

@@ -35,9 +35,10 @@ struct Recommended {
 };
 Recommended search_recommended(const planner::Job& job, const planner::SearchOptions& options,
                                const std::vector<std::string>& given, bool switches);
-// The same among what a file of the format can say; nothing is the best where that is nothing.
+// The same among what a file of the format can say, with no look at what changes numerics; nothing
+// is the best where the format can say nothing.
 Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
-                              const std::vector<std::string>& given, planner::LaunchFormat format);
+                              std::vector<std::string> given, planner::LaunchFormat format);
 
 // Keys of --set, and what --precision decides: no switch touches them.
 std::vector<std::string> decided_switches(const JobOptions& options);

@@ -221,40 +221,55 @@ Plan recomputing_nothing(const Plan& plan) {
   return changed;
 }
 
+namespace {
+
+// Whether some chunk may have a single layer.
+bool has_short_chunks(const Job& job, const Plan& plan) {
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  return plan.stage_layers.empty() ? job.model.layers < 2 * (chunks + 1)
+                                   : std::ranges::min(plan.stage_layers) <= 1;
+}
+
+}  // namespace
+
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator) {
-  std::vector<LeastMemory> least;
+  const std::vector<ShardingChoice>& choices = space.degrees[node.degrees].shardings;
+  const std::int64_t sequences = node.plan.micro_batches * node.plan.micro_batch;
+  std::vector<LeastMemory> least(choices.size());
   MemoryEstimate memory;
-  for (const ShardingChoice& choice : space.degrees[node.degrees].shardings) {
-    Plan plan = with_sharding(node.plan, choice);
-    plan.recompute_layers = -1;
-    const std::int64_t sequences = plan.micro_batches * plan.micro_batch;
-    LeastMemory& known = least.emplace_back();
-    const auto ask = [&](Recompute recompute, std::int64_t micro_batch) {
+  // Of every choice: what they have in common is then counted once.
+  const auto ask = [&](Recompute recompute, std::int64_t layers, std::int64_t micro_batch) {
+    for (std::size_t c = 0; c < choices.size(); ++c) {
+      Plan plan = with_sharding(node.plan, choices[c]);
       plan.recompute = recompute;
+      plan.recompute_layers = layers;
       plan.micro_batch = micro_batch;
       plan.micro_batches = sequences / micro_batch;
       estimator.memory().estimate_peak(plan, memory);
-      known.gib = std::min(known.gib, memory.allocated_gib);
-      known.fit = std::min(known.fit, memory.fit);
-    };
-    ask(Recompute::kFull, 1);
-    // One backward keeps no gradients, and none waits beside another micro-batch.
-    ask(Recompute::kFull, sequences);
-    if (counts_own_memory(job, plan) && plan.pipeline > 1) {
-      continue;
+      least[c].gib = std::min(least[c].gib, memory.allocated_gib);
+      least[c].fit = std::min(least[c].fit, memory.fit);
     }
-    // Under other frameworks a lone layer that is recomputed has its input twice.
-    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
-      ask(recompute, 1);
-      ask(recompute, sequences);
+  };
+  ask(Recompute::kFull, -1, 1);
+  if (counts_own_memory(job, node.plan) && node.plan.pipeline > 1) {
+    // Without another micro-batch no gradients wait beside it.
+    if (has_short_chunks(job, node.plan)) {
+      ask(Recompute::kFull, -1, sequences);
     }
-    for (const std::int64_t count : partly_recomputed(job, plan)) {  // a lone one may be the last
-      plan.recompute_layers = count;
-      ask(Recompute::kFull, 1);
-      ask(Recompute::kFull, sequences);
-    }
-    plan.recompute_layers = -1;
+    return least;
+  }
+  // One backward keeps no gradients; under other frameworks a lone layer that is recomputed has
+  // its input twice.
+  ask(Recompute::kFull, -1, sequences);
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
+    ask(recompute, -1, 1);
+    ask(recompute, -1, sequences);
+  }
+  for (const std::int64_t count :
+       partly_recomputed(job, node.plan)) {  // a lone one may be the last
+    ask(Recompute::kFull, count, 1);
+    ask(Recompute::kFull, count, sequences);
   }
   return least;
 }

@@ -97,7 +97,8 @@ double share_ratio(const Gpu& gpu, const Gpu& card, double share) {
   }
   const double watts = gpu.power_watts / peak_of(gpu, Precision::kBf16);
   const double other_watts = card.power_watts / peak_of(card, Precision::kBf16);
-  return std::min(watts / other_watts, std::max(1.0, kUnlimitedShare / share));
+  const double reached = own > 0 ? own : kUnlimitedShare;  // no more than was published of it
+  return std::min(watts / other_watts, std::max(1.0, reached / share));
 }
 
 // Measured products, attention and kernels as rates of `gpu`.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "models/config_checks.h"
 #include "models/families.h"
 #include "models/presets.h"
 
@@ -227,6 +228,9 @@ Transformer import_hugging_face(const nlohmann::json& config, const std::string&
   if (part == nullptr) {
     ConfigFields fields(config, where, /*nested=*/false);
     model = import_text_model(fields);
+    model.name = name_from_path(where);
+    check_config(fields, model);
+    check_imported(fields, model, where);
   } else {
     nlohmann::json text = config.at(part);
     // A tie stated for the whole model holds for its text part; so does a type only stated there.
@@ -237,9 +241,10 @@ Transformer import_hugging_face(const nlohmann::json& config, const std::string&
     }
     ConfigFields fields(text, fmt::format("{}#/{}", where, part), /*nested=*/true);
     model = import_text_model(fields);
+    model.name = name_from_path(where);
+    check_config(fields, model);
+    check_imported(fields, model, where);
   }
-  model.name = name_from_path(where);
-  check_transformer(model, where);
   return model;
 }
 

@@ -91,7 +91,7 @@ std::string nearest_names(const std::string& name) {
 }
 
 // Python writes Infinity and NaN where JSON has no word; no dimension of a model is one, so they
-// are read as null.
+// are read as texts, which whoever reads the key refuses.
 std::string without_python_words(const std::string& text) {
   std::string out;
   bool quoted = false;
@@ -105,7 +105,7 @@ std::string without_python_words(const std::string& text) {
     } else if (!quoted) {
       for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
         if (rest.starts_with(word)) {
-          out += "null";
+          out.append("\"").append(word).append("\"");
           at += word.size();
           size = 0;
           break;

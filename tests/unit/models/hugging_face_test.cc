@@ -519,5 +519,57 @@ TEST(HuggingFace, PythonsWordsForNumbersAreRead) {
   }
 }
 
+// Factors of 0 and Infinity, odd rotary widths and layers that there are not were taken; faults
+// were named by our words for the file's keys.
+TEST(HuggingFace, WhatNoModelOfTheFamilyCouldBeIsRefusedByTheFilesOwnKey) {
+  const std::string shape =
+      R"("hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 32000, )";
+  const std::string experts =
+      R"("n_routed_experts": 64, "num_experts_per_tok": 6, "kv_lora_rank": 512,
+      "moe_intermediate_size": 1408, "qk_nope_head_dim": 128, "v_head_dim": 128, )";
+  struct Wrong {
+    std::string type, words, says;
+  };
+  const Wrong wrong[] = {
+      {"granite", R"("embedding_multiplier": 0)", "#/embedding_multiplier: is 0"},
+      {"granite", R"("logits_scaling": NaN)", "#/logits_scaling: "},
+      {"granite", R"("residual_multiplier": Infinity)", "#/residual_multiplier: "},
+      {"granite", R"("attention_multiplier": -1)", "#/attention_multiplier: is -1"},
+      {"cohere", R"("logit_scale": 0)", "#/logit_scale: is 0"},
+      {"gemma2", R"("attn_logit_softcapping": 0)", "#/attn_logit_softcapping: is 0"},
+      {"llama", R"("partial_rotary_factor": 0.33)", "#/partial_rotary_factor: gives 21"},
+      {"qwen3", R"("head_dim": 127)", "#/head_dim: gives 127"},
+      {"llama", R"("partial_rotary_factor": 1.5)", "#/partial_rotary_factor: is 1.5"},
+      {"llama", R"("rope_theta": 0)", "#/rope_theta: is 0"},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": -4})",
+       "#/rope_scaling.factor: is -4"},
+      {"llama", R"("num_key_value_heads": 7)", "#/num_attention_heads: 32 is not divisible"},
+      {"qwen3_moe", R"("num_experts": 8, "mlp_only_layers": [16])",
+       "#/mlp_only_layers: names layer 16"},
+      {"deepseek_v3", experts + R"("n_group": 0)", "#/n_group: is 0"},
+      {"deepseek_v3", experts + R"("n_group": 7)", "#/n_group: is 7"},
+      {"deepseek_v3", experts + R"("qk_rope_head_dim": 63)", "#/qk_rope_head_dim: gives 63"},
+      {"deepseek_v3", experts + R"("first_k_dense_replace": 99)", "#/first_k_dense_replace: is 99"},
+      {"deepseek_v3", experts + R"("scoring_func": "relu")", "#/scoring_func: is"},
+      {"deepseek_v3", experts + R"("routed_scaling_factor": 0)", "#/routed_scaling_factor: is 0"},
+  };
+  for (const Wrong& one : wrong) {
+    std::string own = shape;
+    if (one.words.find("num_key_value_heads") != std::string::npos) {
+      own.erase(own.find("\"num_key_value_heads\""),
+                std::string("\"num_key_value_heads\": 8, ").size());
+    }
+    const std::string text = "{\"model_type\": \"" + one.type + "\", " + own + one.words + "}";
+    std::string fault = "accepted";
+    try {
+      load_model(text);
+    } catch (const Error& error) {
+      fault = error.what();
+    }
+    EXPECT_NE(fault.find(one.says), std::string::npos) << text << "\n" << fault;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::models

@@ -158,19 +158,25 @@ Transformer read_youtu(ConfigFields& fields) {
   return model;
 }
 
+// DeepSeek's experts under the names that K-EXAONE and Ling give them, with what their classes
+// assume.
+MixtureOfExperts renamed_experts(ConfigFields& fields, const MixtureOfExperts& assumed,
+                                 std::int64_t shared) {
+  MixtureOfExperts moe = assumed;
+  moe.experts = fields.count_or({"num_experts"}, assumed.experts);
+  moe.experts_per_token = fields.count_or({"num_experts_per_tok"}, assumed.experts_per_token);
+  moe.expert_ffn = fields.count_or({"moe_intermediate_size"}, assumed.expert_ffn);
+  moe.shared_ffn = fields.count_or({"num_shared_experts"}, shared, /*low=*/0) * moe.expert_ffn;
+  return moe;
+}
+
 // K-EXAONE: EXAONE's attention with DeepSeek's experts.
 Transformer read_exaone_moe(ConfigFields& fields) {
   Transformer model = read_llama(fields);
   model.qk_norm = true;
   read_exaone_windows(fields, model);
-  MixtureOfExperts moe{
-      .experts = fields.count_or({"num_experts"}, 64),
-      .experts_per_token = fields.count_or({"num_experts_per_tok"}, 8),
-      .expert_ffn = fields.count_or({"moe_intermediate_size"}, 1024),
-      .router_bias = true,
-  };
-  moe.shared_ffn = fields.count_or({"num_shared_experts"}, 1, /*low=*/0) * moe.expert_ffn;
-  model.moe = moe;
+  model.moe = renamed_experts(
+      fields, {.experts = 64, .experts_per_token = 8, .expert_ffn = 1024, .router_bias = true}, 1);
   const std::int64_t first = fields.count_or({"first_k_dense_replace"}, 1, /*low=*/0);
   const std::vector<std::string> types = fields.texts("mlp_layer_types");
   if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers) {
@@ -197,14 +203,9 @@ Transformer read_bailing_moe(ConfigFields& fields) {
   model.qkv_bias = biases;
   model.attention_output_bias = fields.flag("use_bias", false);
   model.qk_norm = fields.flag("use_qk_norm", false);
-  MixtureOfExperts moe{
-      .experts = fields.count_or({"num_experts"}, 64),
-      .experts_per_token = fields.count_or({"num_experts_per_tok"}, 6),
-      .expert_ffn = fields.count_or({"moe_intermediate_size"}, 1408),
-      .router_bias = fields.flag("moe_router_enable_expert_bias", false),
-  };
-  moe.shared_ffn = fields.count_or({"num_shared_experts"}, 0, /*low=*/0) * moe.expert_ffn;
-  model.moe = moe;
+  const bool bias = fields.flag("moe_router_enable_expert_bias", false);
+  model.moe = renamed_experts(
+      fields, {.experts = 64, .experts_per_token = 6, .expert_ffn = 1408, .router_bias = bias}, 0);
   const std::int64_t first = fields.count_or({"first_k_dense_replace"}, 0, /*low=*/0);
   set_moe_layers(model, [first](std::int64_t layer) { return layer >= first; });
   model.multi_token_layers = fields.count_or({"num_nextn_predict_layers"}, 0, /*low=*/0);

@@ -16,16 +16,21 @@ Transformer read_gemma(ConfigFields& fields) {
                                   .tied = true});
 }
 
+// What the classes of Gemma 2 and 3 share.
+ClassDefaults second_defaults(std::int64_t vocab, std::int64_t max_sequence) {
+  return {.hidden = 2304,
+          .ffn = 9216,
+          .layers = 26,
+          .heads = 8,
+          .kv_heads = 4,
+          .head_dim = 256,
+          .vocab = vocab,
+          .max_sequence = max_sequence,
+          .tied = true};
+}
+
 Transformer read_gemma2(ConfigFields& fields) {
-  Transformer model = read_llama_like(fields, {.hidden = 2304,
-                                               .ffn = 9216,
-                                               .layers = 26,
-                                               .heads = 8,
-                                               .kv_heads = 4,
-                                               .head_dim = 256,
-                                               .vocab = 256000,
-                                               .max_sequence = 8192,
-                                               .tied = true});
+  Transformer model = read_llama_like(fields, second_defaults(256000, 8192));
   model.norms_per_layer = 4;
   model.sliding_window = fields.count_or({"sliding_window", "sliding_window_size"}, 4096);
   set_sliding_layers(model, [](std::int64_t layer) { return layer % 2 == 0; });
@@ -34,15 +39,7 @@ Transformer read_gemma2(ConfigFields& fields) {
 }
 
 Transformer read_gemma3(ConfigFields& fields) {
-  Transformer model = read_llama_like(fields, {.hidden = 2304,
-                                               .ffn = 9216,
-                                               .layers = 26,
-                                               .heads = 8,
-                                               .kv_heads = 4,
-                                               .head_dim = 256,
-                                               .vocab = 262208,
-                                               .max_sequence = 131072,
-                                               .tied = true});
+  Transformer model = read_llama_like(fields, second_defaults(262208, 131072));
   model.norms_per_layer = 4;
   model.qk_norm = true;
   model.sliding_window = fields.count_or({"sliding_window"}, 4096);

@@ -271,10 +271,13 @@ bool starts_processes(const ShellText& word) {
          word.text == "accelerate" || word.text == "deepspeed";
 }
 
+bool starts_tasks(const ShellText& word) {
+  return word.text == "srun" || word.text == "mpirun" || word.text == "mpiexec";
+}
+
 // srun --ntasks-per-node=8 torchrun …: eight of them on every node, each with processes of its own.
 void read_launchers(const std::vector<ShellText>& words, LaunchConfig& config) {
-  const auto srun = std::find_if(words.begin(), words.end(),
-                                 [](const ShellText& word) { return word.text == "srun"; });
+  const auto srun = std::find_if(words.begin(), words.end(), starts_tasks);
   const auto inner = std::find_if(srun, words.end(), starts_processes);
   if (srun == words.end() || inner == words.end()) {
     config.tasks_per_node.reset();

@@ -21,11 +21,11 @@ void check_start(const LaunchConfig& config, const LaunchCase& found, RuleReport
   if (config.tasks_per_node.value_or(1) > 1) {
     report.violations.push_back(
         {"one launcher a node", Severity::kError,
-         fmt::format("srun ({}) starts {} launchers on every node, and each of them {} processes: "
-                     "{} times the ranks",
+         fmt::format("{} starts {} launchers on every node, and each of them {} processes: {} "
+                     "times the ranks",
                      line_of(config, config.tasks_line), *config.tasks_per_node,
                      config.gpus_per_node.value_or(1), *config.tasks_per_node),
-         "use srun --ntasks-per-node=1, which the launcher multiplies"});
+         "start one of them a node (srun --ntasks-per-node=1): it starts the processes"});
   }
   if (!found.precision_exists) {
     report.layout_holds = false;

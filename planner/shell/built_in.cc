@@ -289,6 +289,8 @@ bool changes_variables(const std::vector<ShellText>& words, const std::optional<
     }
   } else if (reads_input(name)) {
     read_from_outside(words, variables);
+  } else if (name == "getopts" && words.size() > 2) {
+    variables.known[words[2].text] = variables.known["OPTARG"] = unknown_variable();
   } else if (name == "unset") {
     unset_variables(words, variables);
   } else if (name == "let" || (name == "printf" && words.size() > 2 && words[1].text == "-v")) {

@@ -190,7 +190,9 @@ class Reader {
   void open_case() {
     Frame frame{.kind = Frame::Kind::kCase, .condition = true, .active = false};
     if (!stream_.done() && stream_.next().kind == Kind::kWord) {
+      const std::size_t noted = script_.variables.unset_words.size();
       frame.subject = expand(script_.variables, stream_.next().text, stream_.next().line);
+      script_.variables.unset_words.resize(noted);  // no argument of a command
       ++stream_.at;
     }
     while (!stream_.done() &&

@@ -280,6 +280,7 @@ TEST(CheckReadings, EveryTaskOfSrunIsALauncher) {
   EXPECT_EQ(rules(set + "srun --ntasks-per-node=8" + run), broken);
   EXPECT_EQ(rules(set + "srun -N 8 -n 64" + run), broken);
   EXPECT_EQ(rules(header + set + "srun" + run), broken);
+  EXPECT_EQ(rules(set + "mpirun -np 64" + run), broken);
   EXPECT_EQ(rules(set + "srun --ntasks-per-node=1" + run), Rules{});
   EXPECT_EQ(rules(header + set + "srun -n 8" + run), Rules{});
   EXPECT_EQ(rules(header + set + "srun python pretrain_gpt.py " + kGpt), Rules{});

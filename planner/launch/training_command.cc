@@ -60,6 +60,28 @@ std::string place_of(const Candidate& one, const LaunchConfig& config) {
                      one.round);
 }
 
+// echo $CMD before $CMD.
+bool says_the_same(const Candidate& one, const Candidate& best) {
+  const auto text = [](const Candidate& of) {
+    std::string all;
+    for (const ShellText& word : of.words) {
+      all += word.text == "echo" ? "" : word.text + "\n";
+    }
+    return all;
+  };
+  return text(one) == text(best);
+}
+
+// Arguments that no command takes: bash would look for a program of that name.
+void remark_bare(const Candidate& bare, LaunchConfig& config) {
+  if (!bare.words.empty()) {
+    config.remarks.push_back(fmt::format(
+        "{} ({}) starts a command of its own: the line before it does not go on (a comment, or no "
+        "\\ at its end); it counts nowhere",
+        bare.words.front().text, line_of(config, line_of(bare.words.front()))));
+  }
+}
+
 // Which of several commands is judged: those that say at least half as much as it are others that
 // one may have meant.
 void remark_candidates(const std::vector<Candidate>& all, const Candidate& best,
@@ -67,7 +89,8 @@ void remark_candidates(const std::vector<Candidate>& all, const Candidate& best,
   constexpr std::size_t kNamed = 4;
   std::vector<std::string> others;
   for (const Candidate& one : all) {
-    const bool same = one.line == best.line && one.round == best.round;
+    const bool same =
+        (one.line == best.line && one.round == best.round) || says_the_same(one, best);
     if (!same && one.arguments * 2 >= best.arguments) {
       others.push_back(place_of(one, config));
     }
@@ -105,7 +128,11 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
       }
     }
   }
-  consider(std::move(bare));
+  if (all.empty()) {
+    consider(std::move(bare));
+  } else {
+    remark_bare(bare, config);
+  }
   const auto most = std::max_element(
       all.begin(), all.end(),
       [](const Candidate& a, const Candidate& b) { return a.arguments < b.arguments; });

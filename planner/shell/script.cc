@@ -10,6 +10,7 @@
 #include "planner/shell/condition.h"
 #include "planner/shell/functions.h"
 #include "planner/shell/loop_reader.h"
+#include "planner/shell/names.h"
 #include "planner/shell/simple_command.h"
 #include "planner/shell/token_stream.h"
 
@@ -20,6 +21,8 @@ using Kind = ShellToken::Kind;
 
 // The end of a function's body, between its commands.
 constexpr std::string_view kReturn = "\x01return";
+constexpr std::size_t kEvaluatedMost =
+    100'000;  // characters of eval, against one that feeds itself
 
 class Reader {
  public:
@@ -281,8 +284,8 @@ class Reader {
     note_words(words);
     last_ = words.empty() ? std::optional(true) : shell_condition(words);
     note_written(read, script_.variables);
-    if (!words.empty() &&
-        (loops_.leaves(words[0].text) || sources(words) || call_function(words))) {
+    if (!words.empty() && (loops_.leaves(words[0].text) || evaluates(words) || ends(words) ||
+                           sources(words) || call_function(words))) {
       return;
     }
     if (!words.empty() && changes_variables(words, read.input, read.assigned, script_.variables)) {
@@ -319,6 +322,36 @@ class Reader {
         script_.variables.known.erase(name);
       }
     }
+  }
+
+  // eval NAME=…: its words come next; false: another command. Those that start something stay
+  // whole.
+  bool evaluates(const std::vector<ShellText>& words) {
+    if (words[0].text != "eval" || words.size() < 2 || assigned_name(words[1].text).empty()) {
+      return false;
+    }
+    std::string text;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      text += (i > 1 ? " " : "") + words[i].text;
+    }
+    put_in_ += text.size();
+    if (put_in_ >= kEvaluatedMost) {
+      return false;
+    }
+    const int line = words[0].lines.empty() ? 0 : words[0].lines.front();
+    std::vector<ShellToken> tokens = shell_tokens(text, script_.variables.source);
+    for (ShellToken& token : tokens) {
+      token.line = line;
+    }
+    stream_.put_in(std::move(tokens), line);
+    return true;
+  }
+
+  // exit: what stands behind it never runs.
+  bool ends(const std::vector<ShellText>& words) {
+    const bool here = words[0].text == "exit" && branches_.empty() && callers_.empty();
+    stream_.at = here ? stream_.tokens.size() : stream_.at;
+    return here;
   }
 
   // The tokens of a sourced file come next; false: another command.
@@ -370,6 +403,7 @@ class Reader {
   LoopReader loops_;
   std::vector<decltype(ShellVariables::known)> outer_;  // of the subshells that are open
   bool negates_ = false;                                // ! stands before the command
+  std::size_t put_in_ = 0;                              // characters of eval so far
   std::string last_words_;                              // of the command before
   bool exports_all_ = false;                            // set -a
   std::optional<bool> last_ = true;                     // whether the last command succeeded

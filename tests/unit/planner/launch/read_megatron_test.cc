@@ -207,6 +207,21 @@ TEST(ReadMegatron, GroupsOfArgumentsThatAreNotInTheFileAreNamed) {
       << loop;
 }
 
+// A comment between continued lines ends the command: what stands behind it was lost without a
+// word.
+TEST(ReadMegatron, ArgumentsBehindACommentAreNamed) {
+  const std::string run = std::string("torchrun --nproc_per_node 4 pretrain_gpt.py ") + kGpt;
+  const auto said = [](const std::string& text, const char* words) {
+    const LaunchConfig config = read(text);
+    return std::any_of(
+        config.remarks.begin(), config.remarks.end(),
+        [&](const std::string& remark) { return remark.find(words) != std::string::npos; });
+  };
+  EXPECT_TRUE(said(run + "--bf16 \\\n # --swiglu \\\n --tensor-model-parallel-size 2",
+                   "--tensor-model-parallel-size (line 3) starts a command of its own"));
+  EXPECT_FALSE(said("CMD=\"" + run + "\"\necho $CMD\n$CMD", "it starts"));
+}
+
 TEST(ReadMegatron, ArgumentsOfTheCommandLineComeLast) {
   const LaunchConfig config = read(std::string(kGpt) + "--tensor-model-parallel-size 2",
                                    {"--tensor-model-parallel-size", "4", "--bf16"});

@@ -329,6 +329,12 @@ TEST(Shell, ElementsFromTheEndSlicesAndGaps) {
   EXPECT_EQ(last_command("A=(1 \"\" 3)\nrun \"${A[@]}\" ${A[@]} \"\""), "run|1||3|1|3|");
 }
 
+TEST(Shell, EvalOfAssignmentsAndTheEndOfAScript) {
+  EXPECT_EQ(last_command("A=2\neval \"A=4\"\nrun $A"), "run|4");
+  EXPECT_EQ(last_command("N=A\neval $N=3 B=5\nrun $A $B"), "run|3|5");
+  EXPECT_EQ(last_command("run a\nexit 0\nrun b"), "run|a");
+}
+
 TEST(Shell, QuotesBehindADollarAndWordsInBraces) {
   EXPECT_EQ(last_command("run $'64' $'a\\'b' $\"c\" --tp={1,2} {1..3}"),
             "run|64|a'b|c|--tp=1|--tp=2|1|2|3");

@@ -87,6 +87,18 @@ void Branches::settle(std::optional<bool> result, int line) {
   }
 }
 
+void Branches::end_of_case(std::string_view how) {
+  if (!how.starts_with(";") || how.size() < 2 || empty() || top().kind != Frame::Kind::kCase) {
+    return;
+  }
+  Frame& frame = top();
+  frame.falls = how == ";&" && frame.active;
+  frame.taken = frame.taken && (how == ";;" || !frame.active);
+  frame.condition = true;
+  frame.active = false;
+  frame.undecided = false;
+}
+
 void Branches::ask_whether(const std::string& text, int line) {
   const bool asked = std::any_of(questions_.begin(), questions_.end(), [&](const auto& one) {
     return one.line == line && one.text == text;

@@ -47,6 +47,8 @@ class Branches {
   void close() { frames_.pop_back(); }
   // then, do, elif, else, fi, done, esac and }; false: another word.
   bool keyword(std::string_view word, int line);
+  // ;; and its kin behind a branch of `case`.
+  void end_of_case(std::string_view how);
   // The condition of the innermost frame is read: its result, or nothing where the file is open.
   void settle(std::optional<bool> result, int line);
   // A question of `A && NAME=value`.

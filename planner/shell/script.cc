@@ -205,20 +205,6 @@ class Reader {
     branches_.open(std::move(frame));
   }
 
-  // ;; and its kin behind a branch of `case`.
-  void end_branch(const std::string& how) {
-    if (!how.starts_with(";") || how.size() < 2 || branches_.empty() ||
-        branches_.top().kind != Frame::Kind::kCase) {
-      return;
-    }
-    Frame& frame = branches_.top();
-    frame.falls = how == ";&" && frame.active;
-    frame.taken = frame.taken && (how == ";;" || !frame.active);
-    frame.condition = true;
-    frame.active = false;
-    frame.undecided = false;
-  }
-
   // What is set between ( and ) is gone behind it.
   void subshell(const std::string& bracket) {
     constexpr std::size_t kOpenMost = 50;
@@ -235,7 +221,7 @@ class Reader {
     const ShellToken& first = stream_.next();
     if (first.kind != Kind::kWord) {
       stream_.at += first.text.starts_with("<<") ? 2U : 1U;  // of a loop or group, with its text
-      end_branch(first.text);
+      branches_.end_of_case(first.text);
       subshell(first.text);
       return first.kind == Kind::kNewline && (joint == "&&" || joint == "||") ? joint : first.text;
     }
@@ -281,7 +267,7 @@ class Reader {
     if (open && !read.assigned.empty() && (words.empty() || read.declares)) {
       branches_.ask_whether(last_words_, read.command.line);
     }
-    note_words(words);
+    last_words_ = words_after(words, 0);
     last_ = words.empty() ? std::optional(true) : shell_condition(words);
     note_written(read, script_.variables);
     if (!words.empty() && (loops_.leaves(words[0].text) || evaluates(words) || ends(words) ||
@@ -289,7 +275,7 @@ class Reader {
       return;
     }
     if (!words.empty() && changes_variables(words, read.input, read.assigned, script_.variables)) {
-      restore(read);
+      restore(read, script_.variables);
       return;
     }
     exports_all_ = exports_assignments(words, exports_all_);
@@ -303,25 +289,7 @@ class Reader {
       read.command.round = loops_.round();
       script_.commands.push_back(std::move(read.command));
     }
-    restore(read);
-  }
-
-  void note_words(const std::vector<ShellText>& words) {
-    last_words_.clear();
-    for (const ShellText& word : words) {
-      last_words_ += (last_words_.empty() ? "" : " ") + word.text;
-    }
-  }
-
-  // Variables that were set for one command are what they were.
-  void restore(const SimpleCommand& read) {
-    for (const auto& [name, value] : read.before) {
-      if (value) {
-        script_.variables.known[name] = *value;
-      } else {
-        script_.variables.known.erase(name);
-      }
-    }
+    restore(read, script_.variables);
   }
 
   // eval NAME=…: its words come next; false: another command. Those that start something stay
@@ -330,10 +298,7 @@ class Reader {
     if (words[0].text != "eval" || words.size() < 2 || assigned_name(words[1].text).empty()) {
       return false;
     }
-    std::string text;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      text += (i > 1 ? " " : "") + words[i].text;
-    }
+    const std::string text = words_after(words, 1);
     put_in_ += text.size();
     if (put_in_ >= kEvaluatedMost) {
       return false;

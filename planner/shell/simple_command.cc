@@ -312,6 +312,24 @@ void note_written(const SimpleCommand& command, ShellVariables& variables) {
   }
 }
 
+void restore(const SimpleCommand& command, ShellVariables& variables) {
+  for (const auto& [name, value] : command.before) {
+    if (value) {
+      variables.known[name] = *value;
+    } else {
+      variables.known.erase(name);
+    }
+  }
+}
+
+std::string words_after(const std::vector<ShellText>& words, std::size_t first) {
+  std::string text;
+  for (std::size_t i = first; i < words.size(); ++i) {
+    text += (i > first ? " " : "") + words[i].text;
+  }
+  return text;
+}
+
 bool holds_arguments(const ShellText& word) {
   return word.text.starts_with("--") || word.text.find(".py") != std::string::npos;
 }

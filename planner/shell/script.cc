@@ -319,18 +319,47 @@ class Reader {
     return here;
   }
 
+  // Which word names a file whose commands come next: `. FILE`; of what the script itself wrote
+  // also `srun bash FILE` and `./FILE`.
+  [[nodiscard]] std::optional<std::size_t> file_word(const std::vector<ShellText>& words) const {
+    if (words[0].text == "source" || words[0].text == ".") {
+      return words.size() > 1 ? std::optional<std::size_t>(1) : std::nullopt;
+    }
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::string before = i == 0 ? "" : words[i - 1].text;
+      const bool shell = before == "bash" || before == "sh" || before.ends_with("/bash");
+      if ((shell || words[i].text.starts_with("./")) && written_text(words[i].text) != nullptr) {
+        return i;
+      }
+    }
+    return {};
+  }
+
+  // The text of a file that the script wrote, under the same name or with ./ before one of the two.
+  [[nodiscard]] const std::string* written_text(const std::string& name) const {
+    const auto& written = script_.variables.written;
+    for (const std::string& each :
+         {name, "./" + name, name.substr(name.starts_with("./") ? 2 : 0)}) {
+      if (const auto found = written.find(each); found != written.end()) {
+        return &found->second;
+      }
+    }
+    return nullptr;
+  }
+
   // The tokens of a sourced file come next; false: another command.
   bool sources(const std::vector<ShellText>& words) {
     constexpr std::size_t kFilesMax = 40;
-    if ((words[0].text != "source" && words[0].text != ".") || words.size() < 2) {
+    const auto at = file_word(words);
+    if (!at) {
       return false;
     }
-    const ShellText& name = words[1];
+    const ShellText& name = words[*at];
     const int line = name.lines.empty() ? 0 : name.lines.front();
     ShellVariables& variables = script_.variables;
-    const auto own = variables.written.find(name.text);
+    const std::string* own = written_text(name.text);
     const auto text = variables.files.size() >= kFilesMax ? std::nullopt
-                      : own != variables.written.end()    ? std::optional(own->second)
+                      : own != nullptr                    ? std::optional(*own)
                       : world_.read && !name.outside      ? world_.read(name.text)
                                                           : std::nullopt;
     if (!text) {

@@ -219,6 +219,15 @@ TEST(Shell, FilesThatAScriptWritesAndWritesAgain) {
   }
 }
 
+// A launcher whose body the script writes itself was no command at all.
+TEST(Shell, FilesThatAScriptWritesAndStarts) {
+  const std::string wrote = "N=8\ncat > launch.sh <<EOF\nrun --n $N\nEOF\n";
+  EXPECT_EQ(last_command(wrote + "bash launch.sh"), "run|--n|8");
+  EXPECT_EQ(last_command(wrote + "srun --nodes 2 bash ./launch.sh"), "run|--n|8");
+  EXPECT_EQ(last_command(wrote + "chmod +x launch.sh\n./launch.sh"), "run|--n|8");
+  EXPECT_EQ(last_command("bash launch.sh"), "bash|launch.sh");
+}
+
 TEST(Shell, OneBranchOfEachOpenCondition) {
   const std::string text =
       "if [ $1 = a ]; then X=1; elif [ $1 = b ]; then X=2; else X=3; fi\nrun $X";

@@ -97,6 +97,22 @@ std::vector<std::vector<std::string>> whole_cells(const SmiMatrix& matrix,
   return cells;
 }
 
+// Adapters that share a card with another one (the two ports of a DPU), where as many have a card
+// of their own as there are GPUs.
+std::vector<bool> ports_beside_single(const SmiMatrix& matrix,
+                                      const std::vector<std::vector<std::string>>& cells) {
+  const std::size_t nics = matrix.devices.size() - matrix.gpus;
+  std::vector<bool> ports(nics);
+  for (std::size_t i = 0; i < nics; ++i) {
+    for (std::size_t j = 0; j < nics; ++j) {
+      const auto path = path_of_word(cells[matrix.gpus + i][matrix.gpus + j]);
+      ports[i] = ports[i] || (i != j && path && *path <= Path::kSwitch);
+    }
+  }
+  const auto single = static_cast<std::size_t>(std::ranges::count(ports, false));
+  return single == matrix.gpus ? ports : std::vector<bool>(nics);
+}
+
 // Adapters that are no part of the fabric: no GPU is near them while others are near some, or they
 // go by another kind of name (bonds, Ethernet ports).
 std::vector<bool> fabric_adapters(const SmiMatrix& matrix,
@@ -117,12 +133,14 @@ std::vector<bool> fabric_adapters(const SmiMatrix& matrix,
                     !name.starts_with("enp") && !name.starts_with("usb") &&
                     !name.starts_with("i40") && !name.starts_with("irdma");
   }
+  const std::vector<bool> ports = ports_beside_single(matrix, cells);
   const Path best = nics > 0 ? *std::ranges::min_element(nearest) : Path::kSystem;
   const bool some_plain = std::ranges::find(plain_name, true) != plain_name.end();
   std::vector<bool> fabric(nics);
   for (std::size_t i = 0; i < nics; ++i) {
     const bool far = nearest[i] >= Path::kNode && best <= Path::kBridge;
-    fabric[i] = !far && (plain_name[i] || !some_plain);
+    const bool port = best >= Path::kNode && ports[i];
+    fabric[i] = !far && !port && (plain_name[i] || !some_plain);
   }
   return fabric;
 }
@@ -132,14 +150,30 @@ std::string gpu_of_links(int links) {
   return links == 18 ? "H100" : (links == 12 ? "A100" : (links == 6 ? "V100" : ""));
 }
 
+// Whether the cells say where adapters hang: not where one a GPU is as far as can be from all GPUs,
+// as on trays of several Grace CPUs, whose GPUs have no PCIe switch.
+bool tells_adapters(const SmiMatrix& matrix, const std::vector<std::vector<std::string>>& cells,
+                    const std::vector<bool>& fabric) {
+  const auto kept = static_cast<std::size_t>(std::ranges::count(fabric, true));
+  bool near = false;
+  for (std::size_t gpu = 0; gpu < matrix.gpus; ++gpu) {
+    for (std::size_t i = 0; i < fabric.size(); ++i) {
+      const auto path = path_of_word(cells[gpu][matrix.gpus + i]);
+      near = near || (fabric[i] && path.value_or(Path::kSystem) < Path::kSystem);
+    }
+  }
+  return near || kept < matrix.gpus || matrix.gpus == 1;
+}
+
 // NV# hides the PCIe path, so GPUs are placed by their NUMA node and by what adapters are near
 // them.
 void place(const SmiMatrix& matrix, const std::vector<std::vector<std::string>>& cells,
            const std::vector<bool>& fabric, NodeFacts& facts) {
   DevicePaths devices;
   std::vector<std::size_t> kept;
+  const bool told_nics = tells_adapters(matrix, cells, fabric);
   for (std::size_t i = 0; i < matrix.devices.size(); ++i) {
-    if (i < matrix.gpus || fabric[i - matrix.gpus]) {
+    if (i < matrix.gpus || (told_nics && fabric[i - matrix.gpus])) {
       kept.push_back(i);
       devices.names.push_back(matrix.devices[i]);
       devices.memory.push_back(matrix.memory[i]);
@@ -244,7 +278,7 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
   if (!left_out.empty()) {
     facts.remarks.push_back(
         "adapters that are no part of the fabric are left out, being far from "
-        "every GPU or of another kind: " +
+        "every GPU, ports of one card or of another kind: " +
         left_out);
   }
   place(matrix, cells, fabric, facts);

@@ -122,6 +122,27 @@ TEST(ImportMatrix, ManagementAdaptersAreLeftOutWithARemark) {
   EXPECT_EQ(node_of("     GPU0 GPU1 mlx5_0\nGPU0 X PIX SYS\nGPU1 PIX X SYS\n", "L40S").nics, 1);
 }
 
+// sglang#11208, a tray of GB200: the two ports of a BlueField beside four ConnectX-7, all of them
+// SYS to every GPU, were adapters of the fabric on sockets of their own.
+TEST(ImportMatrix, PortsOfACardBesideSingleAdaptersAreLeftOut) {
+  std::string text =
+      "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tNIC2\tNIC3\tNIC4\tNIC5\tCPU Affinity\tNUMA "
+      "Affinity\n";
+  for (int row = 0; row < 10; ++row) {
+    text += (row < 4 ? "GPU" : "NIC") + std::to_string(row < 4 ? row : row - 4);
+    for (int column = 0; column < 10; ++column) {
+      const bool ports = (row == 6 && column == 7) || (row == 7 && column == 6);
+      text += row == column ? "\tX" : row < 4 && column < 4 ? "\tNV18" : ports ? "\tPIX" : "\tSYS";
+    }
+    text += row < 2 ? "\t0-71\t0,3-9\n" : row < 4 ? "\t72-143\t1,18-33\n" : "\n";
+  }
+  const Imported tray = import(text, "GB200");
+  EXPECT_EQ(tray.cluster.node.gpus, 4);
+  EXPECT_EQ(tray.cluster.node.nics, 4);
+  EXPECT_EQ(tray.cluster.node.sockets, 2);
+  EXPECT_TRUE(remarks(tray, "ports of one card or of another kind: NIC2, NIC3"));
+}
+
 TEST(ImportMatrix, TerminalsAndEditorsAddCharacters) {
   const Node node = node_of(
       "\xef\xbb\xbf\t\033[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\033[0m\r\n"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trireme::tools {
 namespace {
 
@@ -40,6 +42,25 @@ bool may_fit(const planner::MemoryEstimate& memory) {
   return memory.fit != Fit::kNo || memory.reserved_low_gib < kEdge * memory.capacity_gib;
 }
 
+// Layers that recompute together hold what all of them keep, for one micro-batch, while they run
+// backward: at most so much more than layers that recompute one by one.
+double held_together_gib(const planner::LaunchConfig& config, const planner::LaunchCase& found,
+                         const planner::MemoryEstimate& memory) {
+  planner::Plan plan = found.plan;
+  if (config.recompute_together <= 1 || plan.recompute != planner::Recompute::kFull) {
+    return 0;
+  }
+  plan.recompute = planner::Recompute::kNone;
+  plan.recompute_layers = -1;
+  planner::Estimate without;
+  planner::Estimator(found.job).estimate(plan, without);
+  const double stage = static_cast<double>(found.job.model.layers) /
+                       static_cast<double>(plan.pipeline * plan.virtual_pipeline);
+  const double share = std::min(1.0, static_cast<double>(config.recompute_together) / stage);
+  const auto in_flight = static_cast<double>(std::min(plan.pipeline, plan.micro_batches));
+  return (without.memory.reserved_low_gib - memory.reserved_low_gib) * share / in_flight;
+}
+
 }  // namespace
 
 Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCase& found,
@@ -49,7 +70,21 @@ Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCas
                                "give the value after --",
                                fmt::join(found.unset, ", "))};
   }
+  if (!config.foreign.empty()) {
+    const bool one = config.foreign.size() == 1;
+    return {false, fmt::format("{} {} not modelled, and what is trained depends on {}: the numbers "
+                               "are those without {}",
+                               fmt::join(config.foreign, ", "), one ? "is" : "are",
+                               one ? "it" : "them", one ? "it" : "them")};
+  }
   if (estimate.memory.fit != Fit::kNo) {
+    const double more = held_together_gib(config, found, estimate.memory);
+    const double needed = estimate.memory.reserved_low_gib + more;
+    if (more > 0 && needed > estimate.memory.capacity_gib) {
+      return {false, fmt::format("{} layers recompute as one unit, which keeps what all of them "
+                                 "keep: up to {:.1f} of {:.1f} GiB",
+                                 config.recompute_together, needed, estimate.memory.capacity_gib)};
+    }
     return {};
   }
   const double needed = estimate.memory.reserved_low_gib;

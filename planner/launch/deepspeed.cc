@@ -165,7 +165,8 @@ constexpr std::string_view kInside =
     "zero_optimization.offload_param.device zero_optimization.offload_param.nvme_path "
     "zero_optimization.offload_param.buffer_count zero_optimization.offload_param.buffer_size "
     "zero_optimization.offload_param.max_in_cpu zero_optimization.offload_param.pin_memory "
-    "bf16.enabled bf16.immediate_grad_update bfloat16.enabled fp16.enabled fp16.auto_cast "
+    "bf16.enabled bf16.bf16_master_weights_and_grads bf16.bf16_optimizer_states "
+    "bf16.immediate_grad_update bfloat16.enabled fp16.enabled fp16.auto_cast "
     "fp16.loss_scale fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis "
     "fp16.consecutive_hysteresis fp16.min_loss_scale fp16.fp16_master_weights_and_grads";
 
@@ -340,6 +341,32 @@ void read_sharding(LaunchConfig& config) {
   read_offload(config);
 }
 
+// Buffers and orders whose numbers are taken as DeepSpeed's own (runtime/zero/config.py).
+void note_idle(LaunchConfig& config) {
+  constexpr std::pair<const char*, double> kUsual[] = {{"stage3_prefetch_bucket_size", 5e7},
+                                                       {"stage3_param_persistence_threshold", 1e5},
+                                                       {"stage3_max_reuse_distance", 1e9},
+                                                       {"sub_group_size", 1e9},
+                                                       {"allgather_bucket_size", 5e8}};
+  std::vector<std::string> idle;
+  for (const auto& [name, usual] : kUsual) {
+    const LaunchSetting* setting = find_setting(config, fmt::format("zero_optimization.{}", name));
+    if (setting != nullptr && number_setting(config, setting->key).value_or(usual) != usual) {
+      idle.push_back(fmt::format("{} {}", name, setting->value));
+    }
+  }
+  if (is_on(config, "zero_optimization.offload_optimizer.super_offload")) {
+    idle.emplace_back("super_offload");
+  }
+  if (!switch_setting(config, "zero_optimization.contiguous_gradients").value_or(true)) {
+    idle.emplace_back("contiguous_gradients false");
+  }
+  if (!idle.empty()) {
+    config.remarks.push_back(fmt::format("not modelled, and nothing here depends on {}: {}",
+                                         idle.size() == 1 ? "it" : "them", fmt::join(idle, ", ")));
+  }
+}
+
 void read_types(LaunchConfig& config) {
   const bool bf16 = is_on(config, "bf16.enabled") || is_on(config, "bfloat16.enabled");
   config.precision = bf16 ? "bf16" : is_on(config, "fp16.enabled") ? "fp16" : "fp32";
@@ -350,6 +377,14 @@ void read_types(LaunchConfig& config) {
   const std::string sums = text_setting(config, "data_types.grad_accum_dtype");
   if (sums.find("16") != std::string::npos || sums == "half") {
     config.choices.emplace_back("gradient_bytes=2");
+  }
+  // runtime/config.py: the optimizer's copy and the sums, and both moments
+  if (bf16 && is_on(config, "bf16.bf16_master_weights_and_grads")) {
+    config.choices.emplace_back("master_bytes=2");
+    config.choices.emplace_back("gradient_bytes=2");
+  }
+  if (bf16 && is_on(config, "bf16.bf16_optimizer_states")) {
+    config.choices.emplace_back("optimizer_dtype=bf16");
   }
   const std::string optimizer = text_setting(config, "optimizer.type", "AdamW");
   const std::string plain = in_capitals(optimizer);
@@ -367,6 +402,7 @@ void read_deepspeed_layout(LaunchConfig& config) {
   read_sharding(config);
   read_batch(config);
   read_types(config);
+  note_idle(config);
   config.recompute_is_open = config.layout.recompute == Recompute::kNone;
 }
 
@@ -399,16 +435,20 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
   config.format = LaunchFormat::kDeepspeed;
   config.source = source;
   read_json_settings(text, config);
+  read_deepspeed_settings(arguments, config);
+  return config;
+}
+
+void read_deepspeed_settings(const std::vector<std::string>& arguments, LaunchConfig& config) {
   add_arguments(arguments, "zero_optimization.stage=2", config);
   refuse_values_of_sections(config);
   note_unknown(config, known());
   if (config.unknown.size() == config.settings.size()) {
-    throw Error(source,
+    throw Error(config.source,
                 "has none of DeepSpeed's keys (train_batch_size, zero_optimization, …); "
                 "DeepSpeed's configuration would be right");
   }
   read_deepspeed_layout(config);
-  return config;
 }
 
 LaunchFile write_deepspeed(const LaunchPlan& launch) {

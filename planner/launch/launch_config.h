@@ -50,6 +50,10 @@ struct LaunchConfig {
   // What decides memory or time and is not modelled ("--fine-grained-activation-offloading"), and
   // arguments that could not be worked out: no verdict rests on a guess about either.
   std::vector<std::string> unmodelled, unreadable;
+  // What makes another model than the one that is counted, or memory that is not: no verdict at
+  // all.
+  std::vector<std::string> foreign;
+  std::int64_t recompute_together = 1;  // layers that recompute as one unit
   std::vector<LaunchSetting> unset;  // whose value is a variable that the file does not set: "$MBS"
   std::vector<std::string> offload;  // parts as `--offload` takes them: "optimizer=0.5"
   bool offloads_checkpoints = false;  // what layers that recompute keep goes to the host

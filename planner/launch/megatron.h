@@ -123,6 +123,10 @@ StageSplit megatron_stages(const LaunchPlan& launch);
 // Fills config.model from the model's settings; leaves it empty when the file does not describe one
 // (no number of layers or no hidden size). Throws Error (FILE:LINE) on impossible values.
 void read_megatron_model(LaunchConfig& config);
+// Whether activations of layers go to the host: Megatron-LM's start switches it on by their number.
+bool offloads_layers(const LaunchConfig& config);
+// Settings that make another model, take memory away or change nothing here, each said as that.
+void note_unmodelled(LaunchConfig& config);
 // Fills framework, choices, precision, optimizer, batch and layout. Throws Error as above.
 void read_megatron_layout(LaunchConfig& config);
 

@@ -220,6 +220,7 @@ void read_recompute(LaunchConfig& config) {
     if (text_setting(config, "recompute_method") == "block" && layers) {
       layout.recompute_layers = *layers;
     } else if (layers.value_or(1) > 1) {
+      config.recompute_together = *layers;
       config.remarks.push_back(fmt::format(
           "uniform recompute keeps the input of every {} layers; modelled as every layer's",
           *layers));
@@ -274,6 +275,21 @@ void read_pipeline(LaunchConfig& config) {
   }
 }
 
+void read_context_exchange(LaunchConfig& config) {
+  if (!has_setting(config, "cp_comm_type") || config.layout.context.value_or(1) == 1) {
+    return;
+  }
+  const LaunchSetting& setting = *find_setting(config, "cp_comm_type");
+  const bool ring = setting.value.find("p2p") != std::string::npos;
+  const bool gathers = setting.value.find("all_gather") != std::string::npos;
+  if (!ring && !gathers) {
+    config.choices.emplace_back("context_all_to_all=true");
+  } else if (gathers || setting.value.find("a2a") != std::string::npos) {
+    config.remarks.push_back(fmt::format("{} {} is modelled as p2p, a ring of keys and values",
+                                         setting.spelled, setting.value));
+  }
+}
+
 // Optimizer states on the host, all or a share of them; the input of some layers.
 void read_offload(LaunchConfig& config) {
   if (is_on(config, "optimizer_cpu_offload")) {
@@ -286,7 +302,7 @@ void read_offload(LaunchConfig& config) {
   }
   const auto layers = integer_setting(config, "cpu_offloading_num_layers", 0, 100'000);
   const auto all = integer_setting(config, "num_layers", 1, 100'000);
-  if (is_on(config, "cpu_offloading") && layers.value_or(0) > 0 && all) {
+  if (offloads_layers(config) && layers.value_or(0) > 0 && all) {
     config.offload.push_back(fmt::format(
         "activations={}", std::min(1.0, static_cast<double>(*layers) / static_cast<double>(*all))));
   }
@@ -317,6 +333,8 @@ void read_megatron_layout(LaunchConfig& config) {
   read_pipeline(config);
   read_precision(config);
   read_choices(config);
+  read_context_exchange(config);
+  note_unmodelled(config);
 }
 
 }  // namespace trireme::planner

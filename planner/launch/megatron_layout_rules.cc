@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/launch/launch_rules.h"
+#include "planner/launch/megatron.h"
 
 namespace trireme::planner {
 namespace {
@@ -331,7 +332,7 @@ Found distributed_saves(const LaunchConfig& config, const LaunchCase& found) {
 }
 
 Found cpu_offloading(const LaunchConfig& config, const LaunchCase& found) {
-  if (!is_on(config, "cpu_offloading")) {
+  if (!offloads_layers(config)) {
     return {};
   }
   const std::int64_t layers = integer_setting(config, "cpu_offloading_num_layers", 0).value_or(0);

@@ -119,6 +119,27 @@ struct OtherFile {
   std::string_view part, what;
 };
 constexpr OtherFile kOthers[] = {
+    {"Trainer.Config(",
+     "is torchtitan's configuration in Python; the TOML of torchtitan v0.2 that says the same "
+     "([model], [training], [parallelism]) would be right"},
+    {"nemo_automodel",
+     "is NeMo Automodel's; a layout for `trireme estimate --framework nemo-automodel`, or "
+     "accelerate's YAML, would be right"},
+    {"pipe_parallel_size",
+     "is GPT-NeoX's; its sizes as Megatron-LM's flags (--pipeline-model-parallel-size 4, …) would "
+     "be right"},
+    {"pipe-parallel-size",
+     "is GPT-NeoX's; its sizes as Megatron-LM's flags (--pipeline-model-parallel-size 4, …) would "
+     "be right"},
+    {"actor_rollout_ref.",
+     "starts verl; the actor's Megatron settings as Megatron-LM's flags "
+     "(--tensor-model-parallel-size 4, …) would be right"},
+    {"--yaml-cfg",
+     "takes its settings from the YAML after its --yaml-cfg, which is not read; those settings as "
+     "Megatron-LM's flags would be right"},
+    {"framework: megatron",
+     "is Primus'; its overrides as Megatron-LM's flags (--tensor-model-parallel-size 4, …) would "
+     "be right"},
     {"finetuning_type:",
      "is LLaMA-Factory's; the DeepSpeed JSON that its `deepspeed:` names, or accelerate's YAML, "
      "would be right, with --model, --seq and --micro-batch"},
@@ -130,6 +151,15 @@ constexpr OtherFile kOthers[] = {
      "would be right"},
     {"TrainingArguments(",
      "is a script of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
+     "with would be right, with --model, --seq and --micro-batch"},
+    {"--deepspeed zero",
+     "starts DeepSpeed by a name of ms-swift's own (zero3 is its ds_config/zero3.json); that JSON "
+     "would be right, with --model, --seq and --micro-batch"},
+    {"--fsdp \"",
+     "starts transformers' Trainer; its --fsdp as accelerate's YAML (fsdp_config) would be right, "
+     "with --model, --seq and --micro-batch"},
+    {"model_name_or_path:",
+     "is a recipe of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
      "with would be right, with --model, --seq and --micro-batch"},
     {"accelerate launch",
      "starts accelerate; the YAML after its --config_file would be right, with --model"},
@@ -150,8 +180,9 @@ bool reads_format(LaunchFormat format) {
 LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   const std::string extension = std::filesystem::path(path).extension().string();
   const auto contents = by_contents(text);
+  const bool braces = (extension == ".yaml" || extension == ".yml") && text.starts_with('{');
   for (const OtherFile& other : kOthers) {
-    if (!contents && contains(text, other.part)) {
+    if ((!contents || braces) && contains(text, other.part)) {
       throw Error(path, std::string(other.what));
     }
   }
@@ -210,6 +241,11 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   const LaunchReading reading{
       .read = [&path](const std::string& name) { return read_beside(path, name); },
       .choice = choice};
+  if (!format && !by_contents(text)) {
+    if (auto run = read_trainer(text, path, arguments, reading)) {
+      return *run;
+    }
+  }
   return read_launch(format ? *format : recognise_format(path, text), text, path, arguments,
                      reading);
 }

@@ -53,6 +53,15 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
 // count as missing; a remark lists them. Throws Error as above.
 void read_deepspeed_layout(LaunchConfig& config);
 
+// Those settings once they are read, `arguments` after them: unknown keys, and the layout as above.
+void read_deepspeed_settings(const std::vector<std::string>& arguments, LaunchConfig& config);
+// A run of transformers' Trainer (LLaMA-Factory's and axolotl's YAML, a command line) that names a
+// DeepSpeed file, as that file with the run's values; nothing where the text is none. Throws Error:
+// the file that it names cannot be read.
+std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
+                                         const std::vector<std::string>& arguments,
+                                         const LaunchReading& reading);
+
 // ---- the syntaxes below them (settings_text.cc): a text's settings as section.key, with their
 // lines. Without toml++ or yaml-cpp, which are optional, the program says which package would
 // bring it.

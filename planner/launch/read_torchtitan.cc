@@ -237,6 +237,33 @@ void read_choices(LaunchConfig& config) {
   }
 }
 
+// What is read and not modelled: of memory, so that no verdict rests on it, or of time.
+void note_unmodelled(LaunchConfig& config) {
+  if (is_on(config, "parallelism.disable_loss_parallel") && config.layout.tensor.value_or(1) > 1) {
+    config.foreign.emplace_back("parallelism.disable_loss_parallel (whole logits on each tp rank)");
+  }
+  if (is_on(config, "optimizer.early_step_in_backward")) {
+    config.unmodelled.emplace_back("optimizer.early_step_in_backward");
+  }
+  std::vector<std::string> idle;
+  for (const auto& [key, usual] :
+       {std::pair{"quantize.linear.float8.recipe_name", "tensorwise"},
+        {"float8.recipe_name", "tensorwise"},
+        {"quantize.linear.float8.enable_fsdp_float8_all_gather", "false"},
+        {"float8.enable_fsdp_float8_all_gather", "false"},
+        {"optimizer.implementation", "fused"},
+        {"parallelism.context_parallel_rotate_method", "allgather"},
+        {"debug.moe_force_load_balance", "false"}}) {
+    if (const std::string value = text_setting(config, key, usual); value != usual) {
+      idle.push_back(fmt::format("{} = {}", key, value));
+    }
+  }
+  if (!idle.empty()) {
+    config.remarks.push_back(fmt::format("not modelled, and nothing here depends on {}: {}",
+                                         idle.size() == 1 ? "it" : "them", fmt::join(idle, ", ")));
+  }
+}
+
 // Degrees that older versions had in [training] and [experimental].
 void move_older_names(LaunchConfig& config) {
   std::vector<LaunchSetting> moved;
@@ -329,6 +356,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
   read_pipeline(config);
   read_recompute(config);
   read_choices(config);
+  note_unmodelled(config);
   return config;
 }
 

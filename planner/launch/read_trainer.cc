@@ -154,11 +154,14 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
   }
   const auto json = reading.read ? reading.read(file->value) : std::nullopt;
   if (!json) {
+    const char* who = has_setting(run, "finetuning_type") ? "LLaMA-Factory"
+                      : has_setting(run, "base_model")    ? "axolotl"
+                                                          : "the Trainer";
     throw Error(where_of(run, *file),
-                fmt::format("{} cannot be read below the file's folder or in its repository; "
-                            "DeepSpeed's JSON where it is named, or that JSON itself with --model, "
-                            "--seq and --micro-batch, would be right",
-                            file->value));
+                fmt::format("{} of {}'s run cannot be read below the file's folder or in its "
+                            "repository; DeepSpeed's JSON where it is named, or that JSON itself "
+                            "with --model, --seq and --micro-batch, would be right",
+                            file->value, who));
   }
   LaunchConfig config;
   config.format = LaunchFormat::kDeepspeed;

@@ -65,6 +65,109 @@ TEST(CheckPrograms, OtherModelsThanDecodersAreRefusedByName) {
   }
 }
 
+// Layers of linear attention were counted as the softmax's, and fitted.
+TEST(CheckPrograms, SettingsThatMakeAnotherModelWithholdTheVerdict) {
+  const std::string start = "torchrun --nproc_per_node 8 pretrain_gpt.py " + kGpt;
+  for (const char* flags :
+       {"--experimental-attention-variant gated_delta_net", "--attention-output-gate",
+        "--heterogeneous-layers-config-path blocks.json", "--moe-latent-size 1024"}) {
+    const Checked answer =
+        check(written("foreign.sh", start + flags + "\n"), "--cluster dgx-h100x1");
+    EXPECT_EQ(answer.json.at("verdict"), "not_known") << flags << answer.err;
+    EXPECT_NE(answer.json.value("verdict_reason", "").find(flags), std::string::npos);
+  }
+  const Checked none =
+      check(written("foreign.sh", start + "--moe-latent-size None\n"), "--cluster dgx-h100x1");
+  EXPECT_EQ(none.json.at("verdict"), "fits");
+}
+
+// 32 layers of 4096 at 16384 tokens: 32 that recompute as one unit keep what all of them keep.
+TEST(CheckPrograms, LayersThatRecomputeTogetherAreOneUnit) {
+  const auto verdict = [](const std::string& layers) {
+    return check(written("uniform.sh",
+                         "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 "
+                         "pretrain_gpt.py --bf16 --num-layers 32 --hidden-size 4096 "
+                         "--num-attention-heads 32 --seq-length 16384 --max-position-embeddings "
+                         "16384 --micro-batch-size 2 --global-batch-size 64 --swiglu "
+                         "--disable-bias-linear --vocab-size 32000 --use-distributed-optimizer "
+                         "--untie-embeddings-and-output-weights --tensor-model-parallel-size 2 "
+                         "--sequence-parallel --recompute-granularity full --recompute-method "
+                         "uniform --recompute-num-layers " +
+                             layers + "\n"),
+                 "--cluster dgx-h100x1")
+        .json.at("verdict");
+  };
+  EXPECT_EQ(verdict("1"), "fits");
+  EXPECT_EQ(verdict("32"), "not_known");
+}
+
+// LLaMA-Factory's and axolotl's files and command lines were refused, although they say the model,
+// the lengths and the DeepSpeed file.
+TEST(CheckPrograms, RunsOfTheTrainerThatNameADeepspeedFile) {
+  written("trainer/.git/HEAD", "ref: refs/heads/main\n");
+  written("trainer/ds_z3.json",
+          R"({"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+              "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}})");
+  const Checked script = check(
+      written("trainer/scripts/run.sh",
+              "deepspeed --num_gpus 8 src/train.py --deepspeed ds_z3.json --model_name_or_path "
+              "Qwen/Qwen2.5-7B --finetuning_type full --cutoff_len 4096 "
+              "--per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16\n"),
+      "--cluster dgx-a100-80gbx2");
+  ASSERT_EQ(script.code, 0) << script.err;
+  EXPECT_EQ(script.json.at("layout").at("micro_batch"), 2);
+  EXPECT_EQ(script.json.at("layout").at("fsdp"), 8);
+  EXPECT_EQ(script.json["estimate"]["model"]["name"], "qwen2.5-7b");
+  EXPECT_EQ(script.json["layout"]["recompute"], "full");  // LLaMA-Factory's own default
+  const Checked yaml =
+      check(written("trainer/axolotl.yaml",
+                    "base_model: NousResearch/Llama-2-7b-hf\nsequence_len: 2048\nadapter: lora\n"
+                    "lora_r: 16\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\nbf16: auto\n"
+                    "gradient_checkpointing: true\ndeepspeed: ds_z3.json\n"),
+            "--cluster dgx-a100-80gbx1");
+  ASSERT_EQ(yaml.code, 0) << yaml.err;
+  EXPECT_EQ(yaml.json.at("layout").at("micro_batch"), 4);
+  EXPECT_EQ(yaml.json["estimate"]["model"]["name"], "llama-2-7b");
+  const Checked missing =
+      check(written("trainer/none.yaml", "finetuning_type: lora\ndeepspeed: examples/ds_z9.json\n"),
+            "--cluster dgx-a100-80gbx1");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_NE(missing.err.find("none.yaml:2: examples/ds_z9.json of LLaMA-Factory"),
+            std::string::npos)
+      << missing.err;
+}
+
+TEST(CheckPrograms, FilesOfOtherProgramsAreNamedAsTheirs) {
+  const std::pair<const char*, std::pair<const char*, const char*>> files[] = {
+      {"registry.py",
+       {"def f():\n  return Trainer.Config(parallelism=ParallelismConfig())\n",
+        "torchtitan's configuration in Python"}},
+      {"primus.yaml",
+       {"modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+        "      tensor_model_parallel_size: 1\n",
+        "Primus"}},
+      {"automodel.yaml",
+       {"model:\n  _target_: nemo_automodel.NeMoAutoModelForCausalLM\n"
+        "distributed:\n  strategy: fsdp2\n",
+        "NeMo Automodel"}},
+      {"recipe.yaml",
+       {"model_name_or_path: Qwen/Qwen2.5-7B\nlearning_rate: 1e-5\n",
+        "a recipe of transformers' Trainer"}},
+      {"neox.yml", {"{\"pipe_parallel_size\": 1, \"model_parallel_size\": 1}\n", "GPT-NeoX"}},
+      {"verl.sh",
+       {"python3 -m verl.trainer.main_ppo "
+        "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4\n",
+        "verl"}},
+      {"fsdp.sh", {"torchrun train.py --fsdp \"full_shard auto_wrap\"\n", "its --fsdp"}},
+      {"swift.sh",
+       {"swift sft --model Qwen/Qwen3-8B --deepspeed zero3\n", "ds_config/zero3.json"}}};
+  for (const auto& [name, file] : files) {
+    const Checked answer = check(written(name, file.first), "--cluster dgx-h100x1");
+    EXPECT_EQ(answer.code, 2) << name;
+    EXPECT_NE(answer.err.find(file.second), std::string::npos) << name << ": " << answer.err;
+  }
+}
+
 // A program that has flags of its own beside Megatron-LM's was told that its parser refuses them.
 TEST(CheckPrograms, FlagsOfOtherProgramsAreNoErrors) {
   const Checked answer = check(

@@ -36,6 +36,13 @@ bool is_recipe(const LaunchConfig& config) {
   return config.format == LaunchFormat::kMegatronBridge && !config.model;
 }
 
+// NeMo 1: model.optim.name=distributed_fused_adam.
+bool has_nemo_optimizer(const LaunchConfig& config) {
+  return std::any_of(config.settings.begin(), config.settings.end(), [](const auto& setting) {
+    return setting.spelled == "model.optim.name" && setting.value.starts_with("distributed_");
+  });
+}
+
 const char* precision_of(const LaunchConfig& config) {
   const bool fp8 = has_setting(config, "fp8_format") || has_setting(config, "fp8") ||
                    is_on(config, "fp8_hybrid") || is_on(config, "fp8_e4m3");
@@ -193,10 +200,10 @@ void read_sharding(LaunchConfig& config) {
     const bool zero =
         has_setting(config, "deepspeed") &&
         (is_on(config, "bf16") || integer_setting(config, "zero_stage", 0, 3).value_or(0) > 0);
-    layout.sharding =
-        zero || switch_setting(config, "use_distributed_optimizer").value_or(is_recipe(config))
-            ? Sharding::kOptimizer
-            : Sharding::kNone;
+    layout.sharding = zero || switch_setting(config, "use_distributed_optimizer")
+                                  .value_or(is_recipe(config) || has_nemo_optimizer(config))
+                          ? Sharding::kOptimizer
+                          : Sharding::kNone;
   }
   if (layout.sharding != Sharding::kNone) {
     layout.replicas = degree(config, {"num_distributed_optimizer_instances"}).value_or(1);
@@ -205,19 +212,24 @@ void read_sharding(LaunchConfig& config) {
 
 void read_recompute(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
-  std::string granularity = text_setting(config, "recompute_granularity");
+  // NeMo 1 calls it model.activations_checkpoint_granularity, and takes a method beside it.
+  const std::string nemo = text_setting(config, "activations_checkpoint_granularity");
+  std::string granularity = text_setting(config, "recompute_granularity", nemo);
   if (is_on(config, "recompute_activations")) {
     granularity = "selective";
   }
   const bool old = is_on(config, "checkpoint_activations") ||
-                   has_setting(config, "activations_checkpoint_method");
+                   (has_setting(config, "activations_checkpoint_method") && nemo.empty());
   if (old) {
     granularity = "full";
   }
   if (granularity == "full") {
     layout.recompute = Recompute::kFull;
-    const auto layers = degree(config, {"recompute_num_layers"});
-    if (text_setting(config, "recompute_method") == "block" && layers) {
+    const auto layers =
+        degree(config, {"recompute_num_layers", "activations_checkpoint_num_layers"});
+    const std::string method = text_setting(config, "recompute_method",
+                                            text_setting(config, "activations_checkpoint_method"));
+    if (method == "block" && layers) {
       layout.recompute_layers = *layers;
     } else if (layers.value_or(1) > 1) {
       config.recompute_together = *layers;
@@ -236,7 +248,8 @@ void read_recompute(LaunchConfig& config) {
       }
     }
   } else if (!granularity.empty()) {
-    const LaunchSetting& setting = *find_setting(config, "recompute_granularity");
+    const LaunchSetting& setting = *find_setting(
+        config, nemo.empty() ? "recompute_granularity" : "activations_checkpoint_granularity");
     throw Error(
         where_of(config, setting),
         fmt::format("{} is '{}'; full or selective would be right", setting.spelled, granularity));

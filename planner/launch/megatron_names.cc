@@ -18,7 +18,8 @@ constexpr std::string_view kValues =
     "encoder_seq_length padded_vocab_size tokenizer_type tokenizer_model model_parallel_size "
     "num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size "
     "microbatch_group_size_per_virtual_pipeline_stage batch_size rampup_batch_size "
-    "checkpoint_num_layers activations_checkpoint_method fp8 DDP_impl main_grads_dtype "
+    "checkpoint_num_layers activations_checkpoint_method activations_checkpoint_granularity "
+    "activations_checkpoint_num_layers fp8 DDP_impl main_grads_dtype "
     "main_params_dtype ddp_num_buckets hierarchical_context_parallel_sizes "
     "params_dtype zero_stage pp_partition_method pipeline_dtype "
     "optimizer_cpu_offload_fraction spec";

@@ -119,6 +119,21 @@ TEST(ReadBridge, WhatTheProgramWorksOutIsLeftOpen) {
   EXPECT_EQ(config.layout.recompute, Recompute::kFull);
 }
 
+// NeMo-Speech#8059: recompute and the optimizer under NeMo 1's names were not read.
+TEST(ReadBridge, NamesOfNemoOne) {
+  const std::string run =
+      "torchrun --nproc_per_node=8 megatron_llama_pretraining.py trainer.precision=bf16 "
+      "model.num_layers=40 model.hidden_size=5120 model.ffn_hidden_size=13824 "
+      "model.num_attention_heads=40 model.micro_batch_size=1 model.global_batch_size=32 "
+      "model.tensor_model_parallel_size=4 model.sequence_parallel=True "
+      "model.optim.name=distributed_fused_adam model.activations_checkpoint_method=uniform "
+      "model.activations_checkpoint_num_layers=1 model.activations_checkpoint_granularity=";
+  const LaunchConfig selective = read_megatron_bridge(run + "selective\n", "run.sh", {});
+  EXPECT_EQ(selective.layout.recompute, Recompute::kSelective);
+  EXPECT_EQ(selective.layout.sharding, Sharding::kOptimizer);
+  EXPECT_EQ(read_megatron_bridge(run + "full\n", "run.sh", {}).layout.recompute, Recompute::kFull);
+}
+
 TEST(PresetName, WholeNumbersOnly) {
   EXPECT_EQ(preset_in("meta-llama/Llama-3.1-70B-Instruct"), "llama-3.1-70b");
   EXPECT_EQ(preset_in("llama3_8b_pretrain_config"), "llama-3-8b");

@@ -144,6 +144,27 @@ std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
   return words;
 }
 
+bool takes_flags_itself(std::string_view script, const std::vector<std::string>& words) {
+  const auto first = std::find_if(words.begin(), words.end(),
+                                  [](const std::string& word) { return word.starts_with("-"); });
+  if (first == words.end()) {
+    return false;
+  }
+  const std::string flag = first->substr(0, first->find('='));
+  for (std::size_t at = script.find(flag); at != std::string_view::npos;
+       at = script.find(flag, at + 1)) {
+    const char before = at == 0 ? '\n' : script[at - 1];
+    std::string_view after = script.substr(at + flag.size());
+    after.remove_prefix(!after.empty() && (after[0] == '"' || after[0] == '\'') ? 1 : 0);
+    after.remove_prefix(std::min(after.find_first_not_of(' '), after.size()));
+    if (std::string_view(" \t\n|('\"").find(before) != std::string_view::npos &&
+        (after.starts_with(")") || after.starts_with("|") || after.starts_with("=*)"))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 ShellScript read_launch_script(std::string_view text, const std::string& source,
                                const std::vector<std::string>& words, const LaunchReading& reading,
                                LaunchConfig& config) {

@@ -21,6 +21,9 @@ struct LaunchCommand {
 // `arguments`.
 std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
                                            bool (*overrides)(std::string_view word));
+// Whether the script itself looks for the first flag among the words, as a pattern of a `case`
+// (`--tp)`): then all of them are its own.
+bool takes_flags_itself(std::string_view script, const std::vector<std::string>& words);
 // Reads a script with its batch system's header (#SBATCH); `words` are its $1, $2, …. Throws Error
 // (FILE:LINE).
 ShellScript read_launch_script(std::string_view text, const std::string& source,

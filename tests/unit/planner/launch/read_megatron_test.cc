@@ -346,6 +346,21 @@ TEST(ReadMegatron, ProgramsThatDoNotTrainAreRefusedByName) {
   }
 }
 
+// Flags of a script's own were taken for Megatron-LM's.
+TEST(ReadMegatron, FlagsThatTheScriptLooksForAreItsWords) {
+  const std::string script =
+      "NODES=$1; shift\nwhile [[ $# -gt 0 ]]; do\n  case \"$1\" in\n    --tp) TP=$2; shift 2;;\n"
+      "    --pp) PP=$2; shift 2;;\n    *) shift;;\n  esac\ndone\n"
+      "torchrun --nproc_per_node 8 --nnodes $NODES pretrain_gpt.py " +
+      std::string(kGpt) + "--tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP\n";
+  const LaunchConfig config = read(script, {"2", "--tp", "4", "--pp", "2"});
+  EXPECT_EQ(config.layout.tensor, 4);
+  EXPECT_EQ(config.layout.pipeline, 2);
+  EXPECT_EQ(config.gpus, 16);
+  // Megatron-LM's own, which the script does not look for, follow its command.
+  EXPECT_EQ(read(script, {"2", "--tensor-model-parallel-size", "8"}).layout.tensor, 8);
+}
+
 TEST(ReadMegatron, PatternsOfStages) {
   LaunchConfig config;
   const auto stages = [&](const char* text) {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
+#include "planner/launch/key_checks.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
 
@@ -406,29 +407,6 @@ void read_deepspeed_layout(LaunchConfig& config) {
   config.recompute_is_open = config.layout.recompute == Recompute::kNone;
 }
 
-namespace {
-
-// "zero_optimization": 3 where DeepSpeed looks for keys inside.
-void refuse_values_of_sections(const LaunchConfig& config) {
-  const KnownKeys& keys = known();
-  for (const LaunchSetting& setting : config.settings) {
-    const std::string inside = setting.key + ".";
-    const auto is_inside = [&](std::string_view key) { return key.starts_with(inside); };
-    const bool section = std::any_of(keys.keys.begin(), keys.keys.end(), is_inside) ||
-                         std::any_of(keys.inside.begin(), keys.inside.end(), is_inside);
-    const bool none = setting.value == "null" || setting.value == "{}" || setting.value.empty();
-    const bool itself =
-        std::find(keys.keys.begin(), keys.keys.end(), setting.key) != keys.keys.end();
-    if (section && !none && !itself) {
-      throw Error(where_of(config, setting),
-                  fmt::format("{} is {}; an object of its keys would be right", setting.key,
-                              setting.value));
-    }
-  }
-}
-
-}  // namespace
-
 LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
                             const std::vector<std::string>& arguments) {
   LaunchConfig config;
@@ -441,7 +419,7 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
 
 void read_deepspeed_settings(const std::vector<std::string>& arguments, LaunchConfig& config) {
   add_arguments(arguments, "zero_optimization.stage=2", config);
-  refuse_values_of_sections(config);
+  refuse_values_of_sections(config, known());
   note_unknown(config, known());
   if (config.unknown.size() == config.settings.size()) {
     throw Error(config.source,

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "planner/launch/accelerate.h"
+#include "planner/launch/key_checks.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/names.h"
@@ -291,6 +292,7 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
                                             model);
   }
   rename_older(config);
+  refuse_values_of_sections(config, known());
   note_unknown(config, known());
   config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
   check_machines(config);

@@ -105,6 +105,13 @@ Path path_between(const NcclTree::Device& a, const NcclTree::Device& b) {
   return same == 1 ? Path::kBridge : (one_switch ? Path::kSwitch : Path::kTree);
 }
 
+// Whether path lines are there and tell of none of the tree's GPUs: they are another host's.
+bool is_of_another_host(const NcclTree& tree, const Log& log) {
+  return !log.gpus.empty() && std::ranges::none_of(tree.gpus, [&](const auto& gpu) {
+    return std::ranges::find(log.gpus, gpu.id) != log.gpus.end();
+  });
+}
+
 // What the tree says, where no path lines do.
 void add_tree(const NcclTree& tree, Log& log) {
   constexpr std::size_t kNetsMost = 256;
@@ -115,7 +122,8 @@ void add_tree(const NcclTree& tree, Log& log) {
   for (const NcclTree::Device& net : tree.nets) {
     log.pcie["net " + net.id] = net.pcie;
   }
-  if (!log.gpus.empty() || tree.gpus.size() > static_cast<std::size_t>(kLayoutGpusMost) ||
+  if (is_of_another_host(tree, log) ||
+      tree.gpus.size() > static_cast<std::size_t>(kLayoutGpusMost) ||
       tree.nets.size() > kNetsMost) {
     return;
   }
@@ -139,7 +147,9 @@ void add_tree(const NcclTree& tree, Log& log) {
       } else if (gpus && own != tree.switched.end() && tree.switched.contains(other.id)) {
         cell = {cell.path, true, 0, own->second};
       }
-      log.cells[{name, other_name}] = cell;
+      if (!log.cells.contains({other_name, name})) {
+        log.cells.emplace(std::pair(name, other_name), cell);
+      }
     }
   }
 }
@@ -219,6 +229,28 @@ void set_places(const Log& log, NodeFacts& facts) {
   }
 }
 
+// Adapters much slower than the fastest are no part of the fabric, as in the XML.
+void leave_out_slow(Log& log, NodeFacts& facts) {
+  const auto rate_of = [&](const std::string& net) {
+    const auto found = log.net_rates.find(net.substr(4));  // "net 0"
+    return found == log.net_rates.end() ? 0.0 : found->second;
+  };
+  double fastest = 0.0;
+  for (const std::string& net : log.nets) {
+    fastest = std::max(fastest, rate_of(net));
+  }
+  std::string left_out;
+  std::erase_if(log.nets, [&](const std::string& net) {
+    const double rate = rate_of(net);
+    const bool slow = rate > 0.0 && rate < 0.6 * fastest;
+    left_out += slow ? (left_out.empty() ? "" : ", ") + ("NET/" + net.substr(4)) : "";
+    return slow;
+  });
+  if (!left_out.empty()) {
+    facts.remarks.push_back("adapters that are slower than the fabric's are left out: " + left_out);
+  }
+}
+
 // NVLink that joins the hosts of a rack (MNNVL): they are one node here.
 void join_clique(Log& log, const std::string& name) {
   const int clique = log.said.clique;
@@ -274,6 +306,7 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
       }
     }
   }
+  leave_out_slow(log, facts);
   set_places(log, facts);
   const std::size_t nets = !log.nets.empty() ? log.nets.size() : log.said.adapters.size();
   for (std::size_t i = 0; i < nets; ++i) {

@@ -362,6 +362,34 @@ TEST(ImportNcclLog, TheTreeOfTwoHives) {
   EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[2]), Path::kSystem);
 }
 
+// nccl#1189: an adapter of half the rate at the CPU was one of the fabric, and what the path lines
+// of one GPU leave out stood nowhere, though the tree says it.
+TEST(ImportNcclLog, TheTreeFillsWhatPathLinesLeaveOut) {
+  const std::string who = "h:1:2 [0] NCCL INFO ";
+  std::string log = who + "=== System : maxBw 50.0 totalBw 400.0 ===\n" + who + "CPU/0 (1/1/2)\n";
+  for (const int half : {0, 1}) {
+    const std::string at = std::to_string(half + 1);
+    log += who + "+ PCI[48.0] - PCI/" + at + "7000 (1000c030)\n";
+    log += who + "              + PCI[48.0] - GPU/" + at + "8000 (" + std::to_string(half) + ")\n";
+    log += who + "              + PCI[48.0] - NIC/" + at + "9000\n";
+    log += who + "                            + NET[50.0] - NET/" + at + " (a/1/50.000000)\n";
+  }
+  log += who + "+ PCI[48.0] - NIC/36000\n";
+  log += who + "              + NET[25.0] - NET/8 (b/1/25.000000)\n";
+  log += who + "==========================================\n";
+  log += who +
+         "GPU/18000 :GPU/18000 (0/5000.0/LOC) NET/1 (3/48.0/PIX) NET/2 (5/48.0/PHB) CPU/0 "
+         "(2/48.0/PHB)\n";
+  const Imported imported = import(log, "H20");
+  EXPECT_EQ(imported.cluster.node.gpus, 2);
+  EXPECT_EQ(imported.cluster.node.nics, 2);
+  EXPECT_DOUBLE_EQ(imported.cluster.node.nic.value, 50e9);
+  EXPECT_TRUE(remarks(imported, "slower than the fabric's are left out: NET/8"));
+  const NodeLayout layout = layout_of(imported.cluster.node);
+  EXPECT_EQ(path_between(layout.gpus[1], layout.nics[1]), Path::kSwitch);
+  EXPECT_EQ(path_between(layout.gpus[0], layout.gpus[1]), Path::kBridge);
+}
+
 // Newer versions hang GPUs and their links on devices; GPUs two links apart are not joined. Two
 // cards of four share a switch each.
 TEST(ImportNcclLog, GpusOnDevicesInARing) {

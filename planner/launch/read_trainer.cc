@@ -57,7 +57,7 @@ LaunchConfig run_of(std::string_view text, const std::string& source,
     return run;
   }
   const ShellScript script = read_launch_script(text, source, {}, reading, run);
-  const LaunchCommand command = training_command(script, is_trainer_flag);
+  const LaunchCommand command = training_command(script, is_trainer_flag, run);
   remark_missing_arguments(
       script, [](std::string_view) { return false; }, run);
   read_gpu_count(command.launcher, run);

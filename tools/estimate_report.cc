@@ -201,7 +201,9 @@ std::string verdict(const planner::MemoryEstimate& memory) {
       return fmt::format("fits: at most {:.1f} of {:.1f} GiB", memory.reserved_high_gib,
                          memory.capacity_gib);
     case planner::Fit::kAtRisk:
-      if (memory.reserved_low_gib > memory.capacity_gib) {  // `check` has a reason to doubt it
+      // At risk with a band that the capacity is not in: `check` has a reason to doubt the band.
+      if (memory.reserved_low_gib > memory.capacity_gib ||
+          memory.reserved_high_gib <= memory.capacity_gib) {
         return fmt::format(
             "not known whether it fits: {:.1f} to {:.1f} GiB are predicted and {:.1f} can be had",
             memory.reserved_low_gib, memory.reserved_high_gib, memory.capacity_gib);
@@ -251,9 +253,9 @@ Json estimate_json(const Job& job, const Estimate& estimate) {
 
 void print_estimate(const Console& console, const Job& job, const Estimate& estimate) {
   const planner::MemoryEstimate& memory = estimate.memory;
-  const bool may_be_mended = memory.fit == planner::Fit::kAtRisk &&
-                             memory.allocated_gib <= memory.capacity_gib &&
-                             !job.framework.expandable_segments;
+  const bool may_be_mended =
+      memory.fit == planner::Fit::kAtRisk && memory.allocated_gib <= memory.capacity_gib &&
+      memory.reserved_high_gib > memory.capacity_gib && !job.framework.expandable_segments;
   print_heading(console, job_text(job));
   fmt::print(console.out, "layout {}: {} micro-batches of {} x {} tokens\n{}{}\n\n",
              planner::short_form(estimate.plan), estimate.plan.micro_batches,

@@ -28,8 +28,9 @@ std::vector<std::string> why_empty(const planner::Job& job, const planner::Searc
 std::vector<std::string> near_sizes(const planner::Job& job, const planner::SearchOptions& search,
                                     double step_seconds);
 
-// The fastest layout of the same job that a program which people run can be given, with the switches
-// of `plan --framework`; of layouts that are not told apart that one puts the simplest first.
+// The fastest layout of the same job that a program which people run can be given, with the
+// switches of `plan --framework`; of layouts that are not told apart that one puts the simplest
+// first.
 struct Elsewhere {
   std::string program;  // "torchtitan"
   std::string framework;

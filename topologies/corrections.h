@@ -59,8 +59,8 @@ std::optional<double> correction_limit(std::string_view name);
 
 const FabricFit& fabric_fit(const NcclGraph& graph, const Gpu& gpu);
 const NetworkFit& network_fit(const std::string& name);
-// The key of fabric_fit in networks.json and in profiles: "NVLink Hopper", "xGMI", …; of a host that
-// was measured with its card: "host memory, one socket, L40S-48GB".
+// The key of fabric_fit in networks.json and in profiles: "NVLink Hopper", "xGMI", …; of a host
+// that was measured with its card: "host memory, one socket, L40S-48GB".
 std::string_view fabric_key(const NcclGraph& graph, const Gpu& gpu);
 
 // The same with a profile's own constants laid over.

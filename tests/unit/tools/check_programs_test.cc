@@ -83,22 +83,24 @@ TEST(CheckPrograms, SettingsThatMakeAnotherModelWithholdTheVerdict) {
 
 // 32 layers of 4096 at 16384 tokens: 32 that recompute as one unit keep what all of them keep.
 TEST(CheckPrograms, LayersThatRecomputeTogetherAreOneUnit) {
-  const auto verdict = [](const std::string& layers) {
-    return check(written("uniform.sh",
-                         "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 "
-                         "pretrain_gpt.py --bf16 --num-layers 32 --hidden-size 4096 "
-                         "--num-attention-heads 32 --seq-length 16384 --max-position-embeddings "
-                         "16384 --micro-batch-size 2 --global-batch-size 64 --swiglu "
-                         "--disable-bias-linear --vocab-size 32000 --use-distributed-optimizer "
-                         "--untie-embeddings-and-output-weights --tensor-model-parallel-size 2 "
-                         "--sequence-parallel --recompute-granularity full --recompute-method "
-                         "uniform --recompute-num-layers " +
-                             layers + "\n"),
-                 "--cluster dgx-h100x1")
-        .json.at("verdict");
+  const auto script = [](const std::string& layers) {
+    return written("uniform.sh",
+                   "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 "
+                   "pretrain_gpt.py --bf16 --num-layers 32 --hidden-size 4096 "
+                   "--num-attention-heads 32 --seq-length 16384 --max-position-embeddings "
+                   "16384 --micro-batch-size 2 --global-batch-size 64 --swiglu "
+                   "--disable-bias-linear --vocab-size 32000 --use-distributed-optimizer "
+                   "--untie-embeddings-and-output-weights --tensor-model-parallel-size 2 "
+                   "--sequence-parallel --recompute-granularity full --recompute-method "
+                   "uniform --recompute-num-layers " +
+                       layers + "\n");
   };
-  EXPECT_EQ(verdict("1"), "fits");
-  EXPECT_EQ(verdict("32"), "not_known");
+  EXPECT_EQ(check(script("1"), "--cluster dgx-h100x1").json.at("verdict"), "fits");
+  EXPECT_EQ(check(script("32"), "--cluster dgx-h100x1").json.at("verdict"), "not_known");
+  // The band of single layers lies below the card: no risk is said of it.
+  const std::string text = run_words("check " + script("32") + " --cluster dgx-h100x1").out;
+  EXPECT_NE(text.find("not known whether it fits"), std::string::npos) << text;
+  EXPECT_EQ(text.find("at risk:"), std::string::npos) << text;
 }
 
 // LLaMA-Factory's and axolotl's files and command lines were refused, although they say the model,

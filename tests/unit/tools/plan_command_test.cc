@@ -333,8 +333,9 @@ TEST(PlanCommand, AgainstSaysRankAndGap) {
   EXPECT_GT(plan["against"]["rank"], 1);
   EXPECT_GT(plan["against"]["step_ratio"], 1.0);
   EXPECT_GE(plan["against"]["of"], plan["against"]["rank"]);
-  const Exported none = run_words("plan --model llama-3.1-8b --cluster dgx-h100x1 --seq 131072 "
-                                  "--framework megatron --against tp8.mb1");
+  const Exported none = run_words(
+      "plan --model llama-3.1-8b --cluster dgx-h100x1 --seq 131072 "
+      "--framework megatron --against tp8.mb1");
   EXPECT_NE(none.out.find("tp8.mb1 does not fit: "), std::string::npos) << none.out;
   EXPECT_EQ(none.out.find("rank 1 of"), std::string::npos) << none.out;
 }

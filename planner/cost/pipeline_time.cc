@@ -48,6 +48,9 @@ double interleaved(const Plan& plan, const StageTotals& stages) {
 double interleaved_waits(const Plan& plan, const StageTotals& stages, double hop) {
   const auto v = static_cast<double>(plan.virtual_pipeline);
   const auto p = static_cast<double>(plan.pipeline);
+  if (plan.micro_batches < plan.pipeline) {
+    return 2 * p * (v - 1) * hop;  // all the way round for each chunk; the work is `interleaved`'s
+  }
   const auto group = static_cast<double>(group_size_of(plan));
   const double back = std::max(0.0, hop - stages.before_message);
   const double forward = stages.slowest_forward / v;

@@ -367,8 +367,8 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
     if (request.simulate) {
       mine.estimate = estimated(mine.job, mine.estimate->plan, true);
     }
-    if (request.plan_file.empty() &&
-        mine.job.framework.name == base.job.framework.name) {  // a file's are settings
+    const bool same_framework = full_name(mine.job.framework) == full_name(base.job.framework);
+    if (request.plan_file.empty() && same_framework) {  // a file's are settings
       add_switch_notes(base, mine);
     }
   }

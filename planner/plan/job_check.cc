@@ -37,12 +37,6 @@ double widest(const models::Transformer& model) {
 }  // namespace
 
 void check_job(const Job& job) {
-  if (is_quantised(job.training.base) && job.framework.name == "torchtitan") {
-    throw Error("--base",
-                fmt::format("torchtitan keeps no frozen weights in {}; bf16, or --framework "
-                            "accelerate, would be right",
-                            to_string(job.training.base)));
-  }
   const models::Transformer& model = job.model;
   const double layers = as_double(model.layers);
   const double tokens = as_double(job.sequence) * as_double(job.global_batch);

@@ -122,7 +122,7 @@ TEST(BadInput, NetworksWithoutEndAreRefused) {
     text +=
         "SwitchName=s" + std::to_string(leaf) + " Nodes=n" + std::to_string(leaf) + "-[0-999999]\n";
   }
-  expect_one_line(run_words("topo import " + file_with("wide.conf", text)), 2, "at most 1000000");
+  expect_one_line(run_words("topo import " + file_with("wide.conf", text)), 2, "at most 262144");
 }
 
 // The line says what would be right, not only what is wrong.

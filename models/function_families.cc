@@ -17,7 +17,7 @@ namespace {
 using Set = void (*)(Transformer&);
 using Finish = void (*)(ConfigFields&, Transformer&);
 struct Family {
-  const char* types;        // each between blanks
+  const char* types = "";   // each between blanks
   Set set = nullptr;        // before the file is read
   Finish finish = nullptr;  // behind it
 };

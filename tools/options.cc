@@ -94,7 +94,7 @@ bool same_but_for_marks(std::string_view a, std::string_view b) {
 }
 
 std::string same_word(const std::string& text, const std::vector<std::string>& choices) {
-  const std::string word = lower_case(text);
+  std::string word = lower_case(text);
   const auto is_choice = [&](std::string_view name) {
     return std::find(choices.begin(), choices.end(), name) != choices.end();
   };

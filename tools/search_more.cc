@@ -83,6 +83,7 @@ std::vector<bool> refine(const Job& job, std::int64_t count, const SearchOptions
     add_new(all, std::move(one));
   }
   std::vector<std::pair<Estimate, bool>> rows;  // with whether it was simulated
+  rows.reserve(all.size());
   for (Estimate& one : all) {
     rows.emplace_back(std::move(one), false);
   }

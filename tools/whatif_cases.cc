@@ -306,28 +306,13 @@ WhatIfCase work_out_base(const WhatIfRequest& request, int threads) {
   return base;
 }
 
-WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
-                         const std::vector<Change>& changes) {
-  WhatIfCase mine;
-  mine.changes = changes;
-  JobOptions options = options_of(request);
-  LayoutOptions layout = request.layout;
-  for (const Change& change : changes) {
-    apply_to_options(change, options, layout);
-    leave_out(change.name, layout.layout);
-    if (change.name == "recompute") {  // they were of the base's
-      layout.recompute_layers.reset();
-      layout.recompute_modules.clear();
-    }
-  }
-  // The base's job with what the options change of it, so that a plan file's job carries over.
+// The base's job with what the options change of it, so that a plan file's job carries over, and
+// its price. `keeps`: with the base's layout, and so its switches.
+void change_job(const WhatIfCase& base, const std::vector<Change>& changes,
+                const JobOptions& options, bool keeps, WhatIfCase& mine) {
   mine.job = base.job;
   mine.job.sequence = options.sequence.value_or(base.job.sequence);
   mine.job.global_batch = options.global_batch.value_or(base.job.global_batch);
-  const bool only_faults = std::all_of(changes.begin(), changes.end(), [](const Change& change) {
-    return change.name == "straggler" || change.name == "slow_link";
-  });
-  const bool keeps = request.keep_layout || only_faults;
   if (!keeps) {  // what is planned again has its own switches
     mine.job.framework = base.asked;
   }
@@ -349,6 +334,27 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       mine.dollars_per_gpu_hour = change.dollars_per_gpu_hour;  // another machine, another price
     }
   }
+}
+
+WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
+                         const std::vector<Change>& changes) {
+  WhatIfCase mine;
+  mine.changes = changes;
+  JobOptions options = options_of(request);
+  LayoutOptions layout = request.layout;
+  for (const Change& change : changes) {
+    apply_to_options(change, options, layout);
+    leave_out(change.name, layout.layout);
+    if (change.name == "recompute") {  // they were of the base's
+      layout.recompute_layers.reset();
+      layout.recompute_modules.clear();
+    }
+  }
+  const bool only_faults = std::all_of(changes.begin(), changes.end(), [](const Change& change) {
+    return change.name == "straggler" || change.name == "slow_link";
+  });
+  const bool keeps = request.keep_layout || only_faults;
+  change_job(base, changes, options, keeps, mine);
   if (keeps) {
     try {
       Plan plan = kept(base.estimate->plan, mine.job, layout, changes);

@@ -20,8 +20,8 @@ constexpr double kUnbounded = 1e9;
 
 template <typename Fit>
 struct Field {
-  const char* name;
-  double Fit::*value;
+  const char* name = "";
+  double Fit::*value = nullptr;
   double width = 0;  // 0: a datasheet's, not fitted
   double high = kUnbounded;
 };

@@ -1,5 +1,7 @@
 #include "topologies/nccl_settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -66,8 +68,9 @@ unsigned read_set(const std::string& value, const std::array<Name, N>& names,
     const std::string word = text.substr(begin, end - begin);
     const auto found = std::ranges::find(names, word, &Name::text);
     if (found == names.end()) {
-      throw Error(where, "'" + value + "' should be one or more of " + known +
-                             ", with commas, or ^ before those to leave out");
+      throw Error(where, fmt::format("'{}' should be one or more of {}, with commas, or ^ before "
+                                     "those to leave out",
+                                     value, known));
     }
     set |= found->bit;
     begin = end + 1;

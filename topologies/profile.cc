@@ -1,5 +1,7 @@
 #include "topologies/profile.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -265,7 +267,7 @@ void check_networks(const JsonReader& reader, const Profile& profile) {
   for (const auto& [entry, constants] : profile.networks) {
     for (const auto& [name, value] : constants) {
       const std::optional<double> limit = correction_limit(name);
-      const std::string which = "networks/" + entry + "/" + name;
+      const std::string which = fmt::format("networks/{}/{}", entry, name);
       if (!limit) {
         reader.fail(which,
                     "is no constant of a fabric or network; `trireme calibrate` writes today's");

@@ -124,7 +124,7 @@ AtTheEnd left_one_by_one(const Plan& plan, const DataParallelInput& in,
   }
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
     backward.pass(chunk > 0 ? others * in.backward / chunks : 0);
-    for (double unit = 0; unit < count; ++unit) {
+    for (std::int64_t unit = 0; static_cast<double>(unit) < count; ++unit) {
       backward.visit(body / (chunks * count), *units[static_cast<std::size_t>(UnitKind::kLayers)]);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/check.h"
 #include "planner/cost/expert_time.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/product_time.h"
@@ -144,6 +145,7 @@ void TimeModel::State::time_step(const Plan& plan, OfAxes& of, TimeEstimate& out
   const HopTimes hop_times = hop(plan, of.placed);
   const StepRanks step = step_ranks(plan, hop_times, of.data);
   const PipelineTime pipeline = pipeline_time(plan, step.totals, hop_times);
+  TRIREME_CHECK(step.slowest != nullptr);
   const RankTimes& slowest = *step.slowest;
   const auto m = static_cast<double>(plan.micro_batches);
   TimeItems& items = out.exposed;

@@ -65,12 +65,12 @@ void refuse_for_megatron(const LaunchPlan& launch) {
   if (offload.activations != OffloadTo::kNone &&
       (launch.plan.pipeline > 1 || launch.plan.recompute != Recompute::kNone || !whole ||
        layers > static_cast<double>(launch.job.model.layers - 1) + 0.5)) {
+    const std::int64_t half = launch.job.model.layers / 2;
     refuse(kOption,
            fmt::format("--cpu-offloading is of whole layers, {} at most, without pipeline and "
                        "recompute; activations={:.6g} with pp 1 would be right",
                        launch.job.model.layers - 1,
-                       static_cast<double>(launch.job.model.layers / 2) /
-                           static_cast<double>(launch.job.model.layers)));
+                       static_cast<double>(half) / static_cast<double>(launch.job.model.layers)));
   }
 }
 

@@ -117,7 +117,10 @@ void expand_into(std::string_view raw, int depth, std::vector<std::string>& word
     for (const std::string& part : parts) {
       for (const std::string& rest : rests) {
         if (words.size() < kWordsMost) {
-          words.push_back(std::string(raw.substr(0, i)) + part + rest);
+          std::string word(raw.substr(0, i));
+          word += part;
+          word += rest;
+          words.push_back(std::move(word));
         }
       }
     }

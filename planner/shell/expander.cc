@@ -122,7 +122,7 @@ std::size_t Expander::double_quotes(std::string_view raw, std::size_t i, int& li
     at = step(raw, at, line, true, out);
   }
   const std::string_view inside = raw.substr(i + 1, at - i - 1);
-  const bool all = inside.find("@") != kNone;  // "${NAME[@]}" and "$@" of nothing give no word
+  const bool all = inside.find('@') != kNone;  // "${NAME[@]}" and "$@" of nothing give no word
   if (out.text.size() == size && !out.lost && !all) {
     put_character(out, kEmptyWord, line, false);
   }

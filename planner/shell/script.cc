@@ -82,8 +82,9 @@ class Reader {
   // Keywords at the start of a statement; true when one was taken.
   bool keyword(const ShellToken& token) {
     const std::string& word = token.text;
-    if ((word == "while" || word == "until") && loops_.open_while(word == "until")) {
-      // its first round comes next
+    const bool loops = (word == "while" || word == "until") && loops_.open_while(word == "until");
+    if (loops || loops_.own_word(word)) {
+      // the round that begins, or goes on, comes next
     } else if (word == "if" || word == "while" || word == "until") {
       branches_.open({.kind = word == "if" ? Frame::Kind::kIf : Frame::Kind::kLoop,
                       .condition = true,
@@ -96,7 +97,6 @@ class Reader {
       open_case();
     } else if (word == kReturn) {
       leave_function();
-    } else if (loops_.own_word(word)) {
     } else if (word == "!") {
       negates_ = !negates_;
     } else if (word == "function" && !stream_.done()) {

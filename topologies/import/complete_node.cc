@@ -320,7 +320,7 @@ void set_nccl(Imported& imported, const NodeFacts& facts) {
     }
     try {
       apply_nccl_setting(imported.cluster.nccl, variable, value, variable);
-      imported.remarks.push_back(variable + "=" + value + ", as the log says");
+      imported.remarks.push_back(fmt::format("{}={}, as the log says", variable, value));
     } catch (const Error& error) {
       imported.remarks.push_back("not taken: " + std::string(error.what()).substr(0, 200));
     }

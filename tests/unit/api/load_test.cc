@@ -87,6 +87,7 @@ TEST(Load, TenThousandCallsHoldWhatAThousandHeld) {
 
 TEST(Load, SixtyFourThreadsGetTheAnswersOfOne) {
   std::vector<std::string> expected;
+  expected.reserve(8);
   for (int which = 0; which < 8; ++which) {
     expected.push_back(lasting(call(which)));
   }

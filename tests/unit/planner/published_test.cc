@@ -315,7 +315,7 @@ PublishedCase expert_case(const char* framework, const char* detail, const char*
       "ep": 8, "micro_batch": 1, "global_batch": 64, "precision": "bf16", "behaviour": "megatron", "framework": ")") +
       framework + R"(", "recompute": "none", "recompute_detail": ")" + detail + R"(", "notes": ")" +
       notes + R"("}])";
-  const PublishedCase found = row_to_case(parse_published(row, "s").rows.at(0));
+  PublishedCase found = row_to_case(parse_published(row, "s").rows.at(0));
   EXPECT_EQ(found.skipped, "");
   return found;
 }

@@ -46,14 +46,15 @@ struct Message {
 std::vector<double> ends_of(const topologies::Cluster& cluster,
                             const std::vector<Message>& messages) {
   StepBuilder step(cluster.gpus, cluster.gpus);
-  for (std::uint16_t i = 0; i < messages.size(); ++i) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
-    const int stream = 1 + i % 4;
+    const auto channel = static_cast<std::uint16_t>(i);
+    const int stream = 1 + static_cast<int>(i % 4);
     step.add(static_cast<std::size_t>(message.from),
-             Send{.peer = message.to - message.from, .channel = i, .tag = 0}, stream,
+             Send{.peer = message.to - message.from, .channel = channel, .tag = 0}, stream,
              message.alone * us, {}, 32 * kMB);
     step.add(static_cast<std::size_t>(message.to),
-             Recv{.peer = message.from - message.to, .channel = i, .tag = 0}, stream,
+             Recv{.peer = message.from - message.to, .channel = channel, .tag = 0}, stream,
              message.alone * us, {}, 32 * kMB);
   }
   const Simulation result = simulate(step.program, step.times, cluster);

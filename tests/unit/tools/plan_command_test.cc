@@ -305,7 +305,8 @@ TEST(PlanCommand, OtherProgramsStandBesideWhereNoneWasNamed) {
   // What stood there was none that the program's file can say, with switches that bring nothing.
   const std::string job =
       "--model llama-3.1-8b --cluster dgx-h100x4 --global-batch 128 --seq 8192 ";
-  for (const json& one : plan_of(job)["elsewhere"]) {
+  const json answer = plan_of(job);
+  for (const json& one : answer["elsewhere"]) {
     const json own = plan_of(job + "--framework " + one["framework"].get<std::string>())["best"];
     EXPECT_NEAR(own["time"]["step_seconds"].get<double>() / one["step_seconds"].get<double>(), 1,
                 0.0101)

@@ -35,8 +35,10 @@ std::string place(const LaunchConfig& config, const LaunchSetting& setting) {
 
 // Where the flag that was meant is there too, or another program reads the arguments first, the
 // unknown one may be that program's.
-Found names_known(const LaunchConfig& config, const LaunchCase&) {
-  if (config.format != LaunchFormat::kMegatron || config.program == MegatronProgram::kSwift) {
+Found names_known(const LaunchConfig& config, const LaunchCase& found) {
+  // The file's words stay what they are under every degree that is tried.
+  if (found.is_trial || config.format != LaunchFormat::kMegatron ||
+      config.program == MegatronProgram::kSwift) {
     return {};
   }
   const bool own_parser =

@@ -23,7 +23,11 @@ Estimator::Estimator(const Job& job)
   const auto flop_per_step = [&](FlopConvention convention) {
     const Flop token = models::model_flop_per_token(job.model, attended, convention) +
                        models::multi_token_flop_per_token(job.model, attended, convention);
-    return trained * tokens_ * token.value;
+    // Of frozen layers the forward pass alone is computed (layers taken as alike).
+    const double head = 6.0 * static_cast<double>(models::head_parameter_count(job.model));
+    const double frozen = static_cast<double>(job.training.frozen_layers) /
+                          static_cast<double>(job.model.layers) * (token.value - head);
+    return tokens_ * (trained * (token.value - frozen) + frozen / 3);
   };
   half_causal_flop_per_step_ = flop_per_step(FlopConvention::kHalfCausal);
   full_flop_per_step_ = flop_per_step(FlopConvention::kFullAttention);

@@ -195,6 +195,27 @@ std::vector<SwitchGain> keep_what_helps(const Job& job, const SearchOptions& opt
   return gains;
 }
 
+// Adds to `on` what helps `best` as it stands, of what was left out for another layout's sake;
+// false when nothing does.
+bool take_back(const Job& job, const Estimate& best, const std::vector<Switch>& all,
+               std::vector<Switch>& on) {
+  const std::size_t before = on.size();
+  for (const Switch& one : all) {
+    const auto is_it = [&](const Switch& other) { return other.setting == one.setting; };
+    Job with = with_switches(job, on);
+    switch_on(with, one);
+    if (std::any_of(on.begin(), on.end(), is_it) || check_plan(with, best.plan)) {
+      continue;
+    }
+    const Estimate then = estimated(with, best.plan);
+    if (then.memory.fit <= best.memory.fit &&
+        best.time.step_seconds - then.time.step_seconds > kNothing * best.time.step_seconds) {
+      on.push_back(one);
+    }
+  }
+  return on.size() > before;
+}
+
 // A program with rows of its own has no others, whatever it is built on.
 std::string_view family_of(const Framework& framework) {
   const auto begins = [&](const std::string& name) {
@@ -265,9 +286,11 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
     (one.changes_numerics ? offered : free).push_back(one);
   }
   SwitchedSearch found{.job = with_switches(job, free), .result = {}, .switches = {}};
+  const std::vector<Switch> all = free;
   std::optional<Estimate> best = free.empty() ? std::nullopt : best_of(found.job, options);
   // A switch may slow one layout and help another: without what brings the best nothing, another
   // may be the best.
+  bool taken_back = false;
   for (bool settled = false; !settled;) {
     if (best) {
       found.switches = keep_what_helps(job, options, *best, free);
@@ -277,6 +300,11 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
     settled = !best || !found.result.best || options.goal == Goal::kUtility ||
               found.result.best->plan == best->plan;
     best = found.result.best;
+    if (settled && best && !taken_back && take_back(job, *best, all, free)) {
+      taken_back = true;
+      settled = false;
+      best = estimated(with_switches(job, free), best->plan);
+    }
   }
   if (!found.result.best) {
     return found;

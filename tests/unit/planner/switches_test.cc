@@ -195,6 +195,29 @@ TEST(Recommend, WhatIsAtRiskStandsBelowWhatFits) {
 
 // Rows were ranked with every switch on, printed without those that bring the best nothing, and the
 // best's memory was of the former.
+// The best with every switch had tp 1, so overlap of TP went; the layout that then was the best
+// lost 435 ms by it.
+TEST(SwitchList, WhatWasLeftOutForAnotherLayoutComesBack) {
+  const Case c{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32};
+  SearchOptions options;
+  options.constraints = {{ConstraintAxis::kContext, Comparison::kEqual, 8}};
+  const SwitchedSearch found = search_with_switches(job_of(c), options, {});
+  ASSERT_TRUE(found.result.best);
+  const Plan& plan = found.result.best->plan;
+  for (const Switch& one : switches_of(found.job, {})) {
+    if (one.changes_numerics || check_plan(found.job, plan)) {
+      continue;
+    }
+    Job with = found.job;
+    switch_on(with, one);
+    Estimate then;
+    Estimator(with).estimate(plan, then);
+    EXPECT_TRUE(then.memory.fit > found.result.best->memory.fit ||
+                then.time.step_seconds > 0.998 * found.result.best->time.step_seconds)
+        << one.setting;
+  }
+}
+
 TEST(SwitchList, AllThatIsAnsweredIsOfTheSwitchesThatAreNamed) {
   for (const Case& c : {Case{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
                         Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {

@@ -281,8 +281,10 @@ Json rejected_json(const std::vector<planner::Rejection>& rejected) {
 }  // namespace
 
 std::string miss_text(const planner::MemoryEstimate& memory) {
+  const bool on_host = memory.host_gib > memory.host_capacity_gib;
   return fmt::format("{}, {:.1f} GiB too much", planner::memory_detail(memory),
-                     memory.reserved_low_gib - memory.capacity_gib);
+                     on_host ? memory.host_gib - memory.host_capacity_gib
+                             : memory.reserved_low_gib - memory.capacity_gib);
 }
 
 Json plan_json(const Job& job, const PlanReport& report) {

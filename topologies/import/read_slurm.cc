@@ -15,11 +15,11 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;  // keys in lower case
 
-// Slurm's parser refuses them too; nodes behind Node= would be lost. Level is what `scontrol show
-// topology` prints of a switch.
+// Slurm's parser refuses them too; nodes behind Node= would be lost. Level and BlockIndex are what
+// `scontrol show topology` prints of a switch and of a block.
 void refuse_unknown(const std::string& key, const std::string& written, const std::string& where) {
-  constexpr const char* kKeys[] = {"SwitchName", "Nodes",     "Switches",  "LinkSpeed",
-                                   "Level",      "BlockName", "BlockSizes"};
+  constexpr const char* kKeys[] = {"SwitchName", "Nodes",     "Switches",   "LinkSpeed",
+                                   "Level",      "BlockName", "BlockIndex", "BlockSizes"};
   std::string all;
   for (const char* right : kKeys) {
     std::string plain(right);

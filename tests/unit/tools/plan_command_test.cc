@@ -258,6 +258,17 @@ TEST(CheckMissing, TheFlagThatIsMissingIsNamed) {
   EXPECT_NE(result.err.find("lacks --num-layers"), std::string::npos) << result.err;
 }
 
+// What a host lacks was told as what the GPU lacks: "-73.9 GiB too much".
+TEST(PlanCommand, WhatAHostLacksIsTheHosts) {
+  const std::string out =
+      run_words(
+          "plan --model llama-3.1-8b --seq 4096 --global-batch 64 --cluster "
+          "dgx-h100x1 --framework deepspeed --offload optimizer --host-memory 10")
+          .out;
+  EXPECT_NE(out.find("GiB too much"), std::string::npos) << out;
+  EXPECT_EQ(out.find(", -"), std::string::npos) << out;
+}
+
 TEST(PlanCommand, NothingFitsNamesWhatWould) {
   const json plan = plan_of("--model llama-3.1-70b --cluster dgx-h100x1 --global-batch 8", 1);
   EXPECT_TRUE(plan["best"].is_null());

@@ -168,6 +168,11 @@ TEST(ImportNetwork, NodesThatASpineRepeatsStayOnTheirLeaves) {
       "H100");
   EXPECT_EQ(imported.cluster.network.unit_nodes, (std::vector<int>{3, 4}));
   EXPECT_FALSE(remarks(imported, "several switches"));
+  // Blocks as it prints them were refused for their index.
+  const Imported blocks =
+      import("BlockName=b0 BlockIndex=0 Nodes=n[0-17]\nBlockName=b1 BlockIndex=1 Nodes=n[18-35]\n",
+             "GB200");
+  EXPECT_EQ(blocks.cluster.gpus, 144);
 }
 
 TEST(ImportNetwork, SwitchesOfThreeLevelsMakePods) {

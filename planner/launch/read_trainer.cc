@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
@@ -20,7 +21,6 @@ constexpr std::string_view kSequence =
     "cutoff_len sequence_len model_max_length max_seq_length max_length max_seq_len block_size";
 constexpr std::string_view kMicroBatch = "per_device_train_batch_size micro_batch_size";
 constexpr std::string_view kRank = "lora_rank lora_r";
-constexpr std::string_view kBits = "quantization_bit load_in_4bit load_in_8bit";
 
 const LaunchSetting* first_of(const LaunchConfig& run, std::string_view names) {
   for (const std::string_view name : names_in(names)) {
@@ -95,9 +95,24 @@ void read_adapters(const LaunchConfig& run, LaunchConfig& config) {
   if (kind == "lora" || kind == "qlora" || is_on(run, "use_lora") || is_on(run, "use_peft")) {
     config.lora_rank = count_of(run, kRank).value_or(8);
   }
-  if (const LaunchSetting* bits = first_of(run, kBits);
-      bits != nullptr && switch_setting(run, bits->key).value_or(true)) {
-    config.unmodelled.push_back(fmt::format("{} {}", bits->spelled, bits->value));
+  // What trains otherwise than the weights or adapters of one model, in their own bits, whole on
+  // each rank but for the JSON's shards: with which values it does not.
+  constexpr std::pair<const char*, std::string_view> kOfOneModel[] = {
+      {"stage", "pt sft"},
+      {"rl", "none None null"},
+      {"finetuning_type", "full lora"},
+      {"adapter", "lora none None null"},
+      {"quantization_bit", "none None null"},
+      {"load_in_4bit", "false False no off 0"},
+      {"load_in_8bit", "false False no off 0"},
+      {"tensor_parallel_size", "1"},
+      {"context_parallel_size", "1"},
+      {"sequence_parallel_degree", "1"}};
+  for (const auto& [key, values] : kOfOneModel) {
+    const LaunchSetting* setting = find_setting(run, key);
+    if (setting != nullptr && !setting->value.empty() && !is_among(values, setting->value)) {
+      config.foreign.push_back(fmt::format("{} {}", setting->spelled, setting->value));
+    }
   }
 }
 

@@ -103,6 +103,37 @@ TEST(CheckPrograms, LayersThatRecomputeTogetherAreOneUnit) {
   EXPECT_EQ(text.find("at risk:"), std::string::npos) << text;
 }
 
+// "fits" was said of 4-bit bases, of DPO's two models, of frozen layers and of context parallelism,
+// all as if the weights of one model were trained.
+TEST(CheckPrograms, WhatATrainerTrainsOtherwiseWithholdsTheVerdict) {
+  written("tuned/.git/HEAD", "ref: refs/heads/main\n");
+  written("tuned/z3.json",
+          R"({"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+              "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}})");
+  const auto verdict = [](const char* name, const std::string& start, const std::string& more) {
+    return check(written(std::string("tuned/") + name, start + more), "--cluster dgx-h100x1")
+        .json.value("verdict", "");
+  };
+  const std::string factory =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\ndo_train: true\ndeepspeed: z3.json\n"
+      "cutoff_len: 4096\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n"
+      "bf16: true\n";
+  const std::string axolotl =
+      "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\n"
+      "gradient_accumulation_steps: 8\nbf16: auto\ndeepspeed: z3.json\n";
+  EXPECT_EQ(verdict("sft.yaml", factory, "stage: sft\nfinetuning_type: lora\n"), "fits");
+  EXPECT_EQ(verdict("plain.yaml", axolotl, "adapter: lora\nload_in_4bit: false\n"), "fits");
+  for (const char* more :
+       {"stage: sft\nfinetuning_type: lora\nquantization_bit: 4\n",
+        "stage: dpo\nfinetuning_type: full\n", "stage: sft\nfinetuning_type: freeze\n"}) {
+    EXPECT_EQ(verdict("other.yaml", factory, more), "not_known") << more;
+  }
+  for (const char* more : {"adapter: qlora\nload_in_4bit: true\n", "rl: dpo\n", "adapter: dora\n",
+                           "context_parallel_size: 2\n", "tensor_parallel_size: 2\n"}) {
+    EXPECT_EQ(verdict("another.yaml", axolotl, more), "not_known") << more;
+  }
+}
+
 // LLaMA-Factory's and axolotl's files and command lines were refused, although they say the model,
 // the lengths and the DeepSpeed file.
 TEST(CheckPrograms, RunsOfTheTrainerThatNameADeepspeedFile) {

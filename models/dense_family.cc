@@ -23,15 +23,6 @@ Transformer read_mistral(ConfigFields& fields) {
   return model;
 }
 
-void read_qwen_window(ConfigFields& fields, Transformer& model) {
-  if (fields.flag("use_sliding_window", false)) {
-    const std::int64_t first = fields.count_or({"max_window_layers"}, 28, /*low=*/0);
-    model.sliding_window = fields.count_or({"sliding_window"}, 4096);
-    set_sliding_layers(model, [first](std::int64_t layer) { return layer >= first; });
-    apply_layer_types(fields, model);
-  }
-}
-
 Transformer read_qwen2(ConfigFields& fields) {
   Transformer model = read_llama_like(fields, {.hidden = 4096,
                                                .ffn = 22016,
@@ -285,6 +276,15 @@ constexpr NamedReader kFamilies[] = {
 };
 
 }  // namespace
+
+void read_qwen_window(ConfigFields& fields, Transformer& model) {
+  if (fields.flag("use_sliding_window", false)) {
+    const std::int64_t first = fields.count_or({"max_window_layers"}, 28, /*low=*/0);
+    model.sliding_window = fields.count_or({"sliding_window"}, 4096);
+    set_sliding_layers(model, [first](std::int64_t layer) { return layer >= first; });
+    apply_layer_types(fields, model);
+  }
+}
 
 Transformer read_llama_like(ConfigFields& fields, const ClassDefaults& defaults) {
   Transformer model;

@@ -157,14 +157,7 @@ void read_qwen_layers(ConfigFields& fields, Transformer& model) {
   set_moe_layers(model, [&](std::int64_t layer) {
     return std::find(dense.begin(), dense.end(), layer) == dense.end() && (layer + 1) % step == 0;
   });
-  if (fields.flag("use_sliding_window", false)) {
-    const std::int64_t first = fields.count_or({"max_window_layers"}, 28, /*low=*/0);
-    model.sliding_window = fields.count_or({"sliding_window"}, 4096);
-    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-      model.sliding_layers.push_back(layer >= first);
-    }
-    apply_layer_types(fields, model);
-  }
+  read_qwen_window(fields, model);
 }
 
 Transformer read_qwen2_moe(ConfigFields& fields) {

@@ -40,6 +40,8 @@ void set_sliding_layers(Transformer& model, const std::function<bool(std::int64_
 void read_exaone_windows(ConfigFields& fields, Transformer& model);
 // Marks the layers that `layer_types` names as sliding; without the key leaves the model as it is.
 void apply_layer_types(ConfigFields& fields, Transformer& model);
+// Of Qwen: layers from max_window_layers on slide, where use_sliding_window says so.
+void read_qwen_window(ConfigFields& fields, Transformer& model);
 
 // The function of a model whose other fields are read: the family's defaults, then the file.
 void read_family_function(ConfigFields& fields, const std::string& model_type, Transformer& model);

@@ -25,7 +25,7 @@ void require_alike(Coordinator& coordinator, const std::vector<Told>& told);
 // Called in its place by a rank that cannot go on, so that the others throw `why` and its name
 // instead of waiting for it. Never throws.
 void refuse(Coordinator& coordinator, const std::string& why);
-// The same of a rank that has not met the others yet; gives up when they do not come within
+// The same of a rank that has not met the others yet; gives up when they do not come within ten
 // seconds.
 void refuse(const RankEnvironment& environment, const std::string& why);
 

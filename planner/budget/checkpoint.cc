@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "topologies/node_groups.h"
+#include "topologies/node_parts.h"
 
 namespace trireme::planner {
 
@@ -10,8 +11,6 @@ namespace {
 
 // A barrier, the metadata, and the first touch of the host's buffers.
 constexpr double kBarrierSeconds = 1.0;
-// Of the link's raw rate (PCIe 5 x16: 55 of 63 GB/s measured on eight H200).
-constexpr double kLinkShare = 0.85;
 
 double bytes_of_parameter(const Job& job) {
   const double moments = job.optimizer == Optimizer::kAdam       ? job.framework.moment_bytes
@@ -51,7 +50,7 @@ Checkpoint checkpoint_of(const Job& job, const Plan& plan, const Storage& storag
   Checkpoint checkpoint;
   checkpoint.bytes = bytes_of_parameter(job) * trained_parameters(job);
   const double written = checkpoint.bytes / write;
-  const double link = std::max(1e9, kLinkShare * job.cluster.node.pcie_per_gpu.value);
+  const double link = std::max(1e9, topologies::pcie_carries(job.cluster.node.pcie_per_gpu).value);
   const double copied = checkpoint.bytes / static_cast<double>(plan.gpus()) / link;
   checkpoint.save_seconds = (storage.asynchronous ? copied : written) + kBarrierSeconds;
   checkpoint.durable_seconds = std::max(checkpoint.save_seconds, copied + written);

@@ -95,8 +95,11 @@ void read_adapters(const LaunchConfig& run, LaunchConfig& config) {
   if (kind == "lora" || kind == "qlora" || is_on(run, "use_lora") || is_on(run, "use_peft")) {
     config.lora_rank = count_of(run, kRank).value_or(8);
   }
-  // What trains otherwise than the weights or adapters of one model, in their own bits, whole on
-  // each rank but for the JSON's shards: with which values it does not.
+}
+
+// What trains otherwise than the weights or adapters of one model, in their own bits, whole on each
+// rank but for the JSON's shards. The table says with which values it does not.
+void note_other_training(const LaunchConfig& run, LaunchConfig& config) {
   constexpr std::pair<const char*, std::string_view> kOfOneModel[] = {
       {"stage", "pt sft"},
       {"rl", "none None null"},
@@ -139,6 +142,7 @@ void read_run(const LaunchConfig& run, LaunchConfig& config) {
     config.optimizer = "adam8bit";
   }
   read_adapters(run, config);
+  note_other_training(run, config);
   read_recompute(run, config);
   config.environment = run.environment;
   config.undecided = run.undecided;

@@ -202,9 +202,12 @@ bool take_back(const Job& job, const Estimate& best, const std::vector<Switch>& 
   const std::size_t before = on.size();
   for (const Switch& one : all) {
     const auto is_it = [&](const Switch& other) { return other.setting == one.setting; };
+    if (std::any_of(on.begin(), on.end(), is_it)) {
+      continue;
+    }
     Job with = with_switches(job, on);
     switch_on(with, one);
-    if (std::any_of(on.begin(), on.end(), is_it) || check_plan(with, best.plan)) {
+    if (check_plan(with, best.plan)) {
       continue;
     }
     const Estimate then = estimated(with, best.plan);

@@ -11,13 +11,15 @@ namespace trireme::planner {
 namespace {
 
 // One H200 step of a shape in PyTorch 2.11: DTensor tensor parallelism over two ranks (sequence and
-// loss parallel, bf16 states) or FSDP2 over two (fp32 parameters), sequence 4096, a loss of 12
-// bytes a logit, largest torch.cuda.max_memory_allocated of the two ranks.
+// loss parallel, bf16 states) or FSDP2 over two (fp32 parameters), a loss of 12 bytes a logit,
+// largest torch.cuda.max_memory_allocated of the two ranks.
 struct TorchRow {
   bool tensor;
   std::int64_t hidden, ffn, heads, kv_heads, layers, vocab, micro_batch;
   bool recompute;
   double gib;
+  std::int64_t sequence = 4096;
+  std::int64_t head_dim = 0;  // 0: hidden / heads
 };
 constexpr TorchRow kTorchRows[] = {
     {true, 2048, 8192, 32, 8, 16, 128256, 1, false, 11.381},
@@ -64,6 +66,20 @@ constexpr TorchRow kTorchRows[] = {
     {true, 5120, 13824, 40, 40, 6, 32000, 2, true, 9.095},
     {false, 2048, 5632, 32, 4, 12, 32000, 2, true, 7.361},
     {false, 5120, 13824, 40, 40, 6, 32000, 2, true, 20.442},
+    // Measured later, on another host, and fitted to by nothing: heads of 64, 128 and 256,
+    // other lengths and vocabularies.
+    {true, 2048, 8192, 32, 32, 12, 49152, 8, false, 19.107, 2048, 64},
+    {true, 2048, 8192, 32, 32, 12, 49152, 8, true, 9.345, 2048, 64},
+    {true, 2304, 9216, 8, 4, 8, 256000, 2, false, 14.743, 2048, 256},
+    {true, 2304, 9216, 8, 4, 8, 256000, 2, true, 13.012, 2048, 256},
+    {true, 2560, 9728, 32, 8, 10, 151936, 4, false, 19.635, 2048, 128},
+    {true, 2560, 9728, 32, 8, 10, 151936, 4, true, 14.593, 2048, 128},
+    {true, 4096, 14336, 32, 8, 8, 32768, 1, false, 13.663, 8192, 128},
+    {true, 4096, 14336, 32, 8, 8, 32768, 1, true, 8.277, 8192, 128},
+    {true, 5120, 17920, 40, 10, 5, 32064, 1, false, 19.089, 16384, 128},
+    {true, 5120, 17920, 40, 10, 5, 32064, 1, true, 10.292, 16384, 128},
+    {true, 8192, 28672, 64, 8, 3, 64000, 2, false, 16.507, 3072, 128},
+    {true, 8192, 28672, 64, 8, 3, 64000, 2, true, 14.509, 3072, 128},
 };
 
 double torch_peak(const TorchRow& row) {
@@ -71,14 +87,14 @@ double torch_peak(const TorchRow& row) {
   job.model = models::load_model("llama-3.1-8b");
   job.cluster = topologies::load_cluster("hgx-h200");
   job.framework = find_framework("fsdp2");
-  job.sequence = 4096;
+  job.sequence = row.sequence;
   models::Transformer& model = job.model;
   model.layers = row.layers;
   model.hidden = row.hidden;
   model.ffn = row.ffn;
   model.heads = row.heads;
   model.kv_heads = row.kv_heads;
-  model.head_dim = row.hidden / row.heads;
+  model.head_dim = row.head_dim > 0 ? row.head_dim : row.hidden / row.heads;
   model.vocab = row.vocab;
   job.cluster = topologies::narrowed(job.cluster, 2);
   apply_setting(job.framework, "logit_bytes", "12");

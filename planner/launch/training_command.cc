@@ -123,8 +123,10 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
     if (!command.words.empty() && counts(command.words.front().text)) {
       bare.words.insert(bare.words.end(), command.words.begin(), command.words.end());
     } else {
-      for (std::vector<ShellText>& words : commands_of_words(command.words)) {
-        consider({std::move(words), 0, command.line, command.round});
+      for (const std::vector<ShellText>& words : commands_of_words(command.words)) {
+        std::vector<ShellText> all_words = command.lead;
+        all_words.insert(all_words.end(), words.begin(), words.end());
+        consider({std::move(all_words), 0, command.line, command.round});
       }
     }
   }

@@ -4,26 +4,49 @@
 
 namespace trireme::planner {
 
-std::optional<bool> joined_result(std::string_view joint, std::optional<bool> before,
-                                  std::optional<bool> last) {
-  // The second part runs only where the first one leaves the answer open.
-  if (joint == "&&") {
-    return last && !*last ? last : (before ? last : std::nullopt);
-  }
-  if (joint == "||") {
-    return last && *last ? last : (before ? last : std::nullopt);
-  }
-  return last;
+bool Joined::runs() const {
+  return joint == Joint::kNone || !before || *before == (joint == Joint::kAnd);
+}
+
+std::optional<bool> Joined::result(std::optional<bool> last) const {
+  const std::optional<bool> own = last && negates ? std::optional(!*last) : last;
+  // Where nobody knows whether it ran, one result of two is still sure.
+  const bool settles = own && *own == (joint == Joint::kOr);
+  return joint == Joint::kNone || before || settles ? own : std::nullopt;
 }
 
 bool Branches::active() const {
-  return std::all_of(frames_.begin(), frames_.end(),
-                     [](const Frame& frame) { return frame.active || frame.condition; });
+  return std::all_of(frames_.begin(), frames_.end(), [](const Frame& frame) {
+    return frame.runs && (frame.active || frame.condition);
+  });
 }
 
 bool Branches::undecided() const {
   return std::any_of(frames_.begin(), frames_.end(),
-                     [](const Frame& frame) { return frame.undecided; });
+                     [](const Frame& frame) { return frame.undecided || frame.joined.open(); });
+}
+
+bool Branches::plain_from(std::size_t first) const {
+  return std::all_of(
+      frames_.begin() + static_cast<std::ptrdiff_t>(first), frames_.end(), [](const Frame& frame) {
+        return frame.kind == Frame::Kind::kCall && frame.joined.joint == Joint::kNone;
+      });
+}
+
+bool Branches::sure_from(std::size_t first) const {
+  return std::none_of(
+      frames_.begin() + static_cast<std::ptrdiff_t>(first), frames_.end(), [](const Frame& frame) {
+        return frame.undecided || frame.chosen || frame.joined.open() ||
+               frame.kind == Frame::Kind::kFunction || frame.kind == Frame::Kind::kSubshell;
+      });
+}
+
+std::optional<bool> Branches::status(std::optional<bool> last) const {
+  const Frame& frame = frames_.back();
+  if (frame.kind != Frame::Kind::kIf && frame.kind != Frame::Kind::kCase) {
+    return last;
+  }
+  return frame.open_branches > 0 ? std::nullopt : frame.ran ? last : std::optional(true);
 }
 
 bool Branches::in_function() const {
@@ -32,14 +55,6 @@ bool Branches::in_function() const {
 }
 
 bool Branches::keyword(std::string_view word, int line) {
-  if (word == "}") {
-    const bool braces =
-        !empty() && (top().kind == Frame::Kind::kFunction || top().kind == Frame::Kind::kGroup);
-    if (braces) {
-      close();
-    }
-    return true;
-  }
   if (empty()) {
     return false;
   }
@@ -60,12 +75,33 @@ bool Branches::keyword(std::string_view word, int line) {
     const bool unknown = frame.undecided;
     frame.active = !frame.taken;
     frame.undecided = unknown && frame.active;
-  } else if (word == "fi" || word == "done" || word == "esac") {
-    close();
+    frame.ran |= frame.active;
   } else {
     return false;
   }
   return true;
+}
+
+bool Branches::is_end(std::string_view word) const {
+  if (empty()) {
+    return false;
+  }
+  switch (frames_.back().kind) {
+    case Frame::Kind::kIf:
+      return word == "fi";
+    case Frame::Kind::kCase:
+      return word == "esac";
+    case Frame::Kind::kLoop:
+      return word == "done";
+    case Frame::Kind::kFunction:
+    case Frame::Kind::kGroup:
+      return word == "}";
+    case Frame::Kind::kSubshell:
+      return word == ")";
+    case Frame::Kind::kCall:
+      break;
+  }
+  return false;
 }
 
 void Branches::settle(std::optional<bool> result, int line) {
@@ -73,14 +109,16 @@ void Branches::settle(std::optional<bool> result, int line) {
   const bool open = !result && !frame.taken && frame.kind != Frame::Kind::kLoop;
   if (open && choice_ >= 0) {
     result = frame.open_branches == choice_;
+    frame.chosen = true;
   }
   frame.open_branches += open ? 1 : 0;
   frame.active = !frame.taken && result.value_or(true);
   frame.undecided = frame.active && !result;
   frame.taken = frame.taken || (result && *result);
+  frame.ran |= frame.active;
   frame.condition = false;
   const bool counts = std::all_of(frames_.begin(), frames_.end() - 1,
-                                  [](const Frame& outer) { return outer.active; });
+                                  [](const Frame& outer) { return outer.runs && outer.active; });
   if (open && (frame.undecided || choice_ >= 0) && counts) {
     frame.question.erase(frame.question.find_last_not_of(" ;") + 1);
     ask_whether(frame.question, line);
@@ -105,6 +143,14 @@ void Branches::ask_whether(const std::string& text, int line) {
   });
   if (!asked) {  // in another round of a loop
     questions_.push_back({text, line});
+  }
+}
+
+void Branches::ask_around(int line) {
+  for (const Frame& frame : frames_) {
+    if (frame.joined.open() && frame.runs) {
+      ask_whether(frame.joined.after, line);
+    }
   }
 }
 

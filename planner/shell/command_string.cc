@@ -12,10 +12,6 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-bool is_shell(std::string_view word) {
-  return word == "bash" || word == "sh" || word.ends_with("/bash") || word.ends_with("/sh");
-}
-
 // -c, -lc, -exc
 bool takes_command(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word[1] != '-' && word.ends_with('c');
@@ -124,8 +120,24 @@ class Cutter {
   bool skips_ = false;  // the next word is where a redirection goes
 };
 
-// What eval runs: its words joined by blanks.
-ShellText joined(const std::vector<ShellText>& words, std::size_t begin) {
+}  // namespace
+
+bool is_shell(std::string_view word) {
+  return word == "bash" || word == "sh" || word.ends_with("/bash") || word.ends_with("/sh");
+}
+
+std::optional<std::size_t> command_word(const std::vector<ShellText>& words) {
+  bool shell = false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (shell && takes_command(words[i - 1].text)) {
+      return i;
+    }
+    shell = shell || is_shell(words[i].text);
+  }
+  return {};
+}
+
+ShellText joined_words(const std::vector<ShellText>& words, std::size_t begin) {
   ShellText all;
   for (std::size_t i = begin; i < words.size(); ++i) {
     if (i > begin) {
@@ -141,8 +153,6 @@ ShellText joined(const std::vector<ShellText>& words, std::size_t begin) {
   return all;
 }
 
-}  // namespace
-
 std::vector<std::vector<ShellText>> commands_of_words(const std::vector<ShellText>& words) {
   std::vector<std::vector<ShellText>> commands(1);
   if (!words.empty() &&
@@ -150,13 +160,13 @@ std::vector<std::vector<ShellText>> commands_of_words(const std::vector<ShellTex
     return commands;  // a test of arguments starts nothing
   }
   if (words.size() > 1 && words.front().text == "eval") {
-    Cutter(joined(words, 1), {}, false, commands).run();
+    Cutter(joined_words(words, 1), {}, false, commands).run();
     return commands;
   }
-  bool shell = false;
+  const auto text = command_word(words);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const ShellText& word = words[i];
-    const bool script = shell && i > 0 && takes_command(words[i - 1].text);
+    const bool script = text == i;
     if (script || word.text.find(" --") != std::string::npos) {
       const std::size_t lead = script ? std::min(commands.back().size(), kLeadMax) : 0;
       Cutter(word, {commands.back().begin(), commands.back().begin() + std::ptrdiff_t(lead)},
@@ -165,7 +175,6 @@ std::vector<std::vector<ShellText>> commands_of_words(const std::vector<ShellTex
     } else {
       commands.back().push_back(word);
     }
-    shell = shell || is_shell(word.text);
   }
   return commands;
 }

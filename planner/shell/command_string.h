@@ -1,6 +1,8 @@
 // Words that hold a whole command line, as of eval, bash -c or a quoted variable.
 #pragma once
 
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "planner/shell/value.h"
@@ -12,5 +14,12 @@ namespace trireme::planner {
 // quotes (bash manual, Shell Syntax). What stands before such a word (srun …) leads every command
 // of it. At least one command comes back; of a test ([[ … ]]) an empty one.
 std::vector<std::vector<ShellText>> commands_of_words(const std::vector<ShellText>& words);
+
+// bash, sh, /bin/bash.
+bool is_shell(std::string_view word);
+// Which word is the text that `bash -c` runs.
+std::optional<std::size_t> command_word(const std::vector<ShellText>& words);
+// The words from the n-th on as one text: what eval runs.
+ShellText joined_words(const std::vector<ShellText>& words, std::size_t begin);
 
 }  // namespace trireme::planner

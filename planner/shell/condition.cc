@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 
+#include "planner/shell/arrays.h"
 #include "planner/shell/regular_expression.h"
 
 namespace trireme::planner {
@@ -34,9 +35,6 @@ std::optional<bool> compare(const ShellText& left, const std::string& op, const 
   if (left.outside || right.outside) {
     return {};
   }
-  if (op == "=~") {
-    return double_brackets ? matches_expression(left.text, right) : std::nullopt;
-  }
   if (op == "=" || op == "==" || op == "!=") {
     const bool same = double_brackets ? matches_pattern(left.text, right) : left.text == right.text;
     return same == (op != "!=");
@@ -64,11 +62,25 @@ bool is_binary(const std::string& word) {
   return std::find(std::begin(kOperators), std::end(kOperators), word) != std::end(kOperators);
 }
 
+// What =~ leaves behind: the text that matched and its groups, or nothing.
+std::optional<bool> take_groups(const ShellText& left, const ShellText& right,
+                                ShellVariables& variables) {
+  const bool open = left.outside || right.outside;
+  std::vector<std::string> groups;
+  const auto matches = open ? std::nullopt : matches_expression(left.text, right, groups);
+  ShellVariable taken{.values = {}, .array = true};
+  for (const std::string& group : groups) {
+    taken.values.push_back(plain_text(group, left.lines.empty() ? 0 : left.lines.front()));
+  }
+  variables.known["BASH_REMATCH"] = matches ? taken : unknown_variable();
+  return matches;
+}
+
 // Recursive descent over the words between the brackets.
 class Test {
  public:
-  Test(std::vector<ShellText> words, bool double_brackets)
-      : words_(std::move(words)), double_brackets_(double_brackets) {}
+  Test(std::vector<ShellText> words, bool double_brackets, ShellVariables& variables)
+      : words_(std::move(words)), double_brackets_(double_brackets), variables_(variables) {}
 
   std::optional<bool> run() {
     if (words_.empty()) {
@@ -135,6 +147,9 @@ class Test {
     const ShellText& word = words_[at_];
     if (compares) {
       at_ += 3;
+      if (words_[at_ - 2].text == "=~") {
+        return double_brackets_ ? take_groups(word, words_[at_ - 1], variables_) : std::nullopt;
+      }
       return compare(word, words_[at_ - 2].text, words_[at_ - 1], double_brackets_);
     }
     const bool unary = word.text.size() == 2 && word.text[0] == '-' && at_ + 1 < words_.size();
@@ -153,6 +168,7 @@ class Test {
 
   std::vector<ShellText> words_;
   bool double_brackets_;
+  ShellVariables& variables_;
   std::size_t at_ = 0;
   int depth_ = 0;
   bool bad_ = false;
@@ -231,21 +247,27 @@ bool is_test(std::string_view command) {
   return command == "[" || command == "[[" || command == "test";
 }
 
-std::optional<bool> shell_condition(const std::vector<ShellText>& words) {
-  if (words.size() == 1 &&
-      (words[0].text == "true" || words[0].text == ":" || words[0].text == "false")) {
-    return words[0].text != "false";
+std::optional<bool> shell_condition(const std::vector<ShellText>& words,
+                                    ShellVariables& variables) {
+  constexpr std::string_view kSucceed[] = {"true", ":", "echo", "printf", "set", "unset", "shopt"};
+  if (words.empty()) {
+    return {};
   }
-  if (words.empty() || !is_test(words[0].text)) {
+  const std::string& name = words[0].text;
+  if (name == "false" ||
+      std::find(std::begin(kSucceed), std::end(kSucceed), name) != std::end(kSucceed)) {
+    return name != "false";
+  }
+  if (!is_test(name)) {
     return {};
   }
   std::vector<ShellText> inside(words.begin() + 1, words.end());
-  const bool closes = words[0].text != "test";
-  if (closes && (inside.empty() || inside.back().text != (words[0].text == "[" ? "]" : "]]"))) {
+  const bool closes = name != "test";
+  if (closes && (inside.empty() || inside.back().text != (name == "[" ? "]" : "]]"))) {
     return {};
   }
   inside.resize(inside.size() - (closes ? 1 : 0));
-  return Test(std::move(inside), words[0].text == "[[").run();
+  return Test(std::move(inside), name == "[[", variables).run();
 }
 
 }  // namespace trireme::planner

@@ -9,8 +9,9 @@
 
 namespace trireme::planner {
 
-// Whether the command succeeds; nothing when it is no test, or one that the file does not decide.
-std::optional<bool> shell_condition(const std::vector<ShellText>& words);
+// Whether the command succeeds; nothing when it is none of those that always do (echo) and no test,
+// or one that the file does not decide. =~ sets BASH_REMATCH.
+std::optional<bool> shell_condition(const std::vector<ShellText>& words, ShellVariables& variables);
 // Whether the command is one of the above.
 bool is_test(std::string_view command);
 // Whether a text matches a pattern of *, ?, [a-z] and plain characters; what quotes protect is

@@ -73,6 +73,10 @@ std::size_t Expander::step(std::string_view raw, std::size_t i, int& line, bool 
                            ShellText& out) {
   const char c = raw[i];
   const bool more = i + 1 < raw.size();
+  if (i == 0 && !in_quotes && (raw.starts_with("<(") || raw.starts_with(">("))) {
+    out.outside = out.lost = true;  // the name of a pipe
+    return raw.size();
+  }
   if (c == '\'' && !in_quotes) {
     const std::size_t end = std::min(raw.find('\'', i + 1), raw.size());
     if (end == i + 1) {

@@ -137,7 +137,7 @@ void LoopReader::forget_changes(const LoopRounds& rounds) {
   }
 }
 
-bool LoopReader::own_word(std::string_view word) {
+bool LoopReader::own_word(std::string_view word, std::optional<bool>& last) {
   if (word == kBody) {
     branches_.open({.kind = Frame::Kind::kLoop});
     branches_.top().undecided = !loops_.empty() && !loops_.back().known;
@@ -147,14 +147,14 @@ bool LoopReader::own_word(std::string_view word) {
                     .active = false,
                     .negated = word == kUntil});
   } else if (word == kRound) {
-    end_round();
+    end_round(last);
   } else {
     return false;
   }
   return true;
 }
 
-void LoopReader::end_round() {
+void LoopReader::end_round(std::optional<bool>& last) {
   if (loops_.empty()) {
     return;
   }
@@ -166,6 +166,8 @@ void LoopReader::end_round() {
   }
   rounds.known = rounds.known && sure;
   rounds.ends = rounds.ends || !ran || !sure;
+  rounds.status = ran ? last : rounds.status;  // not that of the condition that ended it
+  last = rounds.known ? rounds.status : std::nullopt;
   next();
 }
 

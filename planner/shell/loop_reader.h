@@ -20,17 +20,21 @@ class LoopReader {
   // False: it does not count, or does not end.
   bool open_for();
   bool open_while(bool until);
-  // One of the words of loops.h; false: another word.
-  bool own_word(std::string_view word);
+  // One of the words of loops.h; false: another word. `last`: whether the last command succeeded,
+  // and behind the loop whether that did.
+  bool own_word(std::string_view word, std::optional<bool>& last);
   // break and continue; false: another command.
   bool leaves(std::string_view command);
   // The values of the loops that are open: "TP=2 PP=4".
   [[nodiscard]] std::string round() const;
+  [[nodiscard]] std::size_t depth() const { return loops_.size(); }
+  // What is open beyond so many ends where the stream stands: a function returned from inside.
+  void leave_to(std::size_t depth) { loops_.resize(depth); }
 
  private:
   void start(LoopRounds rounds);
   void next();
-  void end_round();
+  void end_round(std::optional<bool>& last);
   // A loop of which one round was read: what it changed is not known.
   void forget_changes(const LoopRounds& rounds);
 

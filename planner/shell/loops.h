@@ -24,11 +24,12 @@ struct LoopRounds {
   std::string condition = {}, step = {};  // of `for ((…))`
   std::vector<ShellToken> round = {};     // what is read once more
   int line = 0;
-  int taken = 0;                                // rounds so far
-  bool known = true;                            // the file says which rounds there are
-  bool ends = false;                            // break, or a round that may be the last
-  std::size_t frames = 0;                       // that are open around it
-  decltype(ShellVariables::known) before = {};  // what stood before the first round
+  int taken = 0;                      // rounds so far
+  bool known = true;                  // the file says which rounds there are
+  bool ends = false;                  // break, or a round that may be the last
+  std::size_t frames = 0;             // that are open around it
+  std::optional<bool> status = true;  // whether its last round succeeded
+  ShellValues before = {};            // what stood before the first round
 };
 
 // The indices of the body's first token and of its `done`, for a loop whose head ends before `at`;

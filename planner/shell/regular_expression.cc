@@ -9,11 +9,15 @@ namespace trireme::planner {
 namespace {
 
 constexpr std::size_t kTextMost = 20'000;
+constexpr std::size_t kGroupedTextMost = 1'000;
 constexpr std::size_t kExpressionMost = 200;
 constexpr std::ptrdiff_t kBoundsMost = 1;  // of repetitions {1,9}, whose copies multiply
 
 bool is_bounded(const std::string& text, const std::string& expression) {
-  return text.size() <= kTextMost && expression.size() <= kExpressionMost &&
+  // Where groups are reported, the library's time grows with the square of the text.
+  const bool groups = expression.find('(') != std::string::npos;
+  return text.size() <= (groups ? kGroupedTextMost : kTextMost) &&
+         expression.size() <= kExpressionMost &&
          std::count(expression.begin(), expression.end(), '{') <= kBoundsMost;
 }
 
@@ -36,17 +40,25 @@ std::optional<std::string> escaped(const ShellText& expression) {
 
 }  // namespace
 
-std::optional<bool> matches_expression(const std::string& text, const ShellText& expression) {
+std::optional<bool> matches_expression(const std::string& text, const ShellText& expression,
+                                       std::vector<std::string>& groups) {
   const auto plain = expression.outside ? std::nullopt : escaped(expression);
   if (!plain || !is_bounded(text, *plain)) {
     return {};
   }
   regex_t compiled;
-  if (regcomp(&compiled, plain->c_str(), REG_EXTENDED | REG_NOSUB) != 0) {
+  if (regcomp(&compiled, plain->c_str(), REG_EXTENDED) != 0) {
     return {};
   }
-  const bool matches = regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
+  std::vector<regmatch_t> parts(compiled.re_nsub + 1);
+  const bool matches = regexec(&compiled, text.c_str(), parts.size(), parts.data(), 0) == 0;
   regfree(&compiled);
+  for (std::size_t i = 0; matches && i < parts.size(); ++i) {
+    const auto [begin, end] = parts[i];
+    groups.push_back(begin < 0 ? ""
+                               : text.substr(static_cast<std::size_t>(begin),
+                                             static_cast<std::size_t>(end - begin)));
+  }
   return matches;
 }
 

@@ -13,6 +13,7 @@ namespace trireme::planner {
 
 struct ShellCommand {
   std::vector<ShellText> words;
+  std::vector<ShellText> lead = {};  // that start the script which holds it: srun bash -c
   int line = 0;
   std::string round;  // of the loops around it: "TP=2 PP=4"
 };

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "planner/shell/arrays.h"
 #include "planner/shell/built_in.h"
+#include "planner/shell/command_string.h"
 #include "planner/shell/condition.h"
 #include "planner/shell/names.h"
+#include "planner/shell/substitution.h"
 
 namespace trireme::planner {
 namespace {
@@ -61,10 +64,18 @@ class Reader {
         continue;
       }
       branches_.ask(token.text);
-      if (runs_) {
-        read_.command.words.push_back(token.kind == Kind::kWord
-                                          ? expand(variables_, token.text, token.line)
-                                          : plain_text(token.text, token.line));
+      if (!runs_) {
+        continue;
+      }
+      std::vector<ShellText>& words = read_.command.words;
+      ShellText word = token.kind == Kind::kWord ? expand(variables_, token.text, token.line)
+                                                 : plain_text(token.text, token.line);
+      const bool of_expression =  // ^(a|b)$ behind =~
+          token.glued && words.size() > 2 && words[words.size() - 2].text == "=~";
+      if (of_expression) {
+        append_text(words.back(), word);
+      } else {
+        words.push_back(std::move(word));
       }
     }
     return true;
@@ -98,16 +109,40 @@ class Reader {
     }
     const std::string kind = token.text;
     ++stream_.at;  // where it is redirected to
-    const bool reads =
-        !words.empty() && (reads_input(words.front().text) || words.front().text == "cat");
-    if ((kind == ">" || kind == ">>") && runs_ && !stream_.done()) {
-      read_.appends = kind == ">>";
-      read_.output = expand(variables_, stream_.next().text, stream_.next().line).text;
+    if (!runs_ || stream_.done()) {
+      return true;
     }
-    if ((kind == "<<<" || (reads && kind.starts_with("<<"))) && runs_ && !stream_.done()) {
-      read_.input = expand(variables_, stream_.next().text, stream_.next().line);
+    const ShellToken& target = stream_.next();
+    if (kind == ">" || kind == ">>") {
+      read_.appends = kind == ">>";
+      read_.output = expand(variables_, target.text, target.line).text;
+    } else if (kind.starts_with("<<") && kind != "<<<" &&
+               std::any_of(words.begin(), words.end(),
+                           [](const ShellText& word) { return is_shell(word.text); })) {
+      read_.document = target;
+    } else if (const bool reads = !words.empty() &&
+                                  (reads_input(words.front().text) || words.front().text == "cat");
+               kind == "<<<" || (reads && kind.starts_with("<<"))) {
+      read_.input = expand(variables_, target.text, target.line);
+    } else if (reads && kind == "<") {
+      take_file(target);
     }
     return true;
+  }
+
+  // What a file holds that the script wrote, and what <(…) writes, as far as it is known.
+  void take_file(const ShellToken& target) {
+    if (target.text.starts_with("<(")) {
+      const std::string inside = target.text.substr(2, target.text.size() - 3);
+      if (const auto output = known_output(variables_, inside, target.line)) {
+        read_.input = *output;
+      }
+      return;
+    }
+    const auto written = variables_.written.find(expand(variables_, target.text, target.line).text);
+    if (written != variables_.written.end()) {
+      read_.input = plain_text(written->second, target.line);
+    }
   }
 
   void word(const ShellToken& token) {
@@ -154,7 +189,7 @@ class Reader {
   void attribute(const std::string& word) {
     if (word.size() > 1 && word[0] == '-') {
       const auto has = [&](char c) { return word.find(c) != std::string::npos; };
-      read_.exports |= has('x');
+      read_.exports |= has('x') || (read_.exports && has('f'));
       attributes_.integer |= has('i');
       attributes_.array |= has('a');
       attributes_.associative |= has('A');
@@ -312,8 +347,8 @@ void note_written(const SimpleCommand& command, ShellVariables& variables) {
   }
 }
 
-void restore(const SimpleCommand& command, ShellVariables& variables) {
-  for (const auto& [name, value] : command.before) {
+void restore(const SetAlone& before, ShellVariables& variables) {
+  for (const auto& [name, value] : before) {
     if (value) {
       variables.known[name] = *value;
     } else {

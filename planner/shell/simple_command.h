@@ -12,15 +12,18 @@
 
 namespace trireme::planner {
 
+// Variables that are set for one command alone: what they are behind it.
+using SetAlone = std::vector<std::pair<std::string, std::optional<ShellVariable>>>;
+
 struct SimpleCommand {
   ShellCommand command;
   std::vector<std::string> assigned;  // names, those of `export NAME` among them
   bool declares = false, exports = false;
-  std::optional<ShellText> input;  // <<< TEXT, or a here-document
-  std::string output;              // > FILE
-  bool appends = false;            // >> FILE
-  // Variables that are set for this command alone: what they are behind it.
-  std::vector<std::pair<std::string, std::optional<ShellVariable>>> before;
+  std::optional<ShellText> input;      // <<< TEXT, < FILE, or a here-document
+  std::optional<ShellToken> document;  // the here-document that a shell is fed
+  std::string output;                  // > FILE
+  bool appends = false;                // >> FILE
+  SetAlone before;
 };
 
 // Reads to the command's end. Assignments hold, and words are worked out, when it `runs`.
@@ -32,7 +35,7 @@ SimpleCommand read_simple_command(TokenStream& stream, bool runs, Branches& bran
 void note_written(const SimpleCommand& command, ShellVariables& variables);
 
 // Variables that were set for one command are what they were.
-void restore(const SimpleCommand& command, ShellVariables& variables);
+void restore(const SetAlone& before, ShellVariables& variables);
 
 // The words from the n-th on, with blanks between them.
 std::string words_after(const std::vector<ShellText>& words, std::size_t first);

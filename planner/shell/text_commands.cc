@@ -265,6 +265,19 @@ Output field(const Words& words, const std::string& input) {
   return out;
 }
 
+// wc -l, -w and -c, without blanks before the number as over a pipe.
+Output counted(const Words& words, const std::string& input) {
+  if (words.size() != 2 || words[1].size() != 2 || words[1][0] != '-') {
+    return {};
+  }
+  const char what = words[1][1];
+  const auto count = what == 'l'   ? std::count(input.begin(), input.end(), '\n')
+                     : what == 'w' ? std::ssize(split(plain_text(input, 0)))
+                                   : std::ssize(input);
+  const bool known = what == 'l' || what == 'w' || what == 'c';
+  return known ? Output(std::to_string(count) + "\n") : Output();
+}
+
 Output sequence(const Words& words) {
   std::vector<std::int64_t> numbers;
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -347,6 +360,7 @@ Output output_of_command(const Words& words, const std::string& input, bool firs
          : name == "sed"                    ? edit_stream(words, input)
          : name == "head" || name == "tail" ? ends(words, input)
          : name == "cut" || name == "awk"   ? field(words, input)
+         : name == "wc"                     ? counted(words, input)
          : name == "bc"                     ? calculated(words, input)
                                             : Output();
 }

@@ -18,7 +18,8 @@ bool is_blank(char c) {
 
 class Lexer {
  public:
-  Lexer(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+  Lexer(std::string_view text, const std::string& source, const std::vector<int>& lines)
+      : text_(text), source_(source), lines_(lines) {}
 
   std::vector<ShellToken> run() {
     while (at_ < text_.size()) {
@@ -34,7 +35,7 @@ class Lexer {
         take_newline();
       } else if (c == '#') {
         move_to(std::min(text_.find('\n', at_), text_.size()));
-      } else if (!take_arithmetic() && !take_operator()) {
+      } else if (!take_arithmetic() && !take_process() && !take_operator()) {
         take_word();
       }
     }
@@ -43,9 +44,11 @@ class Lexer {
 
  private:
   void push(ShellToken::Kind kind, std::string text) {
-    tokens_.push_back(ShellToken{kind, std::move(text), line_, glued_});
+    tokens_.push_back(ShellToken{kind, std::move(text), line_here(), glued_});
     glued_ = true;
   }
+
+  [[nodiscard]] int line_here() const { return at_ < lines_.size() ? lines_[at_] : line_; }
 
   void move_to(std::size_t end) {
     line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
@@ -61,15 +64,6 @@ class Lexer {
       take_document(document);
     }
     here_documents_.clear();
-    if (!script_end_.empty()) {
-      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-      std::string_view line = text_.substr(at_, end - at_);
-      line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
-      if (line == script_end_) {
-        script_end_.clear();
-        move_to(end);
-      }
-    }
   }
 
   struct HereDocument {
@@ -81,7 +75,7 @@ class Lexer {
   // Its lines up to the delimiter, as the quoted word that `<<<` would take.
   void take_document(const HereDocument& document) {
     ShellToken& token = tokens_[document.token];
-    token.line = line_;
+    token.line = line_here();
     std::string body;
     while (at_ < text_.size()) {
       const std::size_t end = std::min(text_.find('\n', at_), text_.size());
@@ -106,17 +100,6 @@ class Lexer {
     token.text += quote;
   }
 
-  // `srun bash <<EOF`: the text that follows is a script, not data.
-  [[nodiscard]] bool feeds_a_shell() const {
-    for (auto token = tokens_.rbegin();
-         token != tokens_.rend() && token->kind != ShellToken::Kind::kNewline; ++token) {
-      if (token->text == "bash" || token->text == "sh" || token->text.ends_with("/bash")) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   // ((A > B)) at the start of a command is one word.
   bool take_arithmetic() {
     if (glued_ || !text_.substr(at_).starts_with("((")) {
@@ -124,6 +107,18 @@ class Lexer {
     }
     const std::size_t end = after_bracket(text_, at_);
     if (end == kNone || !text_.substr(at_, end - at_).ends_with("))")) {
+      return false;
+    }
+    push(ShellToken::Kind::kWord, std::string(text_.substr(at_, end - at_)));
+    move_to(end);
+    return true;
+  }
+
+  // <(…) and >(…) are words: names of what the commands inside write or read.
+  bool take_process() {
+    const bool opens = text_.substr(at_).starts_with("<(") || text_.substr(at_).starts_with(">(");
+    const std::size_t end = opens ? after_bracket(text_, at_ + 1) : kNone;
+    if (end == kNone) {
       return false;
     }
     push(ShellToken::Kind::kWord, std::string(text_.substr(at_, end - at_)));
@@ -161,13 +156,8 @@ class Lexer {
     const auto marks =
         std::erase_if(word, [](char c) { return c == '"' || c == '\'' || c == '\\'; });
     move_to(word_end());
-    const bool is_script = feeds_a_shell();
     push(ShellToken::Kind::kWord, "''");
-    if (is_script) {
-      script_end_ = word;
-    } else {
-      here_documents_.push_back({word, marks > 0, tokens_.size() - 1});
-    }
+    here_documents_.push_back({word, marks > 0, tokens_.size() - 1});
   }
 
   void take_word() {
@@ -209,12 +199,12 @@ class Lexer {
 
   std::string_view text_;
   const std::string& source_;
+  const std::vector<int>& lines_;
   std::size_t at_ = 0;
   int line_ = 1;
   bool glued_ = false;
   std::vector<ShellToken> tokens_;
   std::vector<HereDocument> here_documents_;
-  std::string script_end_;  // ends a script that a shell is fed, read as the lines that they are
 };
 
 }  // namespace
@@ -285,8 +275,9 @@ std::size_t after_bracket(std::string_view text, std::size_t open) {
   return kNone;
 }
 
-std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source) {
-  return Lexer(text, source).run();
+std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source,
+                                     const std::vector<int>& lines) {
+  return Lexer(text, source, lines).run();
 }
 
 }  // namespace trireme::planner

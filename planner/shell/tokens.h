@@ -20,9 +20,11 @@ inline bool is_word(const ShellToken& token, std::string_view text) {
   return token.kind == ShellToken::Kind::kWord && token.text == text;
 }
 
-// Comments are left out; the text of a here-document is one quoted word behind its `<<`. Throws
-// Error (FILE:LINE) on a quote or bracket that does not close.
-std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source);
+// Comments are left out; the text of a here-document is one quoted word behind its `<<`. `lines`:
+// of each character, where the text is a part of another. Throws Error (FILE:LINE) on a quote or
+// bracket that does not close.
+std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source,
+                                     const std::vector<int>& lines = {});
 
 // The index after the quote that closes the one at `open`; npos when it does not close.
 std::size_t after_quote(std::string_view text, std::size_t open);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "planner/shell/braces.h"
 #include "planner/shell/expander.h"
 
@@ -25,6 +26,19 @@ ShellText plain_text(const std::string& text, int line) {
 
 std::string place_of(const ShellVariables& variables, int line) {
   return fmt::format("{}:{}", file_of(variables, line), line % kLinesOfFile);
+}
+
+ShellValues copy_of_values(ShellVariables& variables) {
+  constexpr std::size_t kCopiedMost = 100'000'000;
+  for (const auto& [name, variable] : variables.known) {
+    for (const ShellText& value : variable.values) {
+      variables.copied += value.text.size() + 1;
+    }
+  }
+  if (variables.copied > kCopiedMost) {
+    throw Error(variables.source, "opens subshells without end; a script that ends would be right");
+  }
+  return variables.known;
 }
 
 ShellText expand(ShellVariables& variables, std::string_view raw, int line) {

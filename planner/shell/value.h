@@ -47,9 +47,11 @@ struct UnsetWord {
 // Lines of the n-th file that is read count from n times this on; the script itself is file 0.
 constexpr int kLinesOfFile = 10'000'000;
 
+using ShellValues = std::map<std::string, ShellVariable, std::less<>>;
+
 struct ShellVariables {
   std::string source;
-  std::map<std::string, ShellVariable, std::less<>> known;
+  ShellValues known;
   std::set<std::string, std::less<>> unset;  // read, but never set in the file
   std::vector<UnsetWord> unset_words = {};   // in order
   // $1, $2, …: the words after the script's name; nothing where they are not said.
@@ -64,7 +66,12 @@ struct ShellVariables {
   int substitutions = 0;     // that are open, against scripts that nest them for ever
   int depth = 0;             // of brackets within brackets, against files that nest them for ever
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever
+  std::size_t copied = 0;    // of copy_of_values, against files that open subshells for ever
+  std::set<std::string, std::less<>> exported = {};  // what another script of theirs sees
 };
+
+// What stands when a subshell opens. Throws Error where the copies of a script have no end.
+ShellValues copy_of_values(ShellVariables& variables);
 
 // The value of a raw word; nothing is split. Throws Error (FILE:LINE): division by zero, a value
 // without end.

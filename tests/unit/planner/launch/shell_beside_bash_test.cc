@@ -96,7 +96,10 @@ class Writer {
         return one_of({"${!P}", "${!P:-q}", "${!P%8}"});
       case 9:
         return one_of({"$(echo $A)", "`echo $B`", "$(echo \"$T\" | tr ' ' _)",
-                       "$(( $(echo 3) + A ))", "$(printf '%02d' $A)", "$(echo $((A*2)))"});
+                       "$(( $(echo 3) + A ))", "$(printf '%02d' $A)", "$(echo $((A*2)))",
+                       "$([ $A -gt 3 ] && echo x || echo y)", "$(sed 's/a/Q/' <<< $S)",
+                       "$(C=5; echo $C $D | tr 5 6)", "$(echo a b c | wc -w)",
+                       "$([[ $S == ab* ]] && echo 1; echo 2)"});
       case 10:
         return one_of({"\"${L[*]}\"", "\"$T\"", "\"a\"'b'c"});
       default:
@@ -211,7 +214,22 @@ class Writer {
     if (depth == 0) {
       return simple();
     }
-    switch (pick(0, 15)) {
+    switch (pick(0, 21)) {
+      case 16:
+        return joined_function();
+      case 17:
+        return condition() + one_of({" && ", " || "}) + "{\n" + block(depth) + "}";
+      case 18:
+        return "{\n" + block(depth) + "} " + one_of({"| true", "&\nwait"}) + "\n" + simple_line() +
+               " | true";
+      case 19:
+        return "[[ $S =~ ^(" + one_of({"ab|x", "[a-z]+", "c*"}) +
+               ")(-c(d)?)? ]] && M+=(\"${BASH_REMATCH[@]}\") || M+=(${#BASH_REMATCH[@]})";
+      case 20:
+        return one_of({"mapfile -t L < <(seq 1 ", "readarray -t L < <(echo "}) + number() + ")";
+      case 21:
+        return "if " + condition() + "; then " + one_of({"false", "true"}) + "; fi && " +
+               simple_line() + " || M+=(not)";
       case 0:
         return "if " + condition() + "; then\n" + block(depth) + "else\n" + block(depth) + "fi";
       case 1:
@@ -247,6 +265,17 @@ class Writer {
       default:
         return simple();
     }
+  }
+
+  // One that returns early, or with a status of its own.
+  std::string joined_function() {
+    const std::string f = "g" + number();
+    return f + "() { " + condition() + one_of({" && return", " || return 1", ""}) + "; M+=(" + f +
+           " $1); if [ $1 -gt 5 ]; then return " + one_of({"0", "3", ""}) +
+           "; fi; for k in 1 2 3; do [ $k = $1 ] && return 2; D=$k; done; " + condition() +
+           "; }\n" + one_of({"! ", "", ""}) + f + " " + number() +
+           one_of({" && M+=(yes) || M+=(no)", " || D=0", "; M+=($D)"}) + "\nif " + f + " " +
+           number() + "; then M+=(y); else M+=(n); fi";
   }
 
   std::string simple_line() { return name() + "=" + value(); }

@@ -171,11 +171,6 @@ constexpr std::string_view kInside =
     "fp16.loss_scale fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis "
     "fp16.consecutive_hysteresis fp16.min_loss_scale fp16.fp16_master_weights_and_grads";
 
-const KnownKeys& known() {
-  static const KnownKeys kKnown = known_keys(deepspeed_fields(), kOthers, kSections, kInside);
-  return kKnown;
-}
-
 std::string command_of(const LaunchPlan& launch) {
   std::string text = environment_prefix(launch) +
                      fmt::format("deepspeed --num_gpus {}", launch.processes_per_host);
@@ -419,8 +414,7 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
 
 void read_deepspeed_settings(const std::vector<std::string>& arguments, LaunchConfig& config) {
   add_arguments(arguments, "zero_optimization.stage=2", config);
-  refuse_values_of_sections(config, known());
-  note_unknown(config, known());
+  check_keys(config, deepspeed_fields(), kOthers, kSections, kInside);
   if (config.unknown.size() == config.settings.size()) {
     throw Error(config.source,
                 "has none of DeepSpeed's keys (train_batch_size, zero_optimization, …); "

@@ -7,6 +7,7 @@
 #include "core/error.h"
 
 namespace trireme::planner {
+namespace {
 
 void refuse_values_of_sections(const LaunchConfig& config, const KnownKeys& known) {
   for (const LaunchSetting& setting : config.settings) {
@@ -22,6 +23,15 @@ void refuse_values_of_sections(const LaunchConfig& config, const KnownKeys& know
                               setting.value));
     }
   }
+}
+
+}  // namespace
+
+void check_keys(LaunchConfig& config, std::span<const Field> table, std::string_view others,
+                std::string_view sections, std::string_view inside) {
+  const KnownKeys known = known_keys(table, others, sections, inside);
+  refuse_values_of_sections(config, known);
+  note_unknown(config, known);
 }
 
 }  // namespace trireme::planner

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "planner/shell/names.h"
@@ -20,12 +19,6 @@ bool is_short_flag(std::string_view word) {
          ((word[1] >= 'a' && word[1] <= 'z') || (word[1] >= 'A' && word[1] <= 'Z'));
 }
 
-std::string key_of(std::string_view flag) {
-  std::string key(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
-  std::replace(key.begin(), key.end(), '-', '_');
-  return key;
-}
-
 int line_of(const ShellText& word) {
   return word.lines.empty() ? 0 : word.lines.front();
 }
@@ -36,60 +29,6 @@ ShellText part_of(const ShellText& word, std::size_t begin) {
   part.lines.assign(word.lines.begin() + static_cast<std::ptrdiff_t>(begin), word.lines.end());
   part.quoted.assign(word.quoted.begin() + static_cast<std::ptrdiff_t>(begin), word.quoted.end());
   return part;
-}
-
-std::optional<std::int64_t> count_of(const LaunchConfig& config, std::string_view key) {
-  const LaunchSetting* setting = find_setting(config, key);
-  if (setting == nullptr) {
-    return {};
-  }
-  // gpu:8, gpu:a100:8; 1:4 of an elastic launch is not a count
-  const std::string& text = setting->value;
-  const std::size_t colon =
-      key == "gres" || key == "gpus_per_node" ? text.rfind(':') : std::string::npos;
-  const std::size_t begin = colon == std::string::npos ? 0 : colon + 1;
-  std::int64_t value = 0;
-  const auto [stop, failure] =
-      std::from_chars(text.data() + begin, text.data() + text.size(), value);
-  const bool good = failure == std::errc() && stop == text.data() + text.size() && value >= 1 &&
-                    value <= 10'000'000;
-  return good ? std::optional(value) : std::nullopt;
-}
-
-std::optional<std::int64_t> first_of(const LaunchConfig& config,
-                                     std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    if (const auto count = count_of(config, key)) {
-      return count;
-    }
-  }
-  return {};
-}
-
-// Short flags of launchers by their long names.
-std::string long_name(const std::string& key) {
-  static const std::map<std::string, std::string> kNames = {
-      {"N", "nodes"}, {"n", "ntasks"}, {"np", "ntasks"}, {"G", "gpus"}};
-  const auto found = kNames.find(key);
-  return found == kNames.end() ? key : found->second;
-}
-
-void add_launcher_flags(const std::vector<ShellText>& words, LaunchConfig& launcher) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& text = words[i].text;
-    if (!is_short_flag(text) && !is_flag(text)) {
-      continue;
-    }
-    const std::size_t equals = text.find('=');
-    LaunchSetting setting{key_of(text.substr(0, equals)), "", text, line_of(words[i])};
-    setting.key = long_name(setting.key);
-    if (equals != std::string::npos) {
-      setting.value = text.substr(equals + 1);
-    } else if (i + 1 < words.size() && !words[i + 1].text.starts_with("-")) {
-      setting.value = words[i + 1].text;
-    }
-    launcher.settings.push_back(std::move(setting));
-  }
 }
 
 // Lines `#SBATCH --nodes=16` as words.
@@ -136,6 +75,12 @@ void remark_questions(bool without_words, LaunchConfig& config) {
 
 }  // namespace
 
+std::string key_of(std::string_view flag) {
+  std::string key(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
 std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
                                            bool (*overrides)(std::string_view word)) {
   const auto end = std::find_if(arguments.begin(), arguments.end(), overrides);
@@ -168,11 +113,10 @@ bool takes_flags_itself(std::string_view script, const std::vector<std::string>&
 ShellScript read_launch_script(std::string_view text, const std::string& source,
                                const std::vector<std::string>& words, const LaunchReading& reading,
                                LaunchConfig& config) {
-  LaunchConfig header;
-  add_launcher_flags(batch_header(text), header);
-  const auto nodes = first_of(header, {"nodes"});
-  const auto gpus = first_of(header, {"gpus_per_node", "gres"});
-  const auto tasks = first_of(header, {"ntasks_per_node"});
+  const LaunchConfig header = launcher_flags(batch_header(text));
+  const auto nodes = first_count(header, {"nodes"});
+  const auto gpus = first_count(header, {"gpus_per_node", "gres"});
+  const auto tasks = first_count(header, {"ntasks_per_node"});
   ShellWorld world{.words = words, .read = reading.read, .choice = reading.choice};
   if (nodes) {
     world.variables["SLURM_NNODES"] = world.variables["SLURM_JOB_NUM_NODES"] =
@@ -191,7 +135,7 @@ ShellScript read_launch_script(std::string_view text, const std::string& source,
     config.gpus = *nodes * *config.gpus_per_node;
   }
   config.tasks_per_node = tasks;
-  if (const auto all = first_of(header, {"ntasks"}); all && nodes && !tasks) {
+  if (const auto all = first_count(header, {"ntasks"}); all && nodes && !tasks) {
     config.tasks_per_node = std::max<std::int64_t>(1, *all / *nodes);
   }
   ShellScript script = read_shell(text, source, world);
@@ -282,73 +226,6 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
       is_shell_name(found->name) ? "$" + found->name : "$(" + found->name + ")";
   std::erase_if(config.settings, [&](const auto& before) { return before.key == setting.key; });
   return true;
-}
-
-namespace {
-
-bool starts_processes(const ShellText& word) {
-  return word.text == "torchrun" || word.text.ends_with("/torchrun") ||
-         word.text == "torch.distributed.run" || word.text == "torch.distributed.launch" ||
-         word.text == "accelerate" || word.text == "deepspeed";
-}
-
-bool starts_tasks(const ShellText& word) {
-  return word.text == "srun" || word.text == "mpirun" || word.text == "mpiexec";
-}
-
-// srun --ntasks-per-node=8 torchrun …: eight of them on every node, each with processes of its own.
-void read_launchers(const std::vector<ShellText>& words, LaunchConfig& config) {
-  const auto srun = std::find_if(words.begin(), words.end(), starts_tasks);
-  const auto inner = std::find_if(srun, words.end(), starts_processes);
-  if (srun == words.end() || inner == words.end()) {
-    config.tasks_per_node.reset();
-    return;
-  }
-  LaunchConfig outer;
-  LaunchConfig starter;
-  add_launcher_flags({srun, inner}, outer);
-  add_launcher_flags({inner, words.end()}, starter);
-  const auto nodes = first_of(outer, {"nodes"});
-  const auto of_starter = first_of(starter, {"nnodes", "num_machines"});
-  const auto tasks = first_of(outer, {"ntasks"});
-  const std::int64_t over = nodes.value_or(of_starter.value_or(1));
-  if (const auto each = first_of(outer, {"ntasks_per_node"})) {
-    config.tasks_per_node = each;
-  } else if (tasks && (nodes || of_starter || *tasks > 1)) {
-    config.tasks_per_node = std::max<std::int64_t>(1, *tasks / over);
-  }
-  config.tasks_line = line_of(*srun);
-}
-
-}  // namespace
-
-void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
-  read_launchers(words, config);
-  LaunchConfig launcher;
-  add_launcher_flags(words, launcher);
-  const auto per_node = first_of(
-      launcher, {"nproc_per_node", "num_gpus", "gpus_per_node", "ntasks_per_node", "gres"});
-  const auto nodes = first_of(launcher, {"nnodes", "num_nodes", "nodes"});
-  const auto tasks = first_of(launcher, {"ntasks", "num_processes"});
-  const bool torchrun =
-      has_setting(launcher, "nproc_per_node") || has_setting(launcher, "num_gpus");
-  const auto header_nodes =
-      config.gpus && config.gpus_per_node ? *config.gpus / *config.gpus_per_node : 0;
-  if (per_node) {
-    config.gpus_per_node = per_node;
-    const bool says_nodes = has_setting(launcher, "nnodes") || has_setting(launcher, "num_nodes");
-    if (nodes) {
-      config.gpus = *nodes * *per_node;
-    } else if (header_nodes > 0) {
-      config.gpus = header_nodes * *per_node;
-    } else if (torchrun && !says_nodes) {
-      config.gpus = per_node;  // torchrun's default is one node
-    }
-  } else if (nodes && config.gpus_per_node) {
-    config.gpus = *nodes * *config.gpus_per_node;
-  } else if (tasks && !torchrun) {
-    config.gpus = tasks;
-  }
 }
 
 std::vector<ShellText> words_of(const std::vector<std::string>& arguments) {

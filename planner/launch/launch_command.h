@@ -1,10 +1,11 @@
-// The flags of a script's training command, and what its launcher says of the GPUs.
+// The flags of a script's training command.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "planner/launch/gpu_count.h"
 #include "planner/launch/launch_config.h"
 #include "planner/launch/read_launch.h"
 #include "planner/shell/script.h"
@@ -17,6 +18,8 @@ struct LaunchCommand {
   std::vector<ShellText> arguments;  // of the script
 };
 
+// The key of a flag: without dashes before it, '-' as '_', as in flags_of below.
+std::string key_of(std::string_view flag);
 // The words before the first that `overrides` says is none of the script's own; those are left in
 // `arguments`.
 std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
@@ -45,9 +48,6 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
 // Where the script starts several, a remark says which one it is.
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word),
                                LaunchConfig& config);
-// GPUs and GPUs a node of torchrun, deepspeed, srun or mpirun, else of the #SBATCH header, into
-// config.gpus and config.gpus_per_node.
-void read_gpu_count(const std::vector<ShellText>& launcher, LaunchConfig& config);
 // Extra arguments of the command line as words of a script, on line 0 and not to be split.
 std::vector<ShellText> words_of(const std::vector<std::string>& arguments);
 // "--x y", "--x=y" and "--x" as settings: keys without dashes, '-' as '_'.

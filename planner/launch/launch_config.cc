@@ -164,7 +164,9 @@ std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::str
   if (failure == std::errc() && stop == end && value >= low && value <= high) {
     return value;
   }
-  if (const auto number = number_setting(config, key);  // 5e8
+  // 5e8 of JSON, TOML and YAML; Python's int() of a flag takes neither that nor 2.0.
+  const bool flag = config.format == LaunchFormat::kMegatron;
+  if (const auto number = flag ? std::nullopt : number_setting(config, key);
       number && std::floor(*number) == *number && *number >= static_cast<double>(low) &&
       *number <= static_cast<double>(high)) {
     return static_cast<std::int64_t>(*number);

@@ -45,11 +45,6 @@ constexpr std::string_view kInside =
     "megatron_lm_config.megatron_lm_recompute_activations "
     "megatron_lm_config.megatron_lm_use_distributed_optimizer";
 
-const KnownKeys& known() {
-  static const KnownKeys kKnown = known_keys(accelerate_fields(), kOthers, kSections, kInside);
-  return kKnown;
-}
-
 // Names of accelerate 0.5 to 0.10: fp16 as a switch, fields of FSDP without their prefix.
 void rename_older(LaunchConfig& config) {
   for (LaunchSetting& setting : config.settings) {
@@ -292,8 +287,7 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
                                             model);
   }
   rename_older(config);
-  refuse_values_of_sections(config, known());
-  note_unknown(config, known());
+  check_keys(config, accelerate_fields(), kOthers, kSections, kInside);
   config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
   check_machines(config);
   read_distributed_type(config);

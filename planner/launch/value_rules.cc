@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/edits.h"
 #include "planner/launch/field_table.h"
@@ -21,6 +22,8 @@ enum class Care : std::uint8_t {
   kAnyCase,     // the program compares without regard to case
   kOpen,        // so too, and others may be registered: only a slip of a known word is an error
   kRegistered,  // others are registered by code of one's own alone: a warning
+  kNumber,      // of a flag with type=float that nothing here reads
+  kWhole,       // the same with type=int
 };
 
 struct Row {
@@ -60,6 +63,24 @@ constexpr Row kRows[] = {
      "nanov2_bf16_with_fp8_current_scaling_mixed fp16_with_fp8_current_scaling_mixed "
      "bf16_with_fp8_subchannel_scaling_mixed fp16_with_fp8_subchannel_scaling_mixed "
      "bf16_with_nvfp4_mixed nemotron_3_super_bf16_with_nvfp4_mixed"},
+    {kMegatron, "lr", "1e-4", Care::kNumber},
+    {kMegatron, "min_lr", "1e-5", Care::kNumber},
+    {kMegatron, "weight_decay", "0.1", Care::kNumber},
+    {kMegatron, "adam_beta1", "0.9", Care::kNumber},
+    {kMegatron, "adam_beta2", "0.95", Care::kNumber},
+    {kMegatron, "adam_eps", "1e-8", Care::kNumber},
+    {kMegatron, "clip_grad", "1.0", Care::kNumber},
+    {kMegatron, "init_method_std", "0.02", Care::kNumber},
+    {kMegatron, "lr_warmup_fraction", "0.01", Care::kNumber},
+    {kMegatron, "train_iters", "500000", Care::kWhole},
+    {kMegatron, "lr_warmup_iters", "2000", Care::kWhole},
+    {kMegatron, "lr_decay_iters", "430000", Care::kWhole},
+    {kMegatron, "eval_iters", "10", Care::kWhole},
+    {kMegatron, "eval_interval", "1000", Care::kWhole},
+    {kMegatron, "save_interval", "1000", Care::kWhole},
+    {kMegatron, "log_interval", "100", Care::kWhole},
+    {kMegatron, "seed", "1234", Care::kWhole},
+    {kMegatron, "num_workers", "2", Care::kWhole},
     {kMegatron, "position_embedding_type", "learned_absolute rope mrope yarn relative alibi none"},
     {kMegatron, "fp8_format", "e4m3 hybrid"},
     {kMegatron, "transformer_impl", "local transformer_engine inference_optimized"},
@@ -123,7 +144,7 @@ constexpr Row kRows[] = {
 };
 
 // From here on Megatron-Bridge's fields take other things (types of torch, enumerations).
-constexpr std::string_view kFirstOfMegatronAlone = "position_embedding_type";
+constexpr std::string_view kFirstOfMegatronAlone = "lr";
 
 bool is_held_to(const Row& row, const LaunchConfig& config) {
   if (config.format == kMegatronBridge && row.format == kMegatron) {
@@ -138,10 +159,18 @@ std::string plain(std::string_view text, Care care) {
   return care == Care::kExact ? std::string(text) : in_capitals(std::string(text));
 }
 
+bool is_number(const Row& row) {
+  return row.care == Care::kNumber || row.care == Care::kWhole;
+}
+
 // The words of a value: a list has several; an enumeration's class stands before its member.
 // Megatron-Bridge's recipes of mixed precision are names, or objects, which have none.
-std::vector<std::string> words_of(const LaunchSetting& setting, LaunchFormat format) {
+std::vector<std::string> words_of(const LaunchSetting& setting, const Row& row,
+                                  LaunchFormat format) {
   std::string value = setting.value;
+  if (is_number(row)) {
+    return value.empty() ? std::vector<std::string>() : std::vector{value};
+  }
   const bool megatron = format == kMegatron || format == kMegatronBridge;
   if (format == kMegatronBridge && setting.key == "mixed_precision") {
     value = value.substr(value.rfind('.') + 1);
@@ -182,12 +211,31 @@ std::string_view near_word(const Row& row, const std::string& word) {
 }
 
 std::string fix_of(const Row& row, const std::string& word) {
+  if (is_number(row)) {
+    return fmt::format("use a {} ({})", row.care == Care::kWhole ? "whole number" : "number",
+                       row.words);
+  }
   const std::string_view near = near_word(row, word);
   return near.empty() ? fmt::format("use one of {}", fmt::join(names_in(row.words), ", "))
                       : fmt::format("use {}", near);
 }
 
+// As Python's float() and int() read it.
+bool reads_as(const std::string& text, Care care) {
+  std::string digits = text.substr(text.starts_with("+") ? 1 : 0);
+  std::erase(digits, '_');
+  const char* end = digits.data() + digits.size();
+  double value = 0;
+  std::int64_t whole = 0;
+  const auto [stop, failure] = care == Care::kWhole ? std::from_chars(digits.data(), end, whole)
+                                                    : std::from_chars(digits.data(), end, value);
+  return failure != std::errc::invalid_argument && stop == end;
+}
+
 bool is_wrong(const Row& row, const std::string& word) {
+  if (is_number(row)) {
+    return !reads_as(word, row.care);
+  }
   const std::vector<std::string_view> all = names_in(row.words);
   const std::string typed = plain(word, row.care);
   const bool known = std::any_of(all.begin(), all.end(), [&](std::string_view right) {
@@ -218,7 +266,7 @@ std::optional<Finding> values_known(const LaunchConfig& config, const LaunchCase
         find_setting(config, setting.key) != &setting) {
       continue;
     }
-    for (const std::string& word : words_of(setting, config.format)) {
+    for (const std::string& word : words_of(setting, *row, config.format)) {
       if (is_wrong(*row, word)) {
         const bool own = row->care == Care::kRegistered && near_word(*row, word).empty();
         return Finding{

@@ -193,7 +193,8 @@ class Reader {
 
   // `name () {`
   bool opens_function() {
-    if (!stream_.is_operator(stream_.at + 1, "(") || !stream_.is_operator(stream_.at + 2, ")")) {
+    if (!stream_.is_operator(stream_.at + 1, "(") || !stream_.is_operator(stream_.at + 2, ")") ||
+        stream_.next().text.ends_with('=')) {  // NAME=()
       return false;
     }
     const std::string name = stream_.next().text;

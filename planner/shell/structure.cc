@@ -208,8 +208,7 @@ class Grammar {
       open(word == "{" ? "}" : ")");
       word == "{" ? list({"}"}) : list({")"});
       expect(word == "{" ? "}" : ")");
-    } else if (word == "function" ||
-               (is_operator("(", 1) && is_operator(")", 2) && !word.empty())) {
+    } else if (word == "function" || defines_function()) {
       at_ += word == "function" ? 2U : 1U;
       at_ += is_operator("(") && is_operator(")", 1) ? 2U : 0U;
       skip_newlines();
@@ -222,6 +221,12 @@ class Grammar {
       at_ = std::min(at_ + 2, tokens_.size());
     }
     return loops;
+  }
+
+  // NAME () and what follows, not NAME=().
+  [[nodiscard]] bool defines_function() const {
+    return next().kind == Kind::kWord && !next().text.ends_with('=') && is_operator("(", 1) &&
+           is_operator(")", 2);
   }
 
   void branch() {

@@ -150,6 +150,12 @@ TEST(ShellCalls, WhatIsNotClosedIsRefusedWithItsLine) {
   EXPECT_EQ(refusal("run --moe ([0]*3+[1]*58) --tp 2"), "");
 }
 
+// NAME=() was the head of a function, and kept what stood in the array.
+TEST(ShellCalls, AnEmptyArrayIsNoFunction) {
+  EXPECT_EQ(last_command("A=(--x)\nif true; then\n A=()\nfi\nrun \"${A[@]}\" ${#A[@]}"), "run|0");
+  EXPECT_EQ(last_command("A=()\n{ run a; }\n{ run b; }"), "run|b");
+}
+
 // One that nests without end took the stack.
 TEST(ShellCalls, NestingWithoutEndIsRefused) {
   std::string text;

@@ -1,0 +1,67 @@
+#include "planner/launch/gpu_count.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "planner/launch/read_launch.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr const char* kGpt =
+    " pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length "
+    "2048 "
+    "--max-position-embeddings 2048 --vocab-size 51200 --micro-batch-size 2 --global-batch-size "
+    "64 ";
+
+LaunchConfig read(const std::string& start, const std::string& more = "") {
+  return read_megatron(start + kGpt + more, "run.sh", {});
+}
+
+std::string refusal(const std::string& start, const std::string& more = "") {
+  try {
+    read(start, more);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// 0 and words were passed over, and the GPUs filled in from elsewhere.
+TEST(GpuCount, CountsThatNoLauncherTakesAreRefused) {
+  for (const char* start :
+       {"\ntorchrun --nproc_per_node 0", "\ntorchrun --nproc_per_node=eight --nnodes 2",
+        "\ndeepspeed --num_gpus 0", "\ntorchrun --nproc-per-node 8 --nnodes two",
+        "\naccelerate launch --num_processes 8x"}) {
+    EXPECT_NE(refusal(start).find("run.sh:2"), std::string::npos) << start << refusal(start);
+    EXPECT_NE(refusal(start).find("a whole number of at least 1"), std::string::npos) << start;
+  }
+  for (const char* start :
+       {"torchrun --nproc_per_node gpu", "torchrun --nproc_per_node auto --nnodes 1:4",
+        "torchrun --nproc_per_node $GPUS --nnodes $NODES",
+        "torchrun --nproc_per_node $(nvidia-smi)", "srun -N 2-4 torchrun --nproc_per_node 8",
+        "deepspeed --num_gpus -1"}) {
+    EXPECT_EQ(refusal(start), "") << start;
+  }
+  EXPECT_EQ(read("torchrun --nproc_per_node 8 --nnodes 2").gpus, 16);
+}
+
+// The launcher of a script within a script counts too.
+TEST(GpuCount, OfTheCommandThatStartsAScript) {
+  const std::string inner = "export TP=2\nsrun --nodes 4 --gpus-per-node 8 bash -c 'python";
+  const LaunchConfig config =
+      read_megatron(inner + kGpt + "--tensor-model-parallel-size $TP'", "run.sh", {});
+  EXPECT_EQ(config.gpus, 32);
+  EXPECT_EQ(config.layout.tensor, 2);
+}
+
+// Python's int() takes neither 2.0 nor 5e8.
+TEST(GpuCount, WholeNumbersOfFlagsAreWrittenAsSuch) {
+  EXPECT_NE(refusal("torchrun", "--tensor-model-parallel-size 2.0").find("a whole number"),
+            std::string::npos);
+  EXPECT_NE(refusal("torchrun", "--train-samples 1e6 --pipeline-model-parallel-size 1e1"), "");
+  EXPECT_EQ(refusal("torchrun", "--tensor-model-parallel-size 2"), "");
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -142,6 +142,7 @@ struct MemoryModel::State {
 
   const RankLayers& layers_of(const Plan& plan);
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
+  void count(const Plan& plan, MemoryEstimate& out);
 };
 
 const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
@@ -179,33 +180,36 @@ MemoryModel::~MemoryModel() = default;
 MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
 
-void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
-  if (counts_own_memory(state_->job, plan) && !topologies::has_unlike_nodes(state_->job.cluster)) {
-    state_->own.estimate_peak(state_->job, plan, state_->split_of(plan), out.stages);
-    conclude(state_->job, plan, out);
-  } else {
-    estimate(plan, out);
-  }
-}
-
-void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
-  const Job& job = state_->job;
-  state_->known_plan.order = plan.order;
-  if (!state_->known.stages.empty() && state_->known_plan == plan) {
-    out = state_->known;
-    return;
-  }
-  const std::vector<ChunkLayers>& split = state_->split_of(plan);
+void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
+  const std::vector<ChunkLayers>& split = split_of(plan);
   if (counts_own_memory(job, plan)) {
-    state_->own.estimate(job, plan, split, out.stages);
+    own.estimate(job, plan, split, out.stages);
   } else {
-    const StageContext context = stage_context(job, plan, state_->layers_of(plan));
+    const StageContext context = stage_context(job, plan, layers_of(plan));
     out.stages.resize(static_cast<std::size_t>(plan.pipeline));
     for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
       out.stages[rank] = stage_memory(context, split, static_cast<std::int64_t>(rank));
     }
   }
   conclude(job, plan, out);
+}
+
+void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
+  if (counts_own_memory(state_->job, plan) && !topologies::has_unlike_nodes(state_->job.cluster)) {
+    state_->own.estimate_peak(state_->job, plan, state_->split_of(plan), out.stages);
+    conclude(state_->job, plan, out);
+  } else {
+    state_->count(plan, out);
+  }
+}
+
+void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
+  state_->known_plan.order = plan.order;
+  if (!state_->known.stages.empty() && state_->known_plan == plan) {
+    out = state_->known;
+    return;
+  }
+  state_->count(plan, out);
   state_->known_plan = plan;
   state_->known = out;
 }

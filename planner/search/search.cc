@@ -1,5 +1,7 @@
 #include "planner/search/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include "core/parallel.h"
 #include "planner/plan/job_check.h"
 #include "planner/search/decide.h"
+#include "planner/search/standings.h"
 #include "planner/search/visit.h"
 
 namespace trireme::planner {
@@ -21,7 +24,7 @@ namespace {
 // Nodes of a round are visited against the same standings, whoever visits them. Early rounds are
 // short, so that good plans are known soon.
 constexpr std::size_t kRoundFirst = 8;
-constexpr std::size_t kRoundLast = 2048;
+constexpr std::size_t kRoundLast = 128;
 constexpr std::size_t kMissesShown = 3;
 
 class Search {
@@ -217,6 +220,30 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   result.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
+}
+
+std::string memory_detail(const MemoryEstimate& memory) {
+  if (memory.host_gib > memory.host_capacity_gib) {
+    return fmt::format("a node's host needs {:.0f} GiB and has {:.0f}", memory.host_gib,
+                       memory.host_capacity_gib);
+  }
+  constexpr std::pair<const char*, double MemoryItems::*> kItems[] = {
+      {"parameters", &MemoryItems::parameters},
+      {"gradients", &MemoryItems::gradients},
+      {"optimizer state", &MemoryItems::optimizer},
+      {"activations", &MemoryItems::activations},
+      {"gathered parameters", &MemoryItems::gathered_parameters},
+      {"logits", &MemoryItems::logits},
+      {"communication buffers", &MemoryItems::communication},
+      {"other", &MemoryItems::other}};
+  const MemoryItems& items = memory.stages.at(memory.peak_stage).items;
+  const auto* largest = std::max_element(
+      std::begin(kItems), std::end(kItems),
+      [&](const auto& a, const auto& b) { return items.*(a.second) < items.*(b.second); });
+  return fmt::format(
+      "stage {} needs {:.1f} GiB, of which {} {:.1f} GiB; the GPU can have {:.1f} GiB",
+      memory.peak_stage, memory.reserved_low_gib, largest->first, items.*(largest->second),
+      memory.capacity_gib);
 }
 
 double utility_of(const UtilityWeights& weights, const RankedPlan& plan, double best_step_seconds,

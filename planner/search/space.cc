@@ -369,12 +369,16 @@ std::vector<std::int64_t> partly_recomputed(const Job& job, const Plan& plan) {
   return counts;
 }
 
+void set_sharding(const ShardingChoice& choice, Plan& plan) {
+  plan.sharding = choice.sharding;
+  plan.sharded = choice.sharded;
+  plan.replicas = choice.replicas;
+  plan.reshard_after_forward = choice.reshard_after_forward;
+}
+
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice) {
   Plan changed = plan;
-  changed.sharding = choice.sharding;
-  changed.sharded = choice.sharded;
-  changed.replicas = choice.replicas;
-  changed.reshard_after_forward = choice.reshard_after_forward;
+  set_sharding(choice, changed);
   return changed;
 }
 

@@ -69,6 +69,7 @@ using Accepts = std::function<bool(const Job&, const Plan&)>;
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space, const Accepts& accepts = {});
 
+void set_sharding(const ShardingChoice& choice, Plan& plan);
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice);
 
 // How many layers of a (virtual) stage recompute where not all of them do: its quarters.

@@ -1,7 +1,5 @@
 #include "planner/search/visit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -12,7 +10,6 @@ namespace trireme::planner {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSame = 1 + 1e-6;  // values this near are told apart by complexity
 
 double value_of(Goal goal, double seconds, double memory_gib) {
   // Cost is time x GPUs x price, utility is chosen from the front: both walk by time.
@@ -30,7 +27,8 @@ class Visit {
         node_(node),
         standings_(standings),
         estimator_(estimator),
-        outcome_(outcome) {}
+        outcome_(outcome),
+        plan_(node.plan) {}
 
   void run(double seconds, const std::vector<LeastMemory>& least) {
     if (options_.goal != Goal::kMemory && standings_.is_beaten(seconds)) {
@@ -42,17 +40,17 @@ class Visit {
       const ShardingChoice& choice = degrees_.shardings[c];
       const auto orders = static_cast<std::int64_t>(choice.orders->size());
       const std::size_t group = standings_.group_of(node_.degrees, c);
-      Plan plan = with_sharding(node_.plan, choice);
-      plan.order = choice.orders->front();
+      set_sharding(choice, plan_);
+      plan_.order = choice.orders->front();
       // Looking for the best only, few nodes come so far: their own memory is soon asked.
       const LeastMemory known_least = least.empty() ? LeastMemory{0, Fit::kFits} : least[c];
       if (known_least.fit == Fit::kNo) {
         outcome_.pruned += orders;
         outcome_.too_large += orders;
-        note_miss(group, plan);
+        note_miss(group);
         continue;
       }
-      const int complexity = complexity_of(plan, true);  // of some order: the least
+      const int complexity = complexity_of(plan_, true);  // of some order: the least
       const bool risky_at_least = known_least.fit == Fit::kAtRisk;
       bool matters = may_matter(group, risky_at_least, seconds, known_least.gib, complexity);
       if (matters && !own) {
@@ -64,11 +62,11 @@ class Visit {
         outcome_.pruned += orders;
         continue;
       }
-      estimator_.memory().estimate_peak(plan, estimate_.memory);
+      estimator_.memory().estimate_peak(plan_, estimate_.memory);
       if (estimate_.memory.fit == Fit::kNo) {
         outcome_.pruned += orders;
         outcome_.too_large += orders;
-        note_miss(group, plan);
+        note_miss(group);
         continue;
       }
       const bool risky = estimate_.memory.fit == Fit::kAtRisk;
@@ -76,7 +74,7 @@ class Visit {
         outcome_.pruned += orders;
         continue;
       }
-      walk_orders(group, risky, choice, plan);
+      walk_orders(group, risky, choice);
     }
   }
 
@@ -102,16 +100,16 @@ class Visit {
 
   // An order fixes where the tensor and context ranks sit, and so a higher bound than the node's.
   // Memory does not depend on it.
-  void walk_orders(std::size_t group, bool risky, const ShardingChoice& choice, Plan& plan) {
+  void walk_orders(std::size_t group, bool risky, const ShardingChoice& choice) {
     const double gib = estimate_.memory.allocated_gib;
     evaluated_.clear();
-    const std::array<std::int64_t, 5> degrees = degrees_of(plan);
-    const int usual_complexity = complexity_of(plan, true);
+    const std::array<std::int64_t, 5> degrees = degrees_of(plan_);
+    const int usual_complexity = complexity_of(plan_, true);
     for (const AxisOrder& order : *choice.orders) {
-      plan.order = order;
+      plan_.order = order;
       const Placement placement = placement_of(degrees, order);
       const int complexity = usual_complexity + (placement.usual ? 0 : 1);
-      const double seconds = bound_of_order(plan, placement);
+      const double seconds = bound_of_order(placement);
       const double value = value_of(options_.goal, seconds, gib);
       if (is_dominated(seconds, complexity) ||
           !standings_.can_matter(group, risky, value, seconds, gib, complexity,
@@ -119,7 +117,7 @@ class Visit {
         ++outcome_.pruned;
         continue;
       }
-      evaluate(group, risky, plan, complexity);
+      evaluate(group, risky, complexity);
     }
   }
 
@@ -130,41 +128,41 @@ class Visit {
     });
   }
 
-  double bound_of_order(const Plan& plan, const Placement& placement) {
+  double bound_of_order(const Placement& placement) {
     // Experts may be wider in an unsharded copy: its bound is no other's.
     const std::array<std::int64_t, 3> strides = {placement.tensor_stride, placement.context_stride,
-                                                 plan.sharding == Sharding::kNone ? 1 : 0};
+                                                 plan_.sharding == Sharding::kNone ? 1 : 0};
     const auto found = std::find_if(bounds_.begin(), bounds_.end(),
                                     [&](const auto& entry) { return entry.first == strides; });
     if (found != bounds_.end()) {
       return found->second;
     }
-    const double seconds = estimator_.time().placed_bound(plan);
+    const double seconds = estimator_.time().placed_bound(plan_);
     bounds_.emplace_back(strides, seconds);
     return seconds;
   }
 
-  void evaluate(std::size_t group, bool risky, const Plan& plan, int complexity) {
-    estimator_.time().estimate(plan, estimate_.time);
+  void evaluate(std::size_t group, bool risky, int complexity) {
+    estimator_.time().estimate(plan_, estimate_.time);
     ++outcome_.evaluated;
     ++outcome_.feasible;
     const TimeEstimate& time = estimate_.time;
     const double gib = estimate_.memory.allocated_gib;
     const double value = value_of(options_.goal, time.step_seconds, gib);
     if (options_.keep_evaluated) {
-      outcome_.all.push_back({plan, time.step_seconds, time.low_seconds, time.high_seconds, gib,
+      outcome_.all.push_back({plan_, time.step_seconds, time.low_seconds, time.high_seconds, gib,
                               estimate_.memory.fit, complexity});
     }
     const bool matters = standings_.can_matter(group, risky, value, time.step_seconds, gib,
                                                complexity, known(group, risky));
-    if (matters && options_.accepts && !options_.accepts(job_, plan)) {
+    if (matters && options_.accepts && !options_.accepts(job_, plan_)) {
       return;
     }
     evaluated_.emplace_back(time.step_seconds, complexity);
     if (!matters) {
       return;
     }
-    const Candidate candidate{.plan = plan,
+    const Candidate candidate{.plan = plan_,
                               .step_seconds = time.step_seconds,
                               .low_seconds = time.low_seconds,
                               .high_seconds = time.high_seconds,
@@ -184,19 +182,19 @@ class Visit {
     }
   }
 
-  void note_miss(std::size_t group, Plan plan) {
+  void note_miss(std::size_t group) {
     if (!outcome_.too_large_example) {
-      outcome_.too_large_example = plan;
+      outcome_.too_large_example = plan_;
     }
     if (!node_.leanest) {
       return;
     }
-    estimator_.memory().estimate_peak(plan, estimate_.memory);
+    estimator_.memory().estimate_peak(plan_, estimate_.memory);
     Candidate miss;
     miss.memory_gib = estimate_.memory.allocated_gib;
     miss.value = estimate_.memory.reserved_low_gib / estimate_.memory.capacity_gib;
-    miss.complexity = complexity_of(plan);
-    miss.plan = std::move(plan);
+    miss.complexity = complexity_of(plan_);
+    miss.plan = plan_;
     outcome_.misses.emplace_back(group, std::move(miss));
   }
 
@@ -207,6 +205,7 @@ class Visit {
   const Standings& standings_;
   Estimator& estimator_;
   NodeOutcome& outcome_;
+  Plan plan_;  // the node's with the choice and the order at hand
   Estimate estimate_;
   std::vector<std::pair<double, int>> evaluated_;  // orders of one choice: seconds, complexity
   std::vector<std::pair<std::array<std::int64_t, 3>, double>> bounds_;  // by strides
@@ -238,14 +237,15 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
   const std::int64_t sequences = node.plan.micro_batches * node.plan.micro_batch;
   std::vector<LeastMemory> least(choices.size());
   MemoryEstimate memory;
+  Plan plan = node.plan;
   // Of every choice: what they have in common is then counted once.
   const auto ask = [&](Recompute recompute, std::int64_t layers, std::int64_t micro_batch) {
+    plan.recompute = recompute;
+    plan.recompute_layers = layers;
+    plan.micro_batch = micro_batch;
+    plan.micro_batches = sequences / micro_batch;
     for (std::size_t c = 0; c < choices.size(); ++c) {
-      Plan plan = with_sharding(node.plan, choices[c]);
-      plan.recompute = recompute;
-      plan.recompute_layers = layers;
-      plan.micro_batch = micro_batch;
-      plan.micro_batches = sequences / micro_batch;
+      set_sharding(choices[c], plan);
       estimator.memory().estimate_peak(plan, memory);
       least[c].gib = std::min(least[c].gib, memory.allocated_gib);
       least[c].fit = std::min(least[c].fit, memory.fit);
@@ -280,155 +280,6 @@ void visit(const Job& job, const SearchOptions& options, const Space& space, std
   const SpaceNode& here = space.nodes[node];
   Visit(job, options, space.degrees[here.degrees], here, standings, estimator, outcome)
       .run(bounds.seconds[node], bounds.least_memory[here.pipeline]);
-}
-
-std::vector<Candidate> Tier::ranked() const {
-  std::vector<Candidate> known;
-  for (const Candidate& candidate : groups) {
-    if (candidate.value < kNever) {
-      known.push_back(candidate);
-    }
-  }
-  std::sort(known.begin(), known.end(), better);
-  return known;
-}
-
-const Candidate* Tier::best() const {
-  const auto found = std::min_element(groups.begin(), groups.end(), better);
-  return found == groups.end() || !(found->value < kNever) ? nullptr : &*found;
-}
-
-void Standings::reset(const Space& space, const SearchOptions& options) {
-  alternatives_ = options.alternatives;
-  best_only_ = options.best_only;
-  std::size_t count = 0;
-  for (const Degrees& degrees : space.degrees) {
-    std::vector<std::size_t>& groups = groups_.emplace_back();
-    for (std::size_t c = 0; c < degrees.shardings.size(); ++c) {
-      std::size_t same = 0;
-      while (same < c && degrees.shardings[same].sharded != degrees.shardings[c].sharded) {
-        ++same;
-      }
-      groups.push_back(same < c ? groups[same] : count++);
-    }
-  }
-  Candidate none;
-  none.value = kNever;
-  for (Tier* tier : {&fitting_, &risky_}) {
-    tier->groups.assign(count, none);
-    tier->limit = tier->best_value = kNever;
-  }
-}
-
-bool Standings::can_matter(std::size_t group, bool risky, double value, double seconds,
-                           double memory_gib, int complexity, double known) const {
-  const Tier& tier = risky ? risky_ : fitting_;
-  if (risky && fitting_.best_value < kNever) {
-    // Something fits for sure: a layout at risk is only worth a remark, when it beats that.
-    return !best_only_ && value < fitting_.best_value && value <= risky_.best_value * kSame;
-  }
-  if (value <= std::min({tier.limit, tier.groups[group].value, known}) * kSame) {
-    return true;
-  }
-  return !best_only_ && !tier.front.covers(seconds, memory_gib, complexity);
-}
-
-bool Standings::is_beaten(double seconds) const {
-  return best_only_ && fitting_.best_value < kNever && seconds > fitting_.best_value * kSame;
-}
-
-void Standings::add_group(Tier& tier, std::size_t group, const Candidate& candidate) const {
-  if (better(candidate, tier.groups[group])) {
-    tier.groups[group] = candidate;
-  }
-}
-
-void Standings::update_limit(Tier& tier) const {
-  const Candidate* best = tier.best();
-  if (best == nullptr) {
-    return;
-  }
-  tier.best_value = best->value;
-  if (best_only_) {
-    tier.limit = best->value;
-    return;
-  }
-  std::vector<double> values;
-  for (const Candidate& candidate : tier.groups) {
-    values.push_back(candidate.value);
-  }
-  double last = kNever;  // of the alternatives
-  if (values.size() > alternatives_) {
-    const auto nth = values.begin() + static_cast<std::ptrdiff_t>(alternatives_);
-    std::nth_element(values.begin(), nth, values.end());
-    last = *nth;
-  }
-  // Intervals are the step time times constants of the job, so the step of a tie is at most this.
-  tier.limit = std::max(best->value * best->high_seconds / best->low_seconds, last);
-}
-
-void Standings::settle() {
-  update_limit(fitting_);
-  update_limit(risky_);
-}
-
-void Standings::add(const NodeOutcome& outcome) {
-  for (const auto& [group, candidate] : outcome.fitting) {
-    add_group(fitting_, group, candidate);
-  }
-  for (const auto& [group, candidate] : outcome.risky) {
-    add_group(risky_, group, candidate);
-  }
-  for (const Candidate& candidate : outcome.fitting_front) {
-    fitting_.front.insert(candidate);
-  }
-  for (const Candidate& candidate : outcome.risky_front) {
-    risky_.front.insert(candidate);
-  }
-  for (const auto& [group, miss] : outcome.misses) {
-    const auto [found, fresh] = misses_.try_emplace(group, miss);
-    if (!fresh && better(miss, found->second)) {
-      found->second = miss;
-    }
-  }
-}
-
-const Tier* Standings::tier() const {
-  return fitting_.best() != nullptr ? &fitting_ : risky_.best() != nullptr ? &risky_ : nullptr;
-}
-
-std::vector<Candidate> Standings::misses(std::size_t most) const {
-  std::vector<Candidate> found;
-  for (const auto& [group, miss] : misses_) {
-    found.push_back(miss);
-  }
-  std::sort(found.begin(), found.end(), better);
-  found.resize(std::min(found.size(), most));
-  return found;
-}
-
-std::string memory_detail(const MemoryEstimate& memory) {
-  if (memory.host_gib > memory.host_capacity_gib) {
-    return fmt::format("a node's host needs {:.0f} GiB and has {:.0f}", memory.host_gib,
-                       memory.host_capacity_gib);
-  }
-  constexpr std::pair<const char*, double MemoryItems::*> kItems[] = {
-      {"parameters", &MemoryItems::parameters},
-      {"gradients", &MemoryItems::gradients},
-      {"optimizer state", &MemoryItems::optimizer},
-      {"activations", &MemoryItems::activations},
-      {"gathered parameters", &MemoryItems::gathered_parameters},
-      {"logits", &MemoryItems::logits},
-      {"communication buffers", &MemoryItems::communication},
-      {"other", &MemoryItems::other}};
-  const MemoryItems& items = memory.stages.at(memory.peak_stage).items;
-  const auto* largest = std::max_element(
-      std::begin(kItems), std::end(kItems),
-      [&](const auto& a, const auto& b) { return items.*(a.second) < items.*(b.second); });
-  return fmt::format(
-      "stage {} needs {:.1f} GiB, of which {} {:.1f} GiB; the GPU can have {:.1f} GiB",
-      memory.peak_stage, memory.reserved_low_gib, largest->first, items.*(largest->second),
-      memory.capacity_gib);
 }
 
 }  // namespace trireme::planner

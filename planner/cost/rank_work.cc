@@ -176,16 +176,20 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
 }
 
 // Of a chunk's backward, what its last layer repeats before it needs the gradient, the mean over
-// layers. Where some layers repeat nothing, the last is one of them.
+// layers. Where some layers repeat nothing, the last is one of them. Only this project's runtime
+// does that: elsewhere a repeated forward is part of autograd's backward, which starts from the
+// gradient (PyTorch's checkpoint, Megatron-Core's tensor_parallel/random.py CheckpointFunction);
+// just the host, which runs ahead, has issued it by then.
 double TimeModel::State::before_message(const Plan& plan, const RankClass& rank,
-                                        const RankTimes& times) {
+                                        const RankTimes& times) const {
   if (plan.recompute == Recompute::kFull && rank.recomputed != rank.layers) {
     return 0;
   }
-  const std::int64_t layers =
+  const bool own = job.framework.implementation == models::Implementation::kTrireme;
+  const std::int64_t count =
       std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0});
-  return std::max(0.0, times.added_by_recompute) /
-         static_cast<double>(std::max(layers, plan.virtual_pipeline));
+  return std::max(0.0, times.added_by_recompute - (own ? 0 : times.repeated)) /
+         static_cast<double>(std::max(count, plan.virtual_pipeline));
 }
 
 std::vector<RankWork> TimeModel::State::work_of(const Plan& plan) {

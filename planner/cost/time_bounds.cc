@@ -118,7 +118,7 @@ double TimeModel::placed_bound(const Plan& plan) {
     const double forward = times.forward_total();
     const double backward = times.backward_total();
     const auto count = static_cast<double>(rank.count);
-    const double before_message = State::before_message(plan, rank, times);
+    const double before_message = s.before_message(plan, rank, times);
     s.stage_seconds.push_back({forward, backward, 0, times.weight_pass(), before_message});
     totals.before_messages += count * before_message;
     add_ranks(totals, count, forward, backward);

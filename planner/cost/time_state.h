@@ -147,8 +147,8 @@ struct TimeModel::State {
   void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
-  [[nodiscard]] static double before_message(const Plan& plan, const RankClass& rank,
-                                             const RankTimes& times);
+  [[nodiscard]] double before_message(const Plan& plan, const RankClass& rank,
+                                      const RankTimes& times) const;
   [[nodiscard]] std::vector<RankWork> work_of(const Plan& plan);
   const std::vector<RankWork>& ranks_work(const Plan& plan);
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,

@@ -193,8 +193,13 @@ Operand ModelledLayer::forward(const Operand& x, ModelledState& state) {
   return out;
 }
 
-void ModelledLayer::recompute(ModelledState& state) {
+// Autograd repeats a forward when the gradient is there; this project's runtime before.
+void ModelledLayer::recompute(ModelledState& state, const Operand& dy) {
   w_.builder.origin.phase = Phase::kRecompute;
+  if (!is_own()) {
+    const Operand start = w_.builder.buffer("recompute_start", 1, ElementType::kCompute);
+    w_.builder.modelled_pass("recompute_start", 0, Bytes(0), {dy, start});
+  }
   if (recompute_) {
     const models::PassWork again =
         models::repeated_work(work_.forward, {models::kWholeLayer, is_own()});

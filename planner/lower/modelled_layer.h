@@ -19,7 +19,7 @@ class ModelledLayer {
   ModelledLayer(Writer& writer, std::int64_t layer, bool recompute);
 
   Operand forward(const Operand& x, ModelledState& state);
-  void recompute(ModelledState& state);
+  void recompute(ModelledState& state, const Operand& dy);
   Operand backward(const Operand& dy, ModelledState& state, bool split);
   void weight_gradients(ModelledState& state);
 

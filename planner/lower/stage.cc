@@ -297,7 +297,7 @@ class StageWriter {
       case ActionKind::kBackward:
       case ActionKind::kInputGradient:
         if (plan_.recompute != Recompute::kNone) {
-          block.recompute(state);
+          block.recompute(state, stream);
         }
         return block.backward(stream, state, action.kind == ActionKind::kInputGradient);
       case ActionKind::kWeightGradient:

@@ -4,6 +4,7 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "models/presets.h"
 #include "planner/cost/estimate.h"
@@ -79,14 +80,38 @@ const Layout kLayouts[] = {
      "tp2.pp2.vpp2.cp4.fsdp32.mb2.zero2", -0.147, 0.02},
     {"RecomputeRunsBesideTheMessage", "trireme", "qwen3-30b-a3b", "hgx-h200x8", 8192, 128,
      "pp4.vpp12.ep4.fsdp4.dp4.mb2.rc-core_attn+layernorm+mlp", 0.099, 0.06},
-    {"WhoWaitsForAGradientRepeatsTheLastLayerMeanwhile", "accelerate", "llama-3.1-8b", "a40x4",
-     2048, 2, "tp4.pp8.vpp4.mb1.rc-full", 0.259, 0.07},
-    {"RecomputeIsNoPartOfADrain", "accelerate", "llama-3.1-8b", "a40x4", 2048, 2,
+    {"ChunksThatRepeatOneLayerEach", "accelerate", "llama-3.1-8b", "a40x4", 2048, 2,
+     "tp4.pp8.vpp4.mb1.rc-full", 0.259, 0.07},
+    {"ADrainRepeatsEveryStagesLayers", "accelerate", "llama-3.1-8b", "a40x4", 2048, 2,
      "tp4.pp8.mb1.rc-full", 0.082, 0.04},
-    {"TheHostIssuesRecomputeMeanwhile", "fsdp2", "bloom-3b", "gh200x32", 2048, 8,
+    {"TheHostIssuesRecomputeAhead", "fsdp2", "bloom-3b", "gh200x32", 2048, 8,
      "tp2.pp8.vpp4.cp2.mb1.rc-full", 0.11, 0.06}};
 INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),
                          [](const auto& given) { return std::string(given.param.what_broke); });
+
+// A forward that is repeated is part of autograd's backward, which starts from the gradient: one
+// micro-batch passes four stages as it passes the same layers on one GPU. The program repeated each
+// stage's last layer, here its only one, while the gradient was on its way. This project's runtime
+// does that.
+TEST(RepeatedForwards, StartWhenTheGradientIsThere) {
+  for (const auto& [framework, hidden] : {std::pair{"megatron", false}, {"trireme", true}}) {
+    planner::Job job;
+    job.framework = planner::find_framework(framework);
+    job.profile = topologies::shipped_profile();
+    job.model = models::load_model("llama-3.1-8b");
+    job.model.layers = 4;
+    job.sequence = 8192;
+    job.global_batch = 1;
+    const auto seconds = [&job](const char* form) {
+      const planner::Plan plan = planner::parse_short_form(form);
+      job.cluster = topologies::narrowed(topologies::load_cluster("dgx-h100"), plan.gpus());
+      return tests::simulated_seconds(job, planner::lower(job, plan));
+    };
+    const double repeated = seconds("mb1.rc-full") - seconds("mb1");
+    const double stages = seconds("pp4.mb1.rc-full") - seconds("pp4.mb1");
+    EXPECT_NEAR(stages / repeated, hidden ? 0.25 : 1, 0.1) << framework;
+  }
+}
 
 std::string two_nodes(const std::string& first, const std::string& second) {
   const std::string node = R"("node": {"gpus": 8, "fabric": "nvswitch", "nics": 8,

@@ -21,6 +21,10 @@ bool names_any(const std::string& text, std::initializer_list<std::string_view> 
 // the allocator reserved, in GiB; tables in GB, of "GPU memory" or "HBM" are nvidia-smi's; else it
 // is what PyTorch calls its peak.
 Reading reading_of(const PublishedRow& row) {
+  // "peak allocated, GiB (reserved 69.684)": what the number is, whatever else the row has.
+  if (names_any(row.memory_detail, {"peak allocated", "peak active", "allocated GB"})) {
+    return Reading::kAllocated;
+  }
   if (row.memory_kind == "device") {
     return Reading::kDevice;
   }

@@ -269,6 +269,9 @@ TEST(Published, MemoryThatIsNotSaidHowIsReadByItsWords) {
   EXPECT_DOUBLE_EQ(read("unknown", "HBM as printed, \"G\""), memory.device_gib);
   EXPECT_DOUBLE_EQ(read("unknown", "torch peak active, GiB"), memory.allocated_gib);
   EXPECT_DOUBLE_EQ(read("allocated", "GB as printed"), memory.allocated_gib);
+  // The number is what was allocated; that the row has the other too was taken for its kind.
+  EXPECT_DOUBLE_EQ(read("reserved", "peak allocated, GiB (reserved 69.684)"), memory.allocated_gib);
+  EXPECT_DOUBLE_EQ(read("reserved", "torch max reserved per log line, GiB"), memory.reserved_gib);
   row.offload.emplace();
   EXPECT_DOUBLE_EQ(read("unknown", "GiB as logged"), memory.reserved_gib);
 }

@@ -93,6 +93,14 @@ double ranks_of_node(const Job& job) {
   return static_cast<double>(std::min<std::int64_t>(job.cluster.node.gpus, job.cluster.gpus));
 }
 
+// Bytes of an element's gradient as it goes down. DeepSpeed's last ones are cast to the masters'
+// type on the GPU; those of earlier micro-batches go up and down in 16 bits, which is as much.
+double gradient_on_host(const Framework& framework) {
+  return framework.states == StateLayout::kDeepSpeed
+             ? std::max(framework.gradient_bytes, framework.master_bytes)
+             : framework.gradient_bytes;
+}
+
 // Bytes of one direction that `window` seconds of compute hide.
 double exposed(double seconds, double window, bool overlap) {
   return overlap ? std::max(0.0, seconds - window) : seconds;
@@ -186,14 +194,12 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
     const bool beside = offload.overlap && job.framework.overlap_grad_reduce;
     // Gradients go down in full precision beside the last backward; weights come back behind the
     // update.
-    time.exposed +=
-        exposed(updated * job.framework.gradient_bytes / host.link_rate, work.backward, beside) +
-        updated * parameter / host.link_rate;
+    const double moved = updated * gradient_on_host(job.framework) / host.link_rate;
+    time.exposed += exposed(moved, work.backward, beside) + updated * parameter / host.link_rate;
     if (offload.gradients != OffloadTo::kNone) {
       // Every earlier micro-batch adds to what lies on the host: DeepSpeed brings the 16-bit sum
       // up, adds on the GPU and takes it down again (async_accumulate_grad_in_cpu_via_gpu), PyTorch
       // takes each gradient down and adds there.
-      const double moved = updated * job.framework.gradient_bytes / host.link_rate;
       time.exposed += (work.micro_batches - 1) * exposed(moved, work.backward, beside);
     }
     const double update = ranks * updated * kAdamBytes / (host.memory_rate * adam_share(job));

@@ -1,6 +1,7 @@
 #include "planner/cost/stage_contents.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -130,6 +131,41 @@ void add_activations(const StageContext& context, const ChunkLayers& part, std::
   }
 }
 
+// Bytes of the masters that a rank updates on the host; fp32 gradients are as many, of their type.
+double master_bytes(const StageContext& context, const Stage& stage) {
+  return context.job->offload.optimizer_share *
+         (stage.trained * context.dense_state.main_copy +
+          stage.trained_experts * context.expert_state.main_copy);
+}
+
+// What pinning `bytes` takes beyond them: PyTorch's host allocator rounds a block up to a power of
+// two (CachingHostAllocator.h; since 1.12, pytorch#95823).
+double pinned_beyond(double bytes) {
+  return bytes > 0 ? std::exp2(std::ceil(std::log2(bytes))) - bytes : 0;
+}
+
+// What DeepSpeed's offloaded optimizer holds on the host beside states, gradients and offloaded
+// parameters, pinned as its documented configurations ask for. ZeRO-3 (runtime/zero/stage3.py): the
+// step's fp32 gradients by sub-groups of 1e9 elements, beside the sums
+// (grad_partitions_flat_buffer) and the parameters, one block each. Stages 1 and 2
+// (stage_1_and_2.py): 16-bit weights on their way up; masters and gradients are pinned.
+double zero_buffers(const StageContext& context, const Stage& stage) {
+  constexpr double kSubGroup = 1e9;
+  const Job& job = *context.job;
+  const double masters = master_bytes(context, stage);
+  const double each = std::max(job.framework.master_bytes, 1.0);
+  const double weights = job.framework.parameter_bytes * masters / each;
+  if (context.plan->sharding != Sharding::kFull) {
+    return weights + pinned_beyond(weights) + 2 * pinned_beyond(masters);
+  }
+  const double group = kSubGroup * each;
+  const double groups = std::floor(masters / group);
+  const double sums = job.framework.gradient_bytes * masters / each;
+  return masters + groups * pinned_beyond(group) + pinned_beyond(masters - groups * group) +
+         pinned_beyond(sums) +
+         (job.offload.parameters == OffloadTo::kHost ? pinned_beyond(weights) : 0);
+}
+
 }  // namespace
 
 Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
@@ -216,7 +252,10 @@ void set_offloaded(const StageContext& context, const Stage& stage, StageMemory&
   add(gradients, context.resident.gradients, offload.gradients);
   add(optimizer_bytes(context, stage), context.resident.optimizer, offload.optimizer);
   add(stage.activations, context.resident.activations, offload.activations);
-  if (offload.optimizer != OffloadTo::kNone && offload.gradients == OffloadTo::kNone) {
+  if (context.job->framework.states == StateLayout::kDeepSpeed &&
+      offload.optimizer == OffloadTo::kHost) {
+    memory.host_bytes += zero_buffers(context, stage);
+  } else if (offload.optimizer != OffloadTo::kNone && offload.gradients == OffloadTo::kNone) {
     memory.host_bytes += gradients * offload.optimizer_share;  // the update reads them there
   }
 }

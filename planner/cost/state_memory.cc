@@ -1,5 +1,7 @@
 #include "planner/cost/state_memory.h"
 
+#include <algorithm>
+
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -72,21 +74,33 @@ StateBytes torch_adapters(const Job& job, const Plan& plan, double shards) {
   return bytes;
 }
 
-// DeepSpeed's BF16 and ZeRO optimizers: 16-bit gradients beside the fp32 ones.
+// DeepSpeed's BF16 and ZeRO optimizers: 16-bit gradients, and fp32 ones beside them: sums where the
+// configuration asks for fp32 (data_types.grad_accum_dtype), else copies that the step makes of the
+// rank's part (runtime/zero/stage_1_and_2.py step: flattened, then cast; stage3.py does so by
+// sub-groups).
 StateBytes zero_states(const Job& job, const Plan& plan, double shards) {
+  constexpr double kFp32 = 4;
   const Framework& framework = job.framework;
   const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
+  const double sums = framework.gradient_bytes;
+  const double narrow = framework.parameter_bytes;
+  const bool wide = sums >= kFp32;
   StateBytes bytes;
-  bytes.parameters = framework.parameter_bytes / (plan.sharding == Sharding::kFull ? shards : 1);
-  // ZeRO-2 keeps its partition of the 16-bit gradients too (DeepSpeed's own estimators: 18 bytes
-  // over the shards at stage 2 beside the whole parameters, 18 in all at stage 3).
-  const double both = framework.parameter_bytes + framework.gradient_bytes;
-  bytes.gradients = plan.sharding == Sharding::kGradients ? both / shards
-                    : plan.sharding == Sharding::kFull    ? framework.gradient_bytes / shards
-                                                          : framework.gradient_bytes;
+  bytes.parameters = narrow / (plan.sharding == Sharding::kFull ? shards : 1);
+  bytes.gradients = plan.sharding == Sharding::kGradients ? (wide ? narrow + sums : sums) / shards
+                    : plan.sharding == Sharding::kFull    ? sums / shards
+                                                          : sums;
   bytes.main_copy = framework.master_bytes / over_optimizer;
   bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;
-  bytes.step = plan.sharding == Sharding::kOptimizer ? framework.parameter_bytes : 0;
+  const double copies = (sums + kFp32) / over_optimizer;  // beside the rank's own sums
+  if (wide) {
+    bytes.step = plan.sharding == Sharding::kOptimizer ? narrow : 0;
+  } else if (plan.sharding == Sharding::kGradients) {
+    bytes.step = copies;
+  } else if (plan.sharding == Sharding::kOptimizer) {
+    // Gradients of other ranks' parts have gone.
+    bytes.step = std::max(0.0, copies - sums * (1 - 1 / over_optimizer));
+  }
   return bytes;
 }
 

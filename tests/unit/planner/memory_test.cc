@@ -57,6 +57,25 @@ TEST(StateMemory, BytesPerParameterOfEveryScheme) {
   EXPECT_DOUBLE_EQ(state_bytes(job, Plan{}, 1).optimizer, 4 + 2.03125);
 }
 
+// Sums in the model's type, as DeepSpeed's engine has them where its configuration names none, were
+// counted with fp32 ones all along: those are copies of the rank's part that the step makes.
+TEST(StateMemory, DeepSpeedsNarrowSumsAreCastAtTheStep) {
+  Job job = job_of("llama-3.1-8b", "dgx-h100", "deepspeed", 4096);
+  job.framework.gradient_bytes = 2;
+  Plan plan;
+  plan.sharding = Sharding::kGradients;
+  StateBytes bytes = state_bytes(job, plan, 8);
+  EXPECT_DOUBLE_EQ(bytes.gradients, 2.0 / 8);
+  EXPECT_DOUBLE_EQ(bytes.step, (2 + 4) / 8.0);
+  plan.sharding = Sharding::kFull;
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 16.0 / 8);
+  plan.sharding = Sharding::kOptimizer;
+  bytes = state_bytes(job, plan, 8);
+  EXPECT_DOUBLE_EQ(bytes.gradients, 2);
+  EXPECT_DOUBLE_EQ(bytes.step, 0);  // less than what has gone of other ranks' parts
+  EXPECT_DOUBLE_EQ(state_bytes(job, plan, 1).step, 6);
+}
+
 // Llama 3 8B: 144,544,702,464 bytes at 18 a parameter; 56.09 GiB at 6 + 12/8; FSDP2 14.96 GiB
 // over 8.
 TEST(StateMemory, Llama8BVectors) {

@@ -46,7 +46,7 @@ TEST(Offload, IsReadAndWrittenByName) {
 }
 
 // Twelve bytes a parameter of Adam in mixed precision leave the eight GPUs, and are what the host
-// gets.
+// gets, with DeepSpeed's gradients of the step beside its sums.
 TEST(Offload, WhatLeavesTheGpuIsOnTheHost) {
   Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
   const Estimate before = estimate_of(job);
@@ -56,7 +56,32 @@ TEST(Offload, WhatLeavesTheGpuIsOnTheHost) {
   EXPECT_LT(after.memory.allocated_gib, before.memory.allocated_gib - 8);
   const double parameters = static_cast<double>(models::parameter_count(job.model));
   const double gib = 1024.0 * 1024 * 1024;
-  EXPECT_NEAR(after.memory.host_gib, (12 + 4) * parameters / gib + 8 * 3, 4);
+  // Both are pinned: sums of 4.015 GB a rank in 4 GiB, the step's as a group of 1e9 elements, in
+  // 4 GiB, and 15 MB in 16 MiB.
+  EXPECT_NEAR(after.memory.host_gib, 12 * parameters / gib + 8 * (2 * 4 + 1 / 64.0 + 3), 0.01);
+}
+
+// A host was a quarter too small: what is pinned takes the next power of two (PyTorch's
+// CachingHostAllocator), and ZeRO-3 has sums of gradients beside the step's own. Llama 3 70B over
+// eight ranks, 8.82e9 elements each: 12 bytes of states; gradients in eight groups of 4 GB, in 4
+// GiB each, and one of 3.28 GB, in 4 GiB; sums of 35.3 GB and weights of 17.6 GB in 64 and 32 GiB.
+TEST(Offload, PinnedBuffersOfTheHostTakePowersOfTwo) {
+  Job job = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  job.offload = parse_offload("optimizer,gradients,parameters");
+  const double gib = 1024.0 * 1024 * 1024;
+  const double parameters = static_cast<double>(models::parameter_count(job.model));
+  EXPECT_NEAR(estimate_of(job).memory.host_gib, 12 * parameters / gib + 8 * (9 * 4 + 64 + 32 + 3),
+              0.1);
+  // Stage 2 pins masters and gradients, 35.3 GB each, and 16-bit weights on their way up; two bytes
+  // of sums are not pinned.
+  job.offload = parse_offload("optimizer,gradients");
+  Plan plan;
+  plan.sharding = Sharding::kGradients;
+  plan.sharded = 8;
+  plan.recompute = Recompute::kFull;
+  Estimate estimate;
+  Estimator(job).estimate(plan, estimate);
+  EXPECT_NEAR(estimate.memory.host_gib, (8 + 2) * parameters / gib + 8 * (2 * 64 + 32 + 3), 0.1);
 }
 
 // Twice the parameters of a host take its cores twice as long, and a step without offload shows

@@ -209,6 +209,20 @@ LaunchCase deepspeed(const std::string& text, std::optional<std::int64_t> batch 
       {.model = "llama-3.1-8b", .cluster = "dgx-h100x2", .sequence = 4096, .global_batch = batch});
 }
 
+// The engine adds gradients up in the model's type where data_types names none; it was taken to be
+// fp32, 16 GB more of a model of 8B.
+TEST(ReadDeepspeed, SumsOfGradientsHaveTheModelsTypeUnlessNamed) {
+  const auto sums = [](const char* type) {
+    return deepspeed(std::string(R"({"train_batch_size": 64, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 1})") +
+                     type + "}")
+        .job.framework.gradient_bytes;
+  };
+  EXPECT_DOUBLE_EQ(sums(""), 2);
+  EXPECT_DOUBLE_EQ(sums(R"(, "data_types": {"grad_accum_dtype": "bf16"})"), 2);
+  EXPECT_DOUBLE_EQ(sums(R"(, "data_types": {"grad_accum_dtype": "fp32"})"), 4);
+}
+
 TEST(ReadDeepspeed, BatchArithmetic) {
   // 128 = micro x 4 x 16
   const LaunchCase micro = deepspeed(R"({"train_batch_size": 128, "gradient_accumulation_steps": 4,

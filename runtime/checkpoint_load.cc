@@ -151,16 +151,24 @@ std::vector<double> read_saved(Saved& saved, const Parameter& parameter, State s
   return values;
 }
 
-}  // namespace
+// Frozen parameters have no master: they are as the run's seed made them, unless the checkpoint has
+// them of a run that trained them.
+bool is_frozen(const Program& role, const Parameter& parameter) {
+  const auto master = static_cast<std::size_t>(State::kMaster);
+  return role.units[parameter.unit].states[master].operand.count == 0;
+}
 
-CheckpointStep load_checkpoint(const std::string& folder, RankExecutor& executor) {
-  Saved saved = open_checkpoint(folder);
-  const StepProgram& program = executor.program();
-  for (const Parameter& parameter : executor.role().parameters) {
+void check_parameters(const Saved& saved, const Program& role) {
+  for (const Parameter& parameter : role.parameters) {
     const auto found = saved.parameters.find(parameter.name);
+    if (found == saved.parameters.end() && is_frozen(role, parameter)) {
+      continue;
+    }
     if (found == saved.parameters.end()) {
       throw Error(saved.folder.string(),
-                  fmt::format("has no parameter {}; it is another model's", parameter.name));
+                  fmt::format("has no parameter {}; it is another model's, or of a run that did "
+                              "not train it",
+                              parameter.name));
     }
     if (found->second.rows != parameter.rows || found->second.columns != parameter.columns) {
       throw Error(
@@ -169,12 +177,28 @@ CheckpointStep load_checkpoint(const std::string& folder, RankExecutor& executor
                       found->second.columns, parameter.rows, parameter.columns));
     }
   }
+}
+
+}  // namespace
+
+CheckpointStep load_checkpoint(const std::string& folder, RankExecutor& executor) {
+  Saved saved = open_checkpoint(folder);
+  const StepProgram& program = executor.program();
+  const Program& role = executor.role();
+  check_parameters(saved, role);
+  const auto& parameters = role.parameters;
+  if (std::any_of(parameters.begin(), parameters.end(),
+                  [&](const Parameter& parameter) { return is_frozen(role, parameter); })) {
+    executor.initialise(saved.at.seed);
+  }
   for (const State state : {State::kWeight, State::kMaster, State::kMoment1, State::kMoment2}) {
     const State source =
         state == State::kWeight ? State::kMaster : state;  // weights are their masters, narrowed
     for (const ParameterSlice& slice : parameter_slices(program, executor.rank(), state)) {
-      executor.write_slice(
-          slice, read_saved(saved, executor.role().parameters[slice.parameter], source, slice));
+      const Parameter& parameter = role.parameters[slice.parameter];
+      if (saved.parameters.count(parameter.name) > 0) {
+        executor.write_slice(slice, read_saved(saved, parameter, source, slice));
+      }
     }
   }
   return saved.at;

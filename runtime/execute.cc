@@ -50,7 +50,8 @@ InitialValues::InitialValues(std::uint64_t seed, const Parameter& parameter,
       deviation_(arithmetic.initial_deviation) {
   if (parameter.columns == 1 && ends_with_norm_weight(parameter.name)) {
     rule_ = arithmetic.norm_plus_one ? Rule::kZero : Rule::kOne;
-  } else if (parameter.columns == 1 && parameter.name.ends_with("bias")) {
+  } else if ((parameter.columns == 1 && parameter.name.ends_with("bias")) ||
+             parameter.name.ends_with("lora_b.weight")) {
     rule_ = Rule::kZero;
   }
 }

@@ -32,8 +32,8 @@ class RankExecutor {
   RankExecutor(const StepProgram& program, Rank rank, Backend& backend);
 
   // Sets weights and masters to the seed's initial values, which depend on the tensor's name and
-  // the element's place in it alone: norms' weights 1 (0 where they are kept minus one), biases 0,
-  // everything else normal with the model's deviation.
+  // the element's place in it alone: norms' weights 1 (0 where kept minus one), biases and lora_b
+  // 0, everything else normal with the model's deviation.
   void initialise(std::uint64_t seed);
 
   // Runs one step on the sequences [first_sequence, + global batch) of `tokens`. Throws Error as

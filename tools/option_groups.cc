@@ -6,7 +6,7 @@
 
 namespace trireme::tools {
 
-void add_sample_options(CLI::App& command, JobOptions& options) {
+void add_trained_options(CLI::App& command, JobOptions& options) {
   add_count_option(command, "--lora-rank", options.lora_rank,
                    "train low-rank adapters of this rank beside frozen weights (LoRA)", 1, 65536);
   command
@@ -19,6 +19,10 @@ void add_sample_options(CLI::App& command, JobOptions& options) {
                     planner::base_format_names());
   add_count_option(command, "--freeze-layers", options.freeze_layers,
                    "the first N layers and the embedding are not trained");
+}
+
+void add_sample_options(CLI::App& command, JobOptions& options) {
+  add_trained_options(command, options);
   command
       .add_option("--lengths", options.lengths,
                   "lengths of the samples: a file of 'tokens count' lines, or [[tokens, count], "

@@ -25,6 +25,7 @@
 #include "tools/run_cuda.h"
 #include "tools/run_ranks.h"
 #include "tools/run_report.h"
+#include "tools/sample_options.h"
 
 namespace trireme::tools {
 namespace {
@@ -341,6 +342,7 @@ void add_run_command(CLI::App& app, Program& program) {
       "trireme run --model gpt2 --backend cpu --seq 64 --tp 2 --steps 3 -o result.json");
   add_plan_file_option(*command, options->plan_file);
   add_job_options(*command, options->job);
+  add_trained_options(*command, options->job);
   add_layout_options(*command, options->layout);
   add_training_options(*command, *options);
   program.on(command, [options](Console& console) { return run(*options, console); });

@@ -14,6 +14,7 @@
 #include "tools/report.h"
 #include "tools/report_option.h"
 #include "tools/request.h"
+#include "tools/sample_options.h"
 #include "tools/simulation.h"
 #include "tools/table.h"
 #include "tools/timeline.h"
@@ -169,6 +170,7 @@ void add_simulate_command(CLI::App& app, Program& program) {
                   "--global-batch 64 --timeline --trace step.json");
   add_plan_file_option(*command, options->plan_file);
   add_job_options(*command, options->job);
+  add_trained_options(*command, options->job);
   add_layout_options(*command, options->layout);
   add_fault_options(*command, options->faults);
   command->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");

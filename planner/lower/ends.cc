@@ -96,7 +96,8 @@ Operand head_backward(Writer& w, const Operand& targets, HeadState& state, bool 
       "d_logits", Kernel::kCrossEntropyBackward,
       {s.tokens, s.vocabulary_rows, s.vocabulary, group_dim(w.groups.tensor), global_tokens(w)},
       {state.logits, state.maximum, state.sums, targets});
-  const Operand input = split ? Operand{} : head_input(w, state);
+  const bool reads = !split && w.units.is_trained(w.stage.head);
+  const Operand input = reads ? head_input(w, state) : Operand{};
   const Operand partial = linear_input_gradient(w, "d_head_input", state.logits, w.stage.head,
                                                 s.tokens, s.hidden, s.vocabulary_rows);
   const Operand reduced = reduce_tokens(w, "d_head_reduce", partial);
@@ -117,6 +118,10 @@ Operand head_backward(Writer& w, const Operand& targets, HeadState& state, bool 
 
 void head_weight_gradient(Writer& w, HeadState& state) {
   const Shape& s = w.shape;
+  if (!w.units.is_trained(w.stage.head)) {
+    state = {};
+    return;
+  }
   const Operand input = head_input(w, state);
   linear_weight_gradient(w, "head_weight", state.logits, input, w.stage.head, s.tokens, s.hidden,
                          s.vocabulary_rows);

@@ -1,6 +1,7 @@
 // Pass 6: the ops of one transformer layer: forward, recompute, backward in one piece or split.
 #pragma once
 
+#include "planner/lower/adapters.h"
 #include "planner/lower/experts.h"
 #include "planner/lower/latent.h"
 #include "planner/lower/writer.h"
@@ -18,7 +19,8 @@ struct LayerState {
   // place) and of attention's output.
   Operand whole_qkv, whole_attention;
   Operand up, activation;
-  ExpertState experts;  // of a layer with experts, instead
+  ExpertState experts;                     // of a layer with experts, instead
+  std::array<Operand, kProductCount> low;  // of the adapters, by Product
   Operand gathered_attention_input,
       gathered_mlp_input;  // when sequence parallelism does not gather them again
   // Left by the input gradient for the weight gradient.
@@ -34,8 +36,8 @@ class LayerWriter {
   Operand forward(const Operand& x, LayerState& state);
   // Repeats of the forward what the plan did not keep.
   void recompute(LayerState& state);
-  // Returns the gradient of the layer's input. Writes the weight gradients beside it unless
-  // `split`.
+  // Returns the gradient of the layer's input; none, where nothing below is trained and adapters
+  // end it early. Writes the weight gradients beside it unless `split`; those of adapters always.
   Operand backward(const Operand& dy, LayerState& state, bool split);
   void weight_gradients(LayerState& state);
 
@@ -66,6 +68,22 @@ class LayerWriter {
   Operand forward_down(LayerState& state);
   void drop_unkept(LayerState& state);
   void repeat_all(LayerState& state);
+  void repeat_mlp(LayerState& state);
+
+  static Operand& low_of(Product product, LayerState& state) {
+    return state.low[static_cast<std::size_t>(product)];
+  }
+  [[nodiscard]] bool has_adapter(Product product) const;
+  [[nodiscard]] Adapter adapter(Product product) const;
+  // Beside the product of x that gave y.
+  void forward_adapter(Product product, const Operand& x, const Operand& y, LayerState& state);
+  // Whether a backward reads the product's input, and whether the step's backward ends at it.
+  [[nodiscard]] bool reads_input(Product product, const Slot& weight, bool split) const;
+  [[nodiscard]] bool ends_at(Product product) const;
+  // The adapter's part of the input's gradient, and what its own weights' gradients read then.
+  AdapterGradients adapter_gradient(Product product, const LayerState& state, const Operand& dy,
+                                    const Operand& x, const Operand& dx);
+  void finish_adapter(Product product, const AdapterGradients& from);
 
   Operand backward_mlp(const Operand& dy, LayerState& state, bool split);
   Operand backward_attention(const Operand& dy, LayerState& state, bool split);

@@ -40,16 +40,57 @@ void LayerWriter::qkv_weight_gradient(const LayerState& state, const Operand& in
                          s.qkv);
 }
 
+bool LayerWriter::reads_input(Product product, const Slot& weight, bool split) const {
+  return has_adapter(product) || (!split && w_.units.is_trained(weight));
+}
+
+// Of halves side by side the other one is still to come.
+bool LayerWriter::ends_at(Product product) const {
+  if (layer_ != w_.stage.trained.lowest() || !has_adapter(product) || w_.job.model.parallel_block) {
+    return false;
+  }
+  for (std::size_t below = 0; below < static_cast<std::size_t>(product); ++below) {
+    if (has_adapter(static_cast<Product>(below))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+AdapterGradients LayerWriter::adapter_gradient(Product product, const LayerState& state,
+                                               const Operand& dy, const Operand& x,
+                                               const Operand& dx) {
+  if (!has_adapter(product)) {
+    return {};
+  }
+  return {dy, adapter_input_gradient(w_, adapter(product), dy, dx), x,
+          state.low[static_cast<std::size_t>(product)]};
+}
+
+void LayerWriter::finish_adapter(Product product, const AdapterGradients& from) {
+  if (has_adapter(product)) {
+    adapter_weight_gradients(w_, adapter(product), from);
+  }
+}
+
 // Order of issue: collectives of the inputs first, then each input gradient before the weight
 // gradient that its collective hides behind.
 Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool split) {
   const Shape& s = w_.shape;
   bias_gradient(w_, "mlp_down_bias", dy, slots_.down_bias, s.local_tokens);
   state.d_down = gather_tokens(w_, "d_mlp_output", dy);
-  const Operand input = split ? Operand{} : mlp_input(state);
+  const bool reads = reads_input(Product::kUp, slots_.up, split);
+  const Operand input = reads ? mlp_input(state) : Operand{};
   settle_tensor(w_);
-  const Operand d_activation = linear_input_gradient(w_, "d_activation", state.d_down, slots_.down,
-                                                     s.tokens, s.ffn, s.hidden);
+  const Operand d_activation = ends_at(Product::kDown)
+                                   ? Operand{}
+                                   : linear_input_gradient(w_, "d_activation", state.d_down,
+                                                           slots_.down, s.tokens, s.ffn, s.hidden);
+  finish_adapter(Product::kDown, adapter_gradient(Product::kDown, state, state.d_down,
+                                                  state.activation, d_activation));
+  if (!present(d_activation)) {
+    return {};
+  }
   if (!split) {
     down_weight_gradient(state);
   }
@@ -58,10 +99,17 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
                      w_.job.model.gated_mlp ? Kernel::kSwigluBackward : Kernel::kGeluBackward,
                      {s.tokens, s.ffn}, {d_activation, state.up, state.d_up});
   bias_gradient(w_, "mlp_up_bias", state.d_up, slots_.up_bias, s.tokens);
+  if (ends_at(Product::kUp)) {
+    finish_adapter(Product::kUp, adapter_gradient(Product::kUp, state, state.d_up, input, {}));
+    return {};
+  }
   const Operand partial =
       linear_input_gradient(w_, "d_mlp_input", state.d_up, slots_.up, s.tokens, s.hidden, s.up);
+  const AdapterGradients of_adapter =
+      adapter_gradient(Product::kUp, state, state.d_up, input, partial);
   const Operand reduced = reduce_tokens(w_, "d_mlp_reduce", partial);
   settle_tensor(w_);
+  finish_adapter(Product::kUp, of_adapter);
   if (!split) {
     up_weight_gradient(state, input);
   }
@@ -170,10 +218,19 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
   bias_gradient(w_, "attention_output_bias", dy, slots_.output_bias, s.local_tokens);
   state.d_output = gather_tokens(w_, "d_attention_output", dy);
   const bool latent = w_.job.model.latent.has_value();
-  const Operand input = split || latent ? Operand{} : attention_input(state);
+  const bool reads = !latent && reads_input(Product::kQkv, slots_.qkv, split);
+  const Operand input = reads ? attention_input(state) : Operand{};
   settle_tensor(w_);
-  const Operand d_attention = linear_input_gradient(w_, "d_attention", state.d_output,
-                                                    slots_.output, s.tokens, s.attention, s.hidden);
+  const Operand d_attention =
+      ends_at(Product::kOutput)
+          ? Operand{}
+          : linear_input_gradient(w_, "d_attention", state.d_output, slots_.output, s.tokens,
+                                  s.attention, s.hidden);
+  finish_adapter(Product::kOutput, adapter_gradient(Product::kOutput, state, state.d_output,
+                                                    state.attention, d_attention));
+  if (!present(d_attention)) {
+    return {};
+  }
   if (!split) {
     output_weight_gradient(state);
   }
@@ -182,10 +239,17 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
     return LatentWriter(w_, slots_, layer_)
         .backward(state.d_qkv, state.attention_norm.y, state.latent, split);
   }
+  if (ends_at(Product::kQkv)) {
+    finish_adapter(Product::kQkv, adapter_gradient(Product::kQkv, state, state.d_qkv, input, {}));
+    return {};
+  }
   const Operand partial = linear_input_gradient(w_, "d_attention_input", state.d_qkv, slots_.qkv,
                                                 s.tokens, s.hidden, s.qkv);
+  const AdapterGradients of_adapter =
+      adapter_gradient(Product::kQkv, state, state.d_qkv, input, partial);
   const Operand reduced = reduce_tokens(w_, "d_attention_reduce", partial);
   settle_tensor(w_);
+  finish_adapter(Product::kQkv, of_adapter);
   if (!split) {
     qkv_weight_gradient(state, input);
   }
@@ -199,6 +263,9 @@ Operand LayerWriter::backward(const Operand& dy, LayerState& state, bool split) 
   const Operand d_read =
       sparse_ ? ExpertWriter(w_, slots_).backward(d_output, state.mlp_norm.y, state.experts, split)
               : backward_mlp(d_output, state, split);
+  if (!present(d_read)) {
+    return {};
+  }
   const bool parallel = w_.job.model.parallel_block;
   const bool one_norm = parallel && slots_.mlp_norm.weight.count == 0;
   const Operand middle =
@@ -207,6 +274,9 @@ Operand LayerWriter::backward(const Operand& dy, LayerState& state, bool split) 
   const Operand d_attention = leave_gradient("attention_post_norm_gradient", parallel ? dy : middle,
                                              state.attention_post_norm, slots_.attention_post_norm);
   const Operand d_both = backward_attention(d_attention, state, split);
+  if (!present(d_both)) {
+    return {};
+  }
   if (one_norm) {
     w_.builder.compute("d_halves", Kernel::kAdd, {d_both.count}, {d_both, d_read});
   }
@@ -219,6 +289,10 @@ Operand LayerWriter::backward(const Operand& dy, LayerState& state, bool split) 
 }
 
 void LayerWriter::weight_gradients(LayerState& state) {
+  if (!w_.stage.trained.weights(layer_)) {
+    state = {};
+    return;
+  }
   if (sparse_) {
     ExpertWriter(w_, slots_).weight_gradients(state.mlp_norm.y, state.experts);
   } else {

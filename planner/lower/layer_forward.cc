@@ -43,6 +43,37 @@ Operand LayerWriter::leave(const char* name, const Operand& output, NormState& s
   return left;
 }
 
+bool LayerWriter::has_adapter(Product product) const {
+  return slots_.adapters[static_cast<std::size_t>(product)].down.count > 0;
+}
+
+Adapter LayerWriter::adapter(Product product) const {
+  static constexpr std::array<AdapterNames, kProductCount> kNames = {
+      {{"qkv_low", "qkv_adapter", "d_qkv_low", "d_qkv_adapter", "qkv_lora_a", "qkv_lora_b"},
+       {"attention_output_low", "attention_output_adapter", "d_attention_output_low",
+        "d_attention_output_adapter", "attention_output_lora_a", "attention_output_lora_b"},
+       {"mlp_up_low", "mlp_up_adapter", "d_mlp_up_low", "d_mlp_up_adapter", "mlp_up_lora_a",
+        "mlp_up_lora_b"},
+       {"mlp_down_low", "mlp_down_adapter", "d_mlp_down_low", "d_mlp_down_adapter",
+        "mlp_down_lora_a", "mlp_down_lora_b"}}};
+  const auto at = static_cast<std::size_t>(product);
+  const AdapterSlots& slots = slots_.adapters[at];
+  const std::int64_t rank = w_.stage.trained.rank;
+  return {kNames[at], slots, rank, slots.down.count / rank, slots.up.count / rank};
+}
+
+void LayerWriter::forward_adapter(Product product, const Operand& x, const Operand& y,
+                                  LayerState& state) {
+  if (!has_adapter(product)) {
+    return;
+  }
+  Operand& low = low_of(product, state);
+  if (!present(low)) {  // else kept from the first forward
+    low = adapter_low(w_, adapter(product), x);
+  }
+  add_adapter(w_, adapter(product), low, y);
+}
+
 void LayerWriter::forward_attention_norm(const Operand& x, LayerState& state) {
   state.attention_norm = read("attention_norm", x, slots_.attention_norm);
 }
@@ -95,6 +126,7 @@ void LayerWriter::forward_qkv(LayerState& state) {
     state.gathered_attention_input = input;
   }
   state.qkv = linear(w_, "qkv", input, slots_.qkv, s.tokens, s.hidden, s.qkv);
+  forward_adapter(Product::kQkv, input, state.qkv, state);
   add_bias(w_, "qkv_bias", state.qkv, slots_.qkv_bias, s.tokens);
   if (w_.job.model.function.qk_norm_after_rotary) {
     turn(state.qkv, false);
@@ -200,6 +232,7 @@ Operand LayerWriter::forward_output(const Operand& x, LayerState& state) {
   const Shape& s = w_.shape;
   const Operand partial = linear(w_, "attention_output", state.attention, slots_.output, s.tokens,
                                  s.attention, s.hidden);
+  forward_adapter(Product::kOutput, state.attention, partial, state);
   const Operand whole = reduce_tokens(w_, "attention_reduce", partial);
   add_bias(w_, "attention_output_bias", whole, slots_.output_bias, s.local_tokens);
   const Operand out =
@@ -215,6 +248,7 @@ void LayerWriter::forward_up(LayerState& state) {
     state.gathered_mlp_input = input;
   }
   state.up = linear(w_, "mlp_up", input, slots_.up, s.tokens, s.hidden, s.up);
+  forward_adapter(Product::kUp, input, state.up, state);
   add_bias(w_, "mlp_up_bias", state.up, slots_.up_bias, s.tokens);
 }
 
@@ -230,6 +264,7 @@ Operand LayerWriter::forward_down(LayerState& state) {
   const Shape& s = w_.shape;
   const Operand partial =
       linear(w_, "mlp_down", state.activation, slots_.down, s.tokens, s.ffn, s.hidden);
+  forward_adapter(Product::kDown, state.activation, partial, state);
   const Operand out = reduce_tokens(w_, "mlp_reduce", partial);
   add_bias(w_, "mlp_down_bias", out, slots_.down_bias, s.local_tokens);
   return out;
@@ -298,8 +333,18 @@ void LayerWriter::repeat_all(LayerState& state) {
   } else if (sparse_) {
     ExpertWriter(w_, slots_).repeat(state.mlp_norm.y, state.experts);
   } else {
-    forward_up(state);
+    repeat_mlp(state);
+  }
+}
+
+// Up to the input of the last product, as far as a backward reads it.
+void LayerWriter::repeat_mlp(LayerState& state) {
+  forward_up(state);
+  if (reads_input(Product::kDown, slots_.down, false)) {
     forward_activation(state);
+  }
+  if (has_adapter(Product::kDown) && !present(low_of(Product::kDown, state))) {
+    low_of(Product::kDown, state) = adapter_low(w_, adapter(Product::kDown), state.activation);
   }
 }
 
@@ -319,8 +364,7 @@ void LayerWriter::recompute(LayerState& state) {
     if (sparse_) {
       ExpertWriter(w_, slots_).repeat_dropped(state.mlp_norm.y, state.experts);
     } else if (!present(state.up)) {
-      forward_up(state);
-      forward_activation(state);
+      repeat_mlp(state);
     }
   }
   w_.builder.origin.phase = Phase::kBackward;

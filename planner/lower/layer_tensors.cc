@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
 #include <utility>
 
 #include "planner/lower/expert_tensors.h"
@@ -133,6 +134,52 @@ LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer,
     add_router_tensors(model, prefix, ranks, slots, out.split, out.whole);
   } else if (model.mlp_bias) {
     out.whole.push_back(whole_vector(prefix + "mlp.down.bias", h, &slots.down_bias));
+  }
+  return out;
+}
+
+LayerTensors adapter_tensors(const models::Transformer& model, const Trained& trained,
+                             std::int64_t layer, std::int64_t ranks, LayerSlots& slots) {
+  const std::string prefix = fmt::format("layers.{}.", layer);
+  const std::int64_t rank = trained.rank;
+  const std::int64_t q = model.heads * model.head_dim;
+  const std::int64_t kv = model.kv_heads * model.head_dim;
+  LayerTensors out;
+  const auto of = [&](Product product) -> AdapterSlots& {
+    return slots.adapters[static_cast<std::size_t>(product)];
+  };
+  // Column-parallel: the first matrix whole on every rank, of the second the rows of the product's.
+  const auto column = [&](const char* first, Product product,
+                          std::initializer_list<std::pair<const char*, std::int64_t>> parts) {
+    out.head_norms.push_back({prefix + first + ".lora_a.weight", rank, model.hidden, Split::kNone,
+                              rank, model.hidden, &of(product).down});
+    for (const auto& [name, rows] : parts) {
+      out.split.push_back(
+          rows_split(prefix + name + ".lora_b.weight", rows, rank, ranks, &of(product).up));
+    }
+  };
+  const auto row = [&](const char* name, Product product, std::int64_t in) {
+    out.split.push_back({prefix + name + ".lora_a.weight", rank, in, Split::kColumns, rank,
+                         in / ranks, &of(product).down});
+    out.head_norms.push_back({prefix + name + ".lora_b.weight", model.hidden, rank, Split::kNone,
+                              model.hidden, rank, &of(product).up});
+  };
+  if (trained.adapters(layer, kTargetQuery | kTargetKey | kTargetValue)) {
+    column("attention.qkv", Product::kQkv,
+           {{"attention.q", q}, {"attention.k", kv}, {"attention.v", kv}});
+  }
+  if (trained.adapters(layer, kTargetOutput)) {
+    row("attention.output", Product::kOutput, q);
+  }
+  if (trained.adapters(layer, kTargetGate | kTargetUp)) {
+    if (model.gated_mlp) {
+      column("mlp.gate_up", Product::kUp, {{"mlp.gate", model.ffn}, {"mlp.up", model.ffn}});
+    } else {
+      column("mlp.up", Product::kUp, {{"mlp.up", model.ffn}});
+    }
+  }
+  if (trained.adapters(layer, kTargetDown)) {
+    row("mlp.down", Product::kDown, model.ffn);
   }
   return out;
 }

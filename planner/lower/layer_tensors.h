@@ -20,6 +20,10 @@ struct LayerTensors {
 // `ranks` share the layer; `slots` learn where its tensors lie when they are placed.
 LayerTensors layer_tensors(const models::Transformer& model, std::int64_t layer, std::int64_t ranks,
                            LayerSlots& slots);
+// Of the layer's adapters: `split` as the products they stand beside; what tensor ranks hold alike
+// has gradients that are partial sums, as norms of heads.
+LayerTensors adapter_tensors(const models::Transformer& model, const Trained& trained,
+                             std::int64_t layer, std::int64_t ranks, LayerSlots& slots);
 // A norm's weight and, where the model has one, its bias.
 void add_norm(std::vector<Tensor>& tensors, const models::Transformer& model,
               const std::string& name, NormSlots& slots);

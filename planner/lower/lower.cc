@@ -15,6 +15,7 @@
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/place_ranks.h"
 #include "planner/lower/stage.h"
+#include "planner/lower/trained.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -29,8 +30,6 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   const bool split =
       plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
   const std::pair<bool, std::string_view> parts[] = {
-      {job.training.has_adapters(), "adapters"},
-      {job.training.frozen_layers > 0, "frozen layers"},
       {!job.training.lengths.empty(), "samples of varying lengths"},
       {job.offload.any(), "offload"}};
   for (const auto& [there, part] : parts) {
@@ -38,6 +37,10 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
       refuse(job, plan,
              fmt::format("no step program for {} yet; estimate and plan predict it", part));
     }
+  }
+  if (const std::string part = lowering::untrained_part(job, plan); !part.empty()) {
+    refuse(job, plan,
+           fmt::format("no step program for {} yet; estimate and plan predict it", part));
   }
   if (split && plan.virtual_pipeline > 1) {
     refuse(job, plan, "zero-bubble schedules have one chunk a stage");

@@ -25,6 +25,9 @@ Operand write_norm(Writer& w, const StepProgram& step, Program& program) {
   for (std::size_t i = 0; i < program.units.size(); ++i) {
     const ParameterUnit& unit = program.units[i];
     const UnitLayout& layout = w.stage.units[i];
+    if (layout.frozen) {
+      continue;
+    }
     const StateStorage& gradient = state_of(unit, State::kGradient);
     const std::int64_t group =
         gradient.sharded ? static_cast<std::int64_t>(index_of(unit.shard)) : -1;
@@ -98,6 +101,9 @@ void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Pr
   w.builder.compute("clip", Kernel::kClipFactor, {}, {sum, program.gradient_norm, factor});
   for (std::size_t i = 0; i < program.units.size(); ++i) {
     const ParameterUnit& unit = program.units[i];
+    if (w.stage.units[i].frozen) {
+      continue;
+    }
     w.builder.origin.layer = w.stage.units[i].layer;
     const Operand gradient = state_of(unit, State::kGradient).operand;
     const Operand master = state_of(unit, State::kMaster).operand;

@@ -71,12 +71,53 @@ class LayerUnits {
   void add_chunk(const Chunk& chunk) {
     const std::int64_t size =
         unit_ > 0 ? unit_ : std::max<std::int64_t>(1, chunk.last - chunk.first);
-    for (std::int64_t first = chunk.first; first < chunk.last; first += size) {
-      add_unit(first, std::min(chunk.last, first + size));
+    for (std::int64_t first = chunk.first; first < chunk.last;) {
+      std::int64_t last = std::min(chunk.last, first + size);
+      // No unit is trained in part.
+      const std::int64_t trained = stage_.trained.first_layer;
+      last = first < trained ? std::min(last, trained) : last;
+      add_unit(first, last);
+      add_adapters(first, last);
+      first = last;
     }
   }
 
  private:
+  void add_adapters(std::int64_t first, std::int64_t last) {
+    const auto index = static_cast<std::uint32_t>(stage_.units.size());
+    UnitWriter writer(program_, index);
+    std::vector<LayerTensors> tensors;
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      const auto l = static_cast<std::size_t>(layer);
+      tensors.push_back(
+          adapter_tensors(job_.model, stage_.trained, layer, shape_.tensor, stage_.layers[l]));
+    }
+    UnitLayout layout;
+    layout.layer = static_cast<std::int32_t>(first);
+    layout.replicated_from = add_all(tensors, &LayerTensors::split, writer);
+    layout.elements = layout.head_norms_end = add_all(tensors, &LayerTensors::head_norms, writer);
+    if (layout.elements == 0) {
+      return;
+    }
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      stage_.adapters_of_layer[static_cast<std::size_t>(layer)] = index;
+    }
+    program_.units.push_back(
+        states_.unit(fmt::format("layers.{}-{}.adapters", first, last - 1), layout));
+    stage_.units.push_back(layout);
+  }
+
+  // Elements of the unit so far, with these.
+  static std::int64_t add_all(const std::vector<LayerTensors>& layers,
+                              std::vector<Tensor> LayerTensors::*part, UnitWriter& writer) {
+    for (const LayerTensors& layer : layers) {
+      for (const Tensor& tensor : layer.*part) {
+        writer.add(tensor);
+      }
+    }
+    return writer.size();
+  }
+
   void add_unit(std::int64_t first, std::int64_t last) {
     const auto index = static_cast<std::uint32_t>(stage_.units.size());
     UnitWriter writer(program_, index);
@@ -90,17 +131,10 @@ class LayerUnits {
     }
     UnitLayout layout;
     layout.layer = static_cast<std::int32_t>(first);
-    const auto add_all = [&](std::vector<Tensor> LayerTensors::*part) {
-      for (const LayerTensors& layer : tensors) {
-        for (const Tensor& tensor : layer.*part) {
-          writer.add(tensor);
-        }
-      }
-      return writer.size();
-    };
-    layout.replicated_from = add_all(&LayerTensors::split);
-    layout.head_norms_end = add_all(&LayerTensors::head_norms);
-    layout.elements = add_all(&LayerTensors::whole);
+    layout.frozen = !stage_.trained.weights(first);
+    layout.replicated_from = add_all(tensors, &LayerTensors::split, writer);
+    layout.head_norms_end = add_all(tensors, &LayerTensors::head_norms, writer);
+    layout.elements = add_all(tensors, &LayerTensors::whole, writer);
     program_.units.push_back(states_.unit(fmt::format("layers.{}-{}", first, last - 1), layout));
     stage_.units.push_back(layout);
     // Other frameworks shard the experts of a unit's layers together, as its other tensors.
@@ -139,6 +173,7 @@ class LayerUnits {
     }
     UnitLayout layout;
     layout.layer = static_cast<std::int32_t>(first);
+    layout.frozen = !stage_.trained.weights(first);
     layout.elements = layout.replicated_from = layout.head_norms_end = writer.size();
     program_.units.push_back(states_.unit(fmt::format("layers.{}.experts", first), layout, true));
     stage_.units.push_back(layout);
@@ -170,13 +205,16 @@ class LayerUnits {
 // One unit at an end of the model: the vocabulary matrix when `table`, then whole tensors.
 class EndUnit {
  public:
-  EndUnit(const Job& job, const Shape& shape, StageParameters& stage, Program& program)
+  EndUnit(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
+          bool trained)
       : job_(job),
         shape_(shape),
         stage_(stage),
         program_(program),
         index_(static_cast<std::uint32_t>(stage.units.size())),
-        writer_(program, index_) {}
+        writer_(program, index_) {
+    layout_.frozen = !trained;
+  }
 
   void add_table(std::string name, std::int64_t copies, Slot* slot) {
     writer_.add({std::move(name), job_.model.vocab, job_.model.hidden, Split::kRows,
@@ -219,7 +257,7 @@ void add_positions(const Job& job, EndUnit& unit, StageParameters& stage) {
 
 void add_embedding_units(const Job& job, const Shape& shape, StageParameters& stage,
                          Program& program, StateWriter& states) {
-  EndUnit table(job, shape, stage, program);
+  EndUnit table(job, shape, stage, program, stage.trained.embedding);
   table.add_table(kTableName, stage.tied_across_stages ? 2 : 1, &stage.embedding);
   if (!job.model.tied_embeddings) {
     add_positions(job, table, stage);
@@ -227,7 +265,7 @@ void add_embedding_units(const Job& job, const Shape& shape, StageParameters& st
     return;
   }
   stage.embedding_unit = table.finish("embedding", states);
-  EndUnit positions(job, shape, stage, program);
+  EndUnit positions(job, shape, stage, program, stage.trained.embedding);
   add_positions(job, positions, stage);
   stage.positions_unit = positions.finish("positions", states);
 }
@@ -245,7 +283,7 @@ void add_final_norm(const Job& job, EndUnit& unit, StageParameters& stage) {
 // FSDP's root unit: what no layer's unit holds, gathered and reduced together.
 void add_root_unit(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
                    StateWriter& states) {
-  EndUnit unit(job, shape, stage, program);
+  EndUnit unit(job, shape, stage, program, stage.trained.embedding);
   unit.add_table(kTableName, 1, &stage.embedding);
   if (job.model.tied_embeddings) {
     stage.head = stage.embedding;
@@ -261,7 +299,7 @@ void add_root_unit(const Job& job, const Shape& shape, StageParameters& stage, P
 // embedding's and gets the same gradient.
 void add_table_copy(const Job& job, const Shape& shape, StageParameters& stage, Program& program,
                     StateWriter& states) {
-  EndUnit table(job, shape, stage, program);
+  EndUnit table(job, shape, stage, program, stage.trained.embedding);
   table.add_table(kTableName, 2, &stage.embedding);
   table.finish("embedding", states);
 }
@@ -270,13 +308,13 @@ void add_head_units(const Job& job, const Shape& shape, StageParameters& stage, 
                     StateWriter& states) {
   if (stage.tied_across_stages && job.model.tied_embeddings) {
     // The copy has the embedding's name: it starts equal and gets the same gradient.
-    EndUnit table(job, shape, stage, program);
+    EndUnit table(job, shape, stage, program, stage.trained.embedding);
     table.add_table(kTableName, 2, &stage.head);
     stage.embedding_unit = table.finish("embedding", states);
   } else if (job.model.tied_embeddings) {
     stage.head = stage.embedding;
   }
-  EndUnit unit(job, shape, stage, program);
+  EndUnit unit(job, shape, stage, program, stage.trained.head);
   if (!job.model.tied_embeddings) {
     unit.add_table("head.weight", 1, &stage.head);
   }
@@ -291,17 +329,20 @@ StageParameters lay_out_parameters(const Job& job, const Plan& plan, const Group
                                    const StepProgram& step, std::int64_t stage,
                                    ProgramBuilder& builder, Program& program) {
   StageParameters result;
+  result.trained = trained_of(job);
   result.chunks = chunks_on(job, plan, stage);
   result.layers.resize(static_cast<std::size_t>(models::trained_layers(job.model)));
   result.unit_of_layer.resize(result.layers.size());
   result.experts_of_layer.assign(result.layers.size(), kNoUnit);
+  result.adapters_of_layer = result.experts_of_layer;
   const bool has_embedding = result.chunks.front().embedding;
   const bool has_head = result.chunks.back().head;
   const bool predicts = result.chunks.back().prediction > 0;
   result.tied_across_stages = shares_table(job, plan) && has_embedding != (has_head || predicts) &&
                               (has_embedding || predicts || job.model.tied_embeddings);
   StateWriter states(job, plan, groups, shape, held, step, builder);
-  const bool root = has_embedding && has_head && run_sharding(job, plan).root_unit;
+  const bool root = has_embedding && has_head && run_sharding(job, plan).root_unit &&
+                    result.trained.embedding == result.trained.head;
   if (root) {
     add_root_unit(job, shape, result, program, states);
   } else if (has_embedding) {

@@ -155,6 +155,11 @@ class StageWriter {
     return action.chunk * plan_.pipeline + stage_index_;
   }
 
+  // Whether something is trained below this layer.
+  [[nodiscard]] bool reads_gradient(std::int64_t layer) const {
+    return stage_.trained.lowest() < layer;
+  }
+
   // Receives what action `i` starts from, into a buffer whose memory the action two before had.
   void receive(std::uint32_t i) {
     const Action& action = actions_[i];
@@ -168,7 +173,7 @@ class StageWriter {
                     inputs_[i], Stream::kRecvForward);
     } else if ((action.kind == ActionKind::kBackward ||
                 action.kind == ActionKind::kInputGradient) &&
-               !chunk.head) {
+               !chunk.head && reads_gradient(chunk.last)) {
       builder_.origin.phase = Phase::kBackward;
       inputs_[i] = builder_.buffer("received_gradient", elements, ElementType::kCompute);
       builder_.recv("recv_backward",
@@ -219,7 +224,8 @@ class StageWriter {
     }
     const Chunk& chunk = chunk_of(action);
     const bool forward = action.kind == ActionKind::kForward;
-    if (action.kind != ActionKind::kWeightGradient && !(forward ? chunk.head : chunk.embedding)) {
+    const bool ends = forward ? chunk.head : chunk.embedding || !reads_gradient(chunk.first);
+    if (action.kind != ActionKind::kWeightGradient && !ends) {
       send(i, stream);
     }
     return visit;

@@ -20,6 +20,10 @@ ParameterUnit StateWriter::unit(std::string name, UnitLayout& layout, bool exper
   elements_ = unit.elements;
   layer_ = layout.layer;
   const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+  if (layout.frozen) {
+    keep(unit, State::kWeight, "weights", ElementType::kCompute, plan_.sharding == Sharding::kFull);
+    return unit;
+  }
   if (own) {
     keep_own(unit);
   } else {

@@ -9,7 +9,14 @@ UnitKeeper::WholeGradients& UnitKeeper::whole_gradients(std::uint32_t unit) {
   return units_[unit].gradients[static_cast<std::size_t>(micro_batch)];
 }
 
+bool UnitKeeper::is_trained(const Slot& slot) const {
+  return slot.count > 0 && !stage_.units[slot.unit].frozen;
+}
+
 GradientTarget UnitKeeper::gradient(const Slot& slot) {
+  if (!is_trained(slot)) {
+    return {builder_.buffer("unread_gradient", slot.count, ElementType::kMaster), 0};
+  }
   if (units_[slot.unit].apart) {
     return tensor_gradient(slot);
   }

@@ -60,8 +60,12 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
   for (std::uint32_t i = 0; i < units_.size(); ++i) {
     const Operand weights = storage(i, State::kWeight).operand;
     const Operand gradients = storage(i, State::kGradient).operand;
-    units_[i].weights = weights;
     const UnitLayout& layout = stage.units[i];
+    if (layout.frozen) {
+      units_[i].weights = is_gathered_frozen(i) ? Operand{} : weights;
+      continue;
+    }
+    units_[i].weights = weights;
     units_[i].apart = !is_own() && (held.has_torch_states() ? run_.sharding != Sharding::kNone
                                                             : run_.sharding == Sharding::kFull);
     units_[i].transient = ((layout.shard != kNoGroup || units_[i].apart) && every) ||
@@ -103,7 +107,7 @@ void UnitKeeper::count_gradient_visits(const std::vector<Action>& actions) {
       continue;
     }
     for (const std::uint32_t unit : visit.units) {
-      if (unit != kNoUnit) {
+      if (unit != kNoUnit && !stage_.units[unit].frozen) {
         ++remaining_[unit][static_cast<std::size_t>(action.micro_batch)];
         ++remaining_total_[unit];
       }
@@ -120,8 +124,10 @@ std::vector<LetGo> UnitKeeper::let_go() const {
   const LetGo of_layers = reshards ? LetGo::kAfterVisit : LetGo::kAfterBackward;
   std::vector<LetGo> result;
   for (const UnitLayout& unit : stage_.units) {
-    result.push_back(job_.framework.root_unit_stays_gathered && unit.layer < 0 ? LetGo::kNever
-                                                                               : of_layers);
+    const bool never = job_.framework.root_unit_stays_gathered && unit.layer < 0;
+    // Below the lowest trained layer no backward ends what a forward began.
+    const bool below = unit.frozen && unit.layer >= 0 && unit.layer < stage_.trained.lowest();
+    result.push_back(never ? LetGo::kNever : below ? LetGo::kAfterVisit : of_layers);
   }
   return result;
 }
@@ -131,7 +137,9 @@ void UnitKeeper::begin_step() {
     return;
   }
   for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
-    gather(unit);
+    if (!stage_.units[unit].frozen) {  // else whole, and as it was
+      gather(unit);
+    }
   }
   if (!overlaps_parameter_gather(job_.framework)) {
     builder_.also_wait(builder_.last_on(Stream::kGather));
@@ -142,6 +150,10 @@ void UnitKeeper::begin_step() {
 // the others. The cast takes its turn with the other compute: a pass over memory gains nothing from
 // running beside another kernel.
 void UnitKeeper::gather(std::uint32_t unit) {
+  const bool frozen = stage_.units[unit].frozen;
+  if (frozen && !is_gathered_frozen(unit)) {
+    return;
+  }
   const Origin before = builder_.origin;
   builder_.origin = {Phase::kParameterGather, before.chunk, stage_.units[unit].layer,
                      gathers_units_ ? before.micro_batch : -1};
@@ -150,10 +162,12 @@ void UnitKeeper::gather(std::uint32_t unit) {
     whole = builder_.buffer("gathered", program_.units[unit].elements, ElementType::kCompute);
   }
   const Operand master = storage(unit, State::kMaster).operand;
-  const Operand mine = own_shard(whole, stage_.units[unit].shard, master.count);
-  if (is_own()) {
+  // What is frozen is kept as it is gathered.
+  const Operand mine = frozen ? storage(unit, State::kWeight).operand
+                              : own_shard(whole, stage_.units[unit].shard, master.count);
+  if (is_own() && !frozen) {
     builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine});
-  } else {
+  } else if (!frozen) {
     const double copied = copies_of(unit).gather;
     builder_.state_pass("copy_parameters", copied > 0 ? 1 : 0, bytes_of(copied, unit),
                         {master, mine});
@@ -166,6 +180,10 @@ void UnitKeeper::gather(std::uint32_t unit) {
     }
   }
   builder_.origin = before;
+}
+
+bool UnitKeeper::is_gathered_frozen(std::uint32_t unit) const {
+  return storage(unit, State::kWeight).sharded;
 }
 
 bool UnitKeeper::is_own() const {
@@ -224,7 +242,7 @@ void UnitKeeper::end_visit(std::uint32_t visit) {
     return;
   }
   for (const std::uint32_t unit : where.units) {
-    if (unit == kNoUnit) {
+    if (unit == kNoUnit || stage_.units[unit].frozen) {
       continue;
     }
     --remaining_total_[unit];
@@ -247,7 +265,7 @@ void UnitKeeper::end_step() {
   }
   // First and last stage each hold the tied embedding: both need the sum of both gradients.
   for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
-    if (stage_.units[unit].copies > 1) {
+    if (stage_.units[unit].copies > 1 && !stage_.units[unit].frozen) {
       const Operand kept = storage(unit, State::kGradient).operand;
       builder_.origin.layer = -1;
       builder_.all_reduce("sum_tied", groups_.tied, Reduction::kSum, kept, kept, Stream::kReduce);

@@ -35,7 +35,9 @@ class UnitKeeper {
   void end_step();
 
   [[nodiscard]] Operand weight(const Slot& slot) const;
-  // For the next kernel that writes this gradient. Marks it as written.
+  [[nodiscard]] bool is_trained(const Slot& slot) const;
+  // For the next kernel that writes this gradient. Marks it as written. Of what is frozen: room for
+  // a kernel that has to write it beside something else, read by no one.
   GradientTarget gradient(const Slot& slot);
 
  private:
@@ -64,6 +66,7 @@ class UnitKeeper {
 
   [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
   [[nodiscard]] bool is_own() const;
+  [[nodiscard]] bool is_gathered_frozen(std::uint32_t unit) const;
   [[nodiscard]] UnitCopies copies_of(std::uint32_t unit) const;
   [[nodiscard]] Bytes bytes_of(double each, std::uint32_t unit) const;
 

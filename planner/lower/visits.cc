@@ -9,25 +9,27 @@ namespace {
 std::vector<Visit> chunk_visits(const Chunk& chunk, const StageParameters& stage) {
   std::vector<Visit> visits;
   if (chunk.embedding) {
-    visits.push_back({0, Block::kEmbedding, -1, {stage.embedding_unit, stage.positions_unit}});
+    visits.push_back(
+        {0, Block::kEmbedding, -1, {stage.embedding_unit, stage.positions_unit, kNoUnit}});
   }
   for (std::int64_t layer = chunk.first; layer < chunk.last; ++layer) {
     visits.push_back({0,
                       Block::kLayer,
                       static_cast<std::int32_t>(layer),
                       {stage.unit_of_layer[static_cast<std::size_t>(layer)],
-                       stage.experts_of_layer[static_cast<std::size_t>(layer)]}});
+                       stage.experts_of_layer[static_cast<std::size_t>(layer)],
+                       stage.adapters_of_layer[static_cast<std::size_t>(layer)]}});
   }
   if (chunk.head) {
     // A head that shares the table with the embedding needs the table's unit too.
     const std::uint32_t table = stage.head.unit == stage.head_unit ? kNoUnit : stage.head.unit;
-    visits.push_back({0, Block::kHead, -1, {table, stage.head_unit}});
+    visits.push_back({0, Block::kHead, -1, {table, stage.head_unit, kNoUnit}});
   }
   return visits;
 }
 
 bool uses(const Visit& visit, std::uint32_t unit) {
-  return visit.units[0] == unit || visit.units[1] == unit;
+  return std::find(visit.units.begin(), visit.units.end(), unit) != visit.units.end();
 }
 
 std::vector<GatherSpan> spans_of(std::uint32_t unit, const std::vector<Visit>& visits,
@@ -69,6 +71,10 @@ std::vector<Visit> list_visits(const std::vector<Action>& actions, const StagePa
     std::vector<Visit> part = chunk_visits(chunk, stage);
     if (actions[i].kind != ActionKind::kForward) {
       std::reverse(part.begin(), part.end());
+      // Backward ends at the lowest block that is trained.
+      std::erase_if(part, [&](const Visit& visit) {
+        return visit.block != Block::kHead && visit.layer < stage.trained.lowest();
+      });
     }
     for (Visit& visit : part) {
       visit.action = i;

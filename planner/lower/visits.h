@@ -19,7 +19,8 @@ struct Visit {
   std::uint32_t action = 0;  // in the stage's list
   Block block = Block::kLayer;
   std::int32_t layer = -1;
-  std::array<std::uint32_t, 2> units = {kNoUnit, kNoUnit};  // whose weights or gradients it touches
+  // Whose weights or gradients it touches.
+  std::array<std::uint32_t, 3> units = {kNoUnit, kNoUnit, kNoUnit};
 };
 std::vector<Visit> list_visits(const std::vector<Action>& actions, const StageParameters& stage);
 

@@ -52,6 +52,9 @@ Operand linear_input_gradient(Writer& w, std::string_view name, const Operand& d
 void linear_weight_gradient(Writer& w, std::string_view name, const Operand& dy, const Operand& x,
                             const Slot& weight, std::int64_t rows, std::int64_t in,
                             std::int64_t out) {
+  if (!w.units.is_trained(weight)) {
+    return;
+  }
   const Phase before = w.builder.origin.phase;
   w.builder.origin.phase = Phase::kWeightGradient;
   const GradientTarget target = w.units.gradient(weight);
@@ -62,7 +65,7 @@ void linear_weight_gradient(Writer& w, std::string_view name, const Operand& dy,
 
 void bias_gradient(Writer& w, std::string_view name, const Operand& dy, const Slot& bias,
                    std::int64_t rows) {
-  if (bias.count > 0) {
+  if (w.units.is_trained(bias)) {
     const GradientTarget target = w.units.gradient(bias);
     w.builder.compute(name, Kernel::kBiasBackward, {rows, bias.count, target.accumulate},
                       {dy, target.operand});

@@ -45,7 +45,7 @@ void add_bias(Writer& w, std::string_view name, const Operand& y, const Slot& bi
 Operand linear_input_gradient(Writer& w, std::string_view name, const Operand& dy,
                               const Slot& weight, std::int64_t rows, std::int64_t in,
                               std::int64_t out);
-// dW (+)= dy^T x.
+// dW (+)= dy^T x, where W is trained.
 void linear_weight_gradient(Writer& w, std::string_view name, const Operand& dy, const Operand& x,
                             const Slot& weight, std::int64_t rows, std::int64_t in,
                             std::int64_t out);

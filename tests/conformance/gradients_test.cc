@@ -10,6 +10,7 @@
 #include "planner/lower/lower.h"
 #include "runtime/cpu/threads.h"
 #include "runtime/token_source.h"
+#include "tests/conformance/filled_adapters.h"
 #include "tests/conformance/tiny_jobs.h"
 
 namespace trireme {
@@ -36,15 +37,22 @@ class OneRank {
  public:
   explicit OneRank(runtime::RankExecutor& executor) : executor_(executor) {}
 
-  // Elements of the tensors as this rank holds them, one expert's rows by themselves.
+  // Elements of the trained tensors as this rank holds them, one expert's rows by themselves.
   [[nodiscard]] std::vector<ParameterSlice> slices(State state) const {
-    return parameter_slices(executor_.program(), Rank(0), state);
+    std::vector<ParameterSlice> all = parameter_slices(executor_.program(), Rank(0), state);
+    const Program& role = executor_.role();
+    std::erase_if(all, [&](const ParameterSlice& slice) {
+      const ParameterUnit& unit = role.units[role.parameters[slice.parameter].unit];
+      return unit.states[static_cast<std::size_t>(State::kMaster)].operand.count == 0;
+    });
+    return all;
   }
   std::vector<double> gradient(const ParameterSlice& slice) { return executor_.read_slice(slice); }
 
   // The first step's loss when element `i` of slice `index` is moved by `by`.
   double loss(std::size_t index, std::size_t i, double by) {
     executor_.initialise(3);
+    tests::fill_adapters(executor_);
     const double value = executor_.read_slice(slices(State::kMaster)[index])[i] + by;
     for (const State state : {State::kWeight, State::kMaster}) {
       const ParameterSlice slice = slices(state)[index];
@@ -89,24 +97,43 @@ void expect_slopes(OneRank& one, const Program& role) {
   }
 }
 
+void expect_slopes_of(const planner::Job& job) {
+  SCOPED_TRACE(job.model.name);
+  const StepProgram program =
+      planner::lower(job, tests::plan_of("mb1", kSequences, kSequences),
+                     {.widths = {8, 8, 4}, .executable = true, .keep_gradients = true});
+  runtime::cpu::CpuOptions options;
+  options.arithmetic = runtime::cpu::Arithmetic::kFp64;
+  runtime::cpu::run_on_threads(program, options, kNever, [&](runtime::cpu::ThreadRank& rank) {
+    OneRank one(rank.executor);
+    expect_slopes(one, program.roles[0]);
+  });
+}
+
 TEST(Gradients, AreTheSlopesOfTheLoss) {
   for (const models::Transformer& full :
        {tests::llama_shape(), tests::gpt_shape(), tests::qwen_shape(), tests::expert_shape(false),
         tests::expert_shape(true), tests::scaled_shape(), tests::parallel_shape(false),
         tests::parallel_shape(true), tests::post_norm_shape(), tests::latent_shape(false),
         tests::latent_shape(true)}) {
-    SCOPED_TRACE(full.name);
-    const planner::Job job = tests::job_of(shortened(full), 8, kSequences);
-    const StepProgram program =
-        planner::lower(job, tests::plan_of("mb1", kSequences, kSequences),
-                       {.widths = {8, 8, 4}, .executable = true, .keep_gradients = true});
-    runtime::cpu::CpuOptions options;
-    options.arithmetic = runtime::cpu::Arithmetic::kFp64;
-    runtime::cpu::run_on_threads(program, options, kNever, [&](runtime::cpu::ThreadRank& rank) {
-      OneRank one(rank.executor);
-      expect_slopes(one, program.roles[0]);
-    });
+    expect_slopes_of(tests::job_of(shortened(full), 8, kSequences));
   }
+}
+
+TEST(Gradients, OfAdaptersAndAboveFrozenLayersAreTheSlopesOfTheLoss) {
+  for (const models::Transformer& full :
+       {tests::llama_shape(), tests::gpt_shape(), tests::qwen_shape(), tests::scaled_shape(),
+        tests::parallel_shape(false), tests::parallel_shape(true), tests::post_norm_shape()}) {
+    planner::Job job = tests::job_of(shortened(full), 8, kSequences);
+    job.training.rank = 3;
+    expect_slopes_of(job);
+    job.training = {};
+    job.training.frozen_layers = 1;
+    expect_slopes_of(job);
+  }
+  planner::Job experts = tests::job_of(shortened(tests::expert_shape(true)), 8, kSequences);
+  experts.training.frozen_layers = 1;
+  expect_slopes_of(experts);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "runtime/cpu/threads.h"
 #include "runtime/launch.h"
 #include "runtime/train.h"
+#include "tests/conformance/filled_adapters.h"
 
 namespace trireme::conformance {
 
@@ -143,6 +144,7 @@ Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
   std::mutex mutex;
   const auto body = [&](runtime::cpu::ThreadRank& self) {
     self.executor.initialise(kSeed);
+    tests::fill_adapters(self.executor);
     for (std::int64_t step = 0; step < steps; ++step) {
       const runtime::StepSettings settings{.learning_rate = 1e-3 * static_cast<double>(step + 1),
                                            .weight_decay = 0.1,

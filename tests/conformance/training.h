@@ -39,7 +39,8 @@ enum class Ranks : std::uint8_t {
 
 // Runs `steps` steps from one seed with warm-up, clipping and weight decay. Fails the running test
 // when ranks that hold the same values disagree.
-// Without `keep_gradients` their memory is freed within the step, and none are collected.
+// Without `keep_gradients` their memory is freed within the step, and none are collected. Adapters
+// begin as after some steps: at their own beginning the first matrices have no gradient.
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
               const runtime::cpu::CpuOptions& options, bool keep_gradients = true,
               Ranks ranks = Ranks::kThreads);

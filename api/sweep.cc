@@ -1,7 +1,6 @@
 // Every legal layout as columns: the options are the program's, the table is the planner's.
 #include "planner/search/sweep.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 
@@ -24,15 +23,14 @@ struct Asked {
 Asked asked_of(const Job& job, const SweepOptions& options) {
   tools::JobOptions given;
   tools::LayoutOptions layout;
-  CLI::App app("every legal layout", "sweep");
-  tools::add_job_options(app, given);
-  tools::add_sample_options(app, given);
-  tools::add_layout_options(app, layout);
   Words words;
   add(words, job);
   add(words, options.layout);
-  std::reverse(words.begin(), words.end());
-  app.parse(std::move(words));
+  tools::read_options("sweep", std::move(words), [&](tools::Command& command) {
+    tools::add_job_options(command, given);
+    tools::add_sample_options(command, given);
+    tools::add_layout_options(command, layout);
+  });
   Asked asked{.job = tools::make_job(given), .options = {}};
   if (asked.job.global_batch == 0) {
     asked.job.global_batch = asked.job.cluster.gpus;  // as of plan: one sequence a GPU
@@ -99,8 +97,6 @@ Sweep sweep(const Job& job, const SweepOptions& options) {
                                 const planner::RankedPlan& layout) { put(table, at, layout); }});
   } catch (const trireme::Error& error) {
     throw Error(error.what(), error.kind() == ErrorKind::kMissingMachine);
-  } catch (const CLI::ParseError& error) {
-    throw Error(std::string("sweep: ") + error.what(), false);
   }
   table.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return table;

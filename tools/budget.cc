@@ -1,9 +1,7 @@
 // `trireme budget`: days, dollars and energy of a whole run over a list of offers, with failures.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/error.h"
@@ -141,7 +139,7 @@ int run(const BudgetArguments& options, Console& console) {
     write_page(options.report, budget_page(request, answers));
   }
   if (options.json) {
-    print_json(console, "budget", budget_json(request, answers));
+    print_budget_json(console, request, answers);
   } else {
     print_budget(console, request, answers);
   }
@@ -151,7 +149,7 @@ int run(const BudgetArguments& options, Console& console) {
   return any ? kDone : kAnswerIsNo;
 }
 
-void add_failure_options(CLI::App& command, BudgetArguments& options) {
+void add_failure_options(Command& command, BudgetArguments& options) {
   command
       .add_option("--failures", options.failures,
                   "a published rate (settled llama-3 meta-100k rsc-1 rsc-2 bloom opt none), or "
@@ -201,9 +199,9 @@ void add_failure_options(CLI::App& command, BudgetArguments& options) {
 
 }  // namespace
 
-void add_budget_command(CLI::App& app, Program& program) {
+void add_budget_command(Command& app, Program& program) {
   auto options = std::make_shared<BudgetArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "budget", "days, dollars and energy of a whole run over offers, with failures",
       "trireme budget --model llama-3.1-70b --seq 8192 --tokens 1T --offer dgx-h100x32=2.50 "
       "--offer hgx-h200x32=3.40");
@@ -218,9 +216,7 @@ void add_budget_command(CLI::App& app, Program& program) {
           "32 and 64 nodes, and tells where more stop to pay; ,loss=RATE: nodes of it lost "
           "per node and hour (spot); repeatable")
       ->type_name("CLUSTER=PRICE")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+      ->repeatable();
   command->add_option("--tokens", options->tokens, "tokens to train on: 15T, 300B")->type_name("N");
   command->add_option("--deadline", options->deadline, "until when: 30d, 720h")->type_name("TIME");
   command->add_option("--max-dollars", options->dollars, "what it may cost: 2M, 250k")

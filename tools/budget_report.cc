@@ -201,6 +201,8 @@ BudgetChoice choose(const std::vector<OfferAnswer>& answers) {
   return choice;
 }
 
+namespace {
+
 Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& answers) {
   Json offers = Json::array();
   for (const OfferAnswer& answer : answers) {
@@ -233,6 +235,13 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
           {"least_machine", name_json(answers, choice.least)},
           {"indistinguishable", pairs},
           {"scaling", scaling}};
+}
+
+}  // namespace
+
+void print_budget_json(const Console& console, const BudgetRequest& request,
+                       const std::vector<OfferAnswer>& answers) {
+  print_json(console, "budget", budget_json(request, answers));
 }
 
 Table budget_table(const std::vector<OfferAnswer>& answers) {

@@ -34,7 +34,8 @@ Table budget_table(const std::vector<OfferAnswer>& answers);
 std::vector<std::string> budget_remarks(const BudgetRequest& request,
                                         const std::vector<OfferAnswer>& answers);
 
-Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& answers);
+void print_budget_json(const Console& console, const BudgetRequest& request,
+                       const std::vector<OfferAnswer>& answers);
 void print_budget(const Console& console, const BudgetRequest& request,
                   const std::vector<OfferAnswer>& answers);
 

@@ -2,7 +2,6 @@
 // was measured before: raw points, logs of nccl-tests, whole runs.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -331,16 +330,16 @@ int run(const CalibrateArguments& options, const Console& console) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app, Program& program) {
+void add_calibrate_command(Command& app, Program& program) {
   auto options = std::make_shared<CalibrateArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "calibrate",
       "measures this machine's GPUs, or fits what was measured, and writes a profile for "
       "--calibration",
       "trireme calibrate --fit all_reduce.log --cluster dgx-h100x2 -o profile.json");
   command->add_flag("--quick", options->quick, "measure fewer sizes: under a minute on two GPUs");
   command->add_option("-o,--output", options->output, "the profile to write")
-      ->default_str("profile.json");
+      ->default_text("profile.json");
   command->add_option("--raw", options->raw, "keep the raw points in this file too");
   command->add_option("--from-points", options->from_points, "fit raw points that --raw kept");
   command->add_option("--fit", options->fit,

@@ -1,10 +1,8 @@
 // `trireme check`: a launch configuration's broken rules, its memory and time, a better layout.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "planner/launch/launch_layout.h"
 #include "planner/plan/names.h"
@@ -50,7 +48,7 @@ int run(const CheckArguments& options, Console& console) {
     write_page(options.report, check_page(report));
   }
   if (options.json) {
-    print_json(console, "check", check_json(report));
+    print_check_json(console, report);
   } else {
     print_check(console, report);
   }
@@ -58,7 +56,7 @@ int run(const CheckArguments& options, Console& console) {
 }
 
 // What the file may leave open, or have wrong: the job options of `estimate`.
-void add_job_options_beside_a_file(CLI::App& command, planner::LaunchOptions& launch) {
+void add_job_options_beside_a_file(Command& command, planner::LaunchOptions& launch) {
   command
       .add_option(
           "--model", launch.model,
@@ -99,9 +97,9 @@ void add_job_options_beside_a_file(CLI::App& command, planner::LaunchOptions& la
 
 }  // namespace
 
-void add_check_command(CLI::App& app, Program& program) {
+void add_check_command(Command& app, Program& program) {
   auto options = std::make_shared<CheckArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "check",
       "a launch configuration: broken rules, memory and time to expect, a better layout",
       "trireme check train_llama3_8b.sh --cluster dgx-h100x2 -- --micro-batch-size 2");

@@ -120,6 +120,8 @@ std::vector<std::string> settings_that_may_matter(const planner::LaunchConfig& c
   return names;
 }
 
+namespace {
+
 Json check_json(const CheckReport& report) {
   Json violations = Json::array();
   for (const planner::LaunchViolation& violation : report.rules.violations) {
@@ -155,6 +157,12 @@ Json check_json(const CheckReport& report) {
           {"filled", report.found.filled},
           {"remarks", remarks_of(report)},
           {"unknown", unknown}};
+}
+
+}  // namespace
+
+void print_check_json(const Console& console, const CheckReport& report) {
+  print_json(console, "check", check_json(report));
 }
 
 void print_check(const Console& console, const CheckReport& report) {

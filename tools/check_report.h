@@ -15,7 +15,7 @@ std::vector<std::string> settings_that_may_matter(const planner::LaunchConfig& c
 // What the reader should know beside the rules: what was filled in, what is not known.
 std::vector<std::string> remarks_of(const CheckReport& report);
 
-Json check_json(const CheckReport& report);
+void print_check_json(const Console& console, const CheckReport& report);
 void print_check(const Console& console, const CheckReport& report);
 
 }  // namespace trireme::tools

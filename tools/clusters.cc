@@ -1,7 +1,6 @@
 // `trireme clusters`: the cluster presets.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -62,9 +61,9 @@ int run(bool json, Console& console) {
 
 }  // namespace
 
-void add_clusters_command(CLI::App& app, Program& program) {
+void add_clusters_command(Command& app, Program& program) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command =
+  Command* command =
       add_command(app, program, "clusters", "lists the cluster presets", "trireme clusters");
   command->add_flag("--json", *json, "JSON on stdout");
   program.on(command, [json](Console& console) { return run(*json, console); });

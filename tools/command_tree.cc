@@ -83,9 +83,9 @@ void add_pages(const CLI::App& app, std::vector<std::string> path,
 
 }  // namespace
 
-std::vector<CommandPage> command_pages(const CLI::App& root) {
+std::vector<CommandPage> command_pages(const Command& root) {
   std::vector<CommandPage> pages;
-  add_pages(root, {}, pages);
+  add_pages(*root.app(), {}, pages);
   return pages;
 }
 

@@ -25,7 +25,7 @@ struct CommandPage {
 };
 
 // The program first, then every command in the order of --help, each before those below it.
-std::vector<CommandPage> command_pages(const CLI::App& root);
+std::vector<CommandPage> command_pages(const Command& root);
 
 // "trireme topo show" with another word between: page_name(page, '-') is "trireme-topo-show".
 std::string page_name(const CommandPage& page, char between);

@@ -1,7 +1,6 @@
 // `trireme compare`: a prediction beside a measured run, joined op by op.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -209,9 +208,9 @@ int run(const CompareArguments& options, Console& console) {
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, Program& program) {
+void add_compare_command(Command& app, Program& program) {
   auto options = std::make_shared<CompareArguments>();
-  CLI::App* command =
+  Command* command =
       add_command(app, program, "compare",
                   "a prediction beside a measured run: error by category, the worst ops",
                   "trireme compare simulated.trace.json measured.trace.json --tolerance 10%");

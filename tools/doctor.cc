@@ -1,7 +1,6 @@
 // `trireme doctor`: what this machine has of what the program can use, and what brings the rest.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -50,9 +49,9 @@ int run(DoctorArguments options, Console& console) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& app, Program& program) {
+void add_doctor_command(Command& app, Program& program) {
   auto options = std::make_shared<DoctorArguments>();
-  CLI::App* command =
+  Command* command =
       add_command(app, program, "doctor",
                   "what this machine has for running and calibrating, and what brings the rest",
                   "trireme doctor --json");

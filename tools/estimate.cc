@@ -1,7 +1,6 @@
 // `trireme estimate`: one layout's memory and time, item by item, in closed form.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -57,9 +56,9 @@ int run(const EstimateArguments& options, Console& console) {
 
 }  // namespace
 
-void add_estimate_command(CLI::App& app, Program& program) {
+void add_estimate_command(Command& app, Program& program) {
   auto options = std::make_shared<EstimateArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "estimate", "memory and step time of one layout, item by item",
       "trireme estimate --model llama-3.1-8b --cluster dgx-h100x1 --seq 8192 --sharding full");
   add_plan_file_option(*command, options->plan_file);

@@ -2,7 +2,6 @@
 // or not, and the rival.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -258,12 +257,12 @@ int run(const ExplainArguments& options, Console& console) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app, Program& program) {
+void add_explain_command(Command& app, Program& program) {
   auto options = std::make_shared<ExplainArguments>();
-  CLI::App* command = add_command(app, program, "explain",
-                                  "why this layout: formulas, rules of thumb, the runner-up",
-                                  "trireme explain --model llama-3.1-70b --cluster dgx-h100x8 "
-                                  "--global-batch 512 --against tp8.pp4.dp2.mb1");
+  Command* command = add_command(app, program, "explain",
+                                 "why this layout: formulas, rules of thumb, the runner-up",
+                                 "trireme explain --model llama-3.1-70b --cluster dgx-h100x8 "
+                                 "--global-batch 512 --against tp8.pp4.dp2.mb1");
   add_plan_file_option(*command, options->plan_file);
   add_job_options(*command, options->job);
   add_sample_options(*command, options->job);

@@ -1,7 +1,6 @@
 // `trireme export`: a plan as a launch configuration of the framework that runs it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "core/error.h"
@@ -133,9 +132,9 @@ int run(const ExportArguments& options, Console& console) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app, Program& program) {
+void add_export_command(Command& app, Program& program) {
   auto options = std::make_shared<ExportArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "export", "a plan as a launch configuration of the framework that runs it",
       "trireme export plan.json --format megatron -o run.sh\n  trireme export --model llama-3.1-8b "
       "--cluster dgx-h100x1 --framework fsdp2 --seq 8192 --sharding full -o llama.toml");

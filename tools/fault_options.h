@@ -18,7 +18,7 @@ struct FaultOptions {
   std::optional<std::int64_t> seed;
 };
 
-void add_fault_options(CLI::App& command, FaultOptions& options);
+void add_fault_options(Command& command, FaultOptions& options);
 // Throws Error naming the option and what would be right.
 sim::Faults make_faults(const FaultOptions& options);
 

@@ -2,7 +2,6 @@
 // `--set` means.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -115,9 +114,9 @@ int run(const FrameworksArguments& options, Console& console) {
 
 }  // namespace
 
-void add_frameworks_command(CLI::App& app, Program& program) {
+void add_frameworks_command(Command& app, Program& program) {
   auto options = std::make_shared<FrameworksArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "frameworks",
       "lists the frameworks and versions whose behaviour is modelled, and their choices",
       "trireme frameworks torchtitan@0.2.2 --settings");

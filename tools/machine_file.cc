@@ -52,7 +52,7 @@ void read_nodes(const std::string& text, topologies::ImportOptions& wanted) {
 
 }  // namespace
 
-void add_machine_options(CLI::App& command, MachineOptions& options) {
+void add_machine_options(Command& command, MachineOptions& options) {
   command.add_option("--gpu", options.gpu,
                      "which GPU it is, where the file does not tell: a name, or a file with a GPU "
                      "object");

@@ -1,9 +1,9 @@
 // A file that a machine's tools printed, with the options that say what it leaves open.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "tools/command.h"
 #include "topologies/import/import.h"
 
 namespace trireme::tools {
@@ -13,7 +13,7 @@ struct MachineOptions {
   std::string nodes;  // a count, a list of hosts as Slurm writes it, or a file with a host a line
 };
 // --gpu --network --nic --nodes.
-void add_machine_options(CLI::App& command, MachineOptions& options);
+void add_machine_options(Command& command, MachineOptions& options);
 // Named by the file's stem. Throws Error: unreadable, over 64 MiB, no known format.
 topologies::Imported read_machine(const std::string& path, const MachineOptions& options);
 // The two halves of it, for a caller that looks at the text too: a pipe is read once.

@@ -1,7 +1,6 @@
 // `trireme manual`: the program's man pages and shell completions.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 
@@ -21,7 +20,7 @@ struct ManualArguments {
   std::string shell, output;
 };
 
-int run(const CLI::App& root, const ManualArguments& options, Console& console) {
+int run(const Command& root, const ManualArguments& options, Console& console) {
   if (options.shell.empty() == options.output.empty()) {
     throw Error("manual", "needs one of --shell bash|zsh|fish and --output FOLDER");
   }
@@ -46,9 +45,9 @@ int run(const CLI::App& root, const ManualArguments& options, Console& console) 
 
 }  // namespace
 
-void add_manual_command(CLI::App& app, Program& program) {
+void add_manual_command(Command& app, Program& program) {
   auto options = std::make_shared<ManualArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "manual", "the program's man pages, or a shell's completions",
       "trireme manual --shell bash > ~/.local/share/bash-completion/completions/trireme");
   add_choice_option(*command, "--shell", options->shell, "print what this shell proposes after TAB",

@@ -1,7 +1,6 @@
 // `trireme models`: the presets, or one model described.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -79,9 +78,9 @@ int run(const ModelsArguments& options, Console& console) {
 
 }  // namespace
 
-void add_models_command(CLI::App& app, Program& program) {
+void add_models_command(Command& app, Program& program) {
   auto options = std::make_shared<ModelsArguments>();
-  CLI::App* command =
+  Command* command =
       add_command(app, program, "models", "lists the model presets, or describes one model",
                   "trireme models --model llama-3.1-8b --json");
   command

@@ -1,12 +1,11 @@
 // Options that several commands have as a group.
-#include <CLI/CLI.hpp>
 
 #include "tools/fault_options.h"
 #include "tools/sample_options.h"
 
 namespace trireme::tools {
 
-void add_trained_options(CLI::App& command, JobOptions& options) {
+void add_trained_options(Command& command, JobOptions& options) {
   add_count_option(command, "--lora-rank", options.lora_rank,
                    "train low-rank adapters of this rank beside frozen weights (LoRA)", 1, 65536);
   command
@@ -21,7 +20,7 @@ void add_trained_options(CLI::App& command, JobOptions& options) {
                    "the first N layers and the embedding are not trained");
 }
 
-void add_sample_options(CLI::App& command, JobOptions& options) {
+void add_sample_options(Command& command, JobOptions& options) {
   add_trained_options(command, options);
   command
       .add_option("--lengths", options.lengths,
@@ -41,7 +40,7 @@ void add_sample_options(CLI::App& command, JobOptions& options) {
                    "GiB of host memory in a node (default: the preset's)", 1, 1'000'000);
 }
 
-void add_fault_options(CLI::App& command, FaultOptions& options) {
+void add_fault_options(Command& command, FaultOptions& options) {
   command.add_option("--straggler", options.stragglers,
                      "slower compute: 1.2x@rank3 or 1.2x@stage2 (repeatable)");
   command.add_option(

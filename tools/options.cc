@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -128,11 +127,10 @@ void check_settings(const std::vector<std::string>& settings, const std::string&
 
 }  // namespace
 
-void add_count_option(CLI::App& command, const std::string& name,
-                      std::optional<std::int64_t>& value, const std::string& description,
-                      std::int64_t low, std::int64_t high) {
+void add_count_option(Command& command, const std::string& name, std::optional<std::int64_t>& value,
+                      const std::string& description, std::int64_t low, std::int64_t high) {
   command
-      .add_option_function<std::string>(
+      .add_option_reader(
           name,
           [&value, name, low, high](const std::string& text) {
             value = parse_count(text, name, low, high);
@@ -141,10 +139,10 @@ void add_count_option(CLI::App& command, const std::string& name,
       ->type_name("N");
 }
 
-void add_settings_option(CLI::App& command, const std::string& name,
+void add_settings_option(Command& command, const std::string& name,
                          std::vector<std::string>& settings, const std::string& description) {
   command
-      .add_option_function<std::vector<std::string>>(
+      .add_list_reader(
           name,
           [&settings, name](const std::vector<std::string>& given) {
             check_settings(given, name);
@@ -152,16 +150,14 @@ void add_settings_option(CLI::App& command, const std::string& name,
           },
           description)
       ->type_name("KEY=VALUE")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+      ->repeatable();
 }
 
-void add_choice_option(CLI::App& command, const std::string& name, std::string& value,
+void add_choice_option(Command& command, const std::string& name, std::string& value,
                        const std::string& description, const std::vector<std::string>& choices) {
   const std::string type = fmt::format("{}", fmt::join(choices, "|"));
   command
-      .add_option_function<std::string>(
+      .add_option_reader(
           name,
           [&value, name, choices](const std::string& typed) {
             const std::string text = same_word(typed, choices);
@@ -175,7 +171,7 @@ void add_choice_option(CLI::App& command, const std::string& name, std::string& 
       ->type_name(type);
 }
 
-void add_job_options(CLI::App& command, JobOptions& options) {
+void add_job_options(Command& command, JobOptions& options) {
   command
       .add_option("--model", options.model,
                   "a preset (see 'trireme models'), a Hugging Face config.json or its folder, a "
@@ -196,7 +192,7 @@ void add_job_options(CLI::App& command, JobOptions& options) {
   add_choice_option(command, "--attention", options.attention, "attention kernel (default flash)",
                     planner::kAttentionNames.names());
   command
-      .add_option_function<std::string>(
+      .add_option_reader(
           "--framework",
           [&options](const std::string& name) {
             const std::size_t at = std::min(name.find('@'), name.size());
@@ -220,14 +216,14 @@ void add_job_options(CLI::App& command, JobOptions& options) {
       ->type_name("FILE");
 }
 
-void add_plan_file_option(CLI::App& command, std::string& path) {
+void add_plan_file_option(Command& command, std::string& path) {
   command
       .add_option("plan", path,
                   "a plan file written by 'trireme plan -o'; other options override what it says")
       ->type_name("PLAN");
 }
 
-void add_layout_options(CLI::App& command, LayoutOptions& options) {
+void add_layout_options(Command& command, LayoutOptions& options) {
   command.add_option("--layout", options.layout, "the layout in short form: tp8.pp4.fsdp2.mb1")
       ->type_name("FORM");
   add_count_option(command, "--tp", options.tensor, "tensor-parallel degree");
@@ -261,9 +257,9 @@ void add_layout_options(CLI::App& command, LayoutOptions& options) {
   add_choice_option(command, "--schedule", options.schedule,
                     "pipeline schedule (default 1f1b; interleaved when vpp > 1)",
                     planner::kScheduleNames.names());
-  command.add_flag_function(
+  command.add_switch_reader(
       "--sequence-parallel,!--no-sequence-parallel",
-      [&options](std::int64_t count) { options.sequence_parallel = count > 0; },
+      [&options](bool on) { options.sequence_parallel = on; },
       "split what tensor parallelism leaves whole (default: on when tp > 1)");
   command
       .add_option("--stage-layers", options.stage_layers,

@@ -33,10 +33,10 @@ struct LayoutOptions {
 };
 
 // `model` and `cluster` are checked when the job is made, so that a plan file can bring them.
-void add_job_options(CLI::App& command, JobOptions& options);
-void add_layout_options(CLI::App& command, LayoutOptions& options);
+void add_job_options(Command& command, JobOptions& options);
+void add_layout_options(Command& command, LayoutOptions& options);
 // The plan file that `plan -o` wrote, as the command's only positional argument.
-void add_plan_file_option(CLI::App& command, std::string& path);
+void add_plan_file_option(Command& command, std::string& path);
 
 // A whole number from `low` to `high`. Throws Error naming `where`.
 std::int64_t parse_count(const std::string& text, const std::string& where, std::int64_t low = 1,
@@ -47,18 +47,18 @@ double parse_number(const std::string& text, const std::string& where, double lo
 std::vector<std::int64_t> parse_counts(const std::string& text, const std::string& where);
 
 // An option that reads a whole number with errors in the project's own words.
-void add_count_option(CLI::App& command, const std::string& name,
-                      std::optional<std::int64_t>& value, const std::string& description,
-                      std::int64_t low = 1, std::int64_t high = 1'000'000'000);
+void add_count_option(Command& command, const std::string& name, std::optional<std::int64_t>& value,
+                      const std::string& description, std::int64_t low = 1,
+                      std::int64_t high = 1'000'000'000);
 // A repeatable option of KEY=VALUE settings. Throws Error where one has no '=', no key, or a key
 // that another one sets to another value.
-void add_settings_option(CLI::App& command, const std::string& name,
+void add_settings_option(Command& command, const std::string& name,
                          std::vector<std::string>& settings, const std::string& description);
 // Throws Error where what is said of recompute contradicts itself: --recompute-layers are of full
 // recompute, --recompute-modules of selective.
 void check_recompute_options(const std::string& recompute, bool layers, bool modules);
 // An option with a closed set of values.
-void add_choice_option(CLI::App& command, const std::string& name, std::string& value,
+void add_choice_option(Command& command, const std::string& name, std::string& value,
                        const std::string& description, const std::vector<std::string>& choices);
 
 }  // namespace trireme::tools

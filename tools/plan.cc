@@ -1,10 +1,8 @@
 // `trireme plan`: the best layouts of a job, the Pareto front, and what was rejected and why.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -175,7 +173,7 @@ int run(const PlanArguments& options, Console& console) {
     write_plan_file(options.output, file, *report.result.best);
   }
   if (options.json) {
-    print_json(console, "plan", plan_json(job, report));
+    print_plan_json(console, job, report);
   } else {
     print_plan(console, job, report);
   }
@@ -184,9 +182,9 @@ int run(const PlanArguments& options, Console& console) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, Program& program) {
+void add_plan_command(Command& app, Program& program) {
   auto options = std::make_shared<PlanArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "plan", "the best layouts of a job; a layout option fixes its axis",
       "trireme plan --model llama-3.1-70b --cluster dgx-h100x8 --global-batch 512 --seq 8192");
   add_job_options(*command, options->job);
@@ -200,9 +198,7 @@ void add_plan_command(CLI::App& app, Program& program) {
                    "fsdp dp data_parallel "
                    "micro_batch micro_batches")
       ->type_name("C")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+      ->repeatable();
   add_count_option(*command, "--top", options->top, "how many layouts to show (default 10)", 1,
                    1000);
   add_count_option(*command, "--refine", options->refine,

@@ -287,7 +287,7 @@ std::string miss_text(const planner::MemoryEstimate& memory) {
                              : memory.reserved_low_gib - memory.capacity_gib);
 }
 
-Json plan_json(const Job& job, const PlanReport& report) {
+void print_plan_json(const Console& console, const Job& job, const PlanReport& report) {
   const planner::SearchResult& result = report.result;
   const auto estimates = [&](const std::vector<Estimate>& list) {
     Json json = Json::array();
@@ -355,7 +355,7 @@ Json plan_json(const Job& job, const PlanReport& report) {
   if (report.dollars_per_gpu_hour > 0 && result.best) {
     json["dollars_per_step"] = dollars_per_step(job, report, result.best->time.step_seconds);
   }
-  return json;
+  print_json(console, "plan", json);
 }
 
 void print_plan(const Console& console, const Job& job, const PlanReport& report) {

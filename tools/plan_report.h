@@ -41,7 +41,7 @@ bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, boo
 // "stage 0 needs ... GiB, of which ...; 3.1 GiB too much"
 std::string miss_text(const planner::MemoryEstimate& memory);
 
-Json plan_json(const planner::Job& job, const PlanReport& report);
+void print_plan_json(const Console& console, const planner::Job& job, const PlanReport& report);
 void print_plan(const Console& console, const planner::Job& job, const PlanReport& report);
 
 }  // namespace trireme::tools

@@ -182,7 +182,7 @@ constexpr std::string_view kManual = "manual";
 
 struct NamedCommand {
   std::string_view name;
-  void (*add)(CLI::App& app, Program& program) = nullptr;
+  void (*add)(Command& app, Program& program) = nullptr;
 };
 constexpr NamedCommand kCommands[] = {
     {"compare", add_compare_command},   {"plan", add_plan_command},
@@ -198,7 +198,7 @@ constexpr NamedCommand kCommands[] = {
 
 // The command that the first word names, without the options of the others, which take three
 // quarters of a short answer's time; all of them where none is named, and where all are described.
-void add_commands(CLI::App& app, Program& program, const std::vector<std::string>& arguments) {
+void add_commands(Command& app, Program& program, const std::vector<std::string>& arguments) {
   const auto* const named =
       std::find_if(std::begin(kCommands), std::end(kCommands), [&](const NamedCommand& command) {
         return !arguments.empty() && command.name == arguments.front();
@@ -236,7 +236,7 @@ int run_action(const Action& action, Console& console) {
 const Action* Program::chosen() const {
   const Action* found = nullptr;
   for (const auto& [command, action] : actions_) {
-    if (command->parsed() && command->get_subcommands().empty()) {
+    if (command->app()->parsed() && command->app()->get_subcommands().empty()) {
       found = &action;
     }
   }
@@ -245,13 +245,13 @@ const Action* Program::chosen() const {
 
 std::vector<std::string>* Program::rest() const {
   const auto found = std::find_if(rests_.begin(), rests_.end(),
-                                  [](const auto& each) { return each.first->parsed(); });
+                                  [](const auto& each) { return each.first->app()->parsed(); });
   return found == rests_.end() ? nullptr : found->second;
 }
 
-CLI::App* add_command(CLI::App& app, Program& program, const std::string& name,
-                      const std::string& description, const std::string& example) {
-  CLI::App* command = app.add_subcommand(name, description);
+Command* add_command(Command& app, Program& program, const std::string& name,
+                     const std::string& description, const std::string& example) {
+  Command* command = app.add_command(name, description);
   command->add_flag("-q,--quiet", program.quiet, "no progress line and no remarks");
   command->footer("Example:\n  " + example);
   return command;
@@ -268,9 +268,10 @@ int run_program(const std::vector<std::string>& arguments, Console console) {
       "Example:\n  trireme plan --model llama-3.1-70b --cluster dgx-h100x8 --global-batch "
       "512 --seq 8192");
   app.set_version_flag("--version", build_text());
+  Command root(app);
   Program program;
   try {
-    add_commands(app, program, arguments);
+    add_commands(root, program, arguments);
     const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
     std::vector<std::string> reversed(arguments.begin(), dashes);
     refuse_empty_options(app, reversed);

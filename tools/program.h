@@ -1,6 +1,6 @@
 // The program around the commands: parsing, the one place where errors become a line and an exit
 // code, and what every command may print to. A command is one file with one function, `void
-// add_xxx_command(CLI::App& app, Program&)`, declared in commands.h, which describes its options
+// add_xxx_command(Command& app, Program&)`, declared in commands.h, which describes its options
 // and hands its action to Program::on.
 #pragma once
 
@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "tools/command.h"
 
 namespace trireme::tools {
 
@@ -38,9 +36,11 @@ using Action = std::function<int(Console&)>;  // returns an ExitCode; throws Err
 class Program {
  public:
   // `command` runs `action` when it is the one named on the command line.
-  void on(CLI::App* command, Action action) { actions_.emplace_back(command, std::move(action)); }
+  void on(const Command* command, Action action) {
+    actions_.emplace_back(command, std::move(action));
+  }
   // `command` takes what follows a bare "--" of the command line; the others have no such words.
-  void takes_rest(CLI::App* command, std::vector<std::string>& rest) {
+  void takes_rest(const Command* command, std::vector<std::string>& rest) {
     rests_.emplace_back(command, &rest);
   }
   // Where the named command wants those words; nullptr: nowhere.
@@ -50,13 +50,13 @@ class Program {
   bool quiet = false;  // -q, which every command has
 
  private:
-  std::vector<std::pair<CLI::App*, Action>> actions_;
-  std::vector<std::pair<CLI::App*, std::vector<std::string>*>> rests_;
+  std::vector<std::pair<const Command*, Action>> actions_;
+  std::vector<std::pair<const Command*, std::vector<std::string>*>> rests_;
 };
 
 // A subcommand with -q, whose --help ends with one worked example.
-CLI::App* add_command(CLI::App& app, Program& program, const std::string& name,
-                      const std::string& description, const std::string& example);
+Command* add_command(Command& app, Program& program, const std::string& name,
+                     const std::string& description, const std::string& example);
 
 // The whole program: `arguments` without the program's own name. Never throws.
 int run_program(const std::vector<std::string>& arguments, Console console);

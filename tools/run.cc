@@ -2,12 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -43,10 +41,10 @@ struct RunArguments {
   bool deterministic = false, json = false;
 };
 
-void add_training_options(CLI::App& command, RunArguments& options) {
+void add_training_options(Command& command, RunArguments& options) {
   add_choice_option(command, "--backend", options.backend, "where ranks run (default cuda)",
                     {"cuda", "cpu"});
-  command.remove_option(command.get_option("--precision"));
+  command.remove_option("--precision");
   add_choice_option(command, "--precision", options.precision,
                     "bf16 (default on cuda), fp32 (default on cpu), fp64 (cpu); bf16 on the cpu "
                     "rounds every result",
@@ -335,9 +333,9 @@ int run(const RunArguments& options, Console& console) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, Program& program) {
+void add_run_command(Command& app, Program& program) {
   auto options = std::make_shared<RunArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "run", "trains a plan with real numbers and measures it op by op",
       "trireme run --model gpt2 --backend cpu --seq 64 --tp 2 --steps 3 -o result.json");
   add_plan_file_option(*command, options->plan_file);

@@ -8,9 +8,9 @@
 
 namespace trireme::tools {
 
-void add_trained_options(CLI::App& command, JobOptions& options);
+void add_trained_options(Command& command, JobOptions& options);
 // Those, and of samples and the host.
-void add_sample_options(CLI::App& command, JobOptions& options);
+void add_sample_options(Command& command, JobOptions& options);
 // Fills job.training and job.offload. Throws Error.
 void apply_training(const JobOptions& options, planner::Job& job);
 

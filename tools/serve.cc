@@ -1,7 +1,6 @@
 // `trireme serve`: the planner behind sliders, on a page for this machine only.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
@@ -41,9 +40,9 @@ int run(const ServeArguments& options, Console& console) {
 
 }  // namespace
 
-void add_serve_command(CLI::App& app, Program& program) {
+void add_serve_command(Command& app, Program& program) {
   auto options = std::make_shared<ServeArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "serve", "a page with sliders, answered by the planner; for this machine only",
       "trireme serve --model llama-3.1-8b --cluster dgx-h100x2 --global-batch 256 --port 8017");
   add_job_options(*command, options->job);

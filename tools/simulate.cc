@@ -1,7 +1,6 @@
 // `trireme simulate`: one layout through the discrete-event simulator.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -162,9 +161,9 @@ int run(const SimulateArguments& options, Console& console) {
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app, Program& program) {
+void add_simulate_command(Command& app, Program& program) {
   auto options = std::make_shared<SimulateArguments>();
-  CLI::App* command =
+  Command* command =
       add_command(app, program, "simulate", "one layout, op by op, with links shared and faults",
                   "trireme simulate --model llama-3.1-70b --cluster dgx-h100x8 --tp 8 --pp 4 "
                   "--global-batch 64 --timeline --trace step.json");

@@ -1,15 +1,14 @@
 // `trireme topo`: what a cluster looks like, and what its collectives cost.
-#include <CLI/CLI.hpp>
 
 #include "tools/commands.h"
 #include "tools/topo_commands.h"
 
 namespace trireme::tools {
 
-void add_topo_command(CLI::App& app, Program& program) {
-  CLI::App* topo = app.add_subcommand(
+void add_topo_command(Command& app, Program& program) {
+  Command* topo = app.add_command(
       "topo", "shows a topology, imports one, predicts its collectives, names what looks wrong");
-  topo->require_subcommand(1);
+  topo->require_command();
   topo->footer("Example:\n  trireme topo show --cluster dgx-h100x16");
   add_topo_show_command(*topo, program);
   add_topo_collective_command(*topo, program);

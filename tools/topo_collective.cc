@@ -1,7 +1,6 @@
 // `trireme topo collective`: how long a collective takes, as nccl-tests would print it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -138,9 +137,9 @@ int run(const TopoCollectiveArguments& options, Console& console) {
 
 }  // namespace
 
-void add_topo_collective_command(CLI::App& topo, Program& program) {
+void add_topo_collective_command(Command& topo, Program& program) {
   auto options = std::make_shared<TopoCollectiveArguments>();
-  CLI::App* command =
+  Command* command =
       add_command(topo, program, "collective", "predicts a collective over the cluster's GPUs",
                   "trireme topo collective --cluster dgx-h100x2 --gpus 16 --op all_reduce --bytes "
                   "1MiB,64MiB,1GiB");

@@ -5,9 +5,9 @@
 
 namespace trireme::tools {
 
-void add_topo_show_command(CLI::App& topo, Program& program);
-void add_topo_collective_command(CLI::App& topo, Program& program);
-void add_topo_import_command(CLI::App& topo, Program& program);
-void add_topo_lint_command(CLI::App& topo, Program& program);
+void add_topo_show_command(Command& topo, Program& program);
+void add_topo_collective_command(Command& topo, Program& program);
+void add_topo_import_command(Command& topo, Program& program);
+void add_topo_lint_command(Command& topo, Program& program);
 
 }  // namespace trireme::tools

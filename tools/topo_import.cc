@@ -1,7 +1,6 @@
 // `trireme topo import`: a real machine's topology as a topology file.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -43,9 +42,9 @@ int run(const TopoImportArguments& options, Console& console) {
 
 }  // namespace
 
-void add_topo_import_command(CLI::App& topo, Program& program) {
+void add_topo_import_command(Command& topo, Program& program) {
   auto options = std::make_shared<TopoImportArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       topo, program, "import",
       "reads a machine as its tools print it (NCCL or lstopo XML, nvidia-smi topo -m, rocm-smi "
       "--showtopo, NCCL logs, Slurm's topology.conf or .yaml, topograph, ibnetdiscover) and writes "

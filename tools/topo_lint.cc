@@ -1,7 +1,6 @@
 // `trireme topo lint`: what looks wrong in a machine, from what it printed and from nccl-tests.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -147,9 +146,9 @@ int run(const TopoLintArguments& options, Console& console) {
 
 }  // namespace
 
-void add_topo_lint_command(CLI::App& topo, Program& program) {
+void add_topo_lint_command(Command& topo, Program& program) {
   auto options = std::make_shared<TopoLintArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       topo, program, "lint",
       "names what looks wrong in a machine, from what its tools print and nccl-tests logs",
       "trireme topo lint host1.txt host2.txt --gpu H100 --log all_reduce.log");

@@ -1,7 +1,6 @@
 // `trireme topo show`: devices and links of a cluster, and routes between its GPUs.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -234,9 +233,9 @@ int run(const TopoShowArguments& options, Console& console) {
 
 }  // namespace
 
-void add_topo_show_command(CLI::App& topo, Program& program) {
+void add_topo_show_command(Command& topo, Program& program) {
   auto options = std::make_shared<TopoShowArguments>();
-  CLI::App* command =
+  Command* command =
       add_command(topo, program, "show", "shows a cluster, routes in it, and what limits a group",
                   "trireme topo show --cluster dgx-h100x64 --pair 0,9 --group 64,8");
   command
@@ -251,8 +250,8 @@ void add_topo_show_command(CLI::App& topo, Program& program) {
                       "what limits a ring over groups of N members, M apart: N,M");
   command->add_option("--seed", options->seed, "of the picks among equal spines");
   add_report_option(*command, options->report);
-  CLI::Option* dot = command->add_flag(
-      "--dot", options->dot, "devices and links of the first and the last node for Graphviz");
+  Option* dot = command->add_flag("--dot", options->dot,
+                                  "devices and links of the first and the last node for Graphviz");
   command->add_flag("--json", options->json, "JSON on stdout")->excludes(dot);
   program.on(command, [options](Console& console) { return run(*options, console); });
 }

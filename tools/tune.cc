@@ -2,7 +2,6 @@
 // take, and plans again.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -277,11 +276,11 @@ int run(const TuneArguments& given, Console& console) {
 
 }  // namespace
 
-void add_tune_command(CLI::App& app, Program& program) {
+void add_tune_command(Command& app, Program& program) {
   auto options = std::make_shared<TuneArguments>();
   options->start.folder = "tune";
   options->start.backend = "cuda";
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "tune",
       "starts layouts with the framework's own program until no other promises to be faster",
       "trireme tune --model llama-3.1-8b --cluster hgx-h200x1 --gpus 2 --framework megatron "
@@ -290,9 +289,7 @@ void add_tune_command(CLI::App& app, Program& program) {
   add_layout_options(*command, options->layout);
   command->add_option("--constraint", options->constraints, "as of plan, e.g. 'tp<=8'; repeatable")
       ->type_name("C")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+      ->repeatable();
   command->add_option("--budget", options->budget, "time of all runs together (default 10m)")
       ->type_name("TIME");
   command->add_option("--each", options->each, "after which a run is ended (default 5m)")

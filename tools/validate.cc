@@ -1,7 +1,6 @@
 // `trireme validate`: measurements beside this model's predictions, row by row and by source.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -219,11 +218,11 @@ int run(const ValidateArguments& options, Console& console) {
 
 }  // namespace
 
-void add_validate_command(CLI::App& app, Program& program) {
+void add_validate_command(Command& app, Program& program) {
   auto options = std::make_shared<ValidateArguments>();
-  CLI::App* command = add_command(app, program, "validate",
-                                  "measurements beside this model's predictions, by row and source",
-                                  "trireme validate --rows measurements.json");
+  Command* command = add_command(app, program, "validate",
+                                 "measurements beside this model's predictions, by row and source",
+                                 "trireme validate --rows measurements.json");
   command->add_option("--rows", options->rows,
                       "a file or folder in the row format; else the rows that ship, of which the "
                       "sources marked * were fitted");

@@ -1,7 +1,6 @@
 // `trireme whatif`: one or more things varied, alone or crossed; every case beside the base.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
 
@@ -150,9 +149,9 @@ int run(WhatifArguments options, Console& console) {
 
 }  // namespace
 
-void add_whatif_command(CLI::App& app, Program& program) {
+void add_whatif_command(Command& app, Program& program) {
   auto options = std::make_shared<WhatifArguments>();
-  CLI::App* command = add_command(
+  Command* command = add_command(
       app, program, "whatif", "what would change if: things varied, alone or crossed",
       "trireme whatif --model llama-3.1-70b --cluster dgx-h100x8 --global-batch 512 --vary "
       "nic_bandwidth=0.5x,1x,2x --vary seq=4096,8192");
@@ -162,10 +161,7 @@ void add_whatif_command(CLI::App& app, Program& program) {
   add_layout_options(*command, options->request.layout);
   const auto repeatable = [&](const char* name, std::vector<std::string>& values,
                               const char* description) {
-    command->add_option(name, values, description)
-        ->take_all()
-        ->expected(1)
-        ->allow_extra_args(false);
+    command->add_option(name, values, description)->repeatable();
   };
   repeatable("--vary", options->vary,
              "NAME=VALUE,VALUE,...: nic_bandwidth nic_latency nvlink_bandwidth nvlink_latency "

@@ -23,6 +23,26 @@ function(trireme_uses_regex)
   endif()
 endfunction()
 
+# The header files of other people that most files include, read once: half to two thirds of what a small file costs to
+# compile. For builds from nothing; developers' presets go without, so that a file that forgets a header does not compile
+# there. GCC takes them under every -O, with the same definitions only. With all of nlohmann/json.hpp among them a file that
+# needs none of it takes twice as long.
+function(trireme_precompiled target)
+  if(NOT TRIREME_PRECOMPILED)
+    return()
+  endif()
+  if(NOT TARGET trireme_precompiled)
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")
+    add_library(trireme_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
+    target_compile_features(trireme_precompiled PRIVATE cxx_std_20)
+    target_link_libraries(trireme_precompiled PRIVATE fmt::fmt nlohmann_json::nlohmann_json trireme_warnings)
+    target_precompile_headers(trireme_precompiled PRIVATE
+      <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span> <string>
+      <string_view> <utility> <vector> <fmt/format.h> <nlohmann/json_fwd.hpp>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM trireme_precompiled)
+endfunction()
+
 # trireme_library(sim SOURCES engine.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
 # and its alias trireme::sim.
 function(trireme_library name)
@@ -32,6 +52,7 @@ function(trireme_library name)
   target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(trireme_${name} PUBLIC cxx_std_20)
   target_link_libraries(trireme_${name} PUBLIC ${ARG_LINK_PUBLIC} PRIVATE ${ARG_LINK_PRIVATE} trireme_warnings)
+  trireme_precompiled(trireme_${name})
 endfunction()
 
 # trireme_test(core_test LABELS fast SOURCES units_test.cc LINK trireme::core) builds one GoogleTest program and

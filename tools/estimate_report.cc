@@ -6,6 +6,7 @@
 
 #include "models/transformer.h"
 #include "planner/cost/formulas.h"
+#include "planner/cost/offload_fit.h"
 #include "planner/cost/symbols.h"
 #include "planner/cost/time_items.h"
 #include "planner/search/search.h"
@@ -142,8 +143,10 @@ void print_memory(const Console& console, const planner::MemoryEstimate& memory)
     }
   }
   table.rows.push_back({"peak allocated", gib(memory.allocated_gib)});
-  table.rows.push_back({"peak reserved", fmt::format("{} to {}", gib(memory.reserved_low_gib),
-                                                     gib(memory.reserved_high_gib))});
+  table.rows.push_back({"peak reserved", gib(memory.reserved_gib)});
+  table.rows.push_back(
+      {"with the prediction's error",
+       fmt::format("{} to {}", gib(memory.reserved_low_gib), gib(memory.reserved_high_gib))});
   table.rows.push_back({"on the device", gib(memory.device_gib)});
   if (memory.host_gib > 0) {
     table.rows.push_back({"on a node's host", fmt::format("{} of {}", gib(memory.host_gib),
@@ -262,6 +265,9 @@ void print_estimate(const Console& console, const Job& job, const Estimate& esti
              estimate.plan.micro_batch, job.sequence, verdict(memory),
              may_be_mended ? "; try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True first" : "");
   print_memory(console, memory);
+  if (const std::string idle = planner::idle_offload(job, estimate.plan); !idle.empty()) {
+    fmt::print(console.out, "{}\n", idle);
+  }
   fmt::print(console.out, "\n");
   print_time(console, estimate.time);
   const planner::Throughput& t = estimate.throughput;

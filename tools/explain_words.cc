@@ -146,11 +146,9 @@ std::string what_binds_time(const Estimate& estimate) {
 
 std::string what_binds_memory(const Estimate& estimate) {
   const planner::MemoryEstimate& memory = estimate.memory;
-  planner::MemoryEstimate peak = memory;
-  peak.reserved_low_gib = memory.allocated_gib;  // the memory that the tables show
   return fmt::format(
       "{}; with the error of the prediction the allocator reserves {:.1f} to {:.1f} GiB",
-      planner::memory_detail(peak), memory.reserved_low_gib, memory.reserved_high_gib);
+      planner::memory_detail(memory), memory.reserved_low_gib, memory.reserved_high_gib);
 }
 
 std::string what_rival_costs(const Estimate& chosen, const Estimate& rival) {

@@ -15,20 +15,19 @@ constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr double kAdamBytes = 30;
 
 struct UsualHost {
-  std::string_view arch;
-  double gib_of_gpu;    // host memory over GPUs of the node
-  double rate_of_node;  // bytes a second, all channels
+  std::string_view card;  // its name, or what that of its architecture begins with
+  double gib_of_gpu;      // host memory over GPUs of the node
+  double rate_of_node;    // bytes a second, all channels
   double nvme_of_node;
   int sockets = 2;
 };
-// DGX-2 (1.5 TB, 2 Xeon 8168), DGX A100 (2 TB, 2 EPYC 7742), DGX H100 (2 TB, 2 Xeon 8480C, 8
-// drives), DGX B200 (2 TB and more), a workstation's two channels; GB200 and GB300 have Grace's own
-// memory.
-constexpr UsualHost kHosts[] = {{"Volta", 96, 256e9, 25e9},
-                                {"Ampere", 256, 410e9, 25e9},
-                                {"Hopper", 256, 614e9, 50e9},
-                                {"Blackwell", 256, 717e9, 50e9},
-                                {"Ada", 64, 90e9, 7e9, 1}};
+// DGX-2 (1.5 TB, 2 Xeon 8168), DGX A100 (1 TB beside cards of 40 GB, 2 TB beside those of 80; 2
+// EPYC 7742), DGX H100 (2 TB, 2 Xeon 8480C, 8 drives), DGX B200 (2 TB and more), a workstation's
+// two channels: the systems' data sheets and user guides (of DGX A100 320GB: DU-09821-001). GB200
+// and GB300 have Grace's own memory.
+constexpr UsualHost kHosts[] = {{"A100-SXM4-40GB", 128, 410e9, 25e9}, {"Volta", 96, 256e9, 25e9},
+                                {"Ampere", 256, 410e9, 25e9},         {"Hopper", 256, 614e9, 50e9},
+                                {"Blackwell", 256, 717e9, 50e9},      {"Ada", 64, 90e9, 7e9, 1}};
 constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
 // One Grace: STREAM reaches 410 GB/s and up; its link both ways at once 175 and 172 GB/s, one way
 // alone 359 and 377 (DGX Station of GB300). A superchip of Blackwell has two GPUs beside it, of
@@ -74,7 +73,7 @@ double gpus_of_grace(const Job& job) {
 
 UsualHost usual_host(const Job& job) {
   for (const UsualHost& host : kHosts) {
-    if (job.cluster.gpu.arch.find(host.arch) == 0) {
+    if (job.cluster.gpu.name == host.card || job.cluster.gpu.arch.starts_with(host.card)) {
       return host;
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
@@ -18,5 +19,9 @@ bool offloads_gradients(const Framework& framework);
 // too; with fully sharded parameters those too. Nothing when the plan fits as it is, or not even
 // with all of it (the host's memory has a limit). Requires: check_plan found no violation.
 std::optional<Offload> offload_that_fits(const Job& job, const Plan& plan);
+
+// "--offload parameters moves nothing: …": what was asked for and changes nothing under this plan;
+// empty: all of it moves.
+std::string idle_offload(const Job& job, const Plan& plan);
 
 }  // namespace trireme::planner

@@ -240,10 +240,12 @@ std::string memory_detail(const MemoryEstimate& memory) {
   const auto* largest = std::max_element(
       std::begin(kItems), std::end(kItems),
       [&](const auto& a, const auto& b) { return items.*(a.second) < items.*(b.second); });
+  // The least that is needed leaves room for the prediction's error, the items do not.
   return fmt::format(
-      "stage {} needs {:.1f} GiB, of which {} {:.1f} GiB; the GPU can have {:.1f} GiB",
-      memory.peak_stage, memory.reserved_low_gib, largest->first, items.*(largest->second),
-      memory.capacity_gib);
+      "stage {} needs at least {:.1f} GiB (predicted {:.1f} allocated, of which {} {:.1f}); the "
+      "GPU can have {:.1f} GiB",
+      memory.peak_stage, memory.reserved_low_gib, memory.allocated_gib, largest->first,
+      items.*(largest->second), memory.capacity_gib);
 }
 
 double utility_of(const UtilityWeights& weights, const RankedPlan& plan, double best_step_seconds,

@@ -45,6 +45,34 @@ TEST(Offload, IsReadAndWrittenByName) {
   }
 }
 
+// DGX A100 with cards of 40 GB has 1 TB, not the 2 TB beside cards of 80 (DU-09821-001).
+TEST(Offload, HostsOfOneArchitectureDiffer) {
+  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "dgx-a100-40gb", "megatron")).memory_gib, 1024);
+  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "dgx-a100-80gb", "megatron")).memory_gib, 2048);
+}
+
+// optimizer,parameters was the same as optimizer under this project's runtime, without a word.
+TEST(Offload, WhatMovesNothingIsSaid) {
+  Plan plan;
+  plan.sharding = Sharding::kFull;
+  plan.sharded = 8;
+  for (const char* framework : {"trireme", "deepspeed", "fsdp2"}) {
+    Job job = job_of("llama-3.1-8b", "dgx-h100", framework);
+    job.offload = parse_offload("optimizer,parameters");
+    const auto memory_of = [&](const char* offload) {
+      Job other = job;
+      other.offload = parse_offload(offload);
+      MemoryEstimate memory;
+      MemoryModel(other).estimate(plan, memory);
+      return memory.allocated_gib;
+    };
+    const bool idle = memory_of("optimizer,parameters") == memory_of("optimizer");
+    EXPECT_EQ(idle, !idle_offload(job, plan).empty()) << framework;
+    job.offload = parse_offload("optimizer");
+    EXPECT_EQ(idle_offload(job, plan), "") << framework;
+  }
+}
+
 // Twelve bytes a parameter of Adam in mixed precision leave the eight GPUs, and are what the host
 // gets, with DeepSpeed's gradients of the step beside its sums.
 TEST(Offload, WhatLeavesTheGpuIsOnTheHost) {

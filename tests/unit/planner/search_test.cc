@@ -415,6 +415,19 @@ TEST(Search, AHostTooSmallIsTheReasonThatIsGiven) {
   EXPECT_EQ(memory_detail(memory), "a node's host needs 2390 GiB and has 2048");
 }
 
+// "needs 91.7 GiB, of which activations 95.2": the least of an interval beside what is predicted.
+TEST(Search, NoPartIsLargerThanItsWhole) {
+  MemoryEstimate memory;
+  memory.stages.resize(1);
+  memory.stages[0].items.activations = 95.2;
+  memory.allocated_gib = 104.2;
+  memory.reserved_low_gib = 91.7;
+  memory.capacity_gib = 78;
+  EXPECT_EQ(memory_detail(memory),
+            "stage 0 needs at least 91.7 GiB (predicted 104.2 allocated, of which activations "
+            "95.2); the GPU can have 78.0 GiB");
+}
+
 TEST(Search, SeventyBillionOnSixtyFourKeepsTensorInTheNode) {
   Job job = job_of("llama-3.1-70b", "dgx-h100x8", 512, "trireme");
   job.sequence = 8192;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "core/edits.h"
@@ -162,16 +163,14 @@ std::string near_settings(const std::string& key) {
                            fmt::join(near, " or "));
 }
 
-}  // namespace
-
-Implementation implementation_of(const std::string& name) {
-  return parse_implementation("implementation", name);
+// Types in which states rest and travel, in bytes an element.
+auto state_types(const Framework& f) {
+  return std::tuple(f.parameter_bytes, f.master_bytes, f.gradient_bytes, f.moment_bytes,
+                    f.sgd_moment_bytes, f.reduce_bytes, f.fp32_shard_is_parameter,
+                    f.mixed_precision_pure);
 }
 
-void apply_setting(Framework& framework, const std::string& key, const std::string& value) {
-  if (apply_compound(framework, key, value)) {
-    return;
-  }
+void apply_field(Framework& framework, const std::string& key, const std::string& value) {
   for (const FrameworkField& field : framework_fields()) {
     if (key != field.setting.name) {
       continue;
@@ -191,6 +190,26 @@ void apply_setting(Framework& framework, const std::string& key, const std::stri
     return;
   }
   throw Error(fmt::format("--set {}", key), fmt::format("no such setting; {}", near_settings(key)));
+}
+
+}  // namespace
+
+Implementation implementation_of(const std::string& name) {
+  return parse_implementation("implementation", name);
+}
+
+void apply_setting(Framework& framework, const std::string& key, const std::string& value) {
+  const auto types = state_types(framework);
+  if (!apply_compound(framework, key, value)) {
+    apply_field(framework, key, value);
+  }
+  // Its program is written with these types, and its memory is counted as that holds it: others
+  // would change the time alone.
+  if (framework.sharder == Sharder::kTrireme && state_types(framework) != types) {
+    throw Error(fmt::format("--set {}", key),
+                "this project's runtime keeps bf16 parameters beside fp32 masters, gradients and "
+                "moments, and has no other types; --framework fsdp2, or another, would be right");
+  }
 }
 
 std::string setting_value(const Framework& framework, const std::string& name) {

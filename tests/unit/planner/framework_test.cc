@@ -41,6 +41,25 @@ TEST(Framework, SettingsOverrideChoices) {
   EXPECT_DOUBLE_EQ(framework.dropout, 0.1);
 }
 
+// Under this project's runtime types of the states changed the step and not the memory.
+TEST(Framework, TheOwnRuntimeHasOneSetOfTypes) {
+  for (const auto& [key, value] : {std::pair{"parameter_dtype", "bf16"},
+                                   {"parameter_dtype", "fp32"},
+                                   {"optimizer_dtype", "bf16"},
+                                   {"grad_dtype", "bf16"},
+                                   {"reduce_dtype", "fp16"},
+                                   {"moment_bytes", "2"},
+                                   {"mixed_precision", "pure"}}) {
+    Framework own = find_framework("trireme");
+    EXPECT_THROW(apply_setting(own, key, value), Error) << key << "=" << value;
+    Framework other = find_framework("fsdp2");
+    EXPECT_NO_THROW(apply_setting(other, key, value)) << key << "=" << value;
+  }
+  Framework own = find_framework("trireme");
+  EXPECT_NO_THROW(apply_setting(own, "optimizer_dtype", "fp32"));  // as it is
+  EXPECT_NO_THROW(apply_setting(own, "moment_bytes", "8"));
+}
+
 // 1e12 left the range of an int, which is undefined, and 2.7 became 2.
 TEST(Framework, CountsAreWholeAndFitTheirField) {
   Framework framework = find_framework("fsdp2");

@@ -13,6 +13,17 @@ namespace {
 
 constexpr const char* kOption = "--offload";
 
+// The option with which this layout shards so: over all data-parallel ranks.
+std::string right_with(Sharding sharding, Plan plan) {
+  if (plan.data_parallel() == 1) {
+    return fmt::format("--sharding {}", to_string(sharding));
+  }
+  plan.sharded = plan.data_parallel();
+  plan.replicas = 1;
+  plan.sharding = sharding;
+  return fmt::format("--layout {}", short_form(plan));
+}
+
 void refuse_for_deepspeed(const LaunchPlan& launch) {
   const Offload& offload = launch.job.offload;
   const Sharding sharding = launch.plan.sharding;
@@ -20,10 +31,12 @@ void refuse_for_deepspeed(const LaunchPlan& launch) {
     refuse(kOption, "DeepSpeed's gradients go with the optimizer; optimizer would be right");
   }
   if (offload.optimizer != OffloadTo::kNone && sharding == Sharding::kNone) {
-    refuse(kOption, "offload_optimizer needs ZeRO; --sharding optimizer would be right");
+    refuse(kOption, fmt::format("offload_optimizer needs ZeRO; {} would be right",
+                                right_with(Sharding::kOptimizer, launch.plan)));
   }
   if (offload.parameters != OffloadTo::kNone && sharding != Sharding::kFull) {
-    refuse(kOption, "offload_param needs ZeRO 3; --sharding full would be right");
+    refuse(kOption, fmt::format("offload_param needs ZeRO 3; {} would be right",
+                                right_with(Sharding::kFull, launch.plan)));
   }
   if (offload.activations != OffloadTo::kNone &&
       (launch.plan.recompute != Recompute::kFull || offload.activation_share < 1)) {
@@ -41,8 +54,8 @@ void refuse_for_torch(const LaunchPlan& launch, const char* key) {
                                 key));
   }
   if (offload.any() && launch.plan.sharding != Sharding::kFull) {
-    refuse(kOption,
-           fmt::format("{} is of sharded parameters; --sharding full would be right", key));
+    refuse(kOption, fmt::format("{} is of sharded parameters; {} would be right", key,
+                                right_with(Sharding::kFull, launch.plan)));
   }
 }
 
@@ -53,12 +66,13 @@ void refuse_for_megatron(const LaunchPlan& launch) {
            "Megatron-LM moves optimizer states and activations alone; optimizer[=SHARE] "
            "would be right");
   }
+  const bool own_sharder = launch.job.framework.sharder == Sharder::kBuffers;
   if (offload.optimizer != OffloadTo::kNone &&
-      (launch.plan.sharding != Sharding::kOptimizer ||
-       launch.job.framework.sharder != Sharder::kBuffers)) {
-    refuse(kOption,
-           "--optimizer-cpu-offload is of the distributed optimizer; --sharding optimizer "
-           "would be right");
+      (launch.plan.sharding != Sharding::kOptimizer || !own_sharder)) {
+    refuse(kOption, fmt::format("--optimizer-cpu-offload is of the distributed optimizer; {}{} "
+                                "would be right",
+                                own_sharder ? "" : "--framework megatron with ",
+                                right_with(Sharding::kOptimizer, launch.plan)));
   }
   const double layers = offload.activation_share * static_cast<double>(launch.job.model.layers);
   const bool whole = std::abs(layers - std::round(layers)) < 1e-6;

@@ -221,14 +221,6 @@ void print_explanation(const Console& console, const Subject& subject,
     fmt::print(console.out, "  {} {}: {} ({})\n", verdict.rule,
                verdict.agrees ? "agrees" : "does not agree", verdict.says, verdict.why);
   }
-  if (std::ranges::any_of(why.verdicts, [](const planner::Verdict& one) {
-        return one.why.find("P_t*") != std::string::npos;
-      })) {
-    fmt::print(
-        console.out,
-        "  (P_t* the tensor degree that F20 finds best, A activations of a layer, d/P parameters "
-        "a device holds, m micro-batches, P_p stages)\n");
-  }
   fmt::print(console.out, "\nbefore a long run (F24):\n");
   for (const std::string& warning : why.warnings) {
     fmt::print(console.out, "  - {}\n", warning);

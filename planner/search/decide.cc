@@ -59,9 +59,14 @@ Favour f22_favour(const F22Input& in) {
   const double ratio = in.activations / in.shard;
   favour.fsdp = in.tensor_optimum < 4 || ratio > 2 || in.irregular;
   favour.megatron = in.tensor_optimum >= 8 && 1 / ratio > 4 && in.micro_batches >= 4 * in.pipeline;
-  favour.why = fmt::format("P_t* = {:.1f}, A/(d/P) = {:.2g}, m = {:.0f} against 4 P_p = {:.0f}{}",
-                           in.tensor_optimum, ratio, in.micro_batches, 4 * in.pipeline,
-                           in.irregular ? ", layers differ" : "");
+  favour.why = fmt::format(
+      "F20 finds tensor parallelism of {:.1f} best, where below 4 speaks for FSDP and 8 or more "
+      "for "
+      "Megatron; a layer's activations are {:.2g} times a rank's share of the parameters, above 2 "
+      "for FSDP, below 0.25 for Megatron; {:.0f} micro-batches, of which Megatron's pipeline wants "
+      "{:.0f}{}",
+      in.tensor_optimum, ratio, in.micro_batches, 4 * in.pipeline,
+      in.irregular ? "; layers differ, for FSDP" : "");
   return favour;
 }
 

@@ -59,7 +59,8 @@ Json source_json(const SourceErrors& errors) {
           {"mean_abs_error", share(errors.compared, errors.mean_absolute)},
           {"mean_error", share(errors.compared, errors.mean)},
           {"worst", share(errors.compared, errors.worst)},
-          {"memory_mean_abs_error", share(errors.memory_compared, errors.memory_mean_absolute)}};
+          {"memory_mean_abs_error", share(errors.memory_compared, errors.memory_mean_absolute)},
+          {"memory_worst", share(errors.memory_compared, errors.memory_worst)}};
 }
 
 std::string percent(int count, double share, bool sign) {
@@ -71,15 +72,16 @@ std::string percent(int count, double share, bool sign) {
 
 void print_rows(const Console& console, const std::vector<ValidatedRow>& rows) {
   Table table{.head = {"row", "fit", "measured", "predicted", "error", "90 % interval",
-                       "memory GiB", "predicted"},
+                       "memory GiB", "predicted", "error"},
               .rows = {},
               .text_columns = 2};
   for (const ValidatedRow& row : rows) {
     if (!row.skipped.empty()) {
-      table.rows.push_back({row.id, "skipped: " + row.skipped, "", "", "", "", "", ""});
+      table.rows.push_back({row.id, "skipped: " + row.skipped, "", "", "", "", "", "", ""});
       continue;
     }
     const bool both = row.measured_seconds && row.predicted_seconds;
+    const bool has_memory = row.measured_memory_gib && row.predicted_memory_gib;
     table.rows.push_back(
         {row.id, row.fit ? std::string(to_string(*row.fit)) : "-",
          row.measured_seconds ? duration_text(*row.measured_seconds) : "-",
@@ -88,7 +90,9 @@ void print_rows(const Console& console, const std::vector<ValidatedRow>& rows) {
          fmt::format("{} to {}", duration_text(row.low_seconds.value_or(0)),
                      duration_text(row.high_seconds.value_or(0))),
          row.measured_memory_gib ? fmt::format("{:.1f}", *row.measured_memory_gib) : "-",
-         row.predicted_memory_gib ? fmt::format("{:.1f}", *row.predicted_memory_gib) : "-"});
+         row.predicted_memory_gib ? fmt::format("{:.1f}", *row.predicted_memory_gib) : "-",
+         has_memory ? percent(1, *row.predicted_memory_gib / *row.measured_memory_gib - 1, true)
+                    : "-"});
   }
   print_table(console, table);
 }
@@ -151,7 +155,7 @@ std::vector<RowSimulation> simulate_rows(const Console& console,
 
 void print_sources(const Console& console, const std::vector<SourceErrors>& sources, bool shipped) {
   Table table{.head = {"source", "rows", "skipped", "compared", "mean |error|", "mean error",
-                       "worst", "memory mean |error|"},
+                       "worst", "memory mean |error|", "worst"},
               .rows = {},
               .text_columns = 1};
   for (const SourceErrors& errors : sources) {
@@ -160,7 +164,8 @@ void print_sources(const Console& console, const std::vector<SourceErrors>& sour
          std::to_string(errors.rows), std::to_string(errors.skipped),
          std::to_string(errors.compared), percent(errors.compared, errors.mean_absolute, false),
          percent(errors.compared, errors.mean, true), percent(errors.compared, errors.worst, true),
-         percent(errors.memory_compared, errors.memory_mean_absolute, false)});
+         percent(errors.memory_compared, errors.memory_mean_absolute, false),
+         percent(errors.memory_compared, errors.memory_worst, true)});
   }
   print_table(console, table);
 }

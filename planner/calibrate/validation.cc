@@ -175,9 +175,12 @@ std::vector<SourceErrors> source_errors(const std::vector<ValidationCase>& cases
       continue;
     }
     if (rows[i].measured_memory_gib && rows[i].predicted_memory_gib) {
+      const double error = *rows[i].predicted_memory_gib / *rows[i].measured_memory_gib - 1;
       ++found->memory_compared;
-      found->memory_mean_absolute +=
-          std::abs(*rows[i].predicted_memory_gib / *rows[i].measured_memory_gib - 1);
+      found->memory_mean_absolute += std::abs(error);
+      if (std::abs(error) > std::abs(found->memory_worst)) {
+        found->memory_worst = error;
+      }
     }
     if (!rows[i].measured_seconds || !rows[i].predicted_seconds) {
       continue;

@@ -36,7 +36,7 @@ struct SourceErrors {
   int rows = 0, skipped = 0, compared = 0;
   double mean_absolute = 0, mean = 0, worst = 0;
   int memory_compared = 0;
-  double memory_mean_absolute = 0;
+  double memory_mean_absolute = 0, memory_worst = 0;  // the worst with its sign
 };
 
 // Cases of rows under `profile`; open layout fields are filled by the fastest plan that fits.

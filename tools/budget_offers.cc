@@ -92,17 +92,19 @@ Range joined(double value, double low_a, double high_a, double low_b, double hig
           .high = value * (1 + std::hypot(high_a - 1, high_b - 1))};
 }
 
+std::int64_t spare_gpus(const topologies::Cluster& cluster, std::int64_t spares) {
+  return std::max<std::int64_t>(0, spares) * cluster.node.gpus;
+}
+
 // Of the run and of the spare nodes that wait beside it, where they are counted.
-double paid_gpus(const BudgetRequest& request, const OfferAnswer& answer) {
-  const topologies::Cluster& cluster = answer.job.cluster;
-  const double spares = static_cast<double>(std::max<std::int64_t>(0, request.repairs.spares));
-  return static_cast<double>(cluster.gpus) + spares * static_cast<double>(cluster.node.gpus);
+double paid_gpus(const topologies::Cluster& cluster, std::int64_t spares) {
+  return static_cast<double>(cluster.gpus + spare_gpus(cluster, spares));
 }
 
 // Tokens that fit the deadline or the dollars, where none are asked for.
 double tokens_within(const BudgetRequest& request, const OfferAnswer& answer,
                      double tokens_per_second, double goodput) {
-  const double gpus = paid_gpus(request, answer);
+  const double gpus = paid_gpus(answer.job.cluster, request.repairs.spares);
   double seconds = request.deadline_seconds.value_or(std::numeric_limits<double>::infinity());
   if (request.dollars && answer.offer.dollars_per_gpu_hour > 0) {
     seconds =
@@ -121,27 +123,41 @@ std::optional<SparesWorth> spares_worth(const BudgetRequest& request, const Offe
     return std::nullopt;
   }
   run.trials = std::min(run.trials, kTrials);
-  SparesWorth worth;
-  for (run.repairs.spares = 0; run.repairs.spares <= kMostSpares;
-       run.repairs.spares = std::max<std::int64_t>(1, 2 * run.repairs.spares)) {
+  const auto with = [&](std::int64_t spares) {
+    run.repairs.spares = spares;
     const planner::WholeRunResult result = planner::simulate_run(run);
-    const double days =
-        result.ends ? result.mean_seconds / kDay : std::numeric_limits<double>::infinity();
-    if (run.repairs.spares == 0) {
-      worth.days_without = days;
-    }
-    worth.spares = run.repairs.spares;
-    worth.days = days;
-    if (days * kDay <= kDecides * seconds) {
-      break;
-    }
-  }
-  if (worth.spares == 0) {
+    SparesWorth worth{.spares = spares};
+    worth.days = result.ends ? result.mean_seconds / kDay : std::numeric_limits<double>::infinity();
+    worth.dollars =
+        answer.offer.dollars_per_gpu_hour * 24 * worth.days * paid_gpus(answer.job.cluster, spares);
+    return worth;
+  };
+  const auto enough = [&](const SparesWorth& worth) {
+    return worth.days * kDay <= kDecides * seconds;
+  };
+  SparesWorth worth = with(0);
+  const double days_without = worth.days;
+  if (enough(worth)) {
     return std::nullopt;
   }
-  BudgetRequest paid = request;
-  paid.repairs.spares = worth.spares;
-  worth.dollars = answer.offer.dollars_per_gpu_hour * 24 * worth.days * paid_gpus(paid, answer);
+  std::int64_t too_few = 0;
+  while (!enough(worth) && worth.spares < kMostSpares) {
+    too_few = worth.spares;
+    worth = with(std::max<std::int64_t>(1, 2 * worth.spares));
+  }
+  while (enough(worth) && worth.spares - too_few > 1) {
+    const SparesWorth middle = with((too_few + worth.spares) / 2);
+    too_few = enough(middle) ? too_few : middle.spares;
+    worth = enough(middle) ? middle : worth;
+  }
+  while (worth.spares < kMostSpares) {  // one more may save more than it costs
+    const SparesWorth more = with(worth.spares + 1);
+    if (!(more.dollars < worth.dollars)) {
+      break;
+    }
+    worth = more;
+  }
+  worth.days_without = days_without;
   return worth;
 }
 
@@ -167,6 +183,7 @@ void fill_run(const BudgetRequest& request, OfferAnswer& answer) {
         answer.mean_between_seconds, run.stops.save, run.stops.restart);
     return;
   }
+  answer.spare_gpus = spare_gpus(answer.job.cluster, request.repairs.spares);
   answer.spares = spares_worth(request, answer, run, result.mean_seconds);
   answer.goodput = result.goodput;
   answer.failures = result.failures;
@@ -175,8 +192,10 @@ void fill_run(const BudgetRequest& request, OfferAnswer& answer) {
   const double mean = std::max(result.mean_seconds, 1e-9);
   answer.days = joined(result.mean_seconds / kDay, answer.step_low_ratio, answer.step_high_ratio,
                        result.low_seconds / mean, result.high_seconds / mean);
-  answer.gpu_hours = result.mean_seconds / 3600 * paid_gpus(request, answer);
-  const double price = answer.offer.dollars_per_gpu_hour * 24 * paid_gpus(request, answer);
+  answer.gpu_hours =
+      result.mean_seconds / 3600 * paid_gpus(answer.job.cluster, request.repairs.spares);
+  const double price = answer.offer.dollars_per_gpu_hour * 24 *
+                       paid_gpus(answer.job.cluster, request.repairs.spares);
   answer.dollars = {price * answer.days.value, price * answer.days.low, price * answer.days.high};
   answer.energy_kwh =
       planner::energy_kwh(answer.job.cluster, result.mean_seconds / 3600, result.goodput);

@@ -52,7 +52,8 @@ struct BudgetRequest {
 // What spare nodes are worth where a failed node is taken to be replaced at once.
 struct SparesWorth {
   double days_without = 0;  // with none; infinite: the run does not end
-  // The fewest that bring it within a twentieth of the answer, paid for.
+  // Of those that bring it within a twentieth of the answer, the cheapest number, paid for; without
+  // a price the fewest.
   std::int64_t spares = 0;
   double days = 0, dollars = 0;  // with them
 };
@@ -67,6 +68,7 @@ struct OfferAnswer {
   double step_low_ratio = 1, step_high_ratio = 1;  // of the step's interval
   double gpu_hours = 0, energy_kwh = 0, goodput = 0, interval_seconds = 0, failures = 0,
          mean_between_seconds = 0;
+  std::int64_t spare_gpus = 0;  // that wait and are paid for
   planner::Checkpoint checkpoint;
   double daly_seconds = 0, young_seconds = 0;
   std::optional<SparesWorth> spares;  // where free replacement decides the answer

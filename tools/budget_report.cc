@@ -27,6 +27,7 @@ bool has_prices(const std::vector<OfferAnswer>& answers) {
 Json offer_json(const OfferAnswer& answer) {
   Json json = {{"name", answer.offer.name},
                {"gpus", answer.job.cluster.gpus},
+               {"spare_gpus", answer.spare_gpus},
                {"gpu", topologies::card_names(answer.job.cluster)},
                {"dollars_per_gpu_hour", answer.offer.dollars_per_gpu_hour},
                {"losses_per_node_hour", answer.offer.losses_per_node_hour},
@@ -103,7 +104,8 @@ std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
   }
   std::vector<std::string> row = {
       answer.offer.name, planner::short_form(answer.estimate->plan),
-      fmt::format("{}", answer.job.cluster.gpus),
+      fmt::format("{}{}", answer.job.cluster.gpus,
+                  answer.spare_gpus > 0 ? fmt::format(" + {}", answer.spare_gpus) : ""),
       fmt::format("{:.1f} ({:.1f}-{:.1f})", answer.days.value, answer.days.low, answer.days.high),
       grouped(answer.gpu_hours)};
   if (prices) {
@@ -306,9 +308,11 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
     }
   }
   if (!others.empty()) {
-    remarks.push_back(
-        fmt::format("cannot be told apart from {}, the interval of the difference holds 0: {}",
-                    named(static_cast<std::size_t>(first)), others));
+    remarks.push_back(fmt::format(
+        "cannot be told apart from {}, the interval of the difference holds 0: {}; a few steps run "
+        "on each narrow it (calibrate --from-run, then --calibration); else take the one with the "
+        "fewest GPUs, or the first that can be had",
+        named(static_cast<std::size_t>(first)), others));
   }
   return remarks;
 }

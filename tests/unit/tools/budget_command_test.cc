@@ -60,6 +60,8 @@ TEST(Budget, OffersOfTheSameGpusCannotBeToldApart) {
     EXPECT_NE(pair[1], "rtx4090x2");
   }
   EXPECT_TRUE(found) << answer.out;
+  const Answer words = ask(with({"--offer", "dgx-h100x2=2.5", "--offer", "aws-p5x2=2.5"}));
+  EXPECT_NE(words.out.find("calibrate --from-run"), std::string::npos) << words.out;
 }
 
 // 38 days stood there, and 187 without spare nodes were not told.
@@ -99,6 +101,33 @@ TEST(Budget, SpareNodesArePaidFor) {
   };
   EXPECT_NEAR(hours_a_day("2"), 24.0 * 8 * 6, 1e-6);
   EXPECT_NEAR(hours_a_day("0"), 24.0 * 8 * 4, 1e-6);
+}
+
+// Eight spare nodes were named where seven cost less.
+TEST(Budget, TheSparesThatAreNamedAreTheCheapest) {
+  const std::vector<std::string> offer = {"--offer", "dgx-h100x32=2.5", "--mtbf", "3h"};
+  const auto answered = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), offer.begin(), offer.end());
+    more.emplace_back("--json");
+    return nlohmann::json::parse(ask(with(more)).out)["offers"][0];
+  };
+  const auto free = answered({});
+  ASSERT_TRUE(free.contains("spares_worth")) << free;
+  const auto& worth = free["spares_worth"];
+  const std::int64_t named = worth["spares"];
+  for (std::int64_t spares = std::max<std::int64_t>(0, named - 3); spares <= named + 1; ++spares) {
+    const auto other = answered({"--spares", std::to_string(spares)});
+    EXPECT_EQ(other["spare_gpus"], 8 * spares);
+    const bool enough = other["days"]["value"] <= 1.05 * free["days"]["value"].get<double>();
+    EXPECT_TRUE(!enough || other["dollars"]["value"] >= worth["dollars"].get<double>() * 0.9999)
+        << spares << " beside " << worth << other["dollars"];
+  }
+}
+
+// Spare nodes were paid for and not among the GPUs.
+TEST(Budget, SpareGpusStandBesideThoseThatRun) {
+  const Answer words = ask(with({"--offer", "dgx-h100x4=2", "--spares", "2"}));
+  EXPECT_NE(words.out.find(" 32 + 16 "), std::string::npos) << words.out;
 }
 
 TEST(Budget, ADeadlineThatNothingMeetsIsANo) {

@@ -50,6 +50,32 @@ planner::LaunchFormat written_format(const CheckReport& report) {
   }
 }
 
+// What makes the better plan of the same file, where all that is new stands outside of it: the
+// training script recomputes, the environment has the allocator's switch. Empty where the file
+// itself would be another.
+std::string change_beside(const CheckReport& report, const planner::SwitchedSearch& found,
+                          planner::Plan better) {
+  const planner::Plan& own = report.found.plan;
+  const planner::LaunchFormat format = report.config.format;
+  std::vector<std::string_view> changes;
+  if (report.found.recompute_is_open && better.recompute != own.recompute) {
+    changes.push_back(better.recompute == planner::Recompute::kFull
+                          ? planner::with_recompute(format, report.config.framework)
+                          : planner::without_recompute(format, report.config.framework));
+    better.recompute = own.recompute;
+    better.recompute_layers = own.recompute_layers;
+    better.recompute_modules = own.recompute_modules;
+  }
+  for (const planner::SwitchGain& gain : found.switches) {
+    if (gain.applied && planner::is_beside(format, gain.which.flag)) {
+      changes.push_back(gain.which.flag);
+    } else if (gain.applied) {
+      return {};
+    }
+  }
+  return better == own ? fmt::format("{}", fmt::join(changes, ", ")) : "";
+}
+
 // The best plan of the same job in the same framework that a file of the format can say, unless the
 // configuration is as good.
 void search_better(const CheckRequest& request, const std::function<void(double)>& progress,
@@ -74,7 +100,8 @@ void search_better(const CheckRequest& request, const std::function<void(double)
     return;
   }
   report.better_refusal = fine_tuning_refusal(found.job);
-  if (report.better_refusal.empty()) {
+  report.better_beside = change_beside(report, found, best.plan);
+  if (report.better_refusal.empty() && report.better_beside.empty()) {
     report.better_command = export_command(request, report, found, best.plan, format);
   }
   report.better = best;
@@ -104,8 +131,8 @@ void keep_switches_that_hold(const CheckRequest& request, CheckReport& report) {
   report.switches = std::move(kept);
 }
 
-// The same plan without what costs time and may not be needed (recompute, offload), and with
-// optimizer states sharded where they are not and it is too large.
+// The same plan without what costs time and may not be needed (recompute, offload); where it is too
+// large with optimizer states sharded, and with every layer recomputed.
 void add_what_can_go(CheckReport& report) {
   const planner::LaunchFormat format = report.config.format;
   const planner::Estimate& now = *report.estimate;
@@ -134,6 +161,11 @@ void add_what_can_go(CheckReport& report) {
       add({"optimizer states sharded", "sharding=optimizer", distributed}, report.found.job,
           sharded);
     }
+  }
+  const std::string_view recompute = planner::with_recompute(format, report.config.framework);
+  if (now.memory.fit != planner::Fit::kFits && !recompute.empty()) {
+    add({"every layer recomputed", "recompute=full", recompute}, report.found.job,
+        recomputed(report.found.plan));
   }
   if (report.found.plan.recompute != planner::Recompute::kNone) {
     planner::Plan kept = report.found.plan;

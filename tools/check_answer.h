@@ -31,8 +31,9 @@ struct CheckReport {
   std::optional<planner::Estimate> better;
   planner::Job better_job;
   std::vector<planner::SwitchGain> better_switches;
-  std::string better_command;  // `trireme export …` that writes it; empty: see better_refusal
+  std::string better_command;  // `trireme export …` that writes it; empty: see the next two
   std::string better_refusal;
+  std::string better_beside;  // what makes the better plan of this very file, outside of it
   std::vector<planner::SwitchGain> switches;  // the framework's, off in the file, that help it
 };
 

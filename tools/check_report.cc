@@ -62,7 +62,9 @@ void print_better(const Console& console, const CheckReport& report) {
              better.memory.allocated_gib, planner::to_string(better.plan.recompute),
              planner::to_string(better.plan.sharding), planner::to_string(better.plan.schedule));
   print_switches(console, report.better_switches, "with", is_applied);
-  if (report.better_command.empty()) {
+  if (!report.better_beside.empty()) {
+    fmt::print(console.out, "to have it: {}; the file stays as it is\n", report.better_beside);
+  } else if (report.better_command.empty()) {
     fmt::print(console.out, "`export` would refuse it: {}\n", report.better_refusal);
   } else {
     fmt::print(console.out, "to have it: {}\n", report.better_command);

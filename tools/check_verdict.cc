@@ -22,13 +22,6 @@ planner::MemoryEstimate memory_of(const planner::Job& job, const planner::Plan& 
   return estimate.memory;
 }
 
-// The same plan with every layer recomputed.
-planner::Plan recomputed(planner::Plan plan) {
-  plan.recompute = planner::Recompute::kFull;
-  plan.recompute_layers = -1;
-  return plan;
-}
-
 // Files of accelerate and DeepSpeed say nothing of the loss, which the trainer computes whole or in
 // parts (TRL: loss_type "chunked_nll", since 2026 the default; Liger's kernel).
 bool loss_is_open(const planner::LaunchConfig& config, const planner::Framework& framework) {
@@ -61,7 +54,28 @@ double held_together_gib(const planner::LaunchConfig& config, const planner::Lau
   return (without.memory.reserved_low_gib - memory.reserved_low_gib) * share / in_flight;
 }
 
+// What stays under offloading is known roughly; whether recompute alone decides is told all the
+// same.
+std::string offload_words(const planner::LaunchCase& found, const planner::MemoryEstimate& memory) {
+  std::string words = fmt::format(
+      "what stays on a GPU under offloading ({}) is known roughly; {:.1f} of {:.1f} GiB predicted",
+      planner::to_text(found.job.offload), memory.reserved_low_gib, memory.capacity_gib);
+  if (found.recompute_is_open) {
+    const planner::MemoryEstimate least = memory_of(found.job, recomputed(found.plan));
+    words += fmt::format(" without recompute, {:.1f} to {:.1f} with (--recompute full)",
+                         least.reserved_low_gib, least.reserved_high_gib);
+  }
+  return words;
+}
+
 }  // namespace
+
+planner::Plan recomputed(planner::Plan plan) {
+  plan.recompute = planner::Recompute::kFull;
+  plan.recompute_layers = -1;
+  plan.recompute_modules = 0;
+  return plan;
+}
 
 Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCase& found,
                    const planner::Estimate& estimate, bool fits_elsewhere) {
@@ -96,10 +110,7 @@ Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCas
                                estimate.memory.capacity_gib)};
   }
   if (found.job.offload.any()) {
-    return {false,
-            fmt::format("what stays on a GPU under offloading ({}) is known roughly; {:.1f} of "
-                        "{:.1f} GiB predicted",
-                        planner::to_text(found.job.offload), needed, estimate.memory.capacity_gib)};
+    return {false, offload_words(found, estimate.memory)};
   }
   const planner::Plan full = found.recompute_is_open ? recomputed(found.plan) : found.plan;
   if (found.recompute_is_open) {

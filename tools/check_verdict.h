@@ -14,6 +14,9 @@ struct Verdict {
   std::string why;  // why it is not known, and what would tell
 };
 
+// The same plan with every layer recomputed.
+planner::Plan recomputed(planner::Plan plan);
+
 // `fits_elsewhere`: with other branches of what the file leaves open, it fits.
 Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCase& found,
                    const planner::Estimate& estimate, bool fits_elsewhere);

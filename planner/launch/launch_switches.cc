@@ -36,6 +36,11 @@ LaunchSetting of_line(std::string_view line) {
   return {section + trimmed(line.substr(0, cut)), trimmed(line.substr(cut + 1)), std::string(line)};
 }
 
+// PYTORCH_CUDA_ALLOC_CONF=…
+bool is_environment(std::string_view flag) {
+  return flag.find("_CONF=") != std::string_view::npos;
+}
+
 void add(const LaunchSwitch& one, LaunchConfig& config, LaunchOptions& options) {
   constexpr std::string_view kWithout = "without --";
   constexpr std::string_view kPrecision = "precision=";
@@ -45,7 +50,7 @@ void add(const LaunchSwitch& one, LaunchConfig& config, LaunchOptions& options) 
                   [&](const LaunchSetting& setting) { return setting.key == off.key; });
   } else if (one.flag.starts_with("--")) {
     config.settings.push_back(of_argument(one.flag));
-  } else if (one.flag.find("_CONF=") != std::string_view::npos) {
+  } else if (is_environment(one.flag)) {
     config.environment.push_back(of_line(one.flag));
   } else {
     config.settings.push_back(of_line(one.flag));
@@ -75,6 +80,26 @@ std::set<std::string> errors_of(const LaunchConfig& config, const LaunchOptions&
 }
 
 }  // namespace
+
+std::string_view with_recompute(LaunchFormat format, std::string_view plugin) {
+  constexpr std::string_view kInScript = "gradient_checkpointing_enable() in the training script";
+  switch (format) {
+    case LaunchFormat::kMegatron:
+      return "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+    case LaunchFormat::kMegatronBridge:
+      return "model.recompute_granularity=full model.recompute_method=uniform "
+             "model.recompute_num_layers=1";
+    case LaunchFormat::kTorchtitan:
+      return "[activation_checkpoint] mode = \"full\"";
+    case LaunchFormat::kDeepspeed:
+      return kInScript;
+    case LaunchFormat::kAccelerate:
+      return plugin == "megatron"    ? ""  // it has selective recompute alone
+             : plugin == "deepspeed" ? kInScript
+                                     : "fsdp_activation_checkpointing: true";
+  }
+  return "";
+}
 
 std::string_view without_recompute(LaunchFormat format, std::string_view plugin) {
   switch (format) {
@@ -109,6 +134,10 @@ std::string_view without_offload(LaunchFormat format, std::string_view plugin) {
                                    : "fsdp_offload_params: false";
   }
   return "";
+}
+
+bool is_beside(LaunchFormat format, std::string_view flag) {
+  return format != LaunchFormat::kMegatron && is_environment(flag);
 }
 
 std::string_view sharded_optimizer(LaunchFormat format) {

@@ -22,9 +22,13 @@ struct LaunchSwitch {
 std::vector<bool> switches_that_hold(const LaunchConfig& config, const LaunchOptions& options,
                                      const std::vector<LaunchSwitch>& switches);
 
-// How a file of the format goes without recompute, and without states on the host.
+// How a file of the format recomputes every layer (what its training script calls, where the file
+// does not say it; empty: it cannot), goes without recompute, and without states on the host.
+std::string_view with_recompute(LaunchFormat format, std::string_view plugin = {});
 std::string_view without_recompute(LaunchFormat format, std::string_view plugin = {});
 std::string_view without_offload(LaunchFormat format, std::string_view plugin = {});
+// Whether a switch stands in the environment, of which a file of the format holds nothing.
+bool is_beside(LaunchFormat format, std::string_view flag);
 // How a file of Megatron's shards the optimizer's states; empty: the format has another way.
 std::string_view sharded_optimizer(LaunchFormat format);
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "models/presets.h"
+#include "planner/cost/offload_fit.h"
 #include "planner/search/switches.h"
 #include "tools/commands.h"
 #include "tools/launchable.h"
@@ -111,7 +112,30 @@ void answer(const PlanArguments& options, planner::SearchOptions& search, planne
     report.remarks.insert(report.remarks.end(), sizes.begin(), sizes.end());
   }
   if (report.result.best && options.job.framework.empty() && options.job.settings.empty()) {
-    report.elsewhere = elsewhere(asked, search);
+    report.elsewhere =
+        elsewhere(options.job, asked, search, !options.keep_switches, report.batch_assumed);
+  }
+}
+
+// What is true of the answer and not to be seen in it.
+void add_remarks(const PlanArguments& options, const planner::Job& job, PlanReport& report) {
+  const auto add = [&](std::string remark) {
+    if (!remark.empty()) {
+      report.remarks.push_back(std::move(remark));
+    }
+  };
+  const std::string refusal = fine_tuning_refusal(job);
+  if (report.result.best) {
+    add(refusal.empty() ? "" : fmt::format("`export` would refuse it: {}", refusal));
+    add(planner::idle_offload(job, report.result.best->plan));
+  }
+  if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
+    add(fmt::format("sequence {} is longer than {} was made for ({}): its positions must be scaled",
+                    job.sequence, job.model.name, job.model.max_sequence));
+  }
+  if (models::load_model(options.job.model).multi_token_layers > job.model.multi_token_layers) {
+    add(fmt::format("{}'s extra prediction module is left out: {} trains none", job.model.name,
+                    job.framework.name));
   }
 }
 
@@ -137,19 +161,7 @@ int run(const PlanArguments& options, Console& console) {
   if (options.refine) {
     report.simulated = refine(job, *options.refine, search, report.result);
   }
-  if (const std::string refusal = fine_tuning_refusal(job);
-      report.result.best && !refusal.empty()) {
-    report.remarks.push_back(fmt::format("`export` would refuse it: {}", refusal));
-  }
-  if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
-    report.remarks.push_back(
-        fmt::format("sequence {} is longer than {} was made for ({}): its positions must be scaled",
-                    job.sequence, job.model.name, job.model.max_sequence));
-  }
-  if (models::load_model(options.job.model).multi_token_layers > job.model.multi_token_layers) {
-    report.remarks.push_back(fmt::format("{}'s extra prediction module is left out: {} trains none",
-                                         job.model.name, job.framework.name));
-  }
+  add_remarks(options, job, report);
   if (!options.against.empty()) {
     report.standing = standing_of(job, search, options.against);
   }

@@ -8,12 +8,12 @@
 
 #include "core/error.h"
 #include "planner/cost/offload_fit.h"
-#include "planner/plan/moved_offload.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
 #include "planner/search/space.h"
 #include "tools/launchable.h"
 #include "tools/plan_report.h"
+#include "tools/request.h"
 #include "tools/table.h"
 #include "topologies/cluster.h"
 #include "topologies/node_groups.h"
@@ -266,30 +266,34 @@ std::vector<std::string> near_sizes(const Job& job, const SearchOptions& search,
   return remarks;
 }
 
-std::vector<Elsewhere> elsewhere(const Job& job, const SearchOptions& search) {
+std::vector<Elsewhere> elsewhere(const JobOptions& options, const Job& asked, SearchOptions search,
+                                 bool switches, bool batch_assumed) {
   constexpr std::pair<const char*, const char*> kPrograms[] = {{"Megatron", "megatron"},
                                                                {"torchtitan", "torchtitan"},
                                                                {"DeepSpeed", "deepspeed"},
                                                                {"accelerate", "accelerate"}};
   // What changes numerics is not offered here, and need not be searched for.
-  const std::vector<std::string> offered = {"precision", "grad_dtype"};
+  std::vector<std::string> decided = decided_switches(options);
+  decided.insert(decided.end(), {"precision", "grad_dtype"});
+  search.keep_evaluated = false;
+  search.progress = {};
   std::vector<Elsewhere> found;
   for (const auto& [program, framework] : kPrograms) {
-    Job other = job;
-    other.framework = planner::find_framework(framework);
-    other.offload = planner::moved_together(other.framework, other.offload);
-    planner::leave_out_prediction(other);
-    SearchOptions options = search;
-    options.best_only = true;
-    options.keep_evaluated = false;
-    options.progress = {};
-    options.goal = planner::Goal::kTime;
     Elsewhere& entry = found.emplace_back();
     entry.program = program;
     entry.framework = framework;
     try {
-      const planner::SearchResult result =
-          std::move(search_launchable(other, options, offered, true).found.result);
+      JobOptions named = options;
+      named.framework = framework;
+      Job job = make_job(named);
+      job.global_batch = asked.global_batch;
+      const auto look = [&] {
+        return std::move(search_recommended(job, search, decided, switches).answer.found.result);
+      };
+      planner::SearchResult result = look();
+      if (result.space == 0 && use_fewer_gpus(job, search, batch_assumed)) {
+        result = look();
+      }
       if (result.best) {
         entry.layout = planner::short_form(result.best->plan);
         entry.step_seconds = result.best->time.step_seconds;

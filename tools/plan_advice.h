@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/search/search.h"
+#include "tools/options.h"
 
 namespace trireme::tools {
 
@@ -28,15 +29,16 @@ std::vector<std::string> why_empty(const planner::Job& job, const planner::Searc
 std::vector<std::string> near_sizes(const planner::Job& job, const planner::SearchOptions& search,
                                     double step_seconds);
 
-// The fastest layout of the same job that a program which people run can be given, with the
-// switches of `plan --framework`; of layouts that are not told apart that one puts the simplest
-// first.
+// What `plan --framework` would put first for the same job, under programs that people run.
 struct Elsewhere {
   std::string program;  // "torchtitan"
   std::string framework;
   std::string layout;  // empty: nothing fits
   double step_seconds = 0;
 };
-std::vector<Elsewhere> elsewhere(const planner::Job& job, const planner::SearchOptions& search);
+// `asked` is the job of `options` with its batch; `switches`, `batch_assumed`: as `plan` takes
+// them.
+std::vector<Elsewhere> elsewhere(const JobOptions& options, const planner::Job& asked,
+                                 planner::SearchOptions search, bool switches, bool batch_assumed);
 
 }  // namespace trireme::tools

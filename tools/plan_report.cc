@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 
 #include "planner/plan/rules.h"
 #include "planner/search/recommend.h"
@@ -19,21 +17,6 @@ namespace {
 using planner::Estimate;
 using planner::Job;
 using planner::RankedPlan;
-
-double dollars_per_step(const Job& job, const PlanReport& report, double step_seconds) {
-  return step_seconds * static_cast<double>(job.cluster.gpus) * report.dollars_per_gpu_hour / 3600;
-}
-
-Json ranked_json(const Job& job, const PlanReport& report, const RankedPlan& plan) {
-  Json json = {{"layout", layout_json(plan.plan)},      {"step_seconds", plan.step_seconds},
-               {"low_seconds", plan.low_seconds},       {"high_seconds", plan.high_seconds},
-               {"peak_allocated_gib", plan.memory_gib}, {"fit", to_string(plan.fit)},
-               {"complexity", plan.complexity}};
-  if (report.dollars_per_gpu_hour > 0) {
-    json["dollars_per_step"] = dollars_per_step(job, report, plan.step_seconds);
-  }
-  return json;
-}
 
 // The largest exposed share beside compute: what a faster machine part would help.
 std::string what_binds(const planner::TimeEstimate& time) {
@@ -77,23 +60,24 @@ void print_legend(const Console& console, const PlanReport& report) {
 }
 
 // Why a row stands above one with a shorter step; empty where none does.
-std::vector<std::string> notes_of(const PlanReport& report) {
+std::vector<std::string> notes_of(const Job& job, const PlanReport& report) {
   const std::vector<const Estimate*> rows = rows_of(report.result);
   std::vector<std::string> notes(rows.size());
-  double least = std::numeric_limits<double>::infinity();  // of the rows below that fit as surely
+  const Estimate* fastest = nullptr;  // of the rows below that fit as surely
   for (std::size_t i = rows.size(); i-- > 0;) {
     const bool surer = i + 1 < rows.size() && rows[i]->memory.fit != rows[i + 1]->memory.fit;
-    least = surer ? std::numeric_limits<double>::infinity() : least;
-    const double seconds = rows[i]->time.step_seconds;
+    fastest = surer ? nullptr : fastest;
     if (report.goal == planner::Goal::kMemory || report.goal == planner::Goal::kUtility) {
       continue;  // another order, which the heading of the table names
     }
+    const bool faster_below =
+        fastest != nullptr && fastest->time.step_seconds < rows[i]->time.step_seconds;
     if (i < report.simulated.size()) {
       notes[i] = report.simulated[i] ? "simulated" : "closed form";
-    } else if (seconds > least) {
-      notes[i] = "tie, simpler";
+    } else if (faster_below) {
+      notes[i] = fmt::format("tie, {}", planner::advantage_word(job, *rows[i], *fastest));
     }
-    least = std::min(least, seconds);
+    fastest = faster_below ? fastest : rows[i];
   }
   return notes;
 }
@@ -102,7 +86,7 @@ void print_ranking(const Console& console, const Job& job, const PlanReport& rep
   Table table{.head = {"rank", "layout", "step", "MFU", "memory", "fits", "exposed time"},
               .rows = {},
               .text_columns = 2};
-  const std::vector<std::string> notes = notes_of(report);
+  const std::vector<std::string> notes = notes_of(job, report);
   const bool noted =
       std::any_of(notes.begin(), notes.end(), [](const std::string& one) { return !one.empty(); });
   if (report.dollars_per_gpu_hour > 0) {
@@ -191,13 +175,15 @@ void print_standing(const Console& console, const PlanReport& report) {
   const std::string form = planner::short_form(standing.estimate.plan);
   const std::string step = duration_text(standing.estimate.time.step_seconds);
   const double more = 100 * (standing.ratio - 1);
+  const std::string gap =
+      fmt::format("{:.1f} % {} than the best", std::abs(more), more < 0 ? "less" : "more");
   if (standing.estimate.memory.fit == planner::Fit::kNo) {  // its rank among what fits is none
-    fmt::print(console.out, "{} {}; it would take {}, {:+.1f} % of the best\n", form,
-               verdict(standing.estimate.memory), step, more);
+    fmt::print(console.out, "{} {}; it would take {}, {}\n", form,
+               verdict(standing.estimate.memory), step, gap);
     return;
   }
-  fmt::print(console.out, "{}: {}, {:+.1f} % of the best, rank {} of {} sets of degrees; {}\n",
-             form, step, more, standing.rank, standing.of, verdict(standing.estimate.memory));
+  fmt::print(console.out, "{}: {}, {}, rank {} of {} sets of degrees; {}\n", form, step, gap,
+             standing.rank, standing.of, verdict(standing.estimate.memory));
 }
 
 // The front is dense; a person wants its shape.
@@ -266,96 +252,17 @@ void print_misses(const Console& console, const PlanReport& report) {
   fmt::print(console.out, "\n");
 }
 
-Json rejected_json(const std::vector<planner::Rejection>& rejected) {
-  Json json = Json::array();
-  for (const planner::Rejection& rejection : rejected) {
-    json.push_back(
-        {{"rule", planner::to_string(rejection.rule)},
-         {"count", rejection.count},
-         {"example",
-          {{"layout", planner::short_form(rejection.example)}, {"detail", rejection.detail}}}});
-  }
-  return json;
-}
-
 }  // namespace
+
+double dollars_per_step(const Job& job, const PlanReport& report, double step_seconds) {
+  return step_seconds * static_cast<double>(job.cluster.gpus) * report.dollars_per_gpu_hour / 3600;
+}
 
 std::string miss_text(const planner::MemoryEstimate& memory) {
   const bool on_host = memory.host_gib > memory.host_capacity_gib;
   return fmt::format("{}, {:.1f} GiB too much", planner::memory_detail(memory),
                      on_host ? memory.host_gib - memory.host_capacity_gib
                              : memory.reserved_low_gib - memory.capacity_gib);
-}
-
-void print_plan_json(const Console& console, const Job& job, const PlanReport& report) {
-  const planner::SearchResult& result = report.result;
-  const auto estimates = [&](const std::vector<Estimate>& list) {
-    Json json = Json::array();
-    for (const Estimate& estimate : list) {
-      json.push_back(estimate_json(job, estimate));
-    }
-    return json;
-  };
-  const auto ranked = [&](const std::vector<RankedPlan>& list) {
-    Json json = Json::array();
-    for (const RankedPlan& plan : list) {
-      json.push_back(ranked_json(job, report, plan));
-    }
-    return json;
-  };
-  Json json = {{"best", result.best ? estimate_json(job, *result.best) : Json()},
-               {"alternatives", estimates(result.alternatives)},
-               {"pareto", ranked(result.pareto)},
-               {"space", result.space},
-               {"evaluated", result.evaluated},
-               {"pruned_by_bound", result.pruned_by_bound},
-               {"feasible", result.feasible},
-               {"ties", ranked(result.ties)},
-               {"search_seconds", result.search_seconds},
-               {"idle_gpus", report.idle_gpus},
-               {"rejected", rejected_json(result.rejected)}};
-  json["switches"] = switches_json(report.switches);
-  json["recommendation"] = report.reason.empty() ? Json() : Json(report.reason);
-  json["reasons"] = report.reasons;
-  json["remarks"] = report.remarks;
-  if (!result.best) {
-    json["would_fit"] = Json::array();
-    for (const Advice& advice : report.would_fit) {
-      json["would_fit"].push_back(
-          {{"change", advice.change}, {"detail", advice.detail}, {"fit", to_string(advice.fit)}});
-    }
-  }
-  json["elsewhere"] = Json::array();
-  for (const Elsewhere& one : report.elsewhere) {
-    json["elsewhere"].push_back(
-        {{"program", one.program},
-         {"framework", one.framework},
-         {"layout", one.layout.empty() ? Json() : Json(one.layout)},
-         {"step_seconds", one.layout.empty() ? Json() : Json(one.step_seconds)}});
-  }
-  if (report.standing) {
-    json["against"] = {{"estimate", estimate_json(job, report.standing->estimate)},
-                       {"rank", report.standing->rank},
-                       {"of", report.standing->of},
-                       {"step_ratio", report.standing->ratio}};
-  }
-  json["at_risk"] = result.at_risk ? estimate_json(job, *result.at_risk) : Json();
-  json["nearest_misses"] = Json::array();
-  for (const Estimate& miss : result.nearest_misses) {
-    json["nearest_misses"].push_back(
-        {{"layout", layout_json(miss.plan)},
-         {"detail", miss_text(miss.memory)},
-         {"missing_gib", miss.memory.reserved_low_gib - miss.memory.capacity_gib}});
-  }
-  if (report.goal == planner::Goal::kUtility) {
-    json["weights"] = {{"throughput", report.weights.throughput},
-                       {"memory", report.weights.memory},
-                       {"complexity", report.weights.complexity}};
-  }
-  if (report.dollars_per_gpu_hour > 0 && result.best) {
-    json["dollars_per_step"] = dollars_per_step(job, report, result.best->time.step_seconds);
-  }
-  print_json(console, "plan", json);
 }
 
 void print_plan(const Console& console, const Job& job, const PlanReport& report) {

@@ -41,6 +41,9 @@ bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, boo
 // "stage 0 needs ... GiB, of which ...; 3.1 GiB too much"
 std::string miss_text(const planner::MemoryEstimate& memory);
 
+// Of the job's GPUs at the report's price.
+double dollars_per_step(const planner::Job& job, const PlanReport& report, double step_seconds);
+
 void print_plan_json(const Console& console, const planner::Job& job, const PlanReport& report);
 void print_plan(const Console& console, const planner::Job& job, const PlanReport& report);
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_reader.h"
+#include "planner/plan/rules.h"
 #include "planner/search/space.h"
 #include "tools/report.h"
 #include "tools/request.h"
@@ -63,6 +64,43 @@ void add_new(std::vector<Estimate>& all, Estimate one) {
   if (std::none_of(all.begin(), all.end(), [&](const Estimate& e) { return e.plan == one.plan; })) {
     all.push_back(std::move(one));
   }
+}
+
+// A layout that does not say how layers which no number of stages divides lie in its chunks: with
+// the split that the search finds best. As it is where there is none.
+planner::Plan with_stages(const Job& job, planner::Plan plan) {
+  plan.micro_batches =
+      std::max<std::int64_t>(1, job.global_batch / (plan.data_parallel() * plan.micro_batch));
+  const auto broken = planner::check_plan(job, plan);
+  if (!broken || broken->rule != planner::Rule::kLayersDivide || !plan.stage_layers.empty()) {
+    return plan;
+  }
+  SearchOptions search;
+  search.best_only = true;
+  for (const auto& [axis, degree] : {std::pair{ConstraintAxis::kTensor, plan.tensor},
+                                     {ConstraintAxis::kPipeline, plan.pipeline},
+                                     {ConstraintAxis::kVirtual, plan.virtual_pipeline},
+                                     {ConstraintAxis::kContext, plan.context},
+                                     {ConstraintAxis::kExpert, plan.expert},
+                                     {ConstraintAxis::kSharded, plan.sharded},
+                                     {ConstraintAxis::kReplicas, plan.replicas},
+                                     {ConstraintAxis::kMicroBatch, plan.micro_batch}}) {
+    search.constraints.push_back({axis, Comparison::kEqual, degree});
+  }
+  if (plan.expert_tensor > 0) {
+    search.constraints.push_back(
+        {ConstraintAxis::kExpertTensor, Comparison::kEqual, plan.expert_tensor});
+  }
+  search.fixed.sharding = plan.sharding;
+  search.fixed.schedule = plan.schedule;
+  search.fixed.recompute = plan.recompute;
+  search.fixed.recompute_layers = plan.recompute_layers;
+  search.fixed.recompute_modules = plan.recompute_modules;
+  search.fixed.sequence_parallel = plan.sequence_parallel;
+  const SearchResult found = planner::search(job, search);
+  return found.best                     ? found.best->plan
+         : found.nearest_misses.empty() ? plan
+                                        : found.nearest_misses.front().plan;
 }
 
 }  // namespace
@@ -120,7 +158,7 @@ std::vector<bool> refine(const Job& job, std::int64_t count, const SearchOptions
 Standing standing_of(const Job& job, SearchOptions search, const std::string& layout) {
   LayoutOptions options;
   options.layout = layout;
-  planner::Plan plan = make_plan(options, job.cluster.gpus);
+  planner::Plan plan = with_stages(job, make_plan(options, job.cluster.gpus));
   Job asked = job;
   complete(asked, plan);
   Standing standing;

@@ -24,7 +24,8 @@ struct Standing {
   std::int64_t rank = 1, of = 1;  // sets of degrees that are faster, and one; all that fit, and it
   double ratio = 1;               // its step over the best
 };
-// Throws Error when the layout breaks a rule.
+// A layout that leaves open how layers lie in its stages, where they cannot lie evenly, is judged
+// with the best split. Throws Error when the layout breaks a rule.
 Standing standing_of(const planner::Job& job, planner::SearchOptions search,
                      const std::string& layout);
 

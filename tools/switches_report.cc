@@ -29,6 +29,8 @@ Json switch_json(const planner::SwitchGain& gain) {
           {"flag", gain.which.flag},
           {"setting", gain.which.setting},
           {"gain_seconds", gain.gain_seconds},
+          {"best_without_seconds",
+           gain.best_without_seconds ? Json(*gain.best_without_seconds) : Json()},
           {"changes_numerics", gain.which.changes_numerics},
           {"applied", gain.applied},
           {"decides_fit", gain.decides_fit},
@@ -47,7 +49,11 @@ Json switches_json(const std::vector<planner::SwitchGain>& gains) {
 std::string switch_words(const planner::SwitchGain& gain) {
   const std::string flag(gain.which.flag);
   const std::string by = flag.starts_with("without ") ? flag : "by " + flag;
-  const std::string told = fmt::format("{} ({})", by, told_here(gain.which));
+  const std::string other = gain.best_without_seconds
+                                ? fmt::format("; the best layout without it takes {} more",
+                                              duration_text(*gain.best_without_seconds))
+                                : "";
+  const std::string told = fmt::format("{} ({}{})", by, told_here(gain.which), other);
   if (!gain.makes_fit) {
     return fmt::format("-{} {}", duration_text(gain.gain_seconds), told);
   }

@@ -12,22 +12,21 @@
 #include "planner/search/search.h"
 #include "tools/fault_options.h"
 #include "tools/launchable.h"
+#include "tools/plan_advice.h"
 #include "tools/plan_file.h"
 #include "tools/plan_report.h"
 #include "tools/report.h"
 #include "tools/request.h"
 #include "tools/simulation.h"
 #include "tools/table.h"
+#include "tools/whatif_notes.h"
 
 namespace trireme::tools {
 namespace {
 
 using planner::Estimate;
 using planner::Job;
-using planner::kTimeItems;
 using planner::Plan;
-using planner::TimeItem;
-using planner::TimeItems;
 
 Estimate estimated(const Job& job, const Plan& plan, bool simulate) {
   if (simulate) {
@@ -49,11 +48,28 @@ void plan_case(const LayoutOptions& layout, const std::vector<std::string>& give
   fix_layout(layout, search);
   search.threads = threads;
   mine.asked = mine.job.framework;
-  planner::SwitchedSearch found =
-      std::move(search_recommended(mine.job, search, given, true).answer.found);
+  LaunchableSearch answer = std::move(search_recommended(mine.job, search, given, true).answer);
+  if (!answer.remark.empty()) {
+    mine.notes.push_back(std::move(answer.remark));
+  }
+  planner::SwitchedSearch& found = answer.found;
   mine.job = std::move(found.job);
   mine.switches = std::move(found.switches);
   mine.estimate = std::move(found.result.best);
+  if (mine.estimate) {
+    return;
+  }
+  if (found.result.space == 0) {
+    mine.notes.push_back(
+        fmt::format("no layout is legal: {}", fmt::join(why_empty(mine.job, search), "; ")));
+  } else if (!found.result.nearest_misses.empty()) {
+    const Estimate& nearest = found.result.nearest_misses.front();
+    mine.notes.push_back(fmt::format("no layout fits; the nearest, {}: {}",
+                                     planner::short_form(nearest.plan),
+                                     planner::memory_detail(nearest.memory)));
+  } else {
+    mine.notes.emplace_back("no layout fits");
+  }
 }
 
 bool gives_layout(const WhatIfRequest& request) {
@@ -156,66 +172,6 @@ Plan kept(const Plan& base, const Job& job, const LayoutOptions& layout,
   return make_plan(changed, job.cluster.gpus, plan);
 }
 
-double share(const Estimate& estimate, double TimeItems::*part) {
-  return 100 * estimate.time.exposed.*part / estimate.time.step_seconds;
-}
-
-// The switches that are on in one and not in the other.
-std::string switched_beside(const WhatIfCase& one, const WhatIfCase& other) {
-  std::vector<std::string_view> flags;
-  for (const planner::SwitchGain& gain : one.switches) {
-    const bool shared = std::any_of(
-        other.switches.begin(), other.switches.end(), [&](const planner::SwitchGain& also) {
-          return also.applied && also.which.setting == gain.which.setting;
-        });
-    if (gain.applied && !shared) {
-      flags.push_back(gain.which.flag);
-    }
-  }
-  return fmt::format("{}", fmt::join(flags, ", "));
-}
-
-// Of a case that was planned again, as its base was.
-void add_switch_notes(const WhatIfCase& base, WhatIfCase& mine) {
-  if (const std::string more = switched_beside(mine, base); !more.empty()) {
-    mine.notes.push_back("switched on beside the base's: " + more);
-  }
-  if (const std::string fewer = switched_beside(base, mine); !fewer.empty()) {
-    mine.notes.push_back("without the base's " + fewer + ", which brings nothing here");
-  }
-}
-
-void add_notes(const WhatIfCase& base, WhatIfCase& mine) {
-  const Estimate& before = *base.estimate;
-  const Estimate& now = *mine.estimate;
-  if (!(now.plan == before.plan)) {
-    mine.notes.push_back(fmt::format("layout {} becomes {}", planner::short_form(before.plan),
-                                     planner::short_form(now.plan)));
-  }
-  if (now.memory.fit == planner::Fit::kNo) {
-    mine.notes.push_back(verdict(now.memory));
-  }
-  const std::string old_bottleneck = bottleneck_of(before.time.exposed);
-  const std::string bottleneck = bottleneck_of(now.time.exposed);
-  if (bottleneck != old_bottleneck) {
-    mine.notes.push_back(fmt::format("{} became the largest part of the step, before {}",
-                                     bottleneck, old_bottleneck));
-  }
-  const TimeItem* grown = nullptr;
-  double most = 1;  // per cent of the step: less is not worth a word
-  for (const TimeItem& item : kTimeItems) {
-    const double growth = share(now, item.part) - share(before, item.part);
-    if (growth > most) {
-      most = growth;
-      grown = &item;
-    }
-  }
-  if (grown != nullptr) {
-    mine.notes.push_back(fmt::format("{} grows from {:.1f} % to {:.1f} % of the step", grown->name,
-                                     share(before, grown->part), share(now, grown->part)));
-  }
-}
-
 // Faults stretch the closed form by what they stretch the simulated step.
 void apply_faults(const std::vector<Change>& changes, WhatIfCase& mine) {
   FaultOptions faults;
@@ -256,13 +212,6 @@ void apply_faults(const std::vector<Change>& changes, WhatIfCase& mine) {
 }
 
 }  // namespace
-
-std::string bottleneck_of(const TimeItems& items) {
-  const auto largest = std::max_element(
-      kTimeItems.begin(), kTimeItems.end(),
-      [&](const TimeItem& a, const TimeItem& b) { return items.*a.part < items.*b.part; });
-  return largest->name;
-}
 
 double dollars_per_million_tokens(const WhatIfCase& mine) {
   return mine.estimate ? mine.dollars_per_gpu_hour / 3600 * 1e6 /
@@ -364,10 +313,11 @@ WhatIfCase work_out_case(const WhatIfRequest& request, const WhatIfCase& base,
       mine.notes.push_back(fmt::format("the layout cannot be kept: {}", error.what()));
       return mine;
     }
+    drop_what_cannot_be_said(base, "the layout cannot be kept", mine);
   } else {
     plan_case(layout, decided_switches(options), 1, mine);
+    drop_what_cannot_be_said(base, "no layout that it can be told", mine);
     if (!mine.estimate) {
-      mine.notes.push_back("no layout fits");
       return mine;
     }
     if (request.simulate) {

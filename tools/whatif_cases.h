@@ -58,7 +58,4 @@ double dollars_per_million_tokens(const WhatIfCase& mine);
 // The price per GPU and hour at which a token costs what it costs on the base; 0 without its price.
 double break_even_price(const WhatIfCase& base, const WhatIfCase& mine);
 
-// The largest part of the step, "compute" included.
-std::string bottleneck_of(const planner::TimeItems& items);
-
 }  // namespace trireme::tools

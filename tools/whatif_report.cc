@@ -7,6 +7,7 @@
 
 #include "tools/report.h"
 #include "tools/switches_report.h"
+#include "tools/whatif_notes.h"
 
 namespace trireme::tools {
 namespace {

@@ -50,6 +50,15 @@ std::string advantage(const Job& job, const Estimate& chosen, const Estimate& fa
 
 }  // namespace
 
+std::string_view advantage_word(const Job& job, const Estimate& chosen, const Estimate& faster) {
+  const auto [leaves, complexity, chunks, margin] = burden_of(job, chosen);
+  const auto [other_leaves, other_complexity, other_chunks, other_margin] = burden_of(job, faster);
+  return leaves < other_leaves           ? "TP in the node"
+         : complexity < other_complexity ? "simpler"
+         : chunks < other_chunks         ? "fewer virtual stages"
+                                         : "more memory free";
+}
+
 std::string recommend(const Job& job, SearchResult& result) {
   if (!result.best) {
     return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "planner/search/search.h"
 
@@ -18,5 +19,8 @@ inline constexpr double kToldApart = 0.01;
 // parallelism in the node, then the fewest axes and mechanisms, the fewest virtual stages, the
 // widest margin of memory. Returns why the first is not the fastest, or nothing when it is.
 std::string recommend(const Job& job, SearchResult& result);
+
+// In a word, the first thing of those that speaks for `chosen` beside a faster one: "simpler".
+std::string_view advantage_word(const Job& job, const Estimate& chosen, const Estimate& faster);
 
 }  // namespace trireme::planner

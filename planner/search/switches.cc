@@ -153,8 +153,8 @@ std::optional<Estimate> best_of(const Job& job, SearchOptions options) {
   return search(job, options).best;
 }
 
-// The gain of a switch that is on in `best`: against its layout without, or the best that is then
-// as sure to fit, which may be another one where the switch takes memory.
+// The gain of a switch that is on in `best`: against its layout without, and, where the switch
+// decides the fit or takes memory, the best that is then as sure to fit.
 SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate& best,
                    const Switch& one) {
   const Estimate same = estimated(off, best.plan);
@@ -173,8 +173,8 @@ SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate&
   if (gain.makes_fit) {
     gain.gain_seconds =
         as_sure ? std::max(0.0, other->time.step_seconds - best.time.step_seconds) : 0;
-  } else if (as_sure) {
-    gain.gain_seconds = other->time.step_seconds - best.time.step_seconds;
+  } else if (as_sure && !(other->plan == best.plan)) {
+    gain.best_without_seconds = other->time.step_seconds - best.time.step_seconds;
   }
   return gain;
 }
@@ -185,7 +185,9 @@ std::vector<SwitchGain> keep_what_helps(const Job& job, const SearchOptions& opt
   std::vector<SwitchGain> gains;
   for (std::size_t i = 0; i < on.size();) {
     SwitchGain gain = gain_of(with_switches(job, without(on, i)), options, best, on[i]);
-    if (gain.gain_seconds > kNothing * best.time.step_seconds || gain.makes_fit) {
+    const double helps =
+        std::min(gain.gain_seconds, gain.best_without_seconds.value_or(gain.gain_seconds));
+    if (helps > kNothing * best.time.step_seconds || gain.makes_fit) {
       gains.push_back(gain);
       ++i;
     } else {
@@ -323,6 +325,26 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
   }
   sort_by_gain(found.switches);
   return found;
+}
+
+void measure_gains(const Job& job, const SearchOptions& options, const Estimate& best,
+                   SwitchedSearch& found) {
+  std::vector<Switch> on;
+  for (const SwitchGain& gain : found.switches) {
+    if (gain.applied) {
+      on.push_back(gain.which);
+    }
+  }
+  const Estimate& first = *found.result.best;
+  std::size_t index = 0;
+  for (SwitchGain& gain : found.switches) {
+    if (gain.applied) {
+      gain = gain_of(with_switches(job, without(on, index++)), options, first, gain.which);
+    } else {
+      gain.gain_seconds += first.time.step_seconds - best.time.step_seconds;
+    }
+  }
+  sort_by_gain(found.switches);
 }
 
 }  // namespace trireme::planner

@@ -2,6 +2,7 @@
 // numbers of training as they are is switched on by `plan`; what changes them is only offered.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +27,10 @@ void switch_on(Job& job, const Switch& one);
 struct SwitchGain {
   Switch which;
   bool applied = false;     // it is on in the plan beside which this stands
-  double gain_seconds = 0;  // a step is so much shorter with it than without; than the best that is
-                            // as sure to fit where this layout is not, without it
+  double gain_seconds = 0;  // this layout's step is so much shorter with it than without; where it
+                            // makes it fit, than that of the best that fits as surely without
+  // Where that is another layout, which the switch has no memory for: so much longer is its step.
+  std::optional<double> best_without_seconds = {};
   bool decides_fit = false;      // without it nothing is as sure to fit
   Fit fit_without = Fit::kFits;  // of this layout
   bool makes_fit = false;        // this layout is surer to fit with it
@@ -46,9 +49,13 @@ struct SwitchedSearch {
 
 // The best layouts with every switch on that keeps the numbers and helps: switches decide between
 // layouts, so layouts are searched with them on, and all that the answer names are of one set of
-// switches, `job`'s. A switch's gain is against the same layout without it, or against the best
-// other one where that no longer fits.
+// switches, `job`'s.
 SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options,
                                     const std::vector<std::string>& given);
+
+// Measures anew the gains in `found`, whose best is another layout now than `best`, which they were
+// measured for. `job` is the one that was asked for, without switches.
+void measure_gains(const Job& job, const SearchOptions& options, const Estimate& best,
+                   SwitchedSearch& found);
 
 }  // namespace trireme::planner

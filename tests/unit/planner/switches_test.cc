@@ -165,6 +165,18 @@ TEST(Recommend, TheSimplestOfWhatCannotBeToldApartIsFirst) {
   EXPECT_NE(why.find("simpler"), std::string::npos) << why;
 }
 
+// "tie, simpler" stood beside a layout whose advantage was memory alone.
+TEST(Recommend, TheAdvantageIsNamedAsItIs) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x2", "trireme", 4096, 64});
+  const auto word = [&](const char* chosen, const char* faster) {
+    return advantage_word(job, estimate_of(job, chosen, 1.004), estimate_of(job, faster, 1.0));
+  };
+  EXPECT_EQ(word("fsdp16.mb1", "tp2.fsdp8.mb1"), "simpler");
+  EXPECT_EQ(word("tp8.dp2.mb1", "tp16.mb1"), "TP in the node");
+  EXPECT_EQ(word("pp4.vpp2.fsdp4.mb1", "pp4.vpp4.fsdp4.mb1"), "fewer virtual stages");
+  EXPECT_EQ(word("fsdp16.mb1.rc-full", "fsdp16.mb1"), "more memory free");
+}
+
 TEST(Recommend, AFasterLayoutStaysFirst) {
   const Job job = job_of({"llama-3.1-8b", "dgx-h100x2", "trireme", 4096, 64});
   SearchResult result;

@@ -144,6 +144,30 @@ TEST(WhatIf, AnotherFrameworkOfAPlanFilesJob) {
   EXPECT_NE(json["cases"][1]["step_ratio"].get<double>(), 1);
 }
 
+// accelerate was shown with pipelines that its file cannot say, DeepSpeed with "no layout fits"
+// where none is legal.
+TEST(WhatIf, AnotherFrameworkIsShownWithWhatItCanBeTold) {
+  const std::vector<std::string> job = {
+      "whatif",         "--model",
+      "llama-3.1-8b",   "--cluster",
+      "dgx-h100x2",     "--json",
+      "--seq",          "8192",
+      "--global-batch", "64",
+      "--layout",       "tp2.pp2.fsdp4.mb1",
+      "--vary",         "framework=accelerate,deepspeed,torchtitan"};
+  for (const std::vector<std::string>& kept : {std::vector<std::string>{}, {"--keep-layout"}}) {
+    const auto cases = report(job, kept)["cases"];
+    ASSERT_EQ(cases.size(), 3U);
+    EXPECT_TRUE(cases[0]["estimate"].is_null()) << cases[0]["notes"];
+    EXPECT_TRUE(cases[1]["estimate"].is_null()) << cases[1]["notes"];
+    EXPECT_TRUE(cases[2]["estimate"].is_object()) << cases[2]["notes"];
+    const std::string first = cases[0]["notes"].dump(), second = cases[1]["notes"].dump();
+    EXPECT_NE(first.find("pipeline"), std::string::npos) << first;
+    EXPECT_NE(second.find("ZeRO stage 1 at most"), std::string::npos) << second;
+    EXPECT_EQ(second.find("no layout fits"), std::string::npos) << second;
+  }
+}
+
 // A cluster of its own size, planned again: what a machine that one could rent would do.
 TEST(WhatIf, AnotherClusterIsPlannedAgain) {
   const auto json = report({"whatif", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x2",

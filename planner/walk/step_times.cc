@@ -10,17 +10,15 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/kernel_work.h"
 #include "core/rendezvous.h"
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/group_shape.h"
-#include "planner/cost/product_time.h"
 #include "planner/plan/host_counts.h"
 #include "planner/plan/stage_groups.h"
 #include "planner/walk/expert_overlap.h"
 #include "planner/walk/host_times.h"
-#include "planner/walk/state_pass.h"
+#include "planner/walk/work_times.h"
 #include "topologies/node_groups.h"
 #include "topologies/op_cost.h"
 
@@ -29,12 +27,6 @@ namespace {
 
 using topologies::Collective;
 using topologies::GroupShape;
-
-// Of an embedding's backward that begins a gradient.
-Bytes cleared_table(const Work& work) {
-  const bool clears = work.kernel == Kernel::kEmbeddingBackward && work.dims[4] == 0;
-  return Bytes(clears ? 4 * work.dims[1] * work.dims[2] : 0);
-}
 
 // The simulated clock ends after 106 days; ranks that wait for each other add up their times.
 constexpr Seconds kRoleLongest(1e5);
@@ -49,25 +41,10 @@ SimDuration duration_of(Seconds time) {
   return to_sim_duration(time);
 }
 
-// Where an op's work stands: what a product runs in goes by that.
-enum class Place : std::uint8_t { kLayer, kWeightGradient, kOutside };
-
-Place place_of(const Op& op) {
-  return op.origin.layer < 0                         ? Place::kOutside
-         : op.origin.phase == Phase::kWeightGradient ? Place::kWeightGradient
-                                                     : Place::kLayer;
-}
-
-// Of a modelled product; a program read from text may say anything.
-ProductWidth width_of(const Work& work) {
-  const std::int64_t wide = work.dims[4];
-  if (wide < 0 || wide > static_cast<std::int64_t>(ProductWidth::kFp32)) {
-    throw Error("program",
-                fmt::format("modelled_matmul has wide {}: it is 0 (the layer's width), 1 "
-                            "(16 bits) or 2 (fp32)",
-                            wide));
-  }
-  return static_cast<ProductWidth>(wide);
+WorkPlace place_of(const Op& op) {
+  return op.origin.layer < 0                         ? WorkPlace::kOutside
+         : op.origin.phase == Phase::kWeightGradient ? WorkPlace::kWeightGradient
+                                                     : WorkPlace::kLayer;
 }
 
 class OpTimer {
@@ -77,6 +54,7 @@ class OpTimer {
         program_(program),
         cost_(job.cluster, job.profile),
         fit_(behaviour_fit(job)),
+        work_(job, cost_, fit_),
         counts_(host_counts_of(job.framework)),
         launch_seconds_(cost_.launch(1).value * fit_.host_factor) {
     for (const Group& group : program.groups) {
@@ -87,9 +65,6 @@ class OpTimer {
     pair_.ranks_per_node = pair_.ranks_per_node >= pair_.ranks ? 2 : 1;
     pair_.fewest_per_node = 0;
     pair_.ranks = 2;
-    portable_attention_ =
-        job.framework.sharder != Sharder::kTrireme &&
-        job.framework.implementation != models::Implementation::kTransformerEngine;
   }
 
   std::vector<OpTime> time_role(const Program& role) {
@@ -138,25 +113,6 @@ class OpTimer {
   }
 
  private:
-  // Plain ones where they were counted.
-  [[nodiscard]] double launches_of(const Work& work) const {
-    if (counts_ == nullptr) {
-      return kernels_of(work);
-    }
-    constexpr double kThousandths = 1e3;
-    if (work.kernel == Kernel::kModelledMatmul) {
-      return static_cast<double>(work.dims[5]) / kThousandths;
-    }
-    if (work.kernel == Kernel::kModelledPass) {
-      return static_cast<double>(work.dims[2]) / kThousandths;
-    }
-    if (work.kernel == Kernel::kModelledAttention) {
-      const PassCount count = attention_count(*counts_, shares_heads(job_.model));
-      return work.dims[7] != 0 ? count.backward.plain : count.forward.plain;
-    }
-    return kernels_of(work);
-  }
-
   // What ends a step waits for the host, where that takes longer than the GPU.
   void end_steps(const Program& role, std::vector<OpTime>& times) const {
     for (std::size_t i = 0; counts_ != nullptr && i < times.size(); ++i) {
@@ -166,116 +122,9 @@ class OpTimer {
     }
   }
 
-  [[nodiscard]] static double kernels_of(const Work& work) {
-    return work.kernel == Kernel::kModelledPass   ? static_cast<double>(work.dims[0])
-           : work.kernel == Kernel::kExpertMatmul ? static_cast<double>(work.dims[7])
-                                                  : 1.0;
-  }
-
-  [[nodiscard]] OpTime time_compute(const Work& work, Place place) const {
-    return {duration_of(time_work(work, place)),
-            duration_of(Seconds(launch_seconds_ * launches_of(work)))};
-  }
-
-  [[nodiscard]] Seconds time_work(const Work& work, Place place) const {
-    const auto& d = work.dims;
-    const bool gradient = place == Place::kWeightGradient;
-    if (work.kernel == Kernel::kMatmul) {  // outside in bf16 under fp8 too
-      return time_product(
-          {d[0], d[1], d[2], 1},
-          {place == Place::kOutside ? ProductWidth::k16Bits : ProductWidth::kOfLayer, d[3] != 0});
-    }
-    if (work.kernel == Kernel::kExpertMatmul) {  // every expert with its share of the rows
-      const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };
-      return time_product(d[3] != 0 ? topologies::MatmulShape{d[0], d[1], share(d[2]), d[7]}
-                                    : topologies::MatmulShape{share(d[0]), d[1], d[2], d[7]},
-                          {ProductWidth::kOfLayer, gradient});
-    }
-    if (work.kernel == Kernel::kModelledMatmul) {
-      return time_product({d[0], d[1], d[2], d[3]}, {width_of(work), gradient});
-    }
-    if (work.kernel == Kernel::kAttentionForward) {
-      return time_attention(work, 1, topologies::Pass::kForward);
-    }
-    if (work.kernel == Kernel::kAttentionBackward) {
-      return time_attention(work, 1, topologies::Pass::kBackward);
-    }
-    if (work.kernel == Kernel::kContextAttentionForward) {
-      return time_attention(work, d[7], topologies::Pass::kForward);
-    }
-    if (work.kernel == Kernel::kContextAttentionBackward) {
-      return time_attention(work, d[7], topologies::Pass::kBackward);
-    }
-    if (work.kernel == Kernel::kModelledAttention) {
-      return time_modelled_attention(work);
-    }
-    return time_pass(work);
-  }
-
-  [[nodiscard]] Seconds time_product(const topologies::MatmulShape& shape,
-                                     const ProductKind& kind) const {
-    return Seconds(product_seconds(job_, cost_, fit_, shape, kind));
-  }
-
-  [[nodiscard]] Seconds time_modelled_attention(const Work& work) const {
-    const auto& d = work.dims;
-    const bool backward = d[7] != 0;
-    const Seconds time = cost_.attention(
-        {.batch = d[0],
-         .heads = d[1],
-         .kv_heads = d[2],
-         .query_length = d[3],
-         .key_length = d[4],
-         .qk_dim = d[5],
-         .v_dim = d[6],
-         .causal = true,
-         .flash = true,
-         .portable = portable_attention_},
-        job_.precision, backward ? topologies::Pass::kBackward : topologies::Pass::kForward);
-    return time * (1 / fit_.attention_rate);
-  }
-
-  // `ranks` share the queries.
-  [[nodiscard]] Seconds time_attention(const Work& work, std::int64_t ranks,
-                                       topologies::Pass pass) const {
-    const auto& d = work.dims;
-    const std::int64_t keys = d[5] > 0 ? std::min(d[1], 2 * d[5]) : d[1];
-    const Seconds time = cost_.attention({.batch = d[0],
-                                          .heads = d[2],
-                                          .kv_heads = d[3],
-                                          .query_length = d[1] / ranks,
-                                          .key_length = keys,
-                                          .qk_dim = d[4],
-                                          .v_dim = ranks > 1 ? d[4] : d[6],
-                                          .causal = true,
-                                          .flash = true,
-                                          .portable = portable_attention_},
-                                         job_.precision, pass);
-    return time * (1 / fit_.attention_rate);
-  }
-
-  // By the kernel's own measurement, where the profile has it. Sums of gradients stream as casts
-  // do; clearing a table streams.
-  [[nodiscard]] std::optional<Seconds> time_own(const Work& work) const {
-    const Kernel kernel = adds_gradients(work) ? Kernel::kCast : work.kernel;
-    const Bytes cleared = cleared_table(work);
-    const auto time = cost_.own_kernel(kernel, work.traffic - cleared);
-    if (!time || cleared.value == 0) {
-      return time;
-    }
-    const double bytes = static_cast<double>(cleared.value) * fit_.memory_traffic;
-    return *time + cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), 0);
-  }
-
-  [[nodiscard]] Seconds time_pass(const Work& work) const {
-    const bool modelled = work.kernel == Kernel::kModelledPass;
-    if (const auto own = modelled ? std::nullopt : time_own(work)) {
-      return *own;
-    }
-    const double traffic = is_state_pass(work) ? 1.0 : fit_.memory_traffic;
-    const double bytes = static_cast<double>(work.traffic.value) * traffic;
-    return cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)),
-                              static_cast<int>(kernels_of(work)));
+  [[nodiscard]] OpTime time_compute(const Work& work, WorkPlace place) const {
+    return {duration_of(work_.time(work, place)),
+            duration_of(Seconds(launch_seconds_ * work_.launches(work)))};
   }
 
   [[nodiscard]] Bytes operand_size(const Op& op, std::uint32_t position) const {
@@ -336,11 +185,11 @@ class OpTimer {
   bool sharded_ = false;  // any of its units
   topologies::OpCost cost_;
   BehaviourFit fit_;
+  WorkTimer work_;
   const HostCounts* counts_;  // nothing: kernels are counted
   double launch_seconds_ = 0;
   std::vector<GroupShape> shapes_;
   GroupShape pair_;
-  bool portable_attention_ = false;
   std::map<std::tuple<Collective, std::uint32_t, std::int64_t>, SimDuration> known_;
 };
 

@@ -158,7 +158,9 @@ class Search {
       if (result_.alternatives.size() < options_.alternatives) {
         result_.alternatives.push_back(estimated(ranked[i].plan));
       }
-      if (ranked[i].low_seconds <= best.high_seconds &&
+      // By memory no more groups are looked at whole than the limit asks for.
+      const bool known = options_.goal != Goal::kMemory || ranked[i].value <= tier->limit * kSame;
+      if (known && ranked[i].low_seconds <= best.high_seconds &&
           best.low_seconds <= ranked[i].high_seconds) {
         result_.ties.push_back(ranked_plan(ranked[i]));
       }

@@ -382,6 +382,21 @@ TEST(Search, MemoryGoalFindsTheLeanest) {
   }
 }
 
+// Once groups beyond those were named too, as many as search had happened to look at.
+TEST(Search, TiesOfTheMemoryGoalAreAmongTheLeanest) {
+  const Job job = job_of("llama-3.1-70b", "dgx-a100-80gbx16", 512, "megatron");
+  SearchOptions options;
+  options.goal = Goal::kMemory;
+  const SearchResult found = search(job, options);
+  const double interval = found.best->time.high_seconds / found.best->time.low_seconds;
+  const double most = std::max(found.best->memory.allocated_gib * interval,
+                               found.alternatives.back().memory.allocated_gib);
+  EXPECT_FALSE(found.ties.empty());
+  for (const RankedPlan& tie : found.ties) {
+    EXPECT_LE(tie.memory_gib, most * (1 + 1e-5));
+  }
+}
+
 TEST(Search, NothingFitsGivesMissesAndTheBindingTerm) {
   const SearchResult found = search(job_of("llama-3.1-405b", "dgx-h100x1", 8, "trireme"), {});
   EXPECT_FALSE(found.best.has_value());

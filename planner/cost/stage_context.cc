@@ -1,6 +1,7 @@
 // What the stages of a plan share: layers of each chunk, one layer's memory, the loss.
 #include <algorithm>
 
+#include "planner/cost/frozen_bytes.h"
 #include "planner/cost/stage_memory.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
@@ -99,7 +100,7 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
     context.frozen_experts = frozen_state_bytes(job, plan, over_experts);
     // What is not quantised is in fp32 where the residual stream is: PEFT casts both.
     const bool wide = job.training.base == BaseFormat::kFp32 || job.training.fp32_stream;
-    context.frozen_other = (wide ? 4 : 2) / frozen_bytes(job.training.base) * context.frozen_linear;
+    context.frozen_other = (wide ? 4 : 2) / frozen_element_bytes(job) * context.frozen_linear;
   } else {
     context.dense_state = state_bytes(job, plan, shards);
     context.expert_state = state_bytes(job, plan, over_experts);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/cost/frozen_bytes.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -123,10 +124,16 @@ StateBytes adapter_state_bytes(const Job& job, const Plan& plan, double shards) 
                                                      : state_bytes(job, plan, shards);
 }
 
+double frozen_element_bytes(const Job& job) {
+  const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
+  const bool plain = job.training.base == BaseFormat::kSixteenBit;
+  return low && plain && job.framework.fp8_parameters ? 1 : frozen_bytes(job.training.base);
+}
+
 double frozen_state_bytes(const Job& job, const Plan& plan, double shards) {
   const bool torch = job.framework.states == StateLayout::kTorch;
   const bool over = plan.sharding == Sharding::kFull || (torch && plan.sharding != Sharding::kNone);
-  return frozen_bytes(job.training.base) / (over ? shards : 1);
+  return frozen_element_bytes(job) / (over ? shards : 1);
 }
 
 double compute_bytes(const Job& job) {

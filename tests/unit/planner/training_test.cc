@@ -68,6 +68,27 @@ TEST(Adapters, TablesBesideAQuantisedBaseAreAsWideAsTheStream) {
   EXPECT_NEAR(wide - narrow, 2 * 2 * 128256.0 * 4096 / (1024.0 * 1024 * 1024), 0.01);
 }
 
+// MLPerf Training 5.0's llama2_70b_lora, which ran: fp8 weights alone, inputs of SwiGLU in 8 bits.
+// The frozen weights were counted in 16: "does not fit" on 8 GPUs of either card.
+TEST(Adapters, FrozenWeightsThatExistInEightBitsAreCountedSo) {
+  Job job = job_of("llama-2-70b", "megatron");
+  job.sequence = 8192;
+  job.precision = topologies::Precision::kFp8;
+  job.framework.fp8_parameters = job.framework.fp8_activation_input = true;
+  job.training.rank = 16;
+  job.training.targets = kAttentionTargets;
+  for (const auto& [cluster, context] : {std::pair{"dgx-b200x1", 1}, {"hgx-h200x1", 2}}) {
+    job.cluster = topologies::load_cluster(cluster);
+    job.global_batch = 8 / context;
+    Plan plan;
+    plan.context = context;
+    plan.replicas = 8 / context;
+    const MemoryEstimate memory = estimate_of(job, plan).memory;
+    EXPECT_NE(memory.fit, Fit::kNo) << cluster << " " << memory.reserved_low_gib;
+    EXPECT_NEAR(memory.stages.at(0).items.parameters, 69e9 / (1024.0 * 1024 * 1024), 1) << cluster;
+  }
+}
+
 // DeepSpeed allocates its reduction bucket whole; beside adapters of 42 M elements it was taken to
 // be as small as they are.
 TEST(Adapters, DeepSpeedsBucketIsWholeHoweverLittleIsTrained) {

@@ -146,6 +146,33 @@ void add_adapter_work(const Job& job, double tokens, const std::vector<Linear>& 
   }
 }
 
+// The product that recompute repeats when it repeats what an adapter adds to it.
+models::Part repeated_with(AdapterTarget target) {
+  return target == kTargetDown                          ? models::Part::kMlpDown
+         : target == kTargetUp || target == kTargetGate ? models::Part::kMlpUp
+                                                        : models::Part::kAdapter;
+}
+
+// This project's: products of their own, of 16 bits, that add to what is there (lower/adapters.h).
+void add_own_adapters(const Job& job, std::int64_t tokens, const std::vector<Linear>& layers,
+                      std::int64_t tensor, models::LayerWork& work) {
+  const std::int64_t rank = job.training.rank;
+  for (const Linear& one : layers) {
+    const auto in = static_cast<std::int64_t>(one.input) / (one.row_parallel ? tensor : 1);
+    const auto out = static_cast<std::int64_t>(one.output) / (one.row_parallel ? 1 : tensor);
+    const auto add = [](models::PassWork& pass, std::int64_t m, std::int64_t n, std::int64_t k,
+                        models::Part part = models::Part::kAdapter) {
+      pass.matmuls.push_back({part, m, n, k, 1});
+    };
+    add(work.forward, tokens, rank, in);
+    add(work.forward, tokens, out, rank, repeated_with(one.target));
+    add(work.input_gradient, tokens, rank, out);
+    add(work.input_gradient, tokens, in, rank);
+    add(work.weight_gradient, out, rank, tokens);
+    add(work.weight_gradient, rank, in, tokens);
+  }
+}
+
 bool is_weight(const models::Matmul& matmul) {
   return matmul.part != models::Part::kScores && matmul.part != models::Part::kContext;
 }
@@ -231,22 +258,65 @@ double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse) {
   return bytes;
 }
 
-void freeze_layer(const Job& job, const Plan& plan, models::LayerWork& work) {
-  if (!job.training.has_adapters()) {
+namespace {
+
+// Of the lowest layer's backward this project leaves out what is below its lowest adapter.
+void end_early(const Training& training, models::PassWork& backward) {
+  using models::Part;
+  const std::pair<unsigned, std::vector<Part>> below[] = {
+      {0, {Part::kQkv, Part::kAttentionNorm}},
+      {kTargetQuery | kTargetKey | kTargetValue,
+       {Part::kAttentionOutput, Part::kRotary, Part::kHeadNorm, Part::kQkvBias}},
+      {kTargetOutput, {Part::kMlpUp, Part::kMlpNorm}},
+      {kTargetGate | kTargetUp, {Part::kMlpDown, Part::kActivation, Part::kMlpBias}}};
+  unsigned seen = 0;
+  for (const auto& [targets, parts] : below) {
+    seen |= targets;
+    if ((training.targets & seen) != 0) {
+      return;
+    }
+    const auto is_below = [&, &gone = parts](const auto& work) {
+      return std::find(gone.begin(), gone.end(), work.part) != gone.end();
+    };
+    std::erase_if(backward.matmuls, is_below);
+    std::erase_if(backward.memory_bound, is_below);
+    if (targets != 0) {
+      backward.attention.clear();
+    }
+  }
+}
+
+}  // namespace
+
+bool ends_early(const Job& job, std::int64_t layer) {
+  return job.training.rank > 0 && layer == job.training.frozen_layers &&
+         job.framework.implementation == models::Implementation::kTrireme &&
+         !job.model.parallel_block;
+}
+
+void freeze_layer(const Job& job, const Plan& plan, std::int64_t layer, models::LayerWork& work) {
+  const bool below = layer < job.training.frozen_layers;
+  if (job.training.has_adapters()) {
+    work.weight_gradient = {};
+    add_dequantisation(job, work.forward);
+    add_dequantisation(job, work.input_gradient);
+  }
+  if (below) {
+    work.input_gradient = work.weight_gradient = {};
+  }
+  if (job.training.rank == 0 || below) {
     return;
   }
-  work.weight_gradient = {};
-  add_dequantisation(job, work.forward);
-  add_dequantisation(job, work.input_gradient);
-  if (job.training.rank > 0) {
-    const double tokens = static_cast<double>(plan.micro_batch) *
-                          static_cast<double>(timed_sequence(job, plan)) /
-                          static_cast<double>(plan.context);
-    bool sparse = false;
-    for (const models::Matmul& matmul : work.forward.matmuls) {
-      sparse = sparse || matmul.part == models::Part::kRouter;
-    }
-    add_adapter_work(job, tokens, layers_of(job, sparse), static_cast<double>(plan.tensor), work);
+  if (ends_early(job, layer)) {
+    end_early(job.training, work.input_gradient);
+  }
+  const std::int64_t tokens = plan.micro_batch * timed_sequence(job, plan) / plan.context;
+  const std::vector<Linear> layers = layers_of(job, models::is_moe_layer(job.model, layer));
+  if (job.framework.implementation == models::Implementation::kTrireme) {
+    add_own_adapters(job, tokens, layers, plan.tensor, work);
+  } else {
+    add_adapter_work(job, static_cast<double>(tokens), layers, static_cast<double>(plan.tensor),
+                     work);
   }
 }
 

@@ -25,9 +25,12 @@ bool is_kept_beside_frozen(const Training& training, models::Kept item);
 // Bytes a token that the adapters of one layer keep of their own: the inputs that dropout wrote.
 double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse);
 
+// Whether backward ends inside this layer: adapters are the lowest that is trained.
+bool ends_early(const Job& job, std::int64_t layer);
 // Takes the weight gradients of the frozen linear layers out of a layer's work, and adds the
-// adapters' passes and the dequantisation of the base.
-void freeze_layer(const Job& job, const Plan& plan, models::LayerWork& work);
+// adapters' passes and the dequantisation of the base. Layers below all that is trained have no
+// backward and no adapters.
+void freeze_layer(const Job& job, const Plan& plan, std::int64_t layer, models::LayerWork& work);
 // The same of the embedding and the head.
 void freeze_ends(const Job& job, models::LayerWork& embedding, models::LayerWork& head);
 

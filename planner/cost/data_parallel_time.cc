@@ -83,7 +83,8 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   // What is frozen is gathered in its own format and never reduced; a sharded optimizer gathers
   // what it trained.
   const auto bytes_of = [&](UnitCopies copies, double trained) {
-    copies.gather *= in.gathered_share;
+    copies.gather *=
+        is_own(job_) ? trained : in.gathered_share;  // this project casts masters alone
     copies.reduce *= trained;
     copies.keep *= trained;
     copies.sum *= trained;

@@ -77,6 +77,19 @@ double LayerTimer::input_share(models::Half half) const {
          static_cast<double>(job_.model.hidden);
 }
 
+namespace {
+
+// Whether a half's backward reads the input of its column-parallel products: of this project's
+// frozen ones an adapter's does alone.
+bool reads_column_input(const Job& job, models::Half half) {
+  const unsigned targets = half == models::Half::kMlp ? kTargetGate | kTargetUp
+                                                      : kTargetQuery | kTargetKey | kTargetValue;
+  return !job.training.has_adapters() || (job.training.targets & targets) != 0 ||
+         job.framework.implementation != models::Implementation::kTrireme;
+}
+
+}  // namespace
+
 // In backward the input gradient's reduce-scatter runs beside the weight gradient's product, the
 // second gather of the inputs beside the input gradient's.
 void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe,
@@ -114,7 +127,8 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
     }
     const Bare::Beside& compute = bare.beside[static_cast<std::size_t>(half)];
     PassTimes& backward = times.input_gradient;
-    const double again = job_.framework.regather_in_backward ? gather_of(half) : 0;
+    const bool reads = job_.framework.regather_in_backward && reads_column_input(job_, half);
+    const double again = reads ? gather_of(half) : 0;
     const double reduced =
         collectives_.time(Collective::kReduceScatter, group, bytes * input_share(half));
     if (split) {

@@ -51,16 +51,18 @@ bool splits_backward(const Plan& plan) {
          (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2);
 }
 
-LayerKinds layer_kinds(const models::Transformer& model, std::int64_t frozen_layers) {
+LayerKinds layer_kinds(const Job& job) {
+  const models::Transformer& model = job.model;
   LayerKinds kinds;
-  std::vector<std::tuple<bool, bool, bool, bool>> known;
+  std::vector<std::tuple<bool, bool, bool, bool, bool>> known;
   const auto layers = static_cast<std::size_t>(models::trained_layers(model));
   for (std::size_t layer = 0; layer < layers; ++layer) {
     const bool moe = models::is_moe_layer(model, static_cast<std::int64_t>(layer));
     const bool sliding = models::attention_window(model, static_cast<std::int64_t>(layer)) > 0;
-    const bool frozen = static_cast<std::int64_t>(layer) < frozen_layers;
+    const bool frozen = static_cast<std::int64_t>(layer) < job.training.frozen_layers;
+    const bool ends = ends_early(job, static_cast<std::int64_t>(layer));
     const bool predicts = static_cast<std::int64_t>(layer) >= model.layers;
-    const std::tuple<bool, bool, bool, bool> key(moe, sliding, frozen, predicts);
+    const std::tuple<bool, bool, bool, bool, bool> key(moe, sliding, frozen, ends, predicts);
     auto kind =
         static_cast<std::size_t>(std::find(known.begin(), known.end(), key) - known.begin());
     if (kind == known.size()) {
@@ -291,10 +293,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.input_gradient);
     }
     write_out_passes(job_.framework, work);
-    freeze_layer(job_, plan, work);
-    if (layer < job_.training.frozen_layers) {
-      work.input_gradient = work.weight_gradient = {};
-    }
+    freeze_layer(job_, plan, layer, work);
     set.kinds.push_back(bare(std::move(work), attention_share(job_, plan)));
   }
   models::LayerWork embedding = models::embedding_work(model, shard, kernels);

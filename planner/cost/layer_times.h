@@ -55,7 +55,7 @@ struct LayerKinds {
       up_to;  // up_to[kind][l]: layers of the kind before layer l
   std::vector<double> dense_parameters, expert_parameters;  // of one layer, whole
 };
-LayerKinds layer_kinds(const models::Transformer& model, std::int64_t frozen_layers = 0);
+LayerKinds layer_kinds(const Job& job);
 
 class LayerTimer {
  public:

@@ -28,11 +28,21 @@ double as_double(std::int64_t value) {
 }
 
 // Bytes that stay between steps.
-void add_states(const Plan& plan, double elements, MemoryItems& items) {
+void add_states(const Plan& plan, const Stage& stage, MemoryItems& items) {
   const double shards = plan.sharding == Sharding::kNone ? 1 : as_double(plan.sharded);
-  items.parameters = plan.sharding == Sharding::kFull ? 0 : kCompute * elements;
-  items.gradients = kept_gradient(plan, elements);
-  items.optimizer = 3 * kMaster * elements / shards;
+  const double frozen = stage.elements - stage.trained_elements;
+  items.parameters =
+      kCompute * (plan.sharding == Sharding::kFull ? frozen / shards : stage.elements);
+  items.gradients = kept_gradient(plan, stage.trained_elements);
+  items.optimizer = 3 * kMaster * stage.trained_elements / shards;
+}
+
+// Adapters of one layer beside a base in 16 bits.
+bool trains_as_own(const Training& training) {
+  return !training.has_adapters() ||
+         (training.trained == 0 && training.base == BaseFormat::kSixteenBit &&
+          training.adapter_dropout == 0 && !training.embeddings &&
+          (training.targets & kTargetHead) == 0);
 }
 
 // Buffers of exchanges between stages that are alive in a backward: what the next action starts
@@ -53,6 +63,7 @@ double exchange_bytes(const Plan& plan, const Tensors& t, bool blocking, std::in
 // What plans that differ only in what is sharded over whom have in common.
 struct Shared {
   Tensors tensors;
+  own::Reads reads;
   LayerBytes layer;
   double tokens = 0;  // of a micro-batch
   std::vector<Stage> stages;
@@ -149,6 +160,15 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
   return in_layer;
 }
 
+// Of a stage below all that is trained.
+MemoryItems forward_alone(const Moment& at, double exchanges) {
+  MemoryItems items = at.states;
+  items.activations = at.shared.tensors.stream + at.shared.layer.forward;
+  items.gathered_parameters = at.whole.layer_parameters;
+  items.communication = exchanges;
+  return items;
+}
+
 // The next micro-batch's head runs while the last one's gradient is still being reduced where no
 // more than two layers lie between: reductions are over four visits later at most (lower.h). Its
 // weights are gathered, which a table that is a unit of its own is no longer in its backward.
@@ -179,14 +199,16 @@ MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_la
   const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
                       : split                           ? stage.waiting + 1
                                                         : 1;
-  const double norm = job.model.final_norm ? t.stream + t.norm : 0;
+  const double input = shared.reads.head_input ? t.stream : 0;
+  const double norm = job.model.final_norm ? input + t.norm : 0;
   const double one = t.stream + norm + t.loss_rows;
   const double other = split ? held : held - 1;
   MemoryItems peak = in_layer;
   peak.activations += other * (split ? t.stream : one);
   peak.logits = other * t.logits;
   MemoryItems in_head = states;
-  in_head.activations = stage.kept + held * one + t.all + t.gathered + t.scattered;
+  in_head.activations =
+      stage.kept + held * one + t.all + t.scattered + (shared.reads.head_input ? t.gathered : 0);
   in_head.logits = held * t.logits;
   in_head.gathered_parameters = whole.head_parameters;
   in_head.gradients += whole.head_gradient;
@@ -215,7 +237,7 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
   Lasting lasting;
   lasting.whole = own::whole_of(job, plan, stage);
   MemoryItems& states = lasting.states;
-  add_states(plan, stage.elements, states);
+  add_states(plan, stage, states);
   const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
   states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens;  // inputs
   lasting.after_backward = states.total();
@@ -228,16 +250,18 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
 }
 
 bool last_alike(const Stage& a, const Stage& b) {
-  return a.layers == b.layers && a.last_chunk_layers == b.last_chunk_layers &&
-         a.embedding == b.embedding && a.head == b.head;
+  return a.layers == b.layers && a.trained_layers == b.trained_layers &&
+         a.last_chunk_layers == b.last_chunk_layers && a.embedding == b.embedding &&
+         a.head == b.head;
 }
 
 StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
                          const Lasting& lasting, std::int64_t rank) {
   const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
   const Moment at{plan, shared, stage, lasting.whole, lasting.states};
+  const double exchanges = exchange_bytes(plan, shared.tensors, lasting.blocking, rank);
   MemoryItems peak =
-      layer_backward(at, exchange_bytes(plan, shared.tensors, lasting.blocking, rank));
+      stage.trained_layers > 0 ? layer_backward(at, exchanges) : forward_alone(at, exchanges);
   if (stage.head) {
     peak = with_head(job, at, peak);
   }
@@ -285,9 +309,8 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
          plan.expert == 1 && !m.moe && !m.latent && !m.parallel_block && m.norms_per_layer == 2 &&
          !m.function.norm_after && m.function.residual_multiplier == 1 &&
          m.position != models::Position::kAlibi && !m.embedding_norm && !m.attention_sinks &&
-         m.multi_token_layers == 0 && !job.training.has_adapters() &&
-         job.training.frozen_layers == 0 && job.training.lengths.empty() && !job.offload.any() &&
-         (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
+         m.multi_token_layers == 0 && trains_as_own(job.training) && job.training.lengths.empty() &&
+         !job.offload.any() && (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
          plan.schedule != Schedule::kZeroBubbleH2 &&
          job.precision == topologies::Precision::kBf16 && job.optimizer == Optimizer::kAdam &&
          job.attention == models::AttentionKernel::kFlash;
@@ -310,12 +333,14 @@ void OwnMemory::share(const Job& job, const Plan& plan, const std::vector<ChunkL
     const Shape shape = shape_of(job, plan);
     const own::Units units = own::units_of(job, shape);
     shared.tokens = as_double(shape.tokens);
+    const own::Units trained = own::trained_units(job, shape, units);
     shared.tensors = own::tensors_of(job, shape);
-    shared.layer = own::layer_bytes(job, plan, shared.tensors);
+    shared.reads = own::reads_of(job, shape);
+    shared.layer = own::layer_bytes(job, plan, shared.tensors, shared.reads);
     shared.stages.clear();
     for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
       shared.stages.push_back(
-          own::stage_of(plan, split, units, shared.tensors, shared.layer, rank));
+          own::stage_of(plan, split, {units, trained, shared.tensors, shared.layer}, rank));
     }
   }
 }

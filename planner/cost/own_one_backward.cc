@@ -18,9 +18,9 @@ class OneBackward {
     const Stage& stage = parts.stage;
     layers_per_unit_ = plan.sharding != Sharding::kFull ? 1
                        : plan.fsdp_unit > 0             ? static_cast<double>(plan.fsdp_unit)
-                                                        : stage.layers;
-    layers_per_unit_ = std::min(layers_per_unit_, stage.layers);
-    units_ = std::ceil(stage.layers / std::max(1.0, layers_per_unit_));
+                                                        : stage.trained_layers;
+    layers_per_unit_ = std::min(layers_per_unit_, stage.trained_layers);
+    units_ = std::ceil(stage.trained_layers / std::max(1.0, layers_per_unit_));
   }
 
   // Without gradients: `in_head` and `in_layer` of the first backward, `states` of any moment.
@@ -36,13 +36,16 @@ class OneBackward {
         consider(in_unit(unit, in_layer));
       }
     }
+    if (stage_.trained.embedding == 0) {
+      return worst;
+    }
     MemoryItems in_embedding = states;
     in_embedding.activations = t_.stream + t_.gathered;
     in_embedding.gathered_parameters =
         plan_.sharding == Sharding::kFull && !whole_.stays ? kCompute * stage_.units.embedding : 0;
     const double table = stage_.units.embedding;
     in_embedding.gradients = kept(stage_.elements - (transient() ? table : 0)) +
-                             (transient() ? kMaster * (table + layers_of(units_ - 1)) : 0);
+                             (transient() ? kMaster * (table + trained_of(units_ - 1)) : 0);
     consider(in_embedding);
     MemoryItems in_last_reduction = in_embedding;
     in_last_reduction.activations = 0;
@@ -56,34 +59,41 @@ class OneBackward {
   [[nodiscard]] double kept(double elements) const { return kept_gradient(plan_, elements); }
   // Elements of the unit `unit` units below the top, and layers above it.
   [[nodiscard]] double layers_above(double unit) const {
-    const double top = stage_.layers - (units_ - 1) * layers_per_unit_;
+    const double top = stage_.trained_layers - (units_ - 1) * layers_per_unit_;
     return unit > 0 ? top + (unit - 1) * layers_per_unit_ : 0;
   }
   [[nodiscard]] double layers_of(double unit) const {
-    return (layers_above(unit + 1) - layers_above(unit)) * stage_.units.layer;
+    return layers_above(unit + 1) - layers_above(unit);
+  }
+  [[nodiscard]] double trained_of(double unit) const {
+    return layers_of(unit) * stage_.trained.layer;
   }
 
   // Of the head's backward: its own and the table it shares.
   [[nodiscard]] double head() const {
-    return transient() ? whole_.head_gradient : kept(stage_.units.head + stage_.units.tied_table);
+    return transient() ? whole_.head_gradient
+                       : kept(stage_.trained.head + stage_.trained.tied_table);
   }
 
   [[nodiscard]] MemoryItems in_unit(double unit, MemoryItems moment) const {
     const double above = layers_above(unit);
-    moment.activations += kept_layers(plan_, layer_, t_, stage_.layers - above) - stage_.kept;
+    moment.activations +=
+        kept_layers(plan_, layer_, t_, stage_.trained_layers - above) - stage_.kept;
     if (whole_.stays) {
       moment.gathered_parameters -= kCompute * above * stage_.units.layer;
     } else if (unit + 1 == units_ && plan_.sharding == Sharding::kFull) {
       moment.gathered_parameters =
-          kCompute * (layers_of(unit) + (whole_.ahead > 0 ? stage_.units.embedding : 0));
+          kCompute *
+          (layers_of(unit) * stage_.units.layer +
+           (whole_.ahead > 0 && stage_.trained.embedding > 0 ? stage_.units.embedding : 0));
     }
-    const double table = stage_.units.tied_table;
-    moment.gradients = kept(stage_.units.head + above * stage_.units.layer);
-    moment.gradients += transient() ? kMaster * (layers_of(unit) + table) : kept(table);
+    const double table = stage_.trained.tied_table;
+    moment.gradients = kept(stage_.trained.head + above * stage_.trained.layer);
+    moment.gradients += transient() ? kMaster * (trained_of(unit) + table) : kept(table);
     if (!transient()) {
-      moment.gradients += kept(layers_of(unit));
+      moment.gradients += kept(trained_of(unit));
     } else {  // the unit before is still being reduced
-      moment.gradients += kMaster * (unit > 0 ? layers_of(unit - 1) : stage_.units.head);
+      moment.gradients += kMaster * (unit > 0 ? trained_of(unit - 1) : stage_.trained.head);
     }
     return moment;
   }

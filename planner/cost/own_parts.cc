@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "planner/cost/adapters.h"
 #include "planner/cost/in_flight.h"
 
 namespace trireme::planner::own {
@@ -57,32 +58,75 @@ Units units_of(const Job& job, const Shape& s) {
   return units;
 }
 
-LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t) {
+Units trained_units(const Job& job, const Shape& shape, const Units& units) {
+  if (job.training.has_adapters()) {
+    const ParameterSplit split{.tensor = shape.tensor, .expert = 1, .expert_tensor = shape.tensor};
+    return {adapter_elements(job, split).dense_layer, 0, 0, 0};
+  }
+  if (job.training.frozen_layers > 0) {  // the embedding with them, and a head that shares it
+    return {units.layer, 0, units.head, 0};
+  }
+  return units;
+}
+
+Reads reads_of(const Job& job, const Shape& s) {
+  const Training& training = job.training;
+  Reads reads;
+  reads.head_input = training.frozen_layers == 0 || !job.model.tied_embeddings;
+  if (!training.has_adapters()) {
+    return reads;
+  }
+  const unsigned up = job.model.gated_mlp ? kTargetGate | kTargetUp : kTargetUp;
+  reads.head_input = false;
+  reads.qkv_input = (training.targets & (kTargetQuery | kTargetKey | kTargetValue)) != 0;
+  reads.up_input = (training.targets & up) != 0;
+  reads.activation = (training.targets & kTargetDown) != 0;
+  const double adapters = (reads.qkv_input ? 1 : 0) + (reads.up_input ? 1 : 0) +
+                          (reads.activation ? 1 : 0) +
+                          ((training.targets & kTargetOutput) != 0 ? 1 : 0);
+  reads.low = adapters * kCompute * as_double(s.tokens * training.rank);
+  return reads;
+}
+
+LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const Reads& reads) {
   // Under sequence parallelism a layer keeps its own tokens of each product's input, or all when
   // they are not gathered again.
   const double input =
       t.gathered > 0 && !job.framework.regather_in_backward ? t.gathered : t.stream;
+  const double inputs = (reads.qkv_input ? input : 0) + (reads.up_input ? input : 0);
+  const double activation = reads.activation ? t.activation : 0;
   LayerBytes bytes;
-  bytes.whole = 2 * t.stream + 2 * input + 2 * t.norm + t.qkv + t.attention + t.statistics + t.up +
-                t.activation;
+  bytes.whole = 2 * t.stream + inputs + 2 * t.norm + t.qkv + t.attention + t.statistics + t.up +
+                activation + reads.low;
   bytes.kept = bytes.whole;
   const auto recomputes = [&](int module) {
     return plan.recompute == Recompute::kSelective && (plan.recompute_modules & module) != 0;
   };
   if (recomputes(kLayerNorm | kTorchPerOp)) {
-    bytes.kept -= 2 * input + 2 * t.norm;
+    bytes.kept -= inputs + 2 * t.norm;
   }
   if (recomputes(kCoreAttention)) {
     bytes.kept -= t.attention + t.statistics;
   }
   if (recomputes(kMlp | kTorchPerOp)) {
-    bytes.kept -= t.up + t.activation;
+    bytes.kept -= t.up + activation;
+    // What is repeated reads the norm's output, where that is not repeated too.
+    const bool norms = recomputes(kLayerNorm | kTorchPerOp);
+    bytes.kept += reads.up_input || norms ? 0 : input;
   }
   // The three steps of the MLP's backward: input gradient of the second product, of the activation,
-  // of the first.
-  const double again = input == t.gathered ? 0 : t.gathered;
-  bytes.peak = std::max({t.gathered + again + t.activation, again + t.up,
-                         again + t.all + t.scattered - t.activation});
+  // of the first. What the second one reads is over by then, where it was kept.
+  const double again = input == t.gathered || !reads.up_input ? 0 : t.gathered;
+  bytes.peak =
+      std::max({t.gathered + again + t.activation, again + t.up + t.activation - activation,
+                again + t.all + t.scattered - activation});
+  const double product = t.gathered > 0 ? t.stream + t.gathered : t.stream;
+  bytes.forward = std::max({product + t.qkv, t.qkv + t.attention + t.statistics,
+                            t.attention + t.all + t.scattered, product + t.up, t.up + t.activation,
+                            t.activation + t.all + t.scattered});
+  if (job.training.has_adapters()) {
+    return bytes;  // their gradients wait for nothing
+  }
   const double out = t.gathered > 0 ? t.gathered : t.stream;
   const double plain_qkv = job.model.qk_norm ? (t.qkv) / 2 : t.qkv;
   bytes.waiting = 2 * out + t.up + plain_qkv + t.activation + 2 * input + t.attention;
@@ -98,16 +142,19 @@ double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, 
   return again * t.stream + (layers - again) * layer.whole;
 }
 
-Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
-               const Tensors& t, const LayerBytes& layer, std::int64_t rank) {
+Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const StageParts& parts,
+               std::int64_t rank) {
+  const auto& [units, trained, t, layer] = parts;
   Stage stage;
   stage.units = units;
+  stage.trained = trained;
   const RankInFlight in_flight_here(plan, rank);
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
     const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
-    const double here = chunk.dense + chunk.sparse;
+    const double here = chunk.dense + chunk.sparse - chunk.frozen_dense - chunk.frozen_sparse;
     stage.last_chunk_layers = here > 0 ? here : stage.last_chunk_layers;
-    stage.layers += here;
+    stage.layers += chunk.dense + chunk.sparse;
+    stage.trained_layers += here;
     stage.embedding = stage.embedding || chunk.embedding;
     stage.head = stage.head || chunk.head;
     const InFlight held = in_flight_here.at(c);
@@ -125,10 +172,17 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Un
   }
   if (stage.head && !stage.embedding) {
     stage.units.head += stage.units.tied_table;
+    stage.trained.head += stage.trained.tied_table;
   }
-  stage.elements = stage.layers * stage.units.layer +
-                   (stage.embedding ? stage.units.embedding : 0) +
-                   (stage.head ? stage.units.head : 0);
+  const auto ends = [&](const Units& of) {
+    return (stage.embedding ? of.embedding : 0) + (stage.head ? of.head : 0);
+  };
+  stage.trained_elements = stage.trained_layers * trained.layer + ends(stage.trained);
+  stage.elements = stage.layers * units.layer + ends(stage.units);
+  if (trained.layer != units.layer) {  // adapters are beside the layers
+    stage.elements += stage.trained_elements;
+    stage.units.layer += trained.layer;
+  }
   return stage;
 }
 
@@ -144,15 +198,17 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
   const double per_unit = plan.sharding != Sharding::kFull ? 1
                           : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
                                                            : stage.last_chunk_layers;
-  const double unit = std::min(per_unit, stage.last_chunk_layers) * stage.units.layer;
-  const double head = stage.units.head + (stage.embedding ? stage.units.tied_table : 0);
+  const double last = stage.trained_layers > 0 ? stage.last_chunk_layers : stage.layers;
+  const double layers = std::min(per_unit, last);
+  const double unit = layers * stage.units.layer;
+  const double head = stage.trained.head + (stage.embedding ? stage.trained.tied_table : 0);
   // A shared table is a unit of its own, over when the head's gradient begins; an own one waits for
   // the final norm beside it.
   const double beside = stage.head && stage.units.tied_table == 0 ? stage.units.head : 0;
   if (shards_gradients || (job.framework.reduce_every_micro_batch && plan.data_parallel() > 1)) {
-    whole.layer_gradient = kMaster * unit;
+    whole.layer_gradient = kMaster * layers * stage.trained.layer;
     whole.head_gradient = stage.head ? kMaster * head : 0;
-    whole.embedding_gradient = stage.embedding ? kMaster * stage.units.embedding : 0;
+    whole.embedding_gradient = stage.embedding ? kMaster * stage.trained.embedding : 0;
   }
   if (plan.sharding != Sharding::kFull) {
     return whole;
@@ -160,16 +216,16 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
   const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
   whole.stays = !reshard;
   const double ahead = whole.ahead = std::max(0, job.framework.prefetch_units);
-  const double units =
-      std::max(1.0, stage.last_chunk_layers * stage.units.layer / std::max(1.0, unit));
-  if (!reshard) {
+  const double units = std::max(1.0, last * stage.units.layer / std::max(1.0, unit));
+  if (!reshard && stage.trained_layers > 0) {
     // The embedding's backward reads no weights: its copy ends with the forward, or with the head
     // that shares it.
-    whole.layer_parameters = kCompute * stage.layers * stage.units.layer;
+    whole.layer_parameters = kCompute * stage.trained_layers * stage.units.layer;
     whole.head_parameters = whole.layer_parameters + kCompute * beside;
     return whole;
   }
-  const double next = ahead > 0 && units < 2 && stage.embedding ? stage.units.embedding : 0;
+  const bool goes_on = stage.embedding && stage.trained.embedding > 0;
+  const double next = ahead > 0 && units < 2 && goes_on ? stage.units.embedding : 0;
   // Of chunks in turn the next unit is another chunk's, however few this one has.
   const double together = plan.virtual_pipeline > 1 ? 1 + ahead : std::min(units, 1 + ahead);
   whole.next_embedding = kCompute * next;

@@ -28,15 +28,23 @@ struct Tensors {
 
 Tensors tensors_of(const Job& job, const Shape& shape);
 
+// What of a job's model backward goes through and reads; all of it unless something is frozen.
+struct Reads {
+  bool qkv_input = true, up_input = true, activation = true, head_input = true;
+  double low = 0;  // bytes that a layer's adapters keep of their own: their products with the rank
+};
+Reads reads_of(const Job& job, const Shape& shape);
+
 // What one layer keeps from forward to backward, and the whole of what its backward reads.
 struct LayerBytes {
   double whole = 0, kept = 0;
   double waiting = 0;  // between the halves of a split backward
+  double forward = 0;  // most of a forward that no backward follows, beside the stream
   double peak =
       0;  // most of its backward's own buffers, over `whole` and the gradient that comes in
 };
 
-LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t);
+LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const Reads& reads);
 
 // Parameters of a stage in the units that lower/parameters.cc makes. Elements on this rank.
 struct Units {
@@ -45,20 +53,29 @@ struct Units {
 };
 
 struct Stage {
-  double layers = 0, last_chunk_layers = 0;
+  double layers = 0, last_chunk_layers = 0;  // of the last chunk: those that backward goes through
+  double trained_layers = 0;
   bool embedding = false, head = false;
-  double elements = 0;
+  double elements = 0, trained_elements = 0;
   double kept = 0;     // of all micro-batches in flight
   double turned = 0;   // what a split backward adds to `kept` by its end, for one micro-batch
   double waiting = 0;  // micro-batches between the halves of a split backward
-  Units units;
+  Units units, trained;
 };
 
 Units units_of(const Job& job, const Shape& shape);
+// Of each unit what is trained; beside frozen layers the adapters'.
+Units trained_units(const Job& job, const Shape& shape, const Units& units);
 
 // `split`: chunk_layers of the plan. What is sharded over whom makes no difference.
-Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
-               const Tensors& t, const LayerBytes& layer, std::int64_t rank);
+struct StageParts {
+  const Units& units;
+  const Units& trained;
+  const Tensors& tensors;
+  const LayerBytes& layer;
+};
+Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const StageParts& parts,
+               std::int64_t rank);
 // Bytes that so many layers keep for one micro-batch.
 double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers);
 

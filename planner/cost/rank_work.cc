@@ -100,16 +100,20 @@ void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& ran
   for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
     const auto count = static_cast<double>(rank.layers[kind]);
     const bool sparse = kinds.expert_parameters[kind] > 0;
+    if (kinds.first_layer[kind] < training.frozen_layers) {
+      continue;
+    }
     if (training.has_adapters()) {
       trained += count * (sparse ? adapters.sparse_layer : adapters.dense_layer);
       experts += sparse ? count * adapters.experts : 0;
-    } else if (kinds.first_layer[kind] >= training.frozen_layers) {
+    } else {
       trained += count * kinds.dense_parameters[kind] / static_cast<double>(plan.tensor);
       experts += count * kinds.expert_parameters[kind];
     }
   }
   if (training.embeddings || !training.has_adapters()) {
-    trained += in.root_parameters;
+    const bool below = training.frozen_layers > 0 && rank.embedding;  // with a head that shares it
+    trained += in.root_parameters - (below ? in.embedding_parameters : 0);
   }
   in.trained_share = in.dense_parameters > 0 ? trained / in.dense_parameters : 1;
   if (training.has_adapters()) {

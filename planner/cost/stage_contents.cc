@@ -59,11 +59,11 @@ void set_trained(const StageContext& context, double frozen_dense, double frozen
                           stage.sparse_layers * parameters.sparse_layer.linear_weights;
     stage.frozen = linear * context.frozen_linear + stage.experts * context.frozen_experts +
                    (stage.elements - linear) * context.frozen_other;
-    stage.trained = stage.dense_layers * adapters.dense_layer +
-                    stage.sparse_layers * adapters.sparse_layer +
+    stage.trained = (stage.dense_layers - frozen_dense) * adapters.dense_layer +
+                    (stage.sparse_layers - frozen_sparse) * adapters.sparse_layer +
                     (stage.has_head ? adapters.head : 0);
     stage.tables = training.embeddings ? stage.root : 0;
-    stage.trained_experts = stage.sparse_layers * adapters.experts;
+    stage.trained_experts = (stage.sparse_layers - frozen_sparse) * adapters.experts;
     return;
   }
   if (training.frozen_layers > 0) {

@@ -90,7 +90,7 @@ struct TimeModel::State {
       : job(job_in),
         fit(behaviour_fit(job)),
         interval(interval_of(job)),
-        kinds(layer_kinds(job.model, job.training.frozen_layers)),
+        kinds(layer_kinds(job)),
         collectives(job.cluster, job.profile),
         layers(job, fit, collectives),
         op(job.cluster, job.profile),

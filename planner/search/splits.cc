@@ -68,7 +68,7 @@ std::vector<std::int64_t> chunk_counts(const Job& job, std::int64_t pipeline, bo
 }
 
 StageSplits::StageSplits(const Job& job, const FixedChoices& fixed)
-    : job_(job), fixed_(fixed), kinds_(layer_kinds(job.model)) {}
+    : job_(job), fixed_(fixed), kinds_(layer_kinds(job)) {}
 
 std::vector<ChunkSplit> StageSplits::of(const Plan& plan) {
   if (!fixed_.stage_layers.empty()) {

@@ -15,178 +15,23 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "models/presets.h"
 #include "planner/cost/estimate.h"
-#include "planner/cost/layer_times.h"
-#include "planner/cost/own_memory.h"
 #include "planner/lower/lower.h"
-#include "planner/plan/rules.h"
-#include "planner/plan/shape.h"
+#include "tests/conformance/drawn_plans.h"
 #include "tests/conformance/simulated_step.h"
-#include "tests/property/random_plans.h"
 
 namespace trireme {
 namespace {
 
 using planner::Job;
 using planner::Plan;
-using planner::Recompute;
 using planner::Schedule;
-using planner::Sharding;
+using tests::Drawn;
 
 std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-template <typename T, std::size_t N>
-const T& pick(tests::Random& random, const T (&values)[N]) {
-  return values[random.below(static_cast<std::int64_t>(N))];
-}
-
-struct Machine {
-  const char* name;
-  std::int64_t gpus;  // of a node
-};
-constexpr Machine kMachines[] = {
-    {"dgx-a100-80gb", 8}, {"dgx-h100", 8}, {"hgx-h200", 8}, {"gb200-nvl72", 72}};
-constexpr const char* kModels[] = {"llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b",  "qwen3-8b",
-                                   "llama-2-13b",  "qwen3-14b",    "llama-3.1-70b", "gpt3-175b",
-                                   "gpt3-6.7b",    "mixtral-8x7b", "qwen3-30b-a3b"};
-
-void draw_pipeline(tests::Random& random, const Job& job, Plan& plan) {
-  plan.pipeline = random.chance(45) ? 1 : std::int64_t{2} << random.below(3);
-  if (plan.pipeline == 1) {
-    plan.micro_batches = 1 + random.below(8);
-    return;
-  }
-  plan.schedule =
-      random.chance(30) ? Schedule::kInterleaved : static_cast<Schedule>(random.below(5));
-  plan.micro_batches = plan.pipeline * (1 + random.below(6));
-  if (plan.schedule == Schedule::kInterleaved) {
-    // Chunks of one, two, … layers: as many as there are, up to 24.
-    const std::int64_t layers = job.model.layers / plan.pipeline;
-    do {
-      plan.virtual_pipeline = 2 + random.below(23);
-    } while (plan.virtual_pipeline > 2 && layers % plan.virtual_pipeline != 0);
-  }
-}
-
-Plan draw_plan(tests::Random& random, const Job& job) {
-  Plan plan;
-  plan.tensor = 1 << random.below(4);
-  draw_pipeline(random, job, plan);
-  plan.context = random.chance(85) ? 1 : 2 << random.below(2);
-  plan.sharded = 1 << random.below(6);
-  plan.replicas = 1 << random.below(3);
-  plan.micro_batch = 1 << random.below(3);
-  plan.sequence_parallel = plan.tensor > 1 && random.chance(70);
-  plan.sharding = static_cast<Sharding>(random.below(4));
-  if (plan.sharding == Sharding::kNone) {
-    plan.replicas *= plan.sharded;
-    plan.sharded = 1;
-  }
-  if (job.model.moe) {
-    plan.expert = std::min<std::int64_t>(plan.data_parallel(), 1 << random.below(4));
-    plan.expert_tensor = random.chance(50) ? 1 : 0;
-  }
-  plan.recompute = static_cast<Recompute>(random.below(3));
-  plan.recompute_modules = static_cast<std::uint16_t>(1 + random.below(7));
-  if (job.framework.name == "fsdp2" && random.chance(50)) {
-    plan.recompute_modules = planner::kTorchPerOp;
-  }
-  plan.recompute_layers = random.chance(80) ? -1 : random.below(4);
-  plan.reshard_after_forward = random.chance(70);
-  plan.fsdp_unit = random.chance(85) ? 1 : 2;
-  return plan;
-}
-
-struct Drawn {
-  Job job;
-  Plan plan;
-  StepProgram program;
-  planner::Estimate estimate;
-  std::string what;
-};
-
-bool can_be_drawn(Drawn& drawn, const Machine& machine) {
-  const std::int64_t gpus = drawn.plan.gpus();
-  if (gpus > 1024 || drawn.plan.tensor > machine.gpus) {
-    return false;
-  }
-  Job& job = drawn.job;
-  job.cluster = topologies::load_cluster(
-      fmt::format("{}x{}", machine.name, (gpus + machine.gpus - 1) / machine.gpus));
-  job.cluster = topologies::narrowed(job.cluster, gpus);
-  job.global_batch = drawn.plan.micro_batch * drawn.plan.micro_batches * drawn.plan.data_parallel();
-  if (planner::check_plan(job, drawn.plan)) {
-    return false;
-  }
-  // A split backward with gradients reduced every micro-batch holds whole gradients between its
-  // halves; no system trains so, and the closed form does not follow its queues.
-  const planner::RunSharding run = planner::run_sharding(job, drawn.plan);
-  if (drawn.plan.pipeline > 1 && drawn.plan.schedule >= Schedule::kZeroBubbleH1 &&
-      run.sharding >= Sharding::kGradients) {
-    return false;
-  }
-  planner::Estimator(job).estimate(drawn.plan, drawn.estimate);
-  if (drawn.estimate.memory.fit == planner::Fit::kNo) {
-    return false;
-  }
-  try {
-    drawn.program = planner::lower(job, drawn.plan);
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
-}
-
-Drawn draw(const std::string& framework, std::uint64_t seed) {
-  tests::Random random(seed * 104729 + 7);
-  while (true) {
-    Drawn drawn;
-    Job& job = drawn.job;
-    job.framework = planner::find_framework(framework);
-    job.profile = topologies::shipped_profile();
-    job.model = models::load_model(pick(random, kModels));
-    const std::int64_t longest = std::min<std::int64_t>(8192, job.model.max_sequence);
-    job.sequence = std::max<std::int64_t>(1024, longest >> random.below(3));
-    const Machine& machine = pick(random, kMachines);
-    drawn.plan = draw_plan(random, job);
-    if (!can_be_drawn(drawn, machine)) {
-      continue;
-    }
-    const Plan& plan = drawn.plan;
-    drawn.what = fmt::format(
-        "{} seed {} {} {} s{} {} {} m {} modules {} layers {} reshard {} unit {}", framework, seed,
-        job.model.name, machine.name, job.sequence, planner::short_form(plan),
-        planner::to_string(plan.schedule), plan.micro_batches, plan.recompute_modules,
-        plan.recompute_layers, plan.reshard_after_forward, plan.fsdp_unit);
-    return drawn;
-  }
-}
-
-// How far the stages' memory is from what their programs have alive at most, the mean over stages.
-// Nothing to compare: layers of this project whose memory is counted as others keep it; PyTorch's
-// pipelines that let go in between what they gathered, which their programs gather once.
-std::optional<double> memory_difference(const Drawn& drawn) {
-  const Plan& plan = drawn.plan;
-  const bool own = drawn.job.framework.implementation == models::Implementation::kTrireme;
-  if (own && !planner::counts_own_memory(drawn.job, plan)) {
-    return std::nullopt;
-  }
-  const planner::RunSharding run = planner::run_sharding(drawn.job, plan);
-  if (run.reshards && run.sharding != plan.sharding) {
-    return std::nullopt;
-  }
-  double sum = 0;
-  const StepProgram& program = drawn.program;
-  for (std::size_t r = 0; r < program.roles.size(); ++r) {
-    const double alive = to_gib(liveness(program, program.roles[r]).peak);
-    sum += drawn.estimate.memory.stages[r].items.total() / alive - 1;
-  }
-  return sum / static_cast<double>(program.roles.size());
 }
 
 double simulated_seconds(const Drawn& drawn) {
@@ -221,7 +66,7 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
   std::uint64_t far = 0;
   std::string worst_case;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
-    const Drawn drawn = draw(GetParam().name, seed);
+    const Drawn drawn = tests::draw(GetParam().name, seed);
     const double simulated = simulated_seconds(drawn);
     const double difference = drawn.estimate.time.step_seconds / simulated - 1;
     if (verbose) {
@@ -272,8 +117,8 @@ TEST_P(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
   double compared = 0;
   std::string worst_case;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
-    const Drawn drawn = draw(GetParam().name, seed);
-    if (const std::optional<double> difference = memory_difference(drawn)) {
+    const Drawn drawn = tests::draw(GetParam().name, seed);
+    if (const std::optional<double> difference = tests::memory_difference(drawn)) {
       if (std::getenv("TRIREME_VERBOSE") != nullptr) {
         fmt::print("{:+6.2f}% {}\n", 100 * *difference, drawn.what);
       }

@@ -248,8 +248,11 @@ std::optional<std::pair<std::optional<bool>, Joined>> Calls::close(std::optional
     functions_ = std::move(*call.functions);
     lead_ = std::move(call.lead);
   }
-  const Joined joined = branches_.top().joined;
-  branches_.close();
+  Joined joined;
+  if (branches_.depth() > call.frames) {  // a file may hold the words of loops.h itself
+    joined = branches_.top().joined;
+    branches_.close();
+  }
   return std::pair(call.maybe_left ? std::nullopt : last, joined);
 }
 

@@ -39,6 +39,10 @@ class Calls {
   // The words that start the script which is being read: srun bash -c.
   [[nodiscard]] const std::vector<ShellText>& lead() const { return lead_; }
   [[nodiscard]] std::size_t depth() const { return calls_.size(); }
+  // The loops around the innermost call, which it does not leave.
+  [[nodiscard]] std::size_t loops_outside() const {
+    return calls_.empty() ? 0 : calls_.back().loops;
+  }
 
  private:
   using Functions = std::map<std::string, std::vector<ShellToken>, std::less<>>;

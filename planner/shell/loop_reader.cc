@@ -171,8 +171,8 @@ void LoopReader::end_round(std::optional<bool>& last) {
   next();
 }
 
-bool LoopReader::leaves(std::string_view command) {
-  if ((command != "break" && command != "continue") || loops_.empty()) {
+bool LoopReader::leaves(std::string_view command, std::size_t outside) {
+  if ((command != "break" && command != "continue") || loops_.size() <= outside) {
     return false;
   }
   LoopRounds& rounds = loops_.back();

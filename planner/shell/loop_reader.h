@@ -23,8 +23,9 @@ class LoopReader {
   // One of the words of loops.h; false: another word. `last`: whether the last command succeeded,
   // and behind the loop whether that did.
   bool own_word(std::string_view word, std::optional<bool>& last);
-  // break and continue; false: another command.
-  bool leaves(std::string_view command);
+  // break and continue of the loops beyond `outside`, which are open around the innermost call;
+  // false: another command.
+  bool leaves(std::string_view command, std::size_t outside);
   // The values of the loops that are open: "TP=2 PP=4".
   [[nodiscard]] std::string round() const;
   [[nodiscard]] std::size_t depth() const { return loops_.size(); }

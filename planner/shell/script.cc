@@ -250,7 +250,8 @@ class Reader {
     last_ = words.empty() || read.declares ? std::optional(true)
                                            : shell_condition(words, script_.variables);
     note_written(read, script_.variables);
-    if (!words.empty() && (loops_.leaves(words[0].text) || calls_.leaves(words, joined, last_))) {
+    if (!words.empty() && (loops_.leaves(words[0].text, calls_.loops_outside()) ||
+                           calls_.leaves(words, joined, last_))) {
       return;
     }
     if (!words.empty() && changes_variables(words, read.input, read.assigned, script_.variables)) {

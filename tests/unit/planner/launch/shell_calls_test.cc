@@ -44,6 +44,13 @@ TEST(ShellCalls, ReturnLeavesAFunctionAndASourcedFile) {
             "run|8");
 }
 
+// `break` in a function left the loop that calls it, and the function stayed open.
+TEST(ShellCalls, AFunctionDoesNotLeaveTheLoopsOfItsCaller) {
+  EXPECT_EQ(last_command("f() { break; A+=x; }\nfor i in 1 2; do f; done\nrun $A"), "run|xx");
+  EXPECT_EQ(last_command("g() { for i in 1 2; do f; done; }\nf() { continue; A+=x; }\ng\nrun $A"),
+            "run|xx");
+}
+
 // Every call succeeded.
 TEST(ShellCalls, TheStatusOfAFunctionDecidesWhatIsJoinedWithIt) {
   const std::string big = "big() { [ $1 = 70b ]; }\n";

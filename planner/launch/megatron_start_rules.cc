@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "planner/launch/field_table.h"
 #include "planner/launch/launch_rules.h"
 #include "planner/launch/megatron.h"
 
@@ -32,6 +33,10 @@ Found values_given(const LaunchConfig& config, const LaunchCase&) {
 std::string place(const LaunchConfig& config, const LaunchSetting& setting) {
   return setting.line == 0 ? "of the command line" : line_of(config, setting.line);
 }
+
+// Flags that Megatron-LM's own parser has with an underscore (training/arguments.py).
+constexpr std::string_view kUnderscored =
+    "--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler";
 
 // Where the flag that was meant is there too, or another program reads the arguments first, the
 // unknown one may be that program's.
@@ -61,7 +66,8 @@ Found names_known(const LaunchConfig& config, const LaunchCase& found) {
   }
   for (const LaunchSetting& setting : config.settings) {  // Python's parser keeps - and _ apart
     if (config.program == MegatronProgram::kMegatron && setting.spelled.starts_with("--") &&
-        setting.spelled.find('_') != std::string::npos) {
+        setting.spelled.find('_') != std::string::npos &&
+        !is_among(kUnderscored, setting.spelled)) {
       certain = true;
       refuse(setting, setting.spelled);
     }

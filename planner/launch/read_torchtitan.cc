@@ -251,10 +251,16 @@ void note_unmodelled(LaunchConfig& config) {
         {"float8.recipe_name", "tensorwise"},
         {"quantize.linear.float8.enable_fsdp_float8_all_gather", "false"},
         {"float8.enable_fsdp_float8_all_gather", "false"},
+        // layers that stay in 16 bits: the head alone is counted so (torchtitan's own default)
+        {"quantize.linear.float8.filter_fqns", "output"},
+        {"quantize.linear.mx.filter_fqns", "output"},
+        {"float8.filter_fqns", "output"},
+        {"mx.filter_fqns", "output"},
         {"optimizer.implementation", "fused"},
         {"parallelism.context_parallel_rotate_method", "allgather"},
         {"debug.moe_force_load_balance", "false"}}) {
-    if (const std::string value = text_setting(config, key, usual); value != usual) {
+    if (const std::string value = text_setting(config, key, usual);
+        value != usual && !value.empty()) {
       idle.push_back(fmt::format("{} = {}", key, value));
     }
   }

@@ -290,5 +290,20 @@ TEST(PublicSettings, P08UnknownFlagsNameTheirNearOne) {
   }
 }
 
+// An error said "is no flag of Megatron-LM, whose parser refuses it" of two that it has with an
+// underscore (training/arguments.py), in llm-jp's scripts of a decay phase among others.
+TEST(PublicSettings, UnderscoresOfMegatronsOwnParserAreNoSlips) {
+  const std::string start =
+      "export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 "
+      "pretrain_gpt.py " +
+      kGpt;
+  const Checked own = check(written("underscored.sh", start + "--override-opt_param-scheduler\n"),
+                            "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(own), Rules{}) << own.err;
+  const Checked slip =
+      check(written("slipped.sh", start + "--use_distributed-optimizer\n"), "--cluster dgx-h100x1");
+  EXPECT_EQ(rules_in(slip), Rules{"error flags that Megatron-LM knows"});
+}
+
 }  // namespace
 }  // namespace trireme::tools

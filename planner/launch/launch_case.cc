@@ -364,7 +364,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                 fmt::format("its degrees multiply to {:.3g} ranks; at most {:.0e} would be right",
                             product, kMostRanks));
   }
-  found.job.training.rank = config.lora_rank;
+  found.job.training = config.training;
   spread_ranks(config, layout, found);
   settle_unsharded(config, options, found);
   fill_pipeline(layout, found);

@@ -36,6 +36,8 @@ ShellScript read_launch_script(std::string_view text, const std::string& source,
 void read_job_environment(const ShellScript& script, LaunchConfig& config);
 // Variables that a command sets for what it starts: bash -c "export X=1; …", srun --export=ALL,X=1.
 void read_inner_environment(const ShellScript& script, LaunchConfig& config);
+// Variables before the command: CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun …
+void read_command_environment(const std::vector<ShellText>& launcher, LaunchConfig& config);
 // Remarks of what may be missing: sourced files, loops, and variables without a value that stand as
 // arguments (after a flag that is no switch they are its value, not named here).
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),

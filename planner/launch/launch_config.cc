@@ -239,4 +239,12 @@ std::uint16_t recompute_modules_in(std::string names) {
   return modules;
 }
 
+void note_unpacked(LaunchConfig& config) {
+  config.remarks.emplace_back(
+      "samples are not packed: memory and step are those of samples of the full length, and "
+      "shorter "
+      "ones take less");
+  config.unmodelled.emplace_back("the length of samples that are not packed");
+}
+
 }  // namespace trireme::planner

@@ -10,6 +10,7 @@
 
 #include "models/transformer.h"
 #include "planner/launch/launch_layout.h"
+#include "planner/plan/training.h"
 
 namespace trireme::planner {
 
@@ -59,7 +60,7 @@ struct LaunchConfig {
   bool offloads_checkpoints = false;  // what layers that recompute keep goes to the host
   bool recompute_is_open = false;     // the program decides it, not this file
   MegatronProgram program = MegatronProgram::kMegatron;
-  std::int64_t lora_rank = 0;  // of the adapters that are trained instead of the weights
+  Training training;  // what is trained: the weights, or adapters beside them
 
   std::optional<models::Transformer> model;  // what the file itself describes
   std::string model_name;                    // or the preset that it names
@@ -119,6 +120,9 @@ struct KnownKeys {
 bool is_known(const KnownKeys& known, std::string_view key);
 // Lists the settings whose keys are not known, with what was meant.
 void note_unknown(LaunchConfig& config, const KnownKeys& known);
+// Samples that are not joined: the length of the run is that of the longest, and no verdict of
+// "does not fit" rests on it.
+void note_unpacked(LaunchConfig& config);
 // Of an exported variable; nullptr when it is not set.
 const LaunchSetting* find_variable(const LaunchConfig& config, std::string_view name);
 

@@ -23,6 +23,14 @@ void keep_variable(const ShellText& word, std::string_view assignment, LaunchCon
 
 }  // namespace
 
+void read_command_environment(const std::vector<ShellText>& launcher, LaunchConfig& config) {
+  for (const ShellText& word : launcher) {
+    if (!word.text.starts_with("-")) {
+      keep_variable(word, word.text, config);
+    }
+  }
+}
+
 void read_job_environment(const ShellScript& script, LaunchConfig& config) {
   for (const ShellCommand& command : script.commands) {
     for (const ShellText& word : command.words) {

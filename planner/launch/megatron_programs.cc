@@ -81,10 +81,13 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
       config.model_said = text_setting(config, key, config.model_said);
     }
   }
+  if (!is_on(config, "packing")) {
+    note_unpacked(config);
+  }
   const std::string tuner =
       text_setting(config, "tuner_type", text_setting(config, "train_type", "full"));
   if (tuner.starts_with("lora")) {
-    config.lora_rank = integer_setting(config, "lora_rank", 1, 100'000).value_or(8);
+    config.training.rank = integer_setting(config, "lora_rank", 1, 100'000).value_or(8);
   }
   const auto starts = [&](std::string_view word) {
     return std::any_of(command.launcher.begin(), command.launcher.end(),
@@ -94,7 +97,8 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
     config.unmodelled.emplace_back("megatron rlhf's other models and its rollouts");
     config.remarks.push_back(config.unmodelled.back() + " are not counted: the trained model is");
   }
-  forget_unknown(config, "model load mcore_model tuner_type train_type lora_rank lora_alpha");
+  forget_unknown(config,
+                 "model load mcore_model tuner_type train_type lora_rank lora_alpha packing");
 }
 
 // GPUs are the actors'.

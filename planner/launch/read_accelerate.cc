@@ -286,12 +286,16 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
                                         "it starts would be right, with --model " +
                                             model);
   }
+  read_accelerate_settings(config);
+  return config;
+}
+
+void read_accelerate_settings(LaunchConfig& config) {
   rename_older(config);
   check_keys(config, accelerate_fields(), kOthers, kSections, kInside);
   config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
   check_machines(config);
   read_distributed_type(config);
-  return config;
 }
 
 }  // namespace trireme::planner

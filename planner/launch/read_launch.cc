@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "planner/launch/launch_layout.h"
+#include "planner/launch/trainer.h"
 
 namespace trireme::planner {
 namespace {
@@ -241,7 +242,7 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   const LaunchReading reading{
       .read = [&path](const std::string& name) { return read_beside(path, name); },
       .choice = choice};
-  if (!format && !by_contents(text)) {
+  if (!format && (!by_contents(text) || is_trainer_yaml(text, path))) {
     if (auto run = read_trainer(text, path, arguments, reading)) {
       return *run;
     }

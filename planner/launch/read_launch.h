@@ -55,9 +55,11 @@ void read_deepspeed_layout(LaunchConfig& config);
 
 // Those settings once they are read, `arguments` after them: unknown keys, and the layout as above.
 void read_deepspeed_settings(const std::vector<std::string>& arguments, LaunchConfig& config);
-// A run of transformers' Trainer (LLaMA-Factory's and axolotl's YAML, a command line) that names a
-// DeepSpeed file, as that file with the run's values; nothing where the text is none. Throws Error:
-// the file that it names cannot be read.
+// accelerate's settings once they are read: types, batch and layout as above.
+void read_accelerate_settings(LaunchConfig& config);
+// A run of transformers' Trainer (LLaMA-Factory's and axolotl's YAML, a command line of theirs, of
+// ms-swift's or TRL's) as DeepSpeed's or accelerate's configuration with the run's values; nothing
+// where the text is none. Throws Error: a file that it names cannot be read.
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading);

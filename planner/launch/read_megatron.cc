@@ -294,14 +294,7 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
         "--tensor-model-parallel-size, …) is in it; a script that starts pretrain_gpt.py, or "
         "its arguments, would be right");
   }
-  for (const ShellText& word : command.launcher) {  // CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun …
-    const std::size_t equals = word.text.find('=');
-    if (equals != std::string::npos && !word.text.starts_with("-")) {
-      config.environment.push_back({word.text.substr(0, equals), word.text.substr(equals + 1),
-                                    word.text.substr(0, equals),
-                                    word.lines.empty() ? 0 : word.lines.front()});
-    }
-  }
+  read_command_environment(command.launcher, config);
   remark_missing_arguments(script, is_switch, config);
   read_gpu_count(command.launcher, config);
   keep_flags(flags_of(command.arguments), script, config);

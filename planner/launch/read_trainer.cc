@@ -1,6 +1,6 @@
-// Runs of transformers' Trainer that name a DeepSpeed file: LLaMA-Factory's and axolotl's YAML, and
-// command lines of programs around the Trainer. The file's values "auto" are the run's, as the
-// Trainer fills them (transformers, integrations/deepspeed.py, HfTrainerDeepSpeedConfig).
+// Runs of transformers' Trainer: who shards what. A DeepSpeed file's values "auto" are the run's,
+// as the Trainer fills them (transformers, integrations/deepspeed.py, HfTrainerDeepSpeedConfig);
+// FSDP's words are those of TrainingArguments; without either every GPU holds all (DDP).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,62 +8,12 @@
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/known_models.h"
-#include "planner/launch/launch_command.h"
-#include "planner/launch/read_launch.h"
+#include "planner/launch/trainer.h"
 
 namespace trireme::planner {
 namespace {
 
-// One thing under the names that programs have for it, the first that is there.
-constexpr std::string_view kModel = "model_name_or_path base_model model";
-constexpr std::string_view kSequence =
-    "cutoff_len sequence_len model_max_length max_seq_length max_length max_seq_len block_size";
-constexpr std::string_view kMicroBatch = "per_device_train_batch_size micro_batch_size";
-constexpr std::string_view kRank = "lora_rank lora_r";
-
-const LaunchSetting* first_of(const LaunchConfig& run, std::string_view names) {
-  for (const std::string_view name : names_in(names)) {
-    if (const LaunchSetting* found = find_setting(run, name); found != nullptr) {
-      return found;
-    }
-  }
-  return nullptr;
-}
-
-std::optional<std::int64_t> count_of(const LaunchConfig& run, std::string_view names) {
-  const LaunchSetting* found = first_of(run, names);
-  return found == nullptr ? std::nullopt : integer_setting(run, found->key, 1, 1'000'000'000);
-}
-
-bool is_trainer_flag(std::string_view word) {
-  std::string key(word.substr(std::min<std::size_t>(2, word.size())));
-  std::replace(key.begin(), key.end(), '-', '_');
-  key.resize(std::min(key.find('='), key.size()));
-  return word.starts_with("--") &&
-         (is_among(kModel, key) || is_among(kSequence, key) || is_among(kMicroBatch, key) ||
-          is_among("deepspeed bf16 fp16 output_dir learning_rate gradient_accumulation_steps "
-                   "gradient_checkpointing num_train_epochs save_steps logging_steps",
-                   key));
-}
-
-// What the run says, as settings of its own names; its GPUs where it starts them.
-LaunchConfig run_of(std::string_view text, const std::string& source,
-                    const LaunchReading& reading) {
-  LaunchConfig run;
-  run.source = source;
-  if (source.ends_with(".yaml") || source.ends_with(".yml")) {
-    read_yaml_settings(text, run);
-    return run;
-  }
-  const ShellScript script = read_launch_script(text, source, {}, reading, run);
-  const LaunchCommand command = training_command(script, is_trainer_flag, run);
-  remark_missing_arguments(
-      script, [](std::string_view) { return false; }, run);
-  read_gpu_count(command.launcher, run);
-  run.settings = flags_of(command.arguments);
-  return run;
-}
+// ---- DeepSpeed
 
 // The Trainer's value for a key of the file that is missing or "auto".
 void fill(LaunchConfig& config, std::string_view key, const LaunchSetting* from,
@@ -76,86 +26,169 @@ void fill(LaunchConfig& config, std::string_view key, const LaunchSetting* from,
   config.settings.push_back({std::string(key), value, from->spelled, 0});
 }
 
-void fill_automatic(const LaunchConfig& run, LaunchConfig& config) {
-  const LaunchSetting* micro = first_of(run, kMicroBatch);
-  const LaunchSetting* times = find_setting(run, "gradient_accumulation_steps");
+void fill_automatic(const TrainerRun& run, LaunchConfig& config) {
+  const LaunchSetting* micro =
+      run_setting(run.said, "per_device_train_batch_size micro_batch_size");
+  const LaunchSetting* times = run_setting(run.said, "gradient_accumulation_steps");
   fill(config, "train_micro_batch_size_per_gpu", micro, micro == nullptr ? "" : micro->value);
   fill(config, "gradient_accumulation_steps", times, times == nullptr ? "" : times->value);
+  const std::string precision = precision_of_trainer(run);
+  const LaunchSetting said{"", "", "the run's precision", 0};
   for (const char* type : {"bf16", "fp16"}) {
-    // axolotl's own `bf16: auto` is bf16 where the card has it
-    const LaunchSetting* setting = find_setting(run, type);
-    const bool on = setting != nullptr && (setting->value == "auto" || is_on(run, type));
-    fill(config, fmt::format("{}.enabled", type), setting, on ? "true" : "false");
+    fill(config, fmt::format("{}.enabled", type), precision.empty() ? nullptr : &said,
+         precision == type ? "true" : "false");
   }
 }
 
-void read_adapters(const LaunchConfig& run, LaunchConfig& config) {
-  const std::string kind =
-      text_setting(run, "finetuning_type", text_setting(run, "adapter", "full"));
-  if (kind == "lora" || kind == "qlora" || is_on(run, "use_lora") || is_on(run, "use_peft")) {
-    config.lora_rank = count_of(run, kRank).value_or(8);
+// ms-swift's names for files of its own (swift/config/zero*.json): stage and place alone differ.
+std::string named_deepspeed_file(std::string_view name) {
+  constexpr std::string_view kNames = "zero0 zero1 zero2 zero3 zero2_offload zero3_offload";
+  if (!is_among(kNames, name)) {
+    return {};
   }
+  const char* place = name.ends_with("_offload") ? "cpu" : "none";
+  return fmt::format(
+      R"({{"bf16": {{"enabled": "auto"}}, "fp16": {{"enabled": "auto"}},
+          "gradient_accumulation_steps": "auto", "train_micro_batch_size_per_gpu": "auto",
+          "zero_optimization": {{"stage": {}, "overlap_comm": false,
+          "offload_optimizer": {{"device": "{}"}}, "offload_param": {{"device": "{}"}}}}}})",
+      name[4], place, name[4] == '3' ? place : "none");
 }
 
-// What trains otherwise than the weights or adapters of one model, in their own bits, whole on each
-// rank but for the JSON's shards. The table says with which values it does not.
-void note_other_training(const LaunchConfig& run, LaunchConfig& config) {
-  constexpr std::pair<const char*, std::string_view> kOfOneModel[] = {
-      {"stage", "pt sft"},
-      {"rl", "none None null"},
-      {"finetuning_type", "full lora"},
-      {"adapter", "lora none None null"},
-      {"quantization_bit", "none None null"},
-      {"load_in_4bit", "false False no off 0"},
-      {"load_in_8bit", "false False no off 0"},
-      {"tensor_parallel_size", "1"},
-      {"context_parallel_size", "1"},
-      {"sequence_parallel_degree", "1"}};
-  for (const auto& [key, values] : kOfOneModel) {
-    const LaunchSetting* setting = find_setting(run, key);
-    if (setting != nullptr && !setting->value.empty() && !is_among(values, setting->value)) {
-      config.foreign.push_back(fmt::format("{} {}", setting->spelled, setting->value));
+std::string deepspeed_file(const TrainerRun& run, const LaunchSetting& file,
+                           const LaunchReading& reading) {
+  if (std::string own = named_deepspeed_file(file.value); !own.empty()) {
+    return own;
+  }
+  const auto json = reading.read ? reading.read(file.value) : std::nullopt;
+  if (json) {
+    return *json;
+  }
+  const char* who = run.program == TrainerProgram::kFactory   ? "LLaMA-Factory"
+                    : run.program == TrainerProgram::kAxolotl ? "axolotl"
+                    : run.program == TrainerProgram::kSwift   ? "ms-swift"
+                                                              : "the Trainer";
+  throw Error(where_of(run.said, file),
+              fmt::format("{} of {}'s run cannot be read below the file's folder or in its "
+                          "repository; DeepSpeed's JSON where it is named, or that JSON itself "
+                          "with --model, --seq and --micro-batch, would be right",
+                          file.value, who));
+}
+
+LaunchConfig under_deepspeed(const TrainerRun& run, const LaunchSetting& file,
+                             const LaunchReading& reading,
+                             const std::vector<std::string>& arguments) {
+  LaunchConfig config;
+  config.format = LaunchFormat::kDeepspeed;
+  const std::string text = deepspeed_file(run, file, reading);
+  config.source = file.value.ends_with(".json") ? file.value : run.said.source;
+  read_json_settings(text, config);
+  fill_automatic(run, config);
+  read_deepspeed_settings(arguments, config);
+  return config;
+}
+
+// ---- accelerate: FSDP, or nothing sharded
+
+void set(LaunchConfig& config, std::string key, std::string value, const LaunchSetting* from) {
+  config.settings.push_back({std::move(key), std::move(value), from == nullptr ? "" : from->spelled,
+                             from == nullptr ? 0 : from->line});
+}
+
+// "full_shard auto_wrap offload" of TrainingArguments.fsdp, as accelerate's keys.
+void add_fsdp_words(const LaunchSetting& words, LaunchConfig& config) {
+  std::string text = words.value;
+  std::replace(text.begin(), text.end(), ',', ' ');
+  for (const std::string_view word : names_in(text)) {
+    if (word == "auto_wrap") {
+      set(config, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", &words);
+    } else if (word == "offload") {
+      set(config, "fsdp_config.fsdp_offload_params", "true", &words);
+    } else {
+      set(config, "fsdp_config.fsdp_sharding_strategy", in_capitals(std::string(word)), &words);
     }
   }
 }
 
-// LLaMA-Factory recomputes unless told; the Trainer where told.
-void read_recompute(const LaunchConfig& run, LaunchConfig& config) {
-  const bool factory = has_setting(run, "finetuning_type");
-  const bool recomputes = factory ? !is_on(run, "disable_gradient_checkpointing")
-                                  : is_on(run, "gradient_checkpointing");
-  config.layout.recompute = recomputes ? Recompute::kFull : config.layout.recompute;
-  config.recompute_is_open = false;
+// Keys of the run's own fsdp_config, of the file that it names, and ms-swift's fsdp2
+// (swift/config/fsdp2.json).
+void add_fsdp(const TrainerRun& run, const LaunchReading& reading, LaunchConfig& config) {
+  const LaunchSetting* words = run_setting(run.said, "fsdp");
+  set(config, "distributed_type", "FSDP", words);
+  if (words != nullptr && words->value == "fsdp2") {
+    for (const auto& [key, value] : {std::pair{"version", "2"},
+                                     {"auto_wrap_policy", "TRANSFORMER_BASED_WRAP"},
+                                     {"reshard_after_forward", "true"},
+                                     {"activation_checkpointing", "true"}}) {
+      set(config, fmt::format("fsdp_config.fsdp_{}", key), value, words);
+    }
+  } else if (words != nullptr && !is_among("true True", words->value)) {
+    add_fsdp_words(*words, config);
+  }
+  if (const LaunchSetting* version = run_setting(run.said, "fsdp_version")) {
+    set(config, "fsdp_config.fsdp_version", version->value, version);
+  }
+  LaunchConfig file;
+  const LaunchSetting* named = run_setting(run.said, "fsdp_config");
+  const auto text = named != nullptr && reading.read ? reading.read(named->value) : std::nullopt;
+  if (text) {
+    file.source = named->value;
+    read_json_settings(*text, file);
+    for (LaunchSetting& setting : file.settings) {
+      setting.key.insert(0, "fsdp_config.");
+      config.settings.push_back(std::move(setting));
+    }
+  }
+  for (const LaunchSetting& setting : run.said.settings) {
+    if (setting.key.starts_with("fsdp_config.")) {
+      config.settings.push_back(setting);
+    }
+  }
 }
 
-void read_run(const LaunchConfig& run, LaunchConfig& config) {
-  config.gpus = run.gpus;
-  config.gpus_per_node = run.gpus_per_node;
-  config.sequence = count_of(run, kSequence);
-  if (const LaunchSetting* model = first_of(run, kModel); model != nullptr) {
-    config.model_name = preset_in(model->value);
-    config.model_said = model->value;
+// The file of accelerate launch, where the command names one.
+bool add_accelerate_file(const TrainerRun& run, const LaunchReading& reading,
+                         LaunchConfig& config) {
+  if (run.accelerate.empty()) {
+    return false;
   }
-  const std::string optimizer =
-      text_setting(run, "optim", text_setting(run, "optimizer", "adamw_torch"));
-  if (!has_setting(config, "optimizer.type") && optimizer.find("8bit") != std::string::npos) {
-    config.optimizer = "adam8bit";
+  const auto text = reading.read ? reading.read(run.accelerate) : std::nullopt;
+  if (!text) {
+    throw Error(run.said.source,
+                fmt::format("{}, after --config_file, cannot be read below the file's folder or in "
+                            "its repository; accelerate's YAML where it is named would be right",
+                            run.accelerate));
   }
-  read_adapters(run, config);
-  note_other_training(run, config);
-  read_recompute(run, config);
-  config.environment = run.environment;
-  config.undecided = run.undecided;
-  config.remarks.insert(config.remarks.begin(), run.remarks.begin(), run.remarks.end());
+  read_yaml_settings(*text, config);
+  return true;
 }
 
-bool is_trainer_run(std::string_view text, const std::string& source) {
-  const auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
-  if (source.ends_with(".yaml") || source.ends_with(".yml")) {
-    return has("deepspeed:") &&
-           (has("finetuning_type:") || (has("base_model:") && has("sequence_len:")));
+LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& reading) {
+  LaunchConfig config;
+  config.format = LaunchFormat::kAccelerate;
+  config.source = run.said.source;
+  const std::string fsdp = run_text(run.said, "fsdp");
+  const auto is_fsdp_key = [](const LaunchSetting& setting) {
+    return setting.key.starts_with("fsdp_config.");
+  };
+  const bool shards = (!fsdp.empty() && !is_among("false False", fsdp)) ||
+                      std::any_of(run.said.settings.begin(), run.said.settings.end(), is_fsdp_key);
+  if (add_accelerate_file(run, reading, config)) {
+    // its distributed_type holds
+  } else if (shards) {
+    add_fsdp(run, reading, config);
+  } else {
+    set(config, "distributed_type", "MULTI_GPU", nullptr);
+    if (run.said.gpus.value_or(2) > 1) {
+      config.remarks.emplace_back(
+          "it names neither DeepSpeed nor FSDP: every GPU holds all of it (DDP)");
+    }
   }
-  return has("--deepspeed") && has("--per_device_train_batch_size") && has(".json");
+  if (const std::string precision = precision_of_trainer(run); !precision.empty()) {
+    set(config, "mixed_precision", precision, nullptr);
+  }
+  read_accelerate_settings(config);
+  return config;
 }
 
 }  // namespace
@@ -163,32 +196,18 @@ bool is_trainer_run(std::string_view text, const std::string& source) {
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading) {
-  if (!is_trainer_run(text, source)) {
+  std::optional<TrainerRun> run = read_trainer_run(text, source, reading);
+  if (!run) {
     return {};
   }
-  const LaunchConfig run = run_of(text, source, reading);
-  const LaunchSetting* file = find_setting(run, "deepspeed");
-  if (file == nullptr || !file->value.ends_with(".json")) {
-    return {};
+  const LaunchSetting* file = run_setting(run->said, "deepspeed");
+  const bool named = file != nullptr && !is_among("none false False", file->value);
+  if (!named) {
+    add_arguments(arguments, "cutoff_len=4096", run->said);
   }
-  const auto json = reading.read ? reading.read(file->value) : std::nullopt;
-  if (!json) {
-    const char* who = has_setting(run, "finetuning_type") ? "LLaMA-Factory"
-                      : has_setting(run, "base_model")    ? "axolotl"
-                                                          : "the Trainer";
-    throw Error(where_of(run, *file),
-                fmt::format("{} of {}'s run cannot be read below the file's folder or in its "
-                            "repository; DeepSpeed's JSON where it is named, or that JSON itself "
-                            "with --model, --seq and --micro-batch, would be right",
-                            file->value, who));
-  }
-  LaunchConfig config;
-  config.format = LaunchFormat::kDeepspeed;
-  config.source = file->value;
-  read_json_settings(*json, config);
-  fill_automatic(run, config);
-  read_deepspeed_settings(arguments, config);
-  read_run(run, config);
+  LaunchConfig config =
+      named ? under_deepspeed(*run, *file, reading, arguments) : under_accelerate(*run, reading);
+  read_training(*run, config);
   return config;
 }
 

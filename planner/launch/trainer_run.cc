@@ -1,0 +1,231 @@
+// What a run of transformers' Trainer says, whoever wraps it: LLaMA-Factory's and axolotl's YAML,
+// and command lines (theirs, ms-swift's, TRL's, of scripts of one's own).
+#include <algorithm>
+#include <charconv>
+
+#include "planner/launch/field_table.h"
+#include "planner/launch/launch_command.h"
+#include "planner/launch/trainer.h"
+#include "planner/shell/command_string.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::string_view kFlags =
+    "model_name_or_path base_model model model_name cutoff_len sequence_len model_max_length "
+    "max_seq_length "
+    "max_length max_seq_len block_size per_device_train_batch_size micro_batch_size deepspeed fsdp "
+    "bf16 fp16 output_dir learning_rate gradient_accumulation_steps gradient_checkpointing "
+    "num_train_epochs save_steps logging_steps tuner_type train_type finetuning_type lora_rank "
+    "lora_r use_peft";
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// A key of the YAML's outermost map.
+bool has_key(std::string_view text, std::string_view key) {
+  for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+    const bool starts = at == 0 || text[at - 1] == '\n';
+    if (starts && text.substr(at + key.size()).starts_with(":")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<TrainerProgram> program_of_yaml(std::string_view text) {
+  if (has_key(text, "finetuning_type") ||
+      (has_key(text, "stage") && has_key(text, "model_name_or_path"))) {
+    return TrainerProgram::kFactory;
+  }
+  const bool axolotl = has_key(text, "base_model") &&
+                       (has_key(text, "sequence_len") || has_key(text, "micro_batch_size"));
+  return axolotl ? std::optional(TrainerProgram::kAxolotl) : std::nullopt;
+}
+
+std::optional<TrainerProgram> program_of_script(std::string_view text) {
+  for (const char* start :
+       {"swift sft", "swift pt", "swift rlhf", "cli/sft.py", "cli/pt.py", "cli/rlhf.py"}) {
+    if (has(text, start)) {
+      return TrainerProgram::kSwift;
+    }
+  }
+  if (has(text, "--finetuning_type")) {
+    return TrainerProgram::kFactory;
+  }
+  return has(text, "--per_device_train_batch_size") ? std::optional(TrainerProgram::kTransformers)
+                                                    : std::nullopt;
+}
+
+bool is_yaml(std::string_view name) {
+  return name.ends_with(".yaml") || name.ends_with(".yml");
+}
+
+bool is_trainer_flag(std::string_view word) {
+  std::string key(word.substr(std::min<std::size_t>(2, word.size())));
+  std::replace(key.begin(), key.end(), '-', '_');
+  key.resize(std::min(key.find('='), key.size()));
+  return word.starts_with("--") && is_among(kFlags, key);
+}
+
+std::optional<std::int64_t> count_in(const LaunchConfig& run, std::string_view variable) {
+  const LaunchSetting* found = find_variable(run, variable);
+  std::int64_t value = 0;
+  if (found == nullptr) {
+    return {};
+  }
+  const std::string& text = found->value;
+  const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = failure == std::errc() && value > 0 && stop == text.data() + text.size();
+  return good ? std::optional(value) : std::nullopt;
+}
+
+// How many cards CUDA_VISIBLE_DEVICES names.
+std::optional<std::int64_t> visible_cards(const LaunchConfig& run) {
+  const LaunchSetting* found = find_variable(run, "CUDA_VISIBLE_DEVICES");
+  return found == nullptr || found->value.empty()
+             ? std::nullopt
+             : std::optional(1 + std::count(found->value.begin(), found->value.end(), ','));
+}
+
+// ms-swift starts NPROC_PER_NODE processes, one unless told (swift/cli/main.py), LLaMA-Factory one
+// on each card that is visible (launcher.py), python itself one.
+void read_processes(const std::vector<ShellText>& launcher, TrainerRun& run) {
+  LaunchConfig& said = run.said;
+  read_gpu_count(launcher, said);
+  const auto starts = [&](std::string_view word) {
+    return std::any_of(launcher.begin(), launcher.end(), [&](const ShellText& text) {
+      return text.text == word || text.text.ends_with("/" + std::string(word));
+    });
+  };
+  const bool launched = starts("torchrun") || starts("accelerate") || starts("deepspeed") ||
+                        starts("torch.distributed.run") || starts("torch.distributed.launch");
+  if (said.gpus || launched) {
+    return;
+  }
+  const auto each = count_in(said, "NPROC_PER_NODE");
+  const auto visible = visible_cards(said);
+  if (run.program == TrainerProgram::kSwift) {
+    said.gpus = each.value_or(1) * count_in(said, "NNODES").value_or(1);
+    if (!each && visible.value_or(1) > 1) {
+      said.foreign.emplace_back("one process over several cards (device_map)");
+    }
+  } else if (run.program == TrainerProgram::kFactory) {
+    said.gpus = visible;
+  } else if (starts("python") || starts("python3")) {
+    said.gpus = 1;
+  }
+  said.gpus_per_node = each;
+}
+
+std::string accelerate_file(const std::vector<ShellText>& launcher) {
+  for (std::size_t i = 0; i + 1 < launcher.size(); ++i) {
+    if (launcher[i].text == "--config_file") {
+      return launcher[i + 1].text;
+    }
+  }
+  return {};
+}
+
+TrainerRun run_of_yaml(std::string_view text, const std::string& source) {
+  TrainerRun run;
+  run.program = *program_of_yaml(text);
+  run.said.source = source;
+  read_yaml_settings(text, run.said);
+  return run;
+}
+
+// llamafactory-cli train X.yaml, axolotl train X.yml, accelerate launch --config_file A.yaml …
+// X.yaml: that file, with what the command says.
+std::optional<TrainerRun> run_named(std::string_view script_text, const std::string& source,
+                                    const LaunchReading& reading) {
+  LaunchConfig around;
+  const ShellScript script = read_launch_script(script_text, source, {}, reading, around);
+  for (const ShellCommand& command : script.commands) {
+    for (const std::vector<ShellText>& words : commands_of_words(command.words)) {
+      for (const ShellText& word : words) {
+        const auto text =
+            is_yaml(word.text) && reading.read ? reading.read(word.text) : std::nullopt;
+        if (text && is_trainer_yaml(*text, word.text)) {
+          TrainerRun run = run_of_yaml(*text, word.text);
+          run.said.environment = around.environment;
+          run.said.gpus = around.gpus;
+          read_processes(words, run);
+          run.accelerate = accelerate_file(words);
+          return run;
+        }
+      }
+    }
+  }
+  return {};
+}
+
+TrainerRun run_of_script(std::string_view text, const std::string& source,
+                         const LaunchReading& reading, TrainerProgram program) {
+  TrainerRun run;
+  run.program = program;
+  run.said.source = source;
+  const ShellScript script = read_launch_script(text, source, {}, reading, run.said);
+  const LaunchCommand command = training_command(script, is_trainer_flag, run.said);
+  remark_missing_arguments(
+      script, [](std::string_view) { return false; }, run.said);
+  read_command_environment(command.launcher, run.said);
+  read_processes(command.launcher, run);
+  // flags before the first that is known look like the launcher's, where it is no Python file
+  const bool python = !command.launcher.empty() && command.launcher.back().text.ends_with(".py");
+  run.said.settings = python ? std::vector<LaunchSetting>() : flags_of(command.launcher);
+  const std::vector<LaunchSetting> flags = flags_of(command.arguments);
+  run.said.settings.insert(run.said.settings.end(), flags.begin(), flags.end());
+  run.accelerate = accelerate_file(command.launcher);
+  return run;
+}
+
+}  // namespace
+
+bool is_trainer_yaml(std::string_view text, const std::string& source) {
+  return is_yaml(source) && program_of_yaml(text).has_value();
+}
+
+std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::string& source,
+                                           const LaunchReading& reading) {
+  if (is_yaml(source)) {
+    return program_of_yaml(text) ? std::optional(run_of_yaml(text, source)) : std::nullopt;
+  }
+  for (const char* other : {".json", ".toml", ".py"}) {
+    if (source.ends_with(other)) {
+      return {};
+    }
+  }
+  if (const auto program = program_of_script(text)) {
+    return run_of_script(text, source, reading, *program);
+  }
+  if (has(text, ".yaml") || has(text, ".yml")) {
+    return run_named(text, source, reading);
+  }
+  return {};
+}
+
+const LaunchSetting* run_setting(const LaunchConfig& run, std::string_view names) {
+  for (const std::string_view name : names_in(names)) {
+    const LaunchSetting* found = find_setting(run, name);
+    if (found != nullptr && !found->value.empty() && found->value != "null" &&
+        found->value != "None") {
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+std::string run_text(const LaunchConfig& run, std::string_view names,
+                     const std::string& otherwise) {
+  const LaunchSetting* found = run_setting(run, names);
+  return found == nullptr ? otherwise : found->value;
+}
+
+std::optional<std::int64_t> run_count(const LaunchConfig& run, std::string_view names) {
+  const LaunchSetting* found = run_setting(run, names);
+  return found == nullptr ? std::nullopt : integer_setting(run, found->key, 1, 1'000'000'000);
+}
+
+}  // namespace trireme::planner

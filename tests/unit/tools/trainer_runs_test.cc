@@ -1,0 +1,156 @@
+// Runs of LLaMA-Factory, axolotl, ms-swift and scripts around transformers' Trainer that name no
+// DeepSpeed file: all of them were refused ("the DeepSpeed JSON that its `deepspeed:` names … would
+// be right").
+#include "tests/unit/tools/check_run.h"
+
+namespace trireme::tools {
+namespace {
+
+constexpr const char* kNode = "--cluster dgx-a100-80gbx1";
+
+std::string factory(const std::string& more) {
+  return "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\ndo_train: true\n"
+         "cutoff_len: 2048\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n"
+         "bf16: true\n" +
+         more;
+}
+
+std::string axolotl(const std::string& more) {
+  return "base_model: NousResearch/Meta-Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\n"
+         "gradient_accumulation_steps: 8\nsample_packing: true\nbf16: auto\n" +
+         more;
+}
+
+std::string swift(const std::string& before, const std::string& more) {
+  return before +
+         " swift sft --model Qwen/Qwen2.5-7B-Instruct --torch_dtype bfloat16 "
+         "--per_device_train_batch_size 1 --max_length 2048 --model_name swift-robot " +
+         more + "\n";
+}
+
+double memory_of(const Checked& answer) {
+  return answer.json.at("estimate").at("memory").at("peak_reserved_gib").get<double>();
+}
+
+TEST(TrainerRuns, FactoryWithoutDeepspeedHoldsAllOnEveryGpu) {
+  const Checked lora =
+      check(written("runs/lora.yaml", factory("finetuning_type: lora\nlora_rank: 8\n")), kNode);
+  ASSERT_EQ(lora.code, 0) << lora.err;
+  EXPECT_EQ(lora.json["layout"]["dp"], 8);
+  EXPECT_EQ(lora.json["layout"]["micro_batches"], 8);
+  EXPECT_EQ(lora.json["layout"]["recompute"], "full");  // LLaMA-Factory's own default
+  EXPECT_EQ(lora.json["estimate"]["model"]["name"], "qwen2.5-7b");
+  EXPECT_GT(memory_of(lora), 15);  // 7.6e9 weights of 2 bytes: 14.2 GiB
+  EXPECT_LT(memory_of(lora), 30);
+  const Checked four = check(
+      written("runs/qlora.yaml", factory("finetuning_type: lora\nquantization_bit: 4\n")), kNode);
+  ASSERT_EQ(four.code, 0) << four.err;
+  EXPECT_EQ(four.json.at("verdict"), "fits") << four.json.value("verdict_reason", "");
+  // 6.5e9 linear weights at half a byte instead of two: 9.1 GiB less
+  EXPECT_NEAR(memory_of(lora) - memory_of(four), 9, 2.5);
+}
+
+TEST(TrainerRuns, AxolotlsFsdpIsAxolotlsRunAndNotABareFileOfAccelerate) {
+  const Checked sharded =
+      check(written("runs/fsdp.yaml",
+                    axolotl("gradient_checkpointing: true\nfsdp_version: 2\nfsdp_config:\n"
+                            "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                            "  transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"
+                            "  reshard_after_forward: true\n")),
+            kNode);
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  EXPECT_EQ(sharded.json["layout"]["fsdp"], 8);
+  EXPECT_EQ(sharded.json["layout"]["recompute"], "full");
+  EXPECT_EQ(sharded.json["estimate"]["model"]["name"], "llama-3.1-8b");
+  const Checked words =
+      check(written("runs/words.yaml",
+                    axolotl("adapter: qlora\nlora_r: 16\nload_in_4bit: true\nfsdp:\n- full_shard\n"
+                            "- auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n")),
+            kNode);
+  ASSERT_EQ(words.code, 0) << words.err;
+  EXPECT_EQ(words.json["layout"]["fsdp"], 8);
+}
+
+// 76 GiB with all weights, moments and gradients in 16 bits; 22, 18 and 16 GiB with adapters on one
+// GPU, two under ZeRO-2 and two under ZeRO-3; 10 GiB over a 4-bit base: ms-swift's own examples
+// (examples/train, comments of the scripts).
+TEST(TrainerRuns, SwiftsNamesForDeepspeedsFilesAndItsDefaults) {
+  const Checked whole =
+      check(written("runs/full.sh", swift("CUDA_VISIBLE_DEVICES=0", "--tuner_type full")), kNode);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(whole.json["layout"]["micro_batches"], 16);
+  EXPECT_NEAR(memory_of(whole), 70, 8);
+  const Checked one =
+      check(written("runs/one.sh", swift("CUDA_VISIBLE_DEVICES=0", "--lora_rank 8")), kNode);
+  EXPECT_NEAR(memory_of(one), 19, 4);
+  const std::string two = "NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1";
+  const Checked second =
+      check(written("runs/z2.sh", swift(two, "--lora_rank 8 --deepspeed zero2")), kNode);
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.json["layout"]["sharding"], "gradients");
+  const Checked third = check(
+      written("runs/z3.sh", swift(two, "--tuner_type full --deepspeed zero3_offload")), kNode);
+  EXPECT_EQ(third.json["layout"]["sharding"], "full") << third.err;
+  EXPECT_EQ(third.json["layout"]["fsdp"], 2);
+  const Checked spread =
+      check(written("runs/map.sh", swift("CUDA_VISIBLE_DEVICES=0,1", "--lora_rank 8")), kNode);
+  EXPECT_EQ(spread.json.value("verdict", ""), "not_known") << spread.err;
+}
+
+// 32B whole at 32k tokens under FSDP: out of memory on 8 H100, as issue 13 of simplescaling/s1
+// says, and run on 16.
+TEST(TrainerRuns, FsdpOfTrainingArgumentsWithItsFile) {
+  written("s1/.git/HEAD", "ref: refs/heads/main\n");
+  written("s1/train/qwen.json", R"({"transformer_layer_cls_to_wrap": "Qwen2DecoderLayer"})");
+  const std::string script =
+      written("s1/train/sft.sh",
+              "torchrun --nproc-per-node ${count} train/sft.py --block_size=32768 "
+              "--per_device_train_batch_size=1 --gradient_accumulation_steps=1 "
+              "--model_name=Qwen/Qwen2.5-32B-Instruct --fsdp=\"full_shard auto_wrap\" "
+              "--fsdp_config=\"train/qwen.json\" --bf16=True --gradient_checkpointing=True\n");
+  const Checked eight = check(script, "--cluster dgx-h100x1 --gpus 8");
+  ASSERT_TRUE(eight.json.is_object()) << eight.err;
+  EXPECT_EQ(eight.json["layout"]["fsdp"], 8);
+  EXPECT_EQ(eight.json["estimate"]["model"]["name"], "qwen2.5-32b");
+  EXPECT_GT(memory_of(eight), 80);
+}
+
+TEST(TrainerRuns, ScriptsThatStartAYamlAreThatYaml) {
+  written("named/.git/HEAD", "ref: refs/heads/main\n");
+  written("named/examples/lora.yaml", factory("finetuning_type: lora\nlora_rank: 8\n"));
+  const Checked four =
+      check(written("named/run.sh",
+                    "CUDA_VISIBLE_DEVICES=0,1,2,3 llamafactory-cli train examples/lora.yaml\n"),
+            kNode);
+  ASSERT_EQ(four.code, 0) << four.err;
+  EXPECT_EQ(four.json["layout"]["dp"], 4);
+}
+
+TEST(TrainerRuns, ArgumentsOverrideWhatTheRunSays) {
+  const std::string path = written("runs/over.yaml", factory("finetuning_type: lora\n"));
+  const Checked usual = check(path, kNode);
+  const Checked longer =
+      check(path, std::string(kNode) + " -- cutoff_len=8192 per_device_train_batch_size=2");
+  ASSERT_EQ(longer.code, 0) << longer.err;
+  EXPECT_EQ(longer.json["layout"]["micro_batch"], 2);
+  EXPECT_GT(memory_of(longer), memory_of(usual) + 4);
+}
+
+// "Does not fit" was said of ms-swift's own example (examples/megatron/sft.sh: two GPUs of 80 GiB):
+// --max_length is the longest sample's, and nothing is packed.
+TEST(TrainerRuns, UnpackedSamplesAreNotRefusedForTheLongestOne) {
+  const std::string start =
+      "NPROC_PER_NODE=2 megatron sft --model Qwen/Qwen2.5-7B-Instruct "
+      "--tensor_model_parallel_size 2 --sequence_parallel true --micro_batch_size 16 "
+      "--global_batch_size 16 --max_length 2048 --recompute_granularity full "
+      "--recompute_method uniform --recompute_num_layers 1";
+  const Checked open = check(written("runs/mega.sh", start + "\n"), kNode);
+  EXPECT_EQ(open.json.value("verdict", ""), "not_known") << open.err;
+  EXPECT_NE(open.json.value("verdict_reason", "").find("packed"), std::string::npos);
+  const Checked packed = check(written("runs/packed.sh", start + " --packing true\n"), kNode);
+  EXPECT_EQ(packed.json.value("verdict", ""), "no") << packed.err;
+  EXPECT_FALSE(remarks_have(packed, "samples are not packed"));
+}
+
+}  // namespace
+}  // namespace trireme::tools

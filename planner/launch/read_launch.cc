@@ -141,9 +141,6 @@ constexpr OtherFile kOthers[] = {
     {"framework: megatron",
      "is Primus'; its overrides as Megatron-LM's flags (--tensor-model-parallel-size 4, …) would "
      "be right"},
-    {"finetuning_type:",
-     "is LLaMA-Factory's; the DeepSpeed JSON that its `deepspeed:` names, or accelerate's YAML, "
-     "would be right, with --model, --seq and --micro-batch"},
     {"trainer.strategy.",
      "is NeMo 2's; overrides of Megatron-Bridge (model.tensor_model_parallel_size=4, "
      "train.global_batch_size=128, …) would be right"},
@@ -153,9 +150,6 @@ constexpr OtherFile kOthers[] = {
     {"TrainingArguments(",
      "is a script of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
      "with would be right, with --model, --seq and --micro-batch"},
-    {"--deepspeed zero",
-     "starts DeepSpeed by a name of ms-swift's own (zero3 is its ds_config/zero3.json); that JSON "
-     "would be right, with --model, --seq and --micro-batch"},
     {"--fsdp \"",
      "starts transformers' Trainer; its --fsdp as accelerate's YAML (fsdp_config) would be right, "
      "with --model, --seq and --micro-batch"},

@@ -38,6 +38,7 @@ const std::map<std::string, std::set<std::string>> kPlannerRooms = {
     {"calibrate", {"calibrate", "cost", "plan"}},
     {"shell", {"shell"}},
     {"launch", {"launch", "plan", "shell"}},
+    {"start", {"start", "launch", "plan"}},
 };
 
 struct SourceFile {

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "planner/launch/export.h"
-#include "planner/launch/launch_switches.h"
+#include "planner/start/launch_switches.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 #include "planner/search/switches.h"
 #include "tools/check_verdict.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "planner/cost/estimate.h"
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::tools {
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "mutate.h"
 #include "planner/cost/estimate.h"
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 // Launch files of every format, each to the estimate that `check` gives.
 #include "planner/cost/estimate.h"
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 #include "planner/launch/read_launch.h"
 #include "tests/fuzz/targets/target.h"
 

@@ -48,6 +48,8 @@ std::span<const LaunchRule> megatron_bridge_rules();
 std::span<const LaunchRule> torchtitan_rules();
 std::span<const LaunchRule> deepspeed_rules();
 std::span<const LaunchRule> accelerate_rules();
+// "line 12", or "of the command line".
+std::string place_of(const LaunchConfig& config, const LaunchSetting& setting);
 // Values that are none of the words which the format takes for their keys (value_rules.cc).
 std::optional<Finding> values_known(const LaunchConfig& config, const LaunchCase& found);
 // Keys that are slips of ones that the format has, of those with sections (torch_rules.cc).

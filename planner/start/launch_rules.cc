@@ -1,4 +1,4 @@
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 #include <fmt/format.h>
 
@@ -57,6 +57,10 @@ void check_layout(const LaunchConfig& config, const LaunchCase& found,
 }
 
 }  // namespace
+
+std::string place_of(const LaunchConfig& config, const LaunchSetting& setting) {
+  return setting.line == 0 ? "of the command line" : line_of(config, setting.line);
+}
 
 std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format) {
   switch (format) {

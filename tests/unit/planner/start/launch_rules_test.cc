@@ -1,5 +1,5 @@
 // Every rule of the tables: a configuration that breaks it, and the nearest one that does not.
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "core/edits.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 namespace {
@@ -271,7 +271,7 @@ std::optional<Finding> values_known(const LaunchConfig& config, const LaunchCase
         const bool own = row->care == Care::kRegistered && near_word(*row, word).empty();
         return Finding{
             fmt::format("{} is '{}' ({})", setting.spelled, setting.value,
-                        setting.line == 0 ? "of the command line" : line_of(config, setting.line)),
+                        place_of(config, setting)),
             fix_of(*row, word) + (own ? ", or register it (experimental.custom_import)" : ""),
             own ? std::optional(Severity::kWarning) : std::nullopt};
       }

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "planner/launch/launch_rules.h"
 #include "planner/launch/torchtitan.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 namespace {

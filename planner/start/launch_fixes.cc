@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 namespace {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <numeric>
 
-#include "planner/launch/launch_rules.h"
 #include "planner/launch/megatron.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "planner/launch/field_table.h"
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 
@@ -27,9 +27,7 @@ std::optional<Finding> keys_known(const LaunchConfig& config, const LaunchCase&)
     }
     const bool read_loosely = section == "activation_checkpointing.";  // as a plain dictionary
     ignores = ignores && (section.empty() || read_loosely || !setting.meant.starts_with(section));
-    refused.push_back(
-        fmt::format("{} ({})", setting.spelled,
-                    setting.line == 0 ? "of the command line" : line_of(config, setting.line)));
+    refused.push_back(fmt::format("{} ({})", setting.spelled, place_of(config, setting)));
     right.push_back(setting.meant);
   }
   if (refused.empty()) {

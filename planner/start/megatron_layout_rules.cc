@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "planner/launch/launch_rules.h"
 #include "planner/launch/megatron.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 namespace {

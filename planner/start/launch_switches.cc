@@ -1,10 +1,10 @@
-#include "planner/launch/launch_switches.h"
+#include "planner/start/launch_switches.h"
 
 #include <algorithm>
 #include <set>
 
 #include "core/error.h"
-#include "planner/launch/launch_rules.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme::planner {
 namespace {

@@ -1,5 +1,5 @@
 // Switches that are proposed for a configuration are tried against the rules of its framework.
-#include "planner/launch/launch_switches.h"
+#include "planner/start/launch_switches.h"
 
 #include <gtest/gtest.h>
 

@@ -91,12 +91,23 @@ planner::Plan with_stages(const Job& job, planner::Plan plan) {
     search.constraints.push_back(
         {ConstraintAxis::kExpertTensor, Comparison::kEqual, plan.expert_tensor});
   }
-  search.fixed.sharding = plan.sharding;
-  search.fixed.schedule = plan.schedule;
   search.fixed.recompute = plan.recompute;
-  search.fixed.recompute_layers = plan.recompute_layers;
-  search.fixed.recompute_modules = plan.recompute_modules;
-  search.fixed.sequence_parallel = plan.sequence_parallel;
+  // What the layout has none of is no wish.
+  if (plan.data_parallel() > 1) {
+    search.fixed.sharding = plan.sharding;
+  }
+  if (plan.pipeline > 1) {
+    search.fixed.schedule = plan.schedule;
+  }
+  if (plan.tensor > 1) {
+    search.fixed.sequence_parallel = plan.sequence_parallel;
+  }
+  if (plan.recompute == planner::Recompute::kFull) {
+    search.fixed.recompute_layers = plan.recompute_layers;
+  }
+  if (plan.recompute == planner::Recompute::kSelective) {
+    search.fixed.recompute_modules = plan.recompute_modules;
+  }
   const SearchResult found = planner::search(job, search);
   return found.best                     ? found.best->plan
          : found.nearest_misses.empty() ? plan

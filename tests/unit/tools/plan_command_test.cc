@@ -226,7 +226,8 @@ TEST(Offload, WhatAFormatCannotSayIsRefusedWithItsReason) {
         {"fsdp8.mb1.zero1 --framework megatron --offload gradients", "optimizer states and"},
         {"tp8.mb1 --framework megatron --offload optimizer", "--sharding optimizer"},
         {"fsdp8.mb1 --framework deepspeed --offload optimizer=nvme", "path of your drives"},
-        {"fsdp8.mb1.zero2 --framework deepspeed --offload parameters", "--sharding full"}}) {
+        {"fsdp8.mb1.zero2 --framework deepspeed --offload parameters",
+         "--layout fsdp8.mb1 would"}}) {
     const Exported result = run_words(job + words);
     EXPECT_EQ(result.code, 2) << words;
     EXPECT_NE(result.err.find(reason), std::string::npos) << words << result.err;
@@ -242,7 +243,7 @@ TEST(Offload, AFixThatIsNamedIsTaken) {
   for (const Row& row :
        {Row{"megatron", "tp2.dp4.mb1", "optimizer"}, Row{"megatron", "tp8.mb1", "optimizer=0.5"},
         Row{"megatron-fsdp", "fsdp8.mb1", "optimizer"}, Row{"deepspeed", "dp8.mb1", "optimizer"},
-        Row{"deepspeed", "tp8.mb1", "optimizer"},
+        Row{"deepspeed", "tp8.mb1.nosp", "optimizer"},
         Row{"deepspeed", "fsdp4.dp2.mb1.zero2", "optimizer,parameters"},
         Row{"torchtitan", "dp8.mb1", "optimizer"},
         Row{"accelerate-fsdp1", "fsdp8.mb1.zero2", "parameters"}}) {
@@ -584,7 +585,9 @@ TEST(ExplainCommand, AdaptersAreTakenAsByPlan) {
 TEST(ExplainCommand, RulesOfThumbAreSaidInWords) {
   for (const char* layout : {"fsdp8.mb1.rc-full", "tp2.fsdp4.mb1", "dp8.mb1", "tp8.mb1"}) {
     const std::string out =
-        run_words(std::string("explain --model gpt2 --cluster dgx-h100x1 --layout ") + layout).out;
+        run_words(std::string("explain --model llama-3.1-8b --cluster dgx-h100x1 --layout ") +
+                  layout)
+            .out;
     EXPECT_NE(out.find("F22 "), std::string::npos) << out;
     for (const char* symbol : {"P_t", "P_p", "d/P", "m ="}) {
       EXPECT_EQ(out.find(symbol), std::string::npos) << symbol << "\n" << out;

@@ -47,7 +47,7 @@ struct Behaviour {
 std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
-constexpr Behaviour kBehaviours[] = {{"trireme", 0.0135, 0.09},        {"megatron", 0.0095, 0.065},
+constexpr Behaviour kBehaviours[] = {{"trireme", 0.0135, 0.09},        {"megatron", 0.0095, 0.08},
                                      {"megatron-fsdp", 0.0105, 0.085}, {"fsdp1", 0.0155, 0.125},
                                      {"fsdp2", 0.021, 0.125},          {"deepspeed", 0.014, 0.075}};
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "planner/plan/framework.h"
@@ -50,8 +51,9 @@ std::string switch_words(const planner::SwitchGain& gain) {
   const std::string flag(gain.which.flag);
   const std::string by = flag.starts_with("without ") ? flag : "by " + flag;
   const std::string other = gain.best_without_seconds
-                                ? fmt::format("; the best layout without it takes {} more",
-                                              duration_text(*gain.best_without_seconds))
+                                ? fmt::format("; the best layout without it takes {} {}",
+                                              duration_text(std::abs(*gain.best_without_seconds)),
+                                              *gain.best_without_seconds < 0 ? "less" : "more")
                                 : "";
   const std::string told = fmt::format("{} ({}{})", by, told_here(gain.which), other);
   if (!gain.makes_fit) {

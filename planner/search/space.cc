@@ -203,12 +203,15 @@ class Enumerator {
     const auto allowed = [&](Sharding sharding) {
       return !fixed_.sharding || *fixed_.sharding == sharding;
     };
-    if (allowed(Sharding::kNone) || ranks == 1) {
+    // One data-parallel rank shards over its context ranks, where the framework does.
+    const bool context_alone =
+        ranks == 1 && degrees.base.context > 1 && job_.framework.shard_over_context;
+    if (allowed(Sharding::kNone) || (ranks == 1 && !context_alone)) {
       add_sharding(degrees, {.sharded = 1, .replicas = ranks});
     }
     for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
       for (const std::int64_t sharded : divisors_of(ranks)) {
-        if (sharded == 1 || !allowed(sharding)) {
+        if ((sharded == 1 && !context_alone) || !allowed(sharding)) {
           continue;
         }
         ShardingChoice choice{

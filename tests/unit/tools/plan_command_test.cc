@@ -452,6 +452,20 @@ TEST(PlanCommand, CsvHoldsEveryEstimatedLayout) {
   EXPECT_EQ(lines, plan["evaluated"].get<std::int64_t>());
 }
 
+// --cp 16 of four nodes answered two of eight data-parallel ranks at 44.9 s and at risk: where
+// there is one rank, its optimizer was never sharded over the context ranks, as Megatron does.
+TEST(PlanCommand, OneDataParallelRankShardsOverItsContextRanks) {
+  const std::string job =
+      "--model llama-3.1-8b --cluster dgx-h100x4 --framework megatron --seq 131072 "
+      "--global-batch 32 --cp 16 ";
+  const json wide = plan_of(job);
+  const json one = plan_of(job + "--fsdp 1 --dp 1 --sharding optimizer");
+  EXPECT_EQ(one["best"]["layout"]["short"].get<std::string>().find("fsdp"), std::string::npos);
+  EXPECT_EQ(one["best"]["fit"], "fits");
+  EXPECT_LE(wide["best"]["time"]["step_seconds"].get<double>(),
+            one["best"]["time"]["step_seconds"].get<double>());
+}
+
 TEST(PlanCommand, AgainstSaysRankAndGap) {
   const json plan = plan_of(kEight + "--framework megatron --against tp8.mb1");
   EXPECT_GT(plan["against"]["rank"], 1);

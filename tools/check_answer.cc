@@ -8,10 +8,10 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "planner/launch/export.h"
-#include "planner/start/launch_switches.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
+#include "planner/start/launch_switches.h"
 #include "tools/export_command.h"
 #include "tools/launchable.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/start/launch_rules.h"
 #include "planner/search/switches.h"
+#include "planner/start/launch_rules.h"
 #include "tools/check_verdict.h"
 
 namespace trireme::tools {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "planner/shell/names.h"
+#include "planner/shell/nested.h"
 #include "planner/shell/parameter.h"
 #include "planner/shell/substitution.h"
 #include "planner/shell/tokens.h"
@@ -18,19 +19,6 @@ constexpr std::size_t kExpandedMax = 4'000'000;
 constexpr int kDepthMax = 50;
 constexpr std::size_t kUnsetWordsMax = 1000;
 constexpr std::size_t kNone = std::string_view::npos;
-
-class Nested {
- public:
-  explicit Nested(int& depth) : depth_(depth) { ++depth_; }
-  Nested(const Nested&) = delete;
-  Nested& operator=(const Nested&) = delete;
-  Nested(Nested&&) = delete;
-  Nested& operator=(Nested&&) = delete;
-  ~Nested() { --depth_; }
-
- private:
-  int& depth_;
-};
 
 ShellText without_marks(const ShellText& text) {
   ShellText rest;

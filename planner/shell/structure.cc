@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "planner/shell/nested.h"
 
 namespace trireme::planner {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using Kind = ShellToken::Kind;
 using Words = std::initializer_list<std::string_view>;
 
-constexpr std::size_t kOpenMost = 200;
+constexpr int kOpenMost = 200;
 
 bool holds(Words words, std::string_view text) {
   return std::find(words.begin(), words.end(), text) != words.end();
@@ -173,29 +174,18 @@ class Grammar {
     }
   }
 
-  // Counts functions within functions and what is open, against files that nest them for ever.
-  class Nested {
-   public:
-    explicit Nested(Grammar& grammar) : depth_(grammar.depth_) {
-      if (++depth_ > kOpenMost) {
-        throw Error(fmt::format("{}:{}", grammar.source_, grammar.next().line),
-                    "has too many nested brackets");
-      }
+  // Of functions within functions and what is open.
+  [[nodiscard]] Nested deeper() {
+    if (depth_ >= kOpenMost) {
+      throw Error(fmt::format("{}:{}", source_, next().line), "has too many nested brackets");
     }
-    Nested(const Nested&) = delete;
-    Nested& operator=(const Nested&) = delete;
-    Nested(Nested&&) = delete;
-    Nested& operator=(Nested&&) = delete;
-    ~Nested() { --depth_; }
-
-   private:
-    std::size_t& depth_;
-  };
+    return Nested(depth_);
+  }
 
   // Returns whether it is a loop.
   bool command() {
     refuse_stray();
-    const Nested nested(*this);
+    const Nested nested = deeper();
     const std::string word = next().kind == Kind::kWord ? next().text : "";
     bool loops = false;
     if (word == "if") {
@@ -325,7 +315,7 @@ class Grammar {
   std::vector<std::string> before_, behind_;  // brackets before a token, and behind what ends there
   std::vector<std::pair<std::size_t, std::string_view>> open_;  // what is open, and what closes it
   std::size_t at_ = 0;
-  std::size_t depth_ = 0;
+  int depth_ = 0;
 };
 
 }  // namespace

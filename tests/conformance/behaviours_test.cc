@@ -29,11 +29,6 @@ using planner::Plan;
 using planner::Schedule;
 using tests::Drawn;
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 double simulated_seconds(const Drawn& drawn) {
   return tests::simulated_seconds(drawn.job, drawn.program);
 }
@@ -58,8 +53,8 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
   if (only != nullptr && std::string(only) != GetParam().name) {
     GTEST_SKIP() << "TRIREME_BEHAVIOUR asks for " << only;
   }
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 80);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 80);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
   double sum = 0;
   double worst = 0;
@@ -110,8 +105,8 @@ TEST_P(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
   if (only != nullptr && std::string(only) != GetParam().name) {
     GTEST_SKIP() << "TRIREME_BEHAVIOUR asks for " << only;
   }
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 40);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 40);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   double sum = 0;
   double worst = 0;
   double compared = 0;

@@ -29,11 +29,6 @@ namespace {
 using planner::Job;
 using planner::Plan;
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 template <typename T, std::size_t N>
 const T& pick(tests::Random& random, const T (&values)[N]) {
   return values[random.below(static_cast<std::int64_t>(N))];
@@ -147,8 +142,8 @@ struct Differences {
 };
 
 TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 300);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 300);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
   Differences time;
   Differences memory;
@@ -203,8 +198,8 @@ TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
 
 // One micro-batch on one stage: gradients come into being while activations go.
 TEST(EstimateWalk, MemoryOfOneBackward) {
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 60);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 60);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
   Differences memory;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {

@@ -44,11 +44,6 @@ std::ostream& operator<<(std::ostream& out, const Kind& kind) {
 constexpr Kind kKinds[] = {{"adapters", train_adapters, 0.02, 0.12, 0.01, 0.06},
                            {"frozen_layers", freeze_layers, 0.035, 0.19, 0.02, 0.18}};
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 struct Spread {
   double sum = 0, worst = 0;
   int count = 0;
@@ -68,8 +63,8 @@ class TrainedEstimate : public testing::TestWithParam<Kind> {};
 
 TEST_P(TrainedEstimate, TheClosedFormFollowsTheProgram) {
   const Kind& kind = GetParam();
-  const std::uint64_t cases = from_environment("TRIREME_TRAINED_CASES", 40);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_TRAINED_CASES", 40);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   Spread time;
   Spread memory;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {

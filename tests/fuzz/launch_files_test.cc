@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "mutate.h"
 #include "planner/cost/estimate.h"
-#include "planner/start/launch_rules.h"
 #include "planner/launch/read_launch.h"
+#include "planner/start/launch_rules.h"
 
 namespace trireme {
 namespace {

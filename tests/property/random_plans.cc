@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "planner/plan/rules.h"
 
 namespace trireme::tests {
@@ -91,6 +93,11 @@ RandomCase random_case(std::uint64_t seed) {
       return drawn;
     }
   }
+}
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 }  // namespace trireme::tests

@@ -23,4 +23,7 @@ struct RandomCase {
 // choice that lower() knows. Always the same for a seed.
 RandomCase random_case(std::uint64_t seed);
 
+// A number that the environment may give: how many cases, from which seed.
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise);
+
 }  // namespace trireme::tests

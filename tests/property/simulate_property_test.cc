@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "planner/lower/lower.h"
@@ -13,11 +12,6 @@
 
 namespace trireme {
 namespace {
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Transfers take at least what their bytes need on the narrowest link of the cluster below, so that
 // a lone one never asks for more than a link has.
@@ -109,8 +103,8 @@ void check_case(const tests::RandomCase& drawn, std::uint64_t seed) {
 }
 
 TEST(Simulate, RelationsHoldForRandomPlans) {
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 200);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 200);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
     const tests::RandomCase drawn = tests::random_case(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + drawn.describe());

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,11 +15,6 @@
 
 namespace trireme {
 namespace {
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 StepTimes random_times(const StepProgram& program, tests::Random& random) {
   StepTimes times;
@@ -136,8 +130,8 @@ void check_flop(const StepProgram& program, const tests::RandomCase& drawn) {
 }
 
 TEST(StepProgram, RelationsHoldForRandomPlans) {
-  const std::uint64_t cases = from_environment("TRIREME_CASES", 200);
-  const std::uint64_t first = from_environment("TRIREME_SEED", 1);
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 200);
+  const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
     const tests::RandomCase drawn = tests::random_case(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + drawn.describe());

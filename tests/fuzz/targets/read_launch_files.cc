@@ -1,7 +1,7 @@
 // Launch files of every format, each to the estimate that `check` gives.
 #include "planner/cost/estimate.h"
-#include "planner/start/launch_rules.h"
 #include "planner/launch/read_launch.h"
+#include "planner/start/launch_rules.h"
 #include "tests/fuzz/targets/target.h"
 
 namespace trireme::fuzz {

@@ -24,23 +24,25 @@ function(trireme_uses_regex)
 endfunction()
 
 # The header files of other people that most files include, read once: half to two thirds of what a small file costs to
-# compile. For builds from nothing; developers' presets go without, so that a file that forgets a header does not compile
-# there. GCC takes them under every -O, with the same definitions only. With all of nlohmann/json.hpp among them a file that
-# needs none of it takes twice as long.
-function(trireme_precompiled target)
-  if(NOT TRIREME_PRECOMPILED)
+# compile. For builds from nothing; presets dev and tsan go without, so that a file that forgets a header does not compile
+# there, and so does a build with ccache, which cannot share them between folders. GCC takes them under every -O, where the
+# definitions that they met are the same. With all of nlohmann/json.hpp among them a file that needs none of it takes twice as long.
+set(trireme_std_headers <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span>
+    <string> <string_view> <utility> <vector>)
+# trireme_precompiled(trireme_sim rooms LINK fmt::fmt HEADERS <fmt/format.h>): a target takes the set `rooms`, made at first use.
+function(trireme_precompiled target set)
+  if(NOT TRIREME_PRECOMPILED OR TRIREME_CCACHE)
     return()
   endif()
-  if(NOT TARGET trireme_precompiled)
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")
-    add_library(trireme_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
-    target_compile_features(trireme_precompiled PRIVATE cxx_std_20)
-    target_link_libraries(trireme_precompiled PRIVATE fmt::fmt nlohmann_json::nlohmann_json trireme_warnings)
-    target_precompile_headers(trireme_precompiled PRIVATE
-      <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span> <string>
-      <string_view> <utility> <vector> <fmt/format.h> <nlohmann/json_fwd.hpp>)
+  cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
+  if(NOT TARGET trireme_precompiled_${set})
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/precompiled_${set}.cc CONTENT "")
+    add_library(trireme_precompiled_${set} OBJECT ${PROJECT_BINARY_DIR}/precompiled_${set}.cc)
+    target_compile_features(trireme_precompiled_${set} PRIVATE cxx_std_20)
+    target_link_libraries(trireme_precompiled_${set} PRIVATE ${ARG_LINK} trireme_warnings)
+    target_precompile_headers(trireme_precompiled_${set} PRIVATE ${trireme_std_headers} ${ARG_HEADERS})
   endif()
-  target_precompile_headers(${target} REUSE_FROM trireme_precompiled)
+  target_precompile_headers(${target} REUSE_FROM trireme_precompiled_${set})
 endfunction()
 
 # trireme_library(sim SOURCES engine.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
@@ -52,7 +54,7 @@ function(trireme_library name)
   target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(trireme_${name} PUBLIC cxx_std_20)
   target_link_libraries(trireme_${name} PUBLIC ${ARG_LINK_PUBLIC} PRIVATE ${ARG_LINK_PRIVATE} trireme_warnings)
-  trireme_precompiled(trireme_${name})
+  trireme_precompiled(trireme_${name} rooms LINK fmt::fmt nlohmann_json::nlohmann_json HEADERS <fmt/format.h> <nlohmann/json_fwd.hpp>)
 endfunction()
 
 # trireme_test(core_test LABELS fast SOURCES units_test.cc LINK trireme::core) builds one GoogleTest program and
@@ -76,6 +78,7 @@ function(trireme_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
   target_compile_options(${name} PRIVATE ${trireme_light_options})
   target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  trireme_precompiled(${name} tests LINK GTest::gtest HEADERS <fstream> <gtest/gtest.h>)
   add_test(NAME ${name} COMMAND ${name})
   # A folder of its own for its files (testing::TempDir()), so that suites of several trees run at once.
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.files/)

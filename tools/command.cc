@@ -53,16 +53,15 @@ Option* Command::add_option(const std::string& name, std::int64_t& value,
 }
 
 Option* Command::add_option_reader(const std::string& name,
-                                   std::function<void(const std::string&)> read,
+                                   const std::function<void(const std::string&)>& read,
                                    const std::string& description) {
-  return keep(app_->add_option_function<std::string>(name, std::move(read), description));
+  return keep(app_->add_option_function<std::string>(name, read, description));
 }
 
 Option* Command::add_list_reader(const std::string& name,
-                                 std::function<void(const std::vector<std::string>&)> read,
+                                 const std::function<void(const std::vector<std::string>&)>& read,
                                  const std::string& description) {
-  return keep(
-      app_->add_option_function<std::vector<std::string>>(name, std::move(read), description));
+  return keep(app_->add_option_function<std::vector<std::string>>(name, read, description));
 }
 
 Option* Command::add_flag(const std::string& name, bool& value, const std::string& description) {

@@ -39,10 +39,11 @@ class Command {
                      const std::string& description);
   Option* add_option(const std::string& name, std::int64_t& value, const std::string& description);
   // What was typed goes through `read`, which may throw Error.
-  Option* add_option_reader(const std::string& name, std::function<void(const std::string&)> read,
+  Option* add_option_reader(const std::string& name,
+                            const std::function<void(const std::string&)>& read,
                             const std::string& description);
   Option* add_list_reader(const std::string& name,
-                          std::function<void(const std::vector<std::string>&)> read,
+                          const std::function<void(const std::vector<std::string>&)>& read,
                           const std::string& description);
   Option* add_flag(const std::string& name, bool& value, const std::string& description);
   // "--this,!--no-this": `read` is told which.

@@ -190,7 +190,7 @@ class Substitution {
       return part.input ? std::optional(Result{true, *part.input}) : std::nullopt;  // $(< FILE)
     }
     const std::string& name = part.shell_words.front().text;
-    if (const auto same = own(part, name)) {
+    if (auto same = own(part, name)) {
       return same;
     }
     if (is_test(name) || name == "true" || name == "false" || name == ":") {

@@ -30,7 +30,7 @@ using planner::Sharding;
 constexpr std::int64_t kBatch = 8;
 
 struct Layout {
-  const char* form;
+  const char* form = nullptr;
   std::int64_t micro_batch = 1;
   Sharding sharding = Sharding::kNone;
   Schedule schedule = Schedule::kOneForwardOneBackward;

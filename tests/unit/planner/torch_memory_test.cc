@@ -14,10 +14,10 @@ namespace {
 // loss parallel, bf16 states) or FSDP2 over two (fp32 parameters), a loss of 12 bytes a logit,
 // largest torch.cuda.max_memory_allocated of the two ranks.
 struct TorchRow {
-  bool tensor;
-  std::int64_t hidden, ffn, heads, kv_heads, layers, vocab, micro_batch;
-  bool recompute;
-  double gib;
+  bool tensor = false;
+  std::int64_t hidden = 0, ffn = 0, heads = 0, kv_heads = 0, layers = 0, vocab = 0, micro_batch = 0;
+  bool recompute = false;
+  double gib = 0;
   std::int64_t sequence = 4096;
   std::int64_t head_dim = 0;  // 0: hidden / heads
 };

@@ -20,11 +20,9 @@ planner::SwitchedSearch look(const planner::Job& job, const planner::SearchOptio
   return {.job = job, .result = planner::search(job, options), .switches = {}};
 }
 
-// Whether one of the layouts beside the best is none that can be exported.
-bool lists_refused(const planner::SwitchedSearch& found) {
-  const auto refused = [&](const auto& row) {
-    return !export_refusal(found.job, row.plan).empty();
-  };
+// Whether one of the layouts beside the best is none that `accepts` takes.
+bool lists_refused(const planner::SwitchedSearch& found, const planner::Accepts& accepts) {
+  const auto refused = [&](const auto& row) { return !accepts(found.job, row.plan); };
   const planner::SearchResult& result = found.result;
   return std::any_of(result.alternatives.begin(), result.alternatives.end(), refused) ||
          std::any_of(result.pareto.begin(), result.pareto.end(), refused) ||
@@ -81,7 +79,7 @@ LaunchableSearch search_launchable(const planner::Job& job, const planner::Searc
   }
   const planner::Estimate& fastest = *answer.found.result.best;
   const std::string refusal = export_refusal(answer.found.job, fastest.plan);
-  if (refusal.empty() && !lists_refused(answer.found)) {
+  if (refusal.empty() && !lists_refused(answer.found, can_be_exported)) {
     return answer;
   }
   planner::SearchOptions sayable = options;
@@ -120,11 +118,19 @@ Recommended search_recommended(const planner::Job& job, const planner::SearchOpt
 Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
                               std::vector<std::string> given, planner::LaunchFormat format) {
   given.insert(given.end(), {"precision", "grad_dtype"});
-  options.accepts = [format](const planner::Job& asked, const planner::Plan& plan) {
+  const planner::Accepts can_be_written = [format](const planner::Job& asked,
+                                                   const planner::Plan& plan) {
     return export_refusal(asked, plan, format).empty();
   };
-  Recommended best{.answer = {.found = look(job, options, given, true), .remark = {}},
-                   .reason = {}};
+  // Writing a file is dearer than estimating it: all candidates are asked only where one that would
+  // be shown cannot be written.
+  planner::SwitchedSearch found = look(job, options, given, true);
+  options.accepts = can_be_written;
+  if (found.result.best && (!can_be_written(found.job, found.result.best->plan) ||
+                            lists_refused(found, can_be_written))) {
+    found = look(job, options, given, true);
+  }
+  Recommended best{.answer = {.found = std::move(found), .remark = {}}, .reason = {}};
   if (best.answer.found.result.best) {
     best.reason = put_first(job, options, best.answer.found);
   }

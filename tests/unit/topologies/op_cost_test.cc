@@ -134,6 +134,21 @@ TEST(OpCost, FewHeadsTakeAsLongAsTheirLongestBlock) {
   EXPECT_LT(time(8, Pass::kForward), 1.1 * time(4, Pass::kForward));
 }
 
+// Attention of B200 was a share that cuDNN's tables print of a card at its own clock: a quarter too
+// fast on one under load, whose products were measured (SimuMax's tables of Transformer Engine).
+TEST(OpCost, AttentionOfB200IsThatOfACardUnderLoad) {
+  const AttentionShape shape{1, 8, 1, 131072, 131072, 128, 128, true, true, false};
+  const auto milliseconds = [&](const char* cluster, Pass pass) {
+    const OpCost cost(load_cluster(cluster), shipped_profile());
+    return 1e3 * cost.attention(shape, Precision::kBf16, pass).value;
+  };
+  EXPECT_NEAR(milliseconds("dgx-b200x1", Pass::kForward), 31.2, 2);
+  EXPECT_NEAR(milliseconds("dgx-b200x1", Pass::kBackward), 94.6, 6);
+  // In proportion to the cards' largest products; Blackwell Ultra keeps its share.
+  EXPECT_NEAR(milliseconds("gb200-nvl72", Pass::kForward), 31.2 * 1641 / 1908, 2);
+  EXPECT_LT(milliseconds("gb300-nvl72", Pass::kForward), 31.2 * 1641 / 2073 * 0.9);
+}
+
 TEST(OpCost, MoreMultiprocessorsDoNotShortenTheLongestBlock) {
   const auto seconds = [](std::int64_t heads, int multiprocessors) {
     const OpCost cost(

@@ -320,12 +320,15 @@ void freeze_layer(const Job& job, const Plan& plan, std::int64_t layer, models::
   }
 }
 
+bool trains_table(const Training& training) {
+  return training.frozen_layers == 0 && (!training.has_adapters() || training.embeddings);
+}
+
 void freeze_ends(const Job& job, models::LayerWork& embedding, models::LayerWork& head) {
-  const bool adapters = job.training.has_adapters() && !job.training.embeddings;
-  if (adapters || job.training.frozen_layers > 0) {
+  if (!trains_table(job.training)) {
     embedding.input_gradient = embedding.weight_gradient = {};
   }
-  if (adapters) {
+  if (job.training.has_adapters() && !job.training.embeddings) {
     head.weight_gradient = {};
   }
 }

@@ -31,7 +31,9 @@ bool ends_early(const Job& job, std::int64_t layer);
 // adapters' passes and the dequantisation of the base. Layers below all that is trained have no
 // backward and no adapters.
 void freeze_layer(const Job& job, const Plan& plan, std::int64_t layer, models::LayerWork& work);
-// The same of the embedding and the head.
+// Whether the token table is trained: with the layers above it all, or beside adapters by wish.
+bool trains_table(const Training& training);
+// The same as freeze_layer of the embedding and the head.
 void freeze_ends(const Job& job, models::LayerWork& embedding, models::LayerWork& head);
 
 }  // namespace trireme::planner

@@ -66,6 +66,57 @@ DataParallelTimer::OfPlan DataParallelTimer::of_plan(const Plan& plan) const {
   return of;
 }
 
+// What is frozen is gathered in its own format and never reduced; a sharded optimizer gathers what
+// it trained. This project casts masters alone.
+DataParallelTimer::Elements DataParallelTimer::elements_of(const Case& at, double parameters,
+                                                           double trained) const {
+  const double reduced = trained * parameters;
+  const double whole = at.in.gathered_share * parameters;
+  const bool full = at.of.run.sharding == Sharding::kFull;
+  return {.gathered = full ? whole : reduced,
+          .cast = is_own(job_) ? reduced : whole,
+          .reduced = reduced};
+}
+
+// A unit's collectives and copies; its gradients' reductions the mean over micro-batches, of which
+// the first has no earlier ones to add.
+UnitSeconds DataParallelTimer::timed_unit(const Case& at, const Elements& dense,
+                                          const Elements& experts) const {
+  const Groups& groups = at.of.groups;
+  const double later = 1 - 1 / static_cast<double>(at.plan.micro_batches);
+  const auto copied = [&](const UnitCopies& copies, double elements) {
+    return (copies.reduce + later * copies.sum) * elements / memory_rate_;
+  };
+  const auto shards = [](const GroupShape& group) {
+    return static_cast<double>(std::max<std::int64_t>(1, group.ranks));
+  };
+  const auto gather = [&](const GroupShape& group, const Elements& of) {
+    return collectives_.time(Collective::kAllGather, group,
+                             job_.framework.parameter_bytes * of.gathered);
+  };
+  const bool sharded = at.of.run.sharding != Sharding::kNone;
+  const double reduced = at.of.reduce_bytes * dense.reduced;
+  const double reduced_experts = at.of.reduce_bytes * experts.reduced;
+  UnitSeconds unit;
+  unit.gather = gather(groups.shard, dense) + gather(groups.expert_shard, experts);
+  unit.gather_copy =
+      (at.of.copies.gather * dense.cast + at.of.expert_copies.gather * experts.cast) / memory_rate_;
+  unit.reduce_copy =
+      copied(at.of.copies, dense.reduced) + copied(at.of.expert_copies, experts.reduced);
+  const double copies = collectives_.time(Collective::kAllReduce, groups.replica,
+                                          sharded ? reduced / shards(groups.shard) : reduced) +
+                        collectives_.time(Collective::kAllReduce, groups.expert_replica,
+                                          reduced_experts / shards(groups.expert_shard));
+  unit.reduce = copies;
+  if (sharded) {
+    unit.reduce =
+        collectives_.time(Collective::kReduceScatter, groups.shard, reduced) +
+        collectives_.time(Collective::kReduceScatter, groups.expert_shard, reduced_experts);
+    unit.replicate = copies;
+  }
+  return unit;
+}
+
 DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallelInput& in,
                                             OfPlan& of) {
   const auto alone = [](const GroupShape& group) { return group.ranks <= 1; };
@@ -73,34 +124,17 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
       alone(of.groups.expert_replica)) {
     return {};
   }
-  const UnitTerms terms{plan.micro_batches, in.trained_share, in.trained_expert_share,
+  const UnitTerms terms{plan.micro_batches, in.trained_of_unit, in.trained_experts_of_unit,
                         in.gathered_share};
   if (!(of.terms == terms)) {
     of.terms = terms;
     of.units = {};
   }
   const bool full = of.run.sharding == Sharding::kFull;
-  // What is frozen is gathered in its own format and never reduced; a sharded optimizer gathers
-  // what it trained.
-  const auto bytes_of = [&](UnitCopies copies, double trained) {
-    copies.gather *=
-        is_own(job_) ? trained : in.gathered_share;  // this project casts masters alone
-    copies.reduce *= trained;
-    copies.keep *= trained;
-    copies.sum *= trained;
-    return ElementBytes{job_.framework.parameter_bytes * (full ? in.gathered_share : trained),
-                        of.reduce_bytes * trained, copies};
-  };
   const bool shards_gradients = (full || of.run.sharding == Sharding::kGradients) &&
                                 std::max(of.groups.shard.ranks, of.groups.expert_shard.ranks) > 1;
   const bool each = shards_gradients || (is_own(job_) && job_.framework.reduce_every_micro_batch);
-  const Case at{plan,
-                in,
-                of.run,
-                of.groups,
-                bytes_of(of.copies, in.trained_share),
-                bytes_of(of.expert_copies, in.trained_expert_share),
-                of.units};
+  const Case at{plan, in, of};
   return each ? reduced_each(at) : reduced_once(at);
 }
 

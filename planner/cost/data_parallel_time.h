@@ -27,6 +27,10 @@ struct DataParallelInput {
   double tied_head_parameters = 0;  // of the embedding's: its table, when the head here uses it too
   double trained_share = 1;         // of dense parameters: what is reduced and stepped
   double trained_expert_share = 1;
+  // The same of one unit, by UnitKind; of layers that backward goes through, for all `units` alike.
+  std::array<double, 3> trained_of_unit = {1, 1, 1};
+  double trained_experts_of_unit = 1;
+  double frozen_units = 0;     // of `units`: backward does not reach them
   double gathered_share = 1;   // bytes of a gathered element over parameter_bytes
   double weight_gradient = 0;  // of one micro-batch's backward
   std::int64_t rank = 0;       // of the pipeline
@@ -71,7 +75,8 @@ class DataParallelTimer {
   // What a unit's time depends on beside its parameters and the axes of the plan.
   struct UnitTerms {
     std::int64_t micro_batches = 0;
-    double trained_share = 1, trained_expert_share = 1, gathered_share = 1;
+    std::array<double, 3> trained = {1, 1, 1};
+    double trained_experts = 1, gathered_share = 1;
     friend bool operator==(const UnitTerms&, const UnitTerms&) = default;
   };
   // What the stages of a plan share. Most have the same units: the last of each kind is kept.
@@ -88,19 +93,15 @@ class DataParallelTimer {
   DataParallelTime measure(const Plan& plan, const DataParallelInput& in, OfPlan& of);
 
  private:
-  // Bytes on the wire and through memory for each element of a unit's parameters.
-  struct ElementBytes {
-    double gather = 2, reduce = 4;
-    UnitCopies copies;
+  // Of a unit, what is gathered, cast before it is, and reduced.
+  struct Elements {
+    double gathered = 0, cast = 0, reduced = 0;
   };
   // A stage of a plan.
   struct Case {
     const Plan& plan;
     const DataParallelInput& in;
-    const RunSharding& run;
-    const Groups& groups;
-    ElementBytes dense, experts;
-    std::array<KnownUnit, 3>& units;
+    OfPlan& of;
   };
   // What is walked of stages alike.
   struct Walked {
@@ -109,8 +110,7 @@ class DataParallelTimer {
   };
   struct WalkedKey {
     PassPattern pattern;
-    UnitShape shape;
-    std::array<std::uint8_t, 2> nothing = {};  // fills words of a hash
+    UnitShape shape;  // with it words of a hash
     friend bool operator==(const WalkedKey&, const WalkedKey&) = default;
   };
   [[nodiscard]] Groups groups_of(const Plan& plan) const;
@@ -121,7 +121,9 @@ class DataParallelTimer {
   void add_first_gathers(const Case& at, DataParallelTime& time) const;
   [[nodiscard]] const UnitSeconds& unit_of(const Case& at, UnitKind kind, double parameters,
                                            double experts) const;
-  [[nodiscard]] UnitSeconds timed_unit(const Case& at, double parameters, double experts) const;
+  [[nodiscard]] Elements elements_of(const Case& at, double parameters, double trained) const;
+  [[nodiscard]] UnitSeconds timed_unit(const Case& at, const Elements& dense,
+                                       const Elements& experts) const;
   [[nodiscard]] UnitStage walked_stage(const Case& at) const;
 
   const Job& job_;

@@ -36,6 +36,11 @@ UnitSizes sizes_of(const DataParallelInput& in, const RunSharding& run, double u
           .head = one ? 0 : in.root_parameters - in.embedding_parameters};
 }
 
+// Units of layers that backward goes through.
+double trained_units(const DataParallelInput& in, double units) {
+  return std::max(1.0, units - in.frozen_units);
+}
+
 // How much longer compute of `compute` seconds takes beside `communication`, which is at most as
 // long as that makes it.
 double stretch(double communication, double compute, double slowdown) {
@@ -115,7 +120,7 @@ class OneByOne {
 AtTheEnd left_one_by_one(const Plan& plan, const DataParallelInput& in,
                          const std::array<const UnitSeconds*, 3>& units, double slowdown) {
   const auto chunks = static_cast<double>(plan.virtual_pipeline);
-  const double count = std::max(1.0, std::round(in.units / chunks));
+  const double count = std::max(1.0, std::round(trained_units(in, in.units) / chunks));
   const double body = in.backward - in.head_backward - in.embedding_backward;
   const double others = static_cast<double>(std::min(plan.pipeline, plan.micro_batches) - 1);
   OneByOne backward(slowdown);
@@ -164,12 +169,13 @@ bool same(double a, double b) {
 void DataParallelTimer::add_first_gathers(const Case& at, DataParallelTime& time) const {
   const DataParallelInput& in = at.in;
   const double units = 1 / in.unit_share;
-  const UnitSizes sizes = sizes_of(in, at.run, units);
+  const UnitSizes sizes = sizes_of(in, at.of.run, units);
   const UnitSeconds& layers = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
   const UnitSeconds& embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
   const UnitSeconds& head = unit_of(at, UnitKind::kHead, sizes.head, 0);
-  const double all = embedding.gather + units * layers.gather + head.gather;
-  const double copies = embedding.gather_copy + units * layers.gather_copy + head.gather_copy;
+  const double trained = trained_units(in, units);
+  const double all = embedding.gather + trained * layers.gather + head.gather;
+  const double copies = embedding.gather_copy + trained * layers.gather_copy + head.gather_copy;
   time.compute_once = copies;
   const double beside = copies + in.forward - in.head_forward;
   const double slowdown = fit_.overlap_slowdown * in.kernel_share;
@@ -187,8 +193,8 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   const DataParallelInput& in = at.in;
   DataParallelTime time;
   const double units = 1 / in.unit_share;
-  const UnitSizes sizes = sizes_of(in, at.run, units);
-  const bool sharded = at.run.sharding != Sharding::kNone;
+  const UnitSizes sizes = sizes_of(in, at.of.run, units);
+  const bool sharded = at.of.run.sharding != Sharding::kNone;
   if (sharded) {
     add_first_gathers(at, time);
   }
@@ -196,29 +202,30 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   const UnitSeconds& head = unit_of(at, UnitKind::kHead, sizes.head, 0);
   const UnitSeconds& embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
   const auto all_of = [](const UnitSeconds& unit) { return unit.reduce + unit.replicate; };
+  const double reduced = trained_units(in, units);
   LastReductions last;
   last.head = all_of(head);
   last.last = over(all_of(layer), in.embedding_backward) + all_of(embedding);
-  last.all = units * all_of(layer) + last.head + all_of(embedding);
-  last.slowing =
-      at.groups.shard.ranks > 1 ? (units - 1) * layer.reduce + head.reduce : last.all - last.last;
+  last.all = reduced * all_of(layer) + last.head + all_of(embedding);
+  last.slowing = at.of.groups.shard.ranks > 1 ? (reduced - 1) * layer.reduce + head.reduce
+                                              : last.all - last.last;
   const double slowdown = fit_.overlap_slowdown * in.kernel_share;
   const bool one_by_one =
-      has_torch_states(job_) && at.groups.shard.ranks > 1 && !splits_backward(plan);
+      has_torch_states(job_) && at.of.groups.shard.ranks > 1 && !splits_backward(plan);
   const AtTheEnd end = !overlaps_gradient_reduction(job_.framework) ? AtTheEnd{last.all, 0}
                        : one_by_one
                            ? left_one_by_one(plan, in, {&embedding, &layer, &head}, slowdown)
-                           : left_at_the_end(plan, in, last, in.unit_share, slowdown);
+                           : left_at_the_end(plan, in, last, 1 / reduced, slowdown);
   const double m = static_cast<double>(plan.micro_batches);
   const auto copied = [&](double UnitCopies::*copy) {
-    return (at.dense.copies.*copy * in.dense_parameters +
-            at.experts.copies.*copy * in.expert_parameters) /
+    return (at.of.copies.*copy * in.trained_share * in.dense_parameters +
+            at.of.expert_copies.*copy * in.trained_expert_share * in.expert_parameters) /
            memory_rate_;
   };
   time.compute_backward = (1 - 1 / m) * copied(&UnitCopies::keep);
   time.compute_once += copied(&UnitCopies::reduce);
   time.exposed += end.exposed;
-  time.late = end.late + (one_by_one ? (1 - in.unit_share) * copied(&UnitCopies::reduce) : 0);
+  time.late = end.late + (one_by_one ? (1 - 1 / reduced) * copied(&UnitCopies::reduce) : 0);
   time.hidden += std::max(0.0, last.all - end.exposed);
   return time;
 }
@@ -229,65 +236,34 @@ const UnitSeconds& DataParallelTimer::unit_of(const Case& at, UnitKind kind, dou
   if (parameters + experts <= 0) {
     return kNothing;
   }
-  KnownUnit& known = at.units[static_cast<std::size_t>(kind)];
+  KnownUnit& known = at.of.units[static_cast<std::size_t>(kind)];
   // Of another plan the very same: what is asked before must not show.
   const auto alike = [&](double a, double b) { return known.of_this_plan ? same(a, b) : a == b; };
   if (!alike(known.parameters, parameters) || !alike(known.experts, experts)) {
     known.parameters = parameters;
     known.experts = experts;
-    known.seconds = timed_unit(at, parameters, experts);
+    known.seconds = timed_unit(
+        at, elements_of(at, parameters, at.in.trained_of_unit[static_cast<std::size_t>(kind)]),
+        elements_of(at, experts, at.in.trained_experts_of_unit));
   }
   known.of_this_plan = true;
   return known.seconds;
 }
 
-// A unit's collectives and copies; its gradients' reductions the mean over micro-batches, of which
-// the first has no earlier ones to add.
-UnitSeconds DataParallelTimer::timed_unit(const Case& at, double parameters, double experts) const {
-  const Groups& groups = at.groups;
-  const double later = 1 - 1 / static_cast<double>(at.plan.micro_batches);
-  const auto copied = [&](const UnitCopies& copies, double elements) {
-    return (copies.reduce + later * copies.sum) * elements / memory_rate_;
-  };
-  const auto shards = [](const GroupShape& group) {
-    return static_cast<double>(std::max<std::int64_t>(1, group.ranks));
-  };
-  const bool sharded = at.run.sharding != Sharding::kNone;
-  const double reduced = at.dense.reduce * parameters;
-  const double reduced_experts = at.experts.reduce * experts;
-  UnitSeconds unit;
-  unit.gather =
-      collectives_.time(Collective::kAllGather, groups.shard, at.dense.gather * parameters) +
-      collectives_.time(Collective::kAllGather, groups.expert_shard, at.experts.gather * experts);
-  unit.gather_copy =
-      (at.dense.copies.gather * parameters + at.experts.copies.gather * experts) / memory_rate_;
-  unit.reduce_copy = copied(at.dense.copies, parameters) + copied(at.experts.copies, experts);
-  const double copies = collectives_.time(Collective::kAllReduce, groups.replica,
-                                          sharded ? reduced / shards(groups.shard) : reduced) +
-                        collectives_.time(Collective::kAllReduce, groups.expert_replica,
-                                          reduced_experts / shards(groups.expert_shard));
-  unit.reduce = copies;
-  if (sharded) {
-    unit.reduce =
-        collectives_.time(Collective::kReduceScatter, groups.shard, reduced) +
-        collectives_.time(Collective::kReduceScatter, groups.expert_shard, reduced_experts);
-    unit.replicate = copies;
-  }
-  return unit;
-}
-
 UnitStage DataParallelTimer::walked_stage(const Case& at) const {
   const DataParallelInput& in = at.in;
-  const UnitSizes sizes = sizes_of(in, at.run, std::max(1.0, in.units));
+  const UnitSizes sizes = sizes_of(in, at.of.run, std::max(1.0, in.units));
   const auto chunks = static_cast<double>(at.plan.virtual_pipeline);
   UnitStage stage;
   stage.units = static_cast<int>(std::max(1.0, std::round(in.units / chunks)));
+  stage.frozen = std::min(stage.units, static_cast<int>(in.frozen_units));
   const double units = chunks * stage.units;
+  const double back = chunks * std::max(1, stage.units - stage.frozen);
   stage.layers = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
   stage.layers.forward = (in.forward - in.embedding_compute - in.head_forward) / units;
-  stage.layers.backward = (in.backward - in.embedding_backward - in.head_backward) / units;
-  stage.layers.before_gradient = std::min(stage.layers.backward, in.before_gradients / units);
-  const bool whole = at.run.root_unit && in.embedding_parameters > 0;
+  stage.layers.backward = (in.backward - in.embedding_backward - in.head_backward) / back;
+  stage.layers.before_gradient = std::min(stage.layers.backward, in.before_gradients / back);
+  const bool whole = at.of.run.root_unit && in.embedding_parameters > 0;
   stage.embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
   stage.embedding.forward = in.embedding_compute;
   stage.embedding.backward = in.embedding_backward;
@@ -300,17 +276,20 @@ UnitStage DataParallelTimer::walked_stage(const Case& at) const {
     stage.head.reduce = stage.head.reduce_copy = stage.head.replicate = 0;
   }
   stage.has_embedding = in.embedding_parameters > 0;
+  stage.frozen_embedding = in.trained_of_unit[static_cast<std::size_t>(UnitKind::kEmbedding)] <= 0;
   stage.has_head = in.head_forward > 0;
   stage.tied = whole || in.tied_head_parameters > 0;
-  stage.ends_stay = at.run.sharding == Sharding::kFull && job_.framework.root_unit_stays_gathered;
-  stage.reshards = at.run.reshards;
+  stage.ends_stay =
+      at.of.run.sharding == Sharding::kFull && job_.framework.root_unit_stays_gathered;
+  // What no backward goes through is let go after the forward.
+  stage.reshards = at.of.run.reshards || 2 * stage.frozen > stage.units;
   // Chunks that stay gathered while another micro-batch is under way are gathered once.
-  stage.gathers =
-      at.run.sharding == Sharding::kFull && (at.run.reshards || at.plan.virtual_pipeline == 1);
+  stage.gathers = at.of.run.sharding == Sharding::kFull &&
+                  (at.of.run.reshards || at.plan.virtual_pipeline == 1);
   stage.overlaps = overlaps_parameter_gather(job_.framework);
-  stage.one_link = takes_turns(job_, at.plan, at.groups.shard);
+  stage.one_link = takes_turns(job_, at.plan, at.of.groups.shard);
   stage.one_input = job_.framework.implementation != models::Implementation::kTrireme &&
-                    at.run.sharding == Sharding::kFull;
+                    at.of.run.sharding == Sharding::kFull;
   stage.ahead = job_.framework.prefetch_units;
   stage.slowdown = fit_.overlap_slowdown * in.kernel_share;
   return stage;
@@ -331,8 +310,8 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   const Plan& plan = at.plan;
   const DataParallelInput& in = at.in;
   DataParallelTime time;
-  const bool full = at.run.sharding == Sharding::kFull;
-  if (!full && at.run.sharding != Sharding::kNone) {
+  const bool full = at.of.run.sharding == Sharding::kFull;
+  if (!full && at.of.run.sharding != Sharding::kNone) {
     add_first_gathers(at, time);
   }
   const UnitStage stage = walked_stage(at);
@@ -348,8 +327,9 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   }
   const double m = static_cast<double>(plan.micro_batches);
   const double units = std::max(1.0, in.units);
+  const double back = trained_units(in, units);
   const double ends = stage.embedding.reduce_copy + stage.head.reduce_copy;
-  time.compute_backward = units * stage.layers.reduce_copy + ends;
+  time.compute_backward = back * stage.layers.reduce_copy + ends;
   if (plan.pipeline == 1) {
     // All of it has been walked but micro-batches like the second.
     const std::size_t pairs = passes.count / 2;
@@ -366,7 +346,7 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   }
   time.per_micro_batch_forward = forward - in.forward;
   time.per_micro_batch_backward = backward - in.backward - time.compute_backward;
-  const double moved = units * (stage.layers.reduce + (full ? stage.layers.gather : 0));
+  const double moved = back * stage.layers.reduce + (full ? units * stage.layers.gather : 0);
   time.hidden +=
       std::max(0.0, m * (moved - time.per_micro_batch_forward - time.per_micro_batch_backward));
   return time;

@@ -182,20 +182,21 @@ MemoryItems next_head(const Moment& at, double activations, double exchanges) {
   MemoryItems items = states;
   items.activations = activations + shared.tensors.gathered;
   items.logits = shared.tensors.logits;
+  const bool table = plan.sharding == Sharding::kFull && stage.trained.tied_table > 0;
   items.gathered_parameters =
-      whole.head_parameters +
-      (plan.sharding == Sharding::kFull ? kCompute * stage.units.tied_table : 0);
+      whole.head_parameters + (table ? kCompute * stage.units.tied_table : 0);
   items.gradients += whole.head_gradient + whole.layer_gradient;
   items.communication = exchanges;
   return items;
 }
 
 // The larger of `in_layer` and the head's backward. GPipe keeps every micro-batch's logits until
-// its backward; a split backward keeps them, as their gradient, until its second half.
+// its backward; a split backward keeps them, as their gradient, until its second half, which a
+// frozen head does not have.
 MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_layer) {
   const auto& [plan, shared, stage, whole, states] = at;
   const Tensors& t = shared.tensors;
-  const bool split = splits_backward(plan);
+  const bool split = splits_backward(plan) && shared.reads.head_input;
   const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
                       : split                           ? stage.waiting + 1
                                                         : 1;

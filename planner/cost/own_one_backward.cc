@@ -77,8 +77,9 @@ class OneBackward {
 
   [[nodiscard]] MemoryItems in_unit(double unit, MemoryItems moment) const {
     const double above = layers_above(unit);
-    moment.activations +=
-        kept_layers(plan_, layer_, t_, stage_.trained_layers - above) - stage_.kept;
+    moment.activations += kept_layers(plan_, layer_, t_, stage_.trained_layers - above,
+                                      stage_.layers - stage_.trained_layers) -
+                          stage_.kept;
     if (whole_.stays) {
       moment.gathered_parameters -= kCompute * above * stage_.units.layer;
     } else if (unit + 1 == units_ && plan_.sharding == Sharding::kFull) {

@@ -133,12 +133,14 @@ LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const
   return bytes;
 }
 
-double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers) {
+double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers,
+                   double frozen) {
   if (plan.recompute != Recompute::kFull) {
     return layers * layer.kept;
   }
-  const double again =
-      plan.recompute_layers < 0 ? layers : std::min(layers, as_double(plan.recompute_layers));
+  const double again = plan.recompute_layers < 0
+                           ? layers
+                           : std::clamp(as_double(plan.recompute_layers) - frozen, 0.0, layers);
   return again * t.stream + (layers - again) * layer.whole;
 }
 
@@ -151,7 +153,8 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const St
   const RankInFlight in_flight_here(plan, rank);
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
     const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
-    const double here = chunk.dense + chunk.sparse - chunk.frozen_dense - chunk.frozen_sparse;
+    const double frozen = chunk.frozen_dense + chunk.frozen_sparse;
+    const double here = chunk.dense + chunk.sparse - frozen;
     stage.last_chunk_layers = here > 0 ? here : stage.last_chunk_layers;
     stage.layers += chunk.dense + chunk.sparse;
     stage.trained_layers += here;
@@ -161,13 +164,13 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const St
     const double flying = held.whole + held.weight_gradient;
     if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));
-      const double one = kept_layers(plan, layer, t, here);
+      const double one = kept_layers(plan, layer, t, here, frozen);
       const double after = here * layer.waiting;
       stage.kept += whole * one + (flying - whole) * after;
       stage.turned = (after - one) * (1 - 1 / std::max(1.0, here));
       stage.waiting = flying - whole;
     } else {
-      stage.kept += flying * kept_layers(plan, layer, t, here);
+      stage.kept += flying * kept_layers(plan, layer, t, here, frozen);
     }
   }
   if (stage.head && !stage.embedding) {
@@ -200,11 +203,15 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
                                                            : stage.last_chunk_layers;
   const double last = stage.trained_layers > 0 ? stage.last_chunk_layers : stage.layers;
   const double layers = std::min(per_unit, last);
-  const double unit = layers * stage.units.layer;
+  // Over one rank what is frozen is kept as it is used.
+  const double element = plan.sharded > 1 ? stage.units.layer : stage.trained.layer;
+  const double unit = layers * element;
   const double head = stage.trained.head + (stage.embedding ? stage.trained.tied_table : 0);
   // A shared table is a unit of its own, over when the head's gradient begins; an own one waits for
-  // the final norm beside it.
-  const double beside = stage.head && stage.units.tied_table == 0 ? stage.units.head : 0;
+  // the final norm beside it. One that is frozen has none, and the input's gradient reads it.
+  const double table =
+      stage.trained.tied_table > 0 || plan.sharded <= 1 ? 0 : stage.units.tied_table;
+  const double beside = !stage.head ? 0 : stage.units.tied_table == 0 ? stage.units.head : table;
   if (shards_gradients || (job.framework.reduce_every_micro_batch && plan.data_parallel() > 1)) {
     whole.layer_gradient = kMaster * layers * stage.trained.layer;
     whole.head_gradient = stage.head ? kMaster * head : 0;
@@ -216,11 +223,11 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
   const bool reshard = plan.reshard_after_forward && job.framework.reshard_after_forward;
   whole.stays = !reshard;
   const double ahead = whole.ahead = std::max(0, job.framework.prefetch_units);
-  const double units = std::max(1.0, last * stage.units.layer / std::max(1.0, unit));
+  const double units = std::max(1.0, last * element / std::max(1.0, unit));
   if (!reshard && stage.trained_layers > 0) {
     // The embedding's backward reads no weights: its copy ends with the forward, or with the head
     // that shares it.
-    whole.layer_parameters = kCompute * stage.trained_layers * stage.units.layer;
+    whole.layer_parameters = kCompute * stage.trained_layers * element;
     whole.head_parameters = whole.layer_parameters + kCompute * beside;
     return whole;
   }

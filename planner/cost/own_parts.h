@@ -76,8 +76,10 @@ struct StageParts {
 };
 Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const StageParts& parts,
                std::int64_t rank);
-// Bytes that so many layers keep for one micro-batch.
-double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers);
+// Bytes that so many layers above `frozen` ones keep for one micro-batch. Where some layers are
+// repeated, they are the first of all.
+double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers,
+                   double frozen);
 
 // Bytes of the gradients that a step ends with.
 double kept_gradient(const Plan& plan, double elements);

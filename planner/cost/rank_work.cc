@@ -45,6 +45,12 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.recomputed_flop += again * layer.recompute_flop;
 }
 
+// Ranks that a layer's routed experts are split over.
+double expert_ranks_of(const Plan& plan) {
+  return static_cast<double>(plan.expert) *
+         static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
+}
+
 }  // namespace
 
 RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
@@ -84,15 +90,17 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   return times;
 }
 
-// What is reduced and stepped where weights are frozen, and what a gathered one weighs.
+// What is reduced and stepped where weights are frozen, and what a gathered one weighs. `unit`:
+// layers of a unit.
 void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& rank,
-                                          DataParallelInput& in) const {
+                                          std::int64_t unit, DataParallelInput& in) const {
   const Training& training = job.training;
   if (!training.has_adapters() && training.frozen_layers == 0) {
     return;
   }
   double trained = 0;
   double experts = 0;
+  std::int64_t below = 0;
   const AdapterElements adapters = adapter_elements(
       job, {.tensor = plan.tensor,
             .expert = plan.expert,
@@ -101,23 +109,33 @@ void TimeModel::State::set_trained_shares(const Plan& plan, const RankClass& ran
     const auto count = static_cast<double>(rank.layers[kind]);
     const bool sparse = kinds.expert_parameters[kind] > 0;
     if (kinds.first_layer[kind] < training.frozen_layers) {
-      continue;
-    }
-    if (training.has_adapters()) {
+      below += rank.layers[kind];
+    } else if (training.has_adapters()) {
       trained += count * (sparse ? adapters.sparse_layer : adapters.dense_layer);
       experts += sparse ? count * adapters.experts : 0;
     } else {
       trained += count * kinds.dense_parameters[kind] / static_cast<double>(plan.tensor);
-      experts += count * kinds.expert_parameters[kind];
+      experts += count * kinds.expert_parameters[kind] / expert_ranks_of(plan);
     }
   }
-  if (training.embeddings || !training.has_adapters()) {
-    const bool below = training.frozen_layers > 0 && rank.embedding;  // with a head that shares it
-    trained += in.root_parameters - (below ? in.embedding_parameters : 0);
-  }
-  in.trained_share = in.dense_parameters > 0 ? trained / in.dense_parameters : 1;
+  const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
+  // Chunks in turn are taken as alike: each has its part of what is trained.
+  in.frozen_units = plan.virtual_pipeline > 1 ? 0 : static_cast<double>(below / unit);
+  const double again = in.units / std::max(1.0, in.units - in.frozen_units);
+  const double dense = in.dense_parameters - in.root_parameters;
+  // A table that the frozen layers read is frozen with them, and a head that shares it.
+  const bool ends = training.embeddings || !training.has_adapters();
+  const double embedding = trains_table(training) ? in.embedding_parameters : 0;
+  const bool shares = training.frozen_layers > 0 && job.model.tied_embeddings;
+  const double head = ends && !shares ? in.root_parameters - in.embedding_parameters : 0;
+  const bool one = run_sharding(job, plan).root_unit;  // embedding and head are one unit
+  in.trained_of_unit = {
+      one ? share(embedding + head, in.root_parameters) : share(embedding, in.embedding_parameters),
+      again * share(trained, dense), head > 0 ? 1.0 : 0.0};
+  in.trained_experts_of_unit = again * share(experts, in.expert_parameters);
+  in.trained_share = share(trained + embedding + head, in.dense_parameters);
+  in.trained_expert_share = share(experts, in.expert_parameters);
   if (training.has_adapters()) {
-    in.trained_expert_share = in.expert_parameters > 0 ? experts / in.expert_parameters : 1;
     in.gathered_share = frozen_bytes(training.base) / job.framework.parameter_bytes;
   }
 }
@@ -131,10 +149,7 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     const auto count = static_cast<double>(rank.layers[kind]);
     layer_count += rank.layers[kind];
     in.dense_parameters += count * kinds.dense_parameters[kind] / tensor;
-    const double split_experts =
-        static_cast<double>(plan.expert) *
-        static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
-    in.expert_parameters += count * kinds.expert_parameters[kind] / split_experts;
+    in.expert_parameters += count * kinds.expert_parameters[kind] / expert_ranks_of(plan);
   }
   if (rank.embedding) {
     in.root_parameters += embedding_parameters / tensor;
@@ -157,7 +172,6 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     in.root_parameters += embedding_parameters / tensor;
   }
   in.dense_parameters += in.root_parameters;
-  set_trained_shares(plan, rank, in);
   const std::int64_t chunk =
       std::max<std::int64_t>(1, layer_count / std::max<std::int64_t>(1, plan.virtual_pipeline));
   const std::int64_t all =
@@ -167,6 +181,7 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
   const std::int64_t units = (layer_count + unit - 1) / unit;
   in.units = static_cast<double>(units);
   in.unit_share = static_cast<double>(unit) / static_cast<double>(std::max(layer_count, unit));
+  set_trained_shares(plan, rank, unit, in);
   in.forward = times.forward_total();
   in.backward = times.backward_total();
   const double waits = in.backward / std::max(in.backward - times.host_wait_backward, 1e-12);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/check.h"
+#include "planner/cost/adapters.h"
 #include "planner/cost/time_state.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/stages.h"
@@ -177,7 +178,7 @@ bool TimeModel::State::predicts(const RankClass& rank) const {
 // The first and the last stage sum their gradients of a tied table at the end of the step; so do
 // the first and the one whose extra prediction modules read a copy of it.
 double TimeModel::State::tied_exchange(const Plan& plan, const Placed& placed) {
-  if (!shares_table(job, plan)) {
+  if (!shares_table(job, plan) || !trains_table(job.training)) {
     return 0;
   }
   const double shards = plan.sharding == Sharding::kNone ? 1 : static_cast<double>(plan.sharded);

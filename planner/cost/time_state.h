@@ -144,7 +144,8 @@ struct TimeModel::State {
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
                                      const RankClass& rank) const;
   void add_unit_hosts(const Plan& plan, const RankClass& rank, RankTimes& times) const;
-  void set_trained_shares(const Plan& plan, const RankClass& rank, DataParallelInput& in) const;
+  void set_trained_shares(const Plan& plan, const RankClass& rank, std::int64_t unit,
+                          DataParallelInput& in) const;
   [[nodiscard]] DataParallelInput data_input(const Plan& plan, const RankClass& rank,
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] double before_message(const Plan& plan, const RankClass& rank,

@@ -41,15 +41,15 @@ class Lister {
     } else if (!pass.forward && head) {
       add({.unit = UnitKind::kHead, .forward = false, .replicas = replicas}, head_id);
     }
-    for (int i = 0; i < shape_.units; ++i) {
+    for (int i = 0; i < (pass.forward ? shape_.units : shape_.back); ++i) {
       add({.forward = pass.forward,
            .replicas = replicas,
-           .settled = shape_.passes_over != 0 && i + 1 == kSettled},
+           .settled = shape_.passes_over >= (pass.forward ? 1 : 2) && i + 1 == kSettled},
           base + (pass.forward ? i : shape_.units - 1 - i));
     }
     if (pass.forward && head) {
       add({.unit = UnitKind::kHead, .forward = true}, head_id);
-    } else if (!pass.forward && embedding) {
+    } else if (!pass.forward && embedding && shape_.frozen_embedding == 0) {
       add({.unit = UnitKind::kEmbedding, .forward = false, .replicas = replicas}, kEmbedding);
     }
   }

@@ -35,7 +35,9 @@ enum class UnitKind : std::uint8_t { kEmbedding, kLayers, kHead };
 // 0 or 1, where it says nothing else. A key of FlatMap.
 struct UnitShape {
   std::uint8_t units = 1;        // of layers, at most kWalkedUnits
-  std::uint8_t passes_over = 0;  // there are more
+  std::uint8_t back = 1;         // those that backward visits, at most as many
+  std::uint8_t passes_over = 0;  // there are more: 1 in forward, 2 in backward too
+  std::uint8_t frozen_embedding = 0;
   std::uint8_t embedding = 0, head = 0;
   std::uint8_t tied = 0, ends_stay = 0, gathers = 0, reshards = 0;  // see UnitStage
   std::uint8_t ahead = 0;                                           // at most 6

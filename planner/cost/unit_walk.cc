@@ -21,6 +21,7 @@ class Walker {
         schedule_(schedule),
         units_{&stage.embedding, &stage.layers, &stage.head},
         between_(static_cast<double>(std::max(0, stage.units - kWalkedUnits))),
+        between_back_(static_cast<double>(std::max(0, stage.units - stage.frozen - kWalkedUnits))),
         stretched_(1 / (1 - stage.slowdown)) {
     ends_[0] = ends_[1] = 0;
   }
@@ -138,21 +139,22 @@ class Walker {
     const double before_reduce = stage_.one_link ? gather : 0;
     const double each =
         std::min(took, std::max({compute * stretched_, gather, before_reduce + reduce}));
-    passed_ += between_ * each;
+    const double between = visit.forward ? between_ : between_back_;
+    passed_ += between * each;
     if (visit.forward) {
       return;
     }
-    const double dry = between_ * std::max(0.0, each - before_reduce - unit.reduce);
+    const double dry = between * std::max(0.0, each - before_reduce - unit.reduce);
     reduce_ = std::max(std::min(reduce_, compute_ + unit.reduce), reduce_ - dry);
     if (visit.replicas && unit.replicate > 0) {
-      replica_ = std::max(compute_, replica_ + between_ * (unit.replicate - each));
+      replica_ = std::max(compute_, replica_ + between * (unit.replicate - each));
     }
   }
 
   const UnitStage& stage_;
   const UnitSchedule& schedule_;
   std::array<const UnitSeconds*, 3> units_;  // by UnitKind
-  double between_;                           // units passed over in each pass
+  double between_, between_back_;            // units passed over in each forward, each backward
   double stretched_;                         // times as long as compute takes beside a collective
   static constexpr std::size_t kNone = 2;    // before the first two reductions there is none
   std::array<double, kNone + kMostVisits> ends_;  // of reductions, behind those two
@@ -175,8 +177,12 @@ UnitShape unit_shape(const UnitStage& stage) {
   const auto reduces = [](const UnitSeconds& unit, UnitKind kind) {
     return (unit.reduce > 0 ? 1 : 0) << static_cast<int>(kind);
   };
+  const int back = std::max(0, stage.units - stage.frozen);
   return {.units = static_cast<std::uint8_t>(std::clamp(stage.units, 1, kWalkedUnits)),
-          .passes_over = flag(stage.units > kWalkedUnits),
+          .back = static_cast<std::uint8_t>(std::min(back, kWalkedUnits)),
+          .passes_over = static_cast<std::uint8_t>((stage.units > kWalkedUnits ? 1 : 0) +
+                                                   (back > kWalkedUnits ? 1 : 0)),
+          .frozen_embedding = flag(stage.frozen_embedding),
           .embedding = flag(stage.has_embedding),
           .head = flag(stage.has_head),
           .tied = flag(stage.tied),

@@ -24,7 +24,9 @@ struct UnitSeconds {
 
 struct UnitStage {
   UnitSeconds embedding, layers, head;
-  int units = 1;  // of layers, of one chunk
+  int units = 1;   // of layers, of one chunk
+  int frozen = 0;  // of them, the first: no backward goes through them
+  bool frozen_embedding = false;
   bool has_embedding = false, has_head = false;
   bool tied = false;       // the head's weights are the embedding's
   bool ends_stay = false;  // embedding and head are gathered once

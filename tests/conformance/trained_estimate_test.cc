@@ -36,13 +36,12 @@ struct Kind {
 std::ostream& operator<<(std::ostream& out, const Kind& kind) {
   return out << kind.name;
 }
-// What is reached on 40 plans, with a little air; 500 (TRIREME_TRAINED_CASES) find worse ones, not
-// mended yet: docs/accuracy.md. Frozen layers are drawn up to all but one:
-// pipelines whose first stages only pass forward are timed roughly, and under full sharding the
-// closed form gathers frozen units in backward again (44 % too slow where two of 40 layers are
-// trained): those plans are left out.
-constexpr Kind kKinds[] = {{"adapters", train_adapters, 0.02, 0.12, 0.01, 0.06},
-                           {"frozen_layers", freeze_layers, 0.035, 0.19, 0.02, 0.18}};
+// What is reached on 40 plans, with a little air; 500 (TRIREME_TRAINED_CASES) find worse ones:
+// docs/accuracy.md. Frozen layers are drawn up to all but one: pipelines whose first stages only
+// pass forward are timed roughly. Left out: fully sharded layers above frozen ones under chunks in
+// turn, which the closed form takes as alike and gathers again in backward.
+constexpr Kind kKinds[] = {{"adapters", train_adapters, 0.016, 0.12, 0.006, 0.03},
+                           {"frozen_layers", freeze_layers, 0.027, 0.16, 0.01, 0.09}};
 
 struct Spread {
   double sum = 0, worst = 0;
@@ -70,7 +69,8 @@ TEST_P(TrainedEstimate, TheClosedFormFollowsTheProgram) {
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
     const Drawn drawn = tests::draw("trireme", seed, kind.train);
     const planner::Training& training = drawn.job.training;
-    if (training.frozen_layers > 0 && drawn.plan.sharding == planner::Sharding::kFull) {
+    const bool in_turn = drawn.plan.virtual_pipeline > 1;
+    if (training.frozen_layers > 0 && in_turn && drawn.plan.sharding == planner::Sharding::kFull) {
       continue;
     }
     const std::string what = fmt::format("{} rank {} targets {} frozen {}", drawn.what,

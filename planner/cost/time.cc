@@ -212,14 +212,18 @@ TimeModel::State::OfAxes& TimeModel::State::of_axes(const Plan& plan) {
   return known;
 }
 
+void TimeModel::State::turn_to(const Plan& plan) {
+  timed_plan.order = plan.order;
+  if (!(timed_plan == plan)) {
+    timed_plan = plan;
+    timed.clear();
+    worked.clear();
+  }
+}
+
 void TimeModel::estimate(const Plan& plan, TimeEstimate& out) {
   State& s = *state_;
-  s.timed_plan.order = plan.order;
-  if (!(s.timed_plan == plan)) {
-    s.timed_plan = plan;
-    s.timed.clear();
-    s.worked.clear();
-  }
+  s.turn_to(plan);
   State::OfAxes& of = s.of_axes(plan);
   if (topologies::has_unlike_nodes(
           s.job.cluster)) {  // an order also decides which cards hold a stage

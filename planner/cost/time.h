@@ -46,6 +46,8 @@ class TimeModel {
   double lower_bound(const Plan& plan);
   // As lower_bound, with the plan's axes placed as its order says.
   double placed_bound(const Plan& plan);
+  // As placed_bound, with the gathers and reductions of the stage that has most to do.
+  double sharded_bound(const Plan& plan);
   // Per-stage forward, input-gradient, weight-gradient and recompute seconds of one micro-batch:
   // what the simulator, explain and the tests look at.
   struct StageTimes {

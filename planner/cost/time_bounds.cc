@@ -105,6 +105,24 @@ double TimeModel::State::speed_of_stage(const Plan& plan, std::int64_t stage) {
   return 1 / seconds_of(layer_set(plan, layer).kinds.front(), plan.recompute != Recompute::kNone);
 }
 
+// A class of ranks in a bound: `data` is what is known of its data-parallel time.
+void TimeModel::State::add_to_bound(const RankClass& rank, const RankTimes& times,
+                                    double before_message, const DataParallelTime& data,
+                                    StageTotals& totals) {
+  const double forward =
+      times.forward_total() + data.compute_forward + data.per_micro_batch_forward;
+  const double backward =
+      times.backward_total() + data.compute_backward + data.per_micro_batch_backward;
+  const auto count = static_cast<double>(rank.count);
+  stage_seconds.push_back({forward, backward, 0, times.weight_pass(), before_message});
+  totals.before_messages += count * before_message;
+  add_ranks(totals, count, forward, backward);
+  if (forward + backward > totals.slowest) {
+    totals.slowest = forward + backward;
+    totals.weight_gradient = times.weight_pass();
+  }
+}
+
 double TimeModel::placed_bound(const Plan& plan) {
   State& s = *state_;
   const std::vector<RankClass>& classes = s.classes(plan);
@@ -115,20 +133,36 @@ double TimeModel::placed_bound(const Plan& plan) {
   for (const RankClass& rank : classes) {
     const LayerSet& set = alike != nullptr ? *alike : s.layer_set(plan, rank);
     const RankTimes times = s.rank_times(plan, set, rank);
-    const double forward = times.forward_total();
-    const double backward = times.backward_total();
-    const auto count = static_cast<double>(rank.count);
-    const double before_message = s.before_message(plan, rank, times);
-    s.stage_seconds.push_back({forward, backward, 0, times.weight_pass(), before_message});
-    totals.before_messages += count * before_message;
-    add_ranks(totals, count, forward, backward);
-    if (forward + backward > totals.slowest) {
-      totals.slowest = forward + backward;
-      totals.weight_gradient = times.weight_pass();
-    }
+    s.add_to_bound(rank, times, s.before_message(plan, rank, times), {}, totals);
   }
   totals.bottleneck = s.bottleneck(plan, classes);
   return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds;
+}
+
+// What a rank waits for once a step shows whole on the first one: nobody is before it.
+double TimeModel::sharded_bound(const Plan& plan) {
+  State& s = *state_;
+  s.turn_to(plan);
+  DataParallelTimer::OfPlan& of_plan = s.of_axes(plan).data;
+  const std::vector<RankWork>& work = s.ranks_work(plan);
+  const std::vector<RankClass>& classes = s.classes(plan);
+  std::size_t slowest = 0;
+  const auto seconds_of_class = [&](std::size_t c) {
+    return work[c].times.forward_total() + work[c].times.backward_total();
+  };
+  for (std::size_t c = 1; c < work.size(); ++c) {
+    slowest = seconds_of_class(c) > seconds_of_class(slowest) ? c : slowest;
+  }
+  const DataParallelTime data = s.data_parallel.measure(plan, work[slowest].in, of_plan);
+  StageTotals totals;
+  s.stage_seconds.clear();
+  for (std::size_t c = 0; c < work.size(); ++c) {
+    s.add_to_bound(classes[c], work[c].times, work[c].before_message,
+                   c == slowest ? data : DataParallelTime{}, totals);
+  }
+  totals.bottleneck = s.bottleneck(plan, classes);
+  return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds +
+         (slowest == 0 ? data.exposed + data.compute_once : 0);
 }
 
 // Where a fast network stands beside slow links in the node, ranks that are apart may be the faster

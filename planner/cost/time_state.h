@@ -129,6 +129,7 @@ struct TimeModel::State {
   };
 
   struct LayerSetKey;
+  void turn_to(const Plan& plan);  // forgets what is kept of another plan
   OfAxes& of_axes(const Plan& plan);
   [[nodiscard]] Placed place(const Plan& plan, const DataParallelTimer::Groups& groups);
   [[nodiscard]] LayerSetKey layer_key(const Plan& plan);
@@ -155,6 +156,8 @@ struct TimeModel::State {
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
                                      DataParallelTimer::OfPlan& of_plan);
   void time_step(const Plan& plan, OfAxes& of, TimeEstimate& out);
+  void add_to_bound(const RankClass& rank, const RankTimes& times, double before_message,
+                    const DataParallelTime& data, StageTotals& totals);
   [[nodiscard]] HopTimes hop(const Plan& plan, const Placed& placed);
   [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
   [[nodiscard]] double split_bottleneck(const Plan& plan,

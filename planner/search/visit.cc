@@ -109,11 +109,14 @@ class Visit {
       plan_.order = order;
       const Placement placement = placement_of(degrees, order);
       const int complexity = usual_complexity + (placement.usual ? 0 : 1);
-      const double seconds = bound_of_order(placement);
-      const double value = value_of(options_.goal, seconds, gib);
-      if (is_dominated(seconds, complexity) ||
-          !standings_.can_matter(group, risky, value, seconds, gib, complexity,
-                                 known(group, risky))) {
+      const double best = known(group, risky);
+      const auto is_excluded = [&](double seconds) {
+        return is_dominated(seconds, complexity) ||
+               !standings_.can_matter(group, risky, value_of(options_.goal, seconds, gib), seconds,
+                                      gib, complexity, best);
+      };
+      if (is_excluded(bound_of_order(placement)) ||
+          is_excluded(estimator_.time().sharded_bound(plan_))) {
         ++outcome_.pruned;
         continue;
       }

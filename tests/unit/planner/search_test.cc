@@ -64,8 +64,11 @@ Walked walk_everything(const Job& job) {
         walked.illegal += check_plan(job, plan).has_value() ? 1 : 0;
         estimator.estimate(plan, estimate);
         const double placed = estimator.time().placed_bound(plan);
+        const double sharded = estimator.time().sharded_bound(plan);
         const double seconds = estimate.time.step_seconds;
-        walked.bound_broken += placed < bound * (1 - 1e-9) || seconds < placed * (1 - 1e-9) ? 1 : 0;
+        const bool broken = placed < bound * (1 - 1e-9) || seconds < placed * (1 - 1e-9) ||
+                            seconds < sharded * (1 - 1e-9);
+        walked.bound_broken += broken ? 1 : 0;
         if (estimate.memory.fit == Fit::kFits) {
           const auto found = walked.best_fitting.emplace(group_of(plan), seconds).first;
           found->second = std::min(found->second, seconds);

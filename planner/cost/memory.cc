@@ -12,10 +12,12 @@
 
 #include "core/fields_hash.h"
 #include "planner/cost/device_memory.h"
+#include "planner/cost/layer_times.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/own_memory.h"
 #include "planner/cost/reserved_memory.h"
 #include "planner/cost/stage_memory.h"
+#include "planner/plan/shape.h"
 #include "planner/plan/stage_groups.h"
 #include "topologies/node_groups.h"
 
@@ -143,6 +145,7 @@ struct MemoryModel::State {
   const RankLayers& layers_of(const Plan& plan);
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
   void count(const Plan& plan, MemoryEstimate& out);
+  void count_fullest(const Plan& plan, MemoryEstimate& out);
 };
 
 const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
@@ -194,24 +197,55 @@ void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
   conclude(job, plan, out);
 }
 
+double MemoryModel::stage_gib(const Plan& plan, std::int64_t rank) {
+  State& s = *state_;
+  const std::vector<ChunkLayers> split = chunk_layers(s.job, plan);
+  const StageMemory stage =
+      counts_own_memory(s.job, plan)
+          ? own_stage_memory(s.job, plan, split, rank)
+          : stage_memory(stage_context(s.job, plan, s.layers_of(plan)), split, rank);
+  return stage.items.total();
+}
+
+// Of stages with the same chunks, one behind the other, the first holds most in flight.
+void MemoryModel::State::count_fullest(const Plan& plan, MemoryEstimate& out) {
+  const std::vector<ChunkLayers>& split = split_of(plan);
+  const StageContext context = stage_context(job, plan, layers_of(plan));
+  out.stages.clear();
+  for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
+    if (rank == 0 || !same_chunks(plan, split, rank, rank - 1)) {
+      out.stages.push_back(stage_memory(context, split, rank));
+    }
+  }
+  conclude(job, plan, out);
+}
+
 void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
-  if (counts_own_memory(state_->job, plan) && !topologies::has_unlike_nodes(state_->job.cluster)) {
-    state_->own.estimate_peak(state_->job, plan, state_->split_of(plan), out.stages);
-    conclude(state_->job, plan, out);
+  State& s = *state_;
+  // Of a split backward, of micro-batches that enter at both ends, and of PyTorch's stages, which
+  // keep what they receive and send, another may.
+  const bool first_is_fullest = !has_torch_states(s.job) && !splits_backward(plan) &&
+                                !runs_two_ways(s.job, plan) && !s.job.offload.any();
+  if (topologies::has_unlike_nodes(s.job.cluster)) {
+    s.count(plan, out);
+  } else if (counts_own_memory(s.job, plan)) {
+    s.own.estimate_peak(s.job, plan, s.split_of(plan), out.stages);
+    conclude(s.job, plan, out);
+  } else if (first_is_fullest) {
+    s.count_fullest(plan, out);
   } else {
-    state_->count(plan, out);
+    s.count(plan, out);
   }
 }
 
 void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {
-  state_->known_plan.order = plan.order;
-  if (!state_->known.stages.empty() && state_->known_plan == plan) {
-    out = state_->known;
-    return;
+  State& s = *state_;
+  s.known_plan.order = plan.order;
+  if (s.known.stages.empty() || !(s.known_plan == plan)) {
+    s.count(plan, s.known);
+    s.known_plan = plan;
   }
-  state_->count(plan, out);
-  state_->known_plan = plan;
-  state_->known = out;
+  out = s.known;
 }
 
 }  // namespace trireme::planner

@@ -60,6 +60,8 @@ class MemoryModel {
   // The same totals, band and verdict; where it can, `stages` holds the peak one only (peak_stage
   // is then 0). For search, which asks for many plans and looks at no stage.
   void estimate_peak(const Plan& plan, MemoryEstimate& out);
+  // What one stage's peak takes, as estimate() has it.
+  double stage_gib(const Plan& plan, std::int64_t rank);
 
  private:
   struct State;

@@ -8,15 +8,19 @@
 #include "planner/cost/in_flight.h"
 #include "planner/cost/own_one_backward.h"
 #include "planner/cost/own_parts.h"
+#include "planner/cost/own_stages.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
+using own::Held;
 using own::kCompute;
 using own::kept_gradient;
 using own::kMaster;
 using own::LayerBytes;
+using own::Run;
+using own::Shared;
 using own::Stage;
 using own::Tensors;
 using own::Whole;
@@ -45,39 +49,6 @@ bool trains_as_own(const Training& training) {
           (training.targets & kTargetHead) == 0);
 }
 
-// Buffers of exchanges between stages that are alive in a backward: what the next action starts
-// from, already received, and what the action before sent.
-double exchange_bytes(const Plan& plan, const Tensors& t, bool blocking, std::int64_t rank) {
-  if (plan.pipeline == 1) {
-    return 0;
-  }
-  const bool wraps = plan.virtual_pipeline > 1;
-  const double received = (rank > 0 || wraps) && !(blocking && !wraps) ? t.stream : 0;
-  const double sent = (rank + 1 < plan.pipeline || wraps) && !blocking ? t.stream : 0;
-  // With as many forwards as the warm-up has, no forward follows the first backward.
-  const bool forward_follows =
-      plan.schedule != Schedule::kGpipe && plan.micro_batches > plan.pipeline - rank;
-  return (forward_follows ? received : 0) + sent + held_sends(plan, rank) * t.stream;
-}
-
-// What plans that differ only in what is sharded over whom have in common.
-struct Shared {
-  Tensors tensors;
-  own::Reads reads;
-  LayerBytes layer;
-  double tokens = 0;  // of a micro-batch
-  std::vector<Stage> stages;
-};
-
-bool differ_in_sharding_only(const Plan& a, const Plan& b) {
-  const auto rest = [](const Plan& plan) {
-    return std::tie(plan.tensor, plan.pipeline, plan.virtual_pipeline, plan.micro_batch,
-                    plan.micro_batches, plan.sequence_parallel, plan.schedule, plan.recompute,
-                    plan.recompute_layers, plan.recompute_modules, plan.stage_layers);
-  };
-  return rest(a) == rest(b);
-}
-
 bool splits_backward(const Plan& plan) {
   return plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
 }
@@ -92,6 +63,7 @@ struct Moment {
   const Plan& plan;
   const Shared& shared;
   const Stage& stage;
+  const Held& held;
   const Whole& whole;
   const MemoryItems& states;
 };
@@ -119,18 +91,17 @@ bool last_chunk_waits(const Plan& plan, const Stage& stage) {
 
 // A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
 // coming in.
-MemoryItems layer_backward(const Moment& at, double exchanges) {
-  const auto& [plan, shared, stage, whole, states] = at;
+MemoryItems layer_backward(const Moment& at) {
+  const auto& [plan, shared, stage, held, whole, states] = at;
   const Tensors& t = shared.tensors;
   const LayerBytes& layer = shared.layer;
   const double unit_layers = layers_of_unit(plan, stage);
   const bool full = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
   const double repeated = full ? layer.whole - t.stream : layer.whole - layer.kept;
   MemoryItems in_layer = states;
-  in_layer.activations =
-      stage.kept + repeated + layer.peak + t.stream + std::max(0.0, stage.turned);
+  in_layer.activations = held.kept + repeated + layer.peak + t.stream + std::max(0.0, held.turned);
   in_layer.gathered_parameters = whole.layer_parameters;
-  in_layer.communication = exchanges;
+  in_layer.communication = held.exchanges;
   in_layer.gradients += whole.layer_gradient + whole.head_gradient;
   // Between its halves a micro-batch's whole gradients wait too: norms are written by the first,
   // products by the second.
@@ -138,7 +109,7 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
   if (split && whole.layer_gradient > 0) {
     const double waiting = waiting_gradient(plan, stage, whole);
     in_layer.gradients +=
-        waiting * (stage.waiting + 1) - whole.layer_gradient + stage.waiting * whole.head_gradient;
+        waiting * (held.waiting + 1) - whole.layer_gradient + held.waiting * whole.head_gradient;
   }
   // One unit later the head's gradient is reduced and the first unit's activations are free.
   const double reduced = whole.layer_gradient - whole.head_gradient;
@@ -161,11 +132,11 @@ MemoryItems layer_backward(const Moment& at, double exchanges) {
 }
 
 // Of a stage below all that is trained.
-MemoryItems forward_alone(const Moment& at, double exchanges) {
+MemoryItems forward_alone(const Moment& at) {
   MemoryItems items = at.states;
   items.activations = at.shared.tensors.stream + at.shared.layer.forward;
   items.gathered_parameters = at.whole.layer_parameters;
-  items.communication = exchanges;
+  items.communication = at.held.exchanges;
   return items;
 }
 
@@ -177,8 +148,8 @@ bool last_head_waits(const Moment& at) {
          !splits_backward(at.plan) && at.stage.last_chunk_layers <= 1 && at.whole.head_gradient > 0;
 }
 
-MemoryItems next_head(const Moment& at, double activations, double exchanges) {
-  const auto& [plan, shared, stage, whole, states] = at;
+MemoryItems next_head(const Moment& at, double activations) {
+  const auto& [plan, shared, stage, held, whole, states] = at;
   MemoryItems items = states;
   items.activations = activations + shared.tensors.gathered;
   items.logits = shared.tensors.logits;
@@ -186,7 +157,7 @@ MemoryItems next_head(const Moment& at, double activations, double exchanges) {
   items.gathered_parameters =
       whole.head_parameters + (table ? kCompute * stage.units.tied_table : 0);
   items.gradients += whole.head_gradient + whole.layer_gradient;
-  items.communication = exchanges;
+  items.communication = at.held.exchanges;
   return items;
 }
 
@@ -194,33 +165,33 @@ MemoryItems next_head(const Moment& at, double activations, double exchanges) {
 // its backward; a split backward keeps them, as their gradient, until its second half, which a
 // frozen head does not have.
 MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_layer) {
-  const auto& [plan, shared, stage, whole, states] = at;
+  const auto& [plan, shared, stage, held, whole, states] = at;
   const Tensors& t = shared.tensors;
   const bool split = splits_backward(plan) && shared.reads.head_input;
-  const double held = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
-                      : split                           ? stage.waiting + 1
-                                                        : 1;
+  const double losses = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
+                        : split                           ? held.waiting + 1
+                                                          : 1;
   const double input = shared.reads.head_input ? t.stream : 0;
   const double norm = job.model.final_norm ? input + t.norm : 0;
   const double one = t.stream + norm + t.loss_rows;
-  const double other = split ? held : held - 1;
+  const double other = split ? losses : losses - 1;
   MemoryItems peak = in_layer;
   peak.activations += other * (split ? t.stream : one);
   peak.logits = other * t.logits;
   MemoryItems in_head = states;
   in_head.activations =
-      stage.kept + held * one + t.all + t.scattered + (shared.reads.head_input ? t.gathered : 0);
-  in_head.logits = held * t.logits;
+      held.kept + losses * one + t.all + t.scattered + (shared.reads.head_input ? t.gathered : 0);
+  in_head.logits = losses * t.logits;
   in_head.gathered_parameters = whole.head_parameters;
   in_head.gradients += whole.head_gradient;
   in_head.communication = in_layer.communication;
   if (has_one_backward(plan)) {
-    return own::worst_of_one_backward({plan, stage, t, shared.layer, whole}, in_head, in_layer,
-                                      states);
+    return own::worst_of_one_backward({plan, stage, held.kept, t, shared.layer, whole}, in_head,
+                                      in_layer, states);
   }
   peak = in_head.total() > peak.total() ? in_head : peak;
   if (last_head_waits(at)) {
-    const MemoryItems next = next_head(at, stage.kept + one, in_layer.communication);
+    const MemoryItems next = next_head(at, held.kept + one);
     peak = next.total() > peak.total() ? next : peak;
   }
   return peak;
@@ -231,7 +202,6 @@ struct Lasting {
   Whole whole;
   MemoryItems states;
   double states_bytes = 0, after_backward = 0;
-  bool blocking = false;  // see exchanges_block
 };
 
 Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const Stage& stage) {
@@ -246,29 +216,17 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
     states.gradients = 0;
   }
   lasting.states_bytes = states.total();
-  lasting.blocking = exchanges_block(job.framework, plan);
   return lasting;
 }
 
-bool last_alike(const Stage& a, const Stage& b) {
-  return a.layers == b.layers && a.trained_layers == b.trained_layers &&
-         a.last_chunk_layers == b.last_chunk_layers && a.embedding == b.embedding &&
-         a.head == b.head;
-}
-
-StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
-                         const Lasting& lasting, std::int64_t rank) {
-  const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
-  const Moment at{plan, shared, stage, lasting.whole, lasting.states};
-  const double exchanges = exchange_bytes(plan, shared.tensors, lasting.blocking, rank);
-  MemoryItems peak =
-      stage.trained_layers > 0 ? layer_backward(at, exchanges) : forward_alone(at, exchanges);
-  if (stage.head) {
+StageMemory stage_memory(const Job& job, const Moment& at, const Lasting& lasting) {
+  MemoryItems peak = at.stage.trained_layers > 0 ? layer_backward(at) : forward_alone(at);
+  if (at.stage.head) {
     peak = with_head(job, at, peak);
   }
   StageMemory memory;
   memory.phases.load = lasting.states_bytes / kGiB;
-  memory.phases.forward = (lasting.states_bytes + stage.kept) / kGiB;
+  memory.phases.forward = (lasting.states_bytes + at.held.kept) / kGiB;
   memory.phases.backward = peak.total() / kGiB;
   memory.phases.first_optimizer_step = lasting.after_backward / kGiB;
   for (double* item : {&peak.parameters, &peak.gradients, &peak.optimizer, &peak.activations,
@@ -281,25 +239,31 @@ StageMemory stage_memory(const Job& job, const Plan& plan, const Shared& shared,
 
 // From the rank before to an alike one, where a micro-batch waits for nothing but its backward:
 // activations in flight and exchanges differ.
-void change_rank(const Plan& plan, const Shared& shared, const Lasting& lasting, std::int64_t rank,
+void change_rank(const Lasting& lasting, const Held& before, const Held& held,
                  StageMemory& memory) {
-  const auto at = static_cast<std::size_t>(rank);
-  const double kept = shared.stages[at].kept;
-  const double exchanges = exchange_bytes(plan, shared.tensors, lasting.blocking, rank);
-  memory.items.activations += (kept - shared.stages[at - 1].kept) / kGiB;
-  memory.items.communication = exchanges / kGiB;
-  memory.phases.forward = (lasting.states_bytes + kept) / kGiB;
+  memory.items.activations += (held.kept - before.kept) / kGiB;
+  memory.items.communication = held.exchanges / kGiB;
+  memory.phases.forward = (lasting.states_bytes + held.kept) / kGiB;
   memory.phases.backward = memory.items.total();
 }
 
-// What tells the layers' backward of alike stages apart: activations in flight, whole gradients
-// that wait for their second half, and exchanges. A stage with the head has none alike.
-double varying_bytes(const Plan& plan, const Shared& shared, const Lasting& lasting,
-                     std::int64_t rank) {
-  const Stage& stage = shared.stages[static_cast<std::size_t>(rank)];
-  const double waiting =
-      splits_backward(plan) ? stage.waiting * waiting_gradient(plan, stage, lasting.whole) : 0;
-  return stage.kept + waiting + exchange_bytes(plan, shared.tensors, lasting.blocking, rank);
+// What tells the layers' backward of alike stages apart: activations in flight, exchanges, and of a
+// split one whole gradients that wait for their second half. A stage with the head has none alike.
+const Held& fullest_of(const Plan& plan, const Shared& shared, const Run& run,
+                       const Lasting& lasting) {
+  const double gradient =
+      splits_backward(plan) ? waiting_gradient(plan, run.stage, lasting.whole) : 0;
+  const Held* fullest = nullptr;
+  double most = -1;
+  for (std::int64_t rank = run.first; rank < run.end; ++rank) {
+    const Held& held = shared.held[static_cast<std::size_t>(rank)];
+    const double bytes = held.kept + held.waiting * gradient + held.exchanges;
+    if (bytes > most) {
+      most = bytes;
+      fullest = &held;
+    }
+  }
+  return *fullest;
 }
 
 }  // namespace
@@ -317,9 +281,25 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
          job.attention == models::AttentionKernel::kFlash;
 }
 
+StageMemory own_stage_memory(const Job& job, const Plan& plan,
+                             const std::vector<ChunkLayers>& split, std::int64_t rank) {
+  const Shared shared = own::shared_of(job, plan);
+  const Stage stage = own::stage_of(plan, split, shared.units, shared.trained, rank);
+  const Held held = own::held_of(plan, split, shared, rank);
+  const Lasting lasting = lasting_of(job, plan, shared, stage);
+  return stage_memory(job, {plan, shared, stage, held, lasting.whole, lasting.states}, lasting);
+}
+
 struct OwnMemory::State {
   Plan plan;  // of `shared`
   Shared shared;
+  const Shared& of(const Job& job, const Plan& asked, const std::vector<ChunkLayers>& split) {
+    if (shared.runs.empty() || !own::differ_in_sharding_only(plan, asked)) {
+      plan = asked;
+      own::share(job, plan, split, shared);
+    }
+    return shared;
+  }
 };
 
 OwnMemory::OwnMemory() : state_(std::make_unique<State>()) {}
@@ -327,68 +307,38 @@ OwnMemory::~OwnMemory() = default;
 OwnMemory::OwnMemory(OwnMemory&&) noexcept = default;
 OwnMemory& OwnMemory::operator=(OwnMemory&&) noexcept = default;
 
-void OwnMemory::share(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split) {
-  Shared& shared = state_->shared;
-  if (shared.stages.empty() || !differ_in_sharding_only(state_->plan, plan)) {
-    state_->plan = plan;
-    const Shape shape = shape_of(job, plan);
-    const own::Units units = own::units_of(job, shape);
-    shared.tokens = as_double(shape.tokens);
-    const own::Units trained = own::trained_units(job, shape, units);
-    shared.tensors = own::tensors_of(job, shape);
-    shared.reads = own::reads_of(job, shape);
-    shared.layer = own::layer_bytes(job, plan, shared.tensors, shared.reads);
-    shared.stages.clear();
-    for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-      shared.stages.push_back(
-          own::stage_of(plan, split, {units, trained, shared.tensors, shared.layer}, rank));
-    }
-  }
-}
-
 void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
                          std::vector<StageMemory>& stages) {
-  share(job, plan, split);
-  const Shared& shared = state_->shared;
+  const Shared& shared = state_->of(job, plan, split);
   stages.resize(static_cast<std::size_t>(plan.pipeline));
-  Lasting lasting;
-  for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-    const auto at = static_cast<std::size_t>(rank);
-    const bool alike = rank > 0 && last_alike(shared.stages[at], shared.stages[at - 1]);
-    if (alike && !shared.stages[at].head && !splits_backward(plan)) {
-      stages[at] = stages[at - 1];
-      change_rank(plan, shared, lasting, rank, stages[at]);
-      continue;
+  for (const Run& run : shared.runs) {
+    const Lasting lasting = lasting_of(job, plan, shared, run.stage);
+    const bool each = run.stage.head || splits_backward(plan);
+    for (std::int64_t rank = run.first; rank < run.end; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      const Held& held = shared.held[at];
+      if (each || rank == run.first) {
+        stages[at] = stage_memory(
+            job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting);
+      } else {
+        stages[at] = stages[at - 1];
+        change_rank(lasting, shared.held[at - 1], held, stages[at]);
+      }
     }
-    if (!alike) {
-      lasting = lasting_of(job, plan, shared, shared.stages[at]);
-    }
-    stages[at] = stage_memory(job, plan, shared, lasting, rank);
   }
 }
 
 void OwnMemory::estimate_peak(const Job& job, const Plan& plan,
                               const std::vector<ChunkLayers>& split,
                               std::vector<StageMemory>& stages) {
-  share(job, plan, split);
-  const Shared& shared = state_->shared;
+  const Shared& shared = state_->of(job, plan, split);
   stages.resize(1);
   double most = -1;
-  for (std::int64_t rank = 0; rank < plan.pipeline;) {
-    const auto first = static_cast<std::size_t>(rank);
-    const Lasting lasting = lasting_of(job, plan, shared, shared.stages[first]);
-    std::int64_t largest = rank;
-    double varying = -1;
-    for (; rank < plan.pipeline &&
-           last_alike(shared.stages[static_cast<std::size_t>(rank)], shared.stages[first]);
-         ++rank) {
-      const double bytes = varying_bytes(plan, shared, lasting, rank);
-      if (bytes > varying) {
-        varying = bytes;
-        largest = rank;
-      }
-    }
-    const StageMemory memory = stage_memory(job, plan, shared, lasting, largest);
+  for (const Run& run : shared.runs) {
+    const Lasting lasting = lasting_of(job, plan, shared, run.stage);
+    const Held& held = fullest_of(plan, shared, run, lasting);
+    const StageMemory memory =
+        stage_memory(job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting);
     if (memory.items.total() > most) {
       most = memory.items.total();
       stages.front() = memory;

@@ -16,6 +16,10 @@ namespace trireme::planner {
 // Whether the plan is one that lower() writes a program for, so that this count holds.
 bool counts_own_memory(const Job& job, const Plan& plan);
 
+// One stage. `split`: chunk_layers of the plan. Requires: counts_own_memory.
+StageMemory own_stage_memory(const Job& job, const Plan& plan,
+                             const std::vector<ChunkLayers>& split, std::int64_t rank);
+
 // Remembers what plans of one job that differ only in what is sharded have in common. One a thread.
 class OwnMemory {
  public:
@@ -35,7 +39,6 @@ class OwnMemory {
 
  private:
   struct State;
-  void share(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split);
   std::unique_ptr<State> state_;
 };
 

@@ -11,6 +11,7 @@ class OneBackward {
   explicit OneBackward(const OneBackwardParts& parts)
       : plan_(parts.plan),
         stage_(parts.stage),
+        held_(parts.kept),
         t_(parts.tensors),
         layer_(parts.layer),
         whole_(parts.whole) {
@@ -79,7 +80,7 @@ class OneBackward {
     const double above = layers_above(unit);
     moment.activations += kept_layers(plan_, layer_, t_, stage_.trained_layers - above,
                                       stage_.layers - stage_.trained_layers) -
-                          stage_.kept;
+                          held_;
     if (whole_.stays) {
       moment.gathered_parameters -= kCompute * above * stage_.units.layer;
     } else if (unit + 1 == units_ && plan_.sharding == Sharding::kFull) {
@@ -101,6 +102,7 @@ class OneBackward {
 
   const Plan& plan_;
   const Stage& stage_;
+  double held_;  // by all micro-batches in flight
   const Tensors& t_;
   const LayerBytes& layer_;
   const Whole& whole_;

@@ -9,6 +9,7 @@ namespace trireme::planner::own {
 struct OneBackwardParts {
   const Plan& plan;
   const Stage& stage;
+  double kept = 0;  // see Held
   const Tensors& tensors;
   const LayerBytes& layer;
   const Whole& whole;

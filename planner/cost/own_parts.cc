@@ -144,34 +144,50 @@ double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, 
   return again * t.stream + (layers - again) * layer.whole;
 }
 
-Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const StageParts& parts,
-               std::int64_t rank) {
-  const auto& [units, trained, t, layer] = parts;
-  Stage stage;
-  stage.units = units;
-  stage.trained = trained;
+Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
+             const LayerBytes& layer, std::int64_t rank) {
   const RankInFlight in_flight_here(plan, rank);
+  const bool split_backward = plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
+  Held stage;
+  double layers = -1, frozen = -1;  // of the chunk before
+  double one = 0;                   // what they keep
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
     const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
-    const double frozen = chunk.frozen_dense + chunk.frozen_sparse;
-    const double here = chunk.dense + chunk.sparse - frozen;
-    stage.last_chunk_layers = here > 0 ? here : stage.last_chunk_layers;
-    stage.layers += chunk.dense + chunk.sparse;
-    stage.trained_layers += here;
-    stage.embedding = stage.embedding || chunk.embedding;
-    stage.head = stage.head || chunk.head;
+    const double frozen_here = chunk.frozen_dense + chunk.frozen_sparse;
+    const double here = chunk.trained();
+    if (here != layers || frozen_here != frozen) {
+      layers = here;
+      frozen = frozen_here;
+      one = kept_layers(plan, layer, t, here, frozen);
+    }
     const InFlight held = in_flight_here.at(c);
     const double flying = held.whole + held.weight_gradient;
-    if (plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1) {
+    if (split_backward) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));
-      const double one = kept_layers(plan, layer, t, here, frozen);
       const double after = here * layer.waiting;
       stage.kept += whole * one + (flying - whole) * after;
       stage.turned = (after - one) * (1 - 1 / std::max(1.0, here));
       stage.waiting = flying - whole;
     } else {
-      stage.kept += flying * kept_layers(plan, layer, t, here, frozen);
+      stage.kept += flying * one;
     }
+  }
+  return stage;
+}
+
+Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
+               const Units& trained, std::int64_t rank) {
+  Stage stage;
+  stage.units = units;
+  stage.trained = trained;
+  for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
+    const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
+    const double here = chunk.trained();
+    stage.last_chunk_layers = here > 0 ? here : stage.last_chunk_layers;
+    stage.layers += chunk.dense + chunk.sparse;
+    stage.trained_layers += here;
+    stage.embedding = stage.embedding || chunk.embedding;
+    stage.head = stage.head || chunk.head;
   }
   if (stage.head && !stage.embedding) {
     stage.units.head += stage.units.tied_table;

@@ -57,10 +57,15 @@ struct Stage {
   double trained_layers = 0;
   bool embedding = false, head = false;
   double elements = 0, trained_elements = 0;
-  double kept = 0;     // of all micro-batches in flight
-  double turned = 0;   // what a split backward adds to `kept` by its end, for one micro-batch
-  double waiting = 0;  // micro-batches between the halves of a split backward
   Units units, trained;
+};
+
+// What of a stage depends on its place in the pipeline.
+struct Held {
+  double kept = 0;       // of all micro-batches in flight
+  double turned = 0;     // what a split backward adds to `kept` by its end, for one micro-batch
+  double waiting = 0;    // micro-batches between the halves of a split backward
+  double exchanges = 0;  // buffers of messages that are alive in a backward
 };
 
 Units units_of(const Job& job, const Shape& shape);
@@ -68,14 +73,11 @@ Units units_of(const Job& job, const Shape& shape);
 Units trained_units(const Job& job, const Shape& shape, const Units& units);
 
 // `split`: chunk_layers of the plan. What is sharded over whom makes no difference.
-struct StageParts {
-  const Units& units;
-  const Units& trained;
-  const Tensors& tensors;
-  const LayerBytes& layer;
-};
-Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const StageParts& parts,
-               std::int64_t rank);
+Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
+               const Units& trained, std::int64_t rank);
+// All but `exchanges`.
+Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
+             const LayerBytes& layer, std::int64_t rank);
 // Bytes that so many layers above `frozen` ones keep for one micro-batch. Where some layers are
 // repeated, they are the first of all.
 double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers,

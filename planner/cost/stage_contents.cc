@@ -78,55 +78,60 @@ void set_trained(const StageContext& context, double frozen_dense, double frozen
   }
 }
 
-// Virtual chunks of a rank, by their place in the model. Where micro-batches enter at both ends
-// (DualPipe) they are those of the rank as far from the other end too: stage s holds p - s
-// micro-batches whichever way they go, both together p + 1 (DeepSeek-V3, table 2).
-struct HeldChunk {
-  std::size_t index = 0;
-  InFlight in_flight;
-};
-
-std::vector<HeldChunk> held_chunks(const Job& job, const Plan& plan, std::int64_t rank) {
-  std::vector<HeldChunk> held;
+// Asks of each virtual chunk of a rank, by its place in the model. Where micro-batches enter at
+// both ends (DualPipe) they are those of the rank as far from the other end too: stage s holds p -
+// s micro-batches whichever way they go, both together p + 1 (DeepSeek-V3, table 2).
+template <typename Ask>
+void each_held_chunk(const Job& job, const Plan& plan, std::int64_t rank, const Ask& ask) {
   const RankInFlight in_flight_here(plan, rank);
   const bool two_ways = runs_two_ways(job, plan);
   const std::int64_t mirrored = plan.pipeline - 1 - rank;
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
     const std::int64_t first = chunk * plan.pipeline;
     if (!two_ways) {
-      held.push_back({static_cast<std::size_t>(first + rank), in_flight_here.at(chunk)});
+      ask(static_cast<std::size_t>(first + rank), in_flight_here.at(chunk));
       continue;
     }
     for (const std::int64_t stage : {std::min(rank, mirrored), std::max(rank, mirrored)}) {
       const std::int64_t whole = std::min(plan.pipeline - stage, plan.micro_batches);
-      held.push_back({static_cast<std::size_t>(first + stage), {static_cast<double>(whole), 0}});
+      ask(static_cast<std::size_t>(first + stage), InFlight{static_cast<double>(whole), 0});
     }
   }
-  return held;
+}
+
+// What one micro-batch of a chunk keeps: of its layers, in all, and for weight gradients.
+struct KeptOfChunk {
+  double layers = 0, whole = 0, postponed = 0;
+};
+
+KeptOfChunk kept_of(const StageContext& context, const ChunkLayers& part) {
+  const Plan& plan = *context.plan;
+  const RankLayers& layers = *context.layers;
+  KeptOfChunk kept;
+  kept.layers = kept_of_chunk(plan, layers.dense, part.dense, part.frozen_dense) +
+                kept_of_chunk(plan, layers.sparse, part.sparse, part.frozen_sparse);
+  kept.postponed =
+      part.dense * layers.dense.weight_gradient + part.sparse * layers.sparse.weight_gradient;
+  // What is recomputed begins with a prediction module's layer.
+  const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
+  const double embedding = part.embedding && !frozen_start ? embedding_bytes(context) : 0;
+  kept.whole = kept.layers + embedding + part.prediction * layers.prediction_kept;
+  return kept;
 }
 
 // What a chunk's micro-batches in flight keep.
-void add_activations(const StageContext& context, const ChunkLayers& part, std::int64_t rank,
-                     const InFlight& in_flight, Stage& stage) {
+void add_activations(const StageContext& context, const ChunkLayers& part, const KeptOfChunk& kept,
+                     std::int64_t rank, const InFlight& in_flight, Stage& stage) {
   const Plan& plan = *context.plan;
-  const RankLayers& layers = *context.layers;
-  const bool frozen_start = part.frozen_dense + part.frozen_sparse > 0;
-  const double kept = kept_of_chunk(plan, layers.dense, part.dense, part.frozen_dense) +
-                      kept_of_chunk(plan, layers.sparse, part.sparse, part.frozen_sparse);
-  const double postponed =
-      part.dense * layers.dense.weight_gradient + part.sparse * layers.sparse.weight_gradient;
-  // What is recomputed begins with a prediction module's layer.
-  const double embedding = part.embedding && !frozen_start ? embedding_bytes(context) : 0;
-  const double whole = kept + embedding + part.prediction * layers.prediction_kept;
   const auto all = [&](const InFlight& held) {
-    return held.whole * whole + held.weight_gradient * postponed;
+    return held.whole * kept.whole + held.weight_gradient * kept.postponed;
   };
   stage.activations += all(in_flight);
   if (splits_backward(plan)) {
     const InFlight late = RankInFlight(plan, rank).late();
     const double one_layer = 1 / std::max(1.0, part.dense + part.sparse);
-    const double turning =
-        late.whole > 0 ? (postponed - kept) * (1 - one_layer) : -postponed * one_layer;
+    const double turning = late.whole > 0 ? (kept.postponed - kept.layers) * (1 - one_layer)
+                                          : -kept.postponed * one_layer;
     stage.turned = std::max(0.0, all(late) + turning - all(in_flight));
   }
 }
@@ -177,9 +182,14 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   double frozen_sparse = 0;
   double fewest = std::numeric_limits<double>::infinity();  // trained layers of a chunk
   double most = 0;                                          // layers of a chunk
-  for (const HeldChunk& here : held_chunks(*context.job, plan, rank)) {
-    const ChunkLayers& part = split[here.index];
-    const InFlight& held = here.in_flight;
+  const ChunkLayers* last = nullptr;
+  KeptOfChunk kept;
+  each_held_chunk(*context.job, plan, rank, [&](std::size_t index, const InFlight& held) {
+    const ChunkLayers& part = split[index];
+    if (last == nullptr || !(*last == part)) {
+      kept = kept_of(context, part);
+      last = &part;
+    }
     stage.dense_layers += part.dense;
     stage.sparse_layers += part.sparse;
     stage.in_flight = held.whole;
@@ -191,10 +201,10 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
     frozen_dense += part.frozen_dense;
     frozen_sparse += part.frozen_sparse;
     stage.prediction += part.prediction;
-    add_activations(context, part, rank, here.in_flight, stage);
+    add_activations(context, part, kept, rank, held, stage);
     stage.embedding = stage.embedding || part.embedding;
     stage.has_head = stage.has_head || part.head;
-  }
+  });
   const RankParameters& parameters = layers.parameters;
   const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
   // Prediction modules read the token table: a rank without it holds a copy.

@@ -20,6 +20,15 @@ double workspace_bytes(const Job& job) {
   return job.cluster.gpu.compute_capability >= 90 ? 32.0 * 1024 * 1024 : 8.125 * 1024 * 1024;
 }
 
+// Of the layers from `first` to before `last`, those with routed experts.
+double sparse_layers(const Job& job, std::int64_t first, std::int64_t last) {
+  double count = 0;
+  for (std::int64_t layer = first; job.model.moe && layer < last; ++layer) {
+    count += models::is_moe_layer(job.model, layer) ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
 
 bool has_torch_states(const Job& job) {
@@ -27,23 +36,36 @@ bool has_torch_states(const Job& job) {
 }
 
 std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
+  const std::vector<Chunk> chunks = chunks_of(job, plan);
   std::vector<ChunkLayers> split;
-  for (const Chunk& chunk : chunks_of(job, plan)) {
+  split.reserve(chunks.size());
+  for (const Chunk& chunk : chunks) {
     ChunkLayers layers{.dense = 0,
                        .sparse = 0,
                        .embedding = chunk.embedding,
                        .head = chunk.head,
                        .prediction = static_cast<double>(chunk.prediction)};
-    for (std::int64_t layer = chunk.first; layer < chunk.last; ++layer) {
-      const bool sparse = models::is_moe_layer(job.model, layer);
-      (sparse ? layers.sparse : layers.dense) += 1;
-      if (layer < job.training.frozen_layers) {
-        (sparse ? layers.frozen_sparse : layers.frozen_dense) += 1;
-      }
-    }
+    const std::int64_t frozen = std::clamp(job.training.frozen_layers - chunk.first,
+                                           std::int64_t{0}, chunk.last - chunk.first);
+    layers.sparse = sparse_layers(job, chunk.first, chunk.last);
+    layers.dense = static_cast<double>(chunk.last - chunk.first) - layers.sparse;
+    layers.frozen_sparse = sparse_layers(job, chunk.first, chunk.first + frozen);
+    layers.frozen_dense = static_cast<double>(frozen) - layers.frozen_sparse;
     split.push_back(layers);
   }
   return split;
+}
+
+bool same_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, std::int64_t a,
+                 std::int64_t b) {
+  for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
+    const std::int64_t first = c * plan.pipeline;
+    if (!(split[static_cast<std::size_t>(first + a)] ==
+          split[static_cast<std::size_t>(first + b)])) {
+      return false;
+    }
+  }
+  return true;
 }
 
 RankLayers rank_layers(const Job& job, const Plan& plan) {

@@ -21,8 +21,13 @@ struct ChunkLayers {
   double frozen_dense = 0, frozen_sparse = 0;  // of them, layers that are not trained
   bool embedding = false, head = false;
   double prediction = 0;  // of them, layers of the extra prediction modules
+  [[nodiscard]] double trained() const { return dense + sparse - frozen_dense - frozen_sparse; }
+  friend bool operator==(const ChunkLayers&, const ChunkLayers&) = default;
 };
 std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan);
+// Whether two ranks have the same chunks.
+bool same_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, std::int64_t a,
+                 std::int64_t b);
 
 // What depends on the cut of a layer but not on the pipeline.
 struct RankLayers {

@@ -78,8 +78,8 @@ class Leaner {
     for (const std::size_t rank : others) {
       const std::size_t to = chunk_of(rank, false);
       ++plan_.stage_layers[to];
-      memory_.estimate(plan_, estimate_);
-      if (gib_of(rank) < most) {
+      if (memory_.stage_gib(plan_, static_cast<std::int64_t>(rank)) < most) {
+        memory_.estimate(plan_, estimate_);
         moved_ = true;
         return true;
       }

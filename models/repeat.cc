@@ -26,9 +26,16 @@ bool repeats(const PartTraits& traits, const Repeat& repeat) {
 PassWork repeated_work(const PassWork& forward, const Repeat& repeat) {
   PassWork again;
   if (repeat.modules != kWholeLayer && (repeat.modules & kTorchPerOp) != 0) {
-    // Attention and every second product are kept; all passes are repeated.
-    for (std::size_t i = 1; i < forward.matmuls.size(); i += 2) {
-      again.matmuls.push_back(forward.matmuls[i]);
+    // Attention and every second product are kept; all passes are repeated. Grouped products of
+    // routed experts are not on the policy's list (torchtitan distributed/activation_checkpoint.py:
+    // aten.mm, and since 2025-09 the exchanges of tokens).
+    bool kept = true;
+    for (const Matmul& product : forward.matmuls) {
+      const bool routed = traits_of(product.part).routed;
+      if (routed || !kept) {
+        again.matmuls.push_back(product);
+      }
+      kept = routed ? kept : !kept;
     }
     again.memory_bound = forward.memory_bound;
     return again;

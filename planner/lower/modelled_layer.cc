@@ -231,6 +231,8 @@ void ModelledLayer::repeat_modules(ModelledState& state) {
     const Operand routed = exchange_tokens("dispatch", state.middle, true);
     products(again, Half::kMlp, true, Which::kAll, routed, state.mlp);
     exchange_tokens("combine", state.mlp, false);
+  } else if (sparse_ && (w_.plan.recompute_modules & models::kTorchPerOp) != 0) {
+    products(again, Half::kMlp, true, Which::kAll, state.mlp, state.mlp);  // of what was exchanged
   }
 }
 

@@ -325,10 +325,11 @@ bool trains_table(const Training& training) {
 }
 
 void freeze_ends(const Job& job, models::LayerWork& embedding, models::LayerWork& head) {
-  if (!trains_table(job.training)) {
-    embedding.input_gradient = embedding.weight_gradient = {};
+  if (trains_table(job.training)) {
+    return;
   }
-  if (job.training.has_adapters() && !job.training.embeddings) {
+  embedding.input_gradient = embedding.weight_gradient = {};
+  if (job.training.has_adapters() || job.model.tied_embeddings) {  // the head's is frozen too
     head.weight_gradient = {};
   }
 }

@@ -51,7 +51,9 @@ struct KernelSample {
   Timing timing;
 };
 struct CopySample {
-  std::string direction;  // host_to_device, device_to_host, device_to_device
+  // host_to_device, device_to_host, device_to_device; both_ways: as many bytes to the host as from
+  // it at once, none in points of before they were measured.
+  std::string direction;
   Bytes bytes;
   Timing timing;
 };

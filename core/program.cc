@@ -136,7 +136,8 @@ RoleIndex role_of(const StepProgram& program, Rank rank) {
 }
 
 std::int64_t resolved_offset(const StepProgram& program, const Operand& operand, Rank rank) {
-  return operand.offset + index_in_group(program, operand.shard, rank) * operand.count;
+  const std::int64_t stride = operand.stride > 0 ? operand.stride : operand.count;
+  return operand.offset + index_in_group(program, operand.shard, rank) * stride;
 }
 
 std::vector<Lifetime> lifetimes(const Program& role) {
@@ -171,7 +172,9 @@ Liveness liveness(const StepProgram& program, const Program& role) {
   std::vector<std::int64_t> change(role.ops.size() + 1, 0);
   for (std::size_t i = 0; i < lives.size(); ++i) {
     const Bytes size = size_of(program, role.buffers[i]);
-    if (role.buffers[i].persistent) {
+    if (role.buffers[i].host) {
+      result.host += size;
+    } else if (role.buffers[i].persistent) {
       result.persistent += size;
     } else if (lives[i].first <= lives[i].last) {
       change[lives[i].first] += size.value;

@@ -5,7 +5,7 @@
 // - A transient buffer exists from the first op (in issue order) that touches it until it is released: right after the
 //   last op when stream 0 alone touched it, else just before the first op of stream 0 that is ordered after all of them
 //   (so that memory may be given to the ops issued next without more waits). A persistent buffer exists for the whole
-//   run, zeroed at the start of the run.
+//   run, zeroed at the start of the run. One in the host's memory is persistent, and only copies touch it.
 // - Collectives of one group run in the same order on every member, each group and stream on its own communicator.
 //   Messages of one (sender, receiver, channel) match in order; the tags of a matching pair are equal.
 // - Roles have one program each; ranks of a role differ only by their coordinates in groups (Operand::shard, group
@@ -56,14 +56,16 @@ struct Buffer {
   std::int64_t elements = 0;
   ElementType type = ElementType::kCompute;
   bool persistent = false;
+  bool host = false;               // in the host's memory, pinned
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
-// `count` elements of a buffer from `offset`; with a shard group, from offset + place in the group * count.
+// `count` elements of a buffer from `offset`; with a shard group, from offset + place in the group * stride, or * count
+// where stride is 0.
 struct Operand {
   BufferId buffer{};
   GroupId shard = kNoGroup;
-  std::int64_t offset = 0, count = 0;
+  std::int64_t offset = 0, count = 0, stride = 0;
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
@@ -265,9 +267,10 @@ struct Lifetime {
   friend bool operator==(const Lifetime&, const Lifetime&) = default;
 };
 std::vector<Lifetime> lifetimes(const Program& role);
-// Bytes alive at the worst op in issue order: persistent buffers, and transient ones during their lifetimes.
+// Bytes of the device alive at the worst op in issue order: persistent buffers, and transient ones during their
+// lifetimes; beside them what lies on the host.
 struct Liveness {
-  Bytes persistent, peak;
+  Bytes persistent, peak, host;
   OpId peak_op{};
 };
 Liveness liveness(const StepProgram& program, const Program& role);

@@ -22,8 +22,9 @@ std::string operand_text(const Operand& operand) {
   }
   const std::string shard =
       operand.shard == kNoGroup ? "" : fmt::format("@{}", index_of(operand.shard));
-  return fmt::format("b{}{}[{}+{}]", index_of(operand.buffer), shard, operand.offset,
-                     operand.count);
+  const std::string stride = operand.stride == 0 ? "" : fmt::format(",{}", operand.stride);
+  return fmt::format("b{}{}[{}+{}{}]", index_of(operand.buffer), shard, operand.offset,
+                     operand.count, stride);
 }
 
 std::string axis_text(const GroupAxis& axis) {
@@ -155,8 +156,9 @@ void print_role(const StepProgram& program, std::size_t index, std::string& text
   print_names(role, text);
   for (std::size_t i = 0; i < role.buffers.size(); ++i) {
     const Buffer& buffer = role.buffers[i];
-    fmt::format_to(Out(text), "buffer b{} {} {} elements={}{}\n", i, buffer_label(role, buffer),
-                   to_string(buffer.type), buffer.elements, buffer.persistent ? " persistent" : "");
+    fmt::format_to(Out(text), "buffer b{} {} {} elements={}{}{}\n", i, buffer_label(role, buffer),
+                   to_string(buffer.type), buffer.elements, buffer.persistent ? " persistent" : "",
+                   buffer.host ? " host" : "");
   }
   print_parameters(role, text);
   print_ends(role, text);
@@ -244,6 +246,9 @@ std::uint64_t hash_ops(std::uint64_t key, const Program& role) {
     add(index_of(operand.shard));
     add(operand.offset);
     add(operand.count);
+    if (operand.stride > 0) {
+      add(operand.stride);
+    }
   }
   for (const OpId wait : role.waits) {
     add(index_of(wait));

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// bBUFFER[@GROUP][OFFSET+COUNT], or - for none.
+// bBUFFER[@GROUP][OFFSET+COUNT], with ,STRIDE behind COUNT where it is another; or - for none.
 Operand parse_operand(const TextLine& line, std::string_view text) {
   if (text == "-") {
     return {};
@@ -29,7 +29,10 @@ Operand parse_operand(const TextLine& line, std::string_view text) {
     operand.shard = parse_group(line, text.substr(at + 1, open - at - 1));
   }
   operand.offset = line.number(text.substr(open + 1, plus - open - 1));
-  operand.count = line.number(text.substr(plus + 1, text.size() - plus - 2));
+  const std::size_t end = text.size() - 1;
+  const std::size_t comma = std::min(text.find(',', plus), end);
+  operand.count = line.number(text.substr(plus + 1, comma - plus - 1));
+  operand.stride = comma < end ? line.number(text.substr(comma + 1, end - comma - 1)) : 0;
   return operand.count == 0 ? Operand{} : operand;
 }
 
@@ -157,6 +160,10 @@ void RoleParser::take_buffer(TextLine& line) {
   if (line.peek() == "persistent") {
     line.word("persistent");
     buffer.persistent = true;
+  }
+  if (line.peek() == "host") {
+    line.word("host");
+    buffer.host = true;
   }
   role_.buffers.push_back(buffer);
 }

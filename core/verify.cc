@@ -135,9 +135,17 @@ class RoleVerifier {
     const std::int64_t parts =
         operand.shard == kNoGroup ? 1 : group_size(program_.groups[index_of(operand.shard)]);
     // By what is left of the buffer: a program from a file may name places beyond 64 bits.
-    if (operand.offset < 0 || operand.count <= 0 || operand.offset > buffer.elements ||
-        operand.count > (buffer.elements - operand.offset) / std::max<std::int64_t>(parts, 1)) {
+    const bool inside = operand.offset >= 0 && operand.offset <= buffer.elements;
+    const std::int64_t left = inside ? buffer.elements - operand.offset : 0;
+    const std::int64_t others = std::max<std::int64_t>(parts, 1) - 1;
+    const std::int64_t stride = operand.stride > 0 ? operand.stride : operand.count;
+    if (operand.count <= 0 || operand.stride < 0 || left < operand.count ||
+        (others > 0 && stride > (left - operand.count) / others)) {
       problem(i, fmt::format("an operand leaves buffer {}", buffer_label(role_, buffer)));
+    }
+    if (buffer.host && !(buffer.persistent && std::holds_alternative<Copy>(role_.ops[i].kind))) {
+      problem(i, fmt::format("touches buffer {} on the host; copies alone do, and it is persistent",
+                             buffer_label(role_, buffer)));
     }
   }
 
@@ -196,22 +204,56 @@ class RoleVerifier {
     std::vector<OpId> readers;  // since the last write, at most the last of each stream
   };
 
+  // What of a buffer the uses touch: all of it; on the host the parts that copies name, since other
+  // parts may be on their way at once.
+  struct Part {
+    std::int64_t begin = 0, end = 0;
+    Use use;
+    [[nodiscard]] bool meets(const Part& other) const {
+      return begin < other.end && other.begin < end;
+    }
+  };
+
+  [[nodiscard]] Part part_of(const Operand& operand) const {
+    const Buffer& buffer = role_.buffers[index_of(operand.buffer)];
+    return buffer.host && operand.shard == kNoGroup
+               ? Part{operand.offset, operand.offset + operand.count, {}}
+               : Part{0, std::max<std::int64_t>(buffer.elements, 1), {}};
+  }
+
   void check_uses() {
     const HappensBefore order(role_);
-    std::vector<Use> uses(role_.buffers.size());
+    std::vector<std::vector<Part>> parts(role_.buffers.size());
     const std::vector<OpId> released = releases();
     for (std::uint32_t i = 0; i < role_.ops.size(); ++i) {
       const Op& op = role_.ops[i];
       for (std::uint32_t k = 0; k < op.operands.count; ++k) {
-        const BufferId id = role_.operands[op.operands.first + k].buffer;
-        check_use(order, i, uses[index_of(id)], role_.buffers[index_of(id)],
-                  access_of(role_, op, k), released[i]);
+        const Operand& operand = role_.operands[op.operands.first + k];
+        const Part touched = part_of(operand);
+        std::vector<Part>& known = parts[index_of(operand.buffer)];
+        if (known.empty()) {
+          known.push_back(touched);
+        }
+        for (const Part& part : known) {
+          if (part.meets(touched)) {
+            check_use(order, i, part.use, role_.buffers[index_of(operand.buffer)],
+                      access_of(role_, op, k), released[i]);
+          }
+        }
       }
       for (std::uint32_t k = 0; k < op.operands.count; ++k) {
-        const BufferId id = role_.operands[op.operands.first + k].buffer;
-        record_use(i, uses[index_of(id)], access_of(role_, op, k));
+        const Operand& operand = role_.operands[op.operands.first + k];
+        record_use(i, use_of(part_of(operand), parts[index_of(operand.buffer)]),
+                   access_of(role_, op, k));
       }
     }
+  }
+
+  static Use& use_of(const Part& touched, std::vector<Part>& known) {
+    const auto found = std::ranges::find_if(known, [&](const Part& part) {
+      return part.begin == touched.begin && part.end == touched.end;
+    });
+    return found != known.end() ? found->use : known.emplace_back(touched).use;
   }
 
   // For every op the latest op of stream 0, issued before it, after which some memory was released.

@@ -104,6 +104,13 @@ std::vector<Broken> broken_programs() {
       {"an operand's buffer or group does not exist",
        [](auto& p) { operand(p, 0, 2, 0).buffer = BufferId(4); }},
       {"an operand leaves buffer a", [](auto& p) { operand(p, 0, 2, 0).offset = 1; }},
+      {"an operand leaves buffer a",
+       [](auto& p) {
+         operand(p, 0, 2, 0).shard = GroupId(0);
+         operand(p, 0, 2, 0).count = 4;
+         operand(p, 0, 2, 0).stride = 5;
+       }},
+      {"touches buffer y on the host", [](auto& p) { p.roles[0].buffers[0].host = true; }},
       {"8 elements in and 8 out do not fit 2 ranks",
        [](auto& p) { op(p, 0, 1).kind = AllGather{GroupId(0)}; }},
       {"8 elements in and 8 out are not whole rows of 3", [](auto& p) { exchange_rows(p, 3); }},

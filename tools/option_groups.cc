@@ -18,6 +18,13 @@ void add_trained_options(Command& command, JobOptions& options) {
                     planner::base_format_names());
   add_count_option(command, "--freeze-layers", options.freeze_layers,
                    "the first N layers and the embedding are not trained");
+  command
+      .add_option("--offload", options.offload,
+                  "what lives on the host: optimizer[=SHARE],gradients,parameters,"
+                  "activations[=SHARE]; NAME=nvme on the node's drives")
+      ->type_name("LIST");
+  add_count_option(command, "--host-memory", options.host_memory,
+                   "GiB of host memory in a node (default: the preset's)", 1, 1'000'000);
 }
 
 void add_sample_options(Command& command, JobOptions& options) {
@@ -31,13 +38,6 @@ void add_sample_options(Command& command, JobOptions& options) {
                     "samples laid end to end up to --seq, padded to the longest of a micro-batch, "
                     "or laid end to end without padding (default packed)",
                     {"packed", "padded", "unpadded"});
-  command
-      .add_option("--offload", options.offload,
-                  "what lives on the host: optimizer[=SHARE],gradients,parameters,"
-                  "activations[=SHARE]; NAME=nvme on the node's drives")
-      ->type_name("LIST");
-  add_count_option(command, "--host-memory", options.host_memory,
-                   "GiB of host memory in a node (default: the preset's)", 1, 1'000'000);
 }
 
 void add_fault_options(Command& command, FaultOptions& options) {

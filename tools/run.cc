@@ -129,7 +129,8 @@ runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {
 void check_memory(const StepProgram& program, std::uint32_t first, std::uint32_t count) {
   Bytes needed;
   for (std::uint32_t rank = first; rank < first + count; ++rank) {
-    needed += liveness(program, program.roles[index_of(role_of(program, Rank(rank)))]).peak;
+    const Liveness live = liveness(program, program.roles[index_of(role_of(program, Rank(rank)))]);
+    needed += live.peak + live.host;
   }
   const Bytes there(static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
                     ::sysconf(_SC_PAGE_SIZE));

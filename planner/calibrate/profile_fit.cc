@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "planner/calibrate/kernel_fit.h"
@@ -58,6 +60,23 @@ void fit_passes(const Microbenchmarks& points, const topologies::Gpu& gpu, bool 
   }
   if (!host_timed) {  // else it is the host's time to issue
     fit.constants["kernel_seconds"] = std::clamp(costs[0], 5e-7, 2e-5);
+  }
+}
+
+// Bytes per second between a GPU and pinned memory on its host.
+void fit_host_copies(const Microbenchmarks& points, GpuFit& fit) {
+  const std::pair<std::string_view, const char*> kinds[] = {{"host_to_device", "host_rate"},
+                                                            {"both_ways", "host_both_rate"}};
+  for (const auto& [direction, constant] : kinds) {
+    std::vector<double> rates;
+    for (const CopySample& sample : points.copies) {
+      if (sample.direction == direction) {
+        rates.push_back(static_cast<double>(sample.bytes.value) / sample.timing.median.value);
+      }
+    }
+    if (!rates.empty()) {
+      fit.constants[constant] = median_of(rates);
+    }
   }
 }
 
@@ -202,6 +221,7 @@ ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& 
   if (measures_device(used)) {
     GpuFit fit = start_of(used, settings);
     fit_passes(used, gpu, settings.host_timed, fit);
+    fit_host_copies(used, fit);
     const double launch = points.launch.median.value;
     if (launch > 0 && !settings.host_timed) {
       fit.constants["launch_seconds"] = std::clamp(launch, 5e-7, 1e-4);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "planner/plan/moved_offload.h"
+#include "topologies/gpu_fit.h"
 #include "topologies/node_parts.h"
 
 namespace trireme::planner {
@@ -35,6 +37,12 @@ constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
 constexpr double kGraceGib = 480;
 constexpr double kGraceRate = 410e9;
 constexpr double kGraceLink = 360e9;
+constexpr double kGraceBoth = 0.48;
+// As many bytes each way at once over PCIe, of the rate of one way alone: A100's copies down stay
+// at 24 GB/s, those up fall from 25 to 12.5 (nvbandwidth issues 11 and 53), and then have the rest.
+constexpr double kPcieBoth = 0.66;
+// To begin a copy between a GPU and pinned memory, as of a kernel that moves nothing.
+constexpr double kCopySeconds = 5e-6;
 
 // DeepSpeed takes checkpoints to the host with tensor.cpu() and back with .to(): into memory that
 // is not pinned and is allocated anew, while the stream waits (runtime/activation_checkpointing/
@@ -120,15 +128,28 @@ HostMachine host_of(const Job& job) {
   const BytesPerSecond pcie = job.cluster.node.pcie_per_gpu.value > 0
                                   ? job.cluster.node.pcie_per_gpu
                                   : job.cluster.gpu.pcie;
-  host.link_rate = grace ? kGraceLink / beside : topologies::pcie_carries(pcie).value;
+  const topologies::GpuFit fit = topologies::fit_for(job.cluster.gpu, job.profile);
+  const auto measured = [&](const char* constant, double otherwise) {
+    const auto found = fit.constants.find(constant);
+    return found == fit.constants.end() ? otherwise : found->second;
+  };
+  host.link_rate =
+      measured("host_rate", grace ? kGraceLink / beside : topologies::pcie_carries(pcie).value);
+  host.both_rate = measured("host_both_rate", host.link_rate * (grace ? kGraceBoth : kPcieBoth));
   host.memory_gib = offload.host_gib > 0 ? offload.host_gib : host.memory_gib;
   const auto given = [](double value, double otherwise) {
     return value > 0 ? value * 1e9 : otherwise;
   };
   host.memory_rate = given(offload.host_memory_gbytes_per_second, host.memory_rate);
   host.nvme_rate = given(offload.nvme_gbytes_per_second, host.nvme_rate);
-  host.link_rate = given(offload.link_gbytes_per_second, host.link_rate);
+  const double link = given(offload.link_gbytes_per_second, host.link_rate);
+  host.both_rate *= link / host.link_rate;
+  host.link_rate = link;
   return host;
+}
+
+double host_copy_seconds(const HostMachine& host, Bytes bytes) {
+  return kCopySeconds + static_cast<double>(bytes.value) / host.both_rate;
 }
 
 ResidentShares resident_shares(const Job& job, const Plan& plan) {
@@ -160,6 +181,20 @@ double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_
   return ranks * (offloaded_bytes_of_rank / kGib + kProcessGib);
 }
 
+double streamed_seconds(const Job& job, double elements, double on_gpu) {
+  constexpr double kStates = 3;  // master and moments
+  if (elements <= 0) {
+    return 0;
+  }
+  const double chunk = std::min(elements, static_cast<double>(kStreamedElements));
+  const double chunks = elements / chunk;
+  const Bytes state(static_cast<std::int64_t>(job.framework.master_bytes * chunk));
+  const double way = kStates * host_copy_seconds(host_of(job), state);
+  const double update = on_gpu / chunks;
+  // The first chunk comes, the last is updated and goes; between them the slowest of the three.
+  return (chunks - 1) * std::max(way, update) + 2 * way + update;
+}
+
 OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& work) {
   const Offload& offload = job.offload;
   OffloadTime time;
@@ -188,7 +223,10 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
     time.exposed += work.micro_batches *
                     (exposed(down, work.forward, beside) + exposed(up, work.backward, beside));
   }
-  if (offload.optimizer != OffloadTo::kNone) {
+  if (streams_optimizer(job)) {
+    time.exposed += streamed_seconds(job, work.trained, work.update) - work.update;
+    time.optimizer = work.update;
+  } else if (offload.optimizer != OffloadTo::kNone) {
     const double updated = work.trained * offload.optimizer_share;
     const bool beside = offload.overlap && job.framework.overlap_grad_reduce;
     // Gradients go down in full precision beside the last backward; weights come back behind the

@@ -13,9 +13,13 @@ struct HostMachine {
   double memory_gib = 0;
   double memory_rate = 0;  // bytes a second of all its channels
   double link_rate = 0;    // bytes a second of one GPU's link, one direction
+  double both_rate = 0;    // of it each way while the other way is in use
   double nvme_rate = 0;    // bytes a second of its drives
 };
 HostMachine host_of(const Job& job);
+
+// Seconds of one copy between a GPU and pinned memory, while others go the other way.
+double host_copy_seconds(const HostMachine& host, Bytes bytes);
 
 // Shares of each state that stay on the GPU.
 struct ResidentShares {
@@ -31,6 +35,10 @@ struct OffloadedBytes {
 // GiB that a node's host needs: what its ranks keep there, pinned buffers, and the process itself.
 double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_of_rank);
 
+// Seconds in which a rank's states of so many elements come from the host, are updated on the GPU
+// in `on_gpu` seconds and go back, as lower() writes it (streams_optimizer).
+double streamed_seconds(const Job& job, double elements, double on_gpu);
+
 // One step of one rank: what the transfers and the update on the host add to it.
 struct OffloadWork {
   double trained = 0;                // elements that this rank updates
@@ -38,10 +46,11 @@ struct OffloadWork {
   double kept = 0;                   // bytes of activations of one micro-batch that leave the GPU
   double forward = 0, backward = 0;  // seconds of one micro-batch
   double micro_batches = 1;
+  double update = 0;  // seconds of the GPU's own update without offload
 };
 struct OffloadTime {
   double exposed = 0;    // transfers that nothing hides
-  double optimizer = 0;  // the update on the host, instead of the GPU's
+  double optimizer = 0;  // the update on the host, instead of the GPU's; or the GPU's
 };
 OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& work);
 

@@ -10,6 +10,7 @@
 #include "planner/cost/own_parts.h"
 #include "planner/cost/own_stages.h"
 #include "planner/cost/pipeline_time.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -29,16 +30,6 @@ namespace {
 
 double as_double(std::int64_t value) {
   return static_cast<double>(value);
-}
-
-// Bytes that stay between steps.
-void add_states(const Plan& plan, const Stage& stage, MemoryItems& items) {
-  const double shards = plan.sharding == Sharding::kNone ? 1 : as_double(plan.sharded);
-  const double frozen = stage.elements - stage.trained_elements;
-  items.parameters =
-      kCompute * (plan.sharding == Sharding::kFull ? frozen / shards : stage.elements);
-  items.gradients = kept_gradient(plan, stage.trained_elements);
-  items.optimizer = 3 * kMaster * stage.trained_elements / shards;
 }
 
 // Adapters of one layer beside a base in 16 bits.
@@ -202,16 +193,19 @@ struct Lasting {
   Whole whole;
   MemoryItems states;
   double states_bytes = 0, after_backward = 0;
+  double streamed = 0;  // beside those in the update
 };
 
 Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const Stage& stage) {
   Lasting lasting;
   lasting.whole = own::whole_of(job, plan, stage);
   MemoryItems& states = lasting.states;
-  add_states(plan, stage, states);
+  const bool streams = streams_optimizer(job);
+  own::add_states(plan, streams, stage, states);
   const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
   states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens;  // inputs
   lasting.after_backward = states.total();
+  lasting.streamed = streams ? own::streamed_bytes(plan, stage) : 0;
   if (has_one_backward(plan)) {
     states.gradients = 0;
   }
@@ -228,7 +222,13 @@ StageMemory stage_memory(const Job& job, const Moment& at, const Lasting& lastin
   memory.phases.load = lasting.states_bytes / kGiB;
   memory.phases.forward = (lasting.states_bytes + at.held.kept) / kGiB;
   memory.phases.backward = peak.total() / kGiB;
-  memory.phases.first_optimizer_step = lasting.after_backward / kGiB;
+  memory.phases.first_optimizer_step = (lasting.after_backward + lasting.streamed) / kGiB;
+  if (lasting.streamed > 0) {
+    const MemoryItems update = own::in_streamed_update(at.plan, at.stage, lasting.states);
+    peak = update.total() > peak.total() ? update : peak;
+    memory.offloaded_bytes = memory.host_bytes =
+        own::kStates * kMaster * at.stage.trained_elements / own::shards_of(at.plan);
+  }
   for (double* item : {&peak.parameters, &peak.gradients, &peak.optimizer, &peak.activations,
                        &peak.gathered_parameters, &peak.logits, &peak.communication, &peak.other}) {
     *item /= kGiB;
@@ -275,7 +275,8 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
          !m.function.norm_after && m.function.residual_multiplier == 1 &&
          m.position != models::Position::kAlibi && !m.embedding_norm && !m.attention_sinks &&
          m.multi_token_layers == 0 && trains_as_own(job.training) && job.training.lengths.empty() &&
-         !job.offload.any() && (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
+         (!job.offload.any() || streams_alone(job)) &&
+         (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
          plan.schedule != Schedule::kZeroBubbleH2 &&
          job.precision == topologies::Precision::kBf16 && job.optimizer == Optimizer::kAdam &&
          job.attention == models::AttentionKernel::kFlash;
@@ -313,7 +314,7 @@ void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<Chu
   stages.resize(static_cast<std::size_t>(plan.pipeline));
   for (const Run& run : shared.runs) {
     const Lasting lasting = lasting_of(job, plan, shared, run.stage);
-    const bool each = run.stage.head || splits_backward(plan);
+    const bool each = run.stage.head || splits_backward(plan) || lasting.streamed > 0;
     for (std::int64_t rank = run.first; rank < run.end; ++rank) {
       const auto at = static_cast<std::size_t>(rank);
       const Held& held = shared.held[at];

@@ -5,6 +5,7 @@
 
 #include "planner/cost/adapters.h"
 #include "planner/cost/in_flight.h"
+#include "planner/plan/moved_offload.h"
 
 namespace trireme::planner::own {
 namespace {
@@ -203,6 +204,38 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Un
     stage.units.layer += trained.layer;
   }
   return stage;
+}
+
+double shards_of(const Plan& plan) {
+  return plan.sharding == Sharding::kNone ? 1 : as_double(plan.sharded);
+}
+
+double streamed_bytes(const Plan& plan, const Stage& stage) {
+  const Units& units = stage.trained;
+  const double ends = (stage.embedding ? units.embedding : 0) + (stage.head ? units.head : 0);
+  const double together = plan.sharding != Sharding::kFull ? 1
+                          : plan.fsdp_unit > 0             ? as_double(plan.fsdp_unit)
+                                                           : stage.last_chunk_layers;
+  const double layers = std::min(stage.trained_layers, together);
+  const double largest = std::max({ends, layers * units.layer, units.tied_table});
+  return kStreamedPlaces * kStates * kMaster *
+         std::min(largest / shards_of(plan), as_double(kStreamedElements));
+}
+
+void add_states(const Plan& plan, bool streams, const Stage& stage, MemoryItems& items) {
+  const double shards = shards_of(plan);
+  const double gathered = stage.elements - (streams ? 0 : stage.trained_elements);
+  items.parameters =
+      kCompute * (plan.sharding == Sharding::kFull ? gathered / shards : stage.elements);
+  items.gradients = kept_gradient(plan, stage.trained_elements);
+  items.optimizer = streams ? 0 : kStates * kMaster * stage.trained_elements / shards;
+}
+
+MemoryItems in_streamed_update(const Plan& plan, const Stage& stage, const MemoryItems& states) {
+  MemoryItems items = states;
+  items.gradients = kept_gradient(plan, stage.trained_elements);
+  items.optimizer += streamed_bytes(plan, stage);
+  return items;
 }
 
 double kept_gradient(const Plan& plan, double elements) {

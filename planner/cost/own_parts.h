@@ -14,6 +14,7 @@ namespace trireme::planner::own {
 
 inline constexpr double kCompute = 2;  // bytes of an element: bf16
 inline constexpr double kMaster = 4;
+inline constexpr double kStates = 3;  // of the optimizer: the master and two moments
 
 // Bytes of the tensors of one micro-batch on one rank; names as in lower/layer_forward.cc.
 struct Tensors {
@@ -82,6 +83,18 @@ Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Tens
 // repeated, they are the first of all.
 double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers,
                    double frozen);
+
+// Ranks that share a state.
+double shards_of(const Plan& plan);
+
+// What the update has on the device of states that lie on the host (lower/state_stream.h): as many
+// elements as the largest unit has at most.
+double streamed_bytes(const Plan& plan, const Stage& stage);
+
+// Bytes that stay between steps; `streams`: the optimizer's are not among them.
+void add_states(const Plan& plan, bool streams, const Stage& stage, MemoryItems& items);
+// The update of streamed states, beside what else stays.
+MemoryItems in_streamed_update(const Plan& plan, const Stage& stage, const MemoryItems& states);
 
 // Bytes of the gradients that a step ends with.
 double kept_gradient(const Plan& plan, double elements);

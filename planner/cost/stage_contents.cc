@@ -7,6 +7,7 @@
 
 #include "planner/cost/in_flight.h"
 #include "planner/cost/layer_times.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -265,7 +266,8 @@ void set_offloaded(const StageContext& context, const Stage& stage, StageMemory&
   if (context.job->framework.states == StateLayout::kDeepSpeed &&
       offload.optimizer == OffloadTo::kHost) {
     memory.host_bytes += zero_buffers(context, stage);
-  } else if (offload.optimizer != OffloadTo::kNone && offload.gradients == OffloadTo::kNone) {
+  } else if (offload.optimizer != OffloadTo::kNone && offload.gradients == OffloadTo::kNone &&
+             !streams_optimizer(*context.job)) {
     memory.host_bytes += gradients * offload.optimizer_share;  // the update reads them there
   }
 }

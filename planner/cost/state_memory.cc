@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/frozen_bytes.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -38,7 +39,8 @@ StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {
   StateBytes bytes;
   bytes.parameters = (full_precision ? 4 : framework.parameter_bytes) /
                      (plan.sharding == Sharding::kFull ? shards : 1);
-  if (plan.sharding == Sharding::kFull && framework.sharder == Sharder::kTrireme) {
+  if (plan.sharding == Sharding::kFull && framework.sharder == Sharder::kTrireme &&
+      !streams_optimizer(job)) {
     bytes.parameters = 0;  // gathered from the masters
   }
   bytes.gradients = gradient / (plan.sharding >= Sharding::kGradients ? shards : 1);

@@ -129,7 +129,8 @@ void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
                     .kept = hidden * held * kept * job.offload.activation_share,
                     .forward = step.slowest->forward_total(),
                     .backward = step.slowest->backward_total(),
-                    .micro_batches = static_cast<double>(plan.micro_batches)});
+                    .micro_batches = static_cast<double>(plan.micro_batches),
+                    .update = items.optimizer});
   items.offload = time.exposed;
   if (job.offload.optimizer != OffloadTo::kNone) {
     items.optimizer = items.optimizer * (1 - job.offload.optimizer_share) + time.optimizer;

@@ -9,8 +9,9 @@ namespace trireme::planner::lowering {
 namespace {
 
 constexpr std::array<std::string_view, kStreamCount> kStreamNames = {
-    "compute",      "tensor",        "gather",        "reduce",  "replica", "send_forward",
-    "recv_forward", "send_backward", "recv_backward", "context", "expert"};
+    "compute",      "tensor",       "gather",        "reduce",        "replica",
+    "send_forward", "recv_forward", "send_backward", "recv_backward", "context",
+    "expert",       "from_host",    "to_host"};
 constexpr std::size_t kMaxOperands = 12;
 
 std::uint64_t hash_of(const Work& work) {
@@ -28,9 +29,10 @@ bool writes(char access) {
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(const ElementWidths& widths, Program& program)
+ProgramBuilder::ProgramBuilder(const ElementWidths& widths, Program& program, bool uses_host)
     : widths_(widths), program_(program) {
-  program_.streams.assign(kStreamNames.begin(), kStreamNames.end());
+  program_.streams.assign(kStreamNames.begin(),
+                          kStreamNames.end() - (uses_host ? 0 : kHostStreams));
 }
 
 std::uint32_t ProgramBuilder::name_index(std::string_view name) {
@@ -57,6 +59,13 @@ Operand ProgramBuilder::persistent_buffer(std::string_view name, std::int64_t el
   program_.buffers.push_back({name_index(name), layer, -1, elements, type, true});
   buffer_uses_.emplace_back();
   return {static_cast<BufferId>(program_.buffers.size() - 1), kNoGroup, 0, elements};
+}
+
+Operand ProgramBuilder::host_buffer(std::string_view name, std::int64_t elements, ElementType type,
+                                    std::int32_t layer) {
+  const Operand whole = persistent_buffer(name, elements, type, layer);
+  program_.buffers.back().host = true;
+  return whole;
 }
 
 Work ProgramBuilder::make_work(Kernel kernel, std::initializer_list<std::int64_t> dims,
@@ -183,6 +192,12 @@ OpId ProgramBuilder::recv(std::string_view name, const Recv& recv, const Operand
   return add(name, recv, uses, stream);
 }
 
+OpId ProgramBuilder::copy(std::string_view name, const Operand& from, const Operand& to,
+                          Stream stream) {
+  const std::array<OperandUse, 2> uses = {{{&from, 'r'}, {&to, 'w'}}};
+  return add(name, Copy{}, uses, stream);
+}
+
 void ProgramBuilder::also_wait(OpId op, Stream stream) {
   if (op != kNoOp) {
     extra_waits_[static_cast<std::size_t>(stream)].push_back(op);
@@ -198,6 +213,9 @@ OpId ProgramBuilder::last_on(Stream stream) const {
 // before another stream takes new memory the compute that may have had it.
 void ProgramBuilder::need(Clock& needed, std::span<const OperandUse> uses, Stream stream) const {
   for (const OperandUse& use : uses) {
+    if (program_.buffers[index_of(use.operand->buffer)].host) {
+      continue;  // a part's copies are ordered by the place on the device that they share
+    }
     const BufferUse& buffer = buffer_uses_[index_of(use.operand->buffer)];
     const bool first_use = buffer.write == 0 && buffer.read == Clock{} &&
                            !program_.buffers[index_of(use.operand->buffer)].persistent;

@@ -17,7 +17,7 @@
 
 namespace trireme::planner::lowering {
 
-// The streams of every role, in this order.
+// The streams of a role, in this order.
 enum class Stream : std::uint8_t {
   kCompute,
   kTensor,
@@ -30,8 +30,11 @@ enum class Stream : std::uint8_t {
   kRecvBackward,
   kContext,
   kExpert,
+  kFromHost,
+  kToHost,
 };
-inline constexpr std::size_t kStreamCount = 11;
+inline constexpr std::size_t kStreamCount = 13;
+inline constexpr std::size_t kHostStreams = 2;  // the last ones, of programs that use the host
 
 inline constexpr OpId kNoOp = OpId(0xffffffffU);
 
@@ -41,6 +44,11 @@ inline bool present(const Operand& operand) {
 inline Operand part(const Operand& whole, std::int64_t offset, std::int64_t count) {
   return {whole.buffer, kNoGroup, whole.offset + offset, count};
 }
+// Of what may be the own shard.
+inline Operand own_part(const Operand& own, std::int64_t offset, std::int64_t count) {
+  const std::int64_t stride = own.shard == kNoGroup || count == own.count ? 0 : own.count;
+  return {own.buffer, own.shard, own.offset + offset, count, stride};
+}
 // The own shard of a whole unit.
 inline Operand own_shard(const Operand& whole, GroupId group, std::int64_t count) {
   return {whole.buffer, group, whole.offset, count};
@@ -48,7 +56,7 @@ inline Operand own_shard(const Operand& whole, GroupId group, std::int64_t count
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const ElementWidths& widths, Program& program);
+  ProgramBuilder(const ElementWidths& widths, Program& program, bool uses_host = false);
 
   // Where the ops that follow come from.
   Origin origin;
@@ -57,6 +65,8 @@ class ProgramBuilder {
   Operand buffer(std::string_view name, std::int64_t elements, ElementType type);
   Operand persistent_buffer(std::string_view name, std::int64_t elements, ElementType type,
                             std::int32_t layer = -1);
+  Operand host_buffer(std::string_view name, std::int64_t elements, ElementType type,
+                      std::int32_t layer = -1);
 
   OpId compute(std::string_view name, Kernel kernel, std::initializer_list<std::int64_t> dims,
                std::initializer_list<Operand> operands, Stream stream = Stream::kCompute);
@@ -81,6 +91,7 @@ class ProgramBuilder {
                   std::initializer_list<Operand> operands, std::int64_t host = 0);
   OpId send(std::string_view name, const Send& send, const Operand& operand, Stream stream);
   OpId recv(std::string_view name, const Recv& recv, const Operand& operand, Stream stream);
+  OpId copy(std::string_view name, const Operand& from, const Operand& to, Stream stream);
 
   // The next op on `stream` also waits for this one (kNoOp: nothing).
   void also_wait(OpId op, Stream stream = Stream::kCompute);

@@ -16,6 +16,7 @@
 #include "planner/lower/place_ranks.h"
 #include "planner/lower/stage.h"
 #include "planner/lower/trained.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -31,7 +32,8 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
       plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
   const std::pair<bool, std::string_view> parts[] = {
       {!job.training.lengths.empty(), "samples of varying lengths"},
-      {job.offload.any(), "offload"}};
+      {job.offload.any() && !streams_alone(job),
+       "offload other than this runtime's optimizer states, whole, to the host"}};
   for (const auto& [there, part] : parts) {
     if (there) {
       refuse(job, plan,
@@ -104,6 +106,8 @@ StepProgram write_program(const Job& job, const Plan& asked, const Plan& plan,
   const lowering::Groups groups = lowering::place_ranks(job, plan, program);
   Shape shape = shape_of(job, plan);
   shape.frees_gradients = !options.keep_gradients && frees_gradients(job, plan);
+  shape.streams_optimizer = streams_optimizer(job);
+  shape.streamed_elements = options.streamed_elements;
   const ExpertRows rows = expert_rows(job, plan);
   shape.expert_rows = options.executable && job.framework.expert_load == 0
                           ? rows.most

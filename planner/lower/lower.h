@@ -4,6 +4,7 @@
 
 #include "core/program.h"
 #include "planner/plan/job.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/plan.h"
 
 namespace trireme::planner {
@@ -13,10 +14,11 @@ struct LowerOptions {
       widths;  // of the backend that will run it; the default is bf16 compute with fp32 masters
   bool executable = false;      // true: refuse what only a simulator can time
   bool keep_gradients = false;  // true: they can be read after the step
+  std::int64_t streamed_elements = kStreamedElements;
 };
 
 // Requires: check_plan found no violation. Throws Error when the plan or the model has what no
-// program is written for yet (adapters, offload), and with `executable` also for models outside
+// program is written for yet, and with `executable` also for models outside
 // core/kernels.h's table.
 //
 // What a program does, beyond the plan's own words:
@@ -32,6 +34,9 @@ struct LowerOptions {
 //   reduce_every_micro_batch after each); sharded ones (ZeRO-2, FSDP) after every one.
 // - Under trireme, with one micro-batch and one stage, the memory of a unit's gradients begins with
 //   the first write to them and ends with the unit's optimizer step.
+// - Optimizer states that this runtime keeps on the host come to the device, kStreamedElements of a
+//   unit at a time, are updated there and go back, after the gradients' norm; sharded units then
+//   have weights in the compute type on the device, from which they are gathered.
 // - Other frameworks' states have the bytes of the closed form (planner/cost/state_memory.h). Units
 // that PyTorch, Megatron-FSDP and ZeRO-3 shard have 16-bit gradients, a tensor each, that are
 // copied into a reduction's input when they are whole; one input at a time.

@@ -1,9 +1,11 @@
 #include "planner/lower/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/unit_launches.h"
+#include "planner/lower/state_stream.h"
 
 namespace trireme::planner::lowering {
 namespace {
@@ -83,6 +85,41 @@ void write_modelled_step(Writer& w, const StepProgram& step, Program& program) {
                        {norm, copies, program.gradient_norm}, std::llround(kThousandths * host));
 }
 
+// Weights in the compute type that the update of a unit writes: of whole ones the own shard.
+Operand updated_weight(const ParameterUnit& unit, const Plan& plan) {
+  const StateStorage& weight = state_of(unit, State::kWeight);
+  const bool whole = plan.sharding != Sharding::kNone && !weight.sharded;
+  return whole ? own_shard(weight.operand, unit.shard, state_of(unit, State::kMaster).operand.count)
+               : weight.operand;
+}
+
+// Elements at a time: no more than the largest unit has.
+std::int64_t streamed_elements(const Writer& w, const Program& program) {
+  std::int64_t largest = 1;
+  for (const ParameterUnit& unit : program.units) {
+    largest = std::max(largest, state_of(unit, State::kMaster).operand.count);
+  }
+  return std::min(largest, w.shape.streamed_elements);
+}
+
+void write_update(Writer& w, const ParameterUnit& unit, const Operand& factor,
+                  StateStream& stream) {
+  const Operand gradient = state_of(unit, State::kGradient).operand;
+  const Operand master = state_of(unit, State::kMaster).operand;
+  const Operand moment1 = state_of(unit, State::kMoment1).operand;
+  const Operand moment2 = state_of(unit, State::kMoment2).operand;
+  if (w.shape.streams_optimizer) {
+    stream.update({gradient, factor, updated_weight(unit, w.plan), {master, moment1, moment2}});
+  } else if (w.plan.sharding == Sharding::kNone) {
+    w.builder.compute(
+        "adamw", Kernel::kAdamwCast, {master.count},
+        {gradient, factor, master, moment1, moment2, state_of(unit, State::kWeight).operand});
+  } else {
+    w.builder.compute("adamw", Kernel::kAdamw, {master.count},
+                      {gradient, factor, master, moment1, moment2});
+  }
+}
+
 }  // namespace
 
 void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Program& program) {
@@ -99,24 +136,14 @@ void write_optimizer(Writer& w, const StepProgram& step, const Operand& loss, Pr
   program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);
   const Operand factor = w.builder.buffer("clip_factor", 1, ElementType::kMaster);
   w.builder.compute("clip", Kernel::kClipFactor, {}, {sum, program.gradient_norm, factor});
+  StateStream stream(w.builder, streamed_elements(w, program));
   for (std::size_t i = 0; i < program.units.size(); ++i) {
     const ParameterUnit& unit = program.units[i];
     if (w.stage.units[i].frozen) {
       continue;
     }
     w.builder.origin.layer = w.stage.units[i].layer;
-    const Operand gradient = state_of(unit, State::kGradient).operand;
-    const Operand master = state_of(unit, State::kMaster).operand;
-    const Operand moment1 = state_of(unit, State::kMoment1).operand;
-    const Operand moment2 = state_of(unit, State::kMoment2).operand;
-    if (w.plan.sharding == Sharding::kNone) {
-      w.builder.compute(
-          "adamw", Kernel::kAdamwCast, {master.count},
-          {gradient, factor, master, moment1, moment2, state_of(unit, State::kWeight).operand});
-    } else {
-      w.builder.compute("adamw", Kernel::kAdamw, {master.count},
-                        {gradient, factor, master, moment1, moment2});
-    }
+    write_update(w, unit, factor, stream);
   }
 }
 

@@ -29,7 +29,7 @@ class StageWriter {
         step_(step),
         stage_index_(stage),
         program_(program),
-        builder_(step.widths, program),
+        builder_(step.widths, program, shape.streams_optimizer),
         stage_(lay_out_parameters(job, plan, groups, shape, held, step, stage, builder_, program)),
         actions_(schedule_micro_batches(plan, stage)),
         visits_(list_visits(actions_, stage_)),

@@ -44,8 +44,10 @@ ParameterUnit StateWriter::unit(std::string name, UnitLayout& layout, bool exper
 void StateWriter::keep_own(ParameterUnit& unit) {
   const bool gradients_whole =
       plan_.sharding == Sharding::kNone || plan_.sharding == Sharding::kOptimizer;
-  if (plan_.sharding != Sharding::kFull) {
-    keep(unit, State::kWeight, "weights", ElementType::kCompute, false);
+  const bool shards = plan_.sharding == Sharding::kFull;
+  // Where masters lie on the host, units are gathered from weights that stay.
+  if (!shards || shape_.streams_optimizer) {
+    keep(unit, State::kWeight, "weights", ElementType::kCompute, shards);
   }
   keep(unit, State::kMaster, "master", ElementType::kMaster, true);
   keep(unit, State::kMoment1, "moment1", ElementType::kMaster, true);
@@ -103,6 +105,8 @@ void StateWriter::keep(ParameterUnit& unit, State state, std::string_view name, 
     builder_.origin = {Phase::kBackward, -1, layer_, -1};
     storage.operand = builder_.buffer(name, elements, type);
     builder_.origin = before;
+  } else if (shape_.streams_optimizer && state != State::kWeight && state != State::kGradient) {
+    storage.operand = builder_.host_buffer(name, elements, type, layer_);
   } else {
     storage.operand = builder_.persistent_buffer(name, elements, type, layer_);
   }

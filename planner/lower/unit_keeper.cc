@@ -61,11 +61,10 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
     const Operand weights = storage(i, State::kWeight).operand;
     const Operand gradients = storage(i, State::kGradient).operand;
     const UnitLayout& layout = stage.units[i];
+    units_[i].weights = is_kept_as_gathered(i) ? Operand{} : weights;
     if (layout.frozen) {
-      units_[i].weights = is_gathered_frozen(i) ? Operand{} : weights;
       continue;
     }
-    units_[i].weights = weights;
     units_[i].apart = !is_own() && (held.has_torch_states() ? run_.sharding != Sharding::kNone
                                                             : run_.sharding == Sharding::kFull);
     units_[i].transient = ((layout.shard != kNoGroup || units_[i].apart) && every) ||
@@ -151,8 +150,10 @@ void UnitKeeper::begin_step() {
 // running beside another kernel.
 void UnitKeeper::gather(std::uint32_t unit) {
   const bool frozen = stage_.units[unit].frozen;
-  if (frozen && !is_gathered_frozen(unit)) {
-    return;
+  const bool as_gathered = is_kept_as_gathered(unit);
+  const bool from_weights = frozen || shape_.streams_optimizer;
+  if (from_weights && gathers_units_ && !as_gathered) {
+    return;  // whole as it is
   }
   const Origin before = builder_.origin;
   builder_.origin = {Phase::kParameterGather, before.chunk, stage_.units[unit].layer,
@@ -162,12 +163,11 @@ void UnitKeeper::gather(std::uint32_t unit) {
     whole = builder_.buffer("gathered", program_.units[unit].elements, ElementType::kCompute);
   }
   const Operand master = storage(unit, State::kMaster).operand;
-  // What is frozen is kept as it is gathered.
-  const Operand mine = frozen ? storage(unit, State::kWeight).operand
-                              : own_shard(whole, stage_.units[unit].shard, master.count);
-  if (is_own() && !frozen) {
+  const Operand mine = as_gathered ? storage(unit, State::kWeight).operand
+                                   : own_shard(whole, stage_.units[unit].shard, master.count);
+  if (is_own() && !from_weights) {
     builder_.compute("cast_parameters", Kernel::kCast, {master.count}, {master, mine});
-  } else if (!frozen) {
+  } else if (!from_weights) {
     const double copied = copies_of(unit).gather;
     builder_.state_pass("copy_parameters", copied > 0 ? 1 : 0, bytes_of(copied, unit),
                         {master, mine});
@@ -182,8 +182,8 @@ void UnitKeeper::gather(std::uint32_t unit) {
   builder_.origin = before;
 }
 
-bool UnitKeeper::is_gathered_frozen(std::uint32_t unit) const {
-  return storage(unit, State::kWeight).sharded;
+bool UnitKeeper::is_kept_as_gathered(std::uint32_t unit) const {
+  return is_own() && storage(unit, State::kWeight).sharded;
 }
 
 bool UnitKeeper::is_own() const {

@@ -66,7 +66,9 @@ class UnitKeeper {
 
   [[nodiscard]] WholeGradients& whole_gradients(std::uint32_t unit);
   [[nodiscard]] bool is_own() const;
-  [[nodiscard]] bool is_gathered_frozen(std::uint32_t unit) const;
+  // Weights in the compute type, a shard a rank: what is frozen, and what has its masters on the
+  // host.
+  [[nodiscard]] bool is_kept_as_gathered(std::uint32_t unit) const;
   [[nodiscard]] UnitCopies copies_of(std::uint32_t unit) const;
   [[nodiscard]] Bytes bytes_of(double each, std::uint32_t unit) const;
 

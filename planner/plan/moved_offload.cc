@@ -17,4 +17,15 @@ Offload moved_together(const Framework& framework, Offload offload) {
   return offload;
 }
 
+bool streams_optimizer(const Job& job) {
+  return job.framework.implementation == models::Implementation::kTrireme &&
+         job.offload.optimizer == OffloadTo::kHost && job.offload.optimizer_share == 1;
+}
+
+bool streams_alone(const Job& job) {
+  Offload rest = job.offload;
+  rest.optimizer = OffloadTo::kNone;
+  return streams_optimizer(job) && !rest.any();
+}
+
 }  // namespace trireme::planner

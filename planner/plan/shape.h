@@ -28,7 +28,9 @@ struct Shape {
   std::int64_t tensor = 1;
   std::int64_t expert_rows = 0;  // room for the rows that come to this rank's experts
   bool sequence_parallel = false;
-  bool frees_gradients = false;  // they are memory of the backward and the optimizer only
+  bool frees_gradients = false;        // they are memory of the backward and the optimizer only
+  bool streams_optimizer = false;      // see moved_offload.h
+  std::int64_t streamed_elements = 0;  // then: of a unit, at once
 };
 
 Shape shape_of(const Job& job, const Plan& plan);

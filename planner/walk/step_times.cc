@@ -14,6 +14,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/group_shape.h"
+#include "planner/cost/offload_cost.h"
 #include "planner/plan/host_counts.h"
 #include "planner/plan/stage_groups.h"
 #include "planner/walk/expert_overlap.h"
@@ -56,6 +57,7 @@ class OpTimer {
         fit_(behaviour_fit(job)),
         work_(job, cost_, fit_),
         counts_(host_counts_of(job.framework)),
+        host_(host_of(job)),
         launch_seconds_(cost_.launch(1).value * fit_.host_factor) {
     for (const Group& group : program.groups) {
       shapes_.push_back(shape_of_group(job.cluster, group));
@@ -131,6 +133,16 @@ class OpTimer {
     return size_of(program_, *role_, role_->operands[op.operands.first + position]);
   }
 
+  [[nodiscard]] SimDuration time_copy(const Op& op) const {
+    const auto on_host = [&](std::uint32_t position) {
+      const Operand& operand = role_->operands[op.operands.first + position];
+      return role_->buffers[index_of(operand.buffer)].host;
+    };
+    return on_host(0) || on_host(1)
+               ? duration_of(Seconds(host_copy_seconds(host_, operand_size(op, 0))))
+               : duration_of(cost_.memory_bound(operand_size(op, 0) * 2, 1));
+  }
+
   // nccl-tests' sizes: the gathered total for gather and scatter.
   SimDuration time_transfer(const Op& op) {
     struct Ask {
@@ -149,7 +161,7 @@ class OpTimer {
     } else if (const auto* broadcast = std::get_if<Broadcast>(&op.kind)) {
       ask = {Collective::kBroadcast, broadcast->group, 0};
     } else if (std::holds_alternative<Copy>(op.kind)) {
-      return duration_of(cost_.memory_bound(operand_size(op, 0) * 2, 1));
+      return time_copy(op);
     }
     Bytes size = operand_size(op, ask.operand);
     if (const auto* rows = std::get_if<AllToAll>(&op.kind); rows != nullptr && rows->row > 0) {
@@ -187,6 +199,7 @@ class OpTimer {
   BehaviourFit fit_;
   WorkTimer work_;
   const HostCounts* counts_;  // nothing: kernels are counted
+  HostMachine host_;
   double launch_seconds_ = 0;
   std::vector<GroupShape> shapes_;
   GroupShape pair_;

@@ -11,8 +11,10 @@ Storage::Storage(const StepProgram& program, const Program& role)
 void* Storage::allocate(BufferId id) {
   const Buffer& buffer = role_->buffers[index_of(id)];
   const Bytes size = size_of(*program_, buffer);
-  allocated_ += size;
-  peak_ = std::max(peak_, allocated_);
+  if (!buffer.host) {
+    allocated_ += size;
+    peak_ = std::max(peak_, allocated_);
+  }
   Block& block = blocks_[index_of(id)];
   // One byte more, so that an empty buffer has an address.
   block.bytes.reset(static_cast<std::byte*>(

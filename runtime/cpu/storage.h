@@ -1,6 +1,6 @@
-// Memory of one rank's buffers on the CPU, counted to the byte: a buffer counts from its allocation
-// to its release, both in issue order; its bytes go back once the ops that were issued on it have
-// ended.
+// Memory of one rank's buffers on the CPU, counted to the byte but for what would lie on a GPU's
+// host: a buffer counts from its allocation to its release, both in issue order; its bytes go back
+// once the ops that were issued on it have ended.
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -86,8 +87,9 @@ struct CudaBackend::State {
   Rank rank{};
   int device = 0;
   MemoryPlan plan;
-  std::vector<std::int64_t> persistent_offsets;  // by buffer
-  std::int64_t persistent_bytes = 0;
+  std::vector<std::int64_t> persistent_offsets;  // by buffer, in `persistent` or `pinned`
+  std::int64_t persistent_bytes = 0, host_bytes = 0;
+  PinnedBytes pinned;
   DeviceBytes persistent, arena;
   std::vector<Stream> streams;
   std::vector<DeviceBytes> workspaces, scratches;  // by stream
@@ -114,11 +116,13 @@ void CudaBackend::State::place_persistent() {
   persistent_offsets.assign(role->buffers.size(), -1);
   for (std::size_t i = 0; i < role->buffers.size(); ++i) {
     if (role->buffers[i].persistent) {
-      persistent_offsets[i] = persistent_bytes;
-      const std::int64_t bytes = size_of(*program, role->buffers[i]).value;
-      persistent_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      std::int64_t& bytes = role->buffers[i].host ? host_bytes : persistent_bytes;
+      persistent_offsets[i] = bytes;
+      const std::int64_t size = size_of(*program, role->buffers[i]).value;
+      bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
     }
   }
+  pinned = PinnedBytes(static_cast<std::size_t>(host_bytes), "optimizer states on the host");
   persistent = DeviceBytes(static_cast<std::size_t>(persistent_bytes), "model state");
   arena =
       DeviceBytes(static_cast<std::size_t>(plan.arena_bytes), "activations and temporary buffers");
@@ -127,8 +131,9 @@ void CudaBackend::State::place_persistent() {
 View CudaBackend::State::planned_view(const Operand& operand) const {
   const std::size_t index = index_of(operand.buffer);
   const Buffer& buffer = role->buffers[index];
-  std::byte* start = buffer.persistent ? persistent.data() + persistent_offsets[index]
-                                       : arena.data() + plan.offsets[index];
+  std::byte* start = buffer.host         ? pinned.data() + persistent_offsets[index]
+                     : buffer.persistent ? persistent.data() + persistent_offsets[index]
+                                         : arena.data() + plan.offsets[index];
   return {start + resolved_offset(*program, operand, rank) * width_of(program->widths, buffer.type),
           operand.count, buffer.type, operand.buffer};
 }
@@ -215,6 +220,12 @@ void CudaBackend::set_observer(std::function<void(OpId)> observer) {
 void* CudaBackend::allocate(BufferId buffer) {
   const State& s = *state_;
   const std::size_t index = index_of(buffer);
+  if (s.role->buffers[index].host) {
+    std::byte* data = s.pinned.data() + s.persistent_offsets[index];
+    std::memset(data, 0,
+                static_cast<std::size_t>(size_of(*s.program, s.role->buffers[index]).value));
+    return data;
+  }
   if (!s.role->buffers[index].persistent) {
     TRIREME_CHECK(s.plan.offsets[index] >= 0);
     return s.arena.data() + s.plan.offsets[index];
@@ -255,10 +266,10 @@ void CudaBackend::write(const View& view, std::span<const double> values) {
     std::vector<__nv_bfloat16> converted(values.size());
     std::ranges::transform(values, converted.begin(),
                            [](double v) { return __double2bfloat16(v); });
-    check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyHostToDevice), "write");
+    check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyDefault), "write");
   } else {
     std::vector<float> converted(values.begin(), values.end());
-    check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyHostToDevice), "write");
+    check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyDefault), "write");
   }
 }
 
@@ -266,13 +277,13 @@ void CudaBackend::read(const View& view, std::span<double> values) {
   TRIREME_CHECK(static_cast<std::int64_t>(values.size()) == view.count);
   if (view.type == ElementType::kCompute) {
     std::vector<__nv_bfloat16> stored(values.size());
-    check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
+    check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDefault), "read");
     std::ranges::transform(stored, values.begin(), [](__nv_bfloat16 v) {
       return static_cast<double>(__bfloat162float(v));
     });
   } else {
     std::vector<float> stored(values.size());
-    check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDeviceToHost), "read");
+    check(cudaMemcpy(stored.data(), view.data, bytes_of(view), cudaMemcpyDefault), "read");
     std::ranges::copy(stored, values.begin());
   }
 }
@@ -450,8 +461,7 @@ void CudaBackend::receive(OpId op, StreamId stream, const Recv& message, const V
 
 void CudaBackend::copy(OpId op, StreamId stream, const View& from, const View& to) {
   queue(op, stream, [&](cudaStream_t raw) {
-    check(cudaMemcpyAsync(to.data, from.data, bytes_of(from), cudaMemcpyDeviceToDevice, raw),
-          "copy");
+    check(cudaMemcpyAsync(to.data, from.data, bytes_of(from), cudaMemcpyDefault, raw), "copy");
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/bench.h"
 #include "runtime/cuda/check.h"
+#include "runtime/cuda/device_objects.h"
 #include "runtime/cuda/kernels.h"
 
 namespace trireme::runtime::cuda {
@@ -111,6 +112,20 @@ void measure_copies(Bench& bench, Microbenchmarks& found) {
   add_sample("host_to_device", first.data(), host);
   add_sample("device_to_host", host, first.data());
   add_sample("device_to_device", second.data(), first.data());
+  const Timing both = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+    const Event begun(static_cast<unsigned int>(cudaEventDisableTiming));
+    const Event gone(static_cast<unsigned int>(cudaEventDisableTiming));
+    check(cudaEventRecord(begun.raw(), bench.stream()), "copy");
+    check(cudaStreamWaitEvent(bench.other_stream(), begun.raw()), "copy");
+    check(cudaMemcpyAsync(first.data(), host, bytes / 2, cudaMemcpyDefault, bench.stream()),
+          "copy");
+    check(cudaMemcpyAsync(static_cast<std::byte*>(host) + bytes / 2, second.data(), bytes / 2,
+                          cudaMemcpyDefault, bench.other_stream()),
+          "copy");
+    check(cudaEventRecord(gone.raw(), bench.other_stream()), "copy");
+    check(cudaStreamWaitEvent(bench.stream(), gone.raw()), "copy");
+  });
+  found.copies.push_back({"both_ways", Bytes(static_cast<std::int64_t>(bytes / 2)), both});
   check(cudaFreeHost(host), "pinned memory");
 }
 

@@ -42,6 +42,39 @@ class DeviceBytes {
   std::size_t bytes_ = 0;
 };
 
+// Memory of the host that the GPU reads and writes itself.
+class PinnedBytes {
+ public:
+  PinnedBytes() = default;
+  // Throws Error when the host does not give that much.
+  PinnedBytes(std::size_t bytes, const char* what) : bytes_(bytes) {
+    if (bytes > 0 && cudaMallocHost(&data_, bytes) != cudaSuccess) {
+      cudaGetLastError();
+      throw Error(what,
+                  "needs " + std::to_string(bytes >> 20) +
+                      " MiB of pinned memory, which the host does not give; offload less or use "
+                      "more hosts",
+                  ErrorKind::kBadInput);
+    }
+  }
+  ~PinnedBytes() { cudaFreeHost(data_); }
+  PinnedBytes(PinnedBytes&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  PinnedBytes& operator=(PinnedBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  PinnedBytes(const PinnedBytes&) = delete;
+  PinnedBytes& operator=(const PinnedBytes&) = delete;
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
 class Stream {
  public:
   explicit Stream(int priority) {

@@ -128,7 +128,8 @@ void run_on_processes(const StepProgram& program, const runtime::cpu::CpuOptions
 }  // namespace
 
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
-              const runtime::cpu::CpuOptions& options, bool keep_gradients, Ranks ranks) {
+              const runtime::cpu::CpuOptions& options, bool keep_gradients, Ranks ranks,
+              std::int64_t streamed_elements) {
   job.cluster.gpus = plan.gpus();
   if (const auto violation = planner::check_plan(job, plan)) {
     ADD_FAILURE() << planner::short_form(plan) << ": " << violation->detail;
@@ -137,7 +138,8 @@ Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
   const StepProgram program = planner::lower(job, plan,
                                              {.widths = runtime::cpu::widths_of(options.arithmetic),
                                               .executable = true,
-                                              .keep_gradients = keep_gradients});
+                                              .keep_gradients = keep_gradients,
+                                              .streamed_elements = streamed_elements});
   const auto tokens = runtime::synthetic_tokens(kSeed, job.model.vocab);
   Outcome outcome;
   outcome.allocator_peaks.resize(static_cast<std::size_t>(program.ranks));

@@ -9,6 +9,7 @@
 #include "core/program.h"
 #include "models/transformer.h"
 #include "planner/plan/job.h"
+#include "planner/plan/moved_offload.h"
 #include "planner/plan/plan.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/execute.h"
@@ -43,7 +44,8 @@ enum class Ranks : std::uint8_t {
 // begin as after some steps: at their own beginning the first matrices have no gradient.
 Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
               const runtime::cpu::CpuOptions& options, bool keep_gradients = true,
-              Ranks ranks = Ranks::kThreads);
+              Ranks ranks = Ranks::kThreads,
+              std::int64_t streamed_elements = planner::kStreamedElements);
 
 // Largest difference between tensors of `a` and `b`, each over max(b's largest entry, `floor` x the
 // largest of all b).

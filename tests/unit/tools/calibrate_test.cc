@@ -13,6 +13,7 @@
 #include "core/json_reader.h"
 #include "core/json_text.h"
 #include "core/microbenchmarks_json.h"
+#include "planner/cost/offload_cost.h"
 #include "tests/unit/tools/command.h"
 #include "tools/program.h"
 #include "topologies/op_cost.h"
@@ -244,6 +245,27 @@ TEST_F(CalibrateCommand, MeasuredMessagesSetTheRateOfTheRuntimesOwn) {
   EXPECT_NEAR(own.at("message_rate"), 2e10, 0.1e10);  // less what a message costs beside its bytes
   EXPECT_EQ(own.at("memory_traffic"),
             topologies::shipped_profile().frameworks.at("trireme").at("memory_traffic"));
+}
+
+// Copies between GPU and host were measured and asked by nobody.
+TEST_F(CalibrateCommand, MeasuredCopiesSetTheRatesOfTheHostsLink) {
+  Microbenchmarks points = made_up_points(0.6);
+  const Timing second{Seconds(1), 0.01};
+  points.copies = {{"host_to_device", Bytes(50'000'000'000), second},
+                   {"device_to_host", Bytes(51'000'000'000), second},
+                   {"both_ways", Bytes(40'000'000'000), second}};
+  const std::string raw = write("raw.json", readable_json(microbenchmarks_to_json(points)));
+  ASSERT_EQ(run_command({"calibrate", "--from-points", raw, "-o", path("profile.json")}).code,
+            kDone);
+  planner::Job job;
+  job.cluster = topologies::load_cluster("hgx-h200");
+  job.profile = topologies::load_profile(path("profile.json"));
+  EXPECT_DOUBLE_EQ(planner::host_of(job).link_rate, 50e9);
+  EXPECT_DOUBLE_EQ(planner::host_of(job).both_rate, 40e9);
+  job.offload.link_gbytes_per_second = 25;  // as much less both ways
+  EXPECT_DOUBLE_EQ(planner::host_of(job).both_rate, 20e9);
+  job.cluster = topologies::load_cluster("dgx-a100-80gb");  // another card's
+  EXPECT_LT(planner::host_of(job).link_rate, 30e9);
 }
 
 // What --precision fp8 multiplies in, and where its rate comes from.

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# offloaded_layouts.sh TRIREME FOLDER: trains with the optimizer's states in the host's memory and without, under layouts of one
+# and two GPUs, to the same bits (--deterministic). Fails when a loss differs.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+trireme=$1
+out=$2
+mkdir -p "$out"
+layouts=(tp1 tp2 pp2 dp2 cp2 fsdp2 "fsdp2 --sharding optimizer" "fsdp2 --sharding gradients" "fsdp2 --recompute full"
+  "fsdp2 --lora-rank 8" "tp2 --lora-rank 8" "fsdp2 --freeze-layers 2")
+failed=0
+# Units of the larger model take several turns on their way.
+for model in "tiny-llama 128 6" "tiny-gpt 128 6" "llama-1b-untied 1024 3"; do
+  read -r name seq steps <<<"$model"
+  forms=("${layouts[@]}")
+  [ "$name" = llama-1b-untied ] && forms=(tp2 fsdp2)
+  for layout in "${forms[@]}"; do
+    for offload in "" "--offload optimizer"; do
+      run=$out/$name.${layout// /}${offload:+.offloaded}
+      # shellcheck disable=SC2086
+      timeout 100 "$trireme" run --backend cuda --model "$here/models/$name.json" --seq "$seq" --global-batch 8 --steps "$steps" --seed 3 \
+        --lr 1e-3 --timeout 60 --deterministic --layout $layout $offload -o "$run.json" >"$run.log" 2>&1 || {
+        echo "$name $layout $offload: $(tail -n 1 "$run.log")"; failed=1; continue 2; }
+    done
+    python3 - "$name $layout" "$out/$name.${layout// /}" <<'PY' || failed=1
+import json, sys
+stay, moved = ([s["loss"] for s in json.load(open(sys.argv[2] + end))["steps"]] for end in (".json", ".offloaded.json"))
+print(f"{sys.argv[1]}: losses {moved[0]:.6f} to {moved[-1]:.6f}, {'the same bits' if moved == stay else f'{stay[-1]:.6f} without offload'}")
+sys.exit(moved != stay)
+PY
+  done
+done
+exit $failed

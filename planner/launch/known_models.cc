@@ -62,6 +62,79 @@ constexpr Row kRows[] = {
     {"pythia", "GPTNeoXLayer", ""},
 };
 
+// Models whose decoder has a preset's dimensions under another name: what their name has in place
+// of the preset's (letters and digits alone). From their config.json: Qwen2's are Qwen2.5's, the
+// decoders of Qwen2-VL, Qwen2.5-VL and Qwen3-VL those of the plain models, distillations those of
+// what they were distilled into.
+struct OtherName {
+  std::string_view part, preset;
+};
+constexpr OtherName kOtherNames[] = {
+    {"deepseekr1distillqwen", "qwen25"},
+    {"deepseekr1distillllama8b", "llama318b"},
+    {"deepseekr1distillllama70b", "llama3370b"},
+    {"deepseekr10528qwen38b", "qwen38b"},
+    {"deepseekr1", "deepseekv3"},
+    {"deepseekv31", "deepseekv3"},
+    {"deepseekv30324", "deepseekv3"},
+    {"qwen25vl", "qwen25"},
+    {"qwen25omni", "qwen25"},
+    {"qwen25math", "qwen25"},
+    {"qwen25coder", "qwen25"},
+    {"qwen2vl2b", "qwen2515b"},
+    {"qwen2vl", "qwen25"},
+    {"qwen2math", "qwen25"},
+    {"qwen257ba14b", "qwen257ba14b"},
+    {"qwen20", "qwen250"},
+    {"qwen21", "qwen251"},
+    {"qwen27b", "qwen257b"},
+    {"qwen272b", "qwen2572b"},
+    {"qwen3coder30b", "qwen330b"},
+    {"qwen3embedding", "qwen3"},
+    {"qwen3reranker", "qwen3"},
+    {"qwen3guardgen", "qwen3"},
+    {"qwen3vlembedding", "qwen3"},
+    {"qwen3vl2b", "qwen317b"},
+    {"qwen3vl", "qwen3"},
+    {"qwq32b", "qwen2532b"},
+    {"olmo21124", "olmo2"},
+    {"llama31tulu38b", "llama318b"},
+    {"llama31tulu370b", "llama3170b"},
+    {"tulu27b", "llama27b"},
+    {"tulu213b", "llama213b"},
+    {"tulu270b", "llama270b"},
+    {"vicuna7bv15", "llama27b"},
+    {"vicuna13bv15", "llama213b"},
+    {"vicuna7b", "llama7b"},
+    {"vicuna13b", "llama13b"},
+    {"zephyr7b", "mistral7b"},
+    {"mistralsmall3124b", "mistralsmall24b"},
+    {"mistralsmall3224b", "mistralsmall24b"},
+    {"magistralsmall", "mistralsmall24b"},
+    {"devstralsmall", "mistralsmall24b"},
+    {"llama4scout", "llama4scout"},
+    {"17b16e", "llama4scout"},
+    {"17b128e", "llama4maverick"},
+    {"glm45v", "glm45air"},
+    {"codellama7b", "llama27b"},
+    {"codellama13b", "llama213b"},
+    {"codellama70b", "llama270b"},
+};
+
+// The preset with the longest name in the text; empty: none.
+std::string preset_among(const std::string& plain) {
+  std::string best;
+  std::size_t length = 0;
+  for (const std::string& preset : models::preset_names()) {
+    const std::string name = letters_and_digits(preset);
+    if (name.size() > length && contains_whole(plain, name)) {
+      best = preset;
+      length = name.size();
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string letters_and_digits(std::string_view text) {
@@ -78,16 +151,18 @@ std::string letters_and_digits(std::string_view text) {
 
 std::string preset_in(std::string_view text) {
   const std::string plain = letters_and_digits(text);
-  std::string best;
-  std::size_t length = 0;
-  for (const std::string& preset : models::preset_names()) {
-    const std::string name = letters_and_digits(preset);
-    if (name.size() > length && contains_whole(plain, name)) {
-      best = preset;
-      length = name.size();
+  for (const OtherName& other : kOtherNames) {
+    const std::size_t at = plain.find(other.part);
+    if (at == std::string::npos) {
+      continue;
+    }
+    std::string renamed = plain;
+    renamed.replace(at, other.part.size(), other.preset);
+    if (std::string preset = preset_among(renamed); !preset.empty()) {
+      return preset;
     }
   }
-  return best;
+  return preset_among(plain);
 }
 
 std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary) {

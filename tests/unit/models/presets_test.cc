@@ -52,6 +52,14 @@ TEST(Presets, HaveThePublishedTotals) {
       {"bloom-176b", 176'247'271'424},
       {"falcon-40b", 41'303'293'952},
       {"gpt-neox-20b", 20'554'567'680},
+      {"llama-4-scout", 107'769'861'120},     // 108'641'793'536 with 871'932'416 for images
+      {"llama-4-maverick", 400'711'848'960},  // 401'583'781'376 with the same
+      {"moonlight-16b-a3b", 15'960'110'208},
+      {"qwen3-coder-480b-a35b", 480'154'875'392},
+      {"olmo-2-13b", 13'716'198'400},
+      {"smollm2-135m", 134'515'008},
+      {"smollm2-360m", 361'821'120},
+      {"smollm2-1.7b", 1'711'376'384},
   };
   for (const auto& [name, total] : totals) {
     EXPECT_EQ(parameter_count(load_model(name)), total) << name;

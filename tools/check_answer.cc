@@ -12,6 +12,7 @@
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
 #include "planner/start/launch_switches.h"
+#include "planner/start/trainer_rules.h"
 #include "tools/export_command.h"
 #include "tools/launchable.h"
 
@@ -184,6 +185,15 @@ void add_what_can_go(CheckReport& report) {
   }
 }
 
+// Switches in the words of the program whose run it is.
+void spell_for_trainer(const planner::LaunchConfig& config,
+                       std::vector<planner::SwitchGain>& gains) {
+  for (planner::SwitchGain& gain : gains) {
+    const std::string_view own = planner::trainer_spelling(config, gain.which.setting);
+    gain.which.flag = own.empty() ? gain.which.flag : own;
+  }
+}
+
 // The file with other branches of what it leaves open; those that make no job are left out.
 std::vector<CheckReport> read_branches(const CheckRequest& request,
                                        std::optional<planner::LaunchFormat> format) {
@@ -268,6 +278,8 @@ CheckReport check_file(const CheckRequest& request, const std::function<void(dou
     }
     search_better(request, progress, report);
   }
+  spell_for_trainer(report.config, report.switches);
+  spell_for_trainer(report.config, report.better_switches);
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "planner/start/trainer_rules.h"
 #include "tools/plan_report.h"
 #include "tools/switches_report.h"
 #include "tools/table.h"
@@ -68,6 +69,10 @@ void print_better(const Console& console, const CheckReport& report) {
     fmt::print(console.out, "`export` would refuse it: {}\n", report.better_refusal);
   } else {
     fmt::print(console.out, "to have it: {}\n", report.better_command);
+    if (const std::string run = planner::trainer_batch(report.config, better.plan); !run.empty()) {
+      fmt::print(console.out,
+                 "  beside it in the run: {}, and that file in place of what shards it\n", run);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/trainer.h"
+#include "planner/launch/yaml_kinds.h"
 
 namespace trireme::planner {
 namespace {
@@ -119,6 +120,17 @@ std::optional<LaunchFormat> by_contents(std::string_view text) {
 struct OtherFile {
   std::string_view part, what;
 };
+constexpr OtherFile kOtherYamls[] = {
+    {"\n  pp_engine:",
+     "is nanotron's; its sizes (parallelism: dp, tp, pp) as options of `trireme estimate` would be "
+     "right"},
+    {"\ntrain_loader:",
+     "is llm-foundry's; its model and batch as options of `trireme estimate --framework fsdp1 "
+     "--sharding full` would be right"},
+    {"actor_rollout_ref:",
+     "is verl's; the actor's Megatron settings as Megatron-LM's flags "
+     "(--tensor-model-parallel-size 4, …) would be right"},
+};
 constexpr OtherFile kOthers[] = {
     {"Trainer.Config(",
      "is torchtitan's configuration in Python; the TOML of torchtitan v0.2 that says the same "
@@ -175,7 +187,19 @@ bool reads_format(LaunchFormat format) {
 LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   const std::string extension = std::filesystem::path(path).extension().string();
   const auto contents = by_contents(text);
-  const bool braces = (extension == ".yaml" || extension == ".yml") && text.starts_with('{');
+  const bool yaml = extension == ".yaml" || extension == ".yml";
+  if (yaml && is_swift_megatron_yaml(text)) {
+    return LaunchFormat::kMegatron;
+  }
+  if (yaml && is_megatron_yaml(text)) {
+    return LaunchFormat::kMegatronBridge;
+  }
+  const bool braces = yaml && text.starts_with('{');
+  for (const OtherFile& other : kOtherYamls) {
+    if (yaml && contains(text, other.part)) {
+      throw Error(path, std::string(other.what));
+    }
+  }
   for (const OtherFile& other : kOthers) {
     if ((!contents || braces) && contains(text, other.part)) {
       throw Error(path, std::string(other.what));
@@ -187,7 +211,7 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   if (extension == ".json") {
     return LaunchFormat::kDeepspeed;
   }
-  if (extension == ".yaml" || extension == ".yml") {
+  if (yaml) {
     return LaunchFormat::kAccelerate;
   }
   if (extension == ".py") {
@@ -206,8 +230,12 @@ namespace {
 LaunchConfig read_as(LaunchFormat format, std::string_view text, const std::string& source,
                      const std::vector<std::string>& arguments, const LaunchReading& reading) {
   switch (format) {
-    case LaunchFormat::kMegatron:
-      return read_megatron(text, source, arguments, reading);
+    case LaunchFormat::kMegatron: {
+      const bool yaml = source.ends_with(".yaml") || source.ends_with(".yml");
+      const std::string command =
+          yaml ? swift_command_of_yaml(text, source) : with_swift_yaml(text, reading);
+      return read_megatron(command, source, arguments, reading);
+    }
     case LaunchFormat::kMegatronBridge:
       return read_megatron_bridge(text, source, arguments, reading);
     case LaunchFormat::kTorchtitan:
@@ -236,7 +264,8 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   const LaunchReading reading{
       .read = [&path](const std::string& name) { return read_beside(path, name); },
       .choice = choice};
-  if (!format && (!by_contents(text) || is_trainer_yaml(text, path))) {
+  if (!format && (!by_contents(text) || is_trainer_yaml(text, path)) &&
+      !(path.ends_with(".yaml") && is_swift_megatron_yaml(text))) {
     if (auto run = read_trainer(text, path, arguments, reading)) {
       return *run;
     }

@@ -14,6 +14,7 @@
 #include "planner/launch/megatron.h"
 #include "planner/launch/python_values.h"
 #include "planner/launch/read_launch.h"
+#include "planner/launch/yaml_kinds.h"
 
 namespace trireme::planner {
 namespace {
@@ -356,7 +357,13 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
   const bool python = text.find("import ") != std::string_view::npos ||
                       text.find("cfg.") != std::string_view::npos ||
                       text.find("config.model.") != std::string_view::npos;
-  if (python) {
+  if (source.ends_with(".yaml") || source.ends_with(".yml")) {
+    for (const LaunchSetting& setting : megatron_yaml_settings(text, config)) {
+      if (is_known_section(setting.key)) {
+        add_setting(config, setting.key, setting.value, setting.line);
+      }
+    }
+  } else if (python) {
     read_python(config, with_python_constants(text));
   } else {
     const std::vector<std::string> words = take_script_words(overrides, [](std::string_view word) {

@@ -40,39 +40,77 @@ void fill_automatic(const TrainerRun& run, LaunchConfig& config) {
   }
 }
 
-// ms-swift's names for files of its own (swift/config/zero*.json): stage and place alone differ.
-std::string named_deepspeed_file(std::string_view name) {
-  constexpr std::string_view kNames = "zero0 zero1 zero2 zero3 zero2_offload zero3_offload";
-  if (!is_among(kNames, name)) {
-    return {};
+// DeepSpeed files that come with a program: ms-swift's by its names for them (swift/config/*.json),
+// LLaMA-Factory's and axolotl's by the paths that runs have (examples/deepspeed,
+// deepspeed_configs).
+struct StockFile {
+  std::string_view name;
+  int stage;
+  const char* optimizer;
+  const char* parameters;
+  bool overlaps;
+};
+constexpr StockFile kStockFiles[] = {
+    {"zero0", 0, "none", "none", false},
+    {"zero1", 1, "none", "none", false},
+    {"zero2", 2, "none", "none", false},
+    {"zero3", 3, "none", "none", false},
+    {"zero2_offload", 2, "cpu", "none", false},
+    {"zero3_offload", 3, "cpu", "cpu", false},
+    {"ds_z0_config.json", 0, "none", "none", false},
+    {"ds_z2_config.json", 2, "none", "none", false},
+    {"ds_z2_offload_config.json", 2, "cpu", "none", false},
+    {"ds_z3_config.json", 3, "none", "none", false},
+    {"ds_z3_offload_config.json", 3, "cpu", "cpu", false},
+    {"deepspeed_configs/zero1.json", 1, "none", "none", true},
+    {"deepspeed_configs/zero2.json", 2, "cpu", "none", true},
+    {"deepspeed_configs/zero3.json", 3, "none", "none", true},
+    {"deepspeed_configs/zero3_bf16.json", 3, "none", "none", true},
+    {"deepspeed_configs/zero3_bf16_cpuoffload_all.json", 3, "cpu", "cpu", true},
+    {"deepspeed_configs/zero3_bf16_cpuoffload_params.json", 3, "none", "cpu", true},
+};
+
+std::string stock_deepspeed_file(std::string_view name) {
+  for (const StockFile& file : kStockFiles) {
+    const bool under = name.ends_with(file.name) && file.name.ends_with(".json") &&
+                       name[name.size() - file.name.size() - 1] == '/';
+    if (name == file.name || under) {
+      return fmt::format(
+          R"({{"bf16": {{"enabled": "auto"}}, "fp16": {{"enabled": "auto"}},
+              "gradient_accumulation_steps": "auto", "train_micro_batch_size_per_gpu": "auto",
+              "zero_optimization": {{"stage": {}, "overlap_comm": {},
+              "offload_optimizer": {{"device": "{}"}}, "offload_param": {{"device": "{}"}}}}}})",
+          file.stage, file.overlaps, file.optimizer, file.parameters);
+    }
   }
-  const char* place = name.ends_with("_offload") ? "cpu" : "none";
-  return fmt::format(
-      R"({{"bf16": {{"enabled": "auto"}}, "fp16": {{"enabled": "auto"}},
-          "gradient_accumulation_steps": "auto", "train_micro_batch_size_per_gpu": "auto",
-          "zero_optimization": {{"stage": {}, "overlap_comm": false,
-          "offload_optimizer": {{"device": "{}"}}, "offload_param": {{"device": "{}"}}}}}})",
-      name[4], place, name[4] == '3' ? place : "none");
+  return {};
+}
+
+std::string_view name_of(TrainerProgram program) {
+  constexpr std::string_view kNames[] = {"the Trainer", "LLaMA-Factory", "axolotl", "ms-swift"};
+  return kNames[static_cast<std::size_t>(program)];
 }
 
 std::string deepspeed_file(const TrainerRun& run, const LaunchSetting& file,
-                           const LaunchReading& reading) {
-  if (std::string own = named_deepspeed_file(file.value); !own.empty()) {
-    return own;
-  }
+                           const LaunchReading& reading, LaunchConfig& config) {
   const auto json = reading.read ? reading.read(file.value) : std::nullopt;
   if (json) {
     return *json;
   }
-  const char* who = run.program == TrainerProgram::kFactory   ? "LLaMA-Factory"
-                    : run.program == TrainerProgram::kAxolotl ? "axolotl"
-                    : run.program == TrainerProgram::kSwift   ? "ms-swift"
-                                                              : "the Trainer";
-  throw Error(where_of(run.said, file),
-              fmt::format("{} of {}'s run cannot be read below the file's folder or in its "
-                          "repository; DeepSpeed's JSON where it is named, or that JSON itself "
-                          "with --model, --seq and --micro-batch, would be right",
-                          file.value, who));
+  std::string stock = stock_deepspeed_file(file.value);
+  if (stock.empty()) {
+    throw Error(where_of(run.said, file),
+                fmt::format("{} of {}'s run cannot be read below the file's folder or in its "
+                            "repository; DeepSpeed's JSON where it is named, or after -- "
+                            "deepspeed=FILE or deepspeed=zero3 (zero0 to zero3, zero2_offload, "
+                            "zero3_offload), would be right",
+                            file.value, name_of(run.program)));
+  }
+  if (file.value.ends_with(".json")) {
+    config.remarks.push_back(fmt::format(
+        "{} is not there: it is taken as the program's own file of that name", file.value));
+  }
+  return stock;
 }
 
 LaunchConfig under_deepspeed(const TrainerRun& run, const LaunchSetting& file,
@@ -80,7 +118,7 @@ LaunchConfig under_deepspeed(const TrainerRun& run, const LaunchSetting& file,
                              const std::vector<std::string>& arguments) {
   LaunchConfig config;
   config.format = LaunchFormat::kDeepspeed;
-  const std::string text = deepspeed_file(run, file, reading);
+  const std::string text = deepspeed_file(run, file, reading, config);
   config.source = file.value.ends_with(".json") ? file.value : run.said.source;
   read_json_settings(text, config);
   fill_automatic(run, config);
@@ -163,6 +201,39 @@ bool add_accelerate_file(const TrainerRun& run, const LaunchReading& reading,
   return true;
 }
 
+bool is_yaml(std::string_view name) {
+  return name.ends_with(".yaml") || name.ends_with(".yml");
+}
+
+// axolotl's own names of accelerate's parallelism_config (utils/distributed.py,
+// get_parallel_config_kwargs); what dp_shard_size leaves out is every rank that is left.
+void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
+  constexpr std::pair<const char*, const char*> kAxes[] = {{"tensor_parallel_size", "tp"},
+                                                           {"context_parallel_size", "cp"},
+                                                           {"sequence_parallel_degree", "cp"},
+                                                           {"dp_shard_size", "dp_shard"},
+                                                           {"dp_replicate_size", "dp_replicate"}};
+  if (run.program != TrainerProgram::kAxolotl) {
+    return;
+  }
+  for (const auto& [own, axis] : kAxes) {
+    if (const LaunchSetting* size = run_setting(run.said, own); size && size->value != "1") {
+      set(config, fmt::format("parallelism_config.parallelism_config_{}_size", axis), size->value,
+          size);
+    }
+  }
+}
+
+void settle_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
+  const bool axes = has_setting(config, "parallelism_config");
+  if (run.program == TrainerProgram::kAxolotl && axes &&
+      !has_setting(config, "parallelism_config.parallelism_config_dp_shard_size") &&
+      !has_setting(config, "parallelism_config.parallelism_config_dp_replicate_size")) {
+    config.layout.sharding = Sharding::kFull;
+    config.layout.sharded.reset();
+  }
+}
+
 LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& reading) {
   LaunchConfig config;
   config.format = LaunchFormat::kAccelerate;
@@ -179,7 +250,14 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
     add_fsdp(run, reading, config);
   } else {
     set(config, "distributed_type", "MULTI_GPU", nullptr);
-    if (run.said.gpus.value_or(2) > 1) {
+    const bool recipe = run.program == TrainerProgram::kTransformers && is_yaml(run.said.source);
+    if (recipe && run.said.gpus.value_or(2) > 1) {
+      // recipes of TRL leave it to the file after accelerate launch --config_file
+      config.remarks.emplace_back(
+          "a recipe does not say how it is sharded: every GPU is taken to hold all of it (DDP); "
+          "accelerate's file says it after -- (config_file=zero3.yaml), as deepspeed=zero3 does");
+      config.foreign.emplace_back("sharding by accelerate's file, which the recipe does not name,");
+    } else if (run.said.gpus.value_or(2) > 1) {
       config.remarks.emplace_back(
           "it names neither DeepSpeed nor FSDP: every GPU holds all of it (DDP)");
     }
@@ -187,8 +265,34 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
   if (const std::string precision = precision_of_trainer(run); !precision.empty()) {
     set(config, "mixed_precision", precision, nullptr);
   }
+  add_axolotl_axes(run, config);
   read_accelerate_settings(config);
+  settle_axolotl_axes(run, config);
   return config;
+}
+
+// ms-swift's sequence_parallel_size: groups of ranks exchange heads for tokens (Ulysses; a ring
+// where heads are fewer is not told apart), and ZeRO shards over all of them
+// (swift/trainers/sequence_parallel).
+void read_swift_axis(const TrainerRun& run, LaunchConfig& config) {
+  const auto ranks = run.program == TrainerProgram::kSwift
+                         ? run_count(run.said, "sequence_parallel_size")
+                         : std::nullopt;
+  if (ranks.value_or(1) > 1) {
+    config.layout.context = ranks;
+    config.choices.emplace_back("context_all_to_all=true");
+  }
+}
+
+// What the start of such a run compares with the file that shards it.
+void add_run(const TrainerRun& run, LaunchConfig& config) {
+  for (LaunchSetting setting : run.said.settings) {
+    setting.key.insert(0, kRunSection);
+    config.settings.push_back(std::move(setting));
+  }
+  config.settings.push_back({fmt::format("{}program", kRunSection),
+                             std::string(kProgramNames[static_cast<std::size_t>(run.program)]), "",
+                             0});
 }
 
 }  // namespace
@@ -196,18 +300,22 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading) {
-  std::optional<TrainerRun> run = read_trainer_run(text, source, reading);
+  const TrainerArguments given = trainer_arguments(arguments, !is_yaml(source));
+  const std::optional<TrainerRun> run = read_trainer_run(text, source, given, reading);
   if (!run) {
     return {};
   }
   const LaunchSetting* file = run_setting(run->said, "deepspeed");
   const bool named = file != nullptr && !is_among("none false False", file->value);
-  if (!named) {
-    add_arguments(arguments, "cutoff_len=4096", run->said);
+  if (!named && !given.deepspeed.empty()) {
+    throw Error(given.deepspeed.front(),
+                "is of DeepSpeed's JSON, and the run names none; deepspeed=FILE would be right");
   }
-  LaunchConfig config =
-      named ? under_deepspeed(*run, *file, reading, arguments) : under_accelerate(*run, reading);
+  LaunchConfig config = named ? under_deepspeed(*run, *file, reading, given.deepspeed)
+                              : under_accelerate(*run, reading);
+  read_swift_axis(*run, config);
   read_training(*run, config);
+  add_run(*run, config);
   return config;
 }
 

@@ -18,15 +18,34 @@ enum class TrainerProgram : std::uint8_t {
   kSwift,  // ms-swift
 };
 
+// The run's own settings stand behind those of the file that shards it, under this section: what
+// starts such a run compares the two. run.program says whose it is.
+inline constexpr std::string_view kRunSection = "run.";
+inline constexpr std::string_view kProgramNames[] = {"transformers", "llama-factory", "axolotl",
+                                                     "ms-swift"};
+
 struct TrainerRun {
   TrainerProgram program = TrainerProgram::kTransformers;
   LaunchConfig said;       // settings under the program's own names, GPUs, variables, remarks
   std::string accelerate;  // the file after accelerate launch --config_file
 };
 
-// The run of a YAML or a script; nothing where the text is none.
+// What follows the file on the command line: a script's own words, settings of the run, and those
+// of DeepSpeed's JSON (zero_optimization.stage=2), which alone have sections or its names.
+struct TrainerArguments {
+  std::vector<std::string> words, deepspeed;
+  std::vector<LaunchSetting> run;
+  std::string other;  // the first that is neither KEY=VALUE, --key=value nor --key value
+};
+TrainerArguments trainer_arguments(const std::vector<std::string>& arguments, bool script);
+
+// The run of a YAML or a script; nothing where the text is none. Throws Error for an argument that
+// is no setting.
 std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::string& source,
+                                           const TrainerArguments& arguments,
                                            const LaunchReading& reading);
+// Sets `meant` of settings whose keys are a few letters off one that decides memory or time.
+void note_slips(LaunchConfig& run);
 // Whether a YAML is such a run whatever else it holds (axolotl's has accelerate's fsdp_config).
 bool is_trainer_yaml(std::string_view text, const std::string& source);
 

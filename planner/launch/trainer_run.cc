@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/trainer.h"
+#include "planner/launch/yaml_kinds.h"
 #include "planner/shell/command_string.h"
 
 namespace trireme::planner {
@@ -39,9 +41,18 @@ std::optional<TrainerProgram> program_of_yaml(std::string_view text) {
       (has_key(text, "stage") && has_key(text, "model_name_or_path"))) {
     return TrainerProgram::kFactory;
   }
-  const bool axolotl = has_key(text, "base_model") &&
-                       (has_key(text, "sequence_len") || has_key(text, "micro_batch_size"));
-  return axolotl ? std::optional(TrainerProgram::kAxolotl) : std::nullopt;
+  if (has_key(text, "base_model") &&
+      (has_key(text, "sequence_len") || has_key(text, "micro_batch_size"))) {
+    return TrainerProgram::kAxolotl;
+  }
+  if (is_swift_yaml(text) && !has_key(text, "model_name_or_path")) {
+    return TrainerProgram::kSwift;
+  }
+  // recipes of TRL, of the alignment handbook and of scripts of one's own
+  const bool recipe =
+      has_key(text, "model_name_or_path") && (has_key(text, "per_device_train_batch_size") ||
+                                              has_key(text, "gradient_accumulation_steps"));
+  return recipe ? std::optional(TrainerProgram::kTransformers) : std::nullopt;
 }
 
 std::optional<TrainerProgram> program_of_script(std::string_view text) {
@@ -133,15 +144,44 @@ TrainerRun run_of_yaml(std::string_view text, const std::string& source) {
   run.program = *program_of_yaml(text);
   run.said.source = source;
   read_yaml_settings(text, run.said);
+  for (const LaunchSetting& setting : run.said.settings) {
+    if (setting.key.starts_with("ENV.")) {  // ms-swift's
+      run.said.environment.push_back(
+          {setting.key.substr(4), setting.value, setting.key, setting.line});
+    }
+  }
   return run;
+}
+
+void add_settings(const std::vector<LaunchSetting>& more, LaunchConfig& said) {
+  said.settings.insert(said.settings.end(), more.begin(), more.end());
+}
+
+// What follows a YAML in the command that starts it: key=value (LLaMA-Factory), --key value.
+std::vector<LaunchSetting> settings_after(const std::vector<ShellText>& words,
+                                          const ShellText& file) {
+  std::vector<std::string> rest;
+  for (const ShellText* word = &file + 1; word != words.data() + words.size(); ++word) {
+    const bool value = !rest.empty() && rest.back().starts_with("--");
+    if (word->text.starts_with("--") || word->text.find('=') != std::string::npos || value) {
+      rest.push_back(word->text);
+    }
+  }
+  std::vector<LaunchSetting> settings = trainer_arguments(rest, false).run;
+  for (LaunchSetting& setting : settings) {
+    setting.line = file.lines.empty() ? 0 : file.lines.front();
+  }
+  return settings;
 }
 
 // llamafactory-cli train X.yaml, axolotl train X.yml, accelerate launch --config_file A.yaml …
 // X.yaml: that file, with what the command says.
 std::optional<TrainerRun> run_named(std::string_view script_text, const std::string& source,
+                                    const TrainerArguments& arguments,
                                     const LaunchReading& reading) {
   LaunchConfig around;
-  const ShellScript script = read_launch_script(script_text, source, {}, reading, around);
+  const ShellScript script =
+      read_launch_script(script_text, source, arguments.words, reading, around);
   for (const ShellCommand& command : script.commands) {
     for (const std::vector<ShellText>& words : commands_of_words(command.words)) {
       for (const ShellText& word : words) {
@@ -153,6 +193,7 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
           run.said.gpus = around.gpus;
           read_processes(words, run);
           run.accelerate = accelerate_file(words);
+          add_settings(settings_after(words, word), run.said);
           return run;
         }
       }
@@ -162,11 +203,12 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
 }
 
 TrainerRun run_of_script(std::string_view text, const std::string& source,
-                         const LaunchReading& reading, TrainerProgram program) {
+                         const TrainerArguments& arguments, const LaunchReading& reading,
+                         TrainerProgram program) {
   TrainerRun run;
   run.program = program;
   run.said.source = source;
-  const ShellScript script = read_launch_script(text, source, {}, reading, run.said);
+  const ShellScript script = read_launch_script(text, source, arguments.words, reading, run.said);
   const LaunchCommand command = training_command(script, is_trainer_flag, run.said);
   remark_missing_arguments(
       script, [](std::string_view) { return false; }, run.said);
@@ -181,14 +223,8 @@ TrainerRun run_of_script(std::string_view text, const std::string& source,
   return run;
 }
 
-}  // namespace
-
-bool is_trainer_yaml(std::string_view text, const std::string& source) {
-  return is_yaml(source) && program_of_yaml(text).has_value();
-}
-
-std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::string& source,
-                                           const LaunchReading& reading) {
+std::optional<TrainerRun> run_of(std::string_view text, const std::string& source,
+                                 const TrainerArguments& arguments, const LaunchReading& reading) {
   if (is_yaml(source)) {
     return program_of_yaml(text) ? std::optional(run_of_yaml(text, source)) : std::nullopt;
   }
@@ -198,12 +234,33 @@ std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::str
     }
   }
   if (const auto program = program_of_script(text)) {
-    return run_of_script(text, source, reading, *program);
+    return run_of_script(with_swift_yaml(text, reading), source, arguments, reading, *program);
   }
   if (has(text, ".yaml") || has(text, ".yml")) {
-    return run_named(text, source, reading);
+    return run_named(text, source, arguments, reading);
   }
   return {};
+}
+
+}  // namespace
+
+bool is_trainer_yaml(std::string_view text, const std::string& source) {
+  return is_yaml(source) && program_of_yaml(text).has_value();
+}
+
+std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::string& source,
+                                           const TrainerArguments& arguments,
+                                           const LaunchReading& reading) {
+  std::optional<TrainerRun> run = run_of(text, source, arguments, reading);
+  if (run && !arguments.other.empty()) {
+    throw Error(arguments.other, "is no KEY=VALUE; cutoff_len=4096 would be right");
+  }
+  if (run) {
+    add_settings(arguments.run, run->said);
+    run->accelerate = run_text(run->said, "config_file", run->accelerate);
+    note_slips(run->said);
+  }
+  return run;
 }
 
 const LaunchSetting* run_setting(const LaunchConfig& run, std::string_view names) {

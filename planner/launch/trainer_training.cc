@@ -127,6 +127,16 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
       {"sequence_parallel_size", "1"},
       {"sequence_parallel_degree", "1"}};
   for (const auto& [key, values] : kOfOneModel) {
+    const bool axolotls = has_setting(config, "parallelism_config") &&
+                          is_among(
+                              "tensor_parallel_size context_parallel_size "
+                              "sequence_parallel_degree",
+                              key);
+    const bool swifts =
+        run.program == TrainerProgram::kSwift && std::string_view(key) == "sequence_parallel_size";
+    if (axolotls || swifts) {
+      continue;  // read with what shards
+    }
     const LaunchSetting* setting = run_setting(run.said, key);
     if (setting != nullptr && !is_among(values, setting->value) &&
         !is_among("none false False no off 0", setting->value)) {
@@ -233,6 +243,11 @@ void read_model(const TrainerRun& run, LaunchConfig& config) {
   if (const LaunchSetting* model = run_setting(run.said, kModel); model != nullptr) {
     config.model_name = preset_in(model->value);
     config.model_said = model->value;
+    const std::string name = in_capitals(model->value);
+    if (name.find("-VL") != std::string::npos || name.find("-OMNI") != std::string::npos ||
+        name.find("VISION") != std::string::npos || name.find("GLM-4.5V") != std::string::npos) {
+      config.foreign.push_back("what " + model->value + " has beside its decoder");
+    }
   }
   config.sequence = run_count(run.said, kSequence);
   if (!config.sequence && defaults_of(run).sequence > 0) {

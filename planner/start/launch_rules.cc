@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "planner/start/trainer_rules.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -72,9 +74,9 @@ std::vector<std::span<const LaunchRule>> rule_tables(LaunchFormat format) {
     case LaunchFormat::kTorchtitan:
       return {torchtitan_rules()};
     case LaunchFormat::kDeepspeed:
-      return {deepspeed_rules()};
+      return {trainer_rules(), deepspeed_rules()};
     case LaunchFormat::kAccelerate:
-      return {accelerate_rules(), deepspeed_rules()};
+      return {trainer_rules(), accelerate_rules(), deepspeed_rules()};
   }
   return {};
 }

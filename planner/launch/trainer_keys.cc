@@ -1,0 +1,88 @@
+// Keys of a run of transformers' Trainer: those of the command line beside it, and those that are a
+// slip of one that decides memory or time.
+#include <algorithm>
+
+#include "core/edits.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/launch_command.h"
+#include "planner/launch/trainer.h"
+
+namespace trireme::planner {
+namespace {
+
+// A slip of one of these would be passed over here, and another job be judged.
+constexpr std::string_view kDecisive =
+    "model_name_or_path base_model cutoff_len sequence_len model_max_length max_seq_length "
+    "max_length per_device_train_batch_size micro_batch_size gradient_accumulation_steps "
+    "gradient_checkpointing disable_gradient_checkpointing deepspeed fsdp_config fsdp_version bf16 "
+    "fp16 pure_bf16 torch_dtype finetuning_type tuner_type train_type adapter lora_rank lora_r "
+    "lora_target lora_target_modules lora_target_linear target_modules use_peft use_lora "
+    "quantization_bit quant_bits quantization_method quant_method load_in_8bit load_in_4bit "
+    "double_quantization packing sample_packing pad_to_sequence_len optim optimizer rlhf_type "
+    "tensor_parallel_size context_parallel_size expert_parallel_size sequence_parallel_size "
+    "enable_liger_kernel use_liger_kernel liger_fused_linear_cross_entropy flash_attn attn_impl "
+    "attn_implementation";
+// Names of the programs' own that are near to one of those (LLaMA-Factory hparams/*.py, axolotl
+// utils/schemas, ms-swift swift/arguments, TRL trainer/*_config.py, summer 2026).
+constexpr std::string_view kOthers =
+    "adapters galore_target_modules local_rank vera_rank max_new_length eval_packing optim_args "
+    "micro_batch_sizes use_mora use_dora use_eaft use_qlora";
+
+bool is_deepspeeds(std::string_view key) {
+  constexpr std::string_view kNames =
+      "train_batch_size train_micro_batch_size_per_gpu gradient_clipping zero_allow_untested_"
+      "optimizer communication_data_type prescale_gradients";
+  return (key.find('.') != std::string_view::npos && !key.starts_with("fsdp_config.")) ||
+         is_among(kNames, key);
+}
+
+bool is_override(std::string_view word) {
+  return word.starts_with("--") || word.find('=') != std::string_view::npos;
+}
+
+}  // namespace
+
+TrainerArguments trainer_arguments(const std::vector<std::string>& arguments, bool script) {
+  TrainerArguments found;
+  std::vector<std::string> rest = arguments;
+  if (script) {
+    found.words = take_script_words(rest, is_override);
+  }
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    const bool flag = rest[i].starts_with("--");
+    std::string text = flag ? rest[i].substr(2) : rest[i];
+    const bool alone = flag && text.find('=') == std::string::npos;
+    if (alone) {
+      text += '=';
+      if (i + 1 < rest.size() && !rest[i + 1].starts_with("--")) {
+        text += rest[++i];
+      }
+    }
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+      found.other = rest[i];
+      break;
+    }
+    if (is_deepspeeds(text.substr(0, equals))) {
+      found.deepspeed.push_back(text);
+    } else {
+      found.run.push_back(
+          {key_of(text.substr(0, equals)), text.substr(equals + 1), text.substr(0, equals), 0});
+    }
+  }
+  return found;
+}
+
+void note_slips(LaunchConfig& run) {
+  const std::vector<std::string_view> decisive = names_in(kDecisive);
+  for (LaunchSetting& setting : run.settings) {
+    if (is_among(kDecisive, setting.key) || is_among(kOthers, setting.key)) {
+      continue;
+    }
+    const auto meant = std::ranges::find_if(
+        decisive, [&](std::string_view right) { return is_a_slip(setting.key, right); });
+    setting.meant = meant == decisive.end() ? "" : std::string(*meant);
+  }
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,24 @@
+// YAML whose keys are another format's settings: NeMo 1's and Megatron-Bridge's, ms-swift's.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/launch/read_launch.h"
+
+namespace trireme::planner {
+
+// NeMo 1's YAML or Megatron-Bridge's overrides: whether it is one, and its settings by
+// Megatron-Bridge's paths; GPUs and what is not modelled go into config.
+bool is_megatron_yaml(std::string_view text);
+std::vector<LaunchSetting> megatron_yaml_settings(std::string_view text, LaunchConfig& config);
+
+// ms-swift's YAML (of `megatron sft` where it has Megatron's degrees), as the command that says the
+// same; a script with the flags of the YAML that it starts ms-swift with in that one's place.
+bool is_swift_yaml(std::string_view text);
+bool is_swift_megatron_yaml(std::string_view text);
+std::string swift_command_of_yaml(std::string_view text, const std::string& source);
+std::string with_swift_yaml(std::string_view script, const LaunchReading& reading);
+
+}  // namespace trireme::planner

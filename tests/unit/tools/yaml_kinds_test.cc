@@ -1,0 +1,161 @@
+// YAML of programs around Megatron: NeMo 1's and Megatron-Bridge's override files, which were
+// refused ("is NeMo's YAML", "has no distributed_type"), and ms-swift's.
+#include "tests/unit/tools/check_run.h"
+
+namespace trireme::tools {
+namespace {
+
+// The shape of the launcher's conf/training/llama/llama2_70b.yaml.
+const std::string kNemo =
+    "run:\n  name: llama2_70b\ntrainer:\n  num_nodes: 16\n  devices: 8\n  precision: bf16\n"
+    "model:\n  micro_batch_size: 1\n  global_batch_size: 128\n  tensor_model_parallel_size: 4\n"
+    "  pipeline_model_parallel_size: 4\n  virtual_pipeline_model_parallel_size: 5\n"
+    "  encoder_seq_length: 4096\n  max_position_embeddings: ${.encoder_seq_length}\n"
+    "  num_layers: 80\n  hidden_size: 8192\n  ffn_hidden_size: 28672\n  num_attention_heads: 64\n"
+    "  num_query_groups: 8\n  kv_channels: null\n  normalization: rmsnorm\n  bias: false\n"
+    "  activation: fast-swiglu\n  position_embedding_type: rope\n"
+    "  share_embeddings_and_output_weights: false\n  hidden_dropout: 0.0\n"
+    "  attention_dropout: 0.0\n  sequence_parallel: true\n  fp8: false\n  fp8_hybrid: false\n";
+const std::string kNoRecompute =
+    "  activations_checkpoint_granularity: null\n  activations_checkpoint_method: block\n"
+    "  activations_checkpoint_num_layers: 0\n";
+const std::string kOptimizer =
+    "  optim:\n    name: mcore_distributed_optim\n    overlap_grad_sync: true\n";
+
+constexpr const char* kSixteen = "--cluster dgx-h100x16";
+
+TEST(YamlKinds, NemosModelAndLayoutAreRead) {
+  const Checked read = check(written("nemo/70b.yaml", kNemo + kNoRecompute + kOptimizer), kSixteen);
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["format"], "megatron-bridge");
+  EXPECT_EQ(read.json["estimate"]["model"]["name"], "llama-2-70b");
+  EXPECT_EQ(rules_in(read), Rules{});         // fp8: false is no word of Megatron-Bridge's fp8
+  EXPECT_EQ(read.json["layout"]["fsdp"], 8);  // 16 x 8 over tp 4 and pp 4
+  EXPECT_EQ(read.json["estimate"]["sequence"], 4096);
+  EXPECT_EQ(read.json["layout"]["tp"], 4);
+  EXPECT_EQ(read.json["layout"]["pp"], 4);
+  EXPECT_EQ(read.json["layout"]["vpp"], 5);
+  EXPECT_EQ(read.json["layout"]["sharding"], "optimizer");
+  EXPECT_EQ(read.json["layout"]["recompute"], "none");
+}
+
+TEST(YamlKinds, NemosRecomputeAndPlainOptimizerAreRead) {
+  const Checked read =
+      check(written("nemo/full.yaml", kNemo + "  activations_checkpoint_granularity: full\n"
+                                              "  activations_checkpoint_method: uniform\n"
+                                              "  activations_checkpoint_num_layers: 1\n"
+                                              "  optim:\n    name: fused_adam\n"),
+            std::string(kSixteen) + " -- model.tensor_model_parallel_size=8");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["recompute"], "full");
+  EXPECT_EQ(read.json["layout"]["sharding"], "none");
+  EXPECT_EQ(read.json["layout"]["tp"], 8);
+}
+
+TEST(YamlKinds, NemosEncodersAreRefusedByName) {
+  const Checked both = check(written("nemo/t5.yaml",
+                                     "trainer:\n  devices: 8\n  num_nodes: 1\nmodel:\n"
+                                     "  tensor_model_parallel_size: 1\n  encoder:\n"
+                                     "    num_layers: 12\n"),
+                             kSixteen);
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("an encoder and a decoder"), std::string::npos) << both.err;
+}
+
+TEST(YamlKinds, OverridesOfBridgeTakeTheirModelBeside) {
+  const std::string path = written("bridge/over.yaml",
+                                   "dataset:\n  seq_length: 8192\ntrain:\n  global_batch_size: 64\n"
+                                   "  micro_batch_size: 1\nmodel:\n  seq_length: 8192\n"
+                                   "  tensor_model_parallel_size: 2\n  context_parallel_size: 2\n");
+  const Checked read = check(path, "--cluster dgx-h100x1 --model llama-3.1-8b");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["tp"], 2);
+  EXPECT_EQ(read.json["layout"]["cp"], 2);
+  EXPECT_EQ(read.json["estimate"]["global_batch"], 64);
+}
+
+TEST(YamlKinds, SwiftsYamlOfMegatronIsItsFlags) {
+  const std::string yaml =
+      "ENV:\n  NPROC_PER_NODE: 8\nmodel: Qwen/Qwen3-30B-A3B\ntuner_type: full\ndataset:\n"
+      "  - 'a/b#500'\nmax_length: 2048\npacking: true\nmicro_batch_size: 1\n"
+      "global_batch_size: 16\nexpert_model_parallel_size: 8\nmoe_grouped_gemm: true\n"
+      "recompute_granularity: full\nrecompute_method: uniform\nrecompute_num_layers: 1\n";
+  const Checked alone = check(written("swift/sft.yaml", yaml), "--cluster dgx-h100x1");
+  ASSERT_TRUE(alone.json.is_object()) << alone.err;
+  EXPECT_EQ(alone.json["format"], "megatron");
+  EXPECT_EQ(alone.json["layout"]["ep"], 8);
+  EXPECT_EQ(alone.json["estimate"]["model"]["name"], "qwen3-30b-a3b");
+  const Checked started = check(written("swift/run.sh", "NPROC_PER_NODE=8 megatron sft sft.yaml\n"),
+                                "--cluster dgx-h100x1");
+  ASSERT_TRUE(started.json.is_object()) << started.err;
+  EXPECT_EQ(started.json["layout"], alone.json["layout"]);
+}
+
+TEST(YamlKinds, SwiftsYamlIsItsRun) {
+  const std::string yaml =
+      "model: Qwen/Qwen2.5-7B-Instruct\ntuner_type: lora\nlora_rank: 8\ndataset: a/b\n"
+      "max_length: 2048\nper_device_train_batch_size: 1\ntorch_dtype: bfloat16\n"
+      "deepspeed: zero2\n";
+  const Checked alone = check(written("swift/ds.yaml", yaml), "--cluster dgx-h100x1");
+  ASSERT_TRUE(alone.json.is_object()) << alone.err;
+  EXPECT_EQ(alone.json["layout"]["sharding"], "gradients");
+  const Checked started = check(written("swift/ds.sh", "NPROC_PER_NODE=8 \\\nswift sft ds.yaml\n"),
+                                "--cluster dgx-h100x1");
+  ASSERT_TRUE(started.json.is_object()) << started.err;
+  EXPECT_EQ(started.json["layout"]["sharding"], "gradients");
+}
+
+// It was "not modelled"; the batch is that of the groups.
+TEST(YamlKinds, SwiftsSequenceParallelIsUlysses) {
+  const Checked read = check(
+      written("swift/sp.sh",
+              "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type full "
+              "--torch_dtype bfloat16 --per_device_train_batch_size 1 "
+              "--gradient_accumulation_steps 8 --max_length 32768 --packing true --deepspeed zero3 "
+              "--sequence_parallel_size 4 --dataset a/b\n"),
+      "--cluster dgx-h100x1");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["cp"], 4);
+  EXPECT_EQ(read.json["estimate"]["global_batch"], 16);
+  EXPECT_NE(read.json["verdict"], "not_known") << read.json["verdict_reason"];
+}
+
+// axolotl's N-d parallelism is accelerate's parallelism_config; it was "not modelled".
+TEST(YamlKinds, AxolotlsAxesAreAccelerates) {
+  const std::string run =
+      "base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nmicro_batch_size: 1\nsample_packing: true\n"
+      "gradient_accumulation_steps: 1\nbf16: true\ngradient_checkpointing: true\nfsdp_version: 2\n"
+      "fsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+      "  transformer_layer_cls_to_wrap: Qwen3DecoderLayer\n  reshard_after_forward: true\n";
+  const Checked all = check(written("axes/all.yaml", run + "dp_shard_size: 2\n"
+                                                           "context_parallel_size: 2\n"
+                                                           "tensor_parallel_size: 2\n"),
+                            "--cluster dgx-h100x1");
+  ASSERT_TRUE(all.json.is_object()) << all.err;
+  EXPECT_EQ(all.json["layout"]["tp"], 2);
+  EXPECT_EQ(all.json["layout"]["cp"], 2);
+  EXPECT_EQ(all.json["layout"]["fsdp"], 2);
+  const Checked rest =
+      check(written("axes/rest.yaml", run + "context_parallel_size: 2\n"), "--cluster dgx-h100x1");
+  ASSERT_TRUE(rest.json.is_object()) << rest.err;
+  EXPECT_EQ(rest.json["layout"]["cp"], 2);
+  EXPECT_EQ(rest.json["layout"]["fsdp"], 4);
+}
+
+// "has no distributed_type; accelerate's YAML would be right" was said of them.
+TEST(YamlKinds, OtherProgramsFilesAreNamed) {
+  const std::pair<std::string, const char*> files[] = {
+      {"parallelism:\n  dp: 2\n  pp: 1\n  pp_engine: 1f1b\n  tp: 2\n", "nanotron"},
+      {"max_seq_len: 2048\ntrain_loader:\n  name: text\nfsdp_config:\n  sharding_strategy: "
+       "FULL_SHARD\n",
+       "llm-foundry"}};
+  for (const auto& [text, program] : files) {
+    const Checked other =
+        check(written(std::string("other/") + program + ".yaml", text), "--cluster dgx-h100x1");
+    EXPECT_EQ(other.code, 2);
+    EXPECT_NE(other.err.find(program), std::string::npos) << other.err;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::tools

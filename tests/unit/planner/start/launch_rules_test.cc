@@ -570,7 +570,10 @@ TEST(LaunchRules, EveryRowHasItsTest) {
                                   "experts in transformers' loop",  // check_cases_test
                                   "models and flavors that torchtitan has",
                                   "models that torchtitan cuts into stages",
-                                  "attention with context parallelism"};  // check_readings_test
+                                  "attention with context parallelism",  // check_readings_test
+                                  "keys that the trainer has",
+                                  "DeepSpeed or FSDP",
+                                  "the JSON's batch is the run's"};  // trainer_keys_test
   for (const Case& row : kCases) {
     tested.insert(row.rule);
   }

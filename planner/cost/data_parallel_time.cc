@@ -90,9 +90,15 @@ UnitSeconds DataParallelTimer::timed_unit(const Case& at, const Elements& dense,
   const auto shards = [](const GroupShape& group) {
     return static_cast<double>(std::max<std::int64_t>(1, group.ranks));
   };
+  // Adapters of this project are units beside those of the frozen weights, gathered after them.
+  const bool apart =
+      is_own(job_) && job_.training.has_adapters() && at.of.run.sharding == Sharding::kFull;
   const auto gather = [&](const GroupShape& group, const Elements& of) {
-    return collectives_.time(Collective::kAllGather, group,
-                             job_.framework.parameter_bytes * of.gathered);
+    const double bytes = job_.framework.parameter_bytes;
+    return collectives_.time(Collective::kAllGather, group, bytes * of.gathered) +
+           (apart && of.reduced > 0
+                ? collectives_.time(Collective::kAllGather, group, bytes * of.reduced)
+                : 0);
   };
   const bool sharded = at.of.run.sharding != Sharding::kNone;
   const double reduced = at.of.reduce_bytes * dense.reduced;

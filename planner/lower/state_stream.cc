@@ -6,7 +6,9 @@
 namespace trireme::planner::lowering {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"master", "moment1", "moment2"};
+using Names = std::array<std::string_view, 3>;
+constexpr Names kFetch = {"fetch_master", "fetch_moment1", "fetch_moment2"};
+constexpr Names kReturn = {"return_master", "return_moment1", "return_moment2"};
 
 }  // namespace
 
@@ -31,13 +33,13 @@ StateStream::Place StateStream::next_place(std::int64_t count) {
 void StateStream::update_chunk(const StepOperands& unit, std::int64_t offset, std::int64_t count) {
   const Place here = next_place(count);
   for (std::size_t i = 0; i < here.size(); ++i) {
-    builder_.copy(kNames[i], part(unit.states[i], offset, count), here[i], Stream::kFromHost);
+    builder_.copy(kFetch[i], part(unit.states[i], offset, count), here[i], Stream::kFromHost);
   }
   builder_.compute("adamw", Kernel::kAdamwCast, {count},
                    {own_part(unit.gradient, offset, count), unit.factor, here[0], here[1], here[2],
                     own_part(unit.weight, offset, count)});
   for (std::size_t i = 0; i < here.size(); ++i) {
-    builder_.copy(kNames[i], here[i], part(unit.states[i], offset, count), Stream::kToHost);
+    builder_.copy(kReturn[i], here[i], part(unit.states[i], offset, count), Stream::kToHost);
   }
 }
 

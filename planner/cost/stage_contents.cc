@@ -120,20 +120,18 @@ KeptOfChunk kept_of(const StageContext& context, const ChunkLayers& part) {
   return kept;
 }
 
-// What a chunk's micro-batches in flight keep.
-void add_activations(const StageContext& context, const ChunkLayers& part, const KeptOfChunk& kept,
-                     std::int64_t rank, const InFlight& in_flight, Stage& stage) {
-  const Plan& plan = *context.plan;
+// What a chunk's micro-batches in flight keep; `late`: at the end of a split backward.
+void add_activations(const ChunkLayers& part, const KeptOfChunk& kept, const InFlight& in_flight,
+                     const InFlight* late, Stage& stage) {
   const auto all = [&](const InFlight& held) {
     return held.whole * kept.whole + held.weight_gradient * kept.postponed;
   };
   stage.activations += all(in_flight);
-  if (splits_backward(plan)) {
-    const InFlight late = RankInFlight(plan, rank).late();
+  if (late != nullptr) {
     const double one_layer = 1 / std::max(1.0, part.dense + part.sparse);
-    const double turning = late.whole > 0 ? (kept.postponed - kept.layers) * (1 - one_layer)
-                                          : -kept.postponed * one_layer;
-    stage.turned = std::max(0.0, all(late) + turning - all(in_flight));
+    const double turning = late->whole > 0 ? (kept.postponed - kept.layers) * (1 - one_layer)
+                                           : -kept.postponed * one_layer;
+    stage.turned = std::max(0.0, all(*late) + turning - all(in_flight));
   }
 }
 
@@ -185,6 +183,8 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   double most = 0;                                          // layers of a chunk
   const ChunkLayers* last = nullptr;
   KeptOfChunk kept;
+  const bool splits = splits_backward(plan);
+  const InFlight late = splits ? RankInFlight(plan, rank).late() : InFlight();
   each_held_chunk(*context.job, plan, rank, [&](std::size_t index, const InFlight& held) {
     const ChunkLayers& part = split[index];
     if (last == nullptr || !(*last == part)) {
@@ -202,7 +202,7 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
     frozen_dense += part.frozen_dense;
     frozen_sparse += part.frozen_sparse;
     stage.prediction += part.prediction;
-    add_activations(context, part, kept, rank, held, stage);
+    add_activations(part, kept, held, splits ? &late : nullptr, stage);
     stage.embedding = stage.embedding || part.embedding;
     stage.has_head = stage.has_head || part.head;
   });

@@ -273,36 +273,39 @@ void scale(MemoryItems& items) {
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank) {
   const Stage stage = stage_of(context, split, rank);
-  Moments moments = moments_of(context, stage, rank);
-  for (MemoryItems* items :
-       {&moments.load, &moments.forward, &moments.loss, &moments.head_backward,
-        &moments.layer_backward, &moments.last_backward, &moments.root_reduce, &moments.step}) {
-    scale(*items);
-  }
+  const Moments moments = moments_of(context, stage, rank);
   StageMemory memory;
-  memory.phases.load = moments.load.total();
-  memory.phases.forward = moments.forward.total();
-  memory.phases.first_optimizer_step = moments.step.total();
-  const MemoryItems* peak = &moments.layer_backward;
-  for (const MemoryItems* items : {&moments.loss, &moments.head_backward}) {
-    peak = items->total() > peak->total() ? items : peak;
-  }
-  const MemoryItems* early = moments.forward.total() > peak->total() ? &moments.forward : peak;
-  memory.reserved_base = early->total() + side_pools(context, stage) / kGiB;
+  memory.phases.load = moments.load.total() / kGiB;
+  memory.phases.forward = moments.forward.total() / kGiB;
+  memory.phases.first_optimizer_step = moments.step.total() / kGiB;
+  struct Peak {
+    const MemoryItems* items;
+    double bytes;
+    explicit Peak(const MemoryItems& of) : items(&of), bytes(of.total()) {}
+    void raise(const MemoryItems& other) { raise(Peak(other)); }
+    void raise(const Peak& other) { *this = other.bytes > bytes ? other : *this; }
+  };
+  Peak peak(moments.layer_backward);
+  peak.raise(moments.loss);
+  peak.raise(moments.head_backward);
+  Peak early = peak;
+  early.raise(moments.forward);
+  double reserved = early.bytes + side_pools(context, stage);
   // The late moments have the gradients themselves, which the side pools hold beside the others.
-  for (const MemoryItems* items : {&moments.last_backward, &moments.root_reduce}) {
-    peak = items->total() > peak->total() ? items : peak;
-  }
-  memory.phases.backward = peak->total();
-  peak = early->total() > peak->total() ? early : peak;
-  peak = moments.step.total() > peak->total() ? &moments.step : peak;
-  memory.reserved_base = std::max(memory.reserved_base, peak->total());
+  peak.raise(moments.last_backward);
+  peak.raise(moments.root_reduce);
+  memory.phases.backward = peak.bytes / kGiB;
+  peak.raise(early);
+  peak.raise(moments.step);
+  reserved = std::max(reserved, peak.bytes);
+  memory.reserved_base = reserved / kGiB;
   memory.largest_block = stage.has_head ? context.logit_block / kGiB : 0;
   memory.exchanged_block =
       context.plan->tensor > 1
           ? 2 * context.tokens * static_cast<double>(context.job->model.hidden) / kGiB
           : 0;
-  memory.items = *peak;
+  memory.items = *peak.items;
+  scale(memory.items);
   set_offloaded(context, stage, memory);
   return memory;
 }

@@ -21,15 +21,18 @@ struct Placement {
 };
 
 // Layers' times see nothing else of an order.
-Plan placed(const Plan& plan, const Placement& placement) {
-  Plan changed = plan;
-  changed.sharded = placement.inner;
-  changed.replicas = placement.between;
-  changed.order = {Axis::kSharded, Axis::kTensor, Axis::kReplica, Axis::kContext, Axis::kPipeline};
+void place(const Placement& placement, Plan& plan) {
+  plan.sharded = placement.inner;
+  plan.replicas = placement.between;
+  plan.order = {Axis::kSharded, Axis::kTensor, Axis::kReplica, Axis::kContext, Axis::kPipeline};
   if (!placement.tensor_first) {
-    std::swap(changed.order[1], changed.order[3]);
+    std::swap(plan.order[1], plan.order[3]);
   }
-  return changed;
+}
+
+Plan placed(Plan plan, const Placement& placement) {
+  place(placement, plan);
+  return plan;
 }
 
 bool no_faster(const LayerTimes& a, const LayerTimes& b) {
@@ -171,13 +174,15 @@ double TimeModel::lower_bound(const Plan& plan) {
   State& s = *state_;
   double least = std::numeric_limits<double>::infinity();
   std::vector<std::pair<std::int64_t, std::int64_t>> asked;  // strides of tensor and context
+  Plan here = plan;
   const auto ask = [&](const Placement& placement) {
-    Plan here = placed(plan, placement);
+    here.sharding = plan.sharding;
+    place(placement, here);
     if (has_fp32_experts(s.job, here)) {
       here.sharding = Sharding::kOptimizer;  // experts of a sharded copy are in 16 bits: faster
     }
-    const State::LayerSetKey key = s.layer_key(here);
-    const std::pair strides(key.tensor_stride, key.context_stride);
+    const std::pair strides(s.collectives.group(here, Axis::kTensor).stride,
+                            s.collectives.group(here, Axis::kContext).stride);
     if (std::find(asked.begin(), asked.end(), strides) == asked.end()) {
       asked.push_back(strides);
       least = std::min(least, placed_bound(here));

@@ -21,8 +21,8 @@
 namespace trireme::planner {
 namespace {
 
-// Nodes of a round are visited against the same standings, whoever visits them. Early rounds are
-// short, so that good plans are known soon.
+// Nodes of a round are visited against the same standings, whoever visits them. Rounds are short
+// while layouts are estimated, so that good plans are known soon.
 constexpr std::size_t kRoundFirst = 8;
 constexpr std::size_t kRoundLast = 128;
 constexpr std::size_t kMissesShown = 3;
@@ -105,6 +105,7 @@ class Search {
         visit(job_, options_, space_, order[begin + i], bounds_, standings_, estimator(thread),
               outcomes[i]);
       });
+      const std::int64_t before = result_.evaluated;
       for (const NodeOutcome& outcome : outcomes) {
         standings_.add(outcome);
         result_.evaluated += outcome.evaluated;
@@ -118,7 +119,8 @@ class Search {
         }
       }
       standings_.settle();
-      round = std::min(2 * round, kRoundLast);
+      round = result_.evaluated > before ? std::max(round / 2, kRoundFirst)
+                                         : std::min(2 * round, kRoundLast);
       if (options_.progress) {
         options_.progress(static_cast<double>(result_.evaluated + result_.pruned_by_bound) /
                           static_cast<double>(result_.space));

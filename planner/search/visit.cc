@@ -232,6 +232,28 @@ bool has_short_chunks(const Job& job, const Plan& plan) {
                                    : std::ranges::min(plan.stage_layers) <= 1;
 }
 
+// Micro-batches of which one needs least memory, whatever is recomputed.
+std::vector<std::int64_t> leanest_sizes(const Job& job, const Plan& plan, bool own,
+                                        std::int64_t sequences) {
+  // A flat buffer has the gradients through the step: one micro-batch of many sequences keeps what
+  // they do one by one, and more.
+  const bool flat = job.framework.states != StateLayout::kTorch &&
+                    job.framework.implementation != models::Implementation::kTrireme;
+  if (flat || sequences == 1) {
+    return {1};
+  }
+  if (plan.schedule == Schedule::kGpipe && plan.pipeline > 1) {
+    // Beside a layer's backward wait the logits of all micro-batches but its own.
+    return divisors_of(sequences);
+  }
+  // One backward keeps no gradients, and without another micro-batch none wait beside it or between
+  // the halves of a split one.
+  if (!own || plan.schedule == Schedule::kZeroBubbleH1 || has_short_chunks(job, plan)) {
+    return {1, sequences};
+  }
+  return {1};
+}
+
 }  // namespace
 
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
@@ -254,25 +276,23 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
       least[c].fit = std::min(least[c].fit, memory.fit);
     }
   };
-  ask(Recompute::kFull, -1, 1);
-  if (counts_own_memory(job, node.plan) && node.plan.pipeline > 1) {
-    // Without another micro-batch no gradients wait beside it.
-    if (has_short_chunks(job, node.plan)) {
-      ask(Recompute::kFull, -1, sequences);
+  const bool own = counts_own_memory(job, node.plan) && node.plan.pipeline > 1;
+  const std::vector<std::int64_t> sizes = leanest_sizes(job, node.plan, own, sequences);
+  const auto ask_all = [&](Recompute recompute, std::int64_t layers) {
+    for (const std::int64_t size : sizes) {
+      ask(recompute, layers, size);
     }
+  };
+  ask_all(Recompute::kFull, -1);
+  if (own) {
     return least;
   }
-  // One backward keeps no gradients; under other frameworks a lone layer that is recomputed has
-  // its input twice.
-  ask(Recompute::kFull, -1, sequences);
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
-    ask(recompute, -1, 1);
-    ask(recompute, -1, sequences);
-  }
+  // Under other frameworks a lone layer that is recomputed has its input twice.
+  ask_all(Recompute::kNone, -1);
+  ask_all(Recompute::kSelective, -1);
   for (const std::int64_t count :
        partly_recomputed(job, node.plan)) {  // a lone one may be the last
-    ask(Recompute::kFull, count, 1);
-    ask(Recompute::kFull, count, sequences);
+    ask_all(Recompute::kFull, count);
   }
   return least;
 }

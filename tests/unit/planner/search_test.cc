@@ -41,7 +41,7 @@ struct Layout {
 };
 
 struct Walked {
-  std::int64_t layouts = 0, illegal = 0, bound_broken = 0;
+  std::int64_t layouts = 0, illegal = 0, bound_broken = 0, memory_broken = 0;
   std::map<Group, double> best_fitting;  // seconds
   std::vector<Layout> fitting;
 };
@@ -52,17 +52,27 @@ Walked walk_everything(const Job& job) {
   Estimator estimator(job);
   Estimate estimate;
   Walked walked;
+  std::map<std::size_t, std::vector<LeastMemory>> least;  // by pipeline
   for (const SpaceNode& node : space.nodes) {
+    if (!least.contains(node.pipeline)) {
+      least[node.pipeline] = least_memory(job, space, node, estimator);
+    }
     const double bound = estimator.time().lower_bound(node.plan);
     const double plainest = estimator.time().lower_bound(recomputing_nothing(node.plan));
     walked.bound_broken += bound < plainest * (1 - 1e-9) ? 1 : 0;
-    for (const ShardingChoice& choice : space.degrees[node.degrees].shardings) {
+    const std::vector<ShardingChoice>& choices = space.degrees[node.degrees].shardings;
+    for (std::size_t c = 0; c < choices.size(); ++c) {
+      const ShardingChoice& choice = choices[c];
+      const LeastMemory& leanest = least[node.pipeline][c];
       Plan plan = with_sharding(node.plan, choice);
       for (const AxisOrder& order : *choice.orders) {
         plan.order = order;
         ++walked.layouts;
         walked.illegal += check_plan(job, plan).has_value() ? 1 : 0;
         estimator.estimate(plan, estimate);
+        const bool below = leanest.gib <= estimate.memory.allocated_gib * (1 + 1e-9) &&
+                           leanest.fit <= estimate.memory.fit;
+        walked.memory_broken += below ? 0 : 1;
         const double placed = estimator.time().placed_bound(plan);
         const double sharded = estimator.time().sharded_bound(plan);
         const double seconds = estimate.time.step_seconds;
@@ -100,6 +110,7 @@ TEST_P(SmallSpaces, BestIsNeverPruned) {
   const SearchResult found = search(job, {});
   EXPECT_EQ(walked.illegal, 0);
   EXPECT_EQ(walked.bound_broken, 0);
+  EXPECT_EQ(walked.memory_broken, 0);
   EXPECT_EQ(found.space, walked.layouts);
   EXPECT_EQ(found.evaluated + found.pruned_by_bound, found.space);
   ASSERT_TRUE(found.best.has_value());
@@ -146,6 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Spaces, SmallSpaces,
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "fsdp2", 32},
                                          Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 32},
                                          Case{"gpt2", "dgx1-v100x1", "trireme", 8},
+                                         Case{"deepseek-moe-16b", "dgx-h100x1", "megatron", 16},
                                          // Experts in fp32 under plain data parallelism only: the
                                          // bound was above every sharded layout.
                                          Case{"deepseek-moe-16b", "dgx-h100x1", "accelerate-fsdp1",

@@ -387,7 +387,8 @@ TEST(CheckPrograms, ConfigurationsOfTrainersAreNamed) {
               "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: full\n"
               "deepspeed: ds_z3.json\nper_device_train_batch_size: 1\n",
               "LLaMA-Factory"},
-        Other{"nemo.yaml", "model:\n  tensor_model_parallel_size: 4\n", "NeMo's YAML"},
+        Other{"nemo.yaml", "model:\n  tensor_model_parallel_size: 4\n",
+              "does not say which model it trains"},  // read, without the recipe
         Other{"nemo.py",
               "import nemo_run\nrecipe.trainer.strategy.tensor_model_parallel_size = 4\n",
               "NeMo 2's"},

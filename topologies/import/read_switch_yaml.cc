@@ -108,6 +108,39 @@ struct Reader {
   }
 };
 
+bool names_switches(const YAML::Node& topology) {
+  return topology.IsMap() && (topology["tree"].IsDefined() || topology["block"].IsDefined());
+}
+
+// Of Slurm's several topologies in one file its default; where that names no switches (flat), the
+// first that does.
+YAML::Node chosen_of(const YAML::Node& topologies, std::vector<std::string>& remarks) {
+  const std::size_t count = topologies.size();
+  YAML::Node chosen = topologies[0];
+  for (const YAML::Node& entry : topologies) {
+    if (entry.IsMap() && entry["cluster_default"].IsDefined() &&
+        entry["cluster_default"].as<bool>(false)) {
+      chosen.reset(entry);
+    }
+  }
+  if (count > 1 && !names_switches(chosen)) {
+    for (const YAML::Node& entry : topologies) {
+      if (names_switches(entry)) {
+        remarks.push_back("the default one of " + std::to_string(count) +
+                          " topologies names no switches; another one is read" +
+                          (entry["topology"].IsDefined() && entry["topology"].IsScalar()
+                               ? ", " + entry["topology"].Scalar()
+                               : ""));
+        return entry;
+      }
+    }
+  }
+  if (count > 1) {
+    remarks.push_back("the default one of " + std::to_string(count) + " topologies");
+  }
+  return chosen;
+}
+
 }  // namespace
 
 NetworkFacts read_switch_yaml(const std::string& text, const std::string& name) {
@@ -115,20 +148,8 @@ NetworkFacts read_switch_yaml(const std::string& text, const std::string& name) 
   try {
     YAML::Node document = YAML::Load(text);
     Reader reader{name, {}, {}};
-    if (document.IsSequence() && document.size() > 0) {  // Slurm: several topologies in one file
-      const std::size_t count = document.size();
-      YAML::Node chosen = document[0];
-      for (const YAML::Node& entry : document) {
-        const bool usual = entry.IsMap() && entry["cluster_default"].IsDefined() &&
-                           entry["cluster_default"].as<bool>(false);
-        if (usual) {
-          chosen = entry;
-        }
-      }
-      if (count > 1) {
-        reader.remarks.push_back("the default one of " + std::to_string(count) + " topologies");
-      }
-      document.reset(chosen);
+    if (document.IsSequence() && document.size() > 0) {
+      document.reset(chosen_of(document, reader.remarks));
     }
     if (!document.IsMap()) {
       throw Error(name, "should hold switches and blocks, or a list of Slurm topologies");

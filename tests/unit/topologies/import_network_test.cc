@@ -89,6 +89,13 @@ TEST(ImportNetwork, TheHostsOfAJobAreOnTheirLeaves) {
 
 #ifdef TRIREME_HAVE_YAML
 TEST(ImportNetwork, OtherPluginsOfSlurmAreNamed) {
+  // A default that is flat names no switches; the tree beside it was not read.
+  const Imported flat = import(
+      "- topology: flat\n  cluster_default: true\n  flat: true\n- topology: rack\n  tree:\n    "
+      "switches:\n    - switch: s1\n      nodes: n[1-4]\n    - switch: s2\n      nodes: n[5-8]\n",
+      "H100");
+  EXPECT_EQ(flat.cluster.nodes, 8);
+  EXPECT_TRUE(remarks(flat, "another one is read, rack"));
   EXPECT_NE(message_of("- topology: t\n  torus3d:\n    toruses:\n    - name: pod1\n", "H100")
                 .find("topology/torus3d"),
             std::string::npos);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "planner/cost/optimizer_bytes.h"
 #include "planner/plan/moved_offload.h"
 #include "topologies/gpu_fit.h"
 #include "topologies/node_parts.h"
@@ -13,8 +14,12 @@ namespace trireme::planner {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
-// Adam reads and writes weight, gradient and both moments in fp32 and writes the 16-bit weight.
-constexpr double kAdamBytes = 30;
+// Adam reads and writes weight and both moments in fp32, reads the gradient and writes the 16-bit
+// weight; other optimizers have other moments.
+double update_bytes(const Job& job) {
+  const double moments = job.optimizer == Optimizer::kAdam ? 8 : moment_bytes(job);
+  return 2 * (4 + moments) + 4 + 2;
+}
 
 struct UsualHost {
   std::string_view card;  // its name, or what that of its architecture begins with
@@ -239,10 +244,11 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
       // takes each gradient down and adds there.
       time.exposed += (work.micro_batches - 1) * exposed(moved, work.backward, beside);
     }
-    const double update = ranks * updated * kAdamBytes / (host.memory_rate * adam_share(job));
+    const double update =
+        ranks * updated * update_bytes(job) / (host.memory_rate * adam_share(job));
     const double drives = offload.optimizer == OffloadTo::kNvme
                               ? ranks * updated * 2 *
-                                    (job.framework.master_bytes + job.framework.moment_bytes) /
+                                    (job.framework.master_bytes + moment_bytes(job)) /
                                     host.nvme_rate
                               : 0;
     time.optimizer = std::max(update, drives);

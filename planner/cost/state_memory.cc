@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "planner/cost/frozen_bytes.h"
+#include "planner/cost/optimizer_bytes.h"
 #include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
-
-namespace {
 
 using topologies::Precision;
 
@@ -24,6 +23,8 @@ double moment_bytes(const Job& job) {
   }
   return 0;
 }
+
+namespace {
 
 // Megatron, and whoever keeps one gradient buffer for the whole step.
 StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {

@@ -173,9 +173,10 @@ void read_choice(Plan& plan, std::string_view part, Seen& seen) {
     read_order(plan, part.substr(6), part);
   } else {
     refuse(part,
-           "parts are tpN ppN vppN cpN epN etpN fsdpN dpN mbN zero1 zero2 rc-selective "
-           "rc-full rc-fullN gpipe 1f1b interleaved zb-h1 noreshard nosp unitN "
-           "layersA-B-C mtpapart order-tp-fsdp-pp, joined by dots");
+           "parts are tpN ppN vppN cpN epN etpN fsdpN dpN mbN zero1 zero2 zero3 rc-selective "
+           "rc-full rc-fullN rc-op rc-core_attn+mlp gpipe 1f1b interleaved zb-h1 zb-h2 noreshard "
+           "sp nosp unitN unitmodel layersA-B-C mtpapart order-tp-fsdp-pp, joined by dots; "
+           "docs/reading_plans.md says what each means");
   }
 }
 

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "core/error.h"
+#include "planner/plan/names.h"
 
 namespace trireme::planner {
 namespace {
@@ -28,6 +32,38 @@ TEST(ShortForm, EveryFormReadsBackAsItself) {
     const Plan plan = parse_short_form(text);
     EXPECT_EQ(short_form(plan), text);
     EXPECT_EQ(parse_short_form(short_form(plan)), plan);
+  }
+}
+
+// mtpapart, rc-op and zb-h1 stood in layouts and in no page.
+TEST(ShortForm, EveryPartStandsInThePageThatTeachesThem) {
+  std::ifstream file(TRIREME_SOURCE_DIR "/docs/reading_plans.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_FALSE(page.empty());
+  std::vector<std::string> parts;
+  const auto add_parts_of = [&](const Plan& plan) {
+    std::string text = short_form(plan) + ".";
+    for (auto cut = text.find('.'); cut != std::string::npos; cut = text.find('.')) {
+      parts.push_back(text.substr(0, cut));
+      text.erase(0, cut + 1);
+    }
+  };
+  Plan plan = parse_short_form("tp2.pp4.vpp2.cp2.ep8.etp1.fsdp2.dp2.mb2.nosp.noreshard.mtpapart");
+  for (const auto& [schedule, name] : kScheduleNames.rows) {
+    plan.schedule = schedule;
+    add_parts_of(plan);
+  }
+  for (const char* form : {"mb1.rc-full", "mb1.rc-selective", "fsdp2.mb1.unitmodel",
+                           "fsdp2.mb1.zero1", "fsdp2.mb1.zero2", "mb1.rc-op"}) {
+    add_parts_of(parse_short_form(form));
+  }
+  for (std::uint32_t bit = 1; bit < kTorchPerOp; bit *= 2) {
+    parts.push_back(module_names(static_cast<std::uint16_t>(bit)));
+  }
+  for (const std::string& part : parts) {
+    const std::string word = part.substr(0, part.find_first_of("0123456789"));
+    const bool named = part.starts_with("zero") || part.starts_with("zb-") || word.empty();
+    EXPECT_NE(page.find("`" + (named ? part + "`" : word)), std::string::npos) << part;
   }
 }
 

@@ -15,6 +15,7 @@
 #include "planner/start/trainer_rules.h"
 #include "tools/export_command.h"
 #include "tools/launchable.h"
+#include "tools/switches_report.h"
 
 namespace trireme::tools {
 namespace {
@@ -68,9 +69,9 @@ std::string change_beside(const CheckReport& report, const planner::SwitchedSear
     better.recompute_modules = own.recompute_modules;
   }
   for (const planner::SwitchGain& gain : found.switches) {
-    if (gain.applied && planner::is_beside(format, gain.which.flag)) {
+    if (is_applied(gain) && planner::is_beside(format, gain.which.flag)) {
       changes.push_back(gain.which.flag);
-    } else if (gain.applied) {
+    } else if (is_applied(gain)) {
       return {};
     }
   }
@@ -108,7 +109,7 @@ void search_better(const CheckRequest& request, const std::function<void(double)
   report.better = best;
   report.better_job = std::move(found.job);
   for (const planner::SwitchGain& gain : found.switches) {
-    if (gain.applied) {
+    if (is_applied(gain)) {
       report.better_switches.push_back(gain);
     }
   }

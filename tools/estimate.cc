@@ -6,12 +6,14 @@
 
 #include "planner/cost/estimate.h"
 #include "tools/commands.h"
+#include "tools/launchable.h"
 #include "tools/limit.h"
 #include "tools/pages.h"
 #include "tools/report.h"
 #include "tools/report_option.h"
 #include "tools/request.h"
 #include "tools/sample_options.h"
+#include "tools/switches_report.h"
 
 namespace trireme::tools {
 namespace {
@@ -23,6 +25,22 @@ struct EstimateArguments {
   std::string report;
   bool json = false;
 };
+
+// Of a layout that does not fit.
+void print_what_helps(const Console& console, const Request& request, const planner::Plan& plan) {
+  const std::string settings =
+      fitting_switches(request.job, plan, decided_switches(request.options));
+  if (!settings.empty()) {
+    fmt::print(console.out, "{}\n", settings);
+  }
+  if (plan.sharding == planner::Sharding::kNone) {
+    const bool full = request.job.framework.sharder != planner::Sharder::kBuffers;
+    fmt::print(console.out,
+               "\nnothing is sharded; --sharding {} shards, and `trireme plan` with the same "
+               "options searches for what fits\n",
+               full ? "full" : "optimizer");
+  }
+}
 
 int run(const EstimateArguments& options, Console& console) {
   const Request request = make_request(options.plan_file, options.job, options.layout);
@@ -41,14 +59,18 @@ int run(const EstimateArguments& options, Console& console) {
     }
     json["limit"] = {
         {"seconds", seconds}, {"share", seconds / estimate.time.step_seconds}, {"items", items}};
+    json["with_switches"] =
+        told_switches_json(request.job, request.plan, decided_switches(request.options));
     print_json(console, "estimate", json);
   } else {
     print_estimate(console, request.job, estimate);
-    if (estimate.memory.fit == planner::Fit::kNo &&
-        estimate.plan.sharding == planner::Sharding::kNone) {
-      fmt::print(console.out,
-                 "\nnothing is sharded; --sharding full shards, and `trireme plan` with the same "
-                 "options searches for what fits\n");
+    if (const std::string told =
+            told_switches(request.job, estimate, decided_switches(request.options));
+        !told.empty()) {
+      fmt::print(console.out, "{}\n", told);
+    }
+    if (estimate.memory.fit == planner::Fit::kNo) {
+      print_what_helps(console, request, estimate.plan);
     }
   }
   return exit_code_of(estimate.memory);

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "planner/search/explain.h"
+#include "planner/search/switched_plan.h"
 #include "tools/commands.h"
 #include "tools/explain_words.h"
 #include "tools/launchable.h"
@@ -39,7 +40,7 @@ struct Subject {
   std::optional<Estimate> rival;  // the best other set of degrees, or --against
   bool searched = false;
   std::vector<Flip> flips;
-  std::vector<planner::SwitchGain> switches;  // of a layout that was searched
+  std::vector<planner::SwitchGain> switches;  // of a layout that no plan file says
   std::vector<std::string> axes;
   std::string reason;  // why the best is not the fastest
 };
@@ -58,6 +59,13 @@ Subject subject_of(const ExplainArguments& options) {
     Request request = make_request(options.plan_file, options.job, options.layout);
     subject.job = std::move(request.job);
     planner::Estimator(subject.job).estimate(request.plan, subject.chosen);
+    if (options.plan_file.empty()) {  // as `plan` says of it; a file has its own switches
+      planner::SwitchedPlan on =
+          planner::switched_for(subject.job, request.plan, decided_switches(options.job));
+      subject.job = std::move(on.job);
+      subject.chosen = std::move(on.estimate);
+      subject.switches = std::move(on.switches);
+    }
   } else {
     subject.job = make_job(options.job);
     subject.job.global_batch =
@@ -212,7 +220,7 @@ void print_explanation(const Console& console, const Subject& subject,
              subject.searched ? "the best layout is" : "layout",
              planner::short_form(subject.chosen.plan),
              duration_text(subject.chosen.time.step_seconds), verdict(subject.chosen.memory));
-  print_switches(console, subject.switches, "switched on", is_applied);
+  print_switched_on(console, subject.switches, "switched on");
   for (const std::string& sentence : words_of(subject)) {
     fmt::print(console.out, "{}\n", sentence);
   }

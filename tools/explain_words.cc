@@ -145,10 +145,7 @@ std::string what_binds_time(const Estimate& estimate) {
 }
 
 std::string what_binds_memory(const Estimate& estimate) {
-  const planner::MemoryEstimate& memory = estimate.memory;
-  return fmt::format(
-      "{}; with the error of the prediction the allocator reserves {:.1f} to {:.1f} GiB",
-      planner::memory_detail(memory), memory.reserved_low_gib, memory.reserved_high_gib);
+  return planner::memory_detail(estimate.memory);
 }
 
 std::string what_rival_costs(const Estimate& chosen, const Estimate& rival) {

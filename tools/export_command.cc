@@ -7,6 +7,7 @@
 #include "models/presets.h"
 #include "planner/launch/field_table.h"
 #include "planner/plan/names.h"
+#include "tools/switches_report.h"
 
 namespace trireme::tools {
 namespace {
@@ -72,7 +73,7 @@ std::string export_command(const CheckRequest& request, const CheckReport& repor
   std::vector<std::string> settings = report.config.choices;
   settings.insert(settings.end(), request.launch.settings.begin(), request.launch.settings.end());
   for (const planner::SwitchGain& gain : found.switches) {
-    if (gain.applied) {
+    if (is_applied(gain)) {
       settings.emplace_back(gain.which.setting);
     }
   }

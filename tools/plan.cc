@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "models/presets.h"
 #include "planner/cost/offload_fit.h"
-#include "planner/search/switches.h"
+#include "planner/search/switched_plan.h"
 #include "tools/commands.h"
 #include "tools/launchable.h"
 #include "tools/pages.h"
@@ -21,6 +21,7 @@
 #include "tools/sample_options.h"
 #include "tools/search_more.h"
 #include "tools/simulation.h"
+#include "tools/table.h"
 
 namespace trireme::tools {
 namespace {
@@ -105,7 +106,8 @@ void answer(const PlanArguments& options, planner::SearchOptions& search, planne
   }
   report.idle_gpus = gpus - job.cluster.gpus;
   if (!report.result.best && report.result.space > 0) {
-    report.would_fit = what_would_fit(job, search, report.result.nearest_misses);
+    report.would_fit =
+        what_would_fit(job, search, report.result.nearest_misses, decided_switches(options.job));
   }
   if (report.result.best) {
     const auto sizes = near_sizes(job, search, report.result.best->time.step_seconds);
@@ -115,6 +117,36 @@ void answer(const PlanArguments& options, planner::SearchOptions& search, planne
     report.elsewhere =
         elsewhere(options.job, asked, search, !options.keep_switches, report.batch_assumed);
   }
+}
+
+// Rows that have by themselves what the first layout cannot: all rows are of the first's switches.
+std::string rows_by_themselves(const PlanArguments& options, const planner::Job& job,
+                               const planner::SearchResult& result) {
+  constexpr double kWorth = 0.002;  // of the step
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> rows;
+  for (std::size_t i = 0; i < result.alternatives.size() && rows.size() < kNamed; ++i) {
+    const planner::Estimate& row = result.alternatives[i];
+    const planner::SwitchedPlan alone =
+        planner::switched_for(job, row.plan, decided_switches(options.job));
+    const double step = alone.estimate.time.step_seconds;
+    const bool surer = alone.estimate.memory.fit < row.memory.fit;
+    if (surer || step < (1 - kWorth) * row.time.step_seconds) {
+      std::vector<std::string_view> names;
+      for (const planner::SwitchGain& gain : alone.switches) {
+        if (!planner::is_idle(gain)) {
+          names.push_back(gain.which.name);
+        }
+      }
+      rows.push_back(fmt::format("row {} {}{} with {}", i + 2, duration_text(step),
+                                 surer ? ", surer to fit," : "", fmt::join(names, ", ")));
+    }
+  }
+  return rows.empty() ? ""
+                      : fmt::format(
+                            "by itself (--layout) a row has switches that the first has no "
+                            "use or memory for: {}",
+                            fmt::join(rows, "; "));
 }
 
 // What is true of the answer and not to be seen in it.
@@ -128,6 +160,9 @@ void add_remarks(const PlanArguments& options, const planner::Job& job, PlanRepo
   if (report.result.best) {
     add(refusal.empty() ? "" : fmt::format("`export` would refuse it: {}", refusal));
     add(planner::idle_offload(job, report.result.best->plan));
+    if (!options.keep_switches) {
+      add(rows_by_themselves(options, job, report.result));
+    }
   }
   if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
     add(fmt::format("sequence {} is longer than {} was made for ({}): its positions must be scaled",
@@ -163,7 +198,7 @@ int run(const PlanArguments& options, Console& console) {
   }
   add_remarks(options, job, report);
   if (!options.against.empty()) {
-    report.standing = standing_of(job, search, options.against);
+    report.standing = standing_of(job, search, options.against, decided_switches(options.job));
   }
   progress.clear();
   if (!options.csv.empty()) {

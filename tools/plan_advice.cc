@@ -11,6 +11,7 @@
 #include "planner/plan/rules.h"
 #include "planner/plan/stages.h"
 #include "planner/search/space.h"
+#include "planner/search/switched_plan.h"
 #include "tools/launchable.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
@@ -82,6 +83,27 @@ void add_offload(const Job& job, const SearchOptions& search, const std::vector<
     const auto best = best_of(other, search);
     advice.push_back(
         advice_of(fmt::format("--offload {}", planner::to_text(*offload)), best ? *best : then));
+    return;
+  }
+}
+
+// The fewest settings with which the first of the nearest misses fits, and the best layout then.
+void add_settings(const Job& job, const SearchOptions& search, const std::vector<Estimate>& misses,
+                  const std::vector<std::string>& given, std::vector<Advice>& advice) {
+  for (const Estimate& miss : misses) {
+    const auto then = planner::switches_that_fit(job, miss.plan, given);
+    if (!then || then->estimate.memory.fit == planner::Fit::kNo) {
+      continue;
+    }
+    std::string change;
+    bool changes = false;
+    for (const planner::SwitchGain& gain : then->switches) {
+      change += fmt::format("{}--set {}", change.empty() ? "" : " ", gain.which.setting);
+      changes |= gain.which.changes_numerics;
+    }
+    const auto best = best_of(then->job, search);
+    advice.push_back(
+        advice_of(change + (changes ? " (changes numerics)" : ""), best ? *best : then->estimate));
     return;
   }
 }
@@ -172,6 +194,18 @@ bool is_degree(ConstraintAxis axis) {
          axis != ConstraintAxis::kExpertTensor;
 }
 
+std::string text_of(const Constraint& wish) {
+  return fmt::format("{} {}{}", name_of(wish.axis), sign_of(wish.comparison), wish.number);
+}
+
+// The rule that most branches break, with the numbers of one.
+std::string decisive(const planner::Space& space) {
+  const auto most = std::max_element(
+      space.rejections.begin(), space.rejections.end(),
+      [](const planner::Rejection& a, const planner::Rejection& b) { return a.count < b.count; });
+  return most == space.rejections.end() ? "" : ": " + most->detail;
+}
+
 // Empty when the wish can be met by itself.
 std::string why_alone(const Job& job, const Constraint& wish) {
   planner::Space space;
@@ -179,8 +213,7 @@ std::string why_alone(const Job& job, const Constraint& wish) {
   if (space.layouts > 0) {
     return {};
   }
-  const std::string name =
-      fmt::format("{} {}{}", name_of(wish.axis), sign_of(wish.comparison), wish.number);
+  const std::string name = text_of(wish);
   const std::int64_t gpus = job.cluster.gpus;
   if (wish.comparison == Comparison::kEqual && is_degree(wish.axis) && wish.number > 0 &&
       gpus % wish.number != 0) {
@@ -192,11 +225,31 @@ std::string why_alone(const Job& job, const Constraint& wish) {
                             : fmt::format("{}: {}", name, rejections.front().detail);
 }
 
+// Wishes of which each can be met by itself: the two that cannot be met together, and why.
+std::string why_together(const Job& job, const SearchOptions& search) {
+  const std::vector<Constraint>& wishes = search.constraints;
+  for (auto one = wishes.begin(); one != wishes.end(); ++one) {
+    for (auto other = one + 1; other != wishes.end(); ++other) {
+      planner::Space space;
+      planner::enumerate(job, {*one, *other}, {}, space);
+      if (space.layouts == 0) {
+        return fmt::format("{} and {} do not go together{}", text_of(*one), text_of(*other),
+                           decisive(space));
+      }
+    }
+  }
+  planner::Space space;
+  planner::enumerate(job, wishes, search.fixed, space);
+  return "each wish can be met by itself, but no layout meets all of them" + decisive(space);
+}
+
 }  // namespace
 
 std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search,
-                                   const std::vector<Estimate>& misses) {
+                                   const std::vector<Estimate>& misses,
+                                   const std::vector<std::string>& given) {
   std::vector<Advice> advice;
+  add_settings(job, search, misses, given, advice);
   if (!search.constraints.empty()) {
     SearchOptions free = search;
     free.constraints.clear();
@@ -227,7 +280,7 @@ std::vector<std::string> why_empty(const Job& job, const SearchOptions& search) 
     }
   }
   if (reasons.empty() && !search.constraints.empty()) {
-    reasons.emplace_back("each wish can be met by itself, but no layout meets all of them");
+    reasons.push_back(why_together(job, search));
   }
   return reasons;
 }
@@ -297,9 +350,11 @@ std::vector<Elsewhere> elsewhere(const JobOptions& options, const Job& asked, Se
       if (result.best) {
         entry.layout = planner::short_form(result.best->plan);
         entry.step_seconds = result.best->time.step_seconds;
+      } else {
+        entry.reason = result.space > 0 ? "nothing fits" : "no layout is legal";
       }
-    } catch (const Error&) {  // a program that does not take the job has no answer to it
-      continue;
+    } catch (const Error& error) {  // it does not take the job
+      entry.reason = error.what();
     }
   }
   return found;

@@ -17,9 +17,10 @@ struct Advice {
 };
 
 // Changes under each of which something fits, each by itself. Searches once or a few times a
-// change. `misses` are the layouts nearest to fitting.
+// change. `misses` are the layouts nearest to fitting, `given` as switches_of takes them.
 std::vector<Advice> what_would_fit(const planner::Job& job, const planner::SearchOptions& search,
-                                   const std::vector<planner::Estimate>& misses);
+                                   const std::vector<planner::Estimate>& misses,
+                                   const std::vector<std::string>& given);
 
 // Why no layout is legal: each wish that cannot be met alone, or that they do not go together.
 std::vector<std::string> why_empty(const planner::Job& job, const planner::SearchOptions& search);
@@ -33,8 +34,9 @@ std::vector<std::string> near_sizes(const planner::Job& job, const planner::Sear
 struct Elsewhere {
   std::string program;  // "torchtitan"
   std::string framework;
-  std::string layout;  // empty: nothing fits
+  std::string layout;  // empty: none, and why
   double step_seconds = 0;
+  std::string reason;  // "nothing fits", or what it has not that the job asks for
 };
 // `asked` is the job of `options` with its batch; `switches`, `batch_assumed`: as `plan` takes
 // them.

@@ -82,13 +82,15 @@ void print_plan_json(const Console& console, const Job& job, const PlanReport& r
         {{"program", one.program},
          {"framework", one.framework},
          {"layout", one.layout.empty() ? Json() : Json(one.layout)},
-         {"step_seconds", one.layout.empty() ? Json() : Json(one.step_seconds)}});
+         {"step_seconds", one.layout.empty() ? Json() : Json(one.step_seconds)},
+         {"reason", one.reason}});
   }
   if (report.standing) {
     json["against"] = {{"estimate", estimate_json(job, report.standing->estimate)},
                        {"rank", report.standing->rank},
                        {"of", report.standing->of},
-                       {"step_ratio", report.standing->ratio}};
+                       {"step_ratio", report.standing->ratio},
+                       {"would_fit", report.standing->would_fit}};
   }
   json["at_risk"] = result.at_risk ? estimate_json(job, *result.at_risk) : Json();
   json["nearest_misses"] = Json::array();

@@ -7,6 +7,7 @@
 
 #include "planner/plan/rules.h"
 #include "planner/search/recommend.h"
+#include "tools/fit_word.h"
 #include "tools/request.h"
 #include "tools/switches_report.h"
 #include "tools/table.h"
@@ -102,8 +103,7 @@ void print_ranking(const Console& console, const Job& job, const PlanReport& rep
                           duration_text(estimate.time.step_seconds),
                           fmt::format("{:.1f} %", 100 * estimate.throughput.mfu),
                           fmt::format("{:.1f} GiB", estimate.memory.allocated_gib),
-                          estimate.memory.fit == planner::Fit::kFits ? "yes" : "at risk",
-                          what_binds(estimate.time)});
+                          fit_word(estimate.memory.fit), what_binds(estimate.time)});
     if (report.dollars_per_gpu_hour > 0) {
       table.rows.back().push_back(
           fmt::format("{:.2f}", dollars_per_step(job, report, estimate.time.step_seconds)));
@@ -158,7 +158,7 @@ void print_elsewhere(const Console& console, const PlanReport& report) {
   }
   std::vector<std::string> list;
   for (const Elsewhere& one : report.elsewhere) {
-    list.push_back(one.layout.empty() ? fmt::format("{}: nothing fits", one.program)
+    list.push_back(one.layout.empty() ? fmt::format("{}: {}", one.program, one.reason)
                                       : fmt::format("{} {} ({})", one.program,
                                                     duration_text(one.step_seconds), one.layout));
   }
@@ -180,6 +180,9 @@ void print_standing(const Console& console, const PlanReport& report) {
   if (standing.estimate.memory.fit == planner::Fit::kNo) {  // its rank among what fits is none
     fmt::print(console.out, "{} {}; it would take {}, {}\n", form,
                verdict(standing.estimate.memory), step, gap);
+    if (!standing.would_fit.empty()) {
+      fmt::print(console.out, "{}\n", standing.would_fit);
+    }
     return;
   }
   fmt::print(console.out, "{}: {}, {}, rank {} of {} sets of degrees; {}\n", form, step, gap,
@@ -296,7 +299,7 @@ void print_plan(const Console& console, const Job& job, const PlanReport& report
         fmt::print(console.out, "{}\n", remark);
       }
     }
-    print_switches(console, report.switches, "switched on, in every row", is_applied);
+    print_switched_on(console, report.switches, "switched on, in every row");
     print_switches(console, report.switches, "not switched on, since it changes numerics",
                    changes_numerics);
     print_standing(console, report);

@@ -14,6 +14,7 @@
 #include "tools/report.h"
 #include "tools/request.h"
 #include "tools/simulation.h"
+#include "tools/switches_report.h"
 
 namespace trireme::tools {
 namespace {
@@ -166,7 +167,8 @@ std::vector<bool> refine(const Job& job, std::int64_t count, const SearchOptions
   return simulated;
 }
 
-Standing standing_of(const Job& job, SearchOptions search, const std::string& layout) {
+Standing standing_of(const Job& job, SearchOptions search, const std::string& layout,
+                     const std::vector<std::string>& given) {
   LayoutOptions options;
   options.layout = layout;
   planner::Plan plan = with_stages(job, make_plan(options, job.cluster.gpus));
@@ -174,6 +176,9 @@ Standing standing_of(const Job& job, SearchOptions search, const std::string& la
   complete(asked, plan);
   Standing standing;
   planner::Estimator(job).estimate(plan, standing.estimate);
+  if (standing.estimate.memory.fit == planner::Fit::kNo) {
+    standing.would_fit = fitting_switches(job, plan, given);
+  }
   search.alternatives = 1'000'000;
   search.keep_evaluated = false;
   search.progress = {};

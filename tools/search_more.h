@@ -23,11 +23,13 @@ struct Standing {
   planner::Estimate estimate;
   std::int64_t rank = 1, of = 1;  // sets of degrees that are faster, and one; all that fit, and it
   double ratio = 1;               // its step over the best
+  std::string would_fit;          // with which settings, of one that does not
 };
 // A layout that leaves open how layers lie in its stages, where they cannot lie evenly, is judged
 // with the best split. Throws Error when the layout breaks a rule.
+// `given`: as switches_of takes them.
 Standing standing_of(const planner::Job& job, planner::SearchOptions search,
-                     const std::string& layout);
+                     const std::string& layout, const std::vector<std::string>& given);
 
 // Throws Error when the file cannot be written.
 void write_plan_csv(const std::string& path, const planner::SearchResult& result);

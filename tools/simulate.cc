@@ -8,6 +8,7 @@
 #include "core/json_reader.h"
 #include "tools/commands.h"
 #include "tools/fault_options.h"
+#include "tools/launchable.h"
 #include "tools/live_buffers.h"
 #include "tools/pages.h"
 #include "tools/report.h"
@@ -15,6 +16,7 @@
 #include "tools/request.h"
 #include "tools/sample_options.h"
 #include "tools/simulation.h"
+#include "tools/switches_report.h"
 #include "tools/table.h"
 #include "tools/timeline.h"
 #include "tools/trace_json.h"
@@ -143,6 +145,11 @@ int run(const SimulateArguments& options, Console& console) {
     return exit_code_of(step.estimate.memory);
   }
   print_estimate(console, request.job, step.estimate);
+  if (const std::string told =
+          told_switches(request.job, step.estimate, decided_switches(request.options));
+      !told.empty()) {
+    fmt::print(console.out, "{}\n", told);
+  }
   fmt::print(console.out, "\n");
   print_ranks(console, step);
   print_links(console, step);

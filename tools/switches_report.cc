@@ -56,6 +56,9 @@ std::string switch_words(const planner::SwitchGain& gain) {
                                               *gain.best_without_seconds < 0 ? "less" : "more")
                                 : "";
   const std::string told = fmt::format("{} ({}{})", by, told_here(gain.which), other);
+  if (planner::is_idle(gain)) {
+    return fmt::format("{} ({})", flag, told_here(gain.which));
+  }
   if (!gain.makes_fit) {
     return fmt::format("-{} {}", duration_text(gain.gain_seconds), told);
   }
@@ -82,6 +85,63 @@ void print_switches(const Console& console, const std::vector<planner::SwitchGai
   if (!list.empty()) {
     fmt::print(console.out, "{}: {}\n", heading, fmt::join(list, "; "));
   }
+}
+
+void print_switched_on(const Console& console, const std::vector<planner::SwitchGain>& gains,
+                       const char* heading) {
+  print_switches(console, gains, heading, is_applied);
+  print_switches(console, gains, "on as well, though this layout's time gains nothing by it",
+                 planner::is_idle);
+}
+
+std::string told_switches(const planner::Job& job, const planner::Estimate& told,
+                          const std::vector<std::string>& given) {
+  if (planner::switches_of(job, given).empty()) {
+    return {};
+  }
+  const planner::SwitchedPlan then = planner::switched_for(job, told.plan, given);
+  const std::string_view name = job.framework.name;
+  std::string settings;
+  for (const planner::SwitchGain& gain : then.switches) {
+    settings += is_applied(gain) ? fmt::format(" --set {}", gain.which.setting) : "";
+  }
+  if (settings.empty()) {
+    return fmt::format("switches: as {} starts and --set says; `plan` has none that would help",
+                       name);
+  }
+  return fmt::format(
+      "switches: as {} starts and --set says; with those that `plan` switches on this layout takes "
+      "{}, {}:{}",
+      name, duration_text(then.estimate.time.step_seconds), verdict(then.estimate.memory),
+      settings);
+}
+
+std::string fitting_switches(const planner::Job& job, const planner::Plan& plan,
+                             const std::vector<std::string>& given) {
+  const auto then = planner::switches_that_fit(job, plan, given);
+  if (!then || then->estimate.memory.fit == planner::Fit::kNo) {
+    return {};
+  }
+  std::string settings;
+  bool changes = false;
+  for (const planner::SwitchGain& gain : then->switches) {
+    settings += fmt::format(" --set {}", gain.which.setting);
+    changes |= gain.which.changes_numerics;
+  }
+  const planner::MemoryEstimate& memory = then->estimate.memory;
+  return fmt::format("it {} with{}{}: {:.1f} to {:.1f} of {:.1f} GiB, {}",
+                     memory.fit == planner::Fit::kFits ? "fits" : "is at risk", settings,
+                     changes ? " (changes numerics)" : "", memory.reserved_low_gib,
+                     memory.reserved_high_gib, memory.capacity_gib,
+                     duration_text(then->estimate.time.step_seconds));
+}
+
+Json told_switches_json(const planner::Job& job, const planner::Plan& plan,
+                        const std::vector<std::string>& given) {
+  const planner::SwitchedPlan then = planner::switched_for(job, plan, given);
+  return {{"step_seconds", then.estimate.time.step_seconds},
+          {"fit", to_string(then.estimate.memory.fit)},
+          {"switches", switches_json(then.switches)}};
 }
 
 }  // namespace trireme::tools

@@ -10,6 +10,7 @@
 #include "planner/plan/names.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
+#include "planner/search/switched_plan.h"
 #include "tools/fault_options.h"
 #include "tools/launchable.h"
 #include "tools/plan_advice.h"
@@ -233,15 +234,22 @@ WhatIfCase work_out_base(const WhatIfRequest& request, int threads) {
   if (gives_layout(request)) {
     const Request given = make_request(request.plan_file, request.job, request.layout);
     base.job = given.job;
+    base.asked = given.job.framework;
+    if (request.plan_file.empty() && request.keep_layout) {  // as `plan` says of it
+      planner::SwitchedPlan on =
+          planner::switched_for(given.job, given.plan, decided_switches(request.job));
+      base.job = std::move(on.job);
+      base.switches = std::move(on.switches);
+    }
     if (request.keep_layout || !request.plan_file.empty()) {
-      base.estimate = estimated(given.job, given.plan, request.simulate);
+      base.estimate = estimated(base.job, given.plan, request.simulate);
     }
   } else {
     base.job = make_job(request.job);
     base.job.global_batch =
         base.job.global_batch > 0 ? base.job.global_batch : base.job.cluster.gpus;
+    base.asked = base.job.framework;
   }
-  base.asked = base.job.framework;
   if (!base.estimate) {
     plan_case(request.layout, decided_switches(request.job), threads, base);
     if (base.estimate && request.simulate) {

@@ -50,7 +50,7 @@ void add_switch_notes(const WhatIfCase& base, WhatIfCase& mine) {
     mine.notes.push_back("switched on beside the base's: " + more);
   }
   if (const std::string fewer = switched_beside(base, mine); !fewer.empty()) {
-    mine.notes.push_back("without the base's " + fewer + ", which brings nothing here");
+    mine.notes.push_back("without the base's " + fewer + ", which does not help here");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/fit_word.h"
 #include "tools/report.h"
 #include "tools/switches_report.h"
 #include "tools/whatif_notes.h"
@@ -106,7 +107,7 @@ Json list_json(const std::vector<Item>& items, ToJson to_json) {
 
 std::vector<std::string> row_of(const std::string& name, const WhatIfCase& mine) {
   if (!mine.estimate) {
-    return {name, "none", "", "", "", "", ""};
+    return {name, "none", "", "", "", "", "", ""};
   }
   const planner::Estimate& estimate = *mine.estimate;
   return {name,
@@ -115,8 +116,8 @@ std::vector<std::string> row_of(const std::string& name, const WhatIfCase& mine)
           duration_text(estimate.time.step_seconds),
           fmt::format("{:.3f}", mine.step_ratio),
           grouped(estimate.throughput.tokens_per_second),
-          fmt::format("{:.1f} GiB{}", estimate.memory.allocated_gib,
-                      estimate.memory.fit == planner::Fit::kNo ? " (too much)" : "")};
+          fmt::format("{:.1f} GiB", estimate.memory.allocated_gib),
+          fit_word(estimate.memory.fit)};
 }
 
 void print_section(const Console& console, const std::string& heading, const Table& table) {
@@ -245,10 +246,11 @@ void print_whatif_json(const Console& console, const WhatIfAnswer& answer) {
 void print_whatif(const Console& console, const WhatIfAnswer& answer) {
   const WhatIfCase& base = answer.base;
   print_heading(console, job_text(base.job));
-  print_switches(console, base.switches, "switched on", is_applied);
-  Table table{.head = {"case", "layout", "largest part", "step", "ratio", "tokens/s", "memory"},
-              .rows = {row_of("base", base)},
-              .text_columns = 3};
+  print_switched_on(console, base.switches, "switched on");
+  Table table{
+      .head = {"case", "layout", "largest part", "step", "ratio", "tokens/s", "memory", "fits"},
+      .rows = {row_of("base", base)},
+      .text_columns = 3};
   for (const WhatIfCase& mine : answer.cases) {
     table.rows.push_back(row_of(case_name(mine), mine));
   }

@@ -208,12 +208,13 @@ Found check_framework_pipeline(const Job& job, const Plan& plan) {
 }
 
 using Check = Found (*)(const Job&, const Plan&);
+// What no list of layers mends comes before how layers lie in the stages.
 constexpr Check kChecks[] = {check_product,
                              check_sharding,
                              check_tensor_split,
                              check_sequence,
-                             check_pipeline,
                              check_experts,
+                             check_pipeline,
                              check_batch,
                              check_interleaving,
                              check_framework_sharding,

@@ -244,12 +244,11 @@ std::string memory_detail(const MemoryEstimate& memory) {
   const auto* largest = std::max_element(
       std::begin(kItems), std::end(kItems),
       [&](const auto& a, const auto& b) { return items.*(a.second) < items.*(b.second); });
-  // The least that is needed leaves room for the prediction's error, the items do not.
   return fmt::format(
-      "stage {} needs at least {:.1f} GiB (predicted {:.1f} allocated, of which {} {:.1f}); the "
-      "GPU can have {:.1f} GiB",
-      memory.peak_stage, memory.reserved_low_gib, memory.allocated_gib, largest->first,
-      items.*(largest->second), memory.capacity_gib);
+      "stage {} allocates {:.1f} GiB, of which {} {:.1f}; with what the allocator adds and the "
+      "prediction's error that is {:.1f} to {:.1f}, and the GPU can have {:.1f} GiB",
+      memory.peak_stage, memory.allocated_gib, largest->first, items.*(largest->second),
+      memory.reserved_low_gib, memory.reserved_high_gib, memory.capacity_gib);
 }
 
 double utility_of(const UtilityWeights& weights, const RankedPlan& plan, double best_step_seconds,

@@ -64,7 +64,7 @@ struct SearchResult {
 // Requires: job.global_batch > 0, options.threads >= 1.
 SearchResult search(const Job& job, const SearchOptions& options);
 
-// "stage 0 needs at least 91.2 GiB (predicted 94.0 allocated, of which …); the GPU can have 78.1"
+// "stage 0 allocates 94.0 GiB, of which …; … that is 91.2 to 99.1, and the GPU can have 78.1 GiB"
 std::string memory_detail(const MemoryEstimate& memory);
 
 // F21 on a scale from 0 to 1: utility of a plan beside the best throughput of the space.

@@ -1,5 +1,3 @@
-// Flags: Megatron-LM d98e8a64 training/arguments.py, torchtitan v0.2.2 config/job_config.py,
-// PyTorch's allocator notes, accelerate 1.15's dynamo_config.
 #include "planner/search/switches.h"
 
 #include <algorithm>
@@ -8,118 +6,12 @@
 
 #include "planner/plan/framework.h"
 #include "planner/plan/rules.h"
+#include "planner/search/switched_plan.h"
 
 namespace trireme::planner {
 namespace {
 
 constexpr double kNothing = 1e-6;  // of a step: a gain that is not worth a word
-constexpr std::string_view kFp8 = "precision=fp8";
-
-struct FrameworkSwitch {
-  std::string_view family;  // what a framework's name begins with, or its base
-  Switch which;
-  bool (*is_on)(const Job&);
-};
-
-bool fuses_loss(const Job& job) {
-  return job.framework.cross_entropy_fusion;
-}
-bool compiles(const Job& job) {
-  return job.framework.compile;
-}
-bool overlaps_tensor(const Job& job) {
-  return job.framework.tp_comm_overlap;
-}
-bool overlaps_reduction(const Job& job) {
-  return job.framework.overlap_grad_reduce;
-}
-bool overlaps_gather(const Job& job) {
-  return job.framework.overlap_param_gather;
-}
-bool expands_segments(const Job& job) {
-  return job.framework.expandable_segments;
-}
-
-// DeepEP and HybridEP are for Hopper and Blackwell of the data centre.
-bool dispatches_once(const Job& job) {
-  const int card = job.cluster.gpu.compute_capability;
-  return !job.model.moe || job.framework.dispatch_once || card < 90 || card > 110;
-}
-bool overlaps_exchanges(const Job& job) {
-  return !job.model.moe || job.framework.expert_overlap;
-}
-
-constexpr std::string_view kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
-
-constexpr FrameworkSwitch kSwitches[] = {
-    {"megatron",
-     {"fused loss", "cross_entropy_fusion=true", "--cross-entropy-loss-fusion"},
-     fuses_loss},
-    {"megatron",
-     {"gradient reduction beside backward", "overlap_grad_reduce=true", "--overlap-grad-reduce"},
-     overlaps_reduction},
-    {"megatron",
-     {"parameter gather beside forward", "overlap_param_gather=true", "--overlap-param-gather"},
-     overlaps_gather},
-    {"megatron", {"TP overlap", "tp_comm_overlap=true", "--tp-comm-overlap"}, overlaps_tensor},
-    {"megatron",
-     {"tokens sent once a node (DeepEP)", "dispatch_once=true",
-      "--moe-token-dispatcher-type flex --moe-enable-deepep"},
-     dispatches_once},
-    {"megatron",
-     {"expert exchanges beside another micro-batch", "expert_overlap=true",
-      "--overlap-moe-expert-parallel-comm"},
-     overlaps_exchanges},
-    {"megatron",
-     {"messages between stages beside compute", "p2p_overlap_interleaved=true",
-      "without --no-overlap-p2p-communication"},
-     [](const Job& job) { return job.framework.p2p_overlap_interleaved; }},
-    {"megatron",
-     {"expandable segments", "expandable_segments=true", kExpandable},
-     expands_segments},
-    {"megatron",
-     {"16-bit gradient reduction", "grad_dtype=bf16", "--grad-reduce-in-bf16", true},
-     [](const Job& job) { return job.framework.reduce_bytes < 4; }},
-    {"megatron", {"fp8", kFp8, "--fp8-format hybrid", true}, nullptr},
-    {"fsdp2", {"compile", "compile=true", "[compile] enable = true"}, compiles},
-    {"fsdp2",
-     {"fused loss", "cross_entropy_fusion=true", "[compile] components = [\"loss\"]"},
-     fuses_loss},
-    {"fsdp2",
-     {"TP overlap", "tp_comm_overlap=true", "[parallelism] enable_async_tensor_parallel = true"},
-     overlaps_tensor},
-    {"fsdp2", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
-    {"fsdp2", {"fp8", kFp8, "[model] converters = [\"quantize.linear.float8\"]", true}, nullptr},
-    {"accelerate",
-     {"compile", "compile=true", "dynamo_config: dynamo_backend: INDUCTOR"},
-     compiles},
-    {"accelerate",
-     {"expandable segments", "expandable_segments=true", kExpandable},
-     expands_segments},
-    {"fsdp1", {"compile", "compile=true", "dynamo_config: dynamo_backend: INDUCTOR"}, compiles},
-    {"fsdp1", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
-    {"deepspeed",
-     {"gradient reduction beside backward", "overlap_grad_reduce=true", "\"overlap_comm\": true"},
-     overlaps_reduction},
-    {"deepspeed",
-     {"expandable segments", "expandable_segments=true", kExpandable},
-     expands_segments},
-};
-
-std::string_view key_of(std::string_view setting) {
-  return setting.substr(0, setting.find('='));
-}
-
-// fp8 stands beside 16-bit training on a card that has it.
-bool can_be_switched(const Job& job, const FrameworkSwitch& row) {
-  using topologies::Precision;
-  if (row.is_on == nullptr) {
-    return job.precision == Precision::kBf16 &&
-           job.cluster.gpu.peak_dense.contains(Precision::kFp8);
-  }
-  return !row.is_on(job);
-}
-
 void sort_by_gain(std::vector<SwitchGain>& gains) {
   std::stable_sort(gains.begin(), gains.end(), [](const SwitchGain& a, const SwitchGain& b) {
     return std::pair(a.applied, a.gain_seconds) > std::pair(b.applied, b.gain_seconds);
@@ -153,9 +45,14 @@ std::optional<Estimate> best_of(const Job& job, SearchOptions options) {
   return search(job, options).best;
 }
 
+bool takes_memory(const Estimate& without, const Estimate& with) {
+  return without.memory.reserved_high_gib < with.memory.reserved_high_gib;
+}
+
 // The gain of a switch that is on in `best`: against its layout without, and, where the switch
-// decides the fit or takes memory, the best that is then as sure to fit.
-SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate& best,
+// decides the fit or takes memory, the best that is then as sure to fit. Without `options` no other
+// layout is looked for.
+SwitchGain gain_of(const Job& off, const SearchOptions* options, const Estimate& best,
                    const Switch& one) {
   const Estimate same = estimated(off, best.plan);
   SwitchGain gain{.which = one,
@@ -163,11 +60,10 @@ SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate&
                   .gain_seconds = same.time.step_seconds - best.time.step_seconds,
                   .fit_without = same.memory.fit,
                   .makes_fit = same.memory.fit > best.memory.fit};
-  const bool takes_memory = same.memory.reserved_high_gib < best.memory.reserved_high_gib;
-  if (!gain.makes_fit && !takes_memory) {
+  if (!gain.makes_fit && !takes_memory(same, best)) {
     return gain;
   }
-  const std::optional<Estimate> other = best_of(off, options);
+  const std::optional<Estimate> other = options == nullptr ? std::nullopt : best_of(off, *options);
   const bool as_sure = other && other->memory.fit <= best.memory.fit;
   gain.decides_fit = gain.makes_fit && !as_sure;
   if (gain.makes_fit) {
@@ -179,15 +75,27 @@ SwitchGain gain_of(const Job& off, const SearchOptions& options, const Estimate&
   return gain;
 }
 
-// Leaves out of `on` what brings `best` nothing; the gains of the others.
-std::vector<SwitchGain> keep_what_helps(const Job& job, const SearchOptions& options,
+// The one rule of which switches are on: all, but those that slow the layout, make it less sure to
+// fit, or take memory for nothing.
+bool stays_on(const SwitchGain& gain, const Job& off, const Estimate& best) {
+  const double least = kNothing * best.time.step_seconds;
+  const double helps =
+      std::min(gain.gain_seconds, gain.best_without_seconds.value_or(gain.gain_seconds));
+  if (gain.fit_without < best.memory.fit) {
+    return false;
+  }
+  return gain.makes_fit || helps > least ||
+         (helps >= -least && !takes_memory(estimated(off, best.plan), best));
+}
+
+// Leaves out of `on` what does not help `best` and is not harmless; the gains of the others.
+std::vector<SwitchGain> keep_what_helps(const Job& job, const SearchOptions* options,
                                         const Estimate& best, std::vector<Switch>& on) {
   std::vector<SwitchGain> gains;
   for (std::size_t i = 0; i < on.size();) {
-    SwitchGain gain = gain_of(with_switches(job, without(on, i)), options, best, on[i]);
-    const double helps =
-        std::min(gain.gain_seconds, gain.best_without_seconds.value_or(gain.gain_seconds));
-    if (helps > kNothing * best.time.step_seconds || gain.makes_fit) {
+    const Job off = with_switches(job, without(on, i));
+    const SwitchGain gain = gain_of(off, options, best, on[i]);
+    if (stays_on(gain, off, best)) {
       gains.push_back(gain);
       ++i;
     } else {
@@ -221,41 +129,11 @@ bool take_back(const Job& job, const Estimate& best, const std::vector<Switch>& 
   return on.size() > before;
 }
 
-// A program with rows of its own has no others, whatever it is built on.
-std::string_view family_of(const Framework& framework) {
-  const auto begins = [&](const std::string& name) {
-    const auto row =
-        std::find_if(std::begin(kSwitches), std::end(kSwitches),
-                     [&](const FrameworkSwitch& one) { return name.starts_with(one.family); });
-    return row == std::end(kSwitches) ? std::string_view() : row->family;
-  };
-  const std::string_view own = begins(framework.name);
-  return own.empty() ? begins(framework.base) : own;
-}
-
 }  // namespace
 
-std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given) {
-  const std::string_view family = family_of(job.framework);
-  std::vector<Switch> found;
-  for (const FrameworkSwitch& row : kSwitches) {
-    const bool decided = std::any_of(given.begin(), given.end(), [&](const std::string& key) {
-      return key == key_of(row.which.setting);
-    });
-    if (row.family == family && !decided && can_be_switched(job, row)) {
-      found.push_back(row.which);
-    }
-  }
-  return found;
-}
-
-void switch_on(Job& job, const Switch& one) {
-  if (one.setting == kFp8) {
-    job.precision = topologies::Precision::kFp8;
-    return;
-  }
-  const std::string_view key = key_of(one.setting);
-  apply_setting(job.framework, std::string(key), std::string(one.setting.substr(key.size() + 1)));
+bool is_idle(const SwitchGain& gain) {
+  constexpr double kMicrosecond = 1e-6;
+  return gain.applied && gain.gain_seconds < kMicrosecond && !gain.makes_fit;
 }
 
 std::vector<SwitchGain> switch_gains(const Job& job, const Plan& plan,
@@ -283,6 +161,68 @@ std::vector<SwitchGain> switch_gains(const Job& job, const Plan& plan,
   return gains;
 }
 
+SwitchedPlan switched_for(const Job& job, const Plan& plan, const std::vector<std::string>& given) {
+  std::vector<Switch> on;
+  for (const Switch& one : switches_of(job, given)) {
+    if (one.changes_numerics) {
+      continue;
+    }
+    on.push_back(one);
+    if (check_plan(with_switches(job, on), plan)) {
+      on.pop_back();
+    }
+  }
+  SwitchedPlan found;
+  // What is left out may have been all that spoke against another.
+  for (std::size_t before = on.size() + 1; before != on.size();) {
+    before = on.size();
+    found.estimate = estimated(with_switches(job, on), plan);
+    found.switches = keep_what_helps(job, nullptr, found.estimate, on);
+  }
+  found.job = with_switches(job, on);
+  sort_by_gain(found.switches);
+  return found;
+}
+
+std::optional<SwitchedPlan> switches_that_fit(const Job& job, const Plan& plan,
+                                              const std::vector<std::string>& given) {
+  std::vector<Switch> on;
+  for (const Switch& one : switches_of(job, given)) {
+    Job with = job;
+    switch_on(with, one);
+    const bool same_precision = with.precision == job.precision;  // which is what was asked for
+    if (same_precision && !check_plan(with, plan)) {
+      on.push_back(one);
+    }
+  }
+  const auto with = [&](const std::vector<Switch>& some) {
+    return estimated(with_switches(job, some), plan);
+  };
+  Estimate found = with(on);
+  if (found.memory.fit >= estimated(job, plan).memory.fit) {
+    return std::nullopt;
+  }
+  // Those that keep the numbers are the last to go.
+  std::stable_sort(on.begin(), on.end(), [](const Switch& a, const Switch& b) {
+    return a.changes_numerics > b.changes_numerics;
+  });
+  for (std::size_t i = 0; i < on.size();) {
+    Estimate fewer = with(without(on, i));
+    if (fewer.memory.fit <= found.memory.fit) {
+      on = without(on, i);
+      found = std::move(fewer);
+    } else {
+      ++i;
+    }
+  }
+  SwitchedPlan answer{.job = with_switches(job, on), .estimate = std::move(found), .switches = {}};
+  for (std::size_t i = 0; i < on.size(); ++i) {
+    answer.switches.push_back(
+        gain_of(with_switches(job, without(on, i)), nullptr, answer.estimate, on[i]));
+  }
+  return answer;
+}
+
 SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options,
                                     const std::vector<std::string>& given) {
   std::vector<Switch> free;
@@ -298,7 +238,7 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
   bool taken_back = false;
   for (bool settled = false; !settled;) {
     if (best) {
-      found.switches = keep_what_helps(job, options, *best, free);
+      found.switches = keep_what_helps(job, &options, *best, free);
       found.job = with_switches(job, free);
     }
     found.result = search(found.job, options);
@@ -339,7 +279,7 @@ void measure_gains(const Job& job, const SearchOptions& options, const Estimate&
   std::size_t index = 0;
   for (SwitchGain& gain : found.switches) {
     if (gain.applied) {
-      gain = gain_of(with_switches(job, without(on, index++)), options, first, gain.which);
+      gain = gain_of(with_switches(job, without(on, index++)), &options, first, gain.which);
     } else {
       gain.gain_seconds += first.time.step_seconds - best.time.step_seconds;
     }

@@ -47,7 +47,7 @@ struct SwitchedSearch {
   std::vector<SwitchGain> switches;  // applied ones first, each group by its gain
 };
 
-// The best layouts with every switch on that keeps the numbers and helps: switches decide between
+// The best layouts with the switches of the best (as switched_for says): switches decide between
 // layouts, so layouts are searched with them on, and all that the answer names are of one set of
 // switches, `job`'s.
 SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options,

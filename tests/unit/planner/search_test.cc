@@ -452,10 +452,12 @@ TEST(Search, NoPartIsLargerThanItsWhole) {
   memory.stages[0].items.activations = 95.2;
   memory.allocated_gib = 104.2;
   memory.reserved_low_gib = 91.7;
+  memory.reserved_high_gib = 121.4;
   memory.capacity_gib = 78;
-  EXPECT_EQ(memory_detail(memory),
-            "stage 0 needs at least 91.7 GiB (predicted 104.2 allocated, of which activations "
-            "95.2); the GPU can have 78.0 GiB");
+  EXPECT_EQ(
+      memory_detail(memory),
+      "stage 0 allocates 104.2 GiB, of which activations 95.2; with what the allocator adds and "
+      "the prediction's error that is 91.7 to 121.4, and the GPU can have 78.0 GiB");
 }
 
 TEST(Search, SeventyBillionOnSixtyFourKeepsTensorInTheNode) {

@@ -9,7 +9,10 @@
 #include <set>
 
 #include "models/presets.h"
+#include "planner/plan/rules.h"
 #include "planner/search/recommend.h"
+#include "planner/search/splits.h"
+#include "planner/search/switched_plan.h"
 #include "topologies/cluster.h"
 
 namespace trireme::planner {
@@ -67,7 +70,7 @@ TEST_P(Switches, NoCombinationSetByHandIsFaster) {
   // Switches that bring less than a millionth each are left off.
   EXPECT_LE(found.result.best->time.step_seconds, least * (1 + 1e-5));
   for (const SwitchGain& gain : found.switches) {
-    EXPECT_TRUE(gain.gain_seconds > 0 || gain.makes_fit) << gain.which.name;
+    EXPECT_TRUE(gain.gain_seconds > 0 || gain.makes_fit || is_idle(gain)) << gain.which.name;
     EXPECT_NE(gain.applied, gain.which.changes_numerics) << gain.which.name;
   }
   // What is said to be on is what the estimate was made with.
@@ -116,6 +119,14 @@ TEST(SwitchList, WhatIsDecidedIsLeftAlone) {
   }
   const SwitchedSearch found = search_with_switches(job, {}, {"cross_entropy_fusion"});
   EXPECT_FALSE(found.job.framework.cross_entropy_fusion);
+}
+
+// Under torchtitan without compile no layout could be exported: its TP overlap needs compile.
+TEST(SwitchList, WhatNeedsASwitchThatIsDecidedOffIsLeftOff) {
+  const Job job = job_of({"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64});
+  for (const Switch& one : switches_of(job, {"compile"})) {
+    EXPECT_NE(one.name, "TP overlap");
+  }
 }
 
 TEST(SwitchList, OwnRuntimeHasNothingToSwitch) {
@@ -254,6 +265,52 @@ TEST(SwitchList, AllThatIsAnsweredIsOfTheSwitchesThatAreNamed) {
     EXPECT_EQ(again.memory.reserved_high_gib, found.result.best->memory.reserved_high_gib);
     EXPECT_EQ(again.time.step_seconds, found.result.best->time.step_seconds);
   }
+}
+
+// What brought the best nothing was switched off, and with it off for every other row: asked for by
+// itself, a row had TP overlap and expandable segments that the table's had not.
+TEST(SwitchList, ARowHasTheSwitchesThatItsLayoutHasByItself) {
+  for (const Case& c : {Case{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
+                        Case{"llama-3.1-8b", "dgx-h100x2", "megatron", 8192, 64},
+                        Case{"llama-3.1-70b", "dgx-h100x8", "megatron", 8192, 256},
+                        Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {
+    const Job job = job_of(c);
+    const SwitchedSearch found = search_with_switches(job, {}, {});
+    ASSERT_TRUE(found.result.best);
+    const Estimate& best = *found.result.best;
+    const Estimate first = switched_for(job, best.plan, {}).estimate;
+    EXPECT_NEAR(first.time.step_seconds / best.time.step_seconds, 1, 2e-6) << c.model;
+    EXPECT_EQ(first.memory.fit, best.memory.fit) << c.model;
+    for (const Estimate& row : found.result.alternatives) {  // may have what the best cannot
+      const Estimate alone = switched_for(job, row.plan, {}).estimate;
+      EXPECT_LE(alone.time.step_seconds / row.time.step_seconds, 1 + 2e-6) << short_form(row.plan);
+      EXPECT_LE(alone.memory.fit, row.memory.fit) << short_form(row.plan);
+    }
+  }
+}
+
+// 405B under fp8 as it was trained "does not fit", and nothing said what it was trained with.
+TEST(SwitchList, TheFewestThatMakeALayoutFitAreFound) {
+  Job job = job_of({"llama-3.1-405b", "dgx-h100x64", "megatron", 8192, 256});
+  job.precision = topologies::Precision::kFp8;
+  Plan plan = parse_short_form("tp8.pp8.vpp8.cp2.fsdp4.mb1.zero1");
+  plan.micro_batches = 64;
+  plan.stage_layers = StageSplits(job, {}).balanced(plan);
+  ASSERT_FALSE(check_plan(job, plan));
+  Estimate before;
+  Estimator(job).estimate(plan, before);
+  ASSERT_EQ(before.memory.fit, Fit::kNo);
+  const auto then = switches_that_fit(job, plan, {});
+  ASSERT_TRUE(then);
+  EXPECT_NE(then->estimate.memory.fit, Fit::kNo);
+  EXPECT_EQ(then->job.precision, job.precision);
+  for (const SwitchGain& gain : then->switches) {  // without any of them it is less sure to fit
+    EXPECT_TRUE(gain.makes_fit) << gain.which.name;
+  }
+  const Job small = job_of({"llama-3.1-405b", "dgx-h100x1", "megatron", 8192, 8});
+  Plan one = parse_short_form("tp8.mb1");
+  one.micro_batches = 8;
+  EXPECT_FALSE(switches_that_fit(small, one, {}));
 }
 
 // A switch without which the layout is at risk was shown as "-36.3 ms".

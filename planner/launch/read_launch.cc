@@ -75,6 +75,12 @@ std::optional<std::string> read_beside(const std::string& script, const std::str
     file = fs::weakly_canonical(fs::absolute(given), failed);  // named from where check was started
   }
   const fs::path root = root_of(folder);
+  // named from a folder between the script's and its repository's, as `bash scripts/x.sh` leaves it
+  for (fs::path from = folder.parent_path(); !given.is_absolute() && !fs::exists(file, failed) &&
+                                             from.string().starts_with(root.string());
+       from = from.parent_path()) {
+    file = fs::weakly_canonical(from / given, failed);
+  }
   if (!fs::exists(file, failed)) {
     file = by_its_tail(root, given);
   }
@@ -168,6 +174,10 @@ constexpr OtherFile kOthers[] = {
     {"model_name_or_path:",
      "is a recipe of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
      "with would be right, with --model, --seq and --micro-batch"},
+    {"openrlhf.cli.",
+     "starts OpenRLHF; its --zero_stage, --micro_train_batch_size, --train_batch_size and "
+     "--max_len "
+     "as options of `trireme estimate --framework deepspeed` would be right"},
     {"accelerate launch",
      "starts accelerate; the YAML after its --config_file would be right, with --model"},
     {"--deepspeed",

@@ -387,9 +387,11 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
   }
   read_model_of_recipe(config);
   read_megatron_layout(config);
-  config.remarks.emplace_back(
-      "what the recipe itself sets is not in the file; settings that the file does not name are "
-      "taken at the library's defaults");
+  if (!has_nemo_trainer(text)) {
+    config.remarks.emplace_back(
+        "what the recipe itself sets is not in the file; settings that the file does not name are "
+        "taken at the library's defaults");
+  }
   return config;
 }
 

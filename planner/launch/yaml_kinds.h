@@ -12,6 +12,7 @@ namespace trireme::planner {
 // NeMo 1's YAML or Megatron-Bridge's overrides: whether it is one, and its settings by
 // Megatron-Bridge's paths; GPUs and what is not modelled go into config.
 bool is_megatron_yaml(std::string_view text);
+bool has_nemo_trainer(std::string_view text);  // NeMo 1's: no recipe stands behind it
 std::vector<LaunchSetting> megatron_yaml_settings(std::string_view text, LaunchConfig& config);
 
 // ms-swift's YAML (of `megatron sft` where it has Megatron's degrees), as the command that says the

@@ -99,6 +99,21 @@ TEST(TrainerKeys, StockFilesAreKnownByTheirNames) {
   EXPECT_NE(own.err.find("deepspeed=zero3"), std::string::npos) << own.err;
 }
 
+// `bash scripts/sft.sh` from a folder between the script's and the repository's: its names are that
+// folder's (Qwen3-VL's qwen-vl-finetune/scripts/zero3.json could not be read).
+TEST(TrainerKeys, FilesAreFoundFromAFolderAboveTheScript) {
+  written("above/.git/HEAD", "ref: refs/heads/main\n");
+  written("above/finetune/scripts/z3.json",
+          R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})");
+  const Checked read = check(
+      written("above/finetune/scripts/sft.sh",
+              "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-4B --bf16 "
+              "--per_device_train_batch_size 1 --deepspeed ./scripts/z3.json\n"),
+      kNode);
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["sharding"], "full");
+}
+
 // Advice named PyTorch's calls and accelerate's keys.
 TEST(TrainerKeys, AdviceIsInTheProgramsOwnWords) {
   const Checked kept = check(

@@ -121,6 +121,22 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
   }
   times.forward.tensor += forward;
   times.input_gradient.tensor += exposed_gather;
+  // This project's runtime gathers the inputs when a half's backward begins, and reads them last.
+  const auto until_read = [&](models::Half half, const Bare::Beside& compute) {
+    double seconds = compute.column_input;
+    if (job_.framework.implementation != models::Implementation::kTrireme) {
+      return seconds;
+    }
+    for (const models::Matmul& product : bare.work.input_gradient.matmuls) {
+      const models::PartTraits& traits = models::traits_of(product.part);
+      seconds += traits.half == half && !traits.column_parallel ? products({product}) : 0;
+    }
+    return seconds + compute.other_weight +
+           (half == models::Half::kAttention
+                ? core_attention(bare.work.input_gradient, Pass::kBackward,
+                                 attention_share(job_, plan))
+                : 0);
+  };
   for (const models::Half half : {models::Half::kAttention, models::Half::kMlp}) {
     if (half == models::Half::kMlp && moe) {
       continue;
@@ -137,7 +153,7 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
       times.weight_tensor += left;
       backward.tensor += left + reduced;
     } else if (overlap) {
-      backward.tensor += beside(again, compute.column_input, backward) +
+      backward.tensor += beside(again, until_read(half, compute), backward) +
                          beside(reduced, compute.column_weight, backward);
     } else {
       backward.tensor += again + reduced;

@@ -72,6 +72,8 @@ const Layout kLayouts[] = {
      "pp4.fsdp8.mb1", -0.38, 0.01},
     {"ComputeBesideReductionsHoldsTheStageBefore", "fsdp2", "gpt3-175b", "hgx-h200x16", 1024, 128,
      "tp4.pp8.dp4.mb4", -0.115, 0.02},
+    {"InputsAreGatheredWhenAHalfsBackwardBegins", "trireme", "llama-3.2-3b", "gb200-nvl72", 2048,
+     180, "tp8.fsdp9.mb1", 0.067, 0.02},
     {"GroupedProductsAreRepeatedByThePolicyPerOp", "fsdp2", "mixtral-8x7b", "hgx-h200x4", 4096, 64,
      "pp4.ep8.dp8.mb1.rc-op", 0.14, 0.01},
     {"UnevenStagesOfASplitBackwardAreNoneAsSlowAsTheSlowest", "fsdp2", "llama-3.2-3b",

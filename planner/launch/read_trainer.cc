@@ -72,7 +72,8 @@ constexpr StockFile kStockFiles[] = {
 
 std::string stock_deepspeed_file(std::string_view name) {
   for (const StockFile& file : kStockFiles) {
-    const bool under = name.ends_with(file.name) && file.name.ends_with(".json") &&
+    const bool under = name.size() > file.name.size() && name.ends_with(file.name) &&
+                       file.name.ends_with(".json") &&
                        name[name.size() - file.name.size() - 1] == '/';
     if (name == file.name || under) {
       return fmt::format(

@@ -172,12 +172,21 @@ SwitchedPlan switched_for(const Job& job, const Plan& plan, const std::vector<st
       on.pop_back();
     }
   }
+  const std::vector<Switch> all = on;
   SwitchedPlan found;
-  // What is left out may have been all that spoke against another.
-  for (std::size_t before = on.size() + 1; before != on.size();) {
-    before = on.size();
-    found.estimate = estimated(with_switches(job, on), plan);
-    found.switches = keep_what_helps(job, nullptr, found.estimate, on);
+  const auto leave_out = [&] {
+    // What is left out may have been all that spoke against another.
+    for (std::size_t before = on.size() + 1; before != on.size();) {
+      before = on.size();
+      found.estimate = estimated(with_switches(job, on), plan);
+      found.switches = keep_what_helps(job, nullptr, found.estimate, on);
+    }
+  };
+  leave_out();
+  // Left out beside one that was itself left out later (TP overlap, for memory that there is
+  // again).
+  if (take_back(job, found.estimate, all, on)) {
+    leave_out();
   }
   found.job = with_switches(job, on);
   sort_by_gain(found.switches);

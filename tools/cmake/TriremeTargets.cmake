@@ -26,7 +26,8 @@ endfunction()
 # The header files of other people that most files include, read once: half to two thirds of what a small file costs to
 # compile. For builds from nothing; presets dev and tsan go without, so that a file that forgets a header does not compile
 # there, and so does a build with ccache, which cannot share them between folders. GCC takes them under every -O, where the
-# definitions that they met are the same. With all of nlohmann/json.hpp among them a file that needs none of it takes twice as long.
+# definitions that they met are the same. With all of nlohmann/json.hpp among them a file that needs none of it takes twice as long,
+# and one that does (tests of commands) no less: what it costs is made of its templates.
 set(trireme_std_headers <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span>
     <string> <string_view> <utility> <vector>)
 # trireme_precompiled(trireme_sim rooms LINK fmt::fmt HEADERS <fmt/format.h>): a target takes the set `rooms`, made at first use.
@@ -69,7 +70,6 @@ set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1
 function(trireme_texts)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
 endfunction()
-# A folder whose tests read answers sets trireme_tests_read_json, and nlohmann/json.hpp is among its precompiled header files.
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -83,11 +83,7 @@ function(trireme_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
   target_compile_options(${name} PRIVATE ${trireme_light_options})
   target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  if(trireme_tests_read_json)
-    trireme_precompiled(${name} json_tests LINK GTest::gtest nlohmann_json::nlohmann_json HEADERS <fstream> <gtest/gtest.h> <nlohmann/json.hpp>)
-  else()
-    trireme_precompiled(${name} tests LINK GTest::gtest HEADERS <fstream> <gtest/gtest.h>)
-  endif()
+  trireme_precompiled(${name} tests LINK GTest::gtest HEADERS <fstream> <gtest/gtest.h>)
   add_test(NAME ${name} COMMAND ${name})
   # A folder of its own for its files (testing::TempDir()), so that suites of several trees run at once.
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.files/)

@@ -10,9 +10,7 @@
 #include "planner/launch/yaml_kinds.h"
 
 namespace trireme::planner {
-namespace {
 
-// A line of the outermost map (or of one inside, `indent`) that begins with the key.
 bool has_line(std::string_view text, std::string_view key, bool indent) {
   for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
     const std::size_t line = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
@@ -25,15 +23,13 @@ bool has_line(std::string_view text, std::string_view key, bool indent) {
   return false;
 }
 
+namespace {
+
 bool has_any_line(std::string_view text, std::string_view keys, bool indent) {
   const std::vector<std::string_view> names = names_in(keys);
   return std::any_of(names.begin(), names.end(),
                      [&](std::string_view key) { return has_line(text, key, indent); });
 }
-
-constexpr std::string_view kDegrees =
-    "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
-    "expert_model_parallel_size";
 
 bool is_none(std::string_view value) {
   return is_among("null None ~", value) || value.empty() || value == "???";
@@ -156,7 +152,7 @@ void refuse_other_models(const LaunchConfig& yaml) {
 }  // namespace
 
 bool is_megatron_yaml(std::string_view text) {
-  const bool nested = has_line(text, "model", false) && has_any_line(text, kDegrees, true);
+  const bool nested = has_line(text, "model", false) && has_any_line(text, kMegatronDegrees, true);
   return nested && !has_any_line(text, "base_model actor_rollout_ref modules", false);
 }
 

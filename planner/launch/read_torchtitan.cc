@@ -57,12 +57,9 @@ std::string model_of(const LaunchConfig& config) {
     return {};  // "debugmodel" is none of a name's sizes
   }
   static const std::map<std::string, std::string> kFlavors = {
-      {"llama3-8B", "llama-3.1-8b"},
-      {"llama3-70B", "llama-3.1-70b"},
-      {"llama3-405B", "llama-3.1-405b"},
-      {"llama4-17bx16e", "llama-4-scout"},
-      {"llama4-17bx128e", "llama-4-maverick"},
-      {"deepseek_v3-16B", "deepseek-v2-lite"},
+      {"llama3-8B", "llama-3.1-8b"},           {"llama3-70B", "llama-3.1-70b"},
+      {"llama3-405B", "llama-3.1-405b"},       {"llama4-17bx16e", "llama-4-scout"},
+      {"llama4-17bx128e", "llama-4-maverick"}, {"deepseek_v3-16B", "deepseek-v2-lite"},
       {"deepseek_v3-671B", "deepseek-v3"}};
   const auto found = kFlavors.find(name + "-" + flavor);
   return found != kFlavors.end() ? found->second : preset_in(name + "-" + flavor);

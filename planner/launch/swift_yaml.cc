@@ -10,13 +10,11 @@
 namespace trireme::planner {
 namespace {
 
-// Each word in quotes: "a b" as 'a' 'b', which a flag takes as a list.
-std::string as_shell_word(std::string_view value) {
-  std::string text = "'";
-  for (const char c : value) {
-    text += c == '\'' ? "'\\''" : c == ' ' ? "' '" : std::string(1, c);
-  }
-  return text + "'";
+// "a b" as two words, which a flag takes as a list.
+std::string shell_words(std::string_view value) {
+  const std::size_t end = value.find(' ');
+  const std::string word = shell_word(value.substr(0, end));
+  return end == std::string_view::npos ? word : word + " " + shell_words(value.substr(end + 1));
 }
 
 struct Flags {
@@ -32,13 +30,13 @@ Flags flags_of_yaml(std::string_view text, const std::string& source, bool own_l
   int line = 1;
   for (const LaunchSetting& setting : yaml.settings) {
     if (setting.key.starts_with("ENV.")) {
-      found.variables += fmt::format("{}={} ", setting.key.substr(4), as_shell_word(setting.value));
+      found.variables += fmt::format("{}={} ", setting.key.substr(4), shell_words(setting.value));
       continue;
     }
     for (; own_lines && line < setting.line; ++line) {
       found.flags += " \\\n";
     }
-    found.flags += fmt::format(" --{} {}", setting.key, as_shell_word(setting.value));
+    found.flags += fmt::format(" --{} {}", setting.key, shell_words(setting.value));
   }
   return found;
 }
@@ -55,24 +53,16 @@ bool has_value(std::string_view text, std::string_view keys) {
   });
 }
 
-bool has_list_or_value(std::string_view text, std::string_view key) {
-  return text.starts_with(fmt::format("{}:", key)) ||
-         text.find(fmt::format("\n{}:", key)) != std::string_view::npos;
-}
-
 }  // namespace
 
 bool is_swift_yaml(std::string_view text) {
   return has_value(text, "model load mcore_model") &&
          (has_value(text, "tuner_type train_type rlhf_type cached_dataset") ||
-          has_list_or_value(text, "dataset"));
+          has_line(text, "dataset", false));
 }
 
 bool is_swift_megatron_yaml(std::string_view text) {
-  return is_swift_yaml(text) &&
-         has_value(text,
-                   "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
-                   "expert_model_parallel_size");
+  return is_swift_yaml(text) && has_value(text, kMegatronDegrees);
 }
 
 std::string swift_command_of_yaml(std::string_view text, const std::string& source) {

@@ -9,6 +9,12 @@
 
 namespace trireme::planner {
 
+constexpr std::string_view kMegatronDegrees =
+    "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
+    "expert_model_parallel_size";
+// Whether a line of the outermost map (or of one inside, `indent`) begins with the key.
+bool has_line(std::string_view text, std::string_view key, bool indent);
+
 // NeMo 1's YAML or Megatron-Bridge's overrides: whether it is one, and its settings by
 // Megatron-Bridge's paths; GPUs and what is not modelled go into config.
 bool is_megatron_yaml(std::string_view text);

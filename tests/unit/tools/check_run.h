@@ -22,6 +22,13 @@ inline std::string written(const std::string& name, const std::string& text) {
   return path.string();
 }
 
+// A run of axolotl, and more of its keys.
+inline std::string axolotl(const std::string& more) {
+  return "base_model: NousResearch/Meta-Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\n"
+         "gradient_accumulation_steps: 8\nsample_packing: true\nbf16: auto\n" +
+         more;
+}
+
 struct Checked {
   int code = -1;
   nlohmann::json json;

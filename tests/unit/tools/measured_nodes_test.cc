@@ -10,8 +10,8 @@
 namespace trireme::tools {
 namespace {
 
-// Four GH200 a node had no preset, and one GPU a node stood for them: 6,500 tokens a second and GPU.
-// Llama 8B on 64 nodes of Alps as it was measured (swiss-ai/Megatron-LM, pull request 33).
+// Four GH200 a node had no preset, and one GPU a node stood for them: 6,500 tokens a second and
+// GPU. Llama 8B on 64 nodes of Alps as it was measured (swiss-ai/Megatron-LM, pull request 33).
 TEST(MeasuredNodes, FourGraceHoppersOfAlps) {
   for (const auto& [layout, sequence, batch, measured] :
        {std::tuple{"tp2.fsdp128.mb4.zero1", 4096, 512, 8000.0},

@@ -15,12 +15,6 @@ std::string factory(const std::string& more) {
          more;
 }
 
-std::string axolotl(const std::string& more) {
-  return "base_model: NousResearch/Meta-Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\n"
-         "gradient_accumulation_steps: 8\nsample_packing: true\nbf16: auto\n" +
-         more;
-}
-
 // KEY=VALUE after -- went into the JSON, where cutoff_len means nothing: 8192 tokens were judged.
 TEST(TrainerKeys, ArgumentsReachARunThatNamesDeepspeed) {
   const std::string path =

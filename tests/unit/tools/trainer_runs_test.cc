@@ -15,12 +15,6 @@ std::string factory(const std::string& more) {
          more;
 }
 
-std::string axolotl(const std::string& more) {
-  return "base_model: NousResearch/Meta-Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\n"
-         "gradient_accumulation_steps: 8\nsample_packing: true\nbf16: auto\n" +
-         more;
-}
-
 std::string swift(const std::string& before, const std::string& more) {
   return before +
          " swift sft --model Qwen/Qwen2.5-7B-Instruct --torch_dtype bfloat16 "

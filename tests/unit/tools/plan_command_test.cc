@@ -231,7 +231,9 @@ TEST(PlanCommand, OtherProgramsStandBesideWhereNoneWasNamed) {
   // What its recipes and the options' rules make of the job was left out there.
   const std::string experts =
       "--model qwen3-30b-a3b --cluster dgx-h100x4 --global-batch 128 --seq 4096 --precision fp8 ";
-  for (const json& one : plan_of(experts)["elsewhere"]) {
+  // A loop over a part of what a call returns would outlive the whole.
+  const json others = plan_of(experts);
+  for (const json& one : others["elsewhere"]) {
     const json own =
         plan_of(experts + "--framework " + one["framework"].get<std::string>())["best"];
     EXPECT_EQ(own.is_null(), one["layout"].is_null()) << one;

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_layout.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/offload_refusals.h"
 #include "topologies/node_groups.h"
 

@@ -8,7 +8,7 @@
 
 #include "models/function_table.h"
 #include "planner/launch/export.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

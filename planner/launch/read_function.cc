@@ -6,7 +6,7 @@
 #include "models/function_table.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/function_spellings.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

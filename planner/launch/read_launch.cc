@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "planner/launch/launch_layout.h"
-#include "planner/launch/trainer.h"
+#include "planner/launch/trainers/trainer.h"
 #include "planner/launch/yaml_kinds.h"
 
 namespace trireme::planner {

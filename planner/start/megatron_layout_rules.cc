@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/start/launch_rules.h"
 
 namespace trireme::planner {

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <numeric>
 
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/start/launch_rules.h"
 
 namespace trireme::planner {

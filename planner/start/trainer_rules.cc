@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "planner/launch/field_table.h"
-#include "planner/launch/trainer.h"
+#include "planner/launch/trainers/trainer.h"
 
 namespace trireme::planner {
 namespace {

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/launch/launch_case.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {

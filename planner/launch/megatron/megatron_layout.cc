@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "planner/launch/launch_layout.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

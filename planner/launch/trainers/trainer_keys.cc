@@ -5,7 +5,7 @@
 #include "core/edits.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/trainer.h"
+#include "planner/launch/trainers/trainer.h"
 
 namespace trireme::planner {
 namespace {

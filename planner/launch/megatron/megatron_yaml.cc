@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/yaml_kinds.h"
 
 namespace trireme::planner {

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

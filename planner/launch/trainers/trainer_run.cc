@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/trainer.h"
+#include "planner/launch/trainers/trainer.h"
 #include "planner/launch/yaml_kinds.h"
 #include "planner/shell/command_string.h"
 

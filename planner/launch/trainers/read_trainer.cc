@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/trainer.h"
+#include "planner/launch/trainers/trainer.h"
 
 namespace trireme::planner {
 namespace {

@@ -12,7 +12,7 @@
 #include "planner/launch/function_spellings.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/launch/known_models.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

@@ -8,7 +8,7 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner {

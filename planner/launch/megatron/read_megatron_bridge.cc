@@ -11,7 +11,7 @@
 #include "models/presets.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/python_values.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/yaml_kinds.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "planner/launch/field_table.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

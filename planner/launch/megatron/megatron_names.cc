@@ -5,7 +5,7 @@
 
 #include "core/edits.h"
 #include "planner/launch/function_spellings.h"
-#include "planner/launch/megatron.h"
+#include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
 namespace {

@@ -7,11 +7,7 @@
 namespace trireme::fuzz {
 namespace {
 
-void judge(planner::LaunchFormat format, std::string_view text) {
-  if (!planner::reads_format(format)) {
-    return;  // built without its library
-  }
-  const planner::LaunchConfig config = planner::read_launch(format, text, "f", {});
+void judge(const planner::LaunchConfig& config) {
   planner::LaunchOptions options{.cluster = "dgx-h100x1"};
   options.model = config.model || !config.model_name.empty() ? "" : "gpt2";
   const planner::LaunchCase found = planner::make_launch_case(config, options);
@@ -21,6 +17,12 @@ void judge(planner::LaunchFormat format, std::string_view text) {
     planner::Estimator(found.job).estimate(found.plan, estimate);
     require(estimate.time.step_seconds > 0, "a step takes time");
     require(estimate.memory.allocated_gib > 0, "a step takes memory");
+  }
+}
+
+void judge(planner::LaunchFormat format, std::string_view text) {
+  if (planner::reads_format(format)) {  // else built without its library
+    judge(planner::read_launch(format, text, "f", {}));
   }
 }
 
@@ -40,6 +42,9 @@ void read_deepspeed(std::string_view text) {
 }
 void read_accelerate(std::string_view text) {
   judge(planner::LaunchFormat::kAccelerate, text);
+}
+void read_trainer(std::string_view text) {
+  judge(planner::read_launch_file(scratch_file(text, ".yaml"), {}));
 }
 
 }  // namespace trireme::fuzz

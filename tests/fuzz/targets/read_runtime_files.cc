@@ -13,7 +13,7 @@ namespace trireme::fuzz {
 
 void read_checkpoint(std::string_view text) {
   static const StepProgram program = tests::tiny_program(1);
-  static const std::string folder = std::string(scratch_file("")) + ".checkpoint";
+  static const std::string folder = scratch_file("") + ".checkpoint";
   std::filesystem::create_directories(folder);
   const std::string values = folder + "/rank-00000.bin";
   if (!std::filesystem::exists(values)) {

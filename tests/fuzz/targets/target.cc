@@ -30,31 +30,31 @@ void ask(void (*read)(std::string_view text), std::string_view text) {
 
 namespace {
 
+// What this process writes, gone when it ends.
 struct Scratch {
-  std::string path =
-      (std::filesystem::temp_directory_path() / ("trireme_fuzz_" + std::to_string(::getpid())))
-          .string();
-  Scratch() = default;
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("trireme_fuzz_" + std::to_string(::getpid()));
+  Scratch() { std::filesystem::create_directories(folder); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   Scratch(Scratch&&) = delete;
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch() {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-    std::filesystem::remove_all(path + ".checkpoint", ignored);
+    std::filesystem::remove_all(folder, ignored);
   }
 };
 
 }  // namespace
 
-const char* scratch_file(std::string_view text) {
+std::string scratch_file(std::string_view text, std::string_view extension) {
   static const Scratch scratch;
-  std::FILE* file = std::fopen(scratch.path.c_str(), "w");
+  const std::string path = (scratch.folder / "text").string() + std::string(extension);
+  std::FILE* file = std::fopen(path.c_str(), "w");
   require(file != nullptr, "a scratch file can be written");
   std::fwrite(text.data(), 1, text.size(), file);
   std::fclose(file);
-  return scratch.path.c_str();
+  return path;
 }
 
 }  // namespace trireme::fuzz

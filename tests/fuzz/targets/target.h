@@ -3,6 +3,7 @@
 // ends the program.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,7 @@ void read_bridge(std::string_view text);
 void read_torchtitan(std::string_view text);
 void read_deepspeed(std::string_view text);
 void read_accelerate(std::string_view text);
+void read_trainer(std::string_view text);       // YAML of trainers, told by its contents
 void read_measurements(std::string_view text);  // logs of nccl-tests, tables, micro-benchmarks
 void read_training_log(std::string_view text);  // logs of Megatron-LM and torchtitan
 void read_rows(std::string_view text);          // rows of published measurements
@@ -39,7 +41,7 @@ void ask(void (*read)(std::string_view text), std::string_view text);
 // Ends the program when a promise is broken.
 void require(bool holds, const char* promise);
 
-// A file of this process with this content; the same path every time.
-const char* scratch_file(std::string_view text);
+// A file of this process with this content; the same path every time for one extension.
+std::string scratch_file(std::string_view text, std::string_view extension = "");
 
 }  // namespace trireme::fuzz

@@ -14,6 +14,7 @@ const std::vector<Target>& targets() {
                                           {"torchtitan", &read_torchtitan},
                                           {"deepspeed", &read_deepspeed},
                                           {"accelerate", &read_accelerate},
+                                          {"trainer", &read_trainer},
                                           {"measurements", &read_measurements},
                                           {"training_log", &read_training_log},
                                           {"rows", &read_rows},

@@ -94,6 +94,9 @@ std::string_view name_of(TrainerProgram program) {
 
 std::string deepspeed_file(const TrainerRun& run, const LaunchSetting& file,
                            const LaunchReading& reading, LaunchConfig& config) {
+  if (file.value.starts_with("{")) {
+    return file.value;  // the JSON itself, as the Trainer's --deepspeed takes it
+  }
   const auto json = reading.read ? reading.read(file.value) : std::nullopt;
   if (json) {
     return *json;
@@ -114,14 +117,38 @@ std::string deepspeed_file(const TrainerRun& run, const LaunchSetting& file,
   return stock;
 }
 
-LaunchConfig under_deepspeed(const TrainerRun& run, const LaunchSetting& file,
+// A run's YAML may hold the map itself where the name of DeepSpeed's file would stand
+// (transformers, TrainingArguments.deepspeed).
+constexpr std::string_view kOwnMap = "deepspeed.";
+
+bool has_own_map(const TrainerRun& run) {
+  return std::any_of(run.said.settings.begin(), run.said.settings.end(),
+                     [](const LaunchSetting& each) { return each.key.starts_with(kOwnMap); });
+}
+
+void read_own_map(const TrainerRun& run, LaunchConfig& config) {
+  for (LaunchSetting setting : run.said.settings) {
+    if (setting.key.starts_with(kOwnMap)) {
+      setting.key.erase(0, kOwnMap.size());
+      config.settings.push_back(std::move(setting));
+    }
+  }
+}
+
+// `file`: what the run names; none where its YAML holds the map.
+LaunchConfig under_deepspeed(const TrainerRun& run, const LaunchSetting* file,
                              const LaunchReading& reading,
                              const std::vector<std::string>& arguments) {
   LaunchConfig config;
   config.format = LaunchFormat::kDeepspeed;
-  const std::string text = deepspeed_file(run, file, reading, config);
-  config.source = file.value.ends_with(".json") ? file.value : run.said.source;
-  read_json_settings(text, config);
+  config.source = run.said.source;
+  if (file == nullptr) {
+    read_own_map(run, config);
+  } else {
+    const std::string text = deepspeed_file(run, *file, reading, config);
+    config.source = file->value.ends_with(".json") ? file->value : run.said.source;
+    read_json_settings(text, config);
+  }
   fill_automatic(run, config);
   read_deepspeed_settings(arguments, config);
   return config;
@@ -307,13 +334,16 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
     return {};
   }
   const LaunchSetting* file = run_setting(run->said, "deepspeed");
-  const bool named = file != nullptr && !is_among("none false False", file->value);
-  if (!named && !given.deepspeed.empty()) {
+  if (file != nullptr && is_among("none false False", file->value)) {
+    file = nullptr;
+  }
+  const bool shards = file != nullptr || has_own_map(*run);
+  if (!shards && !given.deepspeed.empty()) {
     throw Error(given.deepspeed.front(),
                 "is of DeepSpeed's JSON, and the run names none; deepspeed=FILE would be right");
   }
-  LaunchConfig config = named ? under_deepspeed(*run, *file, reading, given.deepspeed)
-                              : under_accelerate(*run, reading);
+  LaunchConfig config = shards ? under_deepspeed(*run, file, reading, given.deepspeed)
+                               : under_accelerate(*run, reading);
   read_swift_axis(*run, config);
   read_training(*run, config);
   add_run(*run, config);

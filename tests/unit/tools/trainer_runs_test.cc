@@ -93,6 +93,28 @@ TEST(TrainerRuns, SwiftsNamesForDeepspeedsFilesAndItsDefaults) {
 
 // 32B whole at 32k tokens under FSDP: out of memory on 8 H100, as issue 13 of simplescaling/s1
 // says, and run on 16.
+// A map where the file's name would stand was passed over: the run was taken for DDP.
+TEST(TrainerRuns, DeepspeedsSettingsWithinTheRunAreThoseOfAFile) {
+  const std::string full = factory("finetuning_type: full\n");
+  const Checked file =
+      check(written("runs/file.yaml", full + "deepspeed: ds_z3_offload_config.json\n"), kNode);
+  const Checked map = check(written("runs/map.yaml", full + "deepspeed:\n  zero_optimization: "
+                                                            "{stage: 3, offload_optimizer: "
+                                                            "{device: cpu}, offload_param: "
+                                                            "{device: cpu}}\n"),
+                            kNode);
+  const Checked words = check(
+      written("runs/words.sh",
+              swift("NPROC_PER_NODE=8", "--deepspeed '{\"zero_optimization\": {\"stage\": 3}}'")),
+      kNode);
+  ASSERT_EQ(file.code, 0) << file.err;
+  ASSERT_EQ(map.code, 0) << map.err;
+  ASSERT_EQ(words.code, 0) << words.err;
+  EXPECT_EQ(map.json["layout"], file.json["layout"]);
+  EXPECT_EQ(memory_of(map), memory_of(file));
+  EXPECT_EQ(words.json["layout"]["sharding"], "full");
+}
+
 TEST(TrainerRuns, FsdpOfTrainingArgumentsWithItsFile) {
   written("s1/.git/HEAD", "ref: refs/heads/main\n");
   written("s1/train/qwen.json", R"({"transformer_layer_cls_to_wrap": "Qwen2DecoderLayer"})");

@@ -129,6 +129,8 @@ Cluster with_gpus_per_node(Cluster cluster, int gpus);
 // The first `gpus`; of racks as many of each, if they divide. Throws Error: there are fewer.
 Cluster narrowed(Cluster cluster, std::int64_t gpus);
 const std::vector<Gpu>& gpu_presets();
+// The preset of that name or of a common spelling of it, as the driver's; nullptr: there is none.
+const Gpu* known_gpu(const std::string& name);
 // A GPU by its preset name or a common spelling of it ("A100-80GB", "H100-96GB(HBM2e,500W)").
 // Throws Error.
 const Gpu& find_gpu(const std::string& name, const std::string& where);

@@ -1,4 +1,5 @@
 // The GPUs that ship (gpus.json) and the names they go by.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -31,18 +32,25 @@ const std::vector<Gpu>& gpu_presets() {
   return presets;
 }
 
-const Gpu& find_gpu(const std::string& name, const std::string& where) {
+const Gpu* known_gpu(const std::string& name) {
   const std::string wanted = normalized_name(name);
+  const auto is_wanted = [&wanted](const std::string& each) {
+    return normalized_name(each) == wanted;
+  };
+  for (const Gpu& gpu : gpu_presets()) {
+    if (is_wanted(gpu.name) || std::ranges::any_of(gpu.aliases, is_wanted)) {
+      return &gpu;
+    }
+  }
+  return nullptr;
+}
+
+const Gpu& find_gpu(const std::string& name, const std::string& where) {
+  if (const Gpu* gpu = known_gpu(name)) {
+    return *gpu;
+  }
   std::vector<std::string> names;
   for (const Gpu& gpu : gpu_presets()) {
-    if (normalized_name(gpu.name) == wanted) {
-      return gpu;
-    }
-    for (const std::string& alias : gpu.aliases) {
-      if (normalized_name(alias) == wanted) {
-        return gpu;
-      }
-    }
     names.push_back(gpu.name);
   }
   throw Error(where,

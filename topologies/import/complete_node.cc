@@ -150,6 +150,20 @@ void set_fabric(Imported& imported, const NodeFacts& facts) {
   node.nvlink_per_gpu = BytesPerSecond(per_link * node.nvlink_links);
 }
 
+// `nvidia-smi topo -mp` and virtual machines hide NVLink, which boards with NVSwitches have.
+void doubt_hidden_links(Imported& imported, const Cluster& usual) {
+  const Node& node = imported.cluster.node;
+  if (usual.node.fabric == Node::Fabric::kNvSwitch && node.gpus > 1 && node.nvlink_links == 0) {
+    imported.doubts.push_back(
+        {"NVLink",
+         fmt::format("none between the GPUs, where each of a {} has {} links; taken as the file "
+                     "shows it",
+                     usual.name, usual.node.nvlink_links),
+         "print nvidia-smi topo -m, since -mp hides them; if it shows none either, look at "
+         "nvidia-smi nvlink -s and at nvidia-fabricmanager"});
+  }
+}
+
 // An adapter of unknown rate has no more than its PCIe link carries, where the file tells that.
 void hold_to_links(Imported& imported, const NodeFacts& facts) {
   BytesPerSecond widest;
@@ -276,8 +290,8 @@ Gpu card_of(const NodeFacts& facts, const std::string& name, const ImportOptions
             std::vector<std::string>& remarks) {
   if (options.gpu) {
     if (facts.gpu_sure && find_gpu(facts.gpu, name).name != options.gpu->name) {
-      remarks.push_back("the card is given as " + options.gpu->name + "; the file's device id is " +
-                        facts.gpu + "'s");
+      remarks.push_back("the card is given as " + options.gpu->name + "; the file says " +
+                        facts.gpu);
     }
     return *options.gpu;
   }
@@ -352,6 +366,7 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   node.gpus = facts.gpus;
   if (facts.links_told) {
     set_fabric(imported, facts);
+    doubt_hidden_links(imported, usual);
   } else {
     if (facts.gpus < usual.node.gpus) {  // the links to the GPUs that are not there are not either
       const Node part = with_gpus_per_node(usual, facts.gpus).node;

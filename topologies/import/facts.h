@@ -21,7 +21,7 @@ struct NodeFacts {
   std::string gpu;  // a name that find_gpu knows; empty: not told
   std::string
       chip;  // what the file says of a card that no preset is: "gfx906", "PCI device 10de:15f9"
-  bool gpu_sure = false;          // by its device id, not by what such nodes usually hold
+  bool gpu_sure = false;          // by its device id or name, not by what such nodes usually hold
   LinkCounts links;               // NVLink or xGMI between GPUs
   bool links_are_rates = false;   // GB/s as NCCL books them, where the file tells no counts
   std::vector<int> switch_links;  // to NVSwitches, per GPU
@@ -75,6 +75,14 @@ struct DevicePaths {
 // What contradicts itself goes into `remarks`, what cannot be in a sound machine into `doubts`.
 std::vector<Place> place_devices(const DevicePaths& devices, std::vector<std::string>& remarks,
                                  std::vector<Doubt>& doubts);
+
+// The first card that a text names as the driver does ("NVIDIA H100 80GB HBM3"): its preset, or the
+// name of one that is none ("GPU 0: NVIDIA Graphics Device").
+struct NamedCard {
+  const Gpu* gpu = nullptr;
+  std::string unknown;
+};
+NamedCard card_named_in(const std::string& text);
 
 // The card with this PCI device id ("0x10de", "0x2330"); empty: unknown.
 std::string card_of_pci_id(const std::string& vendor, const std::string& device);

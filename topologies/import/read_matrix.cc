@@ -261,7 +261,12 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
       most_links = std::max(most_links, facts.links[a][b]);
     }
   }
-  facts.gpu = gpu_of_links(most_links);
+  const NamedCard card = card_named_in(text);
+  facts.gpu_sure = card.gpu != nullptr;
+  facts.chip = card.unknown;
+  facts.gpu = card.gpu != nullptr    ? card.gpu->name
+              : card.unknown.empty() ? gpu_of_links(most_links)
+                                     : "";
   const std::vector<bool> fabric = fabric_adapters(matrix, cells);
   std::string left_out;
   for (std::size_t i = 0; i < fabric.size(); ++i) {

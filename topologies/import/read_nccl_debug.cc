@@ -318,10 +318,10 @@ NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
                                        : BytesPerSecond(1e9 * rate->second)});
   }
   if (!log.card.empty()) {
-    try {
-      facts.gpu = find_gpu(log.card, name).name;
+    if (const Gpu* gpu = known_gpu(log.card)) {
+      facts.gpu = gpu->name;
       facts.gpu_sure = true;
-    } catch (const Error&) {
+    } else {
       facts.remarks.push_back("the card '" + log.card + "' of the log is not known; --gpu says it");
     }
   }

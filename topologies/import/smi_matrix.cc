@@ -67,7 +67,9 @@ std::string plain_line(const std::string& line) {
   return plain;
 }
 
-std::vector<std::string> words_of(const std::string& line) {
+}  // namespace
+
+std::vector<std::string> words_of_line(const std::string& line) {
   std::istringstream stream(plain_line(line));
   std::vector<std::string> words;
   for (std::string word; stream >> word;) {
@@ -75,6 +77,8 @@ std::vector<std::string> words_of(const std::string& line) {
   }
   return words;
 }
+
+namespace {
 
 bool is_one_cell(const std::string& word) {
   return path_of_word(word).has_value() || links_of_word(word) > 0 || word == "N/A" || word == "?";
@@ -245,7 +249,7 @@ SmiMatrix parse_smi_matrix(const std::string& text, const std::string& name) {
   SmiMatrix matrix;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
-    read_line(words_of(line), name, matrix);
+    read_line(words_of_line(line), name, matrix);
   }
   if (matrix.gpus == 0 ||
       std::all_of(matrix.cells.begin(),

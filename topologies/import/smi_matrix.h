@@ -25,6 +25,8 @@ struct SmiMatrix {
 // Throws Error: no matrix, a row without a column, a row without enough cells.
 SmiMatrix parse_smi_matrix(const std::string& text, const std::string& name);
 
+// The words of a line without what terminals and tables put around them (escape sequences, bars).
+std::vector<std::string> words_of_line(const std::string& line);
 // The path that a cell names; none for links and what is not told.
 std::optional<Path> path_of_word(const std::string& word);
 // Links of a cell such as NV12; 0 for any other.

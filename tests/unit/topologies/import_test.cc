@@ -46,6 +46,40 @@ TEST(ImportMatrix, MeshAndPairs) {
   EXPECT_EQ(pairs.nvlink_domain, 2);
 }
 
+// A report of eight B300 was imported as H100, whose NVLink counts as many links.
+TEST(ImportMatrix, TheCardIsTheOneThatStandsBesideIt) {
+  const std::string matrix = "     GPU0 GPU1\nGPU0 X NV18\nGPU1 NV18 X\n";
+  const std::pair<const char*, const char*> kBeside[] = {
+      {"GPU 0,1: NVIDIA B300 SXM6 AC\n", "B300-SXM-288GB"},
+      {"GPU 0: NVIDIA H200 (UUID: GPU-ad536355)\n", "H200-SXM-141GB"},
+      {"|   0  NVIDIA H100 NVL        On  |   00000000:9D:00.0 Off |     0 |\n", "H100-NVL-94GB"},
+      {"0, NVIDIA A100-PCIE-40GB, 535.129.03\n", "A100-PCIe-40GB"},
+      {"NVIDIA-SMI 535.129.03\nGPU 0: NVIDIA GH200 480GB (UUID: GPU-1)\n", "GH200-96GB"},
+      {"GPU 0: Tesla V100-SXM2-32GB (UUID: GPU-1)\n", "V100-SXM2-32GB"}};
+  for (const auto& [text, card] : kBeside) {
+    const Imported imported = import(text + matrix);
+    EXPECT_EQ(imported.cluster.gpu.name, card) << text;
+    EXPECT_EQ(import(matrix + text).cluster.gpu.name, card) << text;
+  }
+  // What is cut short or no card says nothing: the links do.
+  for (const char* text : {"|   0  NVIDIA H100 80G...  On  |\n", "NVIDIA Topology:\n", ""}) {
+    EXPECT_EQ(import(text + matrix).cluster.gpu.name, "H100-SXM5-80GB") << text;
+  }
+  EXPECT_NE(message_of("GPU 0: NVIDIA TITAN V (UUID: GPU-1)\n" + matrix)
+                .find("holds NVIDIA TITAN V, of which there is no preset"),
+            std::string::npos);
+}
+
+// `topo -mp` of eight H200 became a node without NVLink in silence.
+TEST(ImportMatrix, HiddenLinksOfABoardWithSwitchesAreDoubted) {
+  const std::string paths = "     GPU0 GPU1\nGPU0 X NODE\nGPU1 NODE X\n";
+  const Imported hidden = import(paths, "H200");
+  ASSERT_EQ(hidden.doubts.size(), 1U);
+  EXPECT_EQ(hidden.doubts.front().where, "NVLink");
+  EXPECT_TRUE(import(paths, "A100-PCIe").doubts.empty());
+  EXPECT_TRUE(import("     GPU0 GPU1\nGPU0 X NV18\nGPU1 NV18 X\n", "H200").doubts.empty());
+}
+
 TEST(ImportMatrix, PcieOnly) {
   const Node node = node_of(
       "     GPU0 GPU1 GPU2 GPU3 mlx5_0\nGPU0 X PIX SYS SYS PHB\nGPU1 PIX X SYS SYS PHB\nGPU2 SYS "

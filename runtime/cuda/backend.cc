@@ -265,7 +265,7 @@ void CudaBackend::write(const View& view, std::span<const double> values) {
   if (view.type == ElementType::kCompute) {
     std::vector<__nv_bfloat16> converted(values.size());
     std::ranges::transform(values, converted.begin(),
-                           [](double v) { return __double2bfloat16(v); });
+                           [](double v) { return __float2bfloat16(static_cast<float>(v)); });
     check(cudaMemcpy(view.data, converted.data(), bytes_of(view), cudaMemcpyDefault), "write");
   } else {
     std::vector<float> converted(values.begin(), values.end());

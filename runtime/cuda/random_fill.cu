@@ -7,7 +7,7 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-// core/random.h's numbers, on the device; cuda_kernels_test.cc holds them to it.
+// core/random.h's numbers, on the device; cuda_fill_test.cc holds them to it.
 __device__ inline std::uint64_t mixed(std::uint64_t value) {
   value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   value = (value ^ (value >> 27U)) * 0x94d049bb133111ebULL;
@@ -20,8 +20,10 @@ __device__ inline double uniform(std::uint64_t key, std::uint64_t index) {
   return static_cast<double>(mixed(key + kGolden * (index + 1)) >> 11U) * 0x1.0p-53;
 }
 
+// What the cast of an fp32 master gives. Rounded once, a weight in 2^17 would differ from that: a
+// layout that keeps masters alone began with other weights than one that keeps both.
 __device__ inline void store(Bf16* target, double value) {
-  *target = __double2bfloat16(value);
+  *target = __float2bfloat16(static_cast<float>(value));
 }
 __device__ inline void store(float* target, double value) {
   *target = static_cast<float>(value);

@@ -108,9 +108,11 @@ void keep_attention(const Transformer& model, const Shard& shard, const Scale& s
   } else {
     const double query = static_cast<double>(model.heads * model.head_dim) * scale.tensor;
     const double key = static_cast<double>(model.kv_heads * model.head_dim) * scale.tensor;
-    kept.add(Kept::kQuery, kElement * query);
-    kept.add(Kept::kKey, kElement * key);
-    kept.add(Kept::kValue, kElement * key);
+    // Norms of heads read what the product wrote, which this project's runtime keeps whole.
+    const double copies = scale.own && model.qk_norm ? 2 : 1;
+    kept.add(Kept::kQuery, copies * kElement * query);
+    kept.add(Kept::kKey, copies * kElement * key);
+    kept.add(Kept::kValue, copies * kElement * key);
     keep_scores(model, shard, scale, dropout, kept);
     kept.add(Kept::kAttentionOutput, kElement * query);
     // PyTorch's flash attention writes heads first, so the projection's input is a copy;
@@ -149,6 +151,7 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
       static_cast<double>(moe.experts) / static_cast<double>(shard.expert_parallel);
   const bool uneven = is_unevenly_loaded(moe, shard.expert_parallel, shard.even_routing);
   const double capacity = moe.capacity_factor > 0 ? moe.capacity_factor
+                          : scale.own             ? shard.expert_room
                           : uneven                ? fullest_expert_load(experts)
                                                   : 1.0;
   // Tokens that this rank's experts see: its own share, top-k times, gathered over the expert

@@ -127,6 +127,16 @@ PassCost expert_copy_cost(Implementation implementation, bool fused) {
   return {4.0, 4.0, 1, 1};
 }
 
+PassCost own_permute_cost(std::int64_t chosen) {
+  const double token = 2.0 / static_cast<double>(chosen);
+  return {2.0 + token, 2.0 + token, 1, 1};
+}
+
+PassCost own_combine_cost(std::int64_t chosen) {
+  const double token = 2.0 / static_cast<double>(chosen);
+  return {2.0 + token, 4.0 + token, 1, 1};  // backward reads the rows for their weights' gradients
+}
+
 PassCost cross_entropy_cost(const Kernels& kernels) {
   if (kernels.implementation == Implementation::kTrireme) {
     return {2.0, 4.0, 2, 1};  // one reading for maximum and sum, the loss; gradient in place

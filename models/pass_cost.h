@@ -34,6 +34,10 @@ PassCost weighted_bias_cost(std::int64_t local_experts);
 // Per element of a token that is copied into, or out of, the order of its experts: the mean of
 // both. `fused`: Transformer Engine's permutation, and not Megatron-Core's own small operations.
 PassCost expert_copy_cost(Implementation implementation, bool fused);
+// Of this project's runtime: an element of the rows that a token's `chosen` experts get: they are
+// written from one row of the token, and back weighed into one.
+PassCost own_permute_cost(std::int64_t chosen);
+PassCost own_combine_cost(std::int64_t chosen);
 // Per logit.
 PassCost cross_entropy_cost(const Kernels& kernels);
 

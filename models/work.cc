@@ -32,6 +32,7 @@ class WorkList {
   void activation_product(Part part, std::int64_t m, std::int64_t n, std::int64_t k,
                           std::int64_t count);
   void pass(Part part, std::int64_t elements, const PassCost& cost, OwnKernels own = {});
+  [[nodiscard]] OwnKernels activation_kernels() const;
   void norm(Part part, std::int64_t elements);
   void bias_gradient(Part part, std::int64_t rows, std::int64_t width);
 
@@ -87,6 +88,11 @@ void WorkList::pass(Part part, std::int64_t elements, const PassCost& cost, OwnK
     work_.input_gradient.memory_bound.push_back(
         {part, traffic(cost.backward_bytes), cost.backward_kernels, own.backward});
   }
+}
+
+OwnKernels WorkList::activation_kernels() const {
+  return model_.gated_mlp ? OwnKernels{Kernel::kSwigluForward, Kernel::kSwigluBackward}
+                          : OwnKernels{Kernel::kGeluForward, Kernel::kGeluBackward};
 }
 
 void WorkList::norm(Part part, std::int64_t elements) {
@@ -227,11 +233,8 @@ void WorkList::mlp(const MlpParts& parts, std::int64_t inner) {
     linear(parts.up, share_.tokens, inner, hidden);
     pass(Part::kMlpInputGradientSum, share_.tokens * hidden, {0.0, 6.0, 0, 1});
   }
-  const OwnKernels own = model_.gated_mlp
-                             ? OwnKernels{Kernel::kSwigluForward, Kernel::kSwigluBackward}
-                             : OwnKernels{Kernel::kGeluForward, Kernel::kGeluBackward};
   pass(parts.activation, share_.tokens * inner,
-       activation_cost(kernels_.implementation, model_.gated_mlp), own);
+       activation_cost(kernels_.implementation, model_.gated_mlp), activation_kernels());
   linear(parts.down, share_.tokens, hidden, inner);
   if (model_.mlp_bias) {
     bias_gradient(Part::kMlpBias, share_.tokens, (model_.gated_mlp ? 2 : 1) * inner);
@@ -252,22 +255,30 @@ void WorkList::experts() {
   }
   const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
   // This project's runtime says itself what came to its ranks.
+  const bool own = kernels_.implementation == Implementation::kTrireme;
   const double load =
-      kernels_.implementation == Implementation::kTrireme
-          ? 1
-          : busiest_expert_load(model_, shard_.expert_parallel, shard_.even_routing);
+      own ? 1 : busiest_expert_load(model_, shard_.expert_parallel, shard_.even_routing);
   const std::int64_t rows = std::llround(load * static_cast<double>(expert.tokens_per_expert));
   const std::int64_t received = rows * expert.local_experts;
+  // The function between the products passes over the room for rows, filled or not.
+  const std::int64_t passed =
+      own ? std::llround(shard_.expert_room * static_cast<double>(received)) : received;
   // Programs that issue each expert's kernels one by one are those before permutations were fused;
   // DeepEP and HybridEP bring kernels of their own.
   constexpr int kOneByOne = 20;
   const PassCost copy = expert_copy_cost(
       kernels_.implementation, kernels_.permuted_once || kernels_.expert_kernels < kOneByOne);
+  const PassCost in = own ? own_permute_cost(moe.experts_per_token) : copy;
+  const PassCost out = own ? own_combine_cost(moe.experts_per_token) : copy;
   const bool arrives_sorted = kernels_.permuted_once && shard_.expert_parallel > 1;
-  pass(Part::kPermute, (arrives_sorted ? received : sent) * hidden, copy);
+  if (own) {
+    pass(Part::kPermute, sent, {8.0, 0.0, 1, 0}, {Kernel::kExpertPlaces});
+  }
+  pass(Part::kPermute, (arrives_sorted ? received : sent) * hidden, in,
+       {Kernel::kPermuteRows, Kernel::kCombineRows});
   if (shard_.expert_parallel > 1 && expert.local_experts > 1 && !arrives_sorted) {
-    pass(Part::kPermute, 2 * received * hidden,
-         {4.0, 4.0, 2, 2});  // by expert on arrival, and back
+    pass(Part::kPermute, 2 * received * hidden, {4.0, 4.0, 2, 2},  // by expert on arrival, and back
+         {Kernel::kRegroupRows, Kernel::kRegroupRows});
   }
   linear(Part::kExpertsUp, rows, (model_.gated_mlp ? 2 : 1) * expert.inner, hidden,
          expert.local_experts);
@@ -275,12 +286,13 @@ void WorkList::experts() {
   const auto alone = static_cast<int>(expert.local_experts) * kernels_.expert_kernels;
   activation.forward_kernels += alone;
   activation.backward_kernels += 2 * alone;
-  pass(Part::kExpertActivation, received * expert.inner, activation);
+  pass(Part::kExpertActivation, passed * expert.inner, activation, activation_kernels());
   linear(Part::kExpertsDown, rows, hidden, expert.inner, expert.local_experts);
   if (moe.expert_bias && kernels_.implementation == Implementation::kTransformerEngine) {
     pass(Part::kMlpBias, received * hidden, weighted_bias_cost(expert.local_experts));
   }
-  pass(Part::kUnpermute, (arrives_sorted ? received : sent) * hidden, copy);
+  pass(Part::kUnpermute, (arrives_sorted ? received : sent) * hidden, out,
+       {Kernel::kCombineRows, Kernel::kCombineBackward});
 }
 
 void WorkList::residual(Part part) {

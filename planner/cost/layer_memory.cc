@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/adapters.h"
+#include "planner/cost/own_experts.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -227,6 +228,9 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   }
   memory.weight_gradient += output_gradients(job, plan, tokens, sparse);
   memory.transient = backward_transient(job, plan, parameters, tokens, sparse, mlp_kept);
+  if (sparse && runs_own_experts(job, plan)) {
+    memory.transient = own_expert_transient(job, plan);
+  }
   return memory;
 }
 

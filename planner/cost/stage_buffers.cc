@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/in_flight.h"
+#include "planner/cost/own_experts.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -56,6 +57,22 @@ double exchanged_boundaries(const Plan& plan, std::int64_t rank) {
   return plan.pipeline > 1 ? 1 + held_sends(plan, rank) : 0;
 }
 
+// Of this project's layers with experts: a unit's whole gradients in fp32, and, one unit later,
+// those beside the next one's when what the first kept is free. Experts that no other rank holds
+// add up where they stay.
+double own_unit_gradients(const StageContext& context, const Stage& stage) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  const LayerParameters& layer = context.layers->parameters.sparse_layer;
+  const bool alone = expert_ranks(job, plan).shards == 1;
+  const double share = alone ? layer.dense / (layer.dense + layer.expert) : 1;
+  const double one = job.framework.reduce_bytes * stage.largest_unit * share;
+  const LayerMemory& memory = context.layers->sparse;
+  const double freed = plan.recompute == Recompute::kFull ? memory.checkpoint : memory.kept;
+  return one +
+         std::max(0.0, one - freed * std::max<double>(1, static_cast<double>(plan.fsdp_unit)));
+}
+
 }  // namespace
 
 Gathered gathered_of(const StageContext& context, const Stage& stage) {
@@ -74,7 +91,9 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
     const double trained_unit = frozen ? 0 : stage.largest_unit;
     // Where gradients wait for the last micro-batch, so does the reduction's input.
     const double input = context.unsharded_gradient > 0 ? 0 : job.framework.reduce_bytes;
-    gathered.unit_gradients = (element + input) * trained_unit;
+    gathered.unit_gradients = stage.sparse_layers > 0 && !frozen && runs_own_experts(job, plan)
+                                  ? own_unit_gradients(context, stage)
+                                  : (element + input) * trained_unit;
   }
   if (!context.gathers) {
     if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&

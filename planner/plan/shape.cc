@@ -40,9 +40,7 @@ Shape shape_of(const Job& job, const Plan& plan) {
   // Megatron pads the vocabulary to a multiple of 128 * tp.
   const std::int64_t rows = ceil_divide(model.vocab, plan.tensor);
   shape.vocabulary_rows = job.framework.pad_vocabulary ? ceil_divide(rows, 128) * 128 : rows;
-  const double load = std::max(1.0, job.framework.expert_load);
-  shape.expert_rows =
-      static_cast<std::int64_t>(std::ceil(load * static_cast<double>(expert_rows(job, plan).even)));
+  shape.expert_rows = expert_rows(job, plan).room;
   return shape;
 }
 
@@ -56,6 +54,9 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) 
   shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
   shard.sequence_parallel = plan.sequence_parallel;
   shard.even_routing = job.framework.even_routing;
+  if (const ExpertRows rows = expert_rows(job, plan); rows.even > 0) {
+    shard.expert_room = static_cast<double>(rows.room) / static_cast<double>(rows.even);
+  }
   shard.attention = job.attention;
   return shard;
 }
@@ -117,9 +118,14 @@ ExpertRows expert_rows(const Job& job, const Plan& plan) {
       plan.micro_batch * job.sequence / plan.context / plan.tensor * ranks.inner;
   const std::int64_t even = tokens * moe.experts_per_token;
   const std::int64_t local = moe.experts / ranks.experts;
-  return {even, ranks.experts == 1
-                    ? even
-                    : ranks.experts * tokens * std::min(moe.experts_per_token, local)};
+  const std::int64_t most =
+      ranks.experts == 1 ? even : ranks.experts * tokens * std::min(moe.experts_per_token, local);
+  const double load = job.framework.expert_load;
+  if (load == 0 && job.framework.implementation == models::Implementation::kTrireme) {
+    return {even, most, most};
+  }
+  const double room = std::ceil(std::max(1.0, load) * static_cast<double>(even));
+  return {even, most, std::min(most, static_cast<std::int64_t>(room))};
 }
 
 bool runs_two_ways(const Job& job, const Plan& plan) {

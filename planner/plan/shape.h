@@ -55,10 +55,11 @@ struct ExpertRanks {
   std::int64_t inner = 1, experts = 1, copies = 1, shards = 1;
 };
 ExpertRanks expert_ranks(const Job& job, const Plan& plan);
-// Rows that come to a rank's experts from one micro-batch: when every expert gets as many, and at
-// most.
+// Rows that come to a rank's experts from one micro-batch: when every expert gets as many, at most,
+// and those that there is room for. This project's runtime learns in the step what comes, so it
+// keeps room for all that could unless Framework::expert_load says less.
 struct ExpertRows {
-  std::int64_t even = 0, most = 0;
+  std::int64_t even = 0, most = 0, room = 0;
 };
 ExpertRows expert_rows(const Job& job, const Plan& plan);
 // Whether exchanges with the experts' ranks run beside the layers of another micro-batch, as

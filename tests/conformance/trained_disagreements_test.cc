@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "gb200-nvl72", 4096, 32, "pp8.mb4", 12, 0, "all-linear", 0.15, 0.03},
                     Layout{"AdaptersAreGatheredBesideTheFrozenWeights", "llama-3.2-3b",
                            "hgx-h200x64", 2048, 448, "tp8.cp2.fsdp32.mb2.rc-mlp", 0, 64,
-                           "attention", -0.204, 0.05},
+                           "attention", -0.204, 0.08},
                     Layout{"AFrozenTableIsNotSummedOverTheEnds", "gpt3-6.7b", "gb200-nvl72x2", 1024,
                            64, "pp2.vpp16.cp4.dp16.mb1", 0, 8, "attention", 0.339, 0.06}),
     [](const auto& given) { return std::string(given.param.what_broke); });

@@ -1,0 +1,54 @@
+#include "planner/cost/own_experts.h"
+
+#include <algorithm>
+
+#include "planner/plan/shape.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kElement = 2;  // bytes, bf16
+
+double bytes(std::int64_t rows, std::int64_t width) {
+  return kElement * static_cast<double>(rows) * static_cast<double>(width);
+}
+
+}  // namespace
+
+bool runs_own_experts(const Job& job, const Plan& plan) {
+  return job.framework.implementation == models::Implementation::kTrireme && job.model.moe &&
+         !is_modelled_layer(job, plan, job.model.layers - 1);
+}
+
+double own_expert_transient(const Job& job, const Plan& plan) {
+  const models::MixtureOfExperts& moe = *job.model.moe;
+  const Shape s = shape_of(job, plan);
+  const ExpertRanks ranks = expert_ranks(job, plan);
+  const std::int64_t tokens = s.local_tokens * ranks.inner;
+  const std::int64_t ffn = moe.expert_ffn / ranks.inner;
+  const std::int64_t gated = job.model.gated_mlp ? 2 : 1;
+  const double slots = bytes(tokens * moe.experts_per_token, s.hidden);  // in the senders' order
+  const double room = bytes(s.expert_rows, s.hidden);
+  const double stream = bytes(s.local_tokens, s.hidden);
+  // The shared expert's backward: its gradients beside what it kept, then the gradient of the
+  // layer's input in place of both.
+  const std::int64_t shared_ffn = moe.shared_ffn / plan.tensor;
+  const double gathered = s.sequence_parallel ? bytes(s.tokens, s.hidden) : 0;
+  const double kept = bytes(s.tokens, (gated + 1) * shared_ffn);
+  const bool shares = moe.shared_ffn > 0;
+  const double in_shared = shares ? 2 * gathered + kept : 0;
+  const double after_shared = shares ? stream - kept : 0;
+  // By when the outputs that came back (slots) are free, but for the first moment.
+  const double all = ranks.inner > 1 ? bytes(tokens, s.hidden) : 0;
+  const double products = bytes(s.expert_rows, (gated + 1) * ffn);
+  double most = all + slots;
+  if (plan.expert > 1) {  // rows are received, put in order, and back
+    most = std::max({most, room + in_shared, after_shared + room + products - slots,
+                     after_shared + 3 * room - slots, after_shared + 2 * room});
+  } else {
+    most = std::max({most, in_shared, after_shared + products, after_shared + slots});
+  }
+  return stream + most;
+}
+
+}  // namespace trireme::planner

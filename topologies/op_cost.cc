@@ -198,7 +198,7 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
     left = std::min({rate(shape.m, false), rate(shape.n, false), filled});
   }
   compute /= left;
-  const double written = count * m * n * 2.0 / memory_rate_;
+  const double written = count * m * n * shape.result_bytes / memory_rate_;
   const double read = count * (m * k + k * n) * element / memory_rate_;
   return std::max(compute + written, read + written) + kernel_seconds_;
 }

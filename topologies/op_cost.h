@@ -21,6 +21,7 @@ struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0, count = 1;
   // Its operands' rows are m and n long, of other products k and n.
   bool weight_gradient = false;
+  double result_bytes = 2;  // that an element of the result moves
 };
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_length = 0, key_length = 0, qk_dim = 0,

@@ -1,6 +1,7 @@
 // Tensor, context and expert collectives inside a layer, and what of them stays exposed.
 #include <algorithm>
 
+#include "planner/cost/context_pieces.h"
 #include "planner/cost/expert_time.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
@@ -181,14 +182,20 @@ void LayerTimer::exchange_heads(const Plan& plan, LayerTimes& times) const {
 }
 
 // Keys and values are packed and gathered rows put in order, once a direction; backward orders and
-// unpacks their gradients too (planner/lower/layer_forward.cc).
+// unpacks their gradients too (planner/lower/layer_forward.cc). Attention itself goes by pieces.
 models::PassWork LayerTimer::key_passes(const Plan& plan, bool backward) const {
   const Shape shape = shape_of(job_, plan);
   const auto bytes = static_cast<std::int64_t>(kActivationBytes);
   const Bytes own(bytes * shape.tokens * 2 * shape.kv_heads * shape.head_dim);
   const Bytes qkv(bytes * shape.tokens * shape.qkv);
   const Bytes ordered = own * (2 * plan.context);
+  const ContextPieces pieces =
+      context_pieces({shape.batch, shape.sequence / plan.context, plan.context, shape.heads,
+                      shape.kv_heads, shape.head_dim},
+                     backward);
   models::PassWork work;
+  work.memory_bound.push_back(
+      {.part = models::Part::kAttentionNorm, .traffic = pieces.traffic, .kernels = pieces.kernels});
   work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
                                .traffic = qkv + own,
                                .kernels = 1,

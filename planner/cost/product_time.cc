@@ -2,6 +2,7 @@
 
 #include "models/layer_parts.h"
 #include "planner/cost/layer_memory.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -19,11 +20,23 @@ ProductWidth product_width(models::Part part, bool fp32_experts) {
   return models::traits_of(part).stays_wide ? ProductWidth::k16Bits : ProductWidth::kOfLayer;
 }
 
+bool adds_gradients(const Job& job, const Plan& plan) {
+  const bool reduces_each =
+      plan.data_parallel() > 1 &&
+      (job.framework.reduce_every_micro_batch ||
+       (plan.sharded > 1 && run_sharding(job, plan).sharding >= Sharding::kGradients));
+  return plan.micro_batches > 1 && !reduces_each;
+}
+
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
                        topologies::MatmulShape shape, const ProductKind& kind) {
   shape.weight_gradient = kind.weight_gradient;
   if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
-    const topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
+    constexpr double kFp32 = 4;
+    topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
+    if (kind.weight_gradient) {
+      one.result_bytes = kind.adds ? 2 * kFp32 : kFp32;
+    }
     return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);
   }
   constexpr double kCastBytes = 5;  // an element: 2 read for the maximum, 2 read and 1 written

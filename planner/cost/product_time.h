@@ -18,7 +18,11 @@ enum class ProductWidth : std::uint8_t { kOfLayer, k16Bits, kFp32 };
 struct ProductKind {
   ProductWidth width = ProductWidth::kOfLayer;
   bool weight_gradient = false;
+  bool adds = false;  // of this project's experts: to a gradient that is there
 };
+
+// Whether most products of weight gradients add to those of a micro-batch before.
+bool adds_gradients(const Job& job, const Plan& plan);
 
 // Whether the plan's experts multiply in fp32 (Framework::experts_without_autocast).
 bool has_fp32_experts(const Job& job, const Plan& plan);
@@ -27,7 +31,8 @@ ProductWidth product_width(models::Part part, bool fp32_experts);
 
 // Under fp8 and fp4 products as wide as their layer also scan their activation operand for its
 // largest value and cast it. This project's runtime launches the products of a `count` (experts)
-// one by one.
+// one by one, each with few rows: what a gradient in fp32 reads and writes then takes as long as
+// the product (two H200, 512 to 1,024 rows: 16 to 40 % of those gradients' time was missing).
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
                        topologies::MatmulShape shape, const ProductKind& kind);
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/kernel_work.h"
+#include "planner/cost/context_pieces.h"
 #include "planner/walk/state_pass.h"
 
 namespace trireme::planner {
@@ -29,7 +30,17 @@ ProductWidth width_of(const Work& work) {
   return static_cast<ProductWidth>(wide);
 }
 
+ContextShape context_shape(const Work& work) {
+  const auto& d = work.dims;
+  return {d[0], d[1] / d[7], d[7], d[2], d[3], d[4]};
+}
+
 double kernels_of(const Work& work) {
+  if (work.kernel == Kernel::kContextAttentionForward ||
+      work.kernel == Kernel::kContextAttentionBackward) {
+    const bool backward = work.kernel == Kernel::kContextAttentionBackward;
+    return 1.0 + context_pieces(context_shape(work), backward).kernels;
+  }
   return work.kernel == Kernel::kModelledPass   ? static_cast<double>(work.dims[0])
          : work.kernel == Kernel::kExpertMatmul ? static_cast<double>(work.dims[7])
                                                 : 1.0;
@@ -58,7 +69,7 @@ Seconds WorkTimer::time(const Work& work, WorkPlace place) const {
     const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };
     return time_product(d[3] != 0 ? topologies::MatmulShape{d[0], d[1], share(d[2]), d[7]}
                                   : topologies::MatmulShape{share(d[0]), d[1], d[2], d[7]},
-                        {ProductWidth::kOfLayer, gradient});
+                        {ProductWidth::kOfLayer, gradient, d[5] != 0});
   }
   if (work.kernel == Kernel::kModelledMatmul) {
     return time_product({d[0], d[1], d[2], d[3]}, {width_of(work), gradient});
@@ -120,7 +131,14 @@ Seconds WorkTimer::time_attention(const Work& work, std::int64_t ranks,
                                         .flash = true,
                                         .portable = portable_attention_},
                                        job_.precision, pass);
-  return time * (1 / fit_.attention_rate);
+  const Seconds whole = time * (1 / fit_.attention_rate);
+  if (ranks == 1) {
+    return whole;
+  }
+  const ContextPieces pieces =
+      context_pieces(context_shape(work), pass == topologies::Pass::kBackward);
+  const double bytes = static_cast<double>(pieces.traffic.value) * fit_.memory_traffic;
+  return whole + cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), pieces.kernels);
 }
 
 // By the kernel's own measurement, where the profile has it. Sums of gradients stream as casts

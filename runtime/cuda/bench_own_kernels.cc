@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/bench.h"
 #include "runtime/cuda/check.h"
+#include "runtime/cuda/experts.h"
 #include "runtime/cuda/kernels.h"
 
 namespace trireme::runtime::cuda {
@@ -14,6 +15,10 @@ namespace {
 
 constexpr std::int64_t kHeadSize = 128;
 constexpr std::int64_t kTableRows = 32768;
+// Of a rank's routed experts: four a token, from two senders.
+constexpr std::int64_t kChosen = 4;
+constexpr std::int64_t kSenders = 2;
+constexpr std::int64_t kExperts = 16;
 
 struct Extent {
   std::int64_t rows = 0, columns = 0;
@@ -57,6 +62,9 @@ struct Shared {
   cudaStream_t stream;
   Scratch scratch;
   const std::int32_t* tokens;
+  const std::int32_t* experts = nullptr;  // chosen ones, of kSenders * kExperts
+  std::int32_t* places = nullptr;         // of the rows that chose, by expert
+  std::int32_t* counts = nullptr;         // of each expert's rows
 };
 
 void add_norms(const Shared& shared, const Extent& e, std::vector<KernelRun>& runs) {
@@ -249,6 +257,41 @@ void add_losses(const Shared& shared, const Extent& e, std::vector<KernelRun>& r
                   }});
 }
 
+// Rows that experts are chosen for, moved among their places. Bytes as the program's operands have
+// them; of `places` a call writes what the ones behind it read.
+void add_expert_moves(const Shared& shared, const Extent& e, std::vector<KernelRun>& runs) {
+  OperandSet set;
+  const ExpertRows rows{e.rows / kChosen, kChosen, e.columns};
+  const std::int64_t tokens = rows.tokens * e.columns;
+  const std::size_t x = set.bf16(tokens);
+  const std::size_t y = set.bf16(e.elements());
+  const std::size_t weights = set.fp32(e.rows);
+  const std::int64_t places = 4 * e.rows;
+  runs.push_back({"expert_places", e, 2 * places + 4 * kSenders * kExperts, set, [=](const Base&) {
+                    expert_places(shared.stream, e.rows, kSenders * kExperts, shared.experts,
+                                  shared.places, shared.counts);
+                  }});
+  runs.push_back(
+      {"permute_rows", e, 2 * (tokens + e.elements()) + places, set, [=](const Base& at) {
+         permute_rows(shared.stream, rows, at.bf16(x), shared.places, at.bf16(y));
+       }});
+  runs.push_back(
+      {"combine_rows", e, 2 * (tokens + e.elements()) + 2 * places, set, [=](const Base& at) {
+         combine_rows(shared.stream, rows, at.bf16(y), shared.places, at.fp32(weights), at.bf16(x));
+       }});
+  const std::size_t moved = set.bf16(e.elements());
+  const std::size_t d_weights = set.fp32(e.rows);
+  runs.push_back({"combine_backward", e, 2 * (tokens + 2 * e.elements()) + 3 * places, set,
+                  [=](const Base& at) {
+                    combine_backward(shared.stream, rows, at.bf16(x), at.bf16(y), shared.places,
+                                     at.fp32(weights), at.bf16(moved), at.fp32(d_weights));
+                  }});
+  runs.push_back({"regroup_rows", e, 4 * e.elements(), set, [=](const Base& at) {
+                    regroup_rows(shared.stream, kSenders, kExperts, e.columns, shared.counts,
+                                 at.bf16(y), at.bf16(moved), false);
+                  }});
+}
+
 void measure_run(Bench& bench, const KernelRun& run, Microbenchmarks& found) {
   const std::size_t sets = std::clamp<std::size_t>(kRotation / run.operands.bytes(), 1, 16);
   const DeviceBytes memory = bench.random(run.operands.bytes() * sets);
@@ -270,10 +313,21 @@ void measure_own_kernels(Bench& bench, Microbenchmarks& found) {
   }
   const DeviceBytes tokens(host.size() * sizeof(std::int32_t), "tokens");
   check(cudaMemcpy(tokens.data(), host.data(), tokens.bytes(), cudaMemcpyHostToDevice), "tokens");
+  for (std::int32_t& row : host) {
+    row = row / kSenders % (kSenders * kExperts);
+  }
+  const DeviceBytes experts(host.size() * sizeof(std::int32_t), "experts");
+  check(cudaMemcpy(experts.data(), host.data(), experts.bytes(), cudaMemcpyHostToDevice),
+        "experts");
+  const DeviceBytes places(host.size() * sizeof(std::int32_t), "places");
+  const DeviceBytes counts(kSenders * kExperts * sizeof(std::int32_t), "counts");
   const DeviceBytes scratch(scratch_bytes(kMostRows), "partial sums");
   const Shared shared{bench.stream(),
                       {reinterpret_cast<float*>(scratch.data()), scratch.bytes()},
-                      reinterpret_cast<const std::int32_t*>(tokens.data())};
+                      reinterpret_cast<const std::int32_t*>(tokens.data()),
+                      reinterpret_cast<const std::int32_t*>(experts.data()),
+                      reinterpret_cast<std::int32_t*>(places.data()),
+                      reinterpret_cast<std::int32_t*>(counts.data())};
   std::vector<KernelRun> runs;
   for (const Extent& extent :
        {Extent{1024, 2048}, Extent{4096, 2048}, Extent{kMostRows, 2048}, Extent{4096, 8192}}) {
@@ -283,6 +337,7 @@ void measure_own_kernels(Bench& bench, Microbenchmarks& found) {
     add_sums(shared, extent, runs);
     add_embeddings(shared, extent, runs);
     add_states(shared, extent, runs);
+    add_expert_moves(shared, extent, runs);
   }
   for (const Extent& extent : {Extent{1024, kTableRows}, Extent{4096, kTableRows},
                                Extent{8192, kTableRows}, Extent{2048, 4 * kTableRows}}) {

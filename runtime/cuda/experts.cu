@@ -230,7 +230,8 @@ __device__ void copy_row(const Bf16* from, Bf16* to, std::int64_t width) {
 __global__ void permute_kernel(ExpertRows rows, const Bf16* x, const std::int32_t* places,
                                Bf16* y) {
   const std::int64_t slot = blockIdx.x;
-  copy_row(x + slot / rows.chosen * rows.width, y + places[slot] * rows.width, rows.width);
+  const std::int64_t token = blockIdx.x / static_cast<std::uint32_t>(rows.chosen);
+  copy_row(x + token * rows.width, y + places[slot] * rows.width, rows.width);
 }
 
 // A block a token.
@@ -257,12 +258,13 @@ __global__ void combine_backward_kernel(ExpertRows rows, const Bf16* dx, const B
                                         float* dweights) {
   __shared__ float shared[kWarp];
   const std::int64_t slot = blockIdx.x;
+  const std::int64_t token = blockIdx.x / static_cast<std::uint32_t>(rows.chosen);
   const std::int64_t row = places[slot] * rows.width;
   float dot = 0.0F;
   for (std::int64_t i = threadIdx.x * kVector; i < rows.width; i += blockDim.x * kVector) {
     float gradient[kVector];
     float values[kVector];
-    load8(dx + slot / rows.chosen * rows.width + i, gradient);
+    load8(dx + token * rows.width + i, gradient);
     load8(y + row + i, values);
     for (int v = 0; v < kVector; ++v) {
       dot += gradient[v] * values[v];
@@ -280,25 +282,34 @@ __global__ void combine_backward_kernel(ExpertRows rows, const Bf16* dx, const B
 // copies.
 __global__ void regroup_kernel(std::int64_t senders, std::int64_t experts, std::int64_t width,
                                const std::int32_t* counts, const Bf16* x, Bf16* y, bool inverse) {
-  __shared__ std::int64_t starts[2];
-  const std::int64_t sender = blockIdx.x / experts;
-  const std::int64_t expert = blockIdx.x % experts;
-  if (threadIdx.x == 0) {
-    std::int64_t sent = 0;
-    std::int64_t grouped = 0;
-    for (std::int64_t s = 0; s < senders; ++s) {
-      for (std::int64_t e = 0; e < experts; ++e) {
-        const std::int64_t rows = counts[s * experts + e];
-        sent += s < sender || (s == sender && e < expert) ? rows : 0;
-        grouped += e < expert || (e == expert && s < sender) ? rows : 0;
-      }
-    }
-    starts[0] = sent;
-    starts[1] = grouped;
+  __shared__ unsigned long long starts[2];
+  const auto size = static_cast<std::uint32_t>(experts);
+  const std::uint32_t sender = blockIdx.x / size;
+  const std::uint32_t expert = blockIdx.x % size;
+  if (threadIdx.x < 2) {
+    starts[threadIdx.x] = 0;
   }
   __syncthreads();
-  const std::int64_t from = starts[inverse ? 1 : 0];
-  const std::int64_t to = starts[inverse ? 0 : 1];
+  // Whole numbers, so that the order of the sums makes no difference. One thread alone would read
+  // the counts one after the other, which takes as long as the block's copies.
+  unsigned long long sent = 0;
+  unsigned long long grouped = 0;
+  for (std::uint32_t i = threadIdx.x; i < senders * size; i += blockDim.x) {
+    const std::uint32_t s = i / size;
+    const std::uint32_t e = i % size;
+    const auto rows = static_cast<unsigned long long>(counts[i]);
+    sent += i < blockIdx.x ? rows : 0;
+    grouped += e < expert || (e == expert && s < sender) ? rows : 0;
+  }
+  if (sent > 0) {
+    atomicAdd(&starts[0], sent);
+  }
+  if (grouped > 0) {
+    atomicAdd(&starts[1], grouped);
+  }
+  __syncthreads();
+  const auto from = static_cast<std::int64_t>(starts[inverse ? 1 : 0]);
+  const auto to = static_cast<std::int64_t>(starts[inverse ? 0 : 1]);
   for (std::int64_t row = blockIdx.y; row < counts[blockIdx.x]; row += gridDim.y) {
     copy_row(x + (from + row) * width, y + (to + row) * width, width);
   }

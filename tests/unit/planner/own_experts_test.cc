@@ -1,0 +1,151 @@
+// What the runtime of this project queues for routed experts and for attention by pieces, as the
+// closed form and the program price it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/presets.h"
+#include "models/work.h"
+#include "planner/cost/context_pieces.h"
+#include "planner/cost/product_time.h"
+#include "planner/lower/lower.h"
+#include "planner/plan/shape.h"
+#include "planner/walk/work_times.h"
+#include "topologies/op_cost.h"
+
+namespace trireme::planner {
+namespace {
+
+Job job_of(const char* model) {
+  Job job;
+  job.model = models::load_model(model);
+  job.cluster = topologies::narrowed(topologies::load_cluster("hgx-h200x1"), 2);
+  job.framework = find_framework("trireme");
+  job.profile = topologies::shipped_profile();
+  job.sequence = 4096;
+  job.global_batch = 8;
+  return job;
+}
+
+Plan expert_plan() {
+  Plan plan;
+  plan.replicas = 2;
+  plan.expert = 2;
+  plan.micro_batches = 4;
+  return plan;
+}
+
+double seconds_of(const Job& job, const ProductKind& kind) {
+  const topologies::OpCost cost(job.cluster, job.profile);
+  return product_seconds(job, cost, behaviour_fit(job), {1536, 2048, 512, 16}, kind);
+}
+
+// An expert's gradient of 512 rows reads and writes 25 MB in fp32 beside 3.2 GFLOP: 16 to 40 % of
+// those products' time was missing on two H200.
+TEST(OwnExperts, GradientsOfFewRowsTakeTheTimeOfTheirSums) {
+  const Job job = job_of("qwen3-30b-a3b");
+  const double plain = seconds_of(job, {});
+  const double written = seconds_of(job, {ProductWidth::kOfLayer, true, false});
+  const double added = seconds_of(job, {ProductWidth::kOfLayer, true, true});
+  EXPECT_GT(written, plain);
+  EXPECT_GT(added / plain, 1.2);
+  EXPECT_NEAR(added - written, 2 * (written - plain), 1e-9);  // 8, 4 and 2 bytes an element
+  // PyTorch's gradients are in 16 bits, and one grouped product's tiles cover each other's writes.
+  Job other = job;
+  other.framework = find_framework("fsdp2");
+  EXPECT_EQ(seconds_of(other, {ProductWidth::kOfLayer, true, true}),
+            seconds_of(other, {ProductWidth::kOfLayer, true, false}));
+}
+
+TEST(OwnExperts, GradientsAddUpWhereTheyAreNotReducedEachTime) {
+  const Job job = job_of("qwen3-30b-a3b");
+  Plan plan = expert_plan();
+  EXPECT_TRUE(adds_gradients(job, plan));
+  plan.micro_batches = 1;
+  EXPECT_FALSE(adds_gradients(job, plan));
+  plan = expert_plan();
+  plan.replicas = 1;
+  plan.sharded = 2;
+  plan.sharding = Sharding::kFull;
+  EXPECT_FALSE(adds_gradients(job, plan));
+}
+
+Bytes moved_by(const models::PassWork& work, Kernel kernel) {
+  Bytes sum;
+  for (const models::MemoryBoundWork& pass : work.memory_bound) {
+    sum += pass.own == kernel ? pass.traffic : Bytes(0);
+  }
+  return sum;
+}
+
+Bytes moved_by(const Job& job, const Plan& plan, Kernel kernel, Phase phase) {
+  LowerOptions options;
+  options.executable = true;
+  const StepProgram program = lower(job, plan, options);
+  const Program& role = program.roles.front();
+  Bytes sum;
+  for (const Op& op : role.ops) {
+    const auto* compute = std::get_if<Compute>(&op.kind);
+    if (compute != nullptr && op.origin.phase == phase && op.origin.layer == 0 &&
+        op.origin.micro_batch == 0 && role.works[compute->work].kernel == kernel) {
+      sum += role.works[compute->work].traffic;
+    }
+  }
+  return sum;
+}
+
+// The closed form moved a row in and out for each of a token's experts, read none of the token's
+// rows once, and had no kernel for the order of rows.
+TEST(OwnExperts, MovesOfRowsAreThoseOfTheProgram) {
+  const Job job = job_of("qwen3-30b-a3b");
+  const Plan plan = expert_plan();
+  const models::LayerWork work =
+      models::layer_work(job.model, 0, shard_of(job, plan, job.sequence), kernels_of(job));
+  const auto expect_near = [](Bytes closed, Bytes program) {
+    ASSERT_GT(program.value, 0);
+    EXPECT_NEAR(static_cast<double>(closed.value) / static_cast<double>(program.value), 1, 0.01);
+  };
+  for (const Kernel kernel : {Kernel::kExpertPlaces, Kernel::kPermuteRows, Kernel::kCombineRows,
+                              Kernel::kRegroupRows, Kernel::kSwigluForward}) {
+    expect_near(moved_by(work.forward, kernel), moved_by(job, plan, kernel, Phase::kForward));
+  }
+  for (const Kernel kernel : {Kernel::kCombineRows, Kernel::kCombineBackward, Kernel::kRegroupRows,
+                              Kernel::kSwigluBackward}) {
+    expect_near(moved_by(work.input_gradient, kernel),
+                moved_by(job, plan, kernel, Phase::kBackward));
+  }
+}
+
+// Two ranks share 4096 tokens in chunks of 1024; 32 heads of 128, 4 of keys.
+TEST(ContextPieces, CountsWhatTheRuntimeQueues) {
+  const ContextShape shape{1, 2048, 2, 32, 4, 128};
+  const ContextPieces forward = context_pieces(shape, false);
+  EXPECT_EQ(forward.kernels, 5);  // four attentions for one, and a merge for each chunk
+  EXPECT_EQ(forward.traffic.value, 2 * 3 * 2048 * 4096);
+  const ContextPieces backward = context_pieces(shape, true);
+  // Three attentions more, two sums a piece, two clearings.
+  EXPECT_EQ(backward.kernels, 3 * 3 + 4 * 2 + 2);
+  // Keys of 1024 wide: own 1024 twice, 1024 and 2048 before; gradients of queries by two pieces.
+  const std::int64_t added = 3 * (2 * 2048 * 4096 + 5 * 1024 * 1024);
+  const std::int64_t cleared = 2048 * (4096 + 1024) + 4096 * 1024;
+  EXPECT_EQ(backward.traffic.value, 2 * (added + cleared));
+}
+
+// Attention of shared sequences was priced as one kernel: 28 % too fast for chunks of 1024 tokens
+// on two H200.
+TEST(ContextPieces, AreInTheTimeOfTheProgramsOp) {
+  const Job job = job_of("llama-3.2-1b");
+  const topologies::OpCost cost(job.cluster, job.profile);
+  const BehaviourFit fit = behaviour_fit(job);
+  const WorkTimer timer(job, cost, fit);
+  const Work whole{Kernel::kAttentionForward, {1, 4096, 16, 4, 64, 0, 64}, Flop(0), Bytes(0)};
+  const Work shared{
+      Kernel::kContextAttentionForward, {1, 4096, 32, 8, 64, 0, 0, 2}, Flop(0), Bytes(0)};
+  EXPECT_GT(timer.time(shared, WorkPlace::kLayer).value,
+            timer.time(whole, WorkPlace::kLayer).value);
+  EXPECT_EQ(timer.launches(whole), 1);
+  EXPECT_EQ(timer.launches(shared), 6);
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -103,14 +103,15 @@ double LayerTimer::products(const std::vector<models::Matmul>& matmuls,
                             bool weight_gradient) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
-    const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient, adds_};
+    // Of a first micro-batch, and of gradients that are reduced each time, nothing is there to add
+    // to; most products of most steps do.
+    const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient, true};
     const ProductKey key{matmul.m,
                          matmul.n,
                          matmul.k,
                          matmul.count,
                          static_cast<std::int64_t>(kind.width),
-                         weight_gradient ? 1 : 0,
-                         adds_ ? 1 : 0};
+                         weight_gradient ? 1 : 0};
     const double* known = products_.find(key);
     seconds += known != nullptr
                    ? *known
@@ -277,9 +278,9 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) cons
 }
 
 const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKinds& kinds) {
-  const BareKey key{plan.tensor,           plan.context,     plan.expert,
-                    plan.expert_tensor,    plan.micro_batch, plan.sequence_parallel ? 1 : 0,
-                    fp32_experts_ ? 1 : 0, adds_ ? 1 : 0};
+  const BareKey key{plan.tensor,          plan.context,     plan.expert,
+                    plan.expert_tensor,   plan.micro_batch, plan.sequence_parallel ? 1 : 0,
+                    fp32_experts_ ? 1 : 0};
   if (const BareSet* found = bare_.find(key)) {
     return *found;
   }
@@ -308,7 +309,6 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
 
 LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
   fp32_experts_ = has_fp32_experts(job_, plan);
-  adds_ = job_.model.moe && adds_gradients(job_, plan);
   const BareSet& bare = bare_set(plan, kinds);
   LayerSet set;
   for (std::size_t kind = 0; kind < kinds.first_layer.size(); ++kind) {

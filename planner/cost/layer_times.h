@@ -114,17 +114,17 @@ class LayerTimer {
   Collectives& collectives_;
   topologies::OpCost op_;
   bool portable_attention_;
-  const HostCounts* counts_;                  // nothing: kernels are counted
-  bool fp32_experts_ = false, adds_ = false;  // of the plan that is timed
+  const HostCounts* counts_;   // nothing: kernels are counted
+  bool fp32_experts_ = false;  // of the plan that is timed
   struct BareKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
-    std::int64_t sequence_parallel = 0, fp32_experts = 0, adds = 0;
+    std::int64_t sequence_parallel = 0, fp32_experts = 0;
     friend bool operator==(const BareKey&, const BareKey&) = default;
   };
   FlatMap<BareKey, BareSet> bare_;
   // Layers cut otherwise, and what a layer repeats, have many products in common.
   struct ProductKey {
-    std::int64_t m = 0, n = 0, k = 0, count = 1, width = 0, weight_gradient = 0, adds = 0;
+    std::int64_t m = 0, n = 0, k = 0, count = 1, width = 0, weight_gradient = 0;
     friend bool operator==(const ProductKey&, const ProductKey&) = default;
   };
   mutable FlatMap<ProductKey, double> products_;  // seconds

@@ -2,7 +2,6 @@
 
 #include "models/layer_parts.h"
 #include "planner/cost/layer_memory.h"
-#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 
@@ -18,14 +17,6 @@ ProductWidth product_width(models::Part part, bool fp32_experts) {
     return ProductWidth::kFp32;
   }
   return models::traits_of(part).stays_wide ? ProductWidth::k16Bits : ProductWidth::kOfLayer;
-}
-
-bool adds_gradients(const Job& job, const Plan& plan) {
-  const bool reduces_each =
-      plan.data_parallel() > 1 &&
-      (job.framework.reduce_every_micro_batch ||
-       (plan.sharded > 1 && run_sharding(job, plan).sharding >= Sharding::kGradients));
-  return plan.micro_batches > 1 && !reduces_each;
 }
 
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,

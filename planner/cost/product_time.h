@@ -21,9 +21,6 @@ struct ProductKind {
   bool adds = false;  // of this project's experts: to a gradient that is there
 };
 
-// Whether most products of weight gradients add to those of a micro-batch before.
-bool adds_gradients(const Job& job, const Plan& plan);
-
 // Whether the plan's experts multiply in fp32 (Framework::experts_without_autocast).
 bool has_fp32_experts(const Job& job, const Plan& plan);
 // Of a product of the part, whatever the job's precision.

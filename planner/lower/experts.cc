@@ -166,8 +166,10 @@ void ExpertWriter::products(ExpertState& state) {
 void ExpertWriter::repeat(const Operand& input, ExpertState& state) {
   choose(input, state);
   const Operand sorted = order(input, state);
+  // Beside the exchange, and issued before it: the host queues an exchange when it has read how
+  // many rows come, and the GPU has this to do until then.
+  shared_forward(input, state);
   const Operand received = dispatch("dispatch", sorted, state);
-  shared_forward(input, state);  // beside the exchange
   state.rows = by_expert(received, state);
   products(state);
 }

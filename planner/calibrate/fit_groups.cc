@@ -61,7 +61,7 @@ std::vector<FitConstant> fit_constants() {
       // Triton's flash attention of 2023 took twice FlashAttention-2's time on A100, less later.
       shared({"fsdp1"}, "attention_rate", 0.6, 0.15),
       // cuBLAS of CUDA 12.0 and 12.1 on Hopper, over today's.
-      shared({"fsdp1"}, "new_card_rate", 0.83, 0.08),
+      shared({"fsdp1", "fsdp1-compiled"}, "new_card_rate", 0.83, 0.08),
   };
 }
 

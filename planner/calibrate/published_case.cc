@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
 #include <string_view>
 
 #include "core/error.h"
 #include "planner/calibrate/published.h"
 #include "planner/calibrate/published_candidates.h"
 #include "planner/calibrate/published_model.h"
+#include "planner/calibrate/published_recompute.h"
 #include "planner/cost/memory.h"
 #include "planner/plan/job_check.h"
 #include "planner/plan/rules.h"
@@ -22,66 +21,6 @@ namespace {
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-std::int64_t number_after(const std::string& text, const std::string& word) {
-  const std::size_t at = text.find(word);
-  if (at == std::string::npos) {
-    return -1;
-  }
-  const char* digits = text.c_str() + at + word.size();
-  return std::isdigit(static_cast<unsigned char>(*digits)) != 0 ? std::strtoll(digits, nullptr, 10)
-                                                                : -1;
-}
-
-std::uint16_t modules_of(const std::string& detail) {
-  constexpr std::pair<std::string_view, models::RecomputeModule> kNames[] = {
-      {"core_attn", kCoreAttention},
-      {"layernorm", kLayerNorm},
-      {"mla_up_proj", kMlaUpProjection},
-      {"moe_act", kMoeActivation},
-      {"shared_experts", kSharedExperts}};
-  unsigned modules = 0;
-  for (const auto& [name, module] : kNames) {
-    modules |= contains(detail, name) ? static_cast<unsigned>(module) : 0U;
-  }
-  // "mlp" and "moe" are also parts of other words.
-  std::string word;
-  for (const char letter : detail + " ") {
-    if (std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_') {
-      word += letter;
-      continue;
-    }
-    modules |= word == "mlp" ? static_cast<unsigned>(kMlp) : 0U;
-    modules |= word == "moe" ? static_cast<unsigned>(kMoe) : 0U;
-    word.clear();
-  }
-  return static_cast<std::uint16_t>(modules);
-}
-
-void fill_recompute(const PublishedRow& row, const Job& job, Plan& plan,
-                    std::vector<std::string>& assumed) {
-  const std::string& detail = row.recompute_detail;
-  if (row.recompute == "full") {
-    plan.recompute = Recompute::kFull;
-    plan.recompute_layers = number_after(detail, "num_layers=");
-    plan.recompute_modules = contains(detail, "in tiles") ? modules_of(detail) : 0;
-  } else if (row.recompute == "selective") {
-    plan.recompute = Recompute::kSelective;
-    const std::uint16_t modules = modules_of(detail);
-    if (modules != 0) {
-      plan.recompute_modules = modules;
-    } else if (contains(detail, "every")) {
-      plan.recompute = Recompute::kFull;
-      plan.recompute_layers = (job.model.layers + 1) / 2;
-      assumed.emplace_back("recompute of every second block");
-    } else if (job.framework.recompute_per_op) {
-      plan.recompute_modules = kTorchPerOp;
-    }
-  }
-  if (contains(detail, "offload") && !job.offload.any()) {
-    assumed.emplace_back("activation offload is not modelled");
-  }
 }
 
 Sharding sharding_of(const PublishedRow& row, const Framework& framework,

@@ -38,8 +38,10 @@ constexpr UsualHost kHosts[] = {{"A100-SXM4-40GB", 128, 410e9, 25e9}, {"Volta", 
 constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
 // One Grace: STREAM reaches 410 GB/s and up; its link both ways at once 175 and 172 GB/s, one way
 // alone 359 and 377 (DGX Station of GB300). A superchip of Blackwell has two GPUs beside it, of
-// Hopper one.
+// Hopper one, with up to 480 GB.
 constexpr double kGraceGib = 480;
+// Boards of four Grace Hoppers (JUPITER, Isambard-AI) have 120 GB of LPDDR5X beside each.
+constexpr double kGraceOfFourGib = 120;
 constexpr double kGraceRate = 410e9;
 constexpr double kGraceLink = 360e9;
 constexpr double kGraceBoth = 0.48;
@@ -127,7 +129,8 @@ HostMachine host_of(const Job& job) {
   const double beside = gpus_of_grace(job);
   const bool grace = beside > 0;
   HostMachine host;
-  host.memory_gib = grace ? gpus * kGraceGib / beside : gpus * usual.gib_of_gpu;
+  const double grace_gib = beside == 1 && gpus > 1 ? kGraceOfFourGib : kGraceGib;
+  host.memory_gib = grace ? gpus * grace_gib / beside : gpus * usual.gib_of_gpu;
   host.memory_rate = grace ? gpus * kGraceRate / beside : usual.rate_of_node;
   host.nvme_rate = usual.nvme_of_node;
   const BytesPerSecond pcie = job.cluster.node.pcie_per_gpu.value > 0

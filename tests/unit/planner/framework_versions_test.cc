@@ -49,6 +49,11 @@ TEST(FrameworkVersions, ReleasesDifferInWhatTheirRecipesSet) {
   const RecipeCase bf16;
   // NeMo's performance recipes reduce in 16 bits since 25.02; those of NeMo 2.0 in 32.
   EXPECT_EQ(find_framework("nemo@24.09", bf16).reduce_bytes, 4);
+  // The pages of 24.12 print layouts of the launcher's example scripts (405B on 72 nodes, 252
+  // sequences), which reduce in 16 bits; half of them were told that they do not fit.
+  EXPECT_EQ(find_framework("nemo@24.12", bf16).gradient_bytes, 2);
+  EXPECT_EQ(find_framework("nemo@24.12", bf16).reduce_bytes, 2);
+  EXPECT_FALSE(find_framework("nemo@24.12", bf16).fp8_parameters);
   EXPECT_EQ(find_framework("nemo@25.02", bf16).reduce_bytes, 2);
   EXPECT_EQ(find_framework("nemo@25.02", bf16).gradient_bytes, 2);
   EXPECT_EQ(find_framework("nemo@25.02", bf16).master_bytes, 4);

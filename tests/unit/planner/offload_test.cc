@@ -51,6 +51,14 @@ TEST(Offload, HostsOfOneArchitectureDiffer) {
   EXPECT_EQ(host_of(job_of("llama-3.1-8b", "dgx-a100-80gb", "megatron")).memory_gib, 2048);
 }
 
+// A board of four Grace Hoppers was told 480 GiB beside each; JUPITER's and Isambard-AI's have 120.
+TEST(Offload, BoardsOfFourGraceHoppersHaveLessBesideEach) {
+  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "jupiter", "megatron")).memory_gib, 4 * 120);
+  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "alps", "megatron")).memory_gib, 4 * 120);
+  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "gh200", "megatron")).memory_gib, 480);
+  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "gb200-nvl72", "megatron")).memory_gib, 36 * 480);
+}
+
 // optimizer,parameters was the same as optimizer under this project's runtime, without a word.
 TEST(Offload, WhatMovesNothingIsSaid) {
   Plan plan;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cost/own_experts.h"
 #include "planner/cost/unit_link.h"
 
 namespace trireme::planner {
@@ -128,7 +129,7 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   const auto alone = [](const GroupShape& group) { return group.ranks <= 1; };
   if (alone(of.groups.shard) && alone(of.groups.replica) && alone(of.groups.expert_shard) &&
       alone(of.groups.expert_replica)) {
-    return {};
+    return {.compute_backward = expert_sums(plan, in)};
   }
   const UnitTerms terms{plan.micro_batches, in.trained_of_unit, in.trained_experts_of_unit,
                         in.gathered_share};
@@ -141,7 +142,23 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
                                 std::max(of.groups.shard.ranks, of.groups.expert_shard.ranks) > 1;
   const bool each = shards_gradients || (is_own(job_) && job_.framework.reduce_every_micro_batch);
   const Case at{plan, in, of};
-  return each ? reduced_each(at) : reduced_once(at);
+  if (each) {
+    return reduced_each(at);
+  }
+  DataParallelTime time = reduced_once(at);
+  time.compute_backward += expert_sums(plan, in);
+  return time;
+}
+
+// Products of experts' gradients add to those of earlier micro-batches: what is there is read
+// beside what a layer's own time has them write, and few rows are no cover for it.
+double DataParallelTimer::expert_sums(const Plan& plan, const DataParallelInput& in) const {
+  if (in.expert_parameters == 0 || !runs_own_experts(job_, plan)) {
+    return 0;
+  }
+  constexpr double kRead = 4;  // bytes of an fp32 element
+  const double later = 1 - 1 / static_cast<double>(plan.micro_batches);
+  return later * kRead * in.trained_expert_share * in.expert_parameters / memory_rate_;
 }
 
 double state_rate(const Job& job, const topologies::OpCost& cost) {

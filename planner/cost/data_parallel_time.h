@@ -93,6 +93,7 @@ class DataParallelTimer {
   DataParallelTime measure(const Plan& plan, const DataParallelInput& in, OfPlan& of);
 
  private:
+  [[nodiscard]] double expert_sums(const Plan& plan, const DataParallelInput& in) const;
   // Of a unit, what is gathered, cast before it is, and reduced.
   struct Elements {
     double gathered = 0, cast = 0, reduced = 0;

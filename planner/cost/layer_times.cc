@@ -103,9 +103,7 @@ double LayerTimer::products(const std::vector<models::Matmul>& matmuls,
                             bool weight_gradient) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
-    // Of a first micro-batch, and of gradients that are reduced each time, nothing is there to add
-    // to; most products of most steps do.
-    const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient, true};
+    const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient};
     const ProductKey key{matmul.m,
                          matmul.n,
                          matmul.k,

@@ -18,7 +18,9 @@ enum class ProductWidth : std::uint8_t { kOfLayer, k16Bits, kFp32 };
 struct ProductKind {
   ProductWidth width = ProductWidth::kOfLayer;
   bool weight_gradient = false;
-  bool adds = false;  // of this project's experts: to a gradient that is there
+  // Of this project's experts: to a gradient that is there, which the closed form counts with the
+  // sums of gradients (data_parallel_time.cc).
+  bool adds = false;
 };
 
 // Whether the plan's experts multiply in fp32 (Framework::experts_without_autocast).

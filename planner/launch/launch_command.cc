@@ -193,7 +193,7 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
   }
   std::map<std::string, int> unset;
   for (const UnsetWord& word : script.variables.unset_words) {
-    const bool is_value = word.after.ends_with('=') ||
+    const bool is_value = word.after.ends_with('=') || is_short_flag(word.after) ||
                           (is_flag(word.after) && word.after.find('=') == std::string::npos &&
                            !is_switch(key_of(word.after)));
     if (word.command && !is_value && config.unreadable.size() < kNamed) {

@@ -36,12 +36,26 @@ std::pair<std::size_t, std::size_t> loop_body(const std::vector<ShellToken>& tok
 }
 
 bool puts_arguments(const std::vector<ShellToken>& body) {
-  return std::any_of(body.begin(), body.end(), [](const ShellToken& token) {
+  bool starts = true;  // a command
+  bool elsewhere = false;
+  for (const ShellToken& token : body) {
     const std::string& text = token.text;
-    return text.starts_with("--") || text.find("=--") != std::string::npos ||
-           text.find(" --") != std::string::npos || text.find("\"--") != std::string::npos ||
-           text.find(".py") != std::string::npos || text.find("ARGS") != std::string::npos;
-  });
+    if (token.kind != Kind::kWord) {
+      starts = true;
+      continue;
+    }
+    elsewhere = starts ? text == "ssh" || text == "ray" : elsewhere;
+    starts = text == "then" || text == "do" || text == "else";
+    const bool flags = text.starts_with("--") || text.find("=--") != std::string::npos ||
+                       text.find(" --") != std::string::npos ||
+                       text.find("\"--") != std::string::npos ||
+                       text.find("ARGS") != std::string::npos;
+    // what other hosts are told is no argument here, unless they are told to train
+    if (text.find(".py") != std::string::npos || (flags && !elsewhere)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds& rounds) {

@@ -243,6 +243,9 @@ class Reader {
       return;
     }
     std::vector<ShellText>& words = read.command.words;
+    if (words.empty() && read.assigned.empty()) {
+      script_.variables.unset_words.resize(noted);  // if $(ssh …); then
+    }
     if (!read.assigned.empty() && (words.empty() || read.declares)) {
       ask_around(joined, read.command.line);
     }

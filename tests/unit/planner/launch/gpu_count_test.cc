@@ -46,6 +46,15 @@ TEST(GpuCount, CountsThatNoLauncherTakesAreRefused) {
   EXPECT_EQ(read("torchrun --nproc_per_node 8 --nnodes 2").gpus, 16);
 }
 
+// llm-jp's scripts: a count that only a run would tell was an argument that could not be worked
+// out, and took the verdict away.
+TEST(GpuCount, AnOpenCountOfMpirunIsNoArgumentOfTheTraining) {
+  const LaunchConfig config =
+      read("NODES=$(wc -l < $PBS_NODEFILE)\nN=$((${NODES} * 8))\nmpirun -np $N --npernode 8");
+  EXPECT_TRUE(config.unreadable.empty());
+  EXPECT_EQ(config.layout.micro_batch, 2);
+}
+
 // The launcher of a script within a script counts too.
 TEST(GpuCount, OfTheCommandThatStartsAScript) {
   const std::string inner = "export TP=2\nsrun --nodes 4 --gpus-per-node 8 bash -c 'python";

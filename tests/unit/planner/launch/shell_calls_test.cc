@@ -173,5 +173,30 @@ TEST(ShellCalls, NestingWithoutEndIsRefused) {
   EXPECT_FALSE(refusal(std::string(20'000, '(')).empty());
 }
 
+// Megatron-DeepSpeed's scripts ask their hosts for a file: no verdict ("arguments could not be
+// worked out").
+TEST(ShellCalls, AConditionThatIsACommandsOutputIsNoArgument) {
+  const ShellScript script = read_shell(
+      "for ((n = 0; n < 2; n++)); do\n  if $(ssh worker-\"$n\" \"test -f x\"); then I=1; fi\ndone\n"
+      "deepspeed pretrain_gpt.py --tp 2",
+      "run.sh", {});
+  EXPECT_TRUE(script.variables.unset_words.empty());
+  EXPECT_EQ(script.commands.back().words.back().text, "2");
+}
+
+// slime's scripts start a worker of Ray on every host: what those are told is no argument of the
+// training, and took the verdict away.
+TEST(ShellCalls, WhatOtherHostsAreToldInALoopIsNoArgument) {
+  const auto holds = [](const std::string& body) {
+    const ShellScript script = read_shell(
+        "for h in $(cat hosts); do\n" + body + "\ndone\nrun train.py --tp 2", "run.sh", {});
+    return !script.loops.empty() && script.loops.back().holds_arguments;
+  };
+  EXPECT_FALSE(holds("if [ $h = a ]; then continue; fi\nssh root@$h \"ray start --num-gpus 8\" &"));
+  EXPECT_FALSE(holds("ray start --address=$h"));
+  EXPECT_TRUE(holds("A=\"$A --data $h\""));
+  EXPECT_TRUE(holds("ssh $h \"torchrun train.py --tp 2\""));
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -67,7 +67,8 @@ constexpr Row kRows[] = {
 // decoders of Qwen2-VL, Qwen2.5-VL and Qwen3-VL those of the plain models, distillations those of
 // what they were distilled into.
 struct OtherName {
-  std::string_view part, preset;
+  std::string_view part, preset;  // or what its models have that cannot be described
+  std::string_view unless = "";   // another model has this in its name too
 };
 constexpr OtherName kOtherNames[] = {
     {"deepseekr1distillqwen", "qwen25"},
@@ -116,9 +117,41 @@ constexpr OtherName kOtherNames[] = {
     {"17b16e", "llama4scout"},
     {"17b128e", "llama4maverick"},
     {"glm45v", "glm45air"},
+    {"glm46v", "glm45air", "flash"},
+    {"glm46", "glm45", "flash"},
     {"codellama7b", "llama27b"},
     {"codellama13b", "llama213b"},
     {"codellama70b", "llama270b"},
+};
+
+// Families that no model description here can hold, and what they have (models/hugging_face.cc says
+// the same of their config.json).
+constexpr OtherName kUndescribed[] = {
+    {"qwen3next", "layers of linear attention (gated delta rule)"},
+    {"qwen3codernext", "layers of linear attention (gated delta rule)"},
+    {"qwen35", "layers of linear attention (gated delta rule)"},
+    {"qwen36", "layers of linear attention (gated delta rule)"},
+    {"kimilinear", "layers of linear attention"},
+    {"minimaxtext01", "layers of linear attention (lightning)"},
+    {"minimaxm1", "layers of linear attention (lightning)"},
+    {"ringlinear", "layers of linear attention"},
+    {"gemma4", "heads of another width in its global layers"},
+    {"gemma3n", "an embedding for every layer"},
+    {"deepseekv32", "sparse attention (an indexer chooses the tokens)"},
+    {"deepseekv4", "sparse attention over compressed tokens"},
+    {"glm5", "sparse attention (an indexer chooses the tokens)"},
+    {"nemotronh", "state-space layers (Mamba)"},
+    {"nemotronnano", "state-space layers (Mamba)", "8b"},
+    {"nemotron3", "state-space layers (Mamba)"},
+    {"granite40h", "state-space layers (Mamba)"},
+    {"falconh1", "state-space layers (Mamba)"},
+    {"mamba", "state-space layers (Mamba)"},
+    {"jamba", "state-space layers (Mamba)"},
+    {"zamba", "state-space layers (Mamba)"},
+    {"bamba", "state-space layers (Mamba)"},
+    {"lfm2", "convolution layers among its attention layers"},
+    {"recurrentgemma", "recurrent layers"},
+    {"rwkv", "recurrent layers (RWKV)"},
 };
 
 // The preset with the longest name in the text; empty: none.
@@ -153,7 +186,8 @@ std::string preset_in(std::string_view text) {
   const std::string plain = letters_and_digits(text);
   for (const OtherName& other : kOtherNames) {
     const std::size_t at = plain.find(other.part);
-    if (at == std::string::npos) {
+    if (at == std::string::npos ||
+        (!other.unless.empty() && plain.find(other.unless) != std::string::npos)) {
       continue;
     }
     std::string renamed = plain;
@@ -163,6 +197,17 @@ std::string preset_in(std::string_view text) {
     }
   }
   return preset_among(plain);
+}
+
+std::string undescribed_part(std::string_view text) {
+  const std::string plain = letters_and_digits(text);
+  for (const OtherName& family : kUndescribed) {
+    if (plain.find(family.part) != std::string::npos &&
+        (family.unless.empty() || plain.find(family.unless) == std::string::npos)) {
+      return std::string(family.preset);
+    }
+  }
+  return {};
 }
 
 std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary) {

@@ -19,6 +19,10 @@ std::string letters_and_digits(std::string_view text);
 // (llama31_70b_pretrain_config, meta-llama/Llama-3.1-70B): the longest; empty when none does.
 std::string preset_in(std::string_view text);
 
+// What the models of the family that `text` names have that no description here can hold ("layers
+// of linear attention"); empty where nothing is known of the name.
+std::string undescribed_part(std::string_view text);
+
 // The presets of the same shape, in the order of their names. Names, longest sequences and what the
 // shape of a training step does not depend on may differ; the vocabulary too when `any_vocabulary`.
 std::vector<std::string> presets_of_shape(const models::Transformer& model, bool any_vocabulary);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "planner/launch/known_models.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/trainers/trainer.h"
 #include "planner/launch/yaml_kinds.h"
@@ -133,9 +135,42 @@ constexpr OtherFile kOtherYamls[] = {
     {"\ntrain_loader:",
      "is llm-foundry's; its model and batch as options of `trireme estimate --framework fsdp1 "
      "--sharding full` would be right"},
+    {"device_train_microbatch_size:",
+     "is OLMo's; its model and batch as options of `trireme estimate --framework fsdp1 --sharding "
+     "full` would be right"},
+    {"_component_: torchtune.",
+     "is torchtune's; its model, batch and recompute as options of `trireme estimate --framework "
+     "fsdp2 --sharding full` would be right"},
+    {"megatron_cfg:",
+     "is NeMo RL's; the policy's megatron_cfg as Megatron-LM's flags "
+     "(--tensor-model-parallel-size 4, …) would be right"},
+    {"strategy_args:",
+     "is ROLL's; the strategy_config of its actor as Megatron-LM's flags "
+     "(--tensor-model-parallel-size 4, …) or a DeepSpeed JSON would be right"},
+    {"framework: torchtitan",
+     "is Primus' with torchtitan; its overrides as torchtitan's TOML ([model], [training], "
+     "[parallelism]) would be right"},
+    {"apiVersion:",
+     "is a Kubernetes manifest; the script or configuration that its container starts would be "
+     "right"},
     {"actor_rollout_ref:",
      "is verl's; the actor's Megatron settings as Megatron-LM's flags "
      "(--tensor-model-parallel-size 4, …) would be right"},
+};
+constexpr OtherFile kOtherTomls[] = {
+    {"[policy.parallelism]",
+     "is Cosmos-RL's; its model and [policy.parallelism] as options of `trireme estimate "
+     "--framework fsdp2 --sharding full` would be right"},
+    {"[orchestrator",
+     "is prime-rl's; the trainer's model and batch as options of `trireme estimate --framework "
+     "fsdp2 --sharding full` would be right"},
+    {"[deployment]",
+     "is prime-rl's; its model and batch as options of `trireme estimate --framework fsdp2 "
+     "--sharding full` would be right"},
+    {"\n[distributed]",
+     "is none of torchtitan's, which has [model], [training] and [parallelism]; its model, batch "
+     "and "
+     "[distributed] as options of `trireme estimate --framework fsdp2` would be right"},
 };
 constexpr OtherFile kOthers[] = {
     {"Trainer.Config(",
@@ -187,6 +222,15 @@ constexpr OtherFile kOthers[] = {
      "after --"},
 };
 
+void refuse_any_of(std::span<const OtherFile> others, const std::string& path,
+                   std::string_view text) {
+  for (const OtherFile& other : others) {
+    if (contains(text, other.part)) {
+      throw Error(path, std::string(other.what));
+    }
+  }
+}
+
 }  // namespace
 
 bool reads_format(LaunchFormat format) {
@@ -198,17 +242,18 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   const std::string extension = std::filesystem::path(path).extension().string();
   const auto contents = by_contents(text);
   const bool yaml = extension == ".yaml" || extension == ".yml";
-  if (yaml && is_swift_megatron_yaml(text)) {
+  if (yaml && (is_swift_megatron_yaml(text) || is_flag_yaml(text))) {
     return LaunchFormat::kMegatron;
   }
   if (yaml && is_megatron_yaml(text)) {
     return LaunchFormat::kMegatronBridge;
   }
   const bool braces = yaml && text.starts_with('{');
-  for (const OtherFile& other : kOtherYamls) {
-    if (yaml && contains(text, other.part)) {
-      throw Error(path, std::string(other.what));
-    }
+  if (yaml) {
+    refuse_any_of(kOtherYamls, path, text);
+  }
+  if (extension == ".toml") {
+    refuse_any_of(kOtherTomls, path, text);
   }
   for (const OtherFile& other : kOthers) {
     if ((!contents || braces) && contains(text, other.part)) {
@@ -237,11 +282,26 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
 
 namespace {
 
+LaunchConfig read_flag_yaml(std::string_view text, const std::string& source,
+                            const std::vector<std::string>& arguments,
+                            const LaunchReading& reading) {
+  LaunchConfig config =
+      read_megatron(command_of_flag_yaml(text, source, reading), source, arguments, reading);
+  if (!config.model && config.model_name.empty()) {
+    config.model_said = flag_yaml_model(text, source);
+    config.model_name = preset_in(config.model_said);
+  }
+  return config;
+}
+
 LaunchConfig read_as(LaunchFormat format, std::string_view text, const std::string& source,
                      const std::vector<std::string>& arguments, const LaunchReading& reading) {
   switch (format) {
     case LaunchFormat::kMegatron: {
       const bool yaml = source.ends_with(".yaml") || source.ends_with(".yml");
+      if (yaml && is_flag_yaml(text)) {
+        return read_flag_yaml(text, source, arguments, reading);
+      }
       const std::string command =
           yaml ? swift_command_of_yaml(text, source) : with_swift_yaml(text, reading);
       return read_megatron(command, source, arguments, reading);

@@ -21,6 +21,13 @@ bool is_megatron_yaml(std::string_view text);
 bool has_nemo_trainer(std::string_view text);  // NeMo 1's: no recipe stands behind it
 std::vector<LaunchSetting> megatron_yaml_settings(std::string_view text, LaunchConfig& config);
 
+// YAML whose leaves are Megatron-LM's arguments (Primus', FlagScale's): the command that says the
+// same, with what the model's file has where it can be read, and the model's name in it.
+bool is_flag_yaml(std::string_view text);
+std::string command_of_flag_yaml(std::string_view text, const std::string& source,
+                                 const LaunchReading& reading);
+std::string flag_yaml_model(std::string_view text, const std::string& source);
+
 // ms-swift's YAML (of `megatron sft` where it has Megatron's degrees), as the command that says the
 // same; a script with the flags of the YAML that it starts ms-swift with in that one's place.
 bool is_swift_yaml(std::string_view text);

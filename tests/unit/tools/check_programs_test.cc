@@ -179,7 +179,7 @@ TEST(CheckPrograms, FilesOfOtherProgramsAreNamedAsTheirs) {
        {"def f():\n  return Trainer.Config(parallelism=ParallelismConfig())\n",
         "torchtitan's configuration in Python"}},
       {"primus.yaml",
-       {"modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+       {"modules:\n  pre_trainer:\n    framework: megatron_bridge\n    overrides:\n"
         "      tensor_model_parallel_size: 1\n",
         "Primus"}},
       {"automodel.yaml",

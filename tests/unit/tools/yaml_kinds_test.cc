@@ -148,13 +148,113 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
       {"parallelism:\n  dp: 2\n  pp: 1\n  pp_engine: 1f1b\n  tp: 2\n", "nanotron"},
       {"max_seq_len: 2048\ntrain_loader:\n  name: text\nfsdp_config:\n  sharding_strategy: "
        "FULL_SHARD\n",
-       "llm-foundry"}};
+       "llm-foundry"},
+      {"model:\n  d_model: 4096\nfsdp:\n  precision: mixed\ndevice_train_microbatch_size: 2\n",
+       "OLMo"},
+      {"model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\nbatch_size: 2\n",
+       "torchtune"},
+      {"policy:\n  model_name: Qwen/Qwen3-30B-A3B\n  megatron_cfg:\n    enabled: true\n",
+       "NeMo RL"},
+      {"actor_train:\n  strategy_args:\n    strategy_name: megatron_train\n", "ROLL"},
+      {"modules:\n  pre_trainer:\n    framework: torchtitan\n", "Primus"},
+      {"# job\napiVersion: batch/v1\nkind: Job\n", "Kubernetes"}};
   for (const auto& [text, program] : files) {
     const Checked other =
         check(written(std::string("other/") + program + ".yaml", text), "--cluster dgx-h100x1");
     EXPECT_EQ(other.code, 2);
     EXPECT_NE(other.err.find(program), std::string::npos) << other.err;
   }
+}
+
+// "does not say which model it trains" was said of their TOML.
+TEST(YamlKinds, OtherProgramsTomlIsNamed) {
+  const std::pair<std::string, const char*> files[] = {
+      {"[model]\nname = \"Qwen/Qwen3-0.6B\"\n\n[orchestrator]\nbatch_size = 128\n", "prime-rl"},
+      {"[policy]\nmodel_name_or_path = \"Qwen/Qwen2.5-7B\"\n\n[policy.parallelism]\ntp_size = 2\n",
+       "Cosmos-RL"},
+      {"[model]\ndim = 8192\n\n[distributed]\ntp = 4\n", "none of torchtitan's"}};
+  for (const auto& [text, program] : files) {
+    const Checked other = check(written("other/run.toml", text), "--cluster dgx-h100x1");
+    EXPECT_EQ(other.code, 2);
+    EXPECT_NE(other.err.find(program), std::string::npos) << other.err;
+  }
+}
+
+// Primus' YAML was refused although its overrides are Megatron-LM's arguments: false and null say
+// nothing, or are a flag that begins with no_.
+TEST(YamlKinds, PrimusOverridesAreMegatronsArguments) {
+  const std::string primus =
+      "work_group: ${PRIMUS_TEAM:amd}\nmodules:\n  pre_trainer:\n    framework: megatron\n"
+      "    config: pre_trainer.yaml\n    model: llama3.1_8B.yaml\n    overrides:\n"
+      "      micro_batch_size: ${PRIMUS_MBS:2}\n      global_batch_size: 128\n"
+      "      seq_length: 8192\n      lr_decay_iters: null\n      tensor_model_parallel_size: 2\n"
+      "      pipeline_model_parallel_size: 1\n      overlap_grad_reduce: true\n"
+      "      gradient_accumulation_fusion: false\n      mock_data: true\n";
+  const Checked read = check(written("primus/8b.yaml", primus), "--cluster mi300xx1");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["format"], "megatron");
+  EXPECT_EQ(read.json["estimate"]["model"]["name"], "llama-3.1-8b");
+  EXPECT_EQ(read.json["layout"]["tp"], 2);
+  EXPECT_EQ(read.json["layout"]["fsdp"], 4);
+  EXPECT_EQ(read.json["layout"]["micro_batch"], 2);
+  EXPECT_EQ(read.json["layout"]["sharding"], "optimizer");  // pre_trainer.yaml's own
+  EXPECT_EQ(read.json["estimate"]["global_batch"], 128);
+  EXPECT_EQ(rules_in(read), Rules{});
+  // with the repository around it the model is its file's
+  written("primus/whole/.git/HEAD", "ref: refs/heads/main\n");
+  written("primus/whole/primus/configs/models/megatron/base.yaml",
+          "swiglu: true\nadd_bias_linear: false\nuntie_embeddings_and_output_weights: true\n"
+          "position_embedding_type: rope\nnormalization: RMSNorm\nnum_query_groups: null\n");
+  written("primus/whole/primus/configs/models/megatron/llama3.1_8B.yaml",
+          "extends:\n  - base.yaml\nnum_layers: 4\nhidden_size: 4096\nffn_hidden_size: 14336\n"
+          "num_attention_heads: 32\n");
+  const Checked own = check(written("primus/whole/examples/8b.yaml", primus), "--cluster mi300xx1");
+  ASSERT_TRUE(own.json.is_object()) << own.err;
+  EXPECT_LT(own.json["estimate"]["model"]["parameters"].get<double>(), 3e9);
+}
+
+// FlagScale's train configurations were "NeMo's YAML".
+TEST(YamlKinds, FlagScalesSectionsAreMegatronsArguments) {
+  const Checked read =
+      check(written("flagscale/7b.yaml",
+                    "system:\n  tensor_model_parallel_size: 2\n  disable_bias_linear: True\n"
+                    "  use_distributed_optimizer: True\n  precision:\n    bf16: True\n"
+                    "model:\n  num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n"
+                    "  seq_length: 2048\n  max_position_embeddings: 2048\n"
+                    "  use_rotary_position_embeddings: true\n  swiglu: true\n"
+                    "  normalization: RMSNorm\n  untie_embeddings_and_output_weights: true\n"
+                    "  micro_batch_size: 2\n  global_batch_size: 64\ndata:\n"
+                    "  data_path: ${data_path:??}\n  tokenizer:\n    vocab_size: 32000\n"),
+            "--cluster dgx-a100-80gbx1");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_GT(read.json["estimate"]["model"]["parameters"].get<double>(), 6e9);
+  EXPECT_EQ(read.json["layout"]["tp"], 2);
+  EXPECT_EQ(read.json["layout"]["fsdp"], 4);
+  EXPECT_EQ(read.json["layout"]["micro_batches"], 8);
+}
+
+// A preset or its config.json was asked for, which would have been refused: what such models have
+// is named at once.
+TEST(YamlKinds, FamiliesThatCannotBeDescribedAreNamed) {
+  const std::pair<const char*, const char*> models[] = {
+      {"Qwen/Qwen3.5-9B", "linear attention"},
+      {"Qwen/Qwen3-Next-80B-A3B-Instruct", "linear attention"},
+      {"google/gemma-4-31B-it", "another width"},
+      {"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "Mamba"},
+      {"zai-org/GLM-5", "sparse attention"}};
+  for (const auto& [model, part] : models) {
+    const Checked refused = check(
+        written("families/run.yaml", std::string("model_name_or_path: ") + model +
+                                         "\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"),
+        "--cluster dgx-h100x1");
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
+  }
+  const Checked glm = check(written("families/glm.yaml",
+                                    "model_name_or_path: zai-org/GLM-4.6\nstage: "
+                                    "sft\nfinetuning_type: lora\ncutoff_len: 64\n"),
+                            "--cluster dgx-h100x1");
+  EXPECT_EQ(glm.json["estimate"]["model"]["name"], "glm-4.5") << glm.err;
 }
 
 }  // namespace

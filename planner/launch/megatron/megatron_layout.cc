@@ -140,6 +140,9 @@ void read_choices(LaunchConfig& config) {
   if (is_on(config, "overlap_moe_expert_parallel_comm")) {
     choose(config, "expert_overlap", true);
   }
+  if (is_on(config, "moe_router_force_load_balancing")) {
+    choose(config, "even_routing", true);  // benchmarks': tokens are dealt out at random
+  }
   if (is_on(config, "cross_entropy_loss_fusion")) {
     choose(config, "cross_entropy_fusion", true);
   }

@@ -29,7 +29,7 @@ constexpr std::string_view kSwitches =
     "overlap_p2p_communication_warmup_flush recompute_activations checkpoint_activations "
     "distribute_saved_activations distribute_checkpointed_activations use_custom_fsdp fp8_hybrid "
     "fp8_e4m3 accumulate_allreduce_grads_in_fp32 use_flash_attn gradient_accumulation_fusion "
-    "fine_grained_activation_offloading "
+    "fine_grained_activation_offloading moe_router_force_load_balancing "
     "defer_embedding_wgrad_compute use_nccl_ub fsdp_double_buffer "
     "nccl_ub fsdp_manual_registration hybrid_context_parallel calculate_per_token_loss "
     "average_in_collective ddp_average_in_collective align_param_gather "

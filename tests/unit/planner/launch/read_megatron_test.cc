@@ -380,5 +380,17 @@ TEST(ReadMegatron, AFlagIsKnownInOnePlace) {
   EXPECT_EQ(twice, names.end()) << (twice == names.end() ? "" : *twice);
 }
 
+// Benchmarks deal tokens out at random: the busiest rank's room was counted all the same.
+TEST(ReadMegatron, ForcedBalanceOfTheRouterIsEven) {
+  const auto evens = [](const LaunchConfig& config) {
+    return std::count(config.choices.begin(), config.choices.end(), "even_routing=true");
+  };
+  EXPECT_EQ(evens(read(std::string(kGpt) + "--num-experts 8")), 0);
+  const LaunchConfig forced =
+      read(std::string(kGpt) + "--num-experts 8 --moe-router-force-load-balancing");
+  EXPECT_EQ(evens(forced), 1);
+  EXPECT_TRUE(forced.unknown.empty());
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -150,8 +150,9 @@ std::vector<std::string> decided_switches(const JobOptions& options) {
 
 std::string fine_tuning_refusal(const planner::Job& job) {
   const bool tunes = job.training.has_adapters() || job.training.frozen_layers > 0 ||
-                     !job.training.lengths.empty();
-  return tunes ? "adapters, frozen layers and sample lengths are not written to launch files yet"
+                     job.training.reference || !job.training.lengths.empty();
+  return tunes ? "adapters, frozen layers, reference models and sample lengths are not written to "
+                 "launch files yet"
                : "";
 }
 

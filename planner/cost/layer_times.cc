@@ -305,6 +305,25 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
   return bare_.insert(key, std::move(set));
 }
 
+namespace {
+
+// The reference's forward pass, which keeps nothing, beside the model's own.
+void add_reference(LayerSet& set) {
+  const auto twice = [](PassTimes& pass) {
+    for (double* part :
+         {&pass.kernels, &pass.tensor, &pass.context, &pass.expert, &pass.hidden, &pass.host}) {
+      *part *= 2;
+    }
+  };
+  for (LayerTimes& kind : set.kinds) {
+    twice(kind.forward);
+  }
+  twice(set.embedding.forward);
+  twice(set.head.forward);
+}
+
+}  // namespace
+
 LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
   fp32_experts_ = has_fp32_experts(job_, plan);
   const BareSet& bare = bare_set(plan, kinds);
@@ -335,6 +354,9 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
   set.embedding = bare.embedding;
   set.head = bare.head.times;
   add_head_collectives(plan, bare.head, set.embedding, set.head);
+  if (job_.training.reference) {
+    add_reference(set);
+  }
   return set;
 }
 

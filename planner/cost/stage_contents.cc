@@ -54,6 +54,9 @@ void set_trained(const StageContext& context, double frozen_dense, double frozen
   const RankParameters& parameters = context.layers->parameters;
   stage.trained = stage.elements;
   stage.trained_experts = stage.experts;
+  if (training.has_reference_copy()) {
+    stage.frozen = stage.elements * context.frozen_linear + stage.experts * context.frozen_experts;
+  }
   if (training.has_adapters()) {
     const AdapterElements& adapters = context.layers->adapters;
     const double linear = stage.dense_layers * parameters.dense_layer.linear_weights +
@@ -74,7 +77,7 @@ void set_trained(const StageContext& context, double frozen_dense, double frozen
     const double experts = frozen_sparse * parameters.sparse_layer.expert;
     stage.trained -= below;
     stage.trained_experts -= experts;
-    stage.frozen =
+    stage.frozen +=
         below * context.dense_state.parameters + experts * context.expert_state.parameters;
   }
 }

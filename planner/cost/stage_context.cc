@@ -127,6 +127,10 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
     context.dense_state = state_bytes(job, plan, shards);
     context.expert_state = state_bytes(job, plan, over_experts);
   }
+  if (job.training.has_reference_copy()) {
+    context.frozen_linear = frozen_state_bytes(job, plan, shards);
+    context.frozen_experts = frozen_state_bytes(job, plan, over_experts);
+  }
   context.tokens = static_cast<double>(plan.micro_batch) *
                    static_cast<double>(longest_sequence(job, plan)) /
                    static_cast<double>(plan.context);

@@ -257,9 +257,12 @@ void fill_batch(const LaunchConfig& config, const LaunchOptions& options, Launch
   Job& job = found.job;
   const LaunchLayout& layout = config.layout;
   const bool known = options.global_batch || config.global_batch;
-  job.global_batch = options.global_batch ? *options.global_batch : config.global_batch.value_or(0);
+  job.global_batch = options.global_batch
+                         ? *options.global_batch
+                         : config.global_batch.value_or(0) * config.sequences_a_sample;
   if (layout.micro_batch || options.micro_batch) {
-    plan.micro_batch = options.micro_batch ? *options.micro_batch : *layout.micro_batch;
+    plan.micro_batch = options.micro_batch ? *options.micro_batch
+                                           : *layout.micro_batch * config.sequences_a_sample;
   } else if (known && layout.micro_batches) {
     plan.micro_batch = std::max<std::int64_t>(
         1, job.global_batch / (plan.data_parallel() * *layout.micro_batches));

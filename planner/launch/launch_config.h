@@ -60,7 +60,8 @@ struct LaunchConfig {
   bool offloads_checkpoints = false;  // what layers that recompute keep goes to the host
   bool recompute_is_open = false;     // the program decides it, not this file
   MegatronProgram program = MegatronProgram::kMegatron;
-  Training training;  // what is trained: the weights, or adapters beside them
+  std::int64_t sequences_a_sample = 1;  // of which its batches count: pairs of answers are two
+  Training training;                    // what is trained: the weights, or adapters beside them
 
   std::optional<models::Transformer> model;  // what the file itself describes
   std::string model_name;                    // or the preset that it names

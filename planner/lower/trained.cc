@@ -61,6 +61,9 @@ Trained trained_of(const Job& job) {
 
 std::string untrained_part(const Job& job, const Plan& plan) {
   const Training& training = job.training;
+  if (training.reference) {
+    return "a reference model beside the trained one";
+  }
   const bool all = !training.has_adapters() && training.frozen_layers == 0;
   if (!all && job.framework.implementation != models::Implementation::kTrireme) {
     return fmt::format("{} as {} trains them",

@@ -56,6 +56,9 @@ struct Training {
   std::int64_t frozen_layers = 0;  // of the first layers, with the embedding, when there are any
   double trained = 0;  // trained elements beside frozen weights, where a method has its own count
   bool optimizer_in_backward = false;  // each gradient is stepped and freed as it appears
+  // A frozen copy of the model judges the same tokens (DPO, KTO): a forward pass more, and its
+  // weights, unless the copy is the model with its adapters switched off.
+  bool reference = false;
   bool keeps_inputs = false;  // frozen products keep their inputs (bitsandbytes until early 2024)
   bool fp32_stream = false;   // the residual stream runs in fp32 (PEFT's prepare_model_for_kbit…)
 
@@ -63,6 +66,7 @@ struct Training {
   Batching batching = Batching::kFull;
 
   [[nodiscard]] bool has_adapters() const { return rank > 0 || trained > 0; }
+  [[nodiscard]] bool has_reference_copy() const { return reference && !has_adapters(); }
 };
 
 // Bytes of one frozen element of a linear layer.

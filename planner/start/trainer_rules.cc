@@ -141,7 +141,8 @@ std::string trainer_batch(const LaunchConfig& config, const Plan& plan) {
   }
   const char* micro =
       program == TrainerProgram::kAxolotl ? "micro_batch_size" : "per_device_train_batch_size";
-  return fmt::format("{} {}, gradient_accumulation_steps {}", micro, plan.micro_batch,
+  return fmt::format("{} {}, gradient_accumulation_steps {}", micro,
+                     std::max<std::int64_t>(1, plan.micro_batch / config.sequences_a_sample),
                      plan.micro_batches);
 }
 

@@ -10,6 +10,7 @@
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/megatron/megatron.h"
+#include "planner/launch/preference.h"
 
 namespace trireme::planner {
 namespace {
@@ -94,11 +95,11 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
                        [&](const ShellText& text) { return text.text == word; });
   };
   if (starts("rlhf")) {
-    config.unmodelled.emplace_back("megatron rlhf's other models and its rollouts");
-    config.remarks.push_back(config.unmodelled.back() + " are not counted: the trained model is");
+    read_method(text_setting(config, "rlhf_type", "dpo"), "--rlhf_type", config, config);
   }
-  forget_unknown(config,
-                 "model load mcore_model tuner_type train_type lora_rank lora_alpha packing");
+  forget_unknown(
+      config,
+      "model load mcore_model tuner_type train_type lora_rank lora_alpha packing rlhf_type");
 }
 
 // GPUs are the actors'.

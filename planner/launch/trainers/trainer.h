@@ -28,6 +28,7 @@ struct TrainerRun {
   TrainerProgram program = TrainerProgram::kTransformers;
   LaunchConfig said;       // settings under the program's own names, GPUs, variables, remarks
   std::string accelerate;  // the file after accelerate launch --config_file
+  std::string method;      // that its program's name says: "dpo" of dpo.py
 };
 
 // What follows the file on the command line: a script's own words, settings of the run, and those

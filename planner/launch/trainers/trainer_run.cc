@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_command.h"
+#include "planner/launch/preference.h"
 #include "planner/launch/trainers/trainer.h"
 #include "planner/launch/yaml_kinds.h"
 #include "planner/shell/command_string.h"
@@ -139,6 +140,17 @@ std::string accelerate_file(const std::vector<ShellText>& launcher) {
   return {};
 }
 
+// trl dpo …, python examples/scripts/dpo.py …; nothing where no program's name has one.
+std::string method_of_launcher(const std::vector<ShellText>& launcher) {
+  for (std::size_t i = 0; i < launcher.size(); ++i) {
+    const std::string& word = launcher[i].text;
+    if (word.ends_with(".py") || (i > 0 && launcher[i - 1].text.ends_with("trl"))) {
+      return method_of_program(word);
+    }
+  }
+  return {};
+}
+
 TrainerRun run_of_yaml(std::string_view text, const std::string& source) {
   TrainerRun run;
   run.program = *program_of_yaml(text);
@@ -193,6 +205,7 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
           run.said.gpus = around.gpus;
           read_processes(words, run);
           run.accelerate = accelerate_file(words);
+          run.method = method_of_launcher(words);
           add_settings(settings_after(words, word), run.said);
           return run;
         }
@@ -220,6 +233,7 @@ TrainerRun run_of_script(std::string_view text, const std::string& source,
   const std::vector<LaunchSetting> flags = flags_of(command.arguments);
   run.said.settings.insert(run.said.settings.end(), flags.begin(), flags.end());
   run.accelerate = accelerate_file(command.launcher);
+  run.method = method_of_launcher(command.launcher);
   return run;
 }
 

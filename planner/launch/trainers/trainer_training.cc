@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/known_models.h"
+#include "planner/launch/preference.h"
 #include "planner/launch/trainers/trainer.h"
 
 namespace trireme::planner {
@@ -100,9 +101,6 @@ void read_adapters(const TrainerRun& run, LaunchConfig& config) {
 // is sharded. The table says with which values it does not.
 void note_other_training(const TrainerRun& run, LaunchConfig& config) {
   constexpr std::pair<const char*, std::string_view> kOfOneModel[] = {
-      {"stage", "pt sft"},
-      {"rl", "none"},
-      {"rlhf_type", "none"},
       {"finetuning_type", "full lora"},
       {"adapter", "lora qlora"},
       {"tuner_type", "full lora"},
@@ -150,6 +148,17 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
   if (quantised && !has_adapters(run)) {
     config.foreign.emplace_back("a quantised model whose weights are trained whole");
   }
+}
+
+// LLaMA-Factory's pref_loss says which of the methods its stage dpo is.
+void read_preferences(const TrainerRun& run, LaunchConfig& config) {
+  const LaunchSetting* given = run_setting(run.said, "rlhf_type rl stage");
+  std::string method = given != nullptr ? given->value : run.method;
+  if (given != nullptr && given->key == "stage" && method == "dpo") {
+    method = run_text(run.said, "pref_loss", method);
+  }
+  read_method(method, given != nullptr ? given->spelled : "its program trains by", run.said,
+              config);
 }
 
 // ---- types and kernels
@@ -245,7 +254,8 @@ void read_model(const TrainerRun& run, LaunchConfig& config) {
     config.model_said = model->value;
     const std::string name = in_capitals(model->value);
     if (name.find("-VL") != std::string::npos || name.find("-OMNI") != std::string::npos ||
-        name.find("VISION") != std::string::npos || name.find("GLM-4.5V") != std::string::npos) {
+        name.find("VISION") != std::string::npos || name.find("GLM-4.5V") != std::string::npos ||
+        name.find("GLM-4.6V") != std::string::npos) {
       config.foreign.push_back("what " + model->value + " has beside its decoder");
     }
   }
@@ -292,6 +302,7 @@ void read_training(const TrainerRun& run, LaunchConfig& config) {
   read_recompute(run, config);
   read_adapters(run, config);
   note_other_training(run, config);
+  read_preferences(run, config);
   config.foreign.insert(config.foreign.end(), run.said.foreign.begin(), run.said.foreign.end());
   read_types(run, config);
   read_loss(run, config);

@@ -127,11 +127,11 @@ TEST(CheckPrograms, WhatATrainerTrainsOtherwiseWithholdsTheVerdict) {
       verdict("four.yaml", factory, "stage: sft\nfinetuning_type: lora\nquantization_bit: 4\n"),
       "fits");
   for (const char* more :
-       {"stage: dpo\nfinetuning_type: full\n", "stage: sft\nfinetuning_type: freeze\n"}) {
+       {"stage: ppo\nfinetuning_type: full\n", "stage: sft\nfinetuning_type: freeze\n"}) {
     EXPECT_EQ(verdict("other.yaml", factory, more), "not_known") << more;
   }
   EXPECT_EQ(verdict("q.yaml", axolotl, "adapter: qlora\nload_in_4bit: true\n"), "fits");
-  for (const char* more : {"load_in_4bit: true\n", "rl: dpo\n", "adapter: dora\n",
+  for (const char* more : {"load_in_4bit: true\n", "rl: grpo\n", "adapter: dora\n",
                            "context_parallel_size: 2\n", "tensor_parallel_size: 2\n"}) {
     EXPECT_EQ(verdict("another.yaml", axolotl, more), "not_known") << more;
   }

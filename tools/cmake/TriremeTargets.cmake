@@ -50,26 +50,33 @@ function(trireme_precompiled target set)
   endif()
 endfunction()
 
-# trireme_library(sim SOURCES engine.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
-# and its alias trireme::sim.
+# Tests, commands and rooms that read and write texts are compiled with -O1: what takes time in them is the other rooms'
+# code, and -O3 costs half as much again to build.
+set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+
+# trireme_library(sim SOURCES engine.cc TEXTS file.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
+# and its alias trireme::sim. TEXTS are its sources that read and write texts (target trireme_sim_texts).
 function(trireme_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK_PUBLIC;LINK_PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TEXTS;LINK_PUBLIC;LINK_PRIVATE" ${ARGN})
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
   add_library(trireme::${name} ALIAS trireme_${name})
-  target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-  target_compile_features(trireme_${name} PUBLIC cxx_std_20)
-  target_link_libraries(trireme_${name} PUBLIC ${ARG_LINK_PUBLIC} PRIVATE ${ARG_LINK_PRIVATE} trireme_warnings)
-  trireme_precompiled(trireme_${name} rooms LINK fmt::fmt nlohmann_json::nlohmann_json HEADERS <fmt/format.h> <nlohmann/json_fwd.hpp>)
+  set(targets trireme_${name})
+  if(ARG_TEXTS)
+    add_library(trireme_${name}_texts OBJECT ${ARG_TEXTS})
+    target_compile_options(trireme_${name}_texts PRIVATE ${trireme_light_options})
+    target_link_libraries(trireme_${name} PRIVATE trireme_${name}_texts)
+    list(APPEND targets trireme_${name}_texts)
+  endif()
+  foreach(target ${targets})
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+    target_compile_features(${target} PUBLIC cxx_std_20)
+    target_link_libraries(${target} PUBLIC ${ARG_LINK_PUBLIC} PRIVATE ${ARG_LINK_PRIVATE} trireme_warnings)
+    trireme_precompiled(${target} rooms LINK fmt::fmt nlohmann_json::nlohmann_json HEADERS <fmt/format.h> <nlohmann/json_fwd.hpp>)
+  endforeach()
 endfunction()
 
 # trireme_test(core_test LABELS fast SOURCES units_test.cc LINK trireme::core) builds one GoogleTest program and
-# registers it as one test. Labels: fast (the default), slow, gpu. Tests, commands and rooms that read and write texts are
-# compiled with -O1: what takes time in them is the other rooms' code, and -O3 costs half as much again to build.
-set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
-# trireme_texts(profile.cc topology_file.cc): the same for sources of other rooms that read and write texts.
-function(trireme_texts)
-  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
-endfunction()
+# registers it as one test. Labels: fast (the default), slow, gpu.
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -119,13 +126,13 @@ function(trireme_embed library name)
 #include \"core/embedded_file.h\"
 
 namespace trireme::${ARG_NAMESPACE}::embedded {
-namespace {
-using namespace std::string_view_literals;  // which know their length: clang does not count that far
-constexpr std::array<core::EmbeddedFile, ${count}> kFiles = {{
-@entries@}};
-}  // namespace
 std::span<const core::EmbeddedFile> ${name}();
-std::span<const core::EmbeddedFile> ${name}() { return kFiles; }
+std::span<const core::EmbeddedFile> ${name}() {
+  using namespace std::string_view_literals;  // which know their length: clang does not count that far
+  static constexpr std::array<core::EmbeddedFile, ${count}> kFiles = {{
+@entries@}};
+  return kFiles;
+}
 }  // namespace trireme::${ARG_NAMESPACE}::embedded
 ")
   target_sources(trireme_${library} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}_embedded.cc)

@@ -207,7 +207,7 @@ Transformer read_mpt(ConfigFields& fields) {
   return model;
 }
 
-constexpr NamedReader kFamilies[] = {
+constexpr NamedReader kClassicFamilies[] = {
     {"gpt2", read_gpt2},         {"gpt_bigcode", read_gpt_bigcode},
     {"gptj", read_gptj},         {"codegen", read_gptj},
     {"gpt_neo", read_gpt_neo},   {"gpt_neox", read_gpt_neox},
@@ -220,7 +220,7 @@ constexpr NamedReader kFamilies[] = {
 }  // namespace
 
 FamilyReader classic_family(const std::string& model_type) {
-  return find_reader(kFamilies, model_type);
+  return find_reader(kClassicFamilies, model_type);
 }
 
 }  // namespace trireme::models

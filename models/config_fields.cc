@@ -5,14 +5,6 @@
 #include <nlohmann/json.hpp>
 
 namespace trireme::models {
-namespace {
-
-constexpr std::int64_t kCountMax = 1'000'000'000;
-constexpr std::int64_t kLayersMax = 100'000;
-constexpr std::size_t kListMax = 100'000;
-
-}  // namespace
-
 ConfigFields::ConfigFields(const nlohmann::json& json, const std::string& where, bool nested)
     : json_(&json), where_(where), reader_(json, where), nested_(nested) {}
 

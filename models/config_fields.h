@@ -26,6 +26,11 @@ struct ClassDefaults {
   bool tied = false;
 };
 
+// More than these no file may say.
+inline constexpr std::int64_t kCountMax = 1'000'000'000;
+inline constexpr std::int64_t kLayersMax = 100'000;
+inline constexpr std::size_t kListMax = 100'000;
+
 class ConfigFields {
  public:
   using Names = std::initializer_list<const char*>;

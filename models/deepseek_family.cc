@@ -212,7 +212,7 @@ Transformer read_bailing_moe(ConfigFields& fields) {
   return model;
 }
 
-constexpr NamedReader kFamilies[] = {
+constexpr NamedReader kDeepseekFamilies[] = {
     {"deepseek", read_deepseek_v1},        {"deepseek_v2", read_deepseek_v2},
     {"deepseek_v3", read_deepseek_v3},     {"kimi_k2", read_deepseek_v3},
     {"glm4_moe", read_glm4_moe},           {"glm4v_moe_text", read_glm4_moe},
@@ -225,7 +225,7 @@ constexpr NamedReader kFamilies[] = {
 }  // namespace
 
 FamilyReader deepseek_family(const std::string& model_type) {
-  return find_reader(kFamilies, model_type);
+  return find_reader(kDeepseekFamilies, model_type);
 }
 
 }  // namespace trireme::models

@@ -230,7 +230,7 @@ Transformer read_cohere2(ConfigFields& fields) {
   return model;
 }
 
-constexpr NamedReader kFamilies[] = {
+constexpr NamedReader kDenseFamilies[] = {
     {"llama", read_llama},
     {"mistral", read_mistral},
     {"ministral", read_mistral},
@@ -369,7 +369,7 @@ void apply_layer_types(ConfigFields& fields, Transformer& model) {
 }
 
 FamilyReader dense_family(const std::string& model_type) {
-  return find_reader(kFamilies, model_type);
+  return find_reader(kDenseFamilies, model_type);
 }
 
 }  // namespace trireme::models

@@ -295,7 +295,7 @@ Transformer read_llama4(ConfigFields& fields) {
   return model;
 }
 
-constexpr NamedReader kFamilies[] = {
+constexpr NamedReader kExpertFamilies[] = {
     {"mixtral", read_mixtral},
     {"granitemoe", read_mixtral},
     {"granitemoeshared", read_granite_shared},
@@ -329,7 +329,7 @@ void set_moe_layers(Transformer& model, const std::function<bool(std::int64_t)>&
 }
 
 FamilyReader expert_family(const std::string& model_type) {
-  return find_reader(kFamilies, model_type);
+  return find_reader(kExpertFamilies, model_type);
 }
 
 }  // namespace trireme::models

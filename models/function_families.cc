@@ -317,7 +317,7 @@ void set_relu(Transformer& m) {
 }
 
 // Silence: a Llama's, whose class has 1e-6.
-constexpr Family kFamilies[] = {
+constexpr Family kFunctionFamilies[] = {
     {" gemma ", set_gemma, finish_gemma},
     {" gemma2 vaultgemma ", set_gemma2, finish_gemma2},
     {" gemma3 gemma3_text ", set_gemma3, finish_gemma2},
@@ -370,11 +370,11 @@ constexpr Family kFamilies[] = {
 }  // namespace
 
 void read_family_function(ConfigFields& fields, const std::string& model_type, Transformer& model) {
-  const auto* family =
-      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& each) {
+  const auto* family = std::find_if(
+      std::begin(kFunctionFamilies), std::end(kFunctionFamilies), [&](const Family& each) {
         return std::string_view(each.types).find(" " + model_type + " ") != std::string_view::npos;
       });
-  const bool known = family != std::end(kFamilies) && !model_type.empty();
+  const bool known = family != std::end(kFunctionFamilies) && !model_type.empty();
   model.function.norm_epsilon = 1e-6;
   if (known && family->set != nullptr) {
     family->set(model);

@@ -18,7 +18,6 @@ namespace trireme::models {
 namespace {
 
 constexpr double kLargest = 1e12;
-constexpr std::size_t kListMax = 100'000;
 
 using F = Function;
 constexpr FunctionField kFields[] = {

@@ -57,7 +57,7 @@ Transformer read_vaultgemma(ConfigFields& fields) {
   return model;
 }
 
-constexpr NamedReader kFamilies[] = {
+constexpr NamedReader kGemmaFamilies[] = {
     {"gemma", read_gemma},        {"gemma2", read_gemma2},         {"gemma3", read_gemma3},
     {"gemma3_text", read_gemma3}, {"vaultgemma", read_vaultgemma},
 };
@@ -65,7 +65,7 @@ constexpr NamedReader kFamilies[] = {
 }  // namespace
 
 FamilyReader gemma_family(const std::string& model_type) {
-  return find_reader(kFamilies, model_type);
+  return find_reader(kGemmaFamilies, model_type);
 }
 
 }  // namespace trireme::models

@@ -7,13 +7,11 @@
 #include <utility>
 
 #include "core/json_reader.h"
+#include "models/config_fields.h"
 #include "models/function_table.h"
 
 namespace trireme::models {
 namespace {
-
-constexpr std::int64_t kCountMax = 1'000'000'000;
-constexpr std::int64_t kLayersMax = 100'000;
 
 constexpr std::array<std::pair<const char*, Norm>, 2> kNorms = {
     {{"layer_norm", Norm::kLayerNorm}, {"rms_norm", Norm::kRmsNorm}}};

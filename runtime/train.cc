@@ -15,7 +15,7 @@ namespace trireme::runtime {
 namespace {
 
 // A result as bytes, for Coordinator::gather between processes of one machine type.
-std::string pack(const StepResult& result) {
+std::string pack_result(const StepResult& result) {
   std::vector<double> values = {result.loss,           result.has_loss ? 1.0 : 0.0,
                                 result.gradient_norm,  result.has_gradient_norm ? 1.0 : 0.0,
                                 result.duration.value, result.began};
@@ -27,7 +27,7 @@ std::string pack(const StepResult& result) {
   return bytes;
 }
 
-StepResult unpack(const std::string& bytes) {
+StepResult unpack_result(const std::string& bytes) {
   std::vector<double> values(bytes.size() / sizeof(double));
   TRIREME_CHECK(values.size() >= 6);
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
@@ -93,8 +93,8 @@ void train(RankExecutor& executor, Coordinator& coordinator, const TokenSource& 
     at.step = step + 1;
     at.sequences += batch;
     StepResults results;
-    for (const std::string& bytes : coordinator.gather(pack(result))) {
-      results.push_back(unpack(bytes));
+    for (const std::string& bytes : coordinator.gather(pack_result(result))) {
+      results.push_back(unpack_result(bytes));
     }
     if (coordinator.rank() == Rank(0)) {
       on_step(step, std::move(results));

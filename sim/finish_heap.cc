@@ -3,14 +3,14 @@
 namespace trireme::sim {
 namespace {
 
-constexpr std::uint32_t kArity = 4;
+constexpr std::uint32_t kHeapArity = 4;
 constexpr std::uint32_t kAbsent = 0xffffffff;
 
 }  // namespace
 
 void FinishHeap::rise(std::uint32_t hole, Entry entry) {
   while (hole > 0) {
-    const std::uint32_t parent = (hole - 1) / kArity;
+    const std::uint32_t parent = (hole - 1) / kHeapArity;
     if (!before(entry, heap_[parent])) {
       break;
     }
@@ -23,11 +23,11 @@ void FinishHeap::rise(std::uint32_t hole, Entry entry) {
 void FinishHeap::sink(std::uint32_t hole, Entry entry) {
   const auto size = static_cast<std::uint32_t>(heap_.size());
   while (true) {
-    const std::uint32_t first = hole * kArity + 1;
+    const std::uint32_t first = hole * kHeapArity + 1;
     if (first >= size) {
       break;
     }
-    const std::uint32_t end = first + kArity < size ? first + kArity : size;
+    const std::uint32_t end = first + kHeapArity < size ? first + kHeapArity : size;
     std::uint32_t least = first;
     for (std::uint32_t child = first + 1; child < end; ++child) {
       if (before(heap_[child], heap_[least])) {
@@ -70,7 +70,7 @@ void FinishHeap::erase(std::uint32_t index) {
   if (last.index == index) {
     return;
   }
-  if (at > 0 && before(last, heap_[(at - 1) / kArity])) {
+  if (at > 0 && before(last, heap_[(at - 1) / kHeapArity])) {
     rise(at, last);
   } else {
     sink(at, last);

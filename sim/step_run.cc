@@ -10,7 +10,6 @@
 namespace trireme::sim {
 namespace {
 
-constexpr std::uint16_t kEnded = 0xffff;
 constexpr std::uint64_t kOpsLargest = 100'000'000;  // 4 GB with a trace of them
 
 // Two independent 32-bit halves, of mean 0 and deviation 1: the sum of four uniform numbers,

@@ -17,6 +17,8 @@
 
 namespace trireme::sim {
 
+constexpr std::uint16_t kEnded = 0xffff;  // in place of a count of what an op waits for
+
 class StepRun {
  public:
   StepRun(const StepProgram& program, const StepTimes& times, const topologies::Cluster& cluster,

@@ -11,7 +11,6 @@
 namespace trireme::sim {
 namespace {
 
-constexpr std::uint16_t kEnded = 0xffff;
 // A flow that needs a whole link asks for a hair less, so that rounding never lets the link stretch
 // a lone transfer.
 constexpr double kWholeLink = 1 - 1e-12;

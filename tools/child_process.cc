@@ -20,7 +20,7 @@ void end_group(int /*signal*/) {
   ::kill(0, SIGKILL);
 }
 
-int exit_code_of(int status) {
+int code_of_status(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -43,7 +43,7 @@ int exit_code_of(int status) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  ::_exit(exit_code_of(status));
+  ::_exit(code_of_status(status));
 }
 
 bool has_ended(pid_t child) {
@@ -86,7 +86,7 @@ Ended run_command(const std::string& command, const std::string& log, double lim
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  ended.exit_code = exit_code_of(status);
+  ended.exit_code = code_of_status(status);
   return ended;
 }
 

@@ -41,10 +41,6 @@ Json side_json(const ComparedSide& side) {
   return {{"file", side.path}, {"source", side.source}};
 }
 
-Json optional_json(const std::optional<double>& value) {
-  return value ? Json(*value) : Json();
-}
-
 Json exposed_json(const Comparison& c) {
   Json json = Json::array();
   for (const auto& [name, pair] : exposed_parts(c)) {

@@ -111,7 +111,7 @@ Subject subject_of(const ExplainArguments& options) {
   return subject;
 }
 
-Json number(double value) {
+Json finite_json(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 
@@ -142,7 +142,7 @@ Json explain_json(const Subject& subject, const planner::Explanation& why) {
   Json formulas;
   for (const planner::FormulaRow& row : why.formulas) {
     formulas[std::string(row.number)] = {
-        {"meaning", row.meaning}, {"given", number(row.given)}, {"practice", row.practice}};
+        {"meaning", row.meaning}, {"given", finite_json(row.given)}, {"practice", row.practice}};
   }
   Json json = {{"estimate", estimate_json(subject.job, subject.chosen)},
                {"formulas", formulas},

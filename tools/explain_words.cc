@@ -96,10 +96,10 @@ std::string why_axis(const Job& job, const Estimate& chosen, const ReasonedAxis&
                             more < 0 ? "less" : "more");
 }
 
-using Change = std::pair<std::string, std::function<void(Job&)>>;
+using JobChange = std::pair<std::string, std::function<void(Job&)>>;
 
-std::vector<Change> changes_of(const Job& job) {
-  std::vector<Change> changes = {
+std::vector<JobChange> changes_of(const Job& job) {
+  std::vector<JobChange> changes = {
       {fmt::format("a global batch of {}", 2 * job.global_batch),
        [](Job& other) { other.global_batch *= 2; }},
       {fmt::format("sequences of {}", 2 * job.sequence), [](Job& other) { other.sequence *= 2; }},

@@ -12,6 +12,10 @@ void print_json(const Console& console, const std::string& name, const Json& bod
   fmt::print(console.out, "{}\n", whole.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(*value) : Json();
+}
+
 Json layout_json(const planner::Plan& plan) {
   Json json = {{"short", planner::short_form(plan)},
                {"tp", plan.tensor},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "planner/cost/estimate.h"
@@ -15,6 +16,8 @@ using Json = nlohmann::ordered_json;
 
 // Prints `body` with "schema": "trireme.<name>/1" in front, indented, to `console.out`.
 void print_json(const Console& console, const std::string& name, const Json& body);
+// A number, or null where there is none.
+Json optional_json(const std::optional<double>& value);
 // The "layout" object of every JSON answer.
 Json layout_json(const planner::Plan& plan);
 // A whole estimate as every JSON answer holds it, without its schema.

@@ -16,7 +16,7 @@ std::string given(bool is) {
   return is ? "one" : "none";
 }
 
-std::string number(double value) {
+std::string shortest(double value) {
   return fmt::format("{}", value);  // the shortest text that reads back as the same number
 }
 
@@ -38,11 +38,11 @@ std::vector<runtime::Told> told_of(const RunDescription& run,
       {"--steps", std::to_string(settings.steps)},
       {"--seed", std::to_string(settings.seed)},
       {"--data", data},
-      {"--lr", number(settings.learning_rate)},
+      {"--lr", shortest(settings.learning_rate)},
       {"--warmup", std::to_string(settings.warmup)},
-      {"--betas", number(settings.beta1) + "," + number(settings.beta2)},
-      {"--weight-decay", number(settings.weight_decay)},
-      {"--clip", number(settings.max_norm)},
+      {"--betas", shortest(settings.beta1) + "," + shortest(settings.beta2)},
+      {"--weight-decay", shortest(settings.weight_decay)},
+      {"--clip", shortest(settings.max_norm)},
       {"--save", given(!settings.save_folder.empty())},
       {"--save-every", std::to_string(settings.save_every)},
       {"--resume", given(!settings.resume_folder.empty())},

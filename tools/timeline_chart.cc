@@ -55,7 +55,7 @@ std::vector<Interval> united(std::vector<Interval> intervals) {
 }
 
 // Closes gaps of at most `gap` between spans of one phase and micro-batch.
-std::vector<TimelineSpan> merged(const std::vector<TimelineSpan>& spans, double gap) {
+std::vector<TimelineSpan> merged_spans(const std::vector<TimelineSpan>& spans, double gap) {
   std::vector<TimelineSpan> result;
   for (const TimelineSpan& span : spans) {
     TimelineSpan* last = result.empty() ? nullptr : &result.back();
@@ -152,7 +152,7 @@ std::size_t close_gaps(TimelineChart& chart, double gap) {
   std::size_t spans = 0;
   for (TimelineRank& rank : chart.ranks) {
     for (TimelineLane& lane : rank.lanes) {
-      lane.spans = merged(lane.spans, gap);
+      lane.spans = merged_spans(lane.spans, gap);
       spans += lane.spans.size();
     }
   }
@@ -232,7 +232,7 @@ TimelineChart timeline_chart(const StepProgram& program, const sim::Simulation& 
                             rank.slow ? ": slow" : "");
     rank.lanes = lanes_of(program.roles[index_of(actor->role)], {first, last});
     for (TimelineLane& lane : rank.lanes) {
-      lane.spans = merged(lane.spans, chart.seconds * kFinest);
+      lane.spans = merged_spans(lane.spans, chart.seconds * kFinest);
     }
     chart.ranks.push_back(std::move(rank));
   }

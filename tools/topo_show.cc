@@ -46,17 +46,17 @@ Json route_json(const topologies::Route& route) {
           {"hops", hops}};
 }
 
-using Pair = ShownPair;
+using GroupPair = ShownPair;
 
 // One pair of each kind that differs: neighbours, the node's ends, one rail, two rails, two units.
-std::vector<Pair> telling_pairs(const topologies::Cluster& cluster) {
+std::vector<GroupPair> telling_pairs(const topologies::Cluster& cluster) {
   const std::int64_t node = topologies::node_at(cluster, 0).gpus;
   const topologies::Network& network = cluster.network;
   const std::int64_t unit =
       node * (network.unit_nodes.empty() ? network.nodes_per_unit : network.unit_nodes.front());
-  std::vector<Pair> pairs;
+  std::vector<GroupPair> pairs;
   const auto add = [&](const std::string& what, std::int64_t to) {
-    const bool known = std::ranges::find(pairs, to, &Pair::to) != pairs.end();
+    const bool known = std::ranges::find(pairs, to, &GroupPair::to) != pairs.end();
     if (to > 0 && to < cluster.gpus && !known) {
       pairs.push_back({what, 0, to});
     }
@@ -177,7 +177,7 @@ int run(const TopoShowArguments& options, Console& console) {
     return kDone;
   }
   const auto seed = static_cast<std::uint64_t>(options.seed);
-  std::vector<Pair> pairs = telling_pairs(cluster);
+  std::vector<GroupPair> pairs = telling_pairs(cluster);
   if (!options.pair.empty()) {
     const auto ends = two_counts(options.pair, "--pair", 0);
     pairs = {{"asked for", ends[0], ends[1]}};
@@ -196,7 +196,7 @@ int run(const TopoShowArguments& options, Console& console) {
   }
   std::vector<topologies::Route> routes;
   routes.reserve(pairs.size());
-  for (const Pair& pair : pairs) {
+  for (const GroupPair& pair : pairs) {
     routes.push_back(topologies::route(cluster, pair.from, pair.to, seed));
   }
   if (!options.report.empty()) {

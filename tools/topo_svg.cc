@@ -125,7 +125,7 @@ std::int64_t group_of(const ShownGroups& groups, std::int64_t rank) {
 }
 
 // What limits a ring over such groups.
-topologies::Route limit_of(const Cluster& cluster, const ShownGroups& groups) {
+topologies::Route narrowest_of(const Cluster& cluster, const ShownGroups& groups) {
   return group_bottleneck(cluster, group_shape(cluster, groups.ranks, groups.stride));
 }
 
@@ -294,7 +294,7 @@ std::vector<Piece> parts(const Cluster& cluster, std::size_t tier, std::int64_t 
 }  // namespace
 
 std::string node_svg(const Cluster& cluster, std::int64_t node, const ShownGroups& groups) {
-  const topologies::Route limit = limit_of(cluster, groups);
+  const topologies::Route limit = narrowest_of(cluster, groups);
   const Shown shown{cluster, node_at(cluster, node), groups, first_rank_of(cluster, node),
                     limit.limit};
   std::vector<Piece> pieces = sockets(shown);
@@ -316,7 +316,7 @@ std::string network_svg(const Cluster& cluster, const ShownGroups& groups) {
   if (network.kind == topologies::Network::Kind::kNone) {
     return "";
   }
-  const bool limits = limit_of(cluster, groups).limit == LinkKind::kUplink;
+  const bool limits = narrowest_of(cluster, groups).limit == LinkKind::kUplink;
   std::vector<std::string> lines = {
       fmt::format("{}, {}", network.name, network_kind_name(network.kind)),
       fmt::format("{}{} x {} into each node",

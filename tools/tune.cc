@@ -35,7 +35,7 @@ struct TuneArguments {
 };
 
 // "10m", "90s", "2h". Throws Error.
-double parse_duration(const std::string& text, const std::string& where) {
+double parse_budget(const std::string& text, const std::string& where) {
   const std::string unit = text.empty() ? "" : text.substr(text.size() - 1);
   const double seconds = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   if (seconds == 0) {
@@ -151,8 +151,8 @@ std::string reason_to_stop(const Tuning& tuning, const std::optional<TuneChoice>
 void tune(Tuning& tuning, const Console& console) {
   const TuneArguments& options = tuning.options;
   const topologies::Cluster cluster = tuning.job.cluster;
-  const double budget = parse_duration(options.budget, "--budget");
-  const double each = parse_duration(options.each, "--each");
+  const double budget = parse_budget(options.budget, "--budget");
+  const double each = parse_budget(options.each, "--each");
   while (true) {
     correct(tuning, cluster);
     planner::SearchResult found = planner::search(tuning.job, tuning.search);

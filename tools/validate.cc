@@ -28,10 +28,6 @@ struct ValidateArguments {
   bool simulate = false;
 };
 
-Json optional_json(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json row_json(const ValidatedRow& row) {
   return {{"id", row.id},
           {"measured_seconds", optional_json(row.measured_seconds)},
@@ -153,7 +149,8 @@ std::vector<RowSimulation> simulate_rows(const Console& console,
   return simulations;
 }
 
-void print_sources(const Console& console, const std::vector<SourceErrors>& sources, bool shipped) {
+void print_source_errors(const Console& console, const std::vector<SourceErrors>& sources,
+                         bool shipped) {
   Table table{.head = {"source", "rows", "skipped", "compared", "mean |error|", "mean error",
                        "worst", "memory mean |error|", "worst"},
               .rows = {},
@@ -209,7 +206,7 @@ int run(const ValidateArguments& options, Console& console) {
   if (options.simulate) {
     print_simulations(console, rows, simulations);
   }
-  print_sources(console, sources, options.rows.empty());
+  print_source_errors(console, sources, options.rows.empty());
   if (!console.quiet) {
     for (const planner::PublishedFile& file : files) {
       if (!file.unknown_keys.empty()) {

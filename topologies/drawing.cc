@@ -14,10 +14,6 @@
 namespace trireme::topologies {
 namespace {
 
-double gigabytes(BytesPerSecond rate) {
-  return rate.value * 1e-9;
-}
-
 // " at 8 GB/s" where a device's own link is not the node's.
 std::string own_rate(const Place& place) {
   return place.rate.value > 0.0 ? fmt::format(" at {:g} GB/s", gigabytes(place.rate)) : "";

@@ -18,10 +18,6 @@ namespace {
 
 using Severity = Finding::Severity;
 
-double gigabytes(BytesPerSecond rate) {
-  return rate.value * 1e-9;
-}
-
 // Rates of 90 % are a data sheet's rounding; less is a lane or a generation missing.
 constexpr double kWhole = 0.9;
 

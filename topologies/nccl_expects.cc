@@ -2,14 +2,11 @@
 // least.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "topologies/nccl_terms.h"
 
 namespace trireme::topologies {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double log2_floor(int nodes) {
   return std::floor(std::log2(static_cast<double>(std::max(nodes, 1))));

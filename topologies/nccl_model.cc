@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "topologies/nccl_terms.h"
 
 namespace trireme::topologies {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A ring of Simple chunks over several nodes waits for its slowest link each step.
 double long_ring_factor(const NcclGraph& graph, Collective collective, NcclAlgorithm algorithm,

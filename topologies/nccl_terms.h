@@ -2,6 +2,9 @@
 // (nccl_expects.cc), and what crosses the links (nccl_transfer.cc).
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "topologies/nccl_model.h"
 
 namespace trireme::topologies {
@@ -15,6 +18,13 @@ struct NcclInputs {
 };
 
 constexpr double kBytesPerMicrosecond = 1e3;  // of 1 GB/s
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The pipeline has to fill and small pieces use few channels: transfer time grows by the square
+// root of ramp / size.
+inline double ramp_factor(double ramp_mib, double bytes) {
+  return 1.0 + std::sqrt(ramp_mib * 1048576.0 / bytes);
+}
 
 inline bool is_reduce_all(Collective collective) {
   return collective == Collective::kAllReduce;

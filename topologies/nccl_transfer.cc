@@ -1,21 +1,11 @@
 // The time that data takes on the links, with rates as measured.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "topologies/nccl_terms.h"
 
 namespace trireme::topologies {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kMiB = 1048576.0;
-
-// The pipeline has to fill and small pieces use few channels: transfer time grows by the square
-// root of ramp / size.
-double ramp_factor(double ramp_mib, double bytes) {
-  return 1.0 + std::sqrt(ramp_mib * kMiB / bytes);
-}
 
 // Of the bytes on a link that are data: LL sends a flag with every four, LL128 eight in 128.
 double payload(NcclProtocol protocol) {

@@ -149,7 +149,7 @@ const Node& node_at(const Cluster& cluster, std::int64_t node) {
 namespace {
 
 // One text a run of groups with the same card.
-std::string joined(const Cluster& cluster, bool counted) {
+std::string joined_names(const Cluster& cluster, bool counted) {
   std::vector<std::pair<std::string, std::int64_t>> cards;
   for (std::size_t g = 0; g < std::max<std::size_t>(1, cluster.groups.size()); ++g) {
     const RankRange ranks = ranks_of_group(cluster, g);
@@ -170,11 +170,11 @@ std::string joined(const Cluster& cluster, bool counted) {
 }  // namespace
 
 std::string cards_text(const Cluster& cluster) {
-  return joined(cluster, true);
+  return joined_names(cluster, true);
 }
 
 std::string card_names(const Cluster& cluster) {
-  return joined(cluster, false);
+  return joined_names(cluster, false);
 }
 
 double board_watts(const Cluster& cluster) {

@@ -9,6 +9,11 @@
 
 namespace trireme::topologies {
 
+// As people write a rate: GB/s.
+inline double gigabytes(BytesPerSecond rate) {
+  return rate.value * 1e-9;
+}
+
 // Devices that share a number share that part of the way to memory; each part lies within the next.
 struct Place {
   int socket = 0;       // CPU socket or NUMA node

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "topologies/nccl_model.h"
+#include "topologies/nccl_terms.h"
 #include "topologies/network_tiers.h"
 
 namespace trireme::topologies {
 namespace {
 
-constexpr double kMiB = 1048576.0;
 constexpr double kPerMicrosecond = 1e3;
 // Each remote peer costs a message of its own, with as many in flight as hide most of its latency:
 // 60 us of 8 bytes over 2 nodes of p5 and 621 us over 16 (8 and 120 remote peers, EFA v2's 24 us).
@@ -44,10 +43,6 @@ double peer_rate(const Cluster& cluster, const NetworkFit& network, int ranks) {
   const double adapters = spreads ? static_cast<double>(node.nics) / node.gpus : 1.0;
   const double line = network.efficiency * adapters * node.nic.value * 1e-9;
   return channels_to_peer(cluster, ranks) > 1 ? line : std::min(line, kChannelRate);
-}
-
-double ramp_factor(double ramp_mib, double bytes) {
-  return 1.0 + std::sqrt(ramp_mib * kMiB / bytes);
 }
 
 // GB/s out of one GPU to all its peers in the node at once.

@@ -130,7 +130,7 @@ void read_kernels(JsonReader& reader, GpuFit& fit) {
 }
 
 // `others`: the cards read before, one of which its constants may be like.
-GpuFit read_gpu(JsonReader reader, const std::map<std::string, GpuFit>& others) {
+GpuFit read_gpu_fit(JsonReader reader, const std::map<std::string, GpuFit>& others) {
   GpuFit fit;
   if (reader.has("like")) {
     const auto other = others.find(reader.text("like"));
@@ -296,7 +296,7 @@ Profile parse_profile(std::string_view text, const std::string& where) {
     for (const bool like : {false, true}) {
       for (const auto& item : gpus.items()) {
         if (item.value().is_object() && item.value().contains("like") == like) {
-          profile.gpus[item.key()] = read_gpu(inner.object(item.key()), profile.gpus);
+          profile.gpus[item.key()] = read_gpu_fit(inner.object(item.key()), profile.gpus);
         } else if (!item.value().is_object()) {
           inner.object(item.key());  // throws
         }

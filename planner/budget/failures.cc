@@ -21,7 +21,7 @@ std::span<const core::EmbeddedFile> failure_rates();
 namespace {
 
 constexpr double kGpusOfNode = 8;
-constexpr double kMostFailures = 1e6;  // per 1000 node-days
+constexpr double kRateMost = 1e6;  // per 1000 node-days
 
 std::vector<FailureRate> read_rates() {
   std::vector<FailureRate> rates;
@@ -58,7 +58,7 @@ FailureRate find_failure_rate(const std::string& name_or_number) {
   double number = 0;
   const char* end = name_or_number.data() + name_or_number.size();
   const auto [stop, failure] = std::from_chars(name_or_number.data(), end, number);
-  if (failure != std::errc() || stop != end || !(number >= 0) || number > kMostFailures) {
+  if (failure != std::errc() || stop != end || !(number >= 0) || number > kRateMost) {
     std::string names;
     for (const FailureRate& rate : rates) {
       names += (names.empty() ? "" : ", ") + rate.name;

@@ -37,7 +37,7 @@ struct Trial {
   bool ends = true;
 };
 
-constexpr double kMostFailures = 5e6;  // a trial with more does not end
+constexpr double kFailuresMost = 5e6;  // a trial with more does not end
 
 // What a trial goes through. Between two failures the run saves every `interval`; a failure takes
 // back what came after the last durable save.
@@ -57,7 +57,7 @@ class Course {
       saved_ += kept_after(until * speed_);
       now_ += until;
       ++trial.failures;
-      if (trial.failures > kMostFailures) {
+      if (trial.failures > kFailuresMost) {
         trial.ends = false;
         trial.seconds = now_;
         return trial;
@@ -99,7 +99,7 @@ class Course {
       }
       now_ += until;
       ++trial.failures;
-      if (trial.failures > kMostFailures) {
+      if (trial.failures > kFailuresMost) {
         return;
       }
     }

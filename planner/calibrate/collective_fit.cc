@@ -22,7 +22,7 @@ constexpr double kMebibyte = 1 << 20;
 constexpr double kRegimePrice = 0.03;
 constexpr std::size_t kMostRegimes = 4;
 // Times within this factor of the least are the host's when the host timed.
-constexpr double kHostFloor = 1.3;
+constexpr double kCollectiveHostFloor = 1.3;
 
 std::vector<CollectiveTable::Point> merged(const CollectiveMeasurement& measured) {
   std::map<double, std::vector<double>> by_size;
@@ -34,7 +34,7 @@ std::vector<CollectiveTable::Point> merged(const CollectiveMeasurement& measured
   std::vector<CollectiveTable::Point> points;
   for (const auto& [bytes, seconds] : by_size) {
     const double median = median_of(seconds);
-    if (!measured.host_timed || median > kHostFloor * least) {
+    if (!measured.host_timed || median > kCollectiveHostFloor * least) {
       points.push_back({bytes, median});
     }
   }

@@ -79,8 +79,8 @@ topologies::MatmulPoint point_of(const MatmulSample& sample) {
 
 // All products when they are few; of a long sweep those that the table so far predicts worst, until
 // none is far off: a short table answers fast.
-void fit_table(const Samples& samples, const topologies::Cluster& cluster, Profile& profile,
-               GpuFit& fit) {
+void fit_products(const Samples& samples, const topologies::Cluster& cluster, Profile& profile,
+                  GpuFit& fit) {
   std::vector<bool> taken(samples.size(), false);
   std::size_t rows = 0;
   constexpr std::size_t kAtOnce = 8;
@@ -130,7 +130,7 @@ void fit_matmuls(const std::vector<MatmulSample>& samples, const topologies::Clu
     fit_constants_of(fp8, {{"fp8_efficiency", 0.3, 1}}, cluster, profile, fit);
   }
   for (const Samples& each : {bf16, fp16, fp8}) {
-    fit_table(each, cluster, profile, fit);
+    fit_products(each, cluster, profile, fit);
   }
 }
 

@@ -218,7 +218,7 @@ struct OtherFormat {
 };
 
 // "dtype" or "precision" as PyTorch, NumPy and people write them; without either: bf16.
-std::variant<MatmulPrecision, OtherFormat> precision_of(JsonReader& reader) {
+std::variant<MatmulPrecision, OtherFormat> product_precision(JsonReader& reader) {
   const std::string key = reader.has("precision") ? "precision" : "dtype";
   if (!reader.has(key)) {
     return MatmulPrecision::kBf16;
@@ -260,7 +260,7 @@ void add_line(JsonReader reader, MeasurementFile& file, std::map<std::string, in
   const std::string suite = reader.text("suite");
   Microbenchmarks& points = file.points;
   if (suite == "gemm") {
-    const auto precision = precision_of(reader);
+    const auto precision = product_precision(reader);
     if (const auto* other = std::get_if<OtherFormat>(&precision)) {
       ++unknown["gemm\" in \"" + other->name];
       return;

@@ -24,7 +24,7 @@ using topologies::OpCost;
 using topologies::Profile;
 
 // Points within this factor of the least time of their kind are the host's when the host timed.
-constexpr double kHostFloor = 1.6;
+constexpr double kKernelHostFloor = 1.6;
 
 template <typename Sample, typename Time>
 void drop_host_bound(std::vector<Sample>& samples, Time&& time) {
@@ -32,7 +32,7 @@ void drop_host_bound(std::vector<Sample>& samples, Time&& time) {
   for (const Sample& sample : samples) {
     least = std::min(least, time(sample));
   }
-  std::erase_if(samples, [&](const Sample& s) { return time(s) < kHostFloor * least; });
+  std::erase_if(samples, [&](const Sample& s) { return time(s) < kKernelHostFloor * least; });
 }
 
 Microbenchmarks device_bound(Microbenchmarks points) {

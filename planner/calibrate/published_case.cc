@@ -10,6 +10,7 @@
 #include "planner/calibrate/published_candidates.h"
 #include "planner/calibrate/published_model.h"
 #include "planner/calibrate/published_recompute.h"
+#include "planner/calibrate/row_words.h"
 #include "planner/cost/memory.h"
 #include "planner/plan/job_check.h"
 #include "planner/plan/rules.h"
@@ -18,10 +19,6 @@
 namespace trireme::planner {
 
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 Sharding sharding_of(const PublishedRow& row, const Framework& framework,
                      std::vector<std::string>& assumed) {
@@ -185,10 +182,9 @@ bool holds_layers_in_turn(const PublishedRow& row) {
 
 // "activation CPU offload of 40 layers", "activation checkpointing, checkpoints on host"
 void set_activation_offload(const PublishedRow& row, Job& job) {
-  const std::int64_t layers =
-      contains(row.recompute_detail, "checkpoints on host")
-          ? job.model.layers
-          : number_after(row.recompute_detail, "activation CPU offload of ");
+  const std::int64_t layers = contains(row.recompute_detail, "checkpoints on host")
+                                  ? job.model.layers
+                                  : count_after(row.recompute_detail, "activation CPU offload of ");
   if (layers > 0) {
     job.offload.activations = OffloadTo::kHost;
     job.offload.activation_share =

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "planner/calibrate/published.h"
 #include "planner/calibrate/published_model.h"
+#include "planner/calibrate/row_words.h"
 
 namespace trireme::planner {
 
@@ -18,17 +19,13 @@ namespace {
 
 using nlohmann::json;
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-std::string lower(std::string text) {
+std::string lower_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
-std::string words_of(const json& value) {
+std::string words_in(const json& value) {
   if (value.is_string()) {
     return value.get<std::string>();
   }
@@ -40,33 +37,33 @@ std::string words_of(const json& value) {
 }
 
 // Measurements and remarks that stand in the dict beside the configuration.
-constexpr std::string_view kMeasured[] = {"gradient_accumulation",
-                                          "memory_all_gpus_gb",
-                                          "longest_sample_tokens",
-                                          "s_per_micro_batch",
-                                          "minutes_per_1000_micro_batches",
-                                          "epochs",
-                                          "dataset",
-                                          "runtime_min",
-                                          "max_steps",
-                                          "nvidia_smi_peak_mib",
-                                          "allocated_after_load_bytes",
-                                          "runtime_s_100_steps",
-                                          "total_params",
-                                          "memory_reserved_avg_bytes",
-                                          "memory_reserved_p99_bytes",
-                                          "adapter_file_bytes",
-                                          "optimizer_kwargs",
-                                          "tokens_total",
-                                          "steps",
-                                          "host_memory_gb",
-                                          "memory_range_gb",
-                                          "samples_per_s",
-                                          "memory_by_gpu_gib",
-                                          "runtime_h",
-                                          "lora_alpha",
-                                          "adapter",
-                                          "padding"};
+constexpr std::string_view kMeasuredOfFinetuning[] = {"gradient_accumulation",
+                                                      "memory_all_gpus_gb",
+                                                      "longest_sample_tokens",
+                                                      "s_per_micro_batch",
+                                                      "minutes_per_1000_micro_batches",
+                                                      "epochs",
+                                                      "dataset",
+                                                      "runtime_min",
+                                                      "max_steps",
+                                                      "nvidia_smi_peak_mib",
+                                                      "allocated_after_load_bytes",
+                                                      "runtime_s_100_steps",
+                                                      "total_params",
+                                                      "memory_reserved_avg_bytes",
+                                                      "memory_reserved_p99_bytes",
+                                                      "adapter_file_bytes",
+                                                      "optimizer_kwargs",
+                                                      "tokens_total",
+                                                      "steps",
+                                                      "host_memory_gb",
+                                                      "memory_range_gb",
+                                                      "samples_per_s",
+                                                      "memory_by_gpu_gib",
+                                                      "runtime_h",
+                                                      "lora_alpha",
+                                                      "adapter",
+                                                      "padding"};
 
 void read_number(const json& value, double scale, std::optional<double>& out, const char* key,
                  std::string& fault) {
@@ -82,7 +79,7 @@ bool keeps_torch_states(const Framework& framework) {
 }
 
 BaseFormat base_of(const FinetuneRow& row) {
-  const std::string name = lower(row.base_dtype);
+  const std::string name = lower_case(row.base_dtype);
   if (contains(name, "nf4") || contains(name, "bnb") ||
       (contains(name, "int4") && !contains(name, "gptq"))) {
     const bool twice = contains(name, "dq") || contains(name, "double") || contains(name, "(bnb)");
@@ -102,7 +99,7 @@ BaseFormat base_of(const FinetuneRow& row) {
 }
 
 void set_optimizer(const FinetuneRow& row, Job& job) {
-  const std::string name = lower(row.optimizer);
+  const std::string name = lower_case(row.optimizer);
   if (contains(name, "8bit") || contains(name, "8-bit")) {
     job.optimizer = Optimizer::kAdam8bit;
     job.framework.foreach_optimizer = false;
@@ -152,7 +149,7 @@ void set_full(const PublishedRow& row, Job& job) {
 }
 
 void set_targets(const FinetuneRow& row, Training& training, std::vector<std::string>& assumed) {
-  std::string targets = lower(row.targets);
+  std::string targets = lower_case(row.targets);
   std::replace(targets.begin(), targets.end(), ' ', '-');
   if (targets.empty()) {
     training.targets = kTargetQuery | kTargetValue;
@@ -283,7 +280,7 @@ void read_library(const json& object, FinetuneLibrary& library) {
     }
   }
   const auto behaviour = object.find("behaviour");
-  library.behaviour = behaviour == object.end() ? "" : words_of(*behaviour);
+  library.behaviour = behaviour == object.end() ? "" : words_in(*behaviour);
 }
 
 }  // namespace
@@ -295,17 +292,17 @@ std::string read_finetune(const json& object, FinetuneRow& row, std::set<std::st
     if (key == "library" && value.is_object()) {
       read_library(value, row.library);
     } else if (key == "method") {
-      row.method = words_of(value);
+      row.method = words_in(value);
     } else if (key == "base_dtype") {
-      row.base_dtype = words_of(value);
+      row.base_dtype = words_in(value);
     } else if (key == "lora_targets") {
-      row.targets = words_of(value);
+      row.targets = words_in(value);
     } else if (key == "optimizer") {
-      row.optimizer = words_of(value);
+      row.optimizer = words_in(value);
     } else if (key == "config") {
-      row.config = words_of(value);
+      row.config = words_in(value);
     } else if (key == "variant") {
-      row.variant = words_of(value);
+      row.variant = words_in(value);
     } else if (key == "lora_rank") {
       read_number(value, 1, row.rank, "lora_rank", fault);
     } else if (key == "lora_dropout") {
@@ -327,7 +324,8 @@ std::string read_finetune(const json& object, FinetuneRow& row, std::set<std::st
       row.embeddings = on;
     } else if (key == "optimizer_in_bwd" || key == "optimizer_in_backward") {
       row.optimizer_in_backward = on;
-    } else if (std::find(std::begin(kMeasured), std::end(kMeasured), key) == std::end(kMeasured)) {
+    } else if (std::find(std::begin(kMeasuredOfFinetuning), std::end(kMeasuredOfFinetuning), key) ==
+               std::end(kMeasuredOfFinetuning)) {
       unknown.insert("finetune." + key);
     }
   }

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/calibrate/row_words.h"
 #include "planner/plan/framework_versions.h"
 
 namespace trireme::planner {
@@ -15,10 +16,6 @@ namespace trireme::planner {
 using models::Transformer;
 
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
   if (!value || *value <= 0) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "planner/calibrate/published.h"
+#include "planner/calibrate/row_words.h"
 #include "planner/cost/offload_fit.h"
 
 namespace trireme::planner {
@@ -17,17 +18,13 @@ namespace {
 using nlohmann::json;
 
 // Measurements and remarks that stand in the dict beside the configuration.
-constexpr std::string_view kMeasured[] = {
+constexpr std::string_view kMeasuredOfOffload[] = {
     "where",           "host_memory_gb", "host_memory_gb_per_node",
     "optimizer_on",    "fit_boundary",   "forward_s",
     "backward_s",      "optimizer_s",    "optimizer_s_min",
     "run_total_s",     "run_wall_clock", "rl_step_seconds",
     "rollout_seconds", "host_oom",       "note",
     "pcie_traffic"};
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 std::string text_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : "";
@@ -81,7 +78,8 @@ std::string read_offload(const json& object, OffloadRow& row, std::set<std::stri
     } else if (key == "host_memory_limit_gb_per_node" || key == "host_memory_limit_gib") {
       const double unit = key == "host_memory_limit_gib" ? 1 : 1e9 / kGib;
       row.host_gib = value.is_number() ? unit * value.get<double>() : 0;
-    } else if (std::find(std::begin(kMeasured), std::end(kMeasured), key) == std::end(kMeasured)) {
+    } else if (std::find(std::begin(kMeasuredOfOffload), std::end(kMeasuredOfOffload), key) ==
+               std::end(kMeasuredOfOffload)) {
       unknown.insert("offload." + key);
     }
   }

@@ -10,12 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include "planner/calibrate/row_words.h"
+
 namespace trireme::planner {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 std::uint16_t modules_of(const std::string& detail) {
   constexpr std::pair<std::string_view, models::RecomputeModule> kNames[] = {

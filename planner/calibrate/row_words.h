@@ -5,8 +5,14 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
 
 namespace trireme::planner {
+
+// Whether the words of a row say `part`.
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 // The row with the keys set that the words of its texts stand for. `row` must be an object.
 nlohmann::json with_words_read(nlohmann::json row);

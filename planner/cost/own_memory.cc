@@ -15,6 +15,7 @@
 
 namespace trireme::planner {
 
+using own::as_double;
 using own::Held;
 using own::kCompute;
 using own::kept_gradient;
@@ -28,10 +29,6 @@ using own::Whole;
 
 namespace {
 
-double as_double(std::int64_t value) {
-  return static_cast<double>(value);
-}
-
 // Adapters of one layer beside a base in 16 bits.
 bool trains_as_own(const Training& training) {
   return !training.has_adapters() ||
@@ -40,7 +37,7 @@ bool trains_as_own(const Training& training) {
           (training.targets & kTargetHead) == 0);
 }
 
-bool splits_backward(const Plan& plan) {
+bool splits_own_backward(const Plan& plan) {
   return plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
 }
 
@@ -96,7 +93,7 @@ MemoryItems layer_backward(const Moment& at) {
   in_layer.gradients += whole.layer_gradient + whole.head_gradient;
   // Between its halves a micro-batch's whole gradients wait too: norms are written by the first,
   // products by the second.
-  const bool split = splits_backward(plan);
+  const bool split = splits_own_backward(plan);
   if (split && whole.layer_gradient > 0) {
     const double waiting = waiting_gradient(plan, stage, whole);
     in_layer.gradients +=
@@ -136,7 +133,8 @@ MemoryItems forward_alone(const Moment& at) {
 // weights are gathered, which a table that is a unit of its own is no longer in its backward.
 bool last_head_waits(const Moment& at) {
   return at.plan.micro_batches > 1 && at.plan.schedule != Schedule::kGpipe &&
-         !splits_backward(at.plan) && at.stage.last_chunk_layers <= 1 && at.whole.head_gradient > 0;
+         !splits_own_backward(at.plan) && at.stage.last_chunk_layers <= 1 &&
+         at.whole.head_gradient > 0;
 }
 
 MemoryItems next_head(const Moment& at, double activations) {
@@ -158,7 +156,7 @@ MemoryItems next_head(const Moment& at, double activations) {
 MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_layer) {
   const auto& [plan, shared, stage, held, whole, states] = at;
   const Tensors& t = shared.tensors;
-  const bool split = splits_backward(plan) && shared.reads.head_input;
+  const bool split = splits_own_backward(plan) && shared.reads.head_input;
   const double losses = plan.schedule == Schedule::kGpipe ? as_double(plan.micro_batches)
                         : split                           ? held.waiting + 1
                                                           : 1;
@@ -213,7 +211,7 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
   return lasting;
 }
 
-StageMemory stage_memory(const Job& job, const Moment& at, const Lasting& lasting) {
+StageMemory stage_memory_at(const Job& job, const Moment& at, const Lasting& lasting) {
   MemoryItems peak = at.stage.trained_layers > 0 ? layer_backward(at) : forward_alone(at);
   if (at.stage.head) {
     peak = with_head(job, at, peak);
@@ -252,7 +250,7 @@ void change_rank(const Lasting& lasting, const Held& before, const Held& held,
 const Held& fullest_of(const Plan& plan, const Shared& shared, const Run& run,
                        const Lasting& lasting) {
   const double gradient =
-      splits_backward(plan) ? waiting_gradient(plan, run.stage, lasting.whole) : 0;
+      splits_own_backward(plan) ? waiting_gradient(plan, run.stage, lasting.whole) : 0;
   const Held* fullest = nullptr;
   double most = -1;
   for (std::int64_t rank = run.first; rank < run.end; ++rank) {
@@ -288,7 +286,7 @@ StageMemory own_stage_memory(const Job& job, const Plan& plan,
   const Stage stage = own::stage_of(plan, split, shared.units, shared.trained, rank);
   const Held held = own::held_of(plan, split, shared, rank);
   const Lasting lasting = lasting_of(job, plan, shared, stage);
-  return stage_memory(job, {plan, shared, stage, held, lasting.whole, lasting.states}, lasting);
+  return stage_memory_at(job, {plan, shared, stage, held, lasting.whole, lasting.states}, lasting);
 }
 
 struct OwnMemory::State {
@@ -314,12 +312,12 @@ void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<Chu
   stages.resize(static_cast<std::size_t>(plan.pipeline));
   for (const Run& run : shared.runs) {
     const Lasting lasting = lasting_of(job, plan, shared, run.stage);
-    const bool each = run.stage.head || splits_backward(plan) || lasting.streamed > 0;
+    const bool each = run.stage.head || splits_own_backward(plan) || lasting.streamed > 0;
     for (std::int64_t rank = run.first; rank < run.end; ++rank) {
       const auto at = static_cast<std::size_t>(rank);
       const Held& held = shared.held[at];
       if (each || rank == run.first) {
-        stages[at] = stage_memory(
+        stages[at] = stage_memory_at(
             job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting);
       } else {
         stages[at] = stages[at - 1];
@@ -338,8 +336,8 @@ void OwnMemory::estimate_peak(const Job& job, const Plan& plan,
   for (const Run& run : shared.runs) {
     const Lasting lasting = lasting_of(job, plan, shared, run.stage);
     const Held& held = fullest_of(plan, shared, run, lasting);
-    const StageMemory memory =
-        stage_memory(job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting);
+    const StageMemory memory = stage_memory_at(
+        job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting);
     if (memory.items.total() > most) {
       most = memory.items.total();
       stages.front() = memory;

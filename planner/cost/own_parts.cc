@@ -8,14 +8,6 @@
 #include "planner/plan/moved_offload.h"
 
 namespace trireme::planner::own {
-namespace {
-
-double as_double(std::int64_t value) {
-  return static_cast<double>(value);
-}
-
-}  // namespace
-
 Tensors tensors_of(const Job& job, const Shape& s) {
   const double tokens = as_double(s.tokens);
   Tensors t;

@@ -16,6 +16,10 @@ inline constexpr double kCompute = 2;  // bytes of an element: bf16
 inline constexpr double kMaster = 4;
 inline constexpr double kStates = 3;  // of the optimizer: the master and two moments
 
+inline double as_double(std::int64_t value) {
+  return static_cast<double>(value);
+}
+
 // Bytes of the tensors of one micro-batch on one rank; names as in lower/layer_forward.cc.
 struct Tensors {
   double stream = 0;    // residual stream, the own tokens

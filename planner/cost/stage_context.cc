@@ -16,7 +16,7 @@ using topologies::Precision;
 
 // One workspace of cuBLAS: 32 MiB from Hopper on, 8.1 MiB before (CUBLAS_WORKSPACE_CONFIG's
 // default).
-double workspace_bytes(const Job& job) {
+double library_workspace(const Job& job) {
   return job.cluster.gpu.compute_capability >= 90 ? 32.0 * 1024 * 1024 : 8.125 * 1024 * 1024;
 }
 
@@ -164,7 +164,7 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
     context.unsharded_gradient = framework.reduce_bytes;
   }
   context.constant =
-      framework.workspace_libraries * workspace_bytes(job) + framework.lasting_gib * kGiB;
+      framework.workspace_libraries * library_workspace(job) + framework.lasting_gib * kGiB;
   return context;
 }
 

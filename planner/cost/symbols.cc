@@ -8,7 +8,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr double kActivationBytes = 2;  // bf16 and fp16
+constexpr double kHalfBytes = 2;  // bf16 and fp16
 
 double kept_elements(const Job& job, const Plan& plan) {
   const models::Transformer& model = job.model;
@@ -27,7 +27,7 @@ double kept_elements(const Job& job, const Plan& plan) {
       bytes += static_cast<double>(item.bytes.value);
     }
   }
-  return bytes / kActivationBytes;
+  return bytes / kHalfBytes;
 }
 
 }  // namespace

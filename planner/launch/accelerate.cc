@@ -5,6 +5,7 @@
 
 #include "planner/launch/accelerate.h"
 #include "planner/launch/known_models.h"
+#include "planner/launch/launch_facts.h"
 #include "planner/plan/names.h"
 
 namespace trireme::planner {
@@ -17,7 +18,7 @@ bool first_version(const LaunchPlan& launch) {
 }
 
 // Without shards FSDP 2 has nothing to do: DistributedDataParallel, or tp; FSDP 1 has NO_SHARD.
-bool is_plain(const LaunchPlan& launch) {
+bool is_replicated(const LaunchPlan& launch) {
   return !first_version(launch) && launch.plan.sharding == Sharding::kNone;
 }
 
@@ -27,7 +28,7 @@ FieldValue precision_name(const L& l) {
 }
 
 FieldValue distributed_type(const L& l) {
-  return !is_plain(l) ? "FSDP" : l.plan.gpus() == 1 ? "NO" : "MULTI_GPU";
+  return !is_replicated(l) ? "FSDP" : l.plan.gpus() == 1 ? "NO" : "MULTI_GPU";
 }
 
 const char* first_version_strategy(const Plan& plan) {
@@ -45,7 +46,7 @@ const char* first_version_strategy(const Plan& plan) {
 FieldWriter fsdp(int wanted, FieldWriter write) {
   return [wanted, write = std::move(write)](const L& l) {
     const int version = first_version(l) ? 1 : 2;
-    return is_plain(l) || (wanted != 0 && wanted != version) ? FieldValue() : write(l);
+    return is_replicated(l) || (wanted != 0 && wanted != version) ? FieldValue() : write(l);
   };
 }
 
@@ -57,16 +58,12 @@ FieldValue layer_class(const L& l) {
 
 FieldWriter mesh(std::int64_t Plan::*degree) {
   return [degree](const L& l) {
-    return when(!first_version(l) && (!is_plain(l) || l.plan.tensor > 1), l.plan.*degree);
+    return when(!first_version(l) && (!is_replicated(l) || l.plan.tensor > 1), l.plan.*degree);
   };
 }
 
 bool is_compiled(const L& l) {
   return l.job.framework.compile;
-}
-
-bool is_fp8(const L& l) {
-  return l.job.precision == topologies::Precision::kFp8;
 }
 
 }  // namespace
@@ -125,7 +122,7 @@ std::span<const Field> accelerate_fields() {
 
 namespace {
 
-std::string command_of(const LaunchPlan& launch) {
+std::string accelerate_command(const LaunchPlan& launch) {
   std::string text =
       environment_prefix(launch) + "accelerate launch --config_file " + shell_word(launch.file);
   if (launch.hosts > 1) {
@@ -142,7 +139,7 @@ std::string command_of(const LaunchPlan& launch) {
 LaunchFile write_accelerate(const LaunchPlan& launch) {
   refuse_plans_unknown_to_accelerate(launch);
   LaunchFile file;
-  file.command = command_of(launch);
+  file.command = accelerate_command(launch);
   std::vector<std::string> head =
       heading(launch, file.command, "accelerate 1.15 (16cb6eb8, July 2026)",
               fmt::format("{:.1f} ms a step, {:.0f} tokens/s a GPU, {:.2f} GiB by "
@@ -155,7 +152,7 @@ LaunchFile write_accelerate(const LaunchPlan& launch) {
   if (const std::string choices = choices_of_the_program(launch.job); !choices.empty()) {
     head.push_back("The prediction has, and your program decides: " + choices + ".");
   }
-  if (!is_plain(launch) && launch.plan.micro_batches > 1 &&
+  if (!is_replicated(launch) && launch.plan.micro_batches > 1 &&
       launch.job.framework.reduce_every_micro_batch) {
     head.push_back(
         fmt::format("The prediction reduces after every micro-batch: "

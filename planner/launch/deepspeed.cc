@@ -8,6 +8,7 @@
 #include "planner/launch/deepspeed.h"
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/launch_layout.h"
 
 namespace trireme::planner {
@@ -17,14 +18,6 @@ using L = LaunchPlan;
 
 FieldValue type_name(const L& l, double bytes) {
   return bytes == 4 ? "fp32" : l.job.precision == topologies::Precision::kFp16 ? "fp16" : "bf16";
-}
-
-bool is_mixed(const L& l) {
-  return l.job.precision != topologies::Precision::kFp32;
-}
-
-bool is_fp16(const L& l) {
-  return l.job.precision == topologies::Precision::kFp16;
 }
 
 // Without a stage the engine refuses fp32 sums beside 16-bit parameters (runtime/engine.py); over
@@ -55,16 +48,8 @@ bool is_untested(const L& l) {
   return is_sgd(l) && stage_of(l) > 0;
 }
 
-bool trains(const L& l) {
-  return l.form == LaunchForm::kTraining;
-}
-
 bool shards_in_groups(const L& l) {
   return is_third_stage(l) && l.plan.replicas > 1;
-}
-
-bool offloads_optimizer(const L& l) {
-  return l.job.offload.optimizer != OffloadTo::kNone;
 }
 
 bool offloads_parameters(const L& l) {
@@ -140,7 +125,7 @@ std::span<const Field> deepspeed_fields() {
 
 namespace {
 
-std::string command_of(const LaunchPlan& launch) {
+std::string deepspeed_command(const LaunchPlan& launch) {
   std::string text = environment_prefix(launch) +
                      fmt::format("deepspeed --num_gpus {}", launch.processes_per_host);
   if (launch.hosts > 1) {
@@ -189,7 +174,7 @@ std::vector<std::string> remarks_of(const LaunchPlan& launch, const std::string&
 LaunchFile write_deepspeed(const LaunchPlan& launch) {
   refuse_plans_unknown_to_deepspeed(launch);
   LaunchFile file;
-  file.command = command_of(launch);
+  file.command = deepspeed_command(launch);
   file.text = json_text(deepspeed_fields(), launch);
   file.remarks = remarks_of(launch, file.command);
   return file;

@@ -14,15 +14,11 @@
 namespace trireme::planner {
 namespace {
 
-bool is_flag(std::string_view word) {
+bool is_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' &&
          (word.starts_with("--")
               ? word.size() > 2 && word[2] != '-'
               : ((word[1] >= 'a' && word[1] <= 'z') || (word[1] >= 'A' && word[1] <= 'Z')));
-}
-
-int line_of(const ShellText& word) {
-  return word.lines.empty() ? 0 : word.lines.front();
 }
 
 std::optional<std::int64_t> count_of(const LaunchConfig& config, std::string_view key) {
@@ -67,11 +63,11 @@ LaunchConfig launcher_flags(const std::vector<ShellText>& words) {
   LaunchConfig launcher;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& text = words[i].text;
-    if (!is_flag(text)) {
+    if (!is_option(text)) {
       continue;
     }
     const std::size_t equals = text.find('=');
-    LaunchSetting setting{key_of(text.substr(0, equals)), "", text, line_of(words[i])};
+    LaunchSetting setting{key_of(text.substr(0, equals)), "", text, first_line(words[i])};
     setting.key = long_name(setting.key);
     if (equals != std::string::npos) {
       setting.value = text.substr(equals + 1);
@@ -117,7 +113,7 @@ void read_launchers(const std::vector<ShellText>& words, LaunchConfig& config) {
   } else if (tasks && (nodes || of_starter || *tasks > 1)) {
     config.tasks_per_node = std::max<std::int64_t>(1, *tasks / over);
   }
-  config.tasks_line = line_of(*srun);
+  config.tasks_line = first_line(*srun);
 }
 
 // --nproc_per_node eight: torchrun, deepspeed and accelerate start nothing.

@@ -243,7 +243,8 @@ bool is_said_beside(std::string_view key, const LaunchOptions& options) {
   return key.starts_with("recompute_") && !options.recompute.empty();
 }
 
-void note_unset(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
+void note_variables_unset(const LaunchConfig& config, const LaunchOptions& options,
+                          LaunchCase& found) {
   for (const LaunchSetting& setting : config.unset) {
     if (!has_setting(config, setting.key) && !is_said_beside(setting.key, options)) {
       found.unset.push_back(fmt::format("{} ({}, {})", setting.value, setting.spelled,
@@ -382,7 +383,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   if (config.offloads_checkpoints && found.plan.recompute == Recompute::kFull) {
     found.job.offload.activations = OffloadTo::kHost;
   }
-  note_unset(config, options, found);
+  note_variables_unset(config, options, found);
   fill_batch(config, options, found);
   Plan& plan = found.plan;
   plan.sequence_parallel = layout.sequence_parallel && plan.tensor > 1;

@@ -19,11 +19,7 @@ bool is_short_flag(std::string_view word) {
          ((word[1] >= 'a' && word[1] <= 'z') || (word[1] >= 'A' && word[1] <= 'Z'));
 }
 
-int line_of(const ShellText& word) {
-  return word.lines.empty() ? 0 : word.lines.front();
-}
-
-ShellText part_of(const ShellText& word, std::size_t begin) {
+ShellText rest_of(const ShellText& word, std::size_t begin) {
   ShellText part;
   part.text = word.text.substr(begin);
   part.lines.assign(word.lines.begin() + static_cast<std::ptrdiff_t>(begin), word.lines.end());
@@ -247,10 +243,10 @@ std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words) {
     }
     const std::size_t equals = text.find('=');
     LaunchSetting setting{key_of(text.substr(0, equals)), "", text.substr(0, equals),
-                          line_of(words[i])};
+                          first_line(words[i])};
     setting.open = words[i].open_after || words[i].outside;
     if (equals != std::string::npos) {
-      setting.value = part_of(words[i], equals + 1).text;
+      setting.value = rest_of(words[i], equals + 1).text;
     }
     while (i + 1 < words.size() && !is_flag(words[i + 1].text) &&
            !is_short_flag(words[i + 1].text)) {

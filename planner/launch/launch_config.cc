@@ -25,12 +25,6 @@ bool is_null(const std::string& value) {
   return value == "None" || value == "null" || value == "~";
 }
 
-[[noreturn]] void refuse(const LaunchConfig& config, const LaunchSetting& setting,
-                         const std::string& right) {
-  throw Error(where_of(config, setting),
-              fmt::format("{} is '{}'; {} would be right", setting.spelled, setting.value, right));
-}
-
 std::pair<std::string_view, std::string_view> section_and_name(std::string_view key) {
   const std::size_t dot = key.rfind('.');
   return dot == std::string_view::npos ? std::pair(std::string_view(), key)
@@ -84,6 +78,12 @@ std::string without_underscores(std::string text) {
 }
 
 }  // namespace
+
+void refuse_setting(const LaunchConfig& config, const LaunchSetting& setting,
+                    const std::string& right) {
+  throw Error(where_of(config, setting),
+              fmt::format("{} is '{}'; {} would be right", setting.spelled, setting.value, right));
+}
 
 const LaunchSetting* find_setting(const LaunchConfig& config, std::string_view key) {
   return last_of(config.settings, key);
@@ -171,7 +171,7 @@ std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::str
       *number <= static_cast<double>(high)) {
     return static_cast<std::int64_t>(*number);
   }
-  refuse(config, setting, fmt::format("a whole number from {} to {}", low, high));
+  refuse_setting(config, setting, fmt::format("a whole number from {} to {}", low, high));
 }
 
 std::optional<double> number_setting(const LaunchConfig& config, std::string_view key) {
@@ -184,7 +184,7 @@ std::optional<double> number_setting(const LaunchConfig& config, std::string_vie
   const char* end = text.data() + text.size();
   const auto [stop, failure] = std::from_chars(text.data(), end, value);
   if (failure != std::errc() || stop != end || !std::isfinite(value)) {
-    refuse(config, setting, "a number");
+    refuse_setting(config, setting, "a number");
   }
   return value;
 }
@@ -203,7 +203,7 @@ std::optional<bool> switch_setting(const LaunchConfig& config, std::string_view 
   if (text == "false" || text == "0" || text == "no" || text == "off") {
     return false;
   }
-  refuse(config, setting, "true or false");
+  refuse_setting(config, setting, "true or false");
 }
 
 bool is_on(const LaunchConfig& config, std::string_view key) {

@@ -92,6 +92,9 @@ bool has_setting(const LaunchConfig& config, std::string_view key);
 std::string line_of(const LaunchConfig& config, int line);
 // "FILE:LINE", or "FILE: arguments" for what the command line adds.
 std::string where_of(const LaunchConfig& config, const LaunchSetting& setting);
+// Throws the Error of a value that is none of its setting; `right`: what would be.
+[[noreturn]] void refuse_setting(const LaunchConfig& config, const LaunchSetting& setting,
+                                 const std::string& right);
 // Values as numbers and switches. Throw Error with FILE:LINE when the value is of another kind.
 std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::string_view key,
                                             std::int64_t low = 1,

@@ -8,10 +8,6 @@
 namespace trireme::planner {
 namespace {
 
-int first_line(const ShellText& word) {
-  return word.lines.empty() ? 0 : word.lines.front();
-}
-
 void keep_variable(const ShellText& word, std::string_view assignment, LaunchConfig& config) {
   const std::size_t equals = assignment.find('=');
   if (equals != std::string_view::npos && equals > 0) {

@@ -17,16 +17,16 @@ namespace trireme::planner {
 namespace {
 
 // Read beside the fields that are written, or known to matter for neither memory nor time.
-constexpr std::string_view kOthers =
+constexpr std::string_view kAccelerateOthers =
     "main_process_ip main_process_port gpu_ids enable_cpu_affinity gradient_accumulation_steps "
     "gradient_clipping fp16 tpu_name tpu_zone tpu_vm tpu_env tpu_use_cluster tpu_use_sudo commands "
     "command_file mpirun_config parallelism_config fsdp_config.fsdp_min_num_params "
     "fsdp_config.fsdp_backward_prefetch_policy fsdp_config.fsdp_param_init_fn "
     "fsdp_config.fsdp_limit_all_gathers";
-constexpr std::string_view kSections =
+constexpr std::string_view kAccelerateSections =
     "deepspeed_config. megatron_lm_config. parallelism_config. dynamo_config. fp8_config.";
 
-constexpr std::string_view kInside =
+constexpr std::string_view kAccelerateInside =
     "deepspeed_config.deepspeed_config_file deepspeed_config.zero_stage "
     "deepspeed_config.gradient_accumulation_steps deepspeed_config.gradient_clipping "
     "deepspeed_config.offload_optimizer_device deepspeed_config.offload_param_device "
@@ -203,7 +203,7 @@ void read_parallelism(LaunchConfig& config) {
   }
 }
 
-void read_types(LaunchConfig& config) {
+void read_accelerate_types(LaunchConfig& config) {
   const std::string mixed = text_setting(config, "mixed_precision", "no");
   config.precision = kPrecisionNames.value_of(mixed) ? mixed : "fp32";
   const bool fsdp = config.layout.sharding != Sharding::kNone || config.framework == "fsdp1";
@@ -263,7 +263,7 @@ void read_distributed_type(LaunchConfig& config) {
                     type));
   }
   read_parallelism(config);
-  read_types(config);
+  read_accelerate_types(config);
   if (const auto times = integer_setting(config, "gradient_accumulation_steps", 1, 1'000'000);
       times && !config.layout.micro_batches) {
     config.layout.micro_batches = times;
@@ -292,7 +292,8 @@ LaunchConfig read_accelerate(std::string_view text, const std::string& source,
 
 void read_accelerate_settings(LaunchConfig& config) {
   rename_older(config);
-  check_keys(config, accelerate_fields(), kOthers, kSections, kInside);
+  check_keys(config, accelerate_fields(), kAccelerateOthers, kAccelerateSections,
+             kAccelerateInside);
   config.gpus = integer_setting(config, "num_processes", 1, 10'000'000);
   check_machines(config);
   read_distributed_type(config);

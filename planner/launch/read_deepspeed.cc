@@ -15,7 +15,7 @@ namespace trireme::planner {
 namespace {
 
 // Read beside the fields that are written, or known to matter for neither memory nor time.
-constexpr std::string_view kOthers =
+constexpr std::string_view kDeepspeedOthers =
     "prescale_gradients wall_clock_breakdown dump_state gradient_predivide_factor "
     "zero_force_ds_cpu_optimizer disable_allgather seed "
     "zero_optimization.allgather_partitions zero_optimization.sub_group_size "
@@ -23,13 +23,13 @@ constexpr std::string_view kOthers =
     "zero_optimization.stage3_gather_16bit_weights_on_model_save "
     "zero_optimization.stage3_gather_fp16_weights_on_model_save "
     "zero_optimization.zero_hpz_partition_size zero_optimization.cpu_offload";
-constexpr std::string_view kSections =
+constexpr std::string_view kDeepspeedSections =
     "expert_parallel. bf16. bfloat16. fp16. optimizer.params scheduler. tensorboard. wandb. "
     "csv_monitor. pipeline. comms_logger. flops_profiler. zero_optimization.offload_optimizer "
     "zero_optimization.offload_param checkpoint. aio. activation_checkpointing. amp. accelerate.";
 
 // A slip of one of these is passed over by DeepSpeed, or refused, and would be lost here.
-constexpr std::string_view kInside =
+constexpr std::string_view kDeepspeedInside =
     "activation_checkpointing.partition_activations activation_checkpointing.cpu_checkpointing "
     "activation_checkpointing.contiguous_memory_optimization "
     "activation_checkpointing.number_checkpoints activation_checkpointing.profile "
@@ -97,7 +97,7 @@ void read_batch(LaunchConfig& config) {
 }
 
 // `ratio` is of the states (ZeRO-Offload++).
-void read_offload(LaunchConfig& config) {
+void read_zero_offload(LaunchConfig& config) {
   const auto device = [&](const char* part) {
     const std::string place =
         text_setting(config, fmt::format("zero_optimization.{}.device", part), "none");
@@ -127,7 +127,7 @@ void read_offload(LaunchConfig& config) {
   }
 }
 
-void read_sharding(LaunchConfig& config) {
+void read_zero_sharding(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
   const std::int64_t stage = integer_setting(config, "zero_optimization.stage", 0, 3).value_or(0);
   constexpr Sharding kStages[] = {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients,
@@ -167,7 +167,7 @@ void read_sharding(LaunchConfig& config) {
     config.remarks.emplace_back(
         "the second copy of parameters inside a node (zero_hpz_partition_size) is not modelled");
   }
-  read_offload(config);
+  read_zero_offload(config);
 }
 
 // Buffers and orders whose numbers are taken as DeepSpeed's own (runtime/zero/config.py).
@@ -196,7 +196,7 @@ void note_idle(LaunchConfig& config) {
   }
 }
 
-void read_types(LaunchConfig& config) {
+void read_deepspeed_types(LaunchConfig& config) {
   const bool bf16 = is_on(config, "bf16.enabled") || is_on(config, "bfloat16.enabled");
   config.precision = bf16 ? "bf16" : is_on(config, "fp16.enabled") ? "fp16" : "fp32";
   const std::string type = text_setting(config, "communication_data_type");
@@ -231,9 +231,9 @@ void read_types(LaunchConfig& config) {
 void read_deepspeed_layout(LaunchConfig& config) {
   config.framework = "deepspeed";
   drop_automatic(config);
-  read_sharding(config);
+  read_zero_sharding(config);
   read_batch(config);
-  read_types(config);
+  read_deepspeed_types(config);
   note_idle(config);
   config.recompute_is_open = config.layout.recompute == Recompute::kNone;
 }
@@ -250,7 +250,7 @@ LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
 
 void read_deepspeed_settings(const std::vector<std::string>& arguments, LaunchConfig& config) {
   add_arguments(arguments, "zero_optimization.stage=2", config);
-  check_keys(config, deepspeed_fields(), kOthers, kSections, kInside);
+  check_keys(config, deepspeed_fields(), kDeepspeedOthers, kDeepspeedSections, kDeepspeedInside);
   if (config.unknown.size() == config.settings.size()) {
     throw Error(config.source,
                 "has none of DeepSpeed's keys (train_batch_size, zero_optimization, …); "

@@ -172,7 +172,7 @@ constexpr OtherFile kOtherTomls[] = {
      "and "
      "[distributed] as options of `trireme estimate --framework fsdp2` would be right"},
 };
-constexpr OtherFile kOthers[] = {
+constexpr OtherFile kOtherFiles[] = {
     {"Trainer.Config(",
      "is torchtitan's configuration in Python; the TOML of torchtitan v0.2 that says the same "
      "([model], [training], [parallelism]) would be right"},
@@ -255,7 +255,7 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   if (extension == ".toml") {
     refuse_any_of(kOtherTomls, path, text);
   }
-  for (const OtherFile& other : kOthers) {
+  for (const OtherFile& other : kOtherFiles) {
     if ((!contents || braces) && contains(text, other.part)) {
       throw Error(path, std::string(other.what));
     }

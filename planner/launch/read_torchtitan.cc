@@ -24,10 +24,10 @@ char lower(char c) {
 
 // Sections of which neither memory nor time depend, those whose settings are read as a whole, and
 // what is read beside the fields that are written.
-constexpr std::string_view kSections =
+constexpr std::string_view kTitanSections =
     "job. metrics. profiling. lr_scheduler. checkpoint. validation. experimental. comm. debug. "
     "fault_tolerance. memory_estimation. quantize. float8.";
-constexpr std::string_view kOthers =
+constexpr std::string_view kTitanOthers =
     "model.tokenizer_path optimizer.early_step_in_backward training.dataset_path "
     "training.compile training.seed training.deterministic "
     "training.batch_size training.enable_fp8_linear training.warmup_steps optimizer.fused "
@@ -39,7 +39,7 @@ constexpr std::string_view kOthers =
     "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
 const KnownKeys& known() {
-  static const KnownKeys kKnown = known_keys(torchtitan_fields(), kOthers, kSections);
+  static const KnownKeys kKnown = known_keys(torchtitan_fields(), kTitanOthers, kTitanSections);
   return kKnown;
 }
 
@@ -137,7 +137,7 @@ Schedule schedule_of(LaunchConfig& config) {
   return Schedule::kInterleaved;
 }
 
-void read_pipeline(LaunchConfig& config) {
+void read_titan_pipeline(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
   const auto count = [&](const char* key, std::int64_t otherwise, std::int64_t low) {
     return integer_setting(config, fmt::format("parallelism.{}", key), low, 1'000'000)
@@ -169,7 +169,7 @@ void read_pipeline(LaunchConfig& config) {
   read_module_parts(config);
 }
 
-void read_recompute(LaunchConfig& config) {
+void read_titan_recompute(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
   const std::string mode = text_setting(config, "activation_checkpoint.mode", "selective");
   if (mode == "full") {
@@ -199,7 +199,7 @@ void read_recompute(LaunchConfig& config) {
   }
 }
 
-void read_choices(LaunchConfig& config) {
+void read_titan_choices(LaunchConfig& config) {
   const bool compiled = is_on(config, "compile.enable") || is_on(config, "training.compile");
   const std::string parts = text_setting(config, "compile.components", "model loss");
   config.choices.push_back(
@@ -237,7 +237,7 @@ void read_choices(LaunchConfig& config) {
 }
 
 // What is read and not modelled: of memory, so that no verdict rests on it, or of time.
-void note_unmodelled(LaunchConfig& config) {
+void note_unmodelled_by_titan(LaunchConfig& config) {
   if (is_on(config, "parallelism.disable_loss_parallel") && config.layout.tensor.value_or(1) > 1) {
     config.foreign.emplace_back("parallelism.disable_loss_parallel (whole logits on each tp rank)");
   }
@@ -289,7 +289,7 @@ void move_older_names(LaunchConfig& config) {
 }
 
 // --section.key VALUE, --section.key=VALUE and --section.key alone.
-void add_arguments(LaunchConfig& config, const std::vector<std::string>& arguments) {
+void add_titan_arguments(LaunchConfig& config, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string key = arguments[i];
     if (!key.starts_with("--")) {
@@ -331,7 +331,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
   config.framework = "fsdp2";
   read_toml_settings(text, config);
   move_older_names(config);
-  add_arguments(config, arguments);
+  add_titan_arguments(config, arguments);
   const auto foreign = [](const LaunchSetting& setting) {
     return setting.key.starts_with("model.") || setting.key.starts_with("training.") ||
            setting.key.starts_with("parallelism.");
@@ -358,10 +358,10 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
     config.global_batch = batch;
   }
   read_degrees(config);
-  read_pipeline(config);
-  read_recompute(config);
-  read_choices(config);
-  note_unmodelled(config);
+  read_titan_pipeline(config);
+  read_titan_recompute(config);
+  read_titan_choices(config);
+  note_unmodelled_by_titan(config);
   return config;
 }
 

@@ -15,7 +15,7 @@ namespace trireme::planner {
 
 namespace {
 
-constexpr int kDepthMax = 100;
+constexpr int kTomlDepthMax = 100;
 
 // toml++ makes a table for every dot of a key and takes them apart by recursion: keys that nest
 // without end are refused before. Dots count from the last bracket, comma or line that ends a key.
@@ -52,11 +52,11 @@ class Nesting {
       dots_ = open_.empty() ? 0 : dots_;
     }
     dots_ += c == '.' ? 1 : 0;
-    if (dots_ + static_cast<int>(open_.size()) > kDepthMax) {
+    if (dots_ + static_cast<int>(open_.size()) > kTomlDepthMax) {
       throw Error(fmt::format("{}:{}", source_, line_),
                   fmt::format("has tables in tables more than {} deep; torchtitan's [section] with "
                               "KEY = VALUE would be right",
-                              kDepthMax));
+                              kTomlDepthMax));
     }
   }
 
@@ -83,7 +83,7 @@ class Nesting {
   std::vector<int> open_;  // the dots outside each bracket that is open
 };
 
-std::string toml_text(const toml::node& node) {
+std::string text_of_node(const toml::node& node) {
   if (const auto text = node.value<std::string>(); text && node.is_string()) {
     return *text;
   }
@@ -100,7 +100,7 @@ std::string toml_text(const toml::node& node) {
     std::string all;
     for (const toml::node& element : *list) {
       const char* joint = element.is_array() ? "|" : " ";
-      all += (&element == &list->front() ? "" : joint) + toml_text(element);
+      all += (&element == &list->front() ? "" : joint) + text_of_node(element);
     }
     return all;
   }
@@ -118,7 +118,7 @@ void add_table(const toml::table& table, const std::string& path, int depth, Lau
       add_table(*inner, name, depth + 1, config);
     } else {
       config.settings.push_back(
-          {name, toml_text(node), name, static_cast<int>(node.source().begin.line)});
+          {name, text_of_node(node), name, static_cast<int>(node.source().begin.line)});
     }
   }
 }

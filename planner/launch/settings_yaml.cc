@@ -16,7 +16,7 @@ namespace trireme::planner {
 
 namespace {
 
-constexpr int kDepthMax = 20;
+constexpr int kYamlDepthMax = 20;
 constexpr std::size_t kSettingsMax = 100'000;
 
 // yaml-cpp reads nested lists by recursion; a file that nests them without end is refused before.
@@ -84,7 +84,7 @@ void add_map(const YAML::Node& map, const std::string& path, int depth, std::str
              LaunchConfig& config) {
   std::set<std::string> keys;
   for (const auto& entry : map) {
-    if (depth > kDepthMax || config.settings.size() > kSettingsMax) {
+    if (depth > kYamlDepthMax || config.settings.size() > kSettingsMax) {
       throw Error(config.source, "has too many maps in maps, or too many keys");
     }
     if (!entry.first.IsScalar()) {

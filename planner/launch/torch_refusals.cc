@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "planner/launch/field_table.h"
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/torchtitan.h"
 #include "planner/plan/stages.h"
 
@@ -19,10 +20,6 @@ using L = LaunchPlan;
 
 bool is_full(const L& l) {
   return l.plan.sharding == Sharding::kFull;
-}
-
-bool is_mixed(const L& l) {
-  return l.job.precision != topologies::Precision::kFp32;
 }
 
 bool is_first_fsdp(const L& l) {

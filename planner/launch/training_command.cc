@@ -9,10 +9,6 @@
 namespace trireme::planner {
 namespace {
 
-int line_of(const ShellText& word) {
-  return word.lines.empty() ? 0 : word.lines.front();
-}
-
 bool is_python(const ShellText& word) {
   return word.text.ends_with(".py");
 }
@@ -39,7 +35,7 @@ std::vector<ShellText> command_in_variables(const ShellScript& script,
     return whole;
   }
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-    return line_of(a.front()) < line_of(b.front());
+    return first_line(a.front()) < first_line(b.front());
   });
   std::vector<ShellText> all;
   for (const std::vector<ShellText>& words : parts) {
@@ -55,7 +51,7 @@ struct Candidate {
   std::string round;
 };
 
-std::string place_of(const Candidate& one, const LaunchConfig& config) {
+std::string place_of_candidate(const Candidate& one, const LaunchConfig& config) {
   return fmt::format("{}{}{}", line_of(config, one.line), one.round.empty() ? "" : " with ",
                      one.round);
 }
@@ -78,7 +74,7 @@ void remark_bare(const Candidate& bare, LaunchConfig& config) {
     config.remarks.push_back(fmt::format(
         "{} ({}) starts a command of its own: the line before it does not go on (a comment, or no "
         "\\ at its end); it counts nowhere",
-        bare.words.front().text, line_of(config, line_of(bare.words.front()))));
+        bare.words.front().text, line_of(config, first_line(bare.words.front()))));
   }
 }
 
@@ -92,7 +88,7 @@ void remark_candidates(const std::vector<Candidate>& all, const Candidate& best,
     const bool same =
         (one.line == best.line && one.round == best.round) || says_the_same(one, best);
     if (!same && one.arguments * 2 >= best.arguments) {
-      others.push_back(place_of(one, config));
+      others.push_back(place_of_candidate(one, config));
     }
   }
   if (others.empty()) {
@@ -102,8 +98,8 @@ void remark_candidates(const std::vector<Candidate>& all, const Candidate& best,
   others.resize(others.size() - more);
   config.remarks.push_back(
       fmt::format("it starts {} commands: the one of {} is judged, and not {}{}",
-                  others.size() + more + 1, place_of(best, config), fmt::join(others, "; "),
-                  more > 0 ? fmt::format(" and {} more", more) : ""));
+                  others.size() + more + 1, place_of_candidate(best, config),
+                  fmt::join(others, "; "), more > 0 ? fmt::format(" and {} more", more) : ""));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/torchtitan.h"
 #include "planner/plan/stages.h"
 
@@ -115,13 +116,13 @@ std::int64_t recomputed_every(const Layers& layers, std::int64_t recomputed) {
   return every;
 }
 
-bool recomputes(const L& l) {
+bool recomputes_layers(const L& l) {
   return l.plan.recompute != Recompute::kNone && l.plan.recompute_layers != 0;
 }
 
 // "op", or the k of every k-th layer; nothing where all or none recompute.
 std::string recompute_option(const L& l) {
-  if (!recomputes(l)) {
+  if (!recomputes_layers(l)) {
     return "";
   }
   if (l.plan.recompute == Recompute::kSelective) {
@@ -132,7 +133,7 @@ std::string recompute_option(const L& l) {
 }
 
 FieldValue recompute_mode(const L& l) {
-  return !recomputes(l) ? "none" : recompute_option(l).empty() ? "full" : "selective";
+  return !recomputes_layers(l) ? "none" : recompute_option(l).empty() ? "full" : "selective";
 }
 
 TextList compiled_parts(const L& l) {
@@ -146,27 +147,11 @@ TextList compiled_parts(const L& l) {
   return parts;
 }
 
-bool is_fp8(const L& l) {
-  return l.job.precision == topologies::Precision::kFp8;
-}
-
-bool trains(const L& l) {
-  return l.form == LaunchForm::kTraining;
-}
-
 // torchtitan's own test tokenizer measures: the vocabulary of a flavor does not follow it.
 FieldValue assets(const L& l) {
   const std::string own = torchtitan_model(l).assets;
   return trains(l) ? "./assets/hf/" + (own.empty() ? l.job.model.name : own)
                    : "./tests/assets/tokenizer";
-}
-
-bool has_experts(const L& l) {
-  return l.job.model.moe.has_value();
-}
-
-bool is_pipeline(const L& l) {
-  return l.plan.pipeline > 1;
 }
 
 std::string expected_log(const LaunchPlan& launch) {

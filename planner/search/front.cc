@@ -13,7 +13,7 @@ namespace {
 constexpr double kBox = 0.00995033085316808;  // ln 1.01
 constexpr double kMemoryLowest = 1.0 / 64;    // GiB
 constexpr double kSameValue = 1e-6;
-constexpr int kNever = std::numeric_limits<int>::max();
+constexpr int kUnreached = std::numeric_limits<int>::max();
 
 auto key_of(const Plan& plan) {
   return std::tie(plan.pipeline, plan.tensor, plan.context, plan.expert, plan.virtual_pipeline,
@@ -57,7 +57,7 @@ bool better(const Candidate& a, const Candidate& b) {
 
 Front::Front() : fastest_(kLevels) {
   for (auto& level : fastest_) {
-    level.fill(kNever);
+    level.fill(kUnreached);
   }
 }
 

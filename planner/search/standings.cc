@@ -1,15 +1,9 @@
 #include "planner/search/standings.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace trireme::planner {
-namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 std::vector<Candidate> Tier::ranked() const {
   std::vector<Candidate> known;

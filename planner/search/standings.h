@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 
 namespace trireme::planner {
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1 + 1e-6;  // values this near are told apart by complexity
 
 // Layouts of one node that may matter, and how many did not.

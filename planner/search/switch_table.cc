@@ -124,7 +124,7 @@ bool can_be_switched(const Job& job, const FrameworkSwitch& row) {
 }
 
 // A program with rows of its own has no others, whatever it is built on.
-std::string_view family_of(const Framework& framework) {
+std::string_view switch_family(const Framework& framework) {
   const auto begins = [&](const std::string& name) {
     const auto row =
         std::find_if(std::begin(kSwitches), std::end(kSwitches),
@@ -138,7 +138,7 @@ std::string_view family_of(const Framework& framework) {
 }  // namespace
 
 std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given) {
-  const std::string_view family = family_of(job.framework);
+  const std::string_view family = switch_family(job.framework);
   const auto decided = [&](std::string_view key) {
     return std::any_of(given.begin(), given.end(),
                        [&](const std::string& one) { return one == key; });

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "planner/cost/own_memory.h"
 
 namespace trireme::planner {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double value_of(Goal goal, double seconds, double memory_gib) {
   // Cost is time x GPUs x price, utility is chosen from the front: both walk by time.

@@ -14,8 +14,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr int kDepthMax = 100;
-constexpr std::size_t kNone = std::string_view::npos;
+constexpr int kArithmeticDepthMax = 100;
 
 // Binary operators from the loosest to the tightest; `**` stands apart, for it binds to the right.
 constexpr std::string_view kLevels[][4] = {
@@ -51,7 +50,7 @@ class Arithmetic {
   [[nodiscard]] bool happens() const { return skipped_ == 0 && unsure_ == 0 && !bad_; }
 
   void skip_blanks() {
-    while (at_ < text_.size() && std::string_view(" \t\n\\").find(text_[at_]) != kNone) {
+    while (at_ < text_.size() && std::string_view(" \t\n\\").find(text_[at_]) != kNotFound) {
       ++at_;
     }
   }
@@ -73,7 +72,7 @@ class Arithmetic {
     const char next = rest.size() > op.size() ? rest[op.size()] : ' ';
     const bool compares = op == "==" || op == "!=" || op == "<=" || op == ">=";
     const bool doubled =
-        op.size() == 1 && next == op[0] && std::string_view("|&<>*").find(next) != kNone;
+        op.size() == 1 && next == op[0] && std::string_view("|&<>*").find(next) != kNotFound;
     if (doubled || (next == '=' && !compares)) {
       return false;
     }
@@ -82,7 +81,7 @@ class Arithmetic {
   }
 
   Number list() {
-    if (++depth_ > kDepthMax) {
+    if (++depth_ > kArithmeticDepthMax) {
       fail("has too many brackets");
     }
     Number number = assignment();
@@ -106,7 +105,7 @@ class Arithmetic {
     }
     if (at_ < text_.size() && text_[at_] == '[') {
       const std::size_t end = after_bracket(text_, at_);
-      if (end == kNone) {
+      if (end == kNotFound) {
         bad_ = true;
         return {};
       }
@@ -126,7 +125,7 @@ class Arithmetic {
       for (const std::string_view op : kAssigns) {
         if (text_.substr(at_).starts_with(op) && text_.substr(at_, 2) != "==") {
           at_ += op.size();
-          if (++depth_ > kDepthMax) {
+          if (++depth_ > kArithmeticDepthMax) {
             fail("has too many assignments");
           }
           Number right = assignment();
@@ -150,7 +149,7 @@ class Arithmetic {
     }
     const Number yes = branch(condition, true);
     bad_ = bad_ || !take(":");
-    if (++depth_ > kDepthMax) {
+    if (++depth_ > kArithmeticDepthMax) {
       fail("has too many questions");
     }
     const Number no = branch(condition, false);
@@ -205,7 +204,7 @@ class Arithmetic {
     if (bad_ || !take("**")) {
       return base;
     }
-    if (++depth_ > kDepthMax) {
+    if (++depth_ > kArithmeticDepthMax) {
       fail("has too many powers");
     }
     const Number exponent = power();
@@ -228,7 +227,7 @@ class Arithmetic {
   }
 
   Number unary() {
-    if (++depth_ > kDepthMax) {
+    if (++depth_ > kArithmeticDepthMax) {
       fail("has too many brackets");
     }
     const Number number = signed_or_atom();
@@ -299,7 +298,7 @@ class Arithmetic {
     ++at_;
     if (at_ < text_.size() && (text_[at_] == '(' || text_[at_] == '{')) {
       const std::size_t end = after_bracket(text_, at_);
-      bad_ = bad_ || end == kNone;
+      bad_ = bad_ || end == kNotFound;
       at_ = bad_ ? at_ : end;
     } else {
       const std::size_t begin = at_;
@@ -337,7 +336,7 @@ class Arithmetic {
     if (text.outside || text.lost || text.open_after) {
       return kUnknown;
     }
-    if (depth_ + 1 > kDepthMax) {
+    if (depth_ + 1 > kArithmeticDepthMax) {
       fail("has too many variables that name each other");
     }
     const std::string own = text.text;

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::size_t kWordsMost = 1000;
 constexpr std::size_t kWordMost = 4096;  // every brace looks for its end
-constexpr int kDepthMost = 20;
-constexpr std::size_t kNone = std::string_view::npos;
+constexpr int kBraceDepthMost = 20;
 
 // The index behind what protects its braces: quotes, \x and $…; `at` where nothing does.
 std::size_t after_protected(std::string_view raw, std::size_t at) {
@@ -68,17 +67,17 @@ bool is_padded(std::string_view text) {
 // 1..8 and 8..1..2; empty: none.
 std::vector<std::string> sequence(std::string_view inside) {
   const std::size_t first = inside.find("..");
-  if (first == kNone) {
+  if (first == kNotFound) {
     return {};
   }
   const std::size_t second = inside.find("..", first + 2);
   const std::string_view from = inside.substr(0, first);
   const std::string_view to =
-      inside.substr(first + 2, second == kNone ? kNone : second - first - 2);
+      inside.substr(first + 2, second == kNotFound ? kNotFound : second - first - 2);
   const auto begin = number_in(from);
   const auto end = number_in(to);
   const auto step =
-      second == kNone ? std::optional<std::int64_t>(1) : number_in(inside.substr(second + 2));
+      second == kNotFound ? std::optional<std::int64_t>(1) : number_in(inside.substr(second + 2));
   if (!begin || !end || !step) {
     return {};
   }
@@ -94,7 +93,7 @@ std::vector<std::string> sequence(std::string_view inside) {
 }
 
 void expand_into(std::string_view raw, int depth, std::vector<std::string>& words) {
-  for (std::size_t i = 0; i < raw.size() && depth < kDepthMost;) {
+  for (std::size_t i = 0; i < raw.size() && depth < kBraceDepthMost;) {
     if (const std::size_t end = after_protected(raw, i); end != i) {
       i = end;
       continue;
@@ -133,7 +132,7 @@ void expand_into(std::string_view raw, int depth, std::vector<std::string>& word
 
 std::vector<std::string> without_braces(std::string_view raw) {
   std::vector<std::string> words;
-  if (raw.find('{') == kNone || raw.size() > kWordMost) {
+  if (raw.find('{') == kNotFound || raw.size() > kWordMost) {
     words.emplace_back(raw);
   } else {
     expand_into(raw, 0, words);

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <string_view>
 
+#include "planner/shell/tokens.h"
+
 namespace trireme::planner {
 namespace {
 
 constexpr std::size_t kLeadMax = 64;  // a launcher and its flags
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
-}
 
 // -c, -lc, -exc
 bool takes_command(std::string_view word) {

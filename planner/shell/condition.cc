@@ -6,12 +6,12 @@
 
 #include "planner/shell/arrays.h"
 #include "planner/shell/regular_expression.h"
+#include "planner/shell/tokens.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-constexpr int kDepthMost = 50;
+constexpr int kConditionDepthMost = 50;
 
 // Base 10, as [ ] takes it; [[ ]] would read 010 in base 8.
 std::optional<std::int64_t> number_of(const std::string& text, bool double_brackets) {
@@ -124,7 +124,7 @@ class Test {
   }
 
   std::optional<bool> one() {
-    if (++depth_ > kDepthMost || at_ >= words_.size()) {
+    if (++depth_ > kConditionDepthMost || at_ >= words_.size()) {
       bad_ = true;
       return {};
     }
@@ -179,7 +179,7 @@ std::size_t after_class(const ShellText& pattern, std::size_t open) {
   std::size_t at = open + 1;
   at += at < pattern.text.size() && (pattern.text[at] == '!' || pattern.text[at] == '^') ? 1 : 0;
   const std::size_t end = pattern.text.find(']', at + 1);
-  return end == kNone ? open : end + 1;
+  return end == kNotFound ? open : end + 1;
 }
 
 bool in_class(char c, std::string_view inside) {
@@ -221,7 +221,7 @@ bool matches_pattern(std::string_view text, const ShellText& pattern) {
   };
   std::size_t t = 0;
   std::size_t p = 0;
-  std::size_t star = kNone;
+  std::size_t star = kNotFound;
   std::size_t resume = 0;
   while (t < text.size()) {
     if (is_star(p)) {
@@ -230,7 +230,7 @@ bool matches_pattern(std::string_view text, const ShellText& pattern) {
     } else if (const auto next = takes(text[t], pattern, p)) {
       p = *next;
       ++t;
-    } else if (star != kNone) {
+    } else if (star != kNotFound) {
       p = star + 1;
       t = ++resume;
     } else {

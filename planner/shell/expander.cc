@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t kExpandedMax = 4'000'000;
 constexpr int kDepthMax = 50;
 constexpr std::size_t kUnsetWordsMax = 1000;
-constexpr std::size_t kNone = std::string_view::npos;
 
 ShellText without_marks(const ShellText& text) {
   ShellText rest;
@@ -44,7 +43,7 @@ ShellText Expander::run_marked(std::string_view raw, int line) {
 ShellText Expander::run(std::string_view raw, int line, bool in_quotes) {
   ShellText text;
   walk(raw, line, in_quotes, text);
-  return text.text.find(kEmptyWord) == kNone ? text : without_marks(text);
+  return text.text.find(kEmptyWord) == kNotFound ? text : without_marks(text);
 }
 
 void Expander::walk(std::string_view raw, int line, bool in_quotes, ShellText& out) {
@@ -114,7 +113,7 @@ std::size_t Expander::double_quotes(std::string_view raw, std::size_t i, int& li
     at = step(raw, at, line, true, out);
   }
   const std::string_view inside = raw.substr(i + 1, at - i - 1);
-  const bool all = inside.find('@') != kNone;  // "${NAME[@]}" and "$@" of nothing give no word
+  const bool all = inside.find('@') != kNotFound;  // "${NAME[@]}" and "$@" of nothing give no word
   if (out.text.size() == size && !out.lost && !all) {
     put_character(out, kEmptyWord, line, false);
   }
@@ -124,7 +123,9 @@ std::size_t Expander::double_quotes(std::string_view raw, std::size_t i, int& li
 
 std::size_t Expander::dollar(std::string_view raw, std::size_t i, int line, bool in_quotes,
                              ShellText& out) {
-  const auto ends_word = [](char c) { return std::string_view(" \t\n\r\"\\").find(c) != kNone; };
+  const auto ends_word = [](char c) {
+    return std::string_view(" \t\n\r\"\\").find(c) != kNotFound;
+  };
   const bool starts = out.text.empty() || ends_word(out.text.back()) || out.text.back() == '=';
   missing_ = {};
   missing_command_ = false;
@@ -132,10 +133,11 @@ std::size_t Expander::dollar(std::string_view raw, std::size_t i, int line, bool
   if (!missing_.empty() && starts && (end >= raw.size() || ends_word(raw[end])) &&
       variables_.unset_words.size() < kUnsetWordsMax) {
     const std::size_t last = out.text.find_last_not_of(" \t\n\r");
-    const std::size_t before = last == kNone ? kNone : out.text.find_last_of(" \t\n\r", last);
+    const std::size_t before =
+        last == kNotFound ? kNotFound : out.text.find_last_of(" \t\n\r", last);
     variables_.unset_words.push_back(
         {std::string(missing_), line,
-         last == kNone ? "" : out.text.substr(before + 1, last - before), missing_command_});
+         last == kNotFound ? "" : out.text.substr(before + 1, last - before), missing_command_});
   }
   missing_ = {};
   return end;
@@ -273,7 +275,7 @@ void Expander::escaped(std::string_view inside, int line, ShellText& out) {
       if (failure == std::errc()) {
         c = static_cast<char>(value);
         i = static_cast<std::size_t>(stop - inside.data()) - 1;
-      } else if (const std::size_t letter = kLetters.find(c); letter != kNone) {
+      } else if (const std::size_t letter = kLetters.find(c); letter != kNotFound) {
         c = kMeans[letter];
       }
     }

@@ -8,7 +8,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::size_t kTextMost = 20'000;
+constexpr std::size_t kMatchedTextMost = 20'000;
 constexpr std::size_t kGroupedTextMost = 1'000;
 constexpr std::size_t kExpressionMost = 200;
 constexpr std::ptrdiff_t kBoundsMost = 1;  // of repetitions {1,9}, whose copies multiply
@@ -16,7 +16,7 @@ constexpr std::ptrdiff_t kBoundsMost = 1;  // of repetitions {1,9}, whose copies
 bool is_bounded(const std::string& text, const std::string& expression) {
   // Where groups are reported, the library's time grows with the square of the text.
   const bool groups = expression.find('(') != std::string::npos;
-  return text.size() <= (groups ? kGroupedTextMost : kTextMost) &&
+  return text.size() <= (groups ? kGroupedTextMost : kMatchedTextMost) &&
          expression.size() <= kExpressionMost &&
          std::count(expression.begin(), expression.end(), '{') <= kBoundsMost;
 }

@@ -20,9 +20,9 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-class Reader {
+class ScriptReader {
  public:
-  Reader(std::vector<ShellToken> tokens, const ShellWorld& world, ShellScript& script)
+  ScriptReader(std::vector<ShellToken> tokens, const ShellWorld& world, ShellScript& script)
       : stream_{std::move(tokens)},
         world_(world),
         script_(script),
@@ -330,7 +330,7 @@ ShellScript read_shell(std::string_view text, const std::string& source, const S
       script.variables.positional->push_back(plain_text(word, 0));
     }
   }
-  Reader(script_tokens(text, source), world, script).run();
+  ScriptReader(script_tokens(text, source), world, script).run();
   return script;
 }
 

@@ -15,9 +15,9 @@ namespace {
 
 using Kind = ShellToken::Kind;
 
-class Reader {
+class CommandReader {
  public:
-  Reader(TokenStream& stream, bool runs, Branches& branches, ShellVariables& variables)
+  CommandReader(TokenStream& stream, bool runs, Branches& branches, ShellVariables& variables)
       : stream_(stream), runs_(runs), branches_(branches), variables_(variables) {}
 
   SimpleCommand run() {
@@ -371,7 +371,7 @@ bool holds_arguments(const ShellText& word) {
 
 SimpleCommand read_simple_command(TokenStream& stream, bool runs, Branches& branches,
                                   ShellVariables& variables) {
-  return Reader(stream, runs, branches, variables).run();
+  return CommandReader(stream, runs, branches, variables).run();
 }
 
 }  // namespace trireme::planner

@@ -13,11 +13,11 @@ namespace trireme::planner {
 namespace {
 
 using Kind = ShellToken::Kind;
-using Words = std::initializer_list<std::string_view>;
+using WordList = std::initializer_list<std::string_view>;
 
-constexpr int kOpenMost = 200;
+constexpr int kStructuresMost = 200;
 
-bool holds(Words words, std::string_view text) {
+bool holds(WordList words, std::string_view text) {
   return std::find(words.begin(), words.end(), text) != words.end();
 }
 
@@ -119,7 +119,7 @@ class Grammar {
   }
 
   // Commands up to one of the words or operators.
-  void list(Words ends) {
+  void list(WordList ends) {
     while (!done()) {
       const bool sees_end = next().kind != Kind::kNewline && holds(ends, next().text);
       if (sees_end || (ends.size() == 0 && is_operator(")"))) {
@@ -176,7 +176,7 @@ class Grammar {
 
   // Of functions within functions and what is open.
   [[nodiscard]] Nested deeper() {
-    if (depth_ >= kOpenMost) {
+    if (depth_ >= kStructuresMost) {
       throw Error(fmt::format("{}:{}", source_, next().line), "has too many nested brackets");
     }
     return Nested(depth_);

@@ -10,12 +10,6 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
-}
-
 class Lexer {
  public:
   Lexer(std::string_view text, const std::string& source, const std::vector<int>& lines)
@@ -106,7 +100,7 @@ class Lexer {
       return false;
     }
     const std::size_t end = after_bracket(text_, at_);
-    if (end == kNone || !text_.substr(at_, end - at_).ends_with("))")) {
+    if (end == kNotFound || !text_.substr(at_, end - at_).ends_with("))")) {
       return false;
     }
     push(ShellToken::Kind::kWord, std::string(text_.substr(at_, end - at_)));
@@ -117,8 +111,8 @@ class Lexer {
   // <(…) and >(…) are words: names of what the commands inside write or read.
   bool take_process() {
     const bool opens = text_.substr(at_).starts_with("<(") || text_.substr(at_).starts_with(">(");
-    const std::size_t end = opens ? after_bracket(text_, at_ + 1) : kNone;
-    if (end == kNone) {
+    const std::size_t end = opens ? after_bracket(text_, at_ + 1) : kNotFound;
+    if (end == kNotFound) {
       return false;
     }
     push(ShellToken::Kind::kWord, std::string(text_.substr(at_, end - at_)));
@@ -170,7 +164,7 @@ class Lexer {
     std::size_t i = at_;
     while (i < text_.size()) {
       const char c = text_[i];
-      if (is_blank(c) || c == '\n' || std::string_view(";&|()<>").find(c) != kNone) {
+      if (is_blank(c) || c == '\n' || std::string_view(";&|()<>").find(c) != kNotFound) {
         break;
       }
       std::size_t next = i + 1;
@@ -179,12 +173,12 @@ class Lexer {
       } else if (c == '\'' || c == '"' || c == '`') {
         next = after_quote(text_, i);
       } else if (c == '$' && next < text_.size() &&
-                 std::string_view("({[").find(text_[next]) != kNone) {
+                 std::string_view("({[").find(text_[next]) != kNotFound) {
         next = after_bracket(text_, next);
       } else if (c == '$' && next < text_.size() && (text_[next] == '\'' || text_[next] == '"')) {
         next = after_dollar_quote(text_, i);
       }
-      if (next == kNone) {
+      if (next == kNotFound) {
         const auto lines = std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
                                       text_.begin() + static_cast<std::ptrdiff_t>(i), '\n');
         throw Error(fmt::format("{}:{}", source_, line_ + lines),
@@ -220,19 +214,19 @@ std::size_t after_quote(std::string_view text, std::size_t open) {
     } else if (quote == '"' && text[i] == '$' && i + 1 < text.size() &&
                (text[i + 1] == '(' || text[i + 1] == '{')) {
       const std::size_t end = after_bracket(text, i + 1);
-      if (end == kNone) {
-        return kNone;
+      if (end == kNotFound) {
+        return kNotFound;
       }
       i = end - 1;
     } else if (quote == '"' && text[i] == '`') {
       const std::size_t end = text.find('`', i + 1);
-      if (end == kNone) {
-        return kNone;
+      if (end == kNotFound) {
+        return kNotFound;
       }
       i = end;
     }
   }
-  return kNone;
+  return kNotFound;
 }
 
 std::size_t after_dollar_quote(std::string_view text, std::size_t open) {
@@ -244,7 +238,7 @@ std::size_t after_dollar_quote(std::string_view text, std::size_t open) {
       return i + 1;
     }
   }
-  return kNone;
+  return kNotFound;
 }
 
 std::size_t after_bracket(std::string_view text, std::size_t open) {
@@ -263,7 +257,7 @@ std::size_t after_bracket(std::string_view text, std::size_t open) {
         end += c == '"' && text[end] == '\\' ? 2U : 1U;
       }
       if (end >= text.size()) {
-        return kNone;
+        return kNotFound;
       }
       i = end;
     } else if (c == opening) {
@@ -272,7 +266,7 @@ std::size_t after_bracket(std::string_view text, std::size_t open) {
       return i + 1;
     }
   }
-  return kNone;
+  return kNotFound;
 }
 
 std::vector<ShellToken> shell_tokens(std::string_view text, const std::string& source,

@@ -9,6 +9,12 @@
 
 namespace trireme::planner {
 
+inline constexpr std::size_t kNotFound = std::string_view::npos;  // of a search that finds nothing
+
+inline bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+
 struct ShellToken {
   enum class Kind : std::uint8_t { kWord, kOperator, kNewline } kind = Kind::kWord;
   std::string text;

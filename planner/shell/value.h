@@ -21,6 +21,9 @@ struct ShellText {
   bool open_after = false;  // a word of which nothing is known stands after it
   bool lost = false;        // a part of it is not known and left out
 };
+inline int first_line(const ShellText& word) {
+  return word.lines.empty() ? 0 : word.lines.front();
+}
 
 // Stands, unprotected, where "${NAME[@]}" has an empty element: a word although nothing is in it.
 constexpr char kEmptyWord = '\x01';

@@ -139,7 +139,7 @@ std::string joined(const std::vector<std::int64_t>& values) {
   return fmt::format("{} or {}", fmt::join(values.begin(), values.end() - 1, ", "), values.back());
 }
 
-std::string either(const std::vector<std::string>& fixes) {
+std::string one_or_other(const std::vector<std::string>& fixes) {
   std::string all;
   for (const std::string& fix : fixes) {
     if (!fix.empty()) {
@@ -244,37 +244,37 @@ std::string fix_of(const LaunchConfig& config, const LaunchCase& found, Rule rul
     case Rule::kGpuProduct: {
       const std::int64_t ranks = plan.tensor * plan.pipeline * plan.context;
       const std::int64_t near = std::max<std::int64_t>(1, found.world / ranks) * ranks;
-      return either({data_size_that_holds(config, found, true),
-                     data_size_that_holds(config, found, false), values(Knob::kTensor),
-                     values(Knob::kPipeline), values(Knob::kContext),
-                     near == found.world ? "" : fmt::format("{} or {} GPUs", near, near + ranks)});
+      return one_or_other(
+          {data_size_that_holds(config, found, true), data_size_that_holds(config, found, false),
+           values(Knob::kTensor), values(Knob::kPipeline), values(Knob::kContext),
+           near == found.world ? "" : fmt::format("{} or {} GPUs", near, near + ranks)});
     }
     case Rule::kBatchDivides:
-      return either({values(Knob::kGlobalBatch), values(Knob::kMicroBatch)});
+      return one_or_other({values(Knob::kGlobalBatch), values(Knob::kMicroBatch)});
     case Rule::kHeadsDivide:
     case Rule::kKvHeadsDivide:
     case Rule::kFfnDivides:
     case Rule::kHiddenDivides:
     case Rule::kVocabularyDivides:
-      return either({values(Knob::kTensor)});
+      return one_or_other({values(Knob::kTensor)});
     case Rule::kLayersDivide:
     case Rule::kStagesNonEmpty:
-      return either(
+      return one_or_other(
           {values(Knob::kPipeline), plan.virtual_pipeline > 1 ? values(Knob::kVirtual) : ""});
     case Rule::kVirtualNeedsPipeline:
-      return either({values(Knob::kVirtual), values(Knob::kPipeline)});
+      return one_or_other({values(Knob::kVirtual), values(Knob::kPipeline)});
     case Rule::kInterleavedMicroBatches:
-      return either(
+      return one_or_other(
           {values(Knob::kGlobalBatch), values(Knob::kMicroBatch), values(Knob::kPipeline)});
     case Rule::kSequenceDivides:
-      return either({values(Knob::kSequence), values(Knob::kContext), values(Knob::kTensor)});
+      return one_or_other({values(Knob::kSequence), values(Knob::kContext), values(Knob::kTensor)});
     case Rule::kSequenceParallelNeedsTensor:
-      return either({plan.tensor > 1 ? spelled(config.format, Knob::kSequenceParallel, "")
-                                     : values(Knob::kTensor)});
+      return one_or_other({plan.tensor > 1 ? spelled(config.format, Knob::kSequenceParallel, "")
+                                           : values(Knob::kTensor)});
     case Rule::kExpertsDivide:
-      return either({values(Knob::kExpert)});
+      return one_or_other({values(Knob::kExpert)});
     case Rule::kExpertGrid:
-      return either({values(Knob::kExpert), values(Knob::kExpertTensor)});
+      return one_or_other({values(Knob::kExpert), values(Knob::kExpertTensor)});
     case Rule::kFrameworkFeature:
       return config.framework == "deepspeed" && plan.pipeline > 1 &&
                      plan.sharding > Sharding::kOptimizer

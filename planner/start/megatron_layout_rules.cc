@@ -346,7 +346,7 @@ Found cpu_offloading(const LaunchConfig& config, const LaunchCase& found) {
                              found.job.model.layers - 1)};
 }
 
-constexpr LaunchRule kRules[] = {
+constexpr LaunchRule kLayoutRules[] = {
     {"world % (tp * pp * cp)", Severity::kError, Rule::kGpuProduct, world_divides},
     {"world % (etp * ep * pp)", Severity::kError, Rule::kExpertGrid, expert_grid},
     {"one way to say virtual stages", Severity::kError, {}, one_virtual_split},
@@ -369,7 +369,7 @@ constexpr LaunchRule kRules[] = {
 }  // namespace
 
 std::span<const LaunchRule> megatron_layout_rules() {
-  return kRules;
+  return kLayoutRules;
 }
 
 }  // namespace trireme::planner

@@ -302,7 +302,7 @@ Found blocks_of_fp8(const LaunchConfig& config, const LaunchCase& found) {
           : "use mixed_precision = \"bf16_with_fp8_current_scaling_mixed\""};
 }
 
-constexpr LaunchRule kRules[] = {
+constexpr LaunchRule kOverlapRules[] = {
     {"mxfp8 needs Blackwell", Severity::kError, {}, blocks_of_fp8},
     {"CUDA_DEVICE_MAX_CONNECTIONS == 1", Severity::kError, {}, connections},
     {"defer_embedding_wgrad_compute", Severity::kError, {}, wgrad_deferral},
@@ -326,7 +326,7 @@ constexpr LaunchRule kRules[] = {
 }  // namespace
 
 std::span<const LaunchRule> megatron_overlap_rules() {
-  return kRules;
+  return kOverlapRules;
 }
 
 }  // namespace trireme::planner

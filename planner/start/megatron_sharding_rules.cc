@@ -21,7 +21,7 @@ bool is_megatron(const LaunchConfig& config) {
 }
 
 // One connection would put gathers and reductions in line with the compute.
-Found connections(const LaunchConfig& config, const LaunchCase&) {
+Found single_connection(const LaunchConfig& config, const LaunchCase&) {
   const LaunchSetting* variable = find_variable(config, "CUDA_DEVICE_MAX_CONNECTIONS");
   if ((!is_torch(config) && !is_megatron(config)) || variable == nullptr ||
       variable->value != "1") {
@@ -213,8 +213,8 @@ Found packed(const LaunchConfig& config, const LaunchCase& found) {
                  "use " + spelled(config.format, Knob::kMicroBatch, "1")};
 }
 
-constexpr LaunchRule kSharding[] = {
-    {"CUDA_DEVICE_MAX_CONNECTIONS != 1 with FSDP", Severity::kError, {}, connections},
+constexpr LaunchRule kShardingRules[] = {
+    {"CUDA_DEVICE_MAX_CONNECTIONS != 1 with FSDP", Severity::kError, {}, single_connection},
     {"one FSDP", Severity::kError, {}, one_fsdp},
     {"torch FSDP2 needs", Severity::kError, {}, torch_fsdp},
     {"Megatron-FSDP optimizer", Severity::kError, {}, megatron_fsdp_optimizer},
@@ -236,11 +236,11 @@ constexpr std::size_t kOnlyBridge = 7;
 }  // namespace
 
 std::span<const LaunchRule> megatron_fsdp_rules() {
-  return std::span(kSharding).first(std::size(kSharding) - kOnlyBridge);
+  return std::span(kShardingRules).first(std::size(kShardingRules) - kOnlyBridge);
 }
 
 std::span<const LaunchRule> megatron_bridge_rules() {
-  return kSharding;
+  return kShardingRules;
 }
 
 }  // namespace trireme::planner

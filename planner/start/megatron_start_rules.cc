@@ -157,7 +157,7 @@ Found evaluation(const LaunchConfig& config, const LaunchCase&) {
       "add --eval-interval 1000"};
 }
 
-constexpr LaunchRule kStart[] = {
+constexpr LaunchRule kStartRules[] = {
     {"flags have values", Severity::kError, {}, values_given},
     {"flags that Megatron-LM knows", Severity::kError, {}, names_known},
     {"values that Megatron-LM takes", Severity::kError, {}, values_known},
@@ -173,7 +173,7 @@ constexpr LaunchRule kStart[] = {
 }  // namespace
 
 std::span<const LaunchRule> megatron_start_rules() {
-  return kStart;
+  return kStartRules;
 }
 
 }  // namespace trireme::planner

@@ -199,7 +199,7 @@ Found deepspeed_values(const LaunchConfig& config, const LaunchCase& found) {
   return config.format == LaunchFormat::kDeepspeed ? values_known(config, found) : Found();
 }
 
-constexpr LaunchRule kDeepspeed[] = {
+constexpr LaunchRule kDeepspeedRules[] = {
     {"keys that DeepSpeed has", Severity::kError, {}, deepspeed_keys},
     {"values that DeepSpeed takes", Severity::kError, {}, deepspeed_values},
     {"experts in transformers' loop", Severity::kWarning, {}, experts_in_a_loop},
@@ -336,7 +336,7 @@ Found shards_for_fsdp(const LaunchConfig& config, const LaunchCase&) {
                  "parallelism_config_dp_shard_size: 2 or more"};
 }
 
-constexpr LaunchRule kAccelerate[] = {
+constexpr LaunchRule kAccelerateRules[] = {
     {"keys that accelerate has", Severity::kError, {}, keys_known},
     {"values that accelerate takes", Severity::kError, {}, values_known},
     {"values that FSDP's plugin takes", Severity::kError, {}, plugin_values},
@@ -353,10 +353,10 @@ constexpr LaunchRule kAccelerate[] = {
 }  // namespace
 
 std::span<const LaunchRule> deepspeed_rules() {
-  return kDeepspeed;
+  return kDeepspeedRules;
 }
 std::span<const LaunchRule> accelerate_rules() {
-  return kAccelerate;
+  return kAccelerateRules;
 }
 
 }  // namespace trireme::planner

@@ -226,7 +226,7 @@ Found titan_precision(const LaunchConfig& config, const LaunchCase& found) {
       "parallelism.data_parallel_shard_degree to 2 or more"};
 }
 
-constexpr LaunchRule kTorchtitan[] = {
+constexpr LaunchRule kTorchtitanRules[] = {
     {"models and flavors that torchtitan has", Severity::kError, {}, titan_flavor},
     {"models that torchtitan cuts into stages", Severity::kError, {}, titan_pipelines},
     {"attention with context parallelism", Severity::kError, {}, titan_context},
@@ -245,7 +245,7 @@ constexpr LaunchRule kTorchtitan[] = {
 }  // namespace
 
 std::span<const LaunchRule> torchtitan_rules() {
-  return kTorchtitan;
+  return kTorchtitanRules;
 }
 
 }  // namespace trireme::planner

@@ -90,7 +90,7 @@ Found values_of_both(const LaunchConfig& config, const LaunchCase&) {
   return {};
 }
 
-constexpr LaunchRule kTrainer[] = {
+constexpr LaunchRule kTrainerRules[] = {
     {"keys that the trainer has", Severity::kError, {}, trainer_keys},
     {"DeepSpeed or FSDP", Severity::kError, {}, one_sharder},
     {"the JSON's batch is the run's", Severity::kError, {}, values_of_both},
@@ -120,7 +120,7 @@ constexpr Spelling kSpellings[] = {
 }  // namespace
 
 std::span<const LaunchRule> trainer_rules() {
-  return kTrainer;
+  return kTrainerRules;
 }
 
 std::string_view trainer_spelling(const LaunchConfig& config, std::string_view setting) {

@@ -210,7 +210,7 @@ std::string_view near_word(const Row& row, const std::string& word) {
   return near;
 }
 
-std::string fix_of(const Row& row, const std::string& word) {
+std::string fix_of_word(const Row& row, const std::string& word) {
   if (is_number(row)) {
     return fmt::format("use a {} ({})", row.care == Care::kWhole ? "whole number" : "number",
                        row.words);
@@ -272,7 +272,7 @@ std::optional<Finding> values_known(const LaunchConfig& config, const LaunchCase
         return Finding{
             fmt::format("{} is '{}' ({})", setting.spelled, setting.value,
                         place_of(config, setting)),
-            fix_of(*row, word) + (own ? ", or register it (experimental.custom_import)" : ""),
+            fix_of_word(*row, word) + (own ? ", or register it (experimental.custom_import)" : ""),
             own ? std::optional(Severity::kWarning) : std::nullopt};
       }
     }

@@ -25,7 +25,7 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
+constexpr std::int64_t kArenaAlignment = 256;
 
 // What a stream's kernels need besides their operands.
 struct StreamWork {
@@ -119,7 +119,7 @@ void CudaBackend::State::place_persistent() {
       std::int64_t& bytes = role->buffers[i].host ? host_bytes : persistent_bytes;
       persistent_offsets[i] = bytes;
       const std::int64_t size = size_of(*program, role->buffers[i]).value;
-      bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+      bytes += (size + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
     }
   }
   pinned = PinnedBytes(static_cast<std::size_t>(host_bytes), "optimizer states on the host");

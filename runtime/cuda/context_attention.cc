@@ -12,11 +12,11 @@ namespace {
 
 using Bf16 = __nv_bfloat16;
 
-std::size_t rounded(std::int64_t bytes) {
+std::size_t rounded_up(std::int64_t bytes) {
   return static_cast<std::size_t>((bytes + 255) / 256 * 256);
 }
 
-void* address(const void* pointer) {
+void* address_of(const void* pointer) {
   return const_cast<void*>(pointer);
 }
 
@@ -114,9 +114,9 @@ void ContextAttention::piece_forward(const ContextCall& c, const Piece& piece, c
   float masked = -std::numeric_limits<float>::infinity();
   const Bf16* keys = kv + piece.first_key * s.keys;
   std::vector<std::pair<CudnnGraph::Tensor, void*>> pointers = {
-      {made.q, address(qkv + piece.row * s.width)},
-      {made.k, address(keys)},
-      {made.v, address(keys + s.keys / 2)},
+      {made.q, address_of(qkv + piece.row * s.width)},
+      {made.k, address_of(keys)},
+      {made.v, address_of(keys + s.keys / 2)},
       {made.y, y},
       {made.lse, lse},
       {made.scale, &scale}};
@@ -135,8 +135,8 @@ void ContextAttention::forward(const ContextCall& c, const Bf16* qkv, const Bf16
     const std::int64_t before = context_position(row, c.sequence, c.ranks, c.place);
     const Piece own{row, before, piece_of(c, s.chunk, true)};
     const Piece others{row, 0, piece_of(c, std::max<std::int64_t>(before, 1), false)};
-    const std::size_t lse_bytes = rounded(c.batch * c.heads * s.chunk * 4);
-    const std::size_t y_bytes = rounded(c.batch * s.chunk * s.out * 2);
+    const std::size_t lse_bytes = rounded_up(c.batch * c.heads * s.chunk * 4);
+    const std::size_t y_bytes = rounded_up(c.batch * s.chunk * s.out * 2);
     std::int64_t workspace = plans_for(own.shape).forward.graph.workspace_bytes();
     if (before > 0) {
       workspace = std::max(workspace, plans_for(others.shape).forward.graph.workspace_bytes());
@@ -168,8 +168,8 @@ void ContextAttention::piece_backward(const ContextCall& c, const Piece& piece, 
   const std::int64_t queries = c.batch * s.chunk;
   const std::int64_t keys = piece.shape.keys;
   const std::array<std::size_t, 4> parts = {
-      rounded(queries * c.heads * 4), rounded(queries * s.out * 4), rounded(queries * s.out * 2),
-      rounded(c.batch * keys * s.keys * 2)};
+      rounded_up(queries * c.heads * 4), rounded_up(queries * s.out * 4),
+      rounded_up(queries * s.out * 2), rounded_up(c.batch * keys * s.keys * 2)};
   std::byte* memory = scratch(parts[0] + parts[1] + parts[2] + parts[3] +
                               static_cast<std::size_t>(made.graph.workspace_bytes()));
   std::byte* dq_sum = memory + parts[0];
@@ -177,12 +177,12 @@ void ContextAttention::piece_backward(const ContextCall& c, const Piece& piece, 
   auto* dkeys = reinterpret_cast<Bf16*>(dq_sum + parts[1] + parts[2]);
   const Bf16* from = kv + piece.first_key * s.keys;
   std::vector<std::pair<CudnnGraph::Tensor, void*>> pointers = {
-      {made.q, address(qkv + piece.row * s.width)},
-      {made.k, address(from)},
-      {made.v, address(from + s.keys / 2)},
-      {made.y, address(y + piece.row * s.out)},
-      {made.dy, address(dy + piece.row * s.out)},
-      {made.lse, address(lse + piece.row)},
+      {made.q, address_of(qkv + piece.row * s.width)},
+      {made.k, address_of(from)},
+      {made.v, address_of(from + s.keys / 2)},
+      {made.y, address_of(y + piece.row * s.out)},
+      {made.dy, address_of(dy + piece.row * s.out)},
+      {made.lse, address_of(lse + piece.row)},
       {made.dq, dq},
       {made.dk, dkeys},
       {made.dv, dkeys + s.keys / 2},

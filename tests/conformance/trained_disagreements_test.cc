@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-struct Layout {
+struct TrainedLayout {
   const char* what_broke;
   const char* model;
   const char* cluster;
@@ -27,11 +27,11 @@ struct Layout {
   double within;
   bool one_shard = false;  // full sharding over one rank, which no short form says
 };
-std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+std::ostream& operator<<(std::ostream& out, const TrainedLayout& layout) {
   return out << layout.what_broke;
 }
 
-tests::Drawn estimated(const Layout& layout) {
+tests::Drawn estimated(const TrainedLayout& layout) {
   tests::Drawn drawn;
   planner::Job& job = drawn.job;
   job.framework = planner::find_framework("trireme");
@@ -54,7 +54,7 @@ tests::Drawn estimated(const Layout& layout) {
   return drawn;
 }
 
-class TrainedSteps : public testing::TestWithParam<Layout> {};
+class TrainedSteps : public testing::TestWithParam<TrainedLayout> {};
 
 TEST_P(TrainedSteps, ClosedFormAndProgramAgree) {
   const tests::Drawn drawn = estimated(GetParam());
@@ -65,21 +65,20 @@ TEST_P(TrainedSteps, ClosedFormAndProgramAgree) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, TrainedSteps,
-    testing::Values(Layout{"ExpertsOfFrozenLayersAreNotReduced", "mixtral-8x7b", "gb200-nvl72",
-                           8192, 8, "tp2.cp4.ep4.etp1.dp4.mb1.rc-full", 27, 0, "all-linear", 0.994,
-                           0.05},
-                    Layout{"FrozenUnitsAreNotGatheredInBackward", "llama-2-13b", "dgx-h100x2", 2048,
-                           32, "fsdp16.mb1", 38, 0, "all-linear", 0.424, 0.03},
-                    Layout{"AHeadThatSharesAFrozenTableHasNoWeightGradient", "llama-3.2-3b",
-                           "gb200-nvl72", 4096, 32, "pp8.mb4", 12, 0, "all-linear", 0.15, 0.03},
-                    Layout{"AdaptersAreGatheredBesideTheFrozenWeights", "llama-3.2-3b",
-                           "hgx-h200x64", 2048, 448, "tp8.cp2.fsdp32.mb2.rc-mlp", 0, 64,
-                           "attention", -0.204, 0.08},
-                    Layout{"AFrozenTableIsNotSummedOverTheEnds", "gpt3-6.7b", "gb200-nvl72x2", 1024,
-                           64, "pp2.vpp16.cp4.dp16.mb1", 0, 8, "attention", 0.339, 0.06}),
+    testing::Values(
+        TrainedLayout{"ExpertsOfFrozenLayersAreNotReduced", "mixtral-8x7b", "gb200-nvl72", 8192, 8,
+                      "tp2.cp4.ep4.etp1.dp4.mb1.rc-full", 27, 0, "all-linear", 0.994, 0.05},
+        TrainedLayout{"FrozenUnitsAreNotGatheredInBackward", "llama-2-13b", "dgx-h100x2", 2048, 32,
+                      "fsdp16.mb1", 38, 0, "all-linear", 0.424, 0.03},
+        TrainedLayout{"AHeadThatSharesAFrozenTableHasNoWeightGradient", "llama-3.2-3b",
+                      "gb200-nvl72", 4096, 32, "pp8.mb4", 12, 0, "all-linear", 0.15, 0.03},
+        TrainedLayout{"AdaptersAreGatheredBesideTheFrozenWeights", "llama-3.2-3b", "hgx-h200x64",
+                      2048, 448, "tp8.cp2.fsdp32.mb2.rc-mlp", 0, 64, "attention", -0.204, 0.08},
+        TrainedLayout{"AFrozenTableIsNotSummedOverTheEnds", "gpt3-6.7b", "gb200-nvl72x2", 1024, 64,
+                      "pp2.vpp16.cp4.dp16.mb1", 0, 8, "attention", 0.339, 0.06}),
     [](const auto& given) { return std::string(given.param.what_broke); });
 
-class TrainedMemory : public testing::TestWithParam<Layout> {};
+class TrainedMemory : public testing::TestWithParam<TrainedLayout> {};
 
 TEST_P(TrainedMemory, ClosedFormAndProgramAgree) {
   const auto difference = tests::memory_difference(estimated(GetParam()));
@@ -90,14 +89,15 @@ TEST_P(TrainedMemory, ClosedFormAndProgramAgree) {
 INSTANTIATE_TEST_SUITE_P(
     All, TrainedMemory,
     testing::Values(
-        Layout{"FrozenWeightsOfOneRankAreNotGathered", "llama-3.2-3b", "gb200-nvl72", 2048, 12,
-               "tp2.mb2", 0, 8, "q,k,v", 0.371, 0.02, true},
-        Layout{"ASplitBackwardLeavesNothingToAFrozenHead", "qwen3-8b", "dgx-h100x8", 8192, 160,
-               "tp2.pp4.fsdp2.dp4.mb1.zero1.zb-h1.rc-full", 0, 16, "q,k,v", 0.278, 0.02},
-        Layout{"AFrozenTableIsGatheredForTheHeadsBackward", "llama-3.2-3b", "dgx-a100-80gb", 4096,
-               56, "fsdp4.dp2.mb1.rc-full", 0, 32, "q,k,v", -0.183, 0.02},
-        Layout{"RepeatingFrozenLayersSavesNothing", "llama-3.2-1b", "dgx-h100x16", 4096, 1024,
-               "tp2.fsdp16.dp4.mb4.rc-full2.nosp", 11, 0, "all-linear", -0.21, 0.02}),
+        TrainedLayout{"FrozenWeightsOfOneRankAreNotGathered", "llama-3.2-3b", "gb200-nvl72", 2048,
+                      12, "tp2.mb2", 0, 8, "q,k,v", 0.371, 0.02, true},
+        TrainedLayout{"ASplitBackwardLeavesNothingToAFrozenHead", "qwen3-8b", "dgx-h100x8", 8192,
+                      160, "tp2.pp4.fsdp2.dp4.mb1.zero1.zb-h1.rc-full", 0, 16, "q,k,v", 0.278,
+                      0.02},
+        TrainedLayout{"AFrozenTableIsGatheredForTheHeadsBackward", "llama-3.2-3b", "dgx-a100-80gb",
+                      4096, 56, "fsdp4.dp2.mb1.rc-full", 0, 32, "q,k,v", -0.183, 0.02},
+        TrainedLayout{"RepeatingFrozenLayersSavesNothing", "llama-3.2-1b", "dgx-h100x16", 4096,
+                      1024, "tp2.fsdp16.dp4.mb4.rc-full2.nosp", 11, 0, "all-linear", -0.21, 0.02}),
     [](const auto& given) { return std::string(given.param.what_broke); });
 
 }  // namespace

@@ -15,13 +15,13 @@ int number_after(const std::string& line, const std::string& key) {
   return number > 0 && number <= 100'000'000 ? static_cast<int>(number) : 0;
 }
 
-namespace {
-
 void add_once(std::vector<std::string>& list, const std::string& entry) {
   if (list.size() < 4096 && std::ranges::find(list, entry) == list.end()) {
     list.push_back(entry);
   }
 }
+
+namespace {
 
 // "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"
 void read_adapters(const std::string& line, NcclSaid& said) {
@@ -56,7 +56,7 @@ void read_sockets(const std::string& line, NcclSaid& said) {
 }
 
 // Which network there is, by the line that names it.
-void read_network(const std::string& line, NcclSaid& said) {
+void read_said_network(const std::string& line, NcclSaid& said) {
   const auto has = [&line](const char* words) { return line.find(words) != std::string::npos; };
   if (has("NET/IB : Using")) {
     read_adapters(line, said);
@@ -140,7 +140,7 @@ void read_setting(const std::string& line, NcclSaid& said) {
 }  // namespace
 
 void read_said(const std::string& line, NcclSaid& said) {
-  read_network(line, said);
+  read_said_network(line, said);
   read_channels(line, said);
   read_printer(line, said);
   read_setting(line, said);

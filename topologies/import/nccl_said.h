@@ -33,6 +33,8 @@ int printers(const NcclSaid& said);
 // `linked`: GPUs have links between them.
 void add_said(const NcclSaid& said, bool linked, NodeFacts& facts);
 
+// Appends what is not there yet, up to 4096 entries.
+void add_once(std::vector<std::string>& list, const std::string& entry);
 // The number behind `key`, from 1 to 1e8; else 0.
 int number_after(const std::string& line, const std::string& key);
 

@@ -50,7 +50,7 @@ bool split(const std::string& text, Line& line) {
   return true;
 }
 
-class Reader {
+class TreeReader {
  public:
   void add(const Line& line) {
     if (line.link.empty()) {
@@ -120,7 +120,7 @@ std::string device_id(const std::string& word) {
 
 NcclTree read_nccl_tree(const std::string& text) {
   constexpr std::string_view kInfo = "NCCL INFO ";
-  Reader reader;
+  TreeReader reader;
   std::string printer;  // "host:pid:thread [device] " of the rank whose lines are read
   bool inside = false;
   std::istringstream stream(text);

@@ -96,7 +96,7 @@ void read_port(const std::string& line, const std::string& own, Fabric& fabric) 
   fabric.ports.push_back({own, guid, host_of(description, guid), gbit});
 }
 
-Fabric read(const std::string& text) {
+Fabric read_fabric(const std::string& text) {
   Fabric fabric;
   std::string own;
   std::istringstream stream(text);
@@ -260,7 +260,7 @@ NetworkFacts read_ibnetdiscover(const std::string& text, const std::string& name
   const bool listed = text.find("Switch\t") == std::string::npos &&
                       text.find(" - ") != std::string::npos &&
                       text.find("SW ") != std::string::npos;
-  const Fabric fabric = listed ? read_ports(text) : read(text);
+  const Fabric fabric = listed ? read_ports(text) : read_fabric(text);
   if (fabric.ports.empty()) {
     throw Error(name,
                 "shows no adapter on any switch: lines such as [1] \"H-0000...\"[1] below a "

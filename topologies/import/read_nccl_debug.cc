@@ -59,12 +59,6 @@ std::optional<Cell> read_cell(const std::string& word) {
   return cell;
 }
 
-void add_once(std::vector<std::string>& list, const std::string& entry) {
-  if (list.size() < 4096 && std::ranges::find(list, entry) == list.end()) {
-    list.push_back(entry);
-  }
-}
-
 // "GPU/CE000 :GPU/0-4e000 (5/10.0/SYS) ... NET/0-0 (4/12.5/PXB)"
 void read_paths(const std::string& line, Log& log) {
   const std::size_t start = line.find("GPU/");
@@ -93,7 +87,7 @@ void read_paths(const std::string& line, Log& log) {
 }
 
 // How two devices of the tree reach each other. NCCL's tree has one host bridge a CPU.
-Path path_between(const NcclTree::Device& a, const NcclTree::Device& b) {
+Path path_of_devices(const NcclTree::Device& a, const NcclTree::Device& b) {
   std::size_t same = 0;
   while (same < std::min(a.above.size(), b.above.size()) && a.above[same] == b.above[same]) {
     ++same;
@@ -138,7 +132,7 @@ void add_tree(const NcclTree& tree, Log& log) {
   }
   for (const auto& [name, device] : devices) {
     for (const auto& [other_name, other] : devices) {
-      Cell cell{path_between(device, other), false, 0, 0.0};
+      Cell cell{path_of_devices(device, other), false, 0, 0.0};
       const auto link = tree.links.find({device.id, other.id});
       const auto own = tree.switched.find(device.id);
       const bool gpus = !name.starts_with("net") && !other_name.starts_with("net");
@@ -165,7 +159,7 @@ void read_banner(const std::string& line, Log& log) {
   log.card.erase(log.card.find_last_not_of(" \t\r") + 1);
 }
 
-Log read(const std::string& text) {
+Log read_log(const std::string& text) {
   Log log;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
@@ -270,7 +264,7 @@ void join_clique(Log& log, const std::string& name) {
 }  // namespace
 
 NodeFacts read_nccl_debug(const std::string& text, const std::string& name) {
-  Log log = read(text);
+  Log log = read_log(text);
   std::ranges::sort(log.gpus, {},
                     [](const std::string& id) { return std::strtoull(id.c_str(), nullptr, 16); });
   std::ranges::sort(log.nets);

@@ -63,7 +63,7 @@ std::string own_name(const YAML::Node& entry, const std::string& name) {
   throw Error(line_of(entry, name), "should be a switch or a block with its name and nodes");
 }
 
-struct Reader {
+struct SwitchReader {
   const std::string& name;
   SwitchTree tree;
   std::vector<std::string> remarks;
@@ -147,7 +147,7 @@ NetworkFacts read_switch_yaml(const std::string& text, const std::string& name) 
   refuse_deep_nesting(text, name);
   try {
     YAML::Node document = YAML::Load(text);
-    Reader reader{name, {}, {}};
+    SwitchReader reader{name, {}, {}};
     if (document.IsSequence() && document.size() > 0) {
       document.reset(chosen_of(document, reader.remarks));
     }

@@ -96,7 +96,7 @@ int device_count(const pugi::xml_node& pci, int depth) {
   return count;
 }
 
-void read_gpu(const pugi::xml_node& pci, const Place& place, Reading& reading) {
+void read_xml_gpu(const pugi::xml_node& pci, const Place& place, Reading& reading) {
   XmlGpu gpu;
   gpu.bus = pci.attribute("busid").as_string();
   const std::string device = pci.attribute("device").as_string();
@@ -128,7 +128,7 @@ void read_pci(const pugi::xml_node& pci, Place place, Reading& reading, int dept
   if (is_device(pci)) {
     place.leaf = place.leaf < 0 ? reading.labels++ : place.leaf;
     if (device_class.starts_with("0x03") || device_class.starts_with("0x12") || pci.child("gpu")) {
-      read_gpu(pci, place, reading);
+      read_xml_gpu(pci, place, reading);
       return;
     }
     // An adapter's own link counts where it is narrower than its line.

@@ -136,7 +136,7 @@ void read_header(const std::vector<std::string>& words, std::size_t at, SmiMatri
 }
 
 // Capital letters, with a number at most: a path that was mistyped, and no list of CPUs.
-bool looks_like_path(const std::string& word) {
+bool looks_like_relation(const std::string& word) {
   return word.size() < 8 && std::isupper(static_cast<unsigned char>(word[0])) != 0 &&
          std::ranges::all_of(
              word, [](unsigned char c) { return std::isupper(c) != 0 || std::isdigit(c) != 0; });
@@ -159,7 +159,7 @@ void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t
   }
   // A word in a column of its own that is none, where more stand behind it than affinities.
   if (cells.size() < matrix.devices.size() && end + 1 < words.size() &&
-      looks_like_path(words[end])) {
+      looks_like_relation(words[end])) {
     throw Error(name, "row '" + words[at] + "' has '" + words[end] + "' below " +
                           matrix.devices[cells.size()] +
                           ", which is no path (X, NV#, PIX, PXB, PHB, NODE, SYS)");

@@ -76,6 +76,15 @@ enum class MegatronSharding : std::uint8_t {
   kTorchFsdp2,
 };
 MegatronSharding megatron_sharding(const LaunchPlan& launch);
+inline bool is_fsdp(const LaunchPlan& l) {
+  return megatron_sharding(l) == MegatronSharding::kMegatronFsdp;
+}
+inline bool is_torch_fsdp(const LaunchPlan& l) {
+  return megatron_sharding(l) == MegatronSharding::kTorchFsdp2;
+}
+inline bool is_local(const LaunchPlan& l) {
+  return l.job.framework.implementation == models::Implementation::kClassicMegatron;
+}
 // Throws Error, naming the axis, when Megatron has no such plan or model. `who` is the format's
 // name.
 void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view who);

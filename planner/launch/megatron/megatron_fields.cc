@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/megatron/megatron.h"
 #include "planner/plan/shape.h"
 
@@ -13,9 +14,6 @@ namespace {
 using L = LaunchPlan;
 using enum MegatronUse;
 
-bool is_local(const L& l) {
-  return l.job.framework.implementation == models::Implementation::kClassicMegatron;
-}
 bool is_fused(const L& l) {
   return !is_local(l);
 }
@@ -29,29 +27,14 @@ bool fuses_loss(const L& l) {
 bool is_engine_loss(const L& l) {
   return l.job.framework.fused_logit_bytes <= 2;
 }
-bool is_fp8(const L& l) {
-  return l.job.precision == topologies::Precision::kFp8;
-}
-bool is_fp16(const L& l) {
-  return l.job.precision == topologies::Precision::kFp16;
-}
 bool is_fp32(const L& l) {
   return l.job.precision == topologies::Precision::kFp32;
-}
-bool is_mixed(const L& l) {
-  return !is_fp32(l);
 }
 bool is_bf16(const L& l) {
   return is_mixed(l) && !is_fp16(l);
 }
 bool sums_in_half(const L& l) {
   return l.job.framework.gradient_bytes < 4;
-}
-bool is_fsdp(const L& l) {
-  return megatron_sharding(l) == MegatronSharding::kMegatronFsdp;
-}
-bool is_torch_fsdp(const L& l) {
-  return megatron_sharding(l) == MegatronSharding::kTorchFsdp2;
 }
 bool shards_optimizer(const L& l) {
   return is_fsdp(l) || megatron_sharding(l) == MegatronSharding::kDistributedOptimizer;
@@ -61,9 +44,6 @@ bool reduces_early(const L& l) {
 }
 bool gathers_early(const L& l) {
   return megatron_overlap(l).param_gather;
-}
-bool has_experts(const L& l) {
-  return l.job.model.moe.has_value();
 }
 bool overlaps_tensor(const L& l) {
   return l.job.framework.tp_comm_overlap && l.plan.tensor > 1;
@@ -77,9 +57,6 @@ FieldValue communication_overlaps(const L& l) {
   return Expression{fmt::format("CommOverlapConfig(tp_comm_overlap={}{})",
                                 overlaps_tensor(l) ? "True" : "False",
                                 experts ? ", overlap_moe_expert_parallel_comm=True" : "")};
-}
-bool is_pipeline(const L& l) {
-  return l.plan.pipeline > 1;
 }
 bool interleaves(const L& l) {
   return is_pipeline(l) && l.plan.virtual_pipeline > 1;
@@ -101,9 +78,6 @@ bool is_every_layer(const L& l) {
 }
 bool has_small_moments(const L& l) {
   return l.job.optimizer != Optimizer::kSgd && small_moment_bytes(l.job) > 0;
-}
-bool offloads_optimizer(const L& l) {
-  return l.job.offload.optimizer != OffloadTo::kNone;
 }
 bool offloads_activations(const L& l) {
   return l.job.offload.activations != OffloadTo::kNone;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/launch/known_models.h"
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
@@ -14,9 +15,6 @@ using models::Transformer;
 using Moe = models::MixtureOfExperts;
 using enum MegatronUse;
 
-bool has_experts(const L& l) {
-  return l.job.model.moe.has_value();
-}
 bool is_latent(const L& l) {
   return l.job.model.latent.has_value();
 }

@@ -88,7 +88,7 @@ const std::vector<std::pair<std::string_view, MegatronUse>>& uses() {
 }
 
 // What other programs call the same thing.
-constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+constexpr std::pair<std::string_view, std::string_view> kNearNames[] = {
     {"tensor_model_parallel_size", "tp tp_size tensor_parallel tensor_parallel_degree"},
     {"pipeline_model_parallel_size", "pp pp_size pipeline_parallel pipeline_parallel_degree"},
     {"num_virtual_stages_per_pipeline_rank", "vp vpp"},
@@ -205,7 +205,7 @@ std::string near_megatron_flag(std::string_view key) {
   if (is_among(kReal, key)) {
     return {};
   }
-  for (const auto& [flag, names] : kOtherNames) {
+  for (const auto& [flag, names] : kNearNames) {
     if (is_among(names, key)) {
       return std::string(flag);
     }

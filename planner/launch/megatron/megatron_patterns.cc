@@ -16,12 +16,6 @@ namespace {
 
 constexpr std::size_t kPatternMax = 200'000;
 
-[[noreturn]] void refuse(const LaunchConfig& config, const LaunchSetting& setting,
-                         const std::string& right) {
-  throw Error(where_of(config, setting),
-              fmt::format("{} is '{}'; {} would be right", setting.spelled, setting.value, right));
-}
-
 std::optional<std::int64_t> number_at(std::string_view text, std::size_t& at) {
   std::int64_t value = 0;
   const auto [stop, failure] = std::from_chars(text.data() + at, text.data() + text.size(), value);
@@ -48,8 +42,9 @@ class Layout {
 
  private:
   [[noreturn]] void fail() const {
-    refuse(config_, setting_,
-           "stages separated by '|', of E, t, m and L, with (…)*N, as in Et*3|(tt|)*29,m|L");
+    refuse_setting(
+        config_, setting_,
+        "stages separated by '|', of E, t, m and L, with (…)*N, as in Et*3|(tt|)*29,m|L");
   }
 
   std::string sequence(int depth) {
@@ -107,7 +102,7 @@ class LayerList {
 
  private:
   [[noreturn]] void fail() const {
-    refuse(config_, setting_, "a number, or a list such as ([0]*3+[1]*58)");
+    refuse_setting(config_, setting_, "a number, or a list such as ([0]*3+[1]*58)");
   }
 
   // Blanks, quotes and commas stand for nothing.
@@ -243,7 +238,7 @@ std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSet
   std::size_t at = 0;
   if (const auto every = number_at(text, at); every && at == text.size()) {
     if (*every < 1 || *every > 1'000'000) {
-      refuse(config, setting, "a number from 1 on, or a list such as ([0]*3+[1]*58)");
+      refuse_setting(config, setting, "a number from 1 on, or a list such as ([0]*3+[1]*58)");
     }
     std::vector<bool> flags;
     for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -253,7 +248,8 @@ std::vector<bool> read_layer_pattern(const LaunchConfig& config, const LaunchSet
   }
   std::vector<bool> flags = LayerList(config, setting).run();
   if (static_cast<std::int64_t>(flags.size()) != layers) {
-    refuse(config, setting, fmt::format("a list of {} layers (it has {})", layers, flags.size()));
+    refuse_setting(config, setting,
+                   fmt::format("a list of {} layers (it has {})", layers, flags.size()));
   }
   return flags;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/megatron/megatron.h"
 
 namespace trireme::planner {
@@ -14,26 +15,6 @@ using models::Transformer;
 
 const Transformer& model_of(const L& l) {
   return l.job.model;
-}
-
-bool is_local(const L& l) {
-  return l.job.framework.implementation == models::Implementation::kClassicMegatron;
-}
-
-bool is_mixed(const L& l) {
-  return l.job.precision != topologies::Precision::kFp32;
-}
-
-bool is_fp16(const L& l) {
-  return l.job.precision == topologies::Precision::kFp16;
-}
-
-bool is_fsdp(const L& l) {
-  return megatron_sharding(l) == MegatronSharding::kMegatronFsdp;
-}
-
-bool is_torch_fsdp(const L& l) {
-  return megatron_sharding(l) == MegatronSharding::kTorchFsdp2;
 }
 
 // A module that selective recompute names and the model does not have.

@@ -19,10 +19,10 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::string_view kSections[] = {"model",  "train",     "optimizer",    "scheduler",
-                                          "ddp",    "dist",      "dataset",      "tokenizer",
-                                          "logger", "rng",       "checkpoint",   "validation",
-                                          "peft",   "profiling", "comm_overlap", "mixed_precision"};
+constexpr std::string_view kBridgeSections[] = {
+    "model",        "train",          "optimizer", "scheduler",  "ddp",        "dist", "dataset",
+    "tokenizer",    "logger",         "rng",       "checkpoint", "validation", "peft", "profiling",
+    "comm_overlap", "mixed_precision"};
 
 // Megatron-LM's name of a field (transformer_config.py, training/config.py).
 std::string canonical(const std::string& path) {
@@ -45,7 +45,8 @@ bool is_opposite(const std::string& path) {
 
 bool is_known_section(std::string_view path) {
   const std::string_view section = path.substr(0, std::min(path.find('.'), path.size()));
-  return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
+  return std::find(std::begin(kBridgeSections), std::end(kBridgeSections), section) !=
+         std::end(kBridgeSections);
 }
 
 bool is_path(std::string_view text) {
@@ -294,7 +295,7 @@ void read_python(LaunchConfig& config, std::string_view text) {
       const std::size_t bracket = row.find('(', equals);
       if (is_path(left) && path.find('.') != std::string::npos &&
           is_among("cfg config", left.substr(0, dot))) {
-        refuse_slip_of_section(config, kSections, path, line);
+        refuse_slip_of_section(config, kBridgeSections, path, line);
       }
       if (is_known_section(path) && path.find('.') == std::string::npos &&
           bracket != std::string::npos) {

@@ -229,10 +229,6 @@ bool add_accelerate_file(const TrainerRun& run, const LaunchReading& reading,
   return true;
 }
 
-bool is_yaml(std::string_view name) {
-  return name.ends_with(".yaml") || name.ends_with(".yml");
-}
-
 // axolotl's own names of accelerate's parallelism_config (utils/distributed.py,
 // get_parallel_config_kwargs); what dp_shard_size leaves out is every rank that is left.
 void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {

@@ -24,6 +24,10 @@ inline constexpr std::string_view kRunSection = "run.";
 inline constexpr std::string_view kProgramNames[] = {"transformers", "llama-factory", "axolotl",
                                                      "ms-swift"};
 
+inline bool is_yaml(std::string_view name) {
+  return name.ends_with(".yaml") || name.ends_with(".yml");
+}
+
 struct TrainerRun {
   TrainerProgram program = TrainerProgram::kTransformers;
   LaunchConfig said;       // settings under the program's own names, GPUs, variables, remarks

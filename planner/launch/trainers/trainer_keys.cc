@@ -24,7 +24,7 @@ constexpr std::string_view kDecisive =
     "attn_implementation";
 // Names of the programs' own that are near to one of those (LLaMA-Factory hparams/*.py, axolotl
 // utils/schemas, ms-swift swift/arguments, TRL trainer/*_config.py, summer 2026).
-constexpr std::string_view kOthers =
+constexpr std::string_view kOtherKeys =
     "adapters galore_target_modules local_rank vera_rank max_new_length eval_packing optim_args "
     "micro_batch_sizes use_mora use_dora use_eaft use_qlora";
 
@@ -76,7 +76,7 @@ TrainerArguments trainer_arguments(const std::vector<std::string>& arguments, bo
 void note_slips(LaunchConfig& run) {
   const std::vector<std::string_view> decisive = names_in(kDecisive);
   for (LaunchSetting& setting : run.settings) {
-    if (is_among(kDecisive, setting.key) || is_among(kOthers, setting.key)) {
+    if (is_among(kDecisive, setting.key) || is_among(kOtherKeys, setting.key)) {
       continue;
     }
     const auto meant = std::ranges::find_if(

@@ -70,10 +70,6 @@ std::optional<TrainerProgram> program_of_script(std::string_view text) {
                                                     : std::nullopt;
 }
 
-bool is_yaml(std::string_view name) {
-  return name.ends_with(".yaml") || name.ends_with(".yml");
-}
-
 bool is_trainer_flag(std::string_view word) {
   std::string key(word.substr(std::min<std::size_t>(2, word.size())));
   std::replace(key.begin(), key.end(), '-', '_');
@@ -81,7 +77,7 @@ bool is_trainer_flag(std::string_view word) {
   return word.starts_with("--") && is_among(kFlags, key);
 }
 
-std::optional<std::int64_t> count_in(const LaunchConfig& run, std::string_view variable) {
+std::optional<std::int64_t> positive_in(const LaunchConfig& run, std::string_view variable) {
   const LaunchSetting* found = find_variable(run, variable);
   std::int64_t value = 0;
   if (found == nullptr) {
@@ -116,10 +112,10 @@ void read_processes(const std::vector<ShellText>& launcher, TrainerRun& run) {
   if (said.gpus || launched) {
     return;
   }
-  const auto each = count_in(said, "NPROC_PER_NODE");
+  const auto each = positive_in(said, "NPROC_PER_NODE");
   const auto visible = visible_cards(said);
   if (run.program == TrainerProgram::kSwift) {
-    said.gpus = each.value_or(1) * count_in(said, "NNODES").value_or(1);
+    said.gpus = each.value_or(1) * positive_in(said, "NNODES").value_or(1);
     if (!each && visible.value_or(1) > 1) {
       said.foreign.emplace_back("one process over several cards (device_map)");
     }

@@ -15,7 +15,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::string_view kModel = "model_name_or_path base_model model model_name";
+constexpr std::string_view kModelKeys = "model_name_or_path base_model model model_name";
 constexpr std::string_view kSequence =
     "cutoff_len sequence_len model_max_length max_seq_length max_length max_seq_len block_size";
 constexpr std::string_view kMicroBatch = "per_device_train_batch_size micro_batch_size";
@@ -53,7 +53,7 @@ bool has_adapters(const TrainerRun& run) {
 BaseFormat base_of(const TrainerRun& run) {
   const LaunchConfig& said = run.said;
   const std::string bits = run_text(said, "quantization_bit quant_bits");
-  const std::string name = in_capitals(run_text(said, kModel));
+  const std::string name = in_capitals(run_text(said, kModelKeys));
   if (name.find("GPTQ") != std::string::npos || name.find("AWQ") != std::string::npos) {
     return BaseFormat::kGptq4;
   }
@@ -141,7 +141,7 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
       config.foreign.push_back(fmt::format("{} {}", setting->spelled, setting->value));
     }
   }
-  if (in_capitals(run_text(run.said, kModel)).find("AQLM") != std::string::npos) {
+  if (in_capitals(run_text(run.said, kModelKeys)).find("AQLM") != std::string::npos) {
     config.foreign.emplace_back("a base in AQLM's bits");
   }
   const bool quantised = base_of(run) != BaseFormat::kSixteenBit;
@@ -249,7 +249,7 @@ void read_batch(const TrainerRun& run, LaunchConfig& config) {
 }
 
 void read_model(const TrainerRun& run, LaunchConfig& config) {
-  if (const LaunchSetting* model = run_setting(run.said, kModel); model != nullptr) {
+  if (const LaunchSetting* model = run_setting(run.said, kModelKeys); model != nullptr) {
     config.model_name = preset_in(model->value);
     config.model_said = model->value;
     const std::string name = in_capitals(model->value);

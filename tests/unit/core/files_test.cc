@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/unit/message_of.h"
 
 namespace {
 
@@ -58,15 +59,6 @@ class Files : public testing::Test {
   fs::path folder_;
 };
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST_F(Files, WhatIsWrittenIsReadBack) {
   const std::string text("line\0\n\xff", 7);
   write_file_atomically(path("a"), text);
@@ -80,16 +72,16 @@ TEST_F(Files, WhatIsWrittenIsReadBack) {
 }
 
 TEST_F(Files, WhatCannotBeReadSaysWhy) {
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               read_file(path("none"), "a plan");
             }).find("cannot be read: No such file or directory; a plan would be right"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { read_file(folder_.string(), "a plan"); }).find("is a folder"),
+  EXPECT_NE(message_of([&] { read_file(folder_.string(), "a plan"); }).find("is a folder"),
             std::string::npos);
   write_file_atomically(path("a"), "12345");
-  EXPECT_NE(error_of([&] { read_file(path("a"), "a plan", 4); }).find("more than 4 bytes"),
+  EXPECT_NE(message_of([&] { read_file(path("a"), "a plan", 4); }).find("more than 4 bytes"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { read_file("/dev/zero", "a plan", 1000); }).find("more than 1000"),
+  EXPECT_NE(message_of([&] { read_file("/dev/zero", "a plan", 1000); }).find("more than 1000"),
             std::string::npos);
 }
 
@@ -104,7 +96,7 @@ TEST_F(Files, AWriteIsFlushedBeforeAndAfterItsRename) {
 TEST_F(Files, AFlushThatFailsLeavesTheOldFileAndNothingElse) {
   write_file_atomically(path("a"), "old");
   flush_error = EIO;
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               write_file_atomically(path("a"), "new");
             }).find("a: cannot be flushed to the disk: Input/output error"),
             std::string::npos);
@@ -120,7 +112,7 @@ TEST_F(Files, AFileSystemThatFlushesNothingIsWrittenTo) {
 }
 
 TEST_F(Files, AFolderThatIsNotThereIsAnError) {
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               write_file_atomically(path("no/such/a"), "text");
             }).find("a: cannot be created: No such file or directory"),
             std::string::npos);

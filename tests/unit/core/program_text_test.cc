@@ -20,7 +20,7 @@ std::string golden_text(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::string error_of(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     parse_program(text, "program.txt");
   } catch (const Error& error) {
@@ -36,7 +36,7 @@ struct Mistake {
 // One line changed in a text that is read otherwise; the Error names that line.
 void expect_named(const std::string& file, const std::vector<Mistake>& mistakes) {
   const std::string text = golden_text(file);
-  ASSERT_EQ(error_of(text), "") << file;
+  ASSERT_EQ(refusal_of(text), "") << file;
   for (const Mistake& mistake : mistakes) {
     const std::size_t at = text.find(mistake.right);
     ASSERT_NE(at, std::string::npos) << mistake.right;
@@ -49,7 +49,7 @@ void expect_named(const std::string& file, const std::vector<Mistake>& mistakes)
         mistake.right.begin() + static_cast<std::ptrdiff_t>(std::min(
                                     mistake.right.find_last_of('\n') + 1, mistake.right.size())),
         '\n');
-    const std::string error = error_of(spoilt);
+    const std::string error = refusal_of(spoilt);
     EXPECT_NE(error.find(mistake.said), std::string::npos) << mistake.wrong << "\n" << error;
     EXPECT_TRUE(error.starts_with("program.txt:" + std::to_string(line + skipped) + ":"))
         << mistake.wrong << "\n"
@@ -58,7 +58,7 @@ void expect_named(const std::string& file, const std::vector<Mistake>& mistakes)
 }
 
 TEST(ProgramText, MistakesAboveTheRolesAreNamed) {
-  EXPECT_EQ(error_of(""), "program.txt: holds no step program");
+  EXPECT_EQ(refusal_of(""), "program.txt: holds no step program");
   expect_named("experts",
                {{"step_program 1", "step_program 2", "\"1\" expected, \"2\" found"},
                 {"step_program", "program", "\"step_program\" expected"},

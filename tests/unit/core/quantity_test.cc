@@ -6,18 +6,10 @@
 #include <string>
 
 #include "core/error.h"
+#include "tests/unit/message_of.h"
 
 namespace trireme {
 namespace {
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Quantity, BitsAndBytesAreSpelledOut) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("400 Gbit/s", "x").value, 50e9);

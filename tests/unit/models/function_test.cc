@@ -17,7 +17,7 @@ Function imported(const char* text) {
   return import_hugging_face(nlohmann::json::parse(text), "config.json").function;
 }
 
-std::string fault_of(const char* text) {
+std::string fault_of_function(const char* text) {
   try {
     imported(text);
   } catch (const Error& error) {
@@ -26,14 +26,14 @@ std::string fault_of(const char* text) {
   return "accepted";
 }
 
-constexpr const char* kLlama =
+constexpr const char* kSmallLlama =
     R"({"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8,
         "intermediate_size": 1024, "vocab_size": 32000, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
         "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
                          "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})";
 
 TEST(Function, LlamaHasItsBaseAndScaling) {
-  const Function f = imported(kLlama);
+  const Function f = imported(kSmallLlama);
   EXPECT_EQ(f.norm_epsilon, 1e-5);
   EXPECT_EQ(f.rotary_base, 500000);
   EXPECT_EQ(f.rotary_scaling, "llama3");
@@ -128,13 +128,13 @@ TEST(Function, PresetsAreTheirConfigs) {
 }
 
 TEST(Function, WhatNoDescriptionHasIsRefusedByName) {
-  std::string text = kLlama;
+  std::string text = kSmallLlama;
   text.replace(text.find("llama3"), 6, "ntk_v9");
-  EXPECT_NE(fault_of(text.c_str()).find("rope_scaling"), std::string::npos);
-  EXPECT_NE(fault_of(text.c_str()).find("ntk_v9"), std::string::npos);
-  text = kLlama;
+  EXPECT_NE(fault_of_function(text.c_str()).find("rope_scaling"), std::string::npos);
+  EXPECT_NE(fault_of_function(text.c_str()).find("ntk_v9"), std::string::npos);
+  text = kSmallLlama;
   text.insert(1, R"("hidden_act": "snake", )");
-  EXPECT_NE(fault_of(text.c_str()).find("hidden_act"), std::string::npos);
+  EXPECT_NE(fault_of_function(text.c_str()).find("hidden_act"), std::string::npos);
 }
 
 TEST(Function, ModelFileKeepsEveryFieldAndIsStrict) {

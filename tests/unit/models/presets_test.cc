@@ -16,7 +16,7 @@
 namespace trireme::models {
 namespace {
 
-std::string fault_of(const std::string& name_or_path) {
+std::string fault_of_name(const std::string& name_or_path) {
   try {
     load_model(name_or_path);
   } catch (const Error& error) {
@@ -86,9 +86,9 @@ TEST(Presets, ModelFileReadsBackAsTheSameModel) {
 }
 
 TEST(Presets, UnknownNameIsMetWithTheNearest) {
-  EXPECT_NE(fault_of("llama3.1-8b").find("llama-3.1-8b"), std::string::npos);
-  EXPECT_NE(fault_of("").find("preset"), std::string::npos);
-  EXPECT_NE(fault_of(std::string(100'000, 'x')).find("preset"), std::string::npos);
+  EXPECT_NE(fault_of_name("llama3.1-8b").find("llama-3.1-8b"), std::string::npos);
+  EXPECT_NE(fault_of_name("").find("preset"), std::string::npos);
+  EXPECT_NE(fault_of_name(std::string(100'000, 'x')).find("preset"), std::string::npos);
 }
 
 // The page that documents the format shows a file that is read.
@@ -162,21 +162,21 @@ TEST_F(Files, BadFilesAreOneClearLine) {
       {"deep.json", std::string(100'000, '[')},
   };
   for (const auto& [name, text] : texts) {
-    const std::string fault = fault_of(write(name, text));
+    const std::string fault = fault_of_name(write(name, text));
     EXPECT_NE(fault.find(name), std::string::npos) << fault;
     EXPECT_EQ(fault.find('\n'), std::string::npos) << fault;
     EXPECT_LT(fault.size(), 500U) << name;
   }
-  EXPECT_NE(fault_of((folder_ / "missing.json").string()).find("does not exist"),
+  EXPECT_NE(fault_of_name((folder_ / "missing.json").string()).find("does not exist"),
             std::string::npos);
-  EXPECT_NE(fault_of(folder_.string()).find("config.json"), std::string::npos);
+  EXPECT_NE(fault_of_name(folder_.string()).find("config.json"), std::string::npos);
 }
 
 TEST_F(Files, OwnFormatIsStrict) {
   const auto with = [&](const std::string& key, const nlohmann::json& value) {
     nlohmann::ordered_json json = write_model_file(load_model("mixtral-8x7b"));
     json[key] = value;
-    return fault_of(write("own.json", json.dump()));
+    return fault_of_name(write("own.json", json.dump()));
   };
   EXPECT_EQ(with("source", "a paper"), "accepted");
   EXPECT_NE(with("hiden", 4096).find("unknown key"), std::string::npos);

@@ -18,12 +18,12 @@
 namespace trireme::planner {
 namespace {
 
-struct Case {
+struct SwitchCase {
   const char *model, *cluster, *framework;
   std::int64_t sequence, batch;
 };
 
-Job job_of(const Case& c) {
+Job job_of(const SwitchCase& c) {
   Job job;
   job.model = models::load_model(c.model);
   job.cluster = topologies::load_cluster(c.cluster);
@@ -40,7 +40,7 @@ std::optional<Estimate> best_of(const Job& job) {
   return search(job, options).best;
 }
 
-class Switches : public testing::TestWithParam<Case> {};
+class Switches : public testing::TestWithParam<SwitchCase> {};
 
 TEST_P(Switches, NoCombinationSetByHandIsFaster) {
   const Job job = job_of(GetParam());
@@ -82,18 +82,18 @@ TEST_P(Switches, NoCombinationSetByHandIsFaster) {
 
 INSTANTIATE_TEST_SUITE_P(
     Jobs, Switches,
-    testing::Values(Case{"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 128},
-                    Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64},
-                    Case{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 4096, 64},
-                    Case{"llama-3.2-1b", "dgx-h100x1", "fsdp1", 4096, 64},
-                    Case{"llama-3.1-70b", "dgx-h100x8", "megatron", 8192, 256},
-                    Case{"llama-3.1-70b", "dgx-h100x8", "fsdp2", 8192, 128},
-                    Case{"qwen3-30b-a3b", "dgx-h100x2", "megatron", 4096, 256},
-                    Case{"mixtral-8x7b", "dgx-h100x8", "megatron", 4096, 256},
-                    Case{"llama-3.1-8b", "dgx-h100x16", "deepspeed", 4096, 256},
-                    Case{"llama-3.1-405b", "dgx-h100x128", "megatron", 8192, 512},
-                    Case{"llama-3.1-405b", "dgx-h100x64", "fsdp2", 8192, 256},
-                    Case{"llama-3.1-70b", "dgx-h100x256", "megatron", 4096, 2048}));
+    testing::Values(SwitchCase{"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 128},
+                    SwitchCase{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64},
+                    SwitchCase{"llama-3.1-8b", "dgx-a100-80gbx2", "deepspeed", 4096, 64},
+                    SwitchCase{"llama-3.2-1b", "dgx-h100x1", "fsdp1", 4096, 64},
+                    SwitchCase{"llama-3.1-70b", "dgx-h100x8", "megatron", 8192, 256},
+                    SwitchCase{"llama-3.1-70b", "dgx-h100x8", "fsdp2", 8192, 128},
+                    SwitchCase{"qwen3-30b-a3b", "dgx-h100x2", "megatron", 4096, 256},
+                    SwitchCase{"mixtral-8x7b", "dgx-h100x8", "megatron", 4096, 256},
+                    SwitchCase{"llama-3.1-8b", "dgx-h100x16", "deepspeed", 4096, 256},
+                    SwitchCase{"llama-3.1-405b", "dgx-h100x128", "megatron", 8192, 512},
+                    SwitchCase{"llama-3.1-405b", "dgx-h100x64", "fsdp2", 8192, 256},
+                    SwitchCase{"llama-3.1-70b", "dgx-h100x256", "megatron", 4096, 2048}));
 
 TEST(SwitchList, OnesThatChangeNumericsAreOnlyOffered) {
   const Job job = job_of({"llama-3.1-8b", "dgx-h100x1", "megatron", 8192, 128});
@@ -221,7 +221,7 @@ TEST(Recommend, WhatIsAtRiskStandsBelowWhatFits) {
 // The best with every switch had tp 1, so overlap of TP went; the layout that then was the best
 // lost 435 ms by it.
 TEST(SwitchList, WhatWasLeftOutForAnotherLayoutComesBack) {
-  const Case c{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32};
+  const SwitchCase c{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32};
   SearchOptions options;
   options.constraints = {{ConstraintAxis::kContext, Comparison::kEqual, 8}};
   const SwitchedSearch found = search_with_switches(job_of(c), options, {});
@@ -242,8 +242,8 @@ TEST(SwitchList, WhatWasLeftOutForAnotherLayoutComesBack) {
 }
 
 TEST(SwitchList, AllThatIsAnsweredIsOfTheSwitchesThatAreNamed) {
-  for (const Case& c : {Case{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
-                        Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {
+  for (const SwitchCase& c : {SwitchCase{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
+                              SwitchCase{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {
     const SwitchedSearch found = search_with_switches(job_of(c), {}, {});
     const SearchResult plain = search(found.job, {});
     ASSERT_TRUE(found.result.best && plain.best);
@@ -270,10 +270,10 @@ TEST(SwitchList, AllThatIsAnsweredIsOfTheSwitchesThatAreNamed) {
 // What brought the best nothing was switched off, and with it off for every other row: asked for by
 // itself, a row had TP overlap and expandable segments that the table's had not.
 TEST(SwitchList, ARowHasTheSwitchesThatItsLayoutHasByItself) {
-  for (const Case& c : {Case{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
-                        Case{"llama-3.1-8b", "dgx-h100x2", "megatron", 8192, 64},
-                        Case{"llama-3.1-70b", "dgx-h100x8", "megatron", 8192, 256},
-                        Case{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {
+  for (const SwitchCase& c : {SwitchCase{"llama-3.1-8b", "dgx-h100x4", "megatron", 131072, 32},
+                              SwitchCase{"llama-3.1-8b", "dgx-h100x2", "megatron", 8192, 64},
+                              SwitchCase{"llama-3.1-70b", "dgx-h100x8", "megatron", 8192, 256},
+                              SwitchCase{"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64}}) {
     const Job job = job_of(c);
     const SwitchedSearch found = search_with_switches(job, {}, {});
     ASSERT_TRUE(found.result.best);

@@ -38,7 +38,7 @@ Plan plan_of(std::int64_t tensor, std::int64_t pipeline, std::int64_t micro_batc
   return plan;
 }
 
-TimeEstimate estimate_of(const Job& job, const Plan& plan) {
+TimeEstimate time_estimate_of(const Job& job, const Plan& plan) {
   TimeEstimate estimate;
   TimeModel(job).estimate(plan, estimate);
   return estimate;
@@ -56,7 +56,7 @@ TEST(Time, TwoHeadsARankMissTheJoinedSoftmax) {
     one.global_batch = micro_batch;
     Plan plan = plan_of(8, 1, micro_batch);
     plan.micro_batches = 1;
-    return estimate_of(one, plan).step_seconds;
+    return time_estimate_of(one, plan).step_seconds;
   };
   EXPECT_GT(layer_seconds(1), 1.05 * layer_seconds(2));
 }
@@ -70,7 +70,7 @@ TEST(Time, AMessageIsNoFasterThanItsMultiprocessors) {
   const Plan plan = plan_of(1, 8, 2);
   const auto step_seconds = [&](double rate) {
     job.profile.frameworks.at("trireme").at("message_rate") = rate;
-    return estimate_of(job, plan).step_seconds;
+    return time_estimate_of(job, plan).step_seconds;
   };
   const double free = step_seconds(0);
   EXPECT_EQ(step_seconds(1e13), free);
@@ -82,9 +82,9 @@ TEST(Time, AMessageIsNoFasterThanItsMultiprocessors) {
 TEST(Time, ABlockedHostAddsToEveryKernel) {
   Job job = classic_job();
   const Plan plan = plan_of(1, 1, 2);
-  const TimeEstimate before = estimate_of(job, plan);
+  const TimeEstimate before = time_estimate_of(job, plan);
   apply_setting(job.framework, "launch_blocking", "true");
-  const TimeEstimate after = estimate_of(job, plan);
+  const TimeEstimate after = time_estimate_of(job, plan);
   EXPECT_DOUBLE_EQ(after.exposed.compute, before.exposed.compute);
   EXPECT_GT(after.exposed.other, 1.5 * before.exposed.other);
   EXPECT_GT(after.step_seconds, 1.02 * before.step_seconds);
@@ -99,9 +99,9 @@ TEST(Time, AScatteredBoundaryIsCheaperBetweenNodes) {
   plan.pipeline = 4;
   plan.replicas = 1;
   plan.micro_batches = 16;
-  const double whole = estimate_of(job, plan).exposed.pipeline_p2p;
+  const double whole = time_estimate_of(job, plan).exposed.pipeline_p2p;
   apply_setting(job.framework, "scattered_boundary", "true");
-  const double scattered = estimate_of(job, plan).exposed.pipeline_p2p;
+  const double scattered = time_estimate_of(job, plan).exposed.pipeline_p2p;
   EXPECT_LT(scattered, 0.8 * whole);
   EXPECT_GT(scattered, 0);
 }
@@ -130,7 +130,8 @@ TEST(Time, UnitsCostTheHostWhereItIsTheSlowerOne) {
          {"unit_gather_launches", "unit_reduce_launches", "sharded_tensor_launches"}) {
       apply_setting(without.framework, key, "0");
     }
-    return estimate_of(job, one).step_seconds / estimate_of(without, one).step_seconds - 1;
+    return time_estimate_of(job, one).step_seconds / time_estimate_of(without, one).step_seconds -
+           1;
   };
   plan.sharded = 8;
   plan.micro_batch = 4;
@@ -143,13 +144,13 @@ TEST(Time, UnitsCostTheHostWhereItIsTheSlowerOne) {
   // A host that waits for nothing pays for a gather in each pass.
   plan.reshard_after_forward = false;
   plan.micro_batches = 4;
-  const double stays = estimate_of(job, plan).step_seconds;
+  const double stays = time_estimate_of(job, plan).step_seconds;
   plan.reshard_after_forward = true;
-  EXPECT_GT(estimate_of(job, plan).step_seconds, 1.02 * stays);
+  EXPECT_GT(time_estimate_of(job, plan).step_seconds, 1.02 * stays);
   // The hooks run whether something is gathered or not.
   plan.reshard_after_forward = false;
   apply_setting(job.framework, "unit_hook_launches", "0");
-  EXPECT_GT(stays, 1.02 * estimate_of(job, plan).step_seconds);
+  EXPECT_GT(stays, 1.02 * time_estimate_of(job, plan).step_seconds);
 }
 
 // Eager tensor parallelism took 0.231 s on a host that launches a kernel in 3.8 us and 0.301 s on
@@ -159,9 +160,9 @@ TEST(Time, TensorParallelHostsGoWithTheLaunch) {
   Plan plan;
   plan.tensor = 2;
   plan.sequence_parallel = true;
-  const double usual = estimate_of(job, plan).step_seconds;
+  const double usual = time_estimate_of(job, plan).step_seconds;
   job.profile.gpus.at(job.cluster.gpu.name).constants.at("launch_seconds") *= 0.8;
-  EXPECT_NEAR(estimate_of(job, plan).step_seconds / usual, 0.8, 0.05);
+  EXPECT_NEAR(time_estimate_of(job, plan).step_seconds / usual, 0.8, 0.05);
 }
 
 // The sum of replicated gradients at the end of the step bore a third of a layer's host time a
@@ -191,9 +192,9 @@ TEST(Time, ATracedGraphHasNoTensorParallelHost) {
   Plan plan;
   plan.tensor = 2;
   plan.sequence_parallel = true;
-  const double eager = estimate_of(job, plan).step_seconds;
+  const double eager = time_estimate_of(job, plan).step_seconds;
   apply_setting(job.framework, "traced_graph", "true");
-  EXPECT_LT(estimate_of(job, plan).step_seconds, 0.6 * eager);
+  EXPECT_LT(time_estimate_of(job, plan).step_seconds, 0.6 * eager);
 }
 
 // PyTorch's pipeline of two stages, one sequence a micro-batch: predicted 12 % too slow when the
@@ -203,10 +204,10 @@ TEST(Time, AHostThatRunsAheadOfItsExchangesIsHidden) {
   Plan plan;
   plan.pipeline = 2;
   plan.micro_batches = 8;
-  const TimeEstimate ahead = estimate_of(job, plan);
+  const TimeEstimate ahead = time_estimate_of(job, plan);
   EXPECT_LT(ahead.exposed.other, 0.03 * ahead.step_seconds);
   apply_setting(job.framework, "host_runs_ahead", "false");
-  EXPECT_GT(estimate_of(job, plan).step_seconds, 1.03 * ahead.step_seconds);
+  EXPECT_GT(time_estimate_of(job, plan).step_seconds, 1.03 * ahead.step_seconds);
 }
 
 // What is remembered of a plan's orders is told apart by where it places the axes: a model that was
@@ -230,7 +231,7 @@ TEST(Time, OrdersThatAreRememberedAreThoseThatTakeAsLong) {
     do {
       TimeEstimate again;
       one.estimate(plan, again);
-      const TimeEstimate fresh = estimate_of(job, plan);
+      const TimeEstimate fresh = time_estimate_of(job, plan);
       EXPECT_EQ(again.step_seconds, fresh.step_seconds) << cluster;
       EXPECT_EQ(again.exposed.data_parallel, fresh.exposed.data_parallel);
       different.insert(fresh.step_seconds);
@@ -254,7 +255,7 @@ TEST(Time, SplitsThatAreRememberedAreToldApart) {
       plan.stage_layers = {layers / 2 + more, layers / 2 - more};
       TimeEstimate known;
       one.estimate(plan, known);
-      EXPECT_EQ(known.step_seconds, estimate_of(job, plan).step_seconds) << more;
+      EXPECT_EQ(known.step_seconds, time_estimate_of(job, plan).step_seconds) << more;
       different.insert(known.step_seconds);
     }
   }

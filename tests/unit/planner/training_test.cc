@@ -12,7 +12,7 @@
 namespace trireme::planner {
 namespace {
 
-Job job_of(const char* model, const char* framework) {
+Job training_job(const char* model, const char* framework) {
   Job job;
   job.model = models::load_model(model);
   job.cluster = topologies::narrowed(topologies::load_cluster("dgx-a100-80gb"), 1);
@@ -23,7 +23,7 @@ Job job_of(const char* model, const char* framework) {
   return job;
 }
 
-Estimate estimate_of(const Job& job, const Plan& plan = {}) {
+Estimate estimate_of_training(const Job& job, const Plan& plan = {}) {
   Estimate estimate;
   Estimator(job).estimate(plan, estimate);
   return estimate;
@@ -31,7 +31,7 @@ Estimate estimate_of(const Job& job, const Plan& plan = {}) {
 
 // r (d_in + d_out) of all seven linear layers: r [2 (h + a d) + 2 (h + k d) + 3 (h + f)].
 TEST(Adapters, ElementsOfAllLinearLayersOfLlama) {
-  Job job = job_of("llama-3.1-8b", "fsdp1");
+  Job job = training_job("llama-3.1-8b", "fsdp1");
   job.training.rank = 16;
   const AdapterElements elements = adapter_elements(job, {});
   EXPECT_DOUBLE_EQ(elements.dense_layer,
@@ -67,7 +67,7 @@ TEST(Reference, IsItsWeightsAndAForwardPass) {
 
 // Qwen's c_attn and Megatron's linear_qkv and linear_fc1 had three adapters and two.
 TEST(Adapters, OneMatrixHasOneAdapter) {
-  Job job = job_of("llama-3.1-8b", "fsdp1");
+  Job job = training_job("llama-3.1-8b", "fsdp1");
   job.training.rank = 16;
   job.training.targets = adapter_targets_of("c_attn");
   EXPECT_DOUBLE_EQ(adapter_elements(job, {}).dense_layer, 16 * (4096 + 4096 + 2 * 1024));
@@ -80,21 +80,21 @@ TEST(Adapters, OneMatrixHasOneAdapter) {
 // PEFT casts what bitsandbytes did not quantise to fp32 with the stream: Llama's tables of 525 M
 // elements each were counted in 16 bits.
 TEST(Adapters, TablesBesideAQuantisedBaseAreAsWideAsTheStream) {
-  Job job = job_of("llama-3.1-8b", "fsdp1");
+  Job job = training_job("llama-3.1-8b", "fsdp1");
   job.training.rank = 16;
   job.training.base = BaseFormat::kNf4;
   Plan plan;
   plan.recompute = Recompute::kFull;
-  const double narrow = estimate_of(job, plan).memory.stages.at(0).items.parameters;
+  const double narrow = estimate_of_training(job, plan).memory.stages.at(0).items.parameters;
   job.training.fp32_stream = true;
-  const double wide = estimate_of(job, plan).memory.stages.at(0).items.parameters;
+  const double wide = estimate_of_training(job, plan).memory.stages.at(0).items.parameters;
   EXPECT_NEAR(wide - narrow, 2 * 2 * 128256.0 * 4096 / (1024.0 * 1024 * 1024), 0.01);
 }
 
 // MLPerf Training 5.0's llama2_70b_lora, which ran: fp8 weights alone, inputs of SwiGLU in 8 bits.
 // The frozen weights were counted in 16: "does not fit" on 8 GPUs of either card.
 TEST(Adapters, FrozenWeightsThatExistInEightBitsAreCountedSo) {
-  Job job = job_of("llama-2-70b", "megatron");
+  Job job = training_job("llama-2-70b", "megatron");
   job.sequence = 8192;
   job.precision = topologies::Precision::kFp8;
   job.framework.fp8_parameters = job.framework.fp8_activation_input = true;
@@ -106,7 +106,7 @@ TEST(Adapters, FrozenWeightsThatExistInEightBitsAreCountedSo) {
     Plan plan;
     plan.context = context;
     plan.replicas = 8 / context;
-    const MemoryEstimate memory = estimate_of(job, plan).memory;
+    const MemoryEstimate memory = estimate_of_training(job, plan).memory;
     EXPECT_NE(memory.fit, Fit::kNo) << cluster << " " << memory.reserved_low_gib;
     EXPECT_NEAR(memory.stages.at(0).items.parameters, 69e9 / (1024.0 * 1024 * 1024), 1) << cluster;
   }
@@ -115,7 +115,7 @@ TEST(Adapters, FrozenWeightsThatExistInEightBitsAreCountedSo) {
 // DeepSpeed allocates its reduction bucket whole; beside adapters of 42 M elements it was taken to
 // be as small as they are.
 TEST(Adapters, DeepSpeedsBucketIsWholeHoweverLittleIsTrained) {
-  Job job = job_of("llama-3.1-8b", "deepspeed");
+  Job job = training_job("llama-3.1-8b", "deepspeed");
   job.cluster = topologies::narrowed(topologies::load_cluster("dgx-a100-80gb"), 2);
   job.global_batch = 2;
   job.training.rank = 16;
@@ -123,16 +123,16 @@ TEST(Adapters, DeepSpeedsBucketIsWholeHoweverLittleIsTrained) {
   plan.sharded = 2;
   plan.sharding = Sharding::kGradients;
   plan.recompute = Recompute::kFull;
-  const double usual = estimate_of(job, plan).memory.allocated_gib;
+  const double usual = estimate_of_training(job, plan).memory.allocated_gib;
   job.framework.bucket_elements += 500'000'000;
-  EXPECT_NEAR(estimate_of(job, plan).memory.allocated_gib - usual, 1e9 / (1024.0 * 1024 * 1024),
-              0.01);
+  EXPECT_NEAR(estimate_of_training(job, plan).memory.allocated_gib - usual,
+              1e9 / (1024.0 * 1024 * 1024), 0.01);
 }
 
 // Mistral 7B with adapters of rank 16 on q, k, v, o, full recompute, one A100: 24.87 GiB allocated
 // with four sequences of 4,096 tokens, 36.08 with eight (fms-acceleration's published runs).
 TEST(Adapters, MemoryOfMistralIsThatOfThePublishedRuns) {
-  Job job = job_of("mistral-7b", "fsdp1");
+  Job job = training_job("mistral-7b", "fsdp1");
   job.model.sliding_window = 0;
   apply_setting(job.framework, "fp32_norms", "true");
   job.training.rank = 16;
@@ -143,21 +143,21 @@ TEST(Adapters, MemoryOfMistralIsThatOfThePublishedRuns) {
   for (const auto& [batch, gib] : {std::pair<std::int64_t, double>{4, 24.871}, {8, 36.082}}) {
     plan.micro_batch = batch;
     job.global_batch = batch;
-    EXPECT_NEAR(estimate_of(job, plan).memory.allocated_gib, gib, 0.02 * gib) << batch;
+    EXPECT_NEAR(estimate_of_training(job, plan).memory.allocated_gib, gib, 0.02 * gib) << batch;
   }
 }
 
 TEST(Adapters, FrozenWeightsNeedNoGradientsAndTwoThirdsOfTheWork) {
-  Job job = job_of("llama-3.1-8b", "fsdp1");
+  Job job = training_job("llama-3.1-8b", "fsdp1");
   Plan plan;
   plan.recompute = Recompute::kFull;
-  const Estimate full = estimate_of(job, plan);
+  const Estimate full = estimate_of_training(job, plan);
   job.training.rank = 8;
-  const Estimate adapters = estimate_of(job, plan);
+  const Estimate adapters = estimate_of_training(job, plan);
   EXPECT_LT(adapters.memory.stages[0].items.gradients, 0.2);
   EXPECT_LT(adapters.time.step_seconds, 0.95 * full.time.step_seconds);
   job.training.base = BaseFormat::kNf4Double;
-  const Estimate quantised = estimate_of(job, plan);
+  const Estimate quantised = estimate_of_training(job, plan);
   // 7.0e9 linear weights: 2 bytes become 0.516.
   EXPECT_NEAR(
       adapters.memory.stages[0].items.parameters - quantised.memory.stages[0].items.parameters,
@@ -165,10 +165,10 @@ TEST(Adapters, FrozenWeightsNeedNoGradientsAndTwoThirdsOfTheWork) {
 }
 
 TEST(Adapters, FrozenLayersKeepNothingAndAreNotStepped) {
-  Job job = job_of("llama-3.1-8b", "fsdp2");
-  const Estimate all = estimate_of(job);
+  Job job = training_job("llama-3.1-8b", "fsdp2");
+  const Estimate all = estimate_of_training(job);
   job.training.frozen_layers = 24;
-  const Estimate quarter = estimate_of(job);
+  const Estimate quarter = estimate_of_training(job);
   EXPECT_LT(quarter.memory.stages[0].items.activations,
             0.4 * all.memory.stages[0].items.activations);
   EXPECT_LT(quarter.memory.stages[0].items.optimizer, 0.4 * all.memory.stages[0].items.optimizer);
@@ -178,7 +178,7 @@ TEST(Adapters, FrozenLayersKeepNothingAndAreNotStepped) {
 }
 
 TEST(SampleLengths, PackedAttentionGoesWithTheSumOfSquares) {
-  Job job = job_of("llama-3.1-8b", "fsdp2");
+  Job job = training_job("llama-3.1-8b", "fsdp2");
   job.training.lengths = {{512, 0.5}, {1536, 0.5}};
   job.training.batching = Batching::kPacked;
   // E[l^2] / E[l] = (512^2 + 1536^2) / 2 / 1024 = 1280 of 4096.
@@ -188,7 +188,7 @@ TEST(SampleLengths, PackedAttentionGoesWithTheSumOfSquares) {
 }
 
 TEST(SampleLengths, PaddedMicroBatchesAreAsLongAsTheirLongest) {
-  Job job = job_of("llama-3.1-8b", "fsdp2");
+  Job job = training_job("llama-3.1-8b", "fsdp2");
   job.training.lengths = {{512, 0.5}, {1536, 0.5}};
   job.training.batching = Batching::kPadded;
   Plan plan;
@@ -201,17 +201,17 @@ TEST(SampleLengths, PaddedMicroBatchesAreAsLongAsTheirLongest) {
 
 // The adapters' passes went over the padded limit, not over what a micro-batch computes.
 TEST(SampleLengths, AdaptersWorkOnWhatIsComputed) {
-  Job job = job_of("llama-3.1-8b", "fsdp1");
+  Job job = training_job("llama-3.1-8b", "fsdp1");
   job.training.rank = 8;
   job.training.adapter_dropout = 0.1;
   job.training.lengths = {{512, 1}};
   job.training.batching = Batching::kPadded;
   Plan plan;
   plan.recompute = Recompute::kFull;
-  const double padded = estimate_of(job, plan).time.step_seconds;
+  const double padded = estimate_of_training(job, plan).time.step_seconds;
   job.sequence = 512;
   job.training.lengths.clear();
-  EXPECT_NEAR(estimate_of(job, plan).time.step_seconds, padded, 0.01 * padded);
+  EXPECT_NEAR(estimate_of_training(job, plan).time.step_seconds, padded, 0.01 * padded);
 }
 
 TEST(SampleLengths, AHistogramIsReadOrRefusedWithItsLine) {

@@ -11,12 +11,12 @@
 
 #include "core/error.h"
 #include "runtime/cpu/threads.h"
+#include "tests/unit/runtime/never.h"
 
 namespace trireme::runtime {
 namespace {
 
 // A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.
-constexpr Seconds kNever(3600);
 
 constexpr GroupId kAll{0};
 constexpr GroupId kPairs{1};  // neighbours

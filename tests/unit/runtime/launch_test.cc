@@ -7,12 +7,13 @@
 #include <map>
 
 #include "core/error.h"
+#include "tests/unit/message_of.h"
+#include "tests/unit/runtime/never.h"
 
 namespace trireme::runtime {
 namespace {
 
 // A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.
-constexpr Seconds kNever(3600);
 
 using Variables = std::map<std::string, std::string>;
 
@@ -21,15 +22,6 @@ std::optional<RankEnvironment> environment_of(const Variables& variables) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(RankEnvironment, ReadsEveryLauncher) {

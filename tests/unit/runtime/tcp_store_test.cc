@@ -17,26 +17,18 @@
 #include "core/error.h"
 #include "runtime/peer_watch.h"
 #include "runtime/tcp_frame.h"
+#include "tests/unit/message_of.h"
+#include "tests/unit/runtime/never.h"
 
 namespace trireme::runtime {
 namespace {
 
 // A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.
-constexpr Seconds kNever(3600);
 
 const StoreAddress kFree{"127.0.0.1", 0};
 
 StoreAddress address_of(const TcpStoreServer& server) {
   return {"127.0.0.1", server.port()};
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // Waits until the server has closed the connection.

@@ -9,8 +9,6 @@
 namespace trireme::sim {
 namespace {
 
-constexpr std::int64_t us = kMicrosecond;
-
 std::vector<RankBlame> blame(const StepBuilder& step, const SimulateOptions& options = {}) {
   const Simulation result = simulate(step.program, step.times, eight_gpu_nodes(1), options);
   EXPECT_EQ(result.deadlock, "");

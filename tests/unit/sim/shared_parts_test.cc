@@ -11,7 +11,6 @@
 namespace trireme::sim {
 namespace {
 
-constexpr std::int64_t us = kMicrosecond;
 constexpr std::int64_t kMB = 1'000'000;
 
 // Four GPUs on PCIe that carries 32 GB/s, two below a switch, both switches on one socket; one NIC
@@ -151,8 +150,8 @@ TEST(SharedParts, AGpuOnANarrowLinkIsSharedAtItsOwnRate) {
 }
 
 // Every rank sends `bytes` in a ring over its group.
-void add_gather(StepBuilder& step, GroupId group, int stream, std::int64_t alone,
-                std::int64_t bytes) {
+void add_moving_gather(StepBuilder& step, GroupId group, int stream, std::int64_t alone,
+                       std::int64_t bytes) {
   const std::int64_t members = group_size(step.program.groups[index_of(group)]);
   const OpId id = step.add(0, AllGather{group}, stream, alone * us);
   Program& role = step.program.roles[0];
@@ -170,14 +169,14 @@ TEST(SharedParts, RingsOverSwitchesShareTheLinksOutOfThem) {
   // Two such gathers at once share those links though each GPU's own could carry both.
   StepBuilder step(4, 1);
   const GroupId across = step.group("data", 2, 2);
-  add_gather(step, across, 1, 1000, 16 * kMB);
+  add_moving_gather(step, across, 1, 1000, 16 * kMB);
   EXPECT_EQ(simulate(step.program, step.times, pcie_nodes(1)).step.value, 1000 * us);
-  add_gather(step, across, 2, 1000, 16 * kMB);
+  add_moving_gather(step, across, 2, 1000, 16 * kMB);
   EXPECT_NEAR(end_of(simulate(step.program, step.times, pcie_nodes(1)), 1), 2000, 2);
   // Pairs below one switch use no link out of it.
   StepBuilder pairs(4, 1);
-  add_gather(pairs, pairs.group("data", 2, 2), 1, 1000, 16 * kMB);
-  add_gather(pairs, pairs.group("tensor", 2, 1), 2, 1000, 16 * kMB);
+  add_moving_gather(pairs, pairs.group("data", 2, 2), 1, 1000, 16 * kMB);
+  add_moving_gather(pairs, pairs.group("tensor", 2, 1), 2, 1000, 16 * kMB);
   EXPECT_NEAR(end_of(simulate(pairs.program, pairs.times, pcie_nodes(1)), 1), 1000, 1);
   SimulateOptions unfolded;
   unfolded.unfold = true;
@@ -196,14 +195,14 @@ TEST(SharedParts, ASpineFourToOneIsSharedByWhatCrossesIt) {
   StepBuilder step(32, 1);
   const GroupId across = step.group("data", 2, 16);
   const GroupId inside = step.group("other", 2, 8);
-  add_gather(step, across, 1, 4000, 50 * kMB);
-  add_gather(step, inside, 2, 1000, 50 * kMB);
+  add_moving_gather(step, across, 1, 4000, 50 * kMB);
+  add_moving_gather(step, inside, 2, 1000, 50 * kMB);
   const Simulation both = simulate(step.program, step.times, cluster);
   EXPECT_NEAR(end_of(both, 0), 4000, 4);
   EXPECT_NEAR(end_of(both, 1), 4000.0 / 3, 1.3);
   StepBuilder two(32, 1);
-  add_gather(two, two.group("data", 2, 16), 1, 4000, 50 * kMB);
-  add_gather(two, two.group("other", 2, 16), 2, 4000, 50 * kMB);
+  add_moving_gather(two, two.group("data", 2, 16), 1, 4000, 50 * kMB);
+  add_moving_gather(two, two.group("other", 2, 16), 2, 4000, 50 * kMB);
   EXPECT_NEAR(end_of(simulate(two.program, two.times, cluster), 1), 8000, 8);
 }
 

@@ -10,8 +10,6 @@
 namespace trireme::sim {
 namespace {
 
-constexpr std::int64_t us = kMicrosecond;
-
 const OpTiming& timing(const Simulation& simulation, std::size_t at) {
   return simulation.trace.timings[at];
 }

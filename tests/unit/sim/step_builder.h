@@ -10,6 +10,8 @@
 
 namespace trireme::sim {
 
+constexpr std::int64_t us = kMicrosecond;
+
 constexpr std::int64_t kMicrosecond = 1'000'000;  // in picoseconds
 
 class StepBuilder {

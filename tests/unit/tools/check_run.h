@@ -15,6 +15,11 @@ namespace trireme::tools {
 
 namespace fs = std::filesystem;
 
+// Beginnings of scripts, and the host that most are asked of.
+inline const std::string kOne = "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
+inline const std::string kTorchrun = "torchrun --nproc_per_node 8 pretrain_gpt.py ";
+inline constexpr const char* kHost = "--cluster dgx-h100x1";
+
 inline std::string written(const std::string& name, const std::string& text) {
   const fs::path path = fs::path(testing::TempDir()) / "check_cases" / name;
   fs::create_directories(path.parent_path());

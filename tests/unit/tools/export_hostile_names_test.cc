@@ -29,7 +29,7 @@ constexpr const char* kHostile[] = {
     "*alias &anchor !tag %directive {flow: [",
 };
 
-struct Format {
+struct HostileFormat {
   const char* name;
   const char* ending;
   const char* framework;
@@ -37,7 +37,7 @@ struct Format {
   // Reads the file named by its first argument; exit code 0 when the syntax holds.
   const char* reader;
 };
-constexpr Format kFormats[] = {
+constexpr HostileFormat kFormats[] = {
     {"megatron", "sh", "megatron", "--sharding optimizer", "bash -n \"$1\""},
     {"megatron", "slurm.sh", "megatron", "--sharding optimizer --launcher slurm --form training",
      "bash -n \"$1\""},
@@ -79,7 +79,7 @@ std::string model_named(const std::string& name) {
 }
 
 TEST(ExportHostileNames, StayInTheirCommentsInEveryFormat) {
-  for (const Format& format : kFormats) {
+  for (const HostileFormat& format : kFormats) {
     const bool reads = has_reader(format.reader);
     for (const char* name : kHostile) {
       SCOPED_TRACE(std::string(format.name) + " " + name);

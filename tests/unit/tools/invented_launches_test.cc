@@ -6,15 +6,12 @@
 namespace trireme::tools {
 namespace {
 
-const std::string kOne = "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
-const std::string kTorchrun = "torchrun --nproc_per_node 8 pretrain_gpt.py ";
 const std::string kLlama =
     "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 "
     "--group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm "
     "--disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights "
     "--seq-length 4096 --max-position-embeddings 4096 --vocab-size 128256 --bf16 "
     "--use-distributed-optimizer --micro-batch-size 1 ";
-constexpr const char* kHost = "--cluster dgx-h100x1";
 
 TEST(InventedLaunches, ScriptsOfMegatron) {
   written("all.env", "TP=2\nCUDA_DEVICE_MAX_CONNECTIONS=1\n");

@@ -6,9 +6,6 @@
 namespace trireme::tools {
 namespace {
 
-constexpr const char* kHost = "--cluster dgx-h100x1";
-const std::string kOne = "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
-const std::string kTorchrun = "torchrun --nproc_per_node 8 pretrain_gpt.py ";
 const std::string kQwen =
     "--num-layers 28 --hidden-size 3584 --ffn-hidden-size 18944 --num-attention-heads 28 "
     "--group-query-attention --num-query-groups 4 --swiglu --normalization RMSNorm "

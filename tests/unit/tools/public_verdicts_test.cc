@@ -6,7 +6,6 @@
 namespace trireme::tools {
 namespace {
 
-const std::string kOne = "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
 const std::string kHalf = "--bf16 --use-distributed-optimizer ";
 
 std::string zero(const std::string& stage, const std::string& more = "") {

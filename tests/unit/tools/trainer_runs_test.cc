@@ -6,7 +6,7 @@
 namespace trireme::tools {
 namespace {
 
-constexpr const char* kNode = "--cluster dgx-a100-80gbx1";
+constexpr const char* kA100s = "--cluster dgx-a100-80gbx1";
 
 std::string factory(const std::string& more) {
   return "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\ndo_train: true\n"
@@ -28,7 +28,7 @@ double memory_of(const Checked& answer) {
 
 TEST(TrainerRuns, FactoryWithoutDeepspeedHoldsAllOnEveryGpu) {
   const Checked lora =
-      check(written("runs/lora.yaml", factory("finetuning_type: lora\nlora_rank: 8\n")), kNode);
+      check(written("runs/lora.yaml", factory("finetuning_type: lora\nlora_rank: 8\n")), kA100s);
   ASSERT_EQ(lora.code, 0) << lora.err;
   EXPECT_EQ(lora.json["layout"]["dp"], 8);
   EXPECT_EQ(lora.json["layout"]["micro_batches"], 8);
@@ -37,7 +37,7 @@ TEST(TrainerRuns, FactoryWithoutDeepspeedHoldsAllOnEveryGpu) {
   EXPECT_GT(memory_of(lora), 15);  // 7.6e9 weights of 2 bytes: 14.2 GiB
   EXPECT_LT(memory_of(lora), 30);
   const Checked four = check(
-      written("runs/qlora.yaml", factory("finetuning_type: lora\nquantization_bit: 4\n")), kNode);
+      written("runs/qlora.yaml", factory("finetuning_type: lora\nquantization_bit: 4\n")), kA100s);
   ASSERT_EQ(four.code, 0) << four.err;
   EXPECT_EQ(four.json.at("verdict"), "fits") << four.json.value("verdict_reason", "");
   // 6.5e9 linear weights at half a byte instead of two: 9.1 GiB less
@@ -51,7 +51,7 @@ TEST(TrainerRuns, AxolotlsFsdpIsAxolotlsRunAndNotABareFileOfAccelerate) {
                             "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
                             "  transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"
                             "  reshard_after_forward: true\n")),
-            kNode);
+            kA100s);
   ASSERT_EQ(sharded.code, 0) << sharded.err;
   EXPECT_EQ(sharded.json["layout"]["fsdp"], 8);
   EXPECT_EQ(sharded.json["layout"]["recompute"], "full");
@@ -60,7 +60,7 @@ TEST(TrainerRuns, AxolotlsFsdpIsAxolotlsRunAndNotABareFileOfAccelerate) {
       check(written("runs/words.yaml",
                     axolotl("adapter: qlora\nlora_r: 16\nload_in_4bit: true\nfsdp:\n- full_shard\n"
                             "- auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n")),
-            kNode);
+            kA100s);
   ASSERT_EQ(words.code, 0) << words.err;
   EXPECT_EQ(words.json["layout"]["fsdp"], 8);
 }
@@ -70,24 +70,24 @@ TEST(TrainerRuns, AxolotlsFsdpIsAxolotlsRunAndNotABareFileOfAccelerate) {
 // (examples/train, comments of the scripts).
 TEST(TrainerRuns, SwiftsNamesForDeepspeedsFilesAndItsDefaults) {
   const Checked whole =
-      check(written("runs/full.sh", swift("CUDA_VISIBLE_DEVICES=0", "--tuner_type full")), kNode);
+      check(written("runs/full.sh", swift("CUDA_VISIBLE_DEVICES=0", "--tuner_type full")), kA100s);
   ASSERT_EQ(whole.code, 0) << whole.err;
   EXPECT_EQ(whole.json["layout"]["micro_batches"], 16);
   EXPECT_NEAR(memory_of(whole), 70, 8);
   const Checked one =
-      check(written("runs/one.sh", swift("CUDA_VISIBLE_DEVICES=0", "--lora_rank 8")), kNode);
+      check(written("runs/one.sh", swift("CUDA_VISIBLE_DEVICES=0", "--lora_rank 8")), kA100s);
   EXPECT_NEAR(memory_of(one), 19, 4);
   const std::string two = "NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1";
   const Checked second =
-      check(written("runs/z2.sh", swift(two, "--lora_rank 8 --deepspeed zero2")), kNode);
+      check(written("runs/z2.sh", swift(two, "--lora_rank 8 --deepspeed zero2")), kA100s);
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_EQ(second.json["layout"]["sharding"], "gradients");
   const Checked third = check(
-      written("runs/z3.sh", swift(two, "--tuner_type full --deepspeed zero3_offload")), kNode);
+      written("runs/z3.sh", swift(two, "--tuner_type full --deepspeed zero3_offload")), kA100s);
   EXPECT_EQ(third.json["layout"]["sharding"], "full") << third.err;
   EXPECT_EQ(third.json["layout"]["fsdp"], 2);
   const Checked spread =
-      check(written("runs/map.sh", swift("CUDA_VISIBLE_DEVICES=0,1", "--lora_rank 8")), kNode);
+      check(written("runs/map.sh", swift("CUDA_VISIBLE_DEVICES=0,1", "--lora_rank 8")), kA100s);
   EXPECT_EQ(spread.json.value("verdict", ""), "not_known") << spread.err;
 }
 
@@ -137,16 +137,16 @@ TEST(TrainerRuns, ScriptsThatStartAYamlAreThatYaml) {
   const Checked four =
       check(written("named/run.sh",
                     "CUDA_VISIBLE_DEVICES=0,1,2,3 llamafactory-cli train examples/lora.yaml\n"),
-            kNode);
+            kA100s);
   ASSERT_EQ(four.code, 0) << four.err;
   EXPECT_EQ(four.json["layout"]["dp"], 4);
 }
 
 TEST(TrainerRuns, ArgumentsOverrideWhatTheRunSays) {
   const std::string path = written("runs/over.yaml", factory("finetuning_type: lora\n"));
-  const Checked usual = check(path, kNode);
+  const Checked usual = check(path, kA100s);
   const Checked longer =
-      check(path, std::string(kNode) + " -- cutoff_len=8192 per_device_train_batch_size=2");
+      check(path, std::string(kA100s) + " -- cutoff_len=8192 per_device_train_batch_size=2");
   ASSERT_EQ(longer.code, 0) << longer.err;
   EXPECT_EQ(longer.json["layout"]["micro_batch"], 2);
   EXPECT_GT(memory_of(longer), memory_of(usual) + 4);
@@ -160,10 +160,10 @@ TEST(TrainerRuns, UnpackedSamplesAreNotRefusedForTheLongestOne) {
       "--tensor_model_parallel_size 2 --sequence_parallel true --micro_batch_size 16 "
       "--global_batch_size 16 --max_length 2048 --recompute_granularity full "
       "--recompute_method uniform --recompute_num_layers 1";
-  const Checked open = check(written("runs/mega.sh", start + "\n"), kNode);
+  const Checked open = check(written("runs/mega.sh", start + "\n"), kA100s);
   EXPECT_EQ(open.json.value("verdict", ""), "not_known") << open.err;
   EXPECT_NE(open.json.value("verdict_reason", "").find("packed"), std::string::npos);
-  const Checked packed = check(written("runs/packed.sh", start + " --packing true\n"), kNode);
+  const Checked packed = check(written("runs/packed.sh", start + " --packing true\n"), kA100s);
   EXPECT_EQ(packed.json.value("verdict", ""), "no") << packed.err;
   EXPECT_FALSE(remarks_have(packed, "samples are not packed"));
 }

@@ -27,7 +27,7 @@ Json network_of(const Json& network, int nodes = 32) {
   return json;
 }
 
-Cluster read(const Json& json) {
+Cluster read_tiers(const Json& json) {
   JsonReader reader(json, "network");
   return read_cluster(reader, network_presets());
 }
@@ -64,16 +64,16 @@ TEST(Tiers, PartsOfALevelHoldWholeOnesOfTheLevelBelow) {
   Json network = three_levels();
   network["unit_nodes"] = {4, 2, 4, 4};
   network["levels"][0]["part_nodes"] = {6, 8};
-  const Cluster cluster = read(network_of(network, 14));
+  const Cluster cluster = read_tiers(network_of(network, 14));
   EXPECT_EQ(part_of_node(cluster, 1, 5), 0);
   EXPECT_EQ(part_of_node(cluster, 1, 6), 1);
   EXPECT_EQ(part_size(cluster, 1, 1), 8);
   network["levels"][0]["part_nodes"] = {8, 6};  // ends within the third unit
-  EXPECT_THROW(read(network_of(network, 14)), Error);
+  EXPECT_THROW(read_tiers(network_of(network, 14)), Error);
 }
 
 TEST(Tiers, AFatTreeOfThreeLevels) {
-  const Cluster cluster = read(network_of(three_levels()));
+  const Cluster cluster = read_tiers(network_of(three_levels()));
   // Members 8 nodes apart: every hop leaves its pod, at 4:1.
   EXPECT_DOUBLE_EQ(neighbour_slowdown(cluster, 8, 4), 4.0);
   // 4 nodes apart: every hop leaves its unit at 2:1, half of them a pod at 4:1.
@@ -93,13 +93,13 @@ TEST(Tiers, AFatTreeOfThreeLevels) {
 }
 
 TEST(Tiers, TwoSites) {
-  const Cluster cluster = read(network_of(two_sites()));
+  const Cluster cluster = read_tiers(network_of(two_sites()));
   // A ring of all 32 nodes crosses twice of 32 hops; a site's 16 nodes have 6400 GB/s, the link
   // 12.5: the ring goes at 12.5 of 400 GB/s.
   EXPECT_DOUBLE_EQ(neighbour_slowdown(cluster, 1, 32), 32.0);
   // Groups of one site do not see it.
   EXPECT_DOUBLE_EQ(neighbour_slowdown(cluster, 1, 16), 1.0);
-  const Cluster near = read(network_of(two_sites("0 us")));
+  const Cluster near = read_tiers(network_of(two_sites("0 us")));
   const auto longer = [&](Collective op, std::int64_t ranks, std::int64_t stride) {
     return seconds(cluster, op, 8, ranks, stride) - seconds(near, op, 8, ranks, stride);
   };
@@ -121,7 +121,7 @@ TEST(Tiers, ADragonfly) {
                         {"nodes_per_unit", 8},
                         {"oversubscription", 2},
                         {"switch_latency", "0.35 us"}};
-  const Cluster cluster = read(network_of(network));
+  const Cluster cluster = read_tiers(network_of(network));
   // Four groups that each send to the next: 2 x 3 / 4 links a message, at 2:1.
   EXPECT_DOUBLE_EQ(neighbour_slowdown(cluster, 8, 4), 3.0);
   // From each to all: 3/4 leave, each by its one link.
@@ -137,7 +137,7 @@ TEST(Tiers, ADragonfly) {
 TEST(Tiers, ATorus) {
   const Json network = {
       {"name", "ICI"}, {"kind", "torus"}, {"torus", {4, 4, 4}}, {"switch_latency", "1 us"}};
-  const Cluster cluster = read(network_of(network, 64));
+  const Cluster cluster = read_tiers(network_of(network, 64));
   EXPECT_EQ(torus_hops(cluster.network, 0, 63), 3);  // -1 along each
   EXPECT_EQ(torus_hops(cluster.network, 0, 2 + 4 * 2 + 16 * 2), 6);
   EXPECT_NEAR(mean_torus_hops(cluster.network), 3.0 * 64 / 63, 1e-12);
@@ -151,8 +151,8 @@ TEST(Tiers, WrittenReadsBackTheSame) {
   const Json torus = {
       {"name", "ICI"}, {"kind", "torus"}, {"torus", {8, 4}}, {"switch_latency", "1 us"}};
   for (const Json& network : {three_levels(), two_sites(), torus}) {
-    const nlohmann::ordered_json written = cluster_to_json(read(network_of(network)));
-    EXPECT_EQ(cluster_to_json(read(Json::parse(written.dump()))), written);
+    const nlohmann::ordered_json written = cluster_to_json(read_tiers(network_of(network)));
+    EXPECT_EQ(cluster_to_json(read_tiers(Json::parse(written.dump()))), written);
   }
 }
 
@@ -161,8 +161,8 @@ TEST(Tiers, EveryKeyCounts) {
            {"nodes", 32}, {"out", "10 Gbit/s"}, {"latency", "20 ms"}}) {
     Json other = two_sites();
     other["levels"][0][key] = value;
-    EXPECT_NE(seconds(read(network_of(two_sites())), Collective::kAllToAll, 1 << 20, 256, 1),
-              seconds(read(network_of(other)), Collective::kAllToAll, 1 << 20, 256, 1))
+    EXPECT_NE(seconds(read_tiers(network_of(two_sites())), Collective::kAllToAll, 1 << 20, 256, 1),
+              seconds(read_tiers(network_of(other)), Collective::kAllToAll, 1 << 20, 256, 1))
         << key;
   }
 }
@@ -170,7 +170,7 @@ TEST(Tiers, EveryKeyCounts) {
 TEST(Tiers, WrongOnesAreNamed) {
   const auto error = [](const Json& network) -> std::string {
     try {
-      read(network_of(network));
+      read_tiers(network_of(network));
     } catch (const Error& wrong) {
       return wrong.what();
     }

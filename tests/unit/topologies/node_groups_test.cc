@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Cluster read(const Json& json) {
+Cluster read_mixed(const Json& json) {
   JsonReader reader(json, "mixed");
   return read_cluster(reader, network_presets());
 }
@@ -32,7 +32,7 @@ Json mixed() {
 }
 
 TEST(NodeGroups, EveryRankHasItsNodeAndCard) {
-  const Cluster cluster = read(mixed());
+  const Cluster cluster = read_mixed(mixed());
   EXPECT_EQ(cluster.nodes, 3);
   EXPECT_EQ(cluster.gpus, 20);
   EXPECT_EQ(cards_text(cluster), "4 x A100-SXM4-80GB + 16 x H100-SXM5-80GB");
@@ -50,7 +50,7 @@ TEST(NodeGroups, EveryRankHasItsNodeAndCard) {
 }
 
 TEST(NodeGroups, AllKeepUpWithTheSlowest) {
-  const Cluster cluster = read(mixed());
+  const Cluster cluster = read_mixed(mixed());
   EXPECT_EQ(cluster.gpu.name, "A100-SXM4-80GB");
   EXPECT_EQ(cluster.node.gpus, 4);
   EXPECT_DOUBLE_EQ(cluster.node.nics * cluster.node.nic.value, 50e9);
@@ -61,7 +61,7 @@ TEST(NodeGroups, AllKeepUpWithTheSlowest) {
 }
 
 TEST(NodeGroups, AGroupInsideANodeOfItsKindStaysThere) {
-  const Cluster cluster = read(mixed());
+  const Cluster cluster = read_mixed(mixed());
   const Cluster first = viewed_from(cluster, 0);
   const Cluster second = viewed_from(cluster, 1);
   // Fours from rank 0 on: one node each, everywhere.
@@ -77,7 +77,7 @@ TEST(NodeGroups, AGroupInsideANodeOfItsKindStaysThere) {
 }
 
 TEST(NodeGroups, RoutesCrossTheLinksOfTheirOwnNodes) {
-  const Cluster cluster = read(mixed());
+  const Cluster cluster = read_mixed(mixed());
   EXPECT_DOUBLE_EQ(route(cluster, 0, 3).bottleneck.value, 300e9);
   EXPECT_DOUBLE_EQ(route(cluster, 4, 11).bottleneck.value, 450e9);
   EXPECT_DOUBLE_EQ(route(cluster, 4, 12).bottleneck.value, 50e9);
@@ -85,7 +85,7 @@ TEST(NodeGroups, RoutesCrossTheLinksOfTheirOwnNodes) {
 }
 
 TEST(NodeGroups, NarrowedKeepsTheFirstGpus) {
-  const Cluster cluster = read(mixed());
+  const Cluster cluster = read_mixed(mixed());
   const Cluster some = narrowed(cluster, 14);
   EXPECT_EQ(cards_text(some), "4 x A100-SXM4-80GB + 10 x H100-SXM5-80GB");
   EXPECT_EQ(some.nodes, 3);
@@ -98,14 +98,14 @@ TEST(NodeGroups, NarrowedKeepsTheFirstGpus) {
 }
 
 TEST(NodeGroups, WrittenReadsBackTheSame) {
-  const nlohmann::ordered_json written = cluster_to_json(read(mixed()));
-  EXPECT_EQ(cluster_to_json(read(Json::parse(written.dump()))), written);
+  const nlohmann::ordered_json written = cluster_to_json(read_mixed(mixed()));
+  EXPECT_EQ(cluster_to_json(read_mixed(Json::parse(written.dump()))), written);
 }
 
 TEST(NodeGroups, WrongOnesAreNamed) {
   const auto error = [](const Json& json) -> std::string {
     try {
-      read(json);
+      read_mixed(json);
     } catch (const Error& wrong) {
       return wrong.what();
     }

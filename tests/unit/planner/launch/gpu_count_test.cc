@@ -8,19 +8,19 @@
 namespace trireme::planner {
 namespace {
 
-constexpr const char* kGpt =
+constexpr const char* kStartedGpt =
     " pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length "
     "2048 "
     "--max-position-embeddings 2048 --vocab-size 51200 --micro-batch-size 2 --global-batch-size "
     "64 ";
 
-LaunchConfig read(const std::string& start, const std::string& more = "") {
-  return read_megatron(start + kGpt + more, "run.sh", {});
+LaunchConfig read_start(const std::string& start, const std::string& more = "") {
+  return read_megatron(start + kStartedGpt + more, "run.sh", {});
 }
 
-std::string refusal(const std::string& start, const std::string& more = "") {
+std::string refusal_of_start(const std::string& start, const std::string& more = "") {
   try {
-    read(start, more);
+    read_start(start, more);
   } catch (const Error& error) {
     return error.what();
   }
@@ -33,17 +33,19 @@ TEST(GpuCount, CountsThatNoLauncherTakesAreRefused) {
        {"\ntorchrun --nproc_per_node 0", "\ntorchrun --nproc_per_node=eight --nnodes 2",
         "\ndeepspeed --num_gpus 0", "\ntorchrun --nproc-per-node 8 --nnodes two",
         "\naccelerate launch --num_processes 8x"}) {
-    EXPECT_NE(refusal(start).find("run.sh:2"), std::string::npos) << start << refusal(start);
-    EXPECT_NE(refusal(start).find("a whole number of at least 1"), std::string::npos) << start;
+    EXPECT_NE(refusal_of_start(start).find("run.sh:2"), std::string::npos)
+        << start << refusal_of_start(start);
+    EXPECT_NE(refusal_of_start(start).find("a whole number of at least 1"), std::string::npos)
+        << start;
   }
   for (const char* start :
        {"torchrun --nproc_per_node gpu", "torchrun --nproc_per_node auto --nnodes 1:4",
         "torchrun --nproc_per_node $GPUS --nnodes $NODES",
         "torchrun --nproc_per_node $(nvidia-smi)", "srun -N 2-4 torchrun --nproc_per_node 8",
         "deepspeed --num_gpus -1"}) {
-    EXPECT_EQ(refusal(start), "") << start;
+    EXPECT_EQ(refusal_of_start(start), "") << start;
   }
-  EXPECT_EQ(read("torchrun --nproc_per_node 8 --nnodes 2").gpus, 16);
+  EXPECT_EQ(read_start("torchrun --nproc_per_node 8 --nnodes 2").gpus, 16);
 }
 
 // llm-jp's scripts: a count that only a run would tell was an argument that could not be worked
@@ -59,17 +61,18 @@ TEST(GpuCount, AnOpenCountOfMpirunIsNoArgumentOfTheTraining) {
 TEST(GpuCount, OfTheCommandThatStartsAScript) {
   const std::string inner = "export TP=2\nsrun --nodes 4 --gpus-per-node 8 bash -c 'python";
   const LaunchConfig config =
-      read_megatron(inner + kGpt + "--tensor-model-parallel-size $TP'", "run.sh", {});
+      read_megatron(inner + kStartedGpt + "--tensor-model-parallel-size $TP'", "run.sh", {});
   EXPECT_EQ(config.gpus, 32);
   EXPECT_EQ(config.layout.tensor, 2);
 }
 
 // Python's int() takes neither 2.0 nor 5e8.
 TEST(GpuCount, WholeNumbersOfFlagsAreWrittenAsSuch) {
-  EXPECT_NE(refusal("torchrun", "--tensor-model-parallel-size 2.0").find("a whole number"),
+  EXPECT_NE(refusal_of_start("torchrun", "--tensor-model-parallel-size 2.0").find("a whole number"),
             std::string::npos);
-  EXPECT_NE(refusal("torchrun", "--train-samples 1e6 --pipeline-model-parallel-size 1e1"), "");
-  EXPECT_EQ(refusal("torchrun", "--tensor-model-parallel-size 2"), "");
+  EXPECT_NE(refusal_of_start("torchrun", "--train-samples 1e6 --pipeline-model-parallel-size 1e1"),
+            "");
+  EXPECT_EQ(refusal_of_start("torchrun", "--tensor-model-parallel-size 2"), "");
 }
 
 }  // namespace

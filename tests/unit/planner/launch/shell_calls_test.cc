@@ -4,21 +4,10 @@
 
 #include "core/error.h"
 #include "planner/shell/script.h"
+#include "tests/unit/planner/launch/last_command.h"
 
 namespace trireme::planner {
 namespace {
-
-// The words of the last command, joined by '|'; an empty word is "".
-std::string last_command(const std::string& text) {
-  const ShellScript script = read_shell(text, "run.sh", {});
-  std::string words;
-  if (!script.commands.empty()) {
-    for (const ShellText& word : script.commands.back().words) {
-      words += (words.empty() ? "" : "|") + word.text;
-    }
-  }
-  return words;
-}
 
 std::string refusal(const std::string& text) {
   try {

@@ -3,21 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/unit/planner/launch/last_command.h"
 
 namespace trireme::planner {
 namespace {
-
-// The words of the last command, joined by '|'.
-std::string last_command(const std::string& text) {
-  const ShellScript script = read_shell(text, "run.sh", {});
-  std::string words;
-  if (!script.commands.empty()) {
-    for (const ShellText& word : script.commands.back().words) {
-      words += (words.empty() ? "" : "|") + word.text;
-    }
-  }
-  return words;
-}
 
 TEST(Shell, VariablesDefaultsAndQuotes) {
   EXPECT_EQ(last_command("A=4\nB=${C:-7}\nrun $A \"$B x\" '$A' ${D-9}${A}"), "run|4|7 x|$A|94");

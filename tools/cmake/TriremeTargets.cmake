@@ -1,8 +1,11 @@
 # How every target of the project is made: its alias, include root, language level and warnings.
 
 add_library(trireme_warnings INTERFACE)
+# Where files are joined (below), a local name may stand over another file's own, and GCC takes each file for a header.
+set(joined $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
 target_compile_options(trireme_warnings INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wswitch-enum;-Wold-style-cast;-Wzero-as-null-pointer-constant>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;$<$<NOT:${joined}>:-Wshadow>;-Wswitch-enum;-Wold-style-cast;-Wzero-as-null-pointer-constant>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,${joined}>:-Wno-subobject-linkage>
   # GCC 12 warns of overlapping copies inside std::string where there are none (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
@@ -23,30 +26,13 @@ function(trireme_uses_regex)
   endif()
 endfunction()
 
-# The header files of other people that most files include, read once: half to two thirds of what a small file costs to
-# compile. For builds from nothing; presets dev and tsan go without, so that a file that forgets a header does not compile
-# there, and so does a build with ccache, which cannot share them between folders. GCC takes them under every -O, where the
-# definitions that they met are the same. With all of nlohmann/json.hpp among them a file that needs none of it takes twice as long,
-# and one that does (tests of commands) no less: what it costs is made of its templates.
-set(trireme_std_headers <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span>
-    <string> <string_view> <utility> <vector>)
-# trireme_precompiled(trireme_sim rooms LINK fmt::fmt HEADERS <fmt/format.h>): a target takes the set `rooms`, made at first use.
-function(trireme_precompiled target set)
-  if(NOT TRIREME_PRECOMPILED OR TRIREME_CCACHE)
-    return()
-  endif()
-  cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
-  if(NOT TARGET trireme_precompiled_${set})
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/precompiled_${set}.cc CONTENT "")
-    add_library(trireme_precompiled_${set} OBJECT ${PROJECT_BINARY_DIR}/precompiled_${set}.cc)
-    target_compile_features(trireme_precompiled_${set} PRIVATE cxx_std_20)
-    target_link_libraries(trireme_precompiled_${set} PRIVATE ${ARG_LINK} trireme_warnings)
-    target_precompile_headers(trireme_precompiled_${set} PRIVATE ${trireme_std_headers} ${ARG_HEADERS})
-  endif()
-  target_precompile_headers(${target} REUSE_FROM trireme_precompiled_${set})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC 12 forgets there that the library's own code is not warned of, and follows paths in std::string that none takes.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>)
+# A build from nothing (TRIREME_BUILD_ONCE; not with ccache, which takes file by file) compiles up to twelve files of a
+# target as one: what costs there is the same templates of others made anew for every file. So a name of a file's own (in its
+# unnamed namespace) stands in one file of a target (tests/own_names_test.cc). Presets dev and tsan compile file by file:
+# a file that forgets a header does not compile there.
+function(trireme_joined target)
+  if(TRIREME_BUILD_ONCE AND NOT TRIREME_CCACHE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endfunction()
 
@@ -71,7 +57,7 @@ function(trireme_library name)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
     target_compile_features(${target} PUBLIC cxx_std_20)
     target_link_libraries(${target} PUBLIC ${ARG_LINK_PUBLIC} PRIVATE ${ARG_LINK_PRIVATE} trireme_warnings)
-    trireme_precompiled(${target} rooms LINK fmt::fmt nlohmann_json::nlohmann_json HEADERS <fmt/format.h> <nlohmann/json_fwd.hpp>)
+    trireme_joined(${target})
   endforeach()
 endfunction()
 
@@ -90,7 +76,7 @@ function(trireme_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
   target_compile_options(${name} PRIVATE ${trireme_light_options})
   target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  trireme_precompiled(${name} tests LINK GTest::gtest HEADERS <fstream> <gtest/gtest.h>)
+  trireme_joined(${name})
   add_test(NAME ${name} COMMAND ${name})
   # A folder of its own for its files (testing::TempDir()), so that suites of several trees run at once.
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.files/)

@@ -26,7 +26,8 @@ struct Shard {
   std::int64_t context_parallel = 1;
   std::int64_t expert_parallel = 1;
   std::int64_t expert_tensor_parallel = 1;
-  double expert_room = 1;  // of this project's runtime: for rows of a rank's experts, over even ones
+  double expert_room =
+      1;  // of this project's runtime: for rows of a rank's experts, over even ones
   bool sequence_parallel = false;
   bool even_routing = false;  // every expert gets as many tokens
   AttentionKernel attention = AttentionKernel::kFlash;

@@ -29,11 +29,11 @@ double persistent_gib(const LiveAtPeak& live) {
   return sum;
 }
 
-struct Part {
+struct MemoryLine {
   const char* name;
   double predicted, measured;  // GiB
 };
-std::array<Part, 3> parts_of(const LiveComparison& c) {
+std::array<MemoryLine, 3> parts_of(const LiveComparison& c) {
   const double kept = persistent_gib(c.predicted);
   const double kept_there = c.measured.persistent_bytes / kGib;
   return {{{"kept between steps", kept, kept_there},
@@ -66,7 +66,7 @@ LiveComparison compare_live(const std::string& plan_file, const nlohmann::json& 
 
 Json live_comparison_json(const LiveComparison& c) {
   Json parts = Json::array();
-  for (const Part& part : parts_of(c)) {
+  for (const MemoryLine& part : parts_of(c)) {
     parts.push_back(
         {{"part", part.name}, {"predicted_gib", part.predicted}, {"measured_gib", part.measured}});
   }
@@ -92,7 +92,7 @@ void print_live_comparison(const Console& console, const LiveComparison& c) {
   print_heading(console, fmt::format("{} against {} (PyTorch's allocator), when most is allocated",
                                      c.plan, c.snapshot));
   Table parts{.head = {"memory", "predicted GiB", "measured GiB", "difference"}, .rows = {}};
-  for (const Part& part : parts_of(c)) {
+  for (const MemoryLine& part : parts_of(c)) {
     parts.rows.push_back({part.name, fmt::format("{:.3f}", part.predicted),
                           fmt::format("{:.3f}", part.measured),
                           fmt::format("{:+.3f}", part.predicted - part.measured)});

@@ -182,9 +182,10 @@ bool holds_layers_in_turn(const PublishedRow& row) {
 
 // "activation CPU offload of 40 layers", "activation checkpointing, checkpoints on host"
 void set_activation_offload(const PublishedRow& row, Job& job) {
-  const std::int64_t layers = contains(row.recompute_detail, "checkpoints on host")
-                                  ? job.model.layers
-                                  : count_after(row.recompute_detail, "activation CPU offload of ");
+  const std::int64_t layers =
+      contains(row.recompute_detail, "checkpoints on host")
+          ? job.model.layers
+          : number_after(row.recompute_detail, "activation CPU offload of ");
   if (layers > 0) {
     job.offload.activations = OffloadTo::kHost;
     job.offload.activation_share =

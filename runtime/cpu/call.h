@@ -50,7 +50,9 @@ class Call {
     }
     return at(i);
   }
-  [[nodiscard]] const Arithmetic& arithmetic() const { return context_->program->arithmetic; }
+  [[nodiscard]] const trireme::Arithmetic& arithmetic() const {
+    return context_->program->arithmetic;
+  }
   // Of scores of heads of this size.
   [[nodiscard]] double attention_scale(std::int64_t head_size) const {
     const double said = arithmetic().attention_scale;

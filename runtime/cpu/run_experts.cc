@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 RouteShape route_shape(const Call<T>& c) {
-  const Arithmetic& a = c.arithmetic();
+  const trireme::Arithmetic& a = c.arithmetic();
   return {.tokens = c.dim("T"),
           .experts = c.dim("E"),
           .chosen = c.dim("k"),

@@ -14,8 +14,8 @@ namespace trireme::runtime::cuda {
 void fill_random(cudaStream_t stream, void* target, NumberFormat format, std::int64_t count,
                  std::uint64_t seed);
 
-// The values of core/random.h, to a few last places of a double, in fp32; a view of the compute type
-// gets the cast of those.
+// The values of core/random.h, to a few last places of a double, in fp32; a view of the compute
+// type gets the cast of those.
 void fill_normal(cudaStream_t stream, const View& view, const NormalFill& fill);
 
 }  // namespace trireme::runtime::cuda

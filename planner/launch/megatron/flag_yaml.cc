@@ -34,6 +34,13 @@ std::string with_defaults(const std::string& value) {
   return otherwise.starts_with("?") ? "" : otherwise;
 }
 
+// The parser's spelling of a name inside the program.
+std::string flag_named(std::string_view key) {
+  std::string flag = fmt::format(" --{}", key);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
 // The flag of one leaf, or nothing where the leaf says what the program does anyway.
 std::string flag_of(std::string_view key, const std::string& said) {
   const std::string value = with_defaults(said);
@@ -45,17 +52,17 @@ std::string flag_of(std::string_view key, const std::string& said) {
   }
   const bool on = is_among("true True", value);
   if (!on && !is_among("false False", value)) {
-    return fmt::format(" --{} {}", key, shell_word(value));
+    return flag_named(key) + " " + shell_word(value);
   }
   const auto opposite = std::find_if(std::begin(kOpposites), std::end(kOpposites),
                                      [&](const auto& pair) { return pair.first == key; });
   const bool paired = opposite != std::end(kOpposites);
   const std::string off = paired ? std::string(opposite->second) : "no_" + std::string(key);
   if (!on) {
-    return reads_megatron_setting(off) ? fmt::format(" --{}", off) : "";
+    return reads_megatron_setting(off) ? flag_named(off) : "";
   }
   const bool usual = paired || (reads_megatron_setting(off) && !reads_megatron_setting(key));
-  return usual ? "" : fmt::format(" --{}", key);
+  return usual ? "" : flag_named(key);
 }
 
 LaunchConfig settings_of(std::string_view text, const std::string& source) {
@@ -121,8 +128,10 @@ std::string command_of_flag_yaml(std::string_view text, const std::string& sourc
   const bool primus = is_primus_yaml(text);
   std::string command = "pretrain_gpt.py";
   if (primus) {
-    // primus/configs/modules/megatron: trainer_base.yaml, pre_trainer.yaml
-    command += " --bf16 --use_distributed_optimizer --use_flash_attn";
+    // examples/run_pretrain.sh; primus/configs/modules/megatron: trainer_base.yaml,
+    // pre_trainer.yaml
+    command.insert(0, "CUDA_DEVICE_MAX_CONNECTIONS=1 ");
+    command += " --bf16 --use-distributed-optimizer --use-flash-attn";
     int files = 0;
     command += model_flags(flag_yaml_model(text, source) + ".yaml", reading, files);
   }

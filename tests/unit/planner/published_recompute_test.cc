@@ -8,12 +8,12 @@
 namespace trireme::planner {
 namespace {
 
-constexpr const char* kRow =
+constexpr const char* kPrintedRow =
     R"({"id": "a-1", "model": "gpt", "layers": 48, "hidden": 256, "heads": 4, "seq": 128,
   "gpu": "A100-80GB", "gpus": 4, "tp": 1, "pp": 1, "micro_batch": 2, "global_batch": 8, "sharding": "full"})";
 
 PublishedCase case_of(const char* fields) {
-  nlohmann::json row = nlohmann::json::parse(kRow);
+  nlohmann::json row = nlohmann::json::parse(kPrintedRow);
   row.merge_patch(nlohmann::json::parse(fields));
   return row_to_case(parse_published(nlohmann::json::array({row}).dump(), "s").rows.at(0));
 }

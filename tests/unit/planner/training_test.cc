@@ -45,24 +45,25 @@ TEST(Adapters, ElementsOfAllLinearLayersOfLlama) {
 // DPO's frozen copy: two bytes of each weight, over the ranks that share all (8.03e9 x 2 / 8 under
 // ZeRO-3), and a forward pass; with adapters the pass alone. It was not counted.
 TEST(Reference, IsItsWeightsAndAForwardPass) {
-  Job job = job_of("llama-3.1-8b", "deepspeed");
+  Job job = training_job("llama-3.1-8b", "deepspeed");
   job.cluster = topologies::narrowed(topologies::load_cluster("dgx-a100-80gb"), 8);
   job.global_batch = 8;
   Plan plan;
   plan.sharded = 8;
   plan.sharding = Sharding::kFull;
   plan.recompute = Recompute::kFull;
-  const Estimate plain = estimate_of(job, plan);
+  const Estimate plain = estimate_of_training(job, plan);
   job.training.reference = true;
-  const Estimate judged = estimate_of(job, plan);
+  const Estimate judged = estimate_of_training(job, plan);
   EXPECT_NEAR(judged.memory.allocated_gib - plain.memory.allocated_gib,
               8.03e9 * 2 / 8 / 1024 / 1024 / 1024, 0.02);
   EXPECT_GT(judged.time.step_seconds, 1.1 * plain.time.step_seconds);
   EXPECT_LT(judged.time.step_seconds, 1.34 * plain.time.step_seconds);
   job.training.rank = 16;
-  const Estimate adapted = estimate_of(job, plan);
+  const Estimate adapted = estimate_of_training(job, plan);
   job.training.reference = false;
-  EXPECT_DOUBLE_EQ(adapted.memory.allocated_gib, estimate_of(job, plan).memory.allocated_gib);
+  EXPECT_DOUBLE_EQ(adapted.memory.allocated_gib,
+                   estimate_of_training(job, plan).memory.allocated_gib);
 }
 
 // Qwen's c_attn and Megatron's linear_qkv and linear_fc1 had three adapters and two.

@@ -10,9 +10,8 @@
 
 namespace trireme::sim {
 
-constexpr std::int64_t us = kMicrosecond;
-
 constexpr std::int64_t kMicrosecond = 1'000'000;  // in picoseconds
+constexpr std::int64_t us = kMicrosecond;
 
 class StepBuilder {
  public:

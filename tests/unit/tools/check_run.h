@@ -40,6 +40,11 @@ struct Checked {
   std::string err;
 };
 
+// GiB that a rank reserves at its peak.
+inline double memory_of(const Checked& answer) {
+  return answer.json.at("estimate").at("memory").at("peak_reserved_gib").get<double>();
+}
+
 inline Checked check(const std::string& path, const std::string& options) {
   const std::size_t more = options.find(" -- ");
   const std::string before = options.substr(0, more);

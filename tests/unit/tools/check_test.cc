@@ -11,7 +11,7 @@
 namespace trireme::tools {
 namespace {
 
-std::string written(const std::string& name, const std::string& text) {
+std::string script_file(const std::string& name, const std::string& text) {
   std::string path = testing::TempDir() + name;
   std::ofstream(path) << text;
   return path;
@@ -30,7 +30,7 @@ constexpr const char* kScript =
     " --tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2\n";
 
 TEST(Check, FixedKeysAndTheSameNumbersAsEstimate) {
-  const std::string path = written("run.sh", kScript);
+  const std::string path = script_file("run.sh", kScript);
   const Exported result = run_words("check " + path + " --cluster dgx-h100x2 --json");
   ASSERT_EQ(result.code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out);
@@ -51,7 +51,7 @@ TEST(Check, FixedKeysAndTheSameNumbersAsEstimate) {
 }
 
 TEST(Check, ABrokenRuleExitsOneAndWithoutALayoutBothAreNull) {
-  const std::string path = written("run.sh", kScript);
+  const std::string path = script_file("run.sh", kScript);
   const Exported result = run_words(
       "check " + path + " --cluster dgx-h100x2 --json -- --pipeline-model-parallel-size 3");
   EXPECT_EQ(result.code, 1);
@@ -68,7 +68,7 @@ TEST(Check, ABrokenRuleExitsOneAndWithoutALayoutBothAreNull) {
 }
 
 TEST(Check, WhatDoesNotFitExitsOneWithItsEstimate) {
-  const std::string path = written("run.sh", kScript);
+  const std::string path = script_file("run.sh", kScript);
   const Exported result = run_words(
       "check " + path +
       " --cluster dgx-a100-40gbx2 --json -- --micro-batch-size 8 --pipeline-model-parallel-size 1");
@@ -80,7 +80,7 @@ TEST(Check, WhatDoesNotFitExitsOneWithItsEstimate) {
 }
 
 TEST(Check, TheBetterLayoutHasNoBetterOne) {
-  const std::string path = written(
+  const std::string path = script_file(
       "ds.json",
       R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})");
   const std::string job =
@@ -91,16 +91,17 @@ TEST(Check, TheBetterLayoutHasNoBetterOne) {
 }
 
 TEST(Check, BadInputIsOneLineAndCodeTwo) {
-  const std::string good = written("run.sh", kScript);
+  const std::string good = script_file("run.sh", kScript);
   const std::string line = " --cluster dgx-h100x1";
   for (const std::string& words :
        {std::string("check"), "check " + good, "check nowhere.sh" + line, "check /tmp" + line,
-        "check " + written("empty.sh", "") + line,
-        "check " + written("words.txt", "hello\n") + line,
-        "check " + written("x.toml", "[model\n") + line, "check " + written("x.json", "{") + line,
-        "check " + written("x.yaml", "a: [") + line, "check " + good + line + " --format cobol",
+        "check " + script_file("empty.sh", "") + line,
+        "check " + script_file("words.txt", "hello\n") + line,
+        "check " + script_file("x.toml", "[model\n") + line,
+        "check " + script_file("x.json", "{") + line,
+        "check " + script_file("x.yaml", "a: [") + line, "check " + good + line + " --format cobol",
         "check " + good + line + " --format torchtitan", "check " + good + " --cluster moon",
-        "check " + written("y.json", "{\"train_batch_size\": 8}") + line,
+        "check " + script_file("y.json", "{\"train_batch_size\": 8}") + line,
         "check " + good + line + " -- --tensor-model-parallel-size x"}) {
     const Exported result = run_words(words);
     const bool missing = result.code == 3 && result.err.find("built without") != std::string::npos;
@@ -119,14 +120,14 @@ TEST(Check, AFileWithoutEndIsRefusedBySize) {
 
 // Answers that took the square of the layers do not end here (launch_rules_test.cc has the cause).
 TEST(Check, ADeepModelIsAnswered) {
-  const std::string path = written("run.sh", kScript);
+  const std::string path = script_file("run.sh", kScript);
   const Exported result =
       run_words("check " + path + " --cluster dgx-h100x2 -- --num-layers 100000");
   EXPECT_EQ(result.code, 1) << result.err;
 }
 
 TEST(Check, PeopleReadWhatIsBrokenAndWhatWouldBeRight) {
-  const std::string path = written("run.sh", kScript);
+  const std::string path = script_file("run.sh", kScript);
   const Exported result = run_words(
       "check " + path + " --cluster dgx-h100x2 -- --tensor-model-parallel-size 3 --new 1");
   EXPECT_EQ(result.code, 1);
@@ -176,12 +177,14 @@ constexpr Round kRounds[] = {
      "--stage-layers 19,21,21,19",
      ""},
     {"torchtitan", "r1.toml",
-     "--model llama-3.1-8b --cluster dgx-h100x1 --framework torchtitan --seq 8192 --global-batch 16 "
+     "--model llama-3.1-8b --cluster dgx-h100x1 --framework torchtitan --seq 8192 --global-batch "
+     "16 "
      "--sharding full "
      "--micro-batch 2 --recompute-modules op --set compile=true",
      ""},
     {"torchtitan", "r2.toml",
-     "--model llama-3.1-70b --cluster dgx-h100x8 --framework torchtitan --seq 8192 --global-batch 64 "
+     "--model llama-3.1-70b --cluster dgx-h100x8 --framework torchtitan --seq 8192 --global-batch "
+     "64 "
      "--tp 8 --pp 4 "
      "--sharding full --recompute full",
      ""},
@@ -190,7 +193,8 @@ constexpr Round kRounds[] = {
      "--sharding gradients",
      "--model llama-3.1-8b --seq 4096"},
     {"accelerate", "r1.yaml",
-     "--model llama-3.2-3b --cluster dgx-h100x1 --framework accelerate --seq 4096 --global-batch 16 "
+     "--model llama-3.2-3b --cluster dgx-h100x1 --framework accelerate --seq 4096 --global-batch "
+     "16 "
      "--sharding full "
      "--recompute full --set reduce_dtype=bf16",
      "--model llama-3.2-3b --seq 4096 --global-batch 16"},

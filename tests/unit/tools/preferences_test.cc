@@ -7,11 +7,7 @@
 namespace trireme::tools {
 namespace {
 
-constexpr const char* kNode = "--cluster dgx-a100-80gbx1";
-
-double memory_of(const Checked& answer) {
-  return answer.json.at("estimate").at("memory").at("peak_reserved_gib").get<double>();
-}
+constexpr const char* kA100Host = "--cluster dgx-a100-80gbx1";
 
 double seconds_of(const Checked& answer) {
   return answer.json.at("estimate").at("time").at("step_seconds").get<double>();
@@ -25,7 +21,7 @@ Checked swift_megatron(const std::string& start, const std::string& more) {
                            "--recompute_num_layers 1 --max_length 8192 --sequence_parallel true "
                            "--attention_backend flash " +
                            more + "\n"),
-               kNode);
+               kA100Host);
 }
 
 // 4.02e9 weights of two bytes over four tensor ranks: 1.87 GiB. Packed pairs fill one sequence.
@@ -60,7 +56,7 @@ TEST(Preferences, APairIsTwoSequences) {
   EXPECT_EQ(kto.json["layout"]["micro_batch"], 4) << kto.err;
 }
 
-std::string factory(const std::string& more) {
+std::string packed_factory(const std::string& more) {
   return "model_name_or_path: meta-llama/Llama-3.1-8B\ndo_train: true\ncutoff_len: 2048\n"
          "deepspeed: z3.json\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n"
          "packing: true\nbf16: true\n" +
@@ -74,7 +70,7 @@ TEST(Preferences, WhoHasAReferenceUnderTheTrainer) {
           R"({"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
               "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}})");
   const auto run = [](const std::string& more) {
-    return check(written("preferences/run.yaml", factory(more)), kNode);
+    return check(written("preferences/run.yaml", packed_factory(more)), kA100Host);
   };
   const Checked plain = run("stage: sft\nfinetuning_type: full\n");
   ASSERT_EQ(plain.code, 0) << plain.err;
@@ -96,7 +92,7 @@ TEST(Preferences, AProgramsNameSaysItsMethod) {
                          "accelerate launch --num_processes 8 " + program +
                              " --model_name_or_path Qwen/Qwen2.5-0.5B --max_length 1024 "
                              "--per_device_train_batch_size 2 --gradient_checkpointing --bf16\n"),
-                 kNode);
+                 kA100Host);
   };
   const Checked sft = run("trl/scripts/sft.py");
   const Checked dpo = run("trl/scripts/dpo.py");

@@ -22,10 +22,6 @@ std::string swift(const std::string& before, const std::string& more) {
          more + "\n";
 }
 
-double memory_of(const Checked& answer) {
-  return answer.json.at("estimate").at("memory").at("peak_reserved_gib").get<double>();
-}
-
 TEST(TrainerRuns, FactoryWithoutDeepspeedHoldsAllOnEveryGpu) {
   const Checked lora =
       check(written("runs/lora.yaml", factory("finetuning_type: lora\nlora_rank: 8\n")), kA100s);
@@ -97,16 +93,16 @@ TEST(TrainerRuns, SwiftsNamesForDeepspeedsFilesAndItsDefaults) {
 TEST(TrainerRuns, DeepspeedsSettingsWithinTheRunAreThoseOfAFile) {
   const std::string full = factory("finetuning_type: full\n");
   const Checked file =
-      check(written("runs/file.yaml", full + "deepspeed: ds_z3_offload_config.json\n"), kNode);
+      check(written("runs/file.yaml", full + "deepspeed: ds_z3_offload_config.json\n"), kA100s);
   const Checked map = check(written("runs/map.yaml", full + "deepspeed:\n  zero_optimization: "
                                                             "{stage: 3, offload_optimizer: "
                                                             "{device: cpu}, offload_param: "
                                                             "{device: cpu}}\n"),
-                            kNode);
+                            kA100s);
   const Checked words = check(
       written("runs/words.sh",
               swift("NPROC_PER_NODE=8", "--deepspeed '{\"zero_optimization\": {\"stage\": 3}}'")),
-      kNode);
+      kA100s);
   ASSERT_EQ(file.code, 0) << file.err;
   ASSERT_EQ(map.code, 0) << map.err;
   ASSERT_EQ(words.code, 0) << words.err;

@@ -52,7 +52,7 @@ TEST(GpuCount, CountsThatNoLauncherTakesAreRefused) {
 // out, and took the verdict away.
 TEST(GpuCount, AnOpenCountOfMpirunIsNoArgumentOfTheTraining) {
   const LaunchConfig config =
-      read("NODES=$(wc -l < $PBS_NODEFILE)\nN=$((${NODES} * 8))\nmpirun -np $N --npernode 8");
+      read_start("NODES=$(wc -l < $PBS_NODEFILE)\nN=$((${NODES} * 8))\nmpirun -np $N --npernode 8");
   EXPECT_TRUE(config.unreadable.empty());
   EXPECT_EQ(config.layout.micro_batch, 2);
 }

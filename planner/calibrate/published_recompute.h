@@ -1,3 +1,4 @@
+// What of a row's words about recompute a plan can say: layers, modules, every k-th block.
 #pragma once
 
 #include <cstdint>

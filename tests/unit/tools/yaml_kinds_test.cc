@@ -1,5 +1,7 @@
 // YAML of programs around Megatron: NeMo 1's and Megatron-Bridge's override files, which were
 // refused ("is NeMo's YAML", "has no distributed_type"), and ms-swift's.
+#include <span>
+
 #include "tests/unit/tools/check_run.h"
 
 namespace trireme::tools {
@@ -142,9 +144,23 @@ TEST(YamlKinds, AxolotlsAxesAreAccelerates) {
   EXPECT_EQ(rest.json["layout"]["fsdp"], 4);
 }
 
+struct OtherFile {
+  std::string text;
+  const char* program;
+};
+
+// Each is refused in words that name its program.
+void expect_named(std::span<const OtherFile> files, const std::string& file) {
+  for (const auto& [text, program] : files) {
+    const Checked other = check(written(file, text), "--cluster dgx-h100x1");
+    EXPECT_EQ(other.code, 2);
+    EXPECT_NE(other.err.find(program), std::string::npos) << other.err;
+  }
+}
+
 // "has no distributed_type; accelerate's YAML would be right" was said of them.
 TEST(YamlKinds, OtherProgramsFilesAreNamed) {
-  const std::pair<std::string, const char*> files[] = {
+  const OtherFile files[] = {
       {"parallelism:\n  dp: 2\n  pp: 1\n  pp_engine: 1f1b\n  tp: 2\n", "nanotron"},
       {"max_seq_len: 2048\ntrain_loader:\n  name: text\nfsdp_config:\n  sharding_strategy: "
        "FULL_SHARD\n",
@@ -158,25 +174,17 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
       {"actor_train:\n  strategy_args:\n    strategy_name: megatron_train\n", "ROLL"},
       {"modules:\n  pre_trainer:\n    framework: torchtitan\n", "Primus"},
       {"# job\napiVersion: batch/v1\nkind: Job\n", "Kubernetes"}};
-  for (const auto& [text, program] : files) {
-    const Checked other = check(written("other/run.yaml", text), "--cluster dgx-h100x1");
-    EXPECT_EQ(other.code, 2);
-    EXPECT_NE(other.err.find(program), std::string::npos) << other.err;
-  }
+  expect_named(files, "other/run.yaml");
 }
 
 // "does not say which model it trains" was said of their TOML.
 TEST(YamlKinds, OtherProgramsTomlIsNamed) {
-  const std::pair<std::string, const char*> files[] = {
+  const OtherFile files[] = {
       {"[model]\nname = \"Qwen/Qwen3-0.6B\"\n\n[orchestrator]\nbatch_size = 128\n", "prime-rl"},
       {"[policy]\nmodel_name_or_path = \"Qwen/Qwen2.5-7B\"\n\n[policy.parallelism]\ntp_size = 2\n",
        "Cosmos-RL"},
       {"[model]\ndim = 8192\n\n[distributed]\ntp = 4\n", "none of torchtitan's"}};
-  for (const auto& [text, program] : files) {
-    const Checked other = check(written("other/run.toml", text), "--cluster dgx-h100x1");
-    EXPECT_EQ(other.code, 2);
-    EXPECT_NE(other.err.find(program), std::string::npos) << other.err;
-  }
+  expect_named(files, "other/run.toml");
 }
 
 // Primus' YAML was refused although its overrides are Megatron-LM's arguments: false and null say

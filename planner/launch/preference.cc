@@ -18,13 +18,14 @@ struct Method {
   bool reference, pairs;
 };
 constexpr Method kMethods[] = {
-    {"dpo ipo sigmoid hinge robust apo_zero apo_down", true, true},
+    {"dpo ipo", true, true},
     {"kto", true, false},
     {"orpo simpo cpo", false, true},
 };
 constexpr std::string_view kPlain = "pt sft none None false False no off 0";
-constexpr std::string_view kOther =
-    "grpo ppo rloo gkd opd rm reward prm online_dpo xpo nash bco distillation";
+// What a program's name may say; a loss (hinge, robust) is a word of many other programs' names.
+constexpr std::string_view kOfPrograms =
+    "dpo ipo kto orpo simpo cpo grpo ppo rloo gkd opd rm reward prm xpo nash bco distillation";
 
 bool is_given(const LaunchConfig& config, const char* key) {
   return has_setting(config, key) && is_on(config, key);
@@ -35,14 +36,14 @@ bool is_given(const LaunchConfig& config, const char* key) {
 std::string method_of_program(std::string_view program) {
   std::string stem = std::filesystem::path(program).stem().string();
   std::replace(stem.begin(), stem.end(), '-', '_');
+  if (stem.find("online_dpo") != std::string::npos) {
+    return "online_dpo";  // its answers are generated
+  }
   std::string found;
   for (std::size_t at = 0; at <= stem.size();) {
     const std::size_t end = std::min(stem.find('_', at), stem.size());
     const std::string word = stem.substr(at, end - at);
-    const bool known = is_among(kOther, word) ||
-                       std::any_of(std::begin(kMethods), std::end(kMethods),
-                                   [&](const Method& each) { return is_among(each.names, word); });
-    found = found.empty() && !word.empty() && known ? word : found;
+    found = found.empty() && is_among(kOfPrograms, word) ? word : found;
     at = end + 1;
   }
   return found;
@@ -61,7 +62,12 @@ void read_method(std::string_view method, std::string_view spelled, const Launch
   }
   const bool without =
       is_given(said, "reference_free") || is_given(said, "precompute_ref_log_probs");
-  if (known->reference && !without) {
+  const LaunchSetting* second = find_setting(said, "ref_model");
+  if (known->reference && config.training.has_adapters() && second != nullptr &&
+      !is_among(kPlain, second->value)) {
+    config.foreign.push_back(
+        fmt::format("a second model beside the adapters ({} {})", second->spelled, second->value));
+  } else if (known->reference && !without) {
     config.training.reference = true;
     config.remarks.push_back(
         fmt::format("{}: {} judges the same answers: {} counted", method,

@@ -10,7 +10,8 @@
 namespace trireme::planner {
 
 // The method among the words of a program's name: "dpo" of examples/scripts/dpo_vlm.py, empty where
-// it has none. Methods with rollouts or other losses (grpo, ppo, reward) count too.
+// it has none. Methods with rollouts or other losses (grpo, online_dpo, reward) count too; losses
+// of DPO (hinge, robust) do not: they are words of other programs' names.
 std::string method_of_program(std::string_view program);
 
 // What `method` trains beside one model on one answer a sample, into `config`: its reference, its

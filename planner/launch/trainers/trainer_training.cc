@@ -150,12 +150,14 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
   }
 }
 
-// LLaMA-Factory's pref_loss says which of the methods its stage dpo is.
+// LLaMA-Factory's pref_loss says which of the methods its stage dpo is
+// (hparams/finetuning_args.py).
 void read_preferences(const TrainerRun& run, LaunchConfig& config) {
   const LaunchSetting* given = run_setting(run.said, "rlhf_type rl stage");
   std::string method = given != nullptr ? given->value : run.method;
   if (given != nullptr && given->key == "stage" && method == "dpo") {
-    method = run_text(run.said, "pref_loss", method);
+    const std::string loss = run_text(run.said, "pref_loss", "sigmoid");
+    method = is_among("sigmoid hinge ipo kto_pair", loss) ? method : loss;
   }
   read_method(method, given != nullptr ? given->spelled : "its program trains by", run.said,
               config);

@@ -82,29 +82,52 @@ TEST(Preferences, WhoHasAReferenceUnderTheTrainer) {
   EXPECT_DOUBLE_EQ(more_than_plain("stage: dpo\npref_loss: orpo\n"), 0);
   EXPECT_DOUBLE_EQ(memory_of(run("stage: dpo\nfinetuning_type: lora\n")),
                    memory_of(run("stage: sft\nfinetuning_type: lora\n")));
+  EXPECT_NEAR(more_than_plain("stage: dpo\npref_loss: kto_pair\n"), 1.87, 0.4);
+  const Checked second = run("stage: dpo\nfinetuning_type: lora\nref_model: org/judge\n");
+  EXPECT_EQ(second.json.at("verdict"), "not_known");
+  EXPECT_NE(second.json.value("verdict_reason", "").find("ref_model org/judge"), std::string::npos);
   EXPECT_EQ(run("stage: ppo\nfinetuning_type: full\n").json.at("verdict"), "not_known");
   EXPECT_EQ(run("stage: rm\nfinetuning_type: full\n").json.at("verdict"), "not_known");
 }
 
+Checked program(const std::string& name) {
+  return check(written("preferences/trl.sh",
+                       "accelerate launch --num_processes 8 " + name +
+                           " --model_name_or_path Qwen/Qwen2.5-0.5B --max_length 1024 "
+                           "--per_device_train_batch_size 2 --gradient_checkpointing --bf16\n"),
+               kA100Host);
+}
+
 TEST(Preferences, AProgramsNameSaysItsMethod) {
-  const auto run = [](const std::string& program) {
-    return check(written("preferences/trl.sh",
-                         "accelerate launch --num_processes 8 " + program +
-                             " --model_name_or_path Qwen/Qwen2.5-0.5B --max_length 1024 "
-                             "--per_device_train_batch_size 2 --gradient_checkpointing --bf16\n"),
-                 kA100Host);
-  };
-  const Checked sft = run("trl/scripts/sft.py");
-  const Checked dpo = run("trl/scripts/dpo.py");
+  const Checked sft = program("trl/scripts/sft.py");
+  const Checked dpo = program("trl/scripts/dpo.py");
   ASSERT_EQ(dpo.code, 0) << dpo.err;
   EXPECT_EQ(sft.json["layout"]["micro_batch"], 2);
   EXPECT_EQ(dpo.json["layout"]["micro_batch"], 4);
   EXPECT_TRUE(remarks_have(dpo, "a frozen copy of the model")) << dpo.json.dump();
-  EXPECT_FALSE(remarks_have(run("trl/scripts/dpo.py --precompute_ref_log_probs true"),
+  EXPECT_FALSE(remarks_have(program("trl/scripts/dpo.py --precompute_ref_log_probs true"),
                             "a frozen copy of the model"));
-  const Checked rollouts = run("open_instruct/grpo_fast.py");
+  const Checked rollouts = program("open_instruct/grpo_fast.py");
   EXPECT_EQ(rollouts.json.at("verdict"), "not_known");
   EXPECT_NE(rollouts.json.value("verdict_reason", "").find("grpo"), std::string::npos);
+}
+
+// online_dpo.py was taken for DPO, and programs named after a word that is also a loss of DPO too.
+TEST(Preferences, ALossIsNoMethodAndRolloutsAreNotDpo) {
+  for (const char* plain : {"train_robust.py", "sigmoid_gate_sft.py", "hinge.py"}) {
+    const Checked run = program(plain);
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.json["layout"]["micro_batch"], 2) << plain;
+    EXPECT_FALSE(remarks_have(run, "a frozen copy of the model")) << plain;
+  }
+  const Checked hinge = program("dpo.py --loss_type hinge");
+  EXPECT_EQ(hinge.json["layout"]["micro_batch"], 4);
+  EXPECT_TRUE(remarks_have(hinge, "a frozen copy of the model"));
+  for (const char* online : {"trl/scripts/online_dpo.py", "dpo_online-dpo.py"}) {
+    const Checked run = program(online);
+    EXPECT_EQ(run.json.at("verdict"), "not_known") << online;
+    EXPECT_NE(run.json.value("verdict_reason", "").find("online_dpo"), std::string::npos);
+  }
 }
 
 }  // namespace

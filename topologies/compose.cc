@@ -253,7 +253,7 @@ Seconds nic_latency_of(const std::string& family) {
                                    : Seconds(0.7e-6);
 }
 
-Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
+Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws, bool direct) {
   std::optional<Cluster> best;
   int best_score = -1;
   for (const std::string& name : cluster_preset_names()) {
@@ -264,8 +264,11 @@ Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws) {
     if (!same && !alike) {
       continue;
     }
+    const bool some_of_more = !direct && preset.node.fabric == Node::Fabric::kMesh && best &&
+                              best->node.fabric == Node::Fabric::kNvSwitch;
+    const bool sized = gpus_per_node == 0 || preset.node.gpus == gpus_per_node;
     const int score = (same ? 4 : 0) + (aws == name.starts_with("aws-") ? 2 : 0) +
-                      (gpus_per_node == 0 || preset.node.gpus == gpus_per_node ? 1 : 0);
+                      (sized && !some_of_more ? 1 : 0);
     if (score > best_score) {
       best_score = score;
       best = std::move(preset);
@@ -307,7 +310,9 @@ Cluster compose_cluster(const std::string& gpu_name, int gpus_per_node, std::int
       break;
     }
   }
-  Cluster cluster = usual_node(gpu, gpus_per_node, words.family == "efa");
+  // several hosts of four are boards of four; four of one host may be half of a larger board
+  const bool several = gpus_per_node > 0 && gpus > gpus_per_node;
+  Cluster cluster = usual_node(gpu, gpus_per_node, words.family == "efa", several);
   cluster = with_node_size(std::move(cluster), gpus_per_node);
   if (cluster.node.nics == 0) {
     cluster.node.nics = 1;

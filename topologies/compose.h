@@ -25,7 +25,9 @@ const Network& network_of_family(const std::string& family, double gbit, const G
 Seconds nic_latency_of(const std::string& family);
 
 // The usual node of a GPU: the first preset with it and the wanted size (0: any), else the first
-// with it, else one of the same architecture (a V100 16 GB sits in the node of a V100 32 GB).
-Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws);
+// with it, else one of the same architecture (a V100 16 GB sits in the node of a V100 32 GB). A
+// board of so few GPUs without switches is taken where `direct` says so: else they are some of a
+// board with switches, if the card has one.
+Cluster usual_node(const Gpu& gpu, int gpus_per_node, bool aws, bool direct = false);
 
 }  // namespace trireme::topologies

@@ -314,6 +314,12 @@ Gpu card_of(const NodeFacts& facts, const std::string& name, const ImportOptions
   return gpu;
 }
 
+// Whether no GPU has more links to all others together than the card has: then none is a switch's.
+bool links_are_direct(const NodeFacts& facts, const Gpu& gpu) {
+  return facts.links_told && facts.switch_links[0] == 0 && links_from(facts, 0) > 0 &&
+         links_from(facts, 0) <= gpu.nvlink_links;
+}
+
 // Rates that NCCL books, as links of this card.
 void count_links(NodeFacts& facts, const Gpu& gpu) {
   const double own =
@@ -357,7 +363,8 @@ Imported complete_node(const NodeFacts& told, const std::string& name,
   if (facts.links_are_rates) {
     count_links(facts, gpu);
   }
-  const Cluster usual = usual_node(gpu, facts.gpus, facts.family == "efa");
+  const Cluster usual =
+      usual_node(gpu, facts.gpus, facts.family == "efa", links_are_direct(facts, gpu));
   Cluster& cluster = imported.cluster;
   cluster = usual;
   cluster.name = name;

@@ -145,8 +145,19 @@ std::vector<bool> fabric_adapters(const SmiMatrix& matrix,
   return fabric;
 }
 
-// Which NVIDIA GPU has so many links to one switch; "" when several have.
-std::string gpu_of_links(int links) {
+// Which NVIDIA GPU has so many links to one switch, or to the three others of a board of four; ""
+// when several have.
+std::string gpu_of_links(const std::vector<std::vector<int>>& between) {
+  int links = 0;
+  bool even = true;
+  for (std::size_t a = 0; a < between.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      links = std::max(links, between[a][b]);
+      even = even && between[a][b] == between[1][0];
+    }
+  }
+  const bool board_of_four = even && between.size() == 4 && (links == 6 || links == 4);
+  links *= board_of_four ? 3 : 1;
   return links == 18 ? "H100" : (links == 12 ? "A100" : (links == 6 ? "V100" : ""));
 }
 
@@ -254,18 +265,16 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
   facts.links.assign(matrix.gpus, std::vector<int>(matrix.gpus, 0));
   facts.switch_links.assign(matrix.gpus, 0);
   facts.links_told = true;
-  int most_links = 0;
   for (std::size_t a = 0; a < matrix.gpus; ++a) {
     for (std::size_t b = 0; b < matrix.gpus; ++b) {
       facts.links[a][b] = a == b ? 0 : links_of_word(cells[a][b]);
-      most_links = std::max(most_links, facts.links[a][b]);
     }
   }
   const NamedCard card = card_named_in(text);
   facts.gpu_sure = card.gpu != nullptr;
   facts.chip = card.unknown;
   facts.gpu = card.gpu != nullptr    ? card.gpu->name
-              : card.unknown.empty() ? gpu_of_links(most_links)
+              : card.unknown.empty() ? gpu_of_links(facts.links)
                                      : "";
   const std::vector<bool> fabric = fabric_adapters(matrix, cells);
   std::string left_out;

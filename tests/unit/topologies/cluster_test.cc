@@ -78,7 +78,8 @@ TEST(Presets, FixedNamesLoadWithACount) {
                            "a40",         "rtx4090",       "rtx-pro-6000",  "mi300x",
                            "mi325x",      "mi355x",        "aws-p4d",       "aws-p4de",
                            "aws-p5",      "aws-p5en",      "azure-ndv4",    "azure-ndv5",
-                           "gcp-a3-high", "gcp-a3-mega"}) {
+                           "gcp-a3-high", "gcp-a3-mega",   "hgx-a100-4",    "hgx-h100-4",
+                           "hgx-h200-4"}) {
     const Cluster cluster = load_cluster(std::string(name) + "x4");
     EXPECT_EQ(cluster.nodes, 4) << name;
     EXPECT_EQ(cluster.gpus, 4 * cluster.node.gpus) << name;

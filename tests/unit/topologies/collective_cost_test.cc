@@ -252,6 +252,16 @@ TEST(Practitioners, NicCountLimitsRings) {
             std::string::npos);
 }
 
+// Six of 18 links join a pair of a board without switches: 150 GB/s one way (eight of a DGX have
+// all of theirs). Four ranks use all 18.
+TEST(CollectiveCost, APairOnABoardOfFourHasAThirdOfItsLinks) {
+  const double pair = bus_bandwidth(machine("hgx-h200-4", 2), Collective::kAllReduce, kGiB);
+  EXPECT_LT(pair, 150.0);
+  EXPECT_GT(pair, 100.0);
+  EXPECT_GT(bus_bandwidth(machine("hgx-h200", 2), Collective::kAllReduce, kGiB), 2 * pair);
+  EXPECT_GT(bus_bandwidth(machine("hgx-h200-4", 4), Collective::kAllReduce, kGiB), 2 * pair);
+}
+
 TEST(Practitioners, TwoNodeGainVanishes) {
   // H100, 8 x 400G: over 2 nodes the tree passes what 8 x 48 allow a ring; at 4 nodes it is gone.
   const double two = bus_bandwidth(load_cluster("dgx-h100x2"), Collective::kAllReduce, 8 * kGiB);

@@ -63,6 +63,18 @@ TEST(Compose, TraysStayInTheirRack) {
   EXPECT_EQ(cluster.nodes, 1);
 }
 
+// Hosts of four H200 were half boards with switches, whose pairs have three times the links.
+TEST(Compose, HostsOfFourAreBoardsOfFour) {
+  const Cluster hosts = compose_cluster("H200", 4, 32, "");
+  EXPECT_EQ(hosts.node.fabric, Node::Fabric::kMesh);
+  EXPECT_EQ(hosts.node.nics, 4);
+  EXPECT_EQ(hosts.nodes, 8);
+  const Cluster part = compose_cluster("H200", 4, 4, "");  // may be half of eight
+  EXPECT_EQ(part.node.fabric, Node::Fabric::kNvSwitch);
+  EXPECT_EQ(part.node.nvlink_domain, 4);
+  EXPECT_EQ(compose_cluster("V100-32GB", 4, 4, "").node.fabric, Node::Fabric::kMesh);
+}
+
 TEST(Compose, SmallNodesAndOversubscription) {
   const Cluster two = compose_cluster("H200", 2, 2, "");
   EXPECT_EQ(two.node.gpus, 2);

@@ -32,7 +32,7 @@ TEST(ImportMatrix, MeshAndPairs) {
   const std::string mesh =
       "     GPU0 GPU1 GPU2 GPU3\nGPU0 X NV4 NV4 NV4\nGPU1 NV4 X NV4 NV4\nGPU2 NV4 NV4 X NV4\nGPU3 "
       "NV4 NV4 NV4 X\n";
-  EXPECT_NE(message_of(mesh).find("--gpu"), std::string::npos);  // four links do not tell which GPU
+  EXPECT_EQ(import(mesh).cluster.gpu.name, "A100-SXM4-80GB");
   const Node node = node_of(mesh, "A100");
   EXPECT_EQ(node.fabric, Node::Fabric::kMesh);
   EXPECT_EQ(node.nvlink_links, 12);
@@ -44,6 +44,36 @@ TEST(ImportMatrix, MeshAndPairs) {
       "A40");
   EXPECT_EQ(pairs.fabric, Node::Fabric::kPairs);
   EXPECT_EQ(pairs.nvlink_domain, 2);
+}
+
+// Boards of four without switches were V100s on switches (six links a pair are 18 of an H100), and
+// the rest of their node was that of a board of eight.
+TEST(ImportMatrix, ABoardOfFourIsAMeshOfItsLinks) {
+  const auto matrix = [](const std::string& cell) {
+    std::string text = "     GPU0 GPU1 GPU2 GPU3\n";
+    for (int row = 0; row < 4; ++row) {
+      text += "GPU" + std::to_string(row);
+      for (int column = 0; column < 4; ++column) {
+        text += row == column ? " X" : " " + cell;
+      }
+      text += "\n";
+    }
+    return text;
+  };
+  const Imported h100 = import(matrix("NV6"));
+  EXPECT_EQ(h100.cluster.gpu.name, "H100-SXM5-80GB");
+  EXPECT_EQ(h100.cluster.node.fabric, Node::Fabric::kMesh);
+  EXPECT_EQ(h100.cluster.node.nvlink_links, 18);
+  EXPECT_DOUBLE_EQ(h100.cluster.node.nvlink_per_gpu.value, 450e9);
+  EXPECT_TRUE(remarks(h100, "hgx-h100-4"));
+  const Imported h200 = import(matrix("NV6"), "H200");
+  EXPECT_EQ(h200.cluster.node.fabric, Node::Fabric::kMesh);
+  EXPECT_TRUE(remarks(h200, "hgx-h200-4"));
+  EXPECT_TRUE(remarks(import(matrix("NV4"), "A100-SXM4-80GB"), "hgx-a100-4"));
+  // half of a board with switches
+  const Imported half = import(matrix("NV18"));
+  EXPECT_EQ(half.cluster.node.fabric, Node::Fabric::kNvSwitch);
+  EXPECT_TRUE(remarks(half, "dgx-h100"));
 }
 
 // A report of eight B300 was imported as H100, whose NVLink counts as many links.

@@ -94,10 +94,13 @@ double elements_of(const Training& training, const std::vector<Linear>& layers, 
   return elements * static_cast<double>(training.rank);
 }
 
+std::vector<Linear> expert_layers(const Job& job) {
+  return targeted(job, mlp_layers(job.model, static_cast<double>(job.model.moe->expert_ffn)));
+}
+
 double experts_of(const Job& job, const ParameterSplit& split) {
   const models::MixtureOfExperts& moe = *job.model.moe;
-  const std::vector<Linear> one =
-      targeted(job, mlp_layers(job.model, static_cast<double>(moe.expert_ffn)));
+  const std::vector<Linear> one = expert_layers(job);
   return elements_of(job.training, one, static_cast<double>(split.expert_tensor)) *
          static_cast<double>(moe.experts) / static_cast<double>(split.expert);
 }
@@ -243,19 +246,35 @@ bool is_kept_beside_frozen(const Training& training, models::Kept item) {
   return true;
 }
 
-double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse) {
-  if (job.training.rank == 0) {
-    return 0;
-  }
-  const auto tensor = static_cast<double>(plan.tensor);
+namespace {
+
+// What dropout wrote, in 16 bits for the product, and its mask; the rank's product.
+double kept_a_row(const Training& training, const std::vector<Linear>& layers, double tensor) {
   double bytes = 0;
-  for (const Linear& one : layers_of(job, sparse)) {
+  for (const Linear& one : layers) {
     const double input = one.row_parallel ? one.input / tensor : one.input;
-    // What dropout wrote, in 16 bits for the product, and its mask; the rank's product.
-    bytes += (job.training.adapter_dropout > 0 ? 3 * input : 0) +
-             2 * static_cast<double>(job.training.rank);
+    bytes +=
+        (training.adapter_dropout > 0 ? 3 * input : 0) + 2 * static_cast<double>(training.rank);
   }
   return bytes;
+}
+
+}  // namespace
+
+double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse) {
+  return job.training.rank == 0
+             ? 0
+             : kept_a_row(job.training, layers_of(job, sparse), static_cast<double>(plan.tensor));
+}
+
+double expert_adapter_kept_bytes(const Job& job, const Plan& plan, const models::KeptItem& item) {
+  if (job.training.rank == 0 || item.kept != models::Kept::kExpertDownInput) {
+    return 0;
+  }
+  const auto ways = static_cast<double>(plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor);
+  const double rows = static_cast<double>(item.bytes.value) * ways /
+                      (2 * static_cast<double>(job.model.moe->expert_ffn));
+  return rows * kept_a_row(job.training, expert_layers(job), ways);
 }
 
 namespace {

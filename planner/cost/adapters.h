@@ -24,6 +24,9 @@ AdapterElements adapter_elements(const Job& job, const ParameterSplit& split);
 bool is_kept_beside_frozen(const Training& training, models::Kept item);
 // Bytes a token that the adapters of one layer keep of their own: the inputs that dropout wrote.
 double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse);
+// Of the routed experts' adapters, which see as many rows as the experts: told by what these keep
+// before their last product (two bytes an element; 0 for every other item).
+double expert_adapter_kept_bytes(const Job& job, const Plan& plan, const models::KeptItem& item);
 
 // Whether backward ends inside this layer: adapters are the lowest that is trained.
 bool ends_early(const Job& job, std::int64_t layer);

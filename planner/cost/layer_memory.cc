@@ -187,10 +187,12 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   LayerMemory memory;
   double selective = 0;
   double mlp_kept = 0;
+  double expert_adapters = 0;
   for (const models::KeptItem& item :
        models::kept_activations(job.model, layer, shard_of(job, plan, longest_sequence(job, plan)),
                                 keeps_as(job), job.framework.dropout)) {
     const models::KeptTraits& traits = models::traits_of(item.kept);
+    expert_adapters += frozen ? expert_adapter_kept_bytes(job, plan, item) : 0;
     if ((traits.output_copy && !job.framework.attention_output_copy) ||
         (traits.decomposed_norm && !job.framework.decomposed_norms) ||
         (frozen && !is_kept_beside_frozen(job.training, item.kept))) {
@@ -212,7 +214,8 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   }
   const double more = tokens * ((frozen ? adapter_kept_bytes(job, plan, sparse) : 0) +
                                 (job.framework.fp32_norms ? 4 * hidden : 0) +
-                                (job.training.fp32_stream ? 4 * hidden : 0));
+                                (job.training.fp32_stream ? 4 * hidden : 0)) +
+                      expert_adapters;
   memory.whole += more;
   selective += more;
   // Megatron without sequence parallelism keeps a whole copy of the input on every tensor-parallel

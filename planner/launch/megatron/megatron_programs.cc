@@ -89,6 +89,7 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
       text_setting(config, "tuner_type", text_setting(config, "train_type", "full"));
   if (tuner.starts_with("lora")) {
     config.training.rank = integer_setting(config, "lora_rank", 1, 100'000).value_or(8);
+    config.training.adapter_dropout = number_setting(config, "lora_dropout").value_or(0.05);
   }
   const auto starts = [&](std::string_view word) {
     return std::any_of(command.launcher.begin(), command.launcher.end(),
@@ -99,7 +100,8 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
   }
   forget_unknown(
       config,
-      "model load mcore_model tuner_type train_type lora_rank lora_alpha packing rlhf_type");
+      "model load mcore_model tuner_type train_type lora_rank lora_alpha lora_dropout packing "
+      "rlhf_type");
 }
 
 // GPUs are the actors'.

@@ -25,13 +25,14 @@ constexpr std::string_view kTuner = "finetuning_type adapter tuner_type train_ty
 struct Defaults {
   std::string_view tuner;
   std::int64_t rank, micro_batch, sequence;  // 0: the model's longest
+  double dropout;                            // before adapters
   bool recomputes, quantised_scales;
   bool half_weights;  // weights that are trained are loaded in 16 bits, and nothing casts them
 };
-constexpr Defaults kDefaults[] = {{"full", 16, 8, 0, false, false, false},
-                                  {"lora", 8, 8, 2048, true, true, false},
-                                  {"full", 8, 1, 0, false, true, true},
-                                  {"lora", 8, 1, 0, true, true, true}};
+constexpr Defaults kDefaults[] = {{"full", 16, 8, 0, 0.05, false, false, false},
+                                  {"lora", 8, 8, 2048, 0, true, true, false},
+                                  {"full", 8, 1, 0, 0, false, true, true},
+                                  {"lora", 8, 1, 0, 0.05, true, true, true}};
 
 const Defaults& defaults_of(const TrainerRun& run) {
   return kDefaults[static_cast<std::size_t>(run.program)];
@@ -93,7 +94,8 @@ void read_adapters(const TrainerRun& run, LaunchConfig& config) {
   Training& training = config.training;
   training.rank = run_count(run.said, "lora_rank lora_r").value_or(defaults_of(run).rank);
   training.base = base_of(run);
-  training.adapter_dropout = number_setting(run.said, "lora_dropout").value_or(0);
+  training.adapter_dropout =
+      number_setting(run.said, "lora_dropout").value_or(defaults_of(run).dropout);
   read_targets(run, config);
 }
 

@@ -148,6 +148,26 @@ TEST(Adapters, MemoryOfMistralIsThatOfThePublishedRuns) {
   }
 }
 
+// Adapters of routed experts kept nothing: what dropout writes of each row (2 + 1 bytes), here
+// 4,096 tokens x 8 experts x 3 x (2,048 before the first product + 768 before the last).
+TEST(Adapters, WhatDropoutWritesBeforeExpertsIsKept) {
+  Job job = training_job("qwen3-30b-a3b", "megatron");
+  job.training.rank = 8;
+  job.training.targets = kTargetGate | kTargetUp | kTargetDown;
+  Plan plan;
+  const auto activations = [&] {
+    return estimate_of_training(job, plan).memory.stages[0].items.activations;
+  };
+  job.training.adapter_dropout = 1e-9;
+  const double all = activations();
+  job.training.targets = kTargetQuery;
+  const double attention = activations();
+  const double rows = 4096.0 * 8 * 48;
+  const double experts = rows * (3 * (2048 + 768) + 2 * 2 * 8);
+  const double query = 4096.0 * 48 * (3 * 2048 + 2 * 8);
+  EXPECT_NEAR(all - attention, (experts - query) / (1024.0 * 1024 * 1024), 0.05);
+}
+
 TEST(Adapters, FrozenWeightsNeedNoGradientsAndTwoThirdsOfTheWork) {
   Job job = training_job("llama-3.1-8b", "fsdp1");
   Plan plan;

@@ -164,5 +164,22 @@ TEST(TrainerRuns, UnpackedSamplesAreNotRefusedForTheLongestOne) {
   EXPECT_FALSE(remarks_have(packed, "samples are not packed"));
 }
 
+// ms-swift's and TRL's adapters have dropout unless told, LLaMA-Factory's and axolotl's none: it
+// was none in all.
+TEST(TrainerRuns, DropoutBeforeAdaptersIsTheProgramsOwn) {
+  const auto seconds = [](const std::string& name, const std::string& text) {
+    const Checked answer = check(written("dropout/" + name, text), kA100s);
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return answer.json.at("estimate").at("time").at("step_seconds").get<double>();
+  };
+  const std::string swift =
+      "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora "
+      "--max_length 2048 --deepspeed zero2 --packing true";
+  EXPECT_EQ(seconds("a.sh", swift + "\n"), seconds("b.sh", swift + " --lora_dropout 0.05\n"));
+  EXPECT_GT(seconds("a.sh", swift + "\n"), seconds("b.sh", swift + " --lora_dropout 0\n"));
+  const std::string one = "finetuning_type: lora\npacking: true\n";
+  EXPECT_EQ(seconds("a.yaml", factory(one)), seconds("b.yaml", factory(one + "lora_dropout: 0\n")));
+}
+
 }  // namespace
 }  // namespace trireme::tools

@@ -141,6 +141,9 @@ bool Calls::start_text(const SimpleCommand& command, const Joined& joined) {
     return false;
   }
   put_in_script(std::move(tokens), std::min(*at + 2, words.size()), false, command, joined);
+  if (*at + 1 < words.size()) {
+    script_.variables.named = words[*at + 1];
+  }
   return true;
 }
 
@@ -215,6 +218,7 @@ void Calls::put_in_script(std::vector<ShellToken> tokens, std::size_t first_word
   }
   restore(command.before, variables);
   Call call{.kind = Kind::kScript, .words = variables.positional, .lead = lead_};
+  call.named = std::exchange(variables.named, {});
   call.known = std::exchange(variables.known, std::move(seen));
   call.functions = std::exchange(functions_, std::move(functions));
   variables.positional.emplace(words.begin() + static_cast<std::ptrdiff_t>(first_word),
@@ -244,6 +248,7 @@ std::optional<std::pair<std::optional<bool>, Joined>> Calls::close(std::optional
     --variables.calls;
   }
   if (call.known) {
+    variables.named = std::move(call.named);
     variables.known = std::move(*call.known);
     functions_ = std::move(*call.functions);
     lead_ = std::move(call.lead);

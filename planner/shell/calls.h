@@ -54,6 +54,7 @@ class Calls {
     bool maybe_left = false;            // by a return that the file does not decide
     // What the caller has instead: where nothing, the same.
     std::optional<std::optional<std::vector<ShellText>>> words = {};
+    std::optional<ShellText> named = {};
     std::optional<ShellValues> known = {};
     std::optional<Functions> functions = {};
     SetAlone set_alone = {};  // A=1 f: what A was

@@ -196,7 +196,8 @@ void Expander::special(std::string_view name, int line, bool in_quotes, ShellTex
   const bool counted =
       name == "@" || name == "*" || name == "#" || (name[0] > '0' && name[0] <= '9');
   if (name == "0") {
-    append(plain_text(variables_.source, line), in_quotes, out);
+    append(variables_.named ? *variables_.named : plain_text(variables_.source, line), in_quotes,
+           out);
   } else if (!counted || !variables_.positional || variables_.in_function) {
     out.outside = out.lost = true;
   } else if (name == "#") {

@@ -59,9 +59,10 @@ struct ShellVariables {
   std::vector<UnsetWord> unset_words = {};   // in order
   // $1, $2, …: the words after the script's name; nothing where they are not said.
   std::optional<std::vector<ShellText>> positional = {};
-  bool uses_words = false;   // the script looks at them
-  bool in_function = false;  // $1 is a function's own there, and not known
-  int calls = 0;             // of functions, that are open: $1 is their own, and known
+  std::optional<ShellText> named = {};  // $0 of `bash -c TEXT NAME`; nothing: the file's name
+  bool uses_words = false;              // the script looks at them
+  bool in_function = false;             // $1 is a function's own there, and not known
+  int calls = 0;                        // of functions, that are open: $1 is their own, and known
   // What local variables of those calls hide; nothing: a name without a value.
   std::vector<std::map<std::string, std::optional<ShellVariable>>> hidden = {};
   std::vector<std::string> files = {};                           // those that were read by `source`

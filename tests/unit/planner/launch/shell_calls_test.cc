@@ -84,6 +84,10 @@ TEST(ShellCalls, ATextThatBashRunsSeesWhatIsExported) {
   EXPECT_EQ(last_command("TP=4\nsrun bash -c 'run --tp ${TP:-1}'"), "run|--tp|1");
   EXPECT_EQ(last_command("TP=4 bash -c 'run --tp $TP'"), "run|--tp|4");
   EXPECT_EQ(last_command("bash -c 'run $1 $#' name 8"), "run|8|1");
+  // $0 was the file's name: --tp 'run.sh'
+  EXPECT_EQ(last_command("srun bash -c 'run --tp $0 --pp ${1}' 4 2"), "run|--tp|4|--pp|2");
+  EXPECT_EQ(last_command("bash -c 'bash -c \"run \\$0\" 5; run $0' 3"), "run|3");
+  EXPECT_EQ(last_command("bash -c 'true' 4\nrun $0"), "run|run.sh");
   EXPECT_EQ(last_command("set -a\nTP=4\nsh -c \"if [ \\$TP = 4 ]; then run big; fi\""), "run|big");
   EXPECT_EQ(last_command("TP=1\nbash -c 'TP=8; true $TP'\nrun $TP"), "run|1");
   const ShellScript led = read_shell("export TP=4\nsrun -N 2 bash -c 'run --tp $TP'", "r", {});

@@ -49,6 +49,8 @@ TrainerArguments trainer_arguments(const std::vector<std::string>& arguments, bo
 std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::string& source,
                                            const TrainerArguments& arguments,
                                            const LaunchReading& reading);
+// Settings of LLaMA-Factory's second syntax under the first one's names, with its defaults.
+void rename_factory_v1(LaunchConfig& said);
 // Sets `meant` of settings whose keys are a few letters off one that decides memory or time.
 void note_slips(LaunchConfig& run);
 // Whether a YAML is such a run whatever else it holds (axolotl's has accelerate's fsdp_config).

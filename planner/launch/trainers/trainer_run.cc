@@ -37,9 +37,19 @@ bool has_key(std::string_view text, std::string_view key) {
   return false;
 }
 
+// The second syntax (src/llamafactory/v1): a model and its data, and parts that plug-ins read.
+bool is_factory_v1(std::string_view text) {
+  const auto has = [&](std::string_view names) {
+    const std::vector<std::string_view> all = names_in(names);
+    return std::any_of(all.begin(), all.end(), [&](auto key) { return has_key(text, key); });
+  };
+  return has_key(text, "model") && has_key(text, "train_dataset") &&
+         has("dist_config peft_config kernel_config init_config model_class");
+}
+
 std::optional<TrainerProgram> program_of_yaml(std::string_view text) {
   if (has_key(text, "finetuning_type") ||
-      (has_key(text, "stage") && has_key(text, "model_name_or_path"))) {
+      (has_key(text, "stage") && has_key(text, "model_name_or_path")) || is_factory_v1(text)) {
     return TrainerProgram::kFactory;
   }
   if (has_key(text, "base_model") &&
@@ -152,6 +162,9 @@ TrainerRun run_of_yaml(std::string_view text, const std::string& source) {
   run.program = *program_of_yaml(text);
   run.said.source = source;
   read_yaml_settings(text, run.said);
+  if (is_factory_v1(text)) {
+    rename_factory_v1(run.said);
+  }
   for (const LaunchSetting& setting : run.said.settings) {
     if (setting.key.starts_with("ENV.")) {  // ms-swift's
       run.said.environment.push_back(

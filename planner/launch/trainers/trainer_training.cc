@@ -245,6 +245,10 @@ void read_batch(const TrainerRun& run, LaunchConfig& config) {
   }
   LaunchLayout& layout = config.layout;
   layout.micro_batch = run_count(run.said, kMicroBatch).value_or(defaults_of(run).micro_batch);
+  if (run.program == TrainerProgram::kFactory && run_setting(run.said, "global_batch_size")) {
+    config.global_batch = run_count(run.said, "global_batch_size");  // its second syntax
+    return;
+  }
   const std::int64_t ranks = config.gpus.value_or(1) * *layout.micro_batch;
   // ms-swift: sixteen sequences a step
   const std::int64_t usual =

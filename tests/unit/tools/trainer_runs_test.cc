@@ -181,5 +181,41 @@ TEST(TrainerRuns, DropoutBeforeAdaptersIsTheProgramsOwn) {
   EXPECT_EQ(seconds("a.yaml", factory(one)), seconds("b.yaml", factory(one + "lora_dropout: 0\n")));
 }
 
+// LLaMA-Factory's second syntax was "has no distributed_type; accelerate's YAML would be right".
+TEST(TrainerRuns, TheSecondSyntaxOfLlamaFactoryIsReadWithItsDefaults) {
+  const auto run = [](const std::string& more) {
+    return check(written("v1/run.yaml",
+                         "model: Qwen/Qwen3-4B\nmodel_class: llm\ntrain_dataset: data/demo.yaml\n"
+                         "output_dir: out\nlearning_rate: 1.0e-4\n" +
+                             more),
+                 kA100s);
+  };
+  const Checked full = run("dist_config:\n  name: fsdp2\n  dcp_path: null\nmicro_batch_size: 2\n");
+  ASSERT_EQ(full.code, 0) << full.err;
+  EXPECT_EQ(full.json["layout"]["sharding"], "full");
+  EXPECT_EQ(full.json["layout"]["fsdp"], 8);
+  EXPECT_EQ(full.json["layout"]["micro_batch"], 2);
+  EXPECT_EQ(full.json["layout"]["recompute"], "full");
+  const Checked told =
+      run("dist_config:\n  name: fsdp2\nmicro_batch_size: 2\ncutoff_len: 2048\nbf16: true\n");
+  EXPECT_EQ(memory_of(full), memory_of(told));
+  const Checked batch = run("dist_config:\n  name: fsdp2\nglobal_batch_size: 64\n");
+  EXPECT_EQ(batch.json["layout"]["micro_batches"], 8) << batch.err;
+  const Checked lora =
+      run("peft_config:\n  name: lora\n  r: 16\n  target_modules: all\nquant_config:\n  name: bnb\n"
+          "  quantization_bit: 4\n");
+  ASSERT_EQ(lora.code, 0) << lora.err;
+  EXPECT_LT(memory_of(lora), 12);
+  for (const auto& [more, reason] :
+       {std::pair{"cp_size: 2\n", "cp_size 2"},
+        {"dist_config:\n  name: fsdpturbo\n  ep_size: 16\n", "dist_config.name fsdpturbo"},
+        {"peft_config:\n  name: freeze\n", "peft_config.name freeze"}}) {
+    const Checked open = run(more);
+    EXPECT_EQ(open.json.at("verdict"), "not_known") << more;
+    EXPECT_NE(open.json.value("verdict_reason", "").find(reason), std::string::npos)
+        << open.json.value("verdict_reason", "");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::tools

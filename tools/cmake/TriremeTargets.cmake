@@ -39,6 +39,7 @@ endfunction()
 # Tests, commands and rooms that read and write texts are compiled with -O1: what takes time in them is the other rooms'
 # code, and -O3 costs half as much again to build.
 set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+set(trireme_test_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
 
 # trireme_library(sim SOURCES engine.cc TEXTS file.cc LINK_PUBLIC trireme::core LINK_PRIVATE fmt::fmt) defines trireme_sim
 # and its alias trireme::sim. TEXTS are its sources that read and write texts (target trireme_sim_texts).
@@ -74,7 +75,7 @@ function(trireme_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_compile_features(${name} PRIVATE cxx_std_20)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
-  target_compile_options(${name} PRIVATE ${trireme_light_options})
+  target_compile_options(${name} PRIVATE ${trireme_test_options})
   target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   trireme_joined(${name})
   add_test(NAME ${name} COMMAND ${name})

@@ -248,11 +248,13 @@ bool is_kept_beside_frozen(const Training& training, models::Kept item) {
 
 namespace {
 
-// What dropout wrote, in 16 bits for the product, and its mask; the rank's product.
-double kept_a_row(const Training& training, const std::vector<Linear>& layers, double tensor) {
+// What dropout wrote, in 16 bits for the product, and its mask; the rank's product. `column` ranks
+// share the input of layers whose output is split.
+double kept_a_row(const Training& training, const std::vector<Linear>& layers, double tensor,
+                  double column = 1) {
   double bytes = 0;
   for (const Linear& one : layers) {
-    const double input = one.row_parallel ? one.input / tensor : one.input;
+    const double input = one.input / (one.row_parallel ? tensor : column);
     bytes +=
         (training.adapter_dropout > 0 ? 3 * input : 0) + 2 * static_cast<double>(training.rank);
   }
@@ -262,9 +264,15 @@ double kept_a_row(const Training& training, const std::vector<Linear>& layers, d
 }  // namespace
 
 double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse) {
-  return job.training.rank == 0
-             ? 0
-             : kept_a_row(job.training, layers_of(job, sparse), static_cast<double>(plan.tensor));
+  if (job.training.rank == 0) {
+    return 0;
+  }
+  const auto tensor = static_cast<double>(plan.tensor);
+  // Megatron's read what the norm left on the rank, and gather the thin product (ms-swift's
+  // LoraParallelLinear, Megatron-Bridge's adapters); others read what was gathered.
+  const bool split = plan.sequence_parallel &&
+                     job.framework.implementation == models::Implementation::kTransformerEngine;
+  return kept_a_row(job.training, layers_of(job, sparse), tensor, split ? tensor : 1);
 }
 
 double expert_adapter_kept_bytes(const Job& job, const Plan& plan, const models::KeptItem& item) {

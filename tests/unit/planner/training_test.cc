@@ -168,6 +168,23 @@ TEST(Adapters, WhatDropoutWritesBeforeExpertsIsKept) {
   EXPECT_NEAR(all - attention, (experts - query) / (1024.0 * 1024 * 1024), 0.05);
 }
 
+// Under sequence parallelism Megatron's adapters read a rank's part of the sequence: what dropout
+// wrote before q (3 x 4,096 bytes a token) was counted whole.
+TEST(Adapters, DropoutOfMegatronsIsSplitWithTheSequence) {
+  Job job = training_job("llama-3.1-8b", "megatron");
+  job.training.rank = 8;
+  job.training.targets = kTargetQuery;
+  Plan plan;
+  plan.tensor = 4;
+  const auto written = [&] {
+    job.training.adapter_dropout = 0.1;
+    return adapter_kept_bytes(job, plan, false) - 2 * 8;
+  };
+  EXPECT_DOUBLE_EQ(written(), 3 * 4096);
+  plan.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(written(), 3 * 4096 / 4);
+}
+
 TEST(Adapters, FrozenWeightsNeedNoGradientsAndTwoThirdsOfTheWork) {
   Job job = training_job("llama-3.1-8b", "fsdp1");
   Plan plan;

@@ -20,7 +20,8 @@ TEST(CheckPrograms, SwiftSetsItsOwnDefaults) {
                             "--sequence_parallel true --max_length 2048 --micro_batch_size 8\n"),
             "--cluster dgx-h100x1");
   EXPECT_EQ(rules_in(adapters), Rules{});
-  EXPECT_LT(adapters.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>(), 32);
+  // 3.4 GiB of it: three bytes of each input behind dropout where two were kept
+  EXPECT_LT(adapters.json.at("estimate").at("memory").at("peak_allocated_gib").get<double>(), 36);
   const Checked other =
       check(written("swift_unknown.sh",
                     "megatron sft --model Some/New-9B --tensor_model_parallel_size 2"),

@@ -187,6 +187,10 @@ constexpr OtherFile kOtherFiles[] = {
     {"actor_rollout_ref.",
      "starts verl; the actor's Megatron settings as Megatron-LM's flags "
      "(--tensor-model-parallel-size 4, …) would be right"},
+    {"verl.trainer.",
+     "starts verl; its model and batch as options of `trireme estimate --framework fsdp1 "
+     "--sharding "
+     "full` would be right"},
     {"--yaml-cfg",
      "takes its settings from the YAML after its --yaml-cfg, which is not read; those settings as "
      "Megatron-LM's flags would be right"},
@@ -333,7 +337,7 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   const LaunchReading reading{
       .read = [&path](const std::string& name) { return read_beside(path, name); },
       .choice = choice};
-  if (!format && (!by_contents(text) || is_trainer_yaml(text, path)) &&
+  if (!format && (!by_contents(text) || is_trainer_file(text, path)) &&
       !(path.ends_with(".yaml") && is_swift_megatron_yaml(text))) {
     if (auto run = read_trainer(text, path, arguments, reading)) {
       return *run;

@@ -49,12 +49,16 @@ Found trainer_keys(const LaunchConfig& config, const LaunchCase&) {
   if (wrong.empty()) {
     return {};
   }
-  const bool passes_over = program_of(config) == TrainerProgram::kAxolotl;
-  return Finding{
-      fmt::format("{} {} no key of the run's program, which {} it", fmt::join(wrong, ", "),
-                  wrong.size() == 1 ? "is" : "are", passes_over ? "passes over" : "refuses"),
-      fmt::format("use {}", fmt::join(right, ", ")),
-      passes_over ? std::optional(Severity::kWarning) : std::nullopt};
+  const auto program = program_of(config);
+  const bool own = program == TrainerProgram::kTransformers;  // a script's own flags may be near
+  const char* does = own                                   ? "has it only if its script adds it"
+                     : program == TrainerProgram::kAxolotl ? "passes over it"
+                                                           : "refuses it";
+  const bool refuses = !own && program != TrainerProgram::kAxolotl;
+  return Finding{fmt::format("{} {} no key of the run's program, which {}", fmt::join(wrong, ", "),
+                             wrong.size() == 1 ? "is" : "are", does),
+                 fmt::format("use {}{}", fmt::join(right, ", "), own ? " if a slip" : ""),
+                 refuses ? std::nullopt : std::optional(Severity::kWarning)};
 }
 
 // transformers, trainer.py: "Using --fsdp xxx together with --deepspeed is not possible".

@@ -246,6 +246,12 @@ void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
           size);
     }
   }
+  // ranks of its expert axis replicate what is no expert (integrations/expert_parallel/plugin.py)
+  const LaunchSetting* experts = run_setting(run.said, "expert_parallel_size");
+  const bool replicates = run_setting(run.said, "dp_replicate_size") != nullptr;
+  if (experts != nullptr && !replicates && run_setting(run.said, "dp_shard_size") != nullptr) {
+    set(config, "parallelism_config.parallelism_config_dp_replicate_size", experts->value, experts);
+  }
 }
 
 void settle_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
@@ -274,7 +280,8 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
     add_fsdp(run, reading, config);
   } else {
     set(config, "distributed_type", "MULTI_GPU", nullptr);
-    const bool recipe = run.program == TrainerProgram::kTransformers && is_yaml(run.said.source);
+    const bool recipe =
+        run.program == TrainerProgram::kTransformers && is_settings_file(run.said.source);
     if (recipe && run.said.gpus.value_or(2) > 1) {
       // recipes of TRL leave it to the file after accelerate launch --config_file
       config.remarks.emplace_back(
@@ -324,7 +331,7 @@ void add_run(const TrainerRun& run, LaunchConfig& config) {
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading) {
-  const TrainerArguments given = trainer_arguments(arguments, !is_yaml(source));
+  const TrainerArguments given = trainer_arguments(arguments, !is_settings_file(source));
   const std::optional<TrainerRun> run = read_trainer_run(text, source, given, reading);
   if (!run) {
     return {};

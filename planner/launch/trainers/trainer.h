@@ -28,6 +28,11 @@ inline bool is_yaml(std::string_view name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
+// A file of settings: transformers' HfArgumentParser takes JSON where others take YAML.
+inline bool is_settings_file(std::string_view name) {
+  return is_yaml(name) || name.ends_with(".json");
+}
+
 struct TrainerRun {
   TrainerProgram program = TrainerProgram::kTransformers;
   LaunchConfig said;       // settings under the program's own names, GPUs, variables, remarks
@@ -53,8 +58,9 @@ std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::str
 void rename_factory_v1(LaunchConfig& said);
 // Sets `meant` of settings whose keys are a few letters off one that decides memory or time.
 void note_slips(LaunchConfig& run);
-// Whether a YAML is such a run whatever else it holds (axolotl's has accelerate's fsdp_config).
-bool is_trainer_yaml(std::string_view text, const std::string& source);
+// Whether a YAML or JSON is such a run whatever else it holds (axolotl's has accelerate's
+// fsdp_config).
+bool is_trainer_file(std::string_view text, const std::string& source);
 
 // One thing under the names that programs have for it, the first that is there.
 const LaunchSetting* run_setting(const LaunchConfig& run, std::string_view names);

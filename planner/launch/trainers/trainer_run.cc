@@ -1,5 +1,7 @@
 // What a run of transformers' Trainer says, whoever wraps it: LLaMA-Factory's and axolotl's YAML,
 // and command lines (theirs, ms-swift's, TRL's, of scripts of one's own).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -26,8 +28,11 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// A key of the YAML's outermost map.
+// A key of the YAML's outermost map, or of a JSON.
 bool has_key(std::string_view text, std::string_view key) {
+  if (text.starts_with("{")) {
+    return has(text, fmt::format("\"{}\":", key));
+  }
   for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
     const bool starts = at == 0 || text[at - 1] == '\n';
     if (starts && text.substr(at + key.size()).starts_with(":")) {
@@ -47,7 +52,7 @@ bool is_factory_v1(std::string_view text) {
          has("dist_config peft_config kernel_config init_config model_class");
 }
 
-std::optional<TrainerProgram> program_of_yaml(std::string_view text) {
+std::optional<TrainerProgram> program_of_settings(std::string_view text) {
   if (has_key(text, "finetuning_type") ||
       (has_key(text, "stage") && has_key(text, "model_name_or_path")) || is_factory_v1(text)) {
     return TrainerProgram::kFactory;
@@ -157,11 +162,32 @@ std::string method_of_launcher(const std::vector<ShellText>& launcher) {
   return {};
 }
 
-TrainerRun run_of_yaml(std::string_view text, const std::string& source) {
+// LLaMA-Factory's Megatron back ends (USE_MCA, src/llamafactory/train/megatron_bridge): read as
+// transformers' it would be another job.
+void refuse_megatron(const TrainerRun& run) {
+  for (const char* key : {"tensor_model_parallel_size", "pipeline_model_parallel_size",
+                          "expert_model_parallel_size"}) {
+    if (const LaunchSetting* found = find_setting(run.said, key)) {
+      throw Error(
+          where_of(run.said, *found),
+          fmt::format("{} is of the run's Megatron back end, which is not read in this file; "
+                      "its settings as Megatron-LM's flags in a script "
+                      "(--tensor-model-parallel-size 4, …) would be right",
+                      found->spelled));
+    }
+  }
+}
+
+TrainerRun run_of_settings(std::string_view text, const std::string& source) {
   TrainerRun run;
-  run.program = *program_of_yaml(text);
+  run.program = *program_of_settings(text);
   run.said.source = source;
-  read_yaml_settings(text, run.said);
+  if (is_yaml(source)) {
+    read_yaml_settings(text, run.said);
+  } else {
+    read_json_settings(text, run.said);
+  }
+  refuse_megatron(run);
   if (is_factory_v1(text)) {
     rename_factory_v1(run.said);
   }
@@ -207,9 +233,9 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
     for (const std::vector<ShellText>& words : commands_of_words(command.words)) {
       for (const ShellText& word : words) {
         const auto text =
-            is_yaml(word.text) && reading.read ? reading.read(word.text) : std::nullopt;
-        if (text && is_trainer_yaml(*text, word.text)) {
-          TrainerRun run = run_of_yaml(*text, word.text);
+            is_settings_file(word.text) && reading.read ? reading.read(word.text) : std::nullopt;
+        if (text && is_trainer_file(*text, word.text)) {
+          TrainerRun run = run_of_settings(*text, word.text);
           run.said.environment = around.environment;
           run.said.gpus = around.gpus;
           read_processes(words, run);
@@ -248,10 +274,10 @@ TrainerRun run_of_script(std::string_view text, const std::string& source,
 
 std::optional<TrainerRun> run_of(std::string_view text, const std::string& source,
                                  const TrainerArguments& arguments, const LaunchReading& reading) {
-  if (is_yaml(source)) {
-    return program_of_yaml(text) ? std::optional(run_of_yaml(text, source)) : std::nullopt;
+  if (is_settings_file(source)) {
+    return program_of_settings(text) ? std::optional(run_of_settings(text, source)) : std::nullopt;
   }
-  for (const char* other : {".json", ".toml", ".py"}) {
+  for (const char* other : {".toml", ".py"}) {
     if (source.ends_with(other)) {
       return {};
     }
@@ -259,7 +285,7 @@ std::optional<TrainerRun> run_of(std::string_view text, const std::string& sourc
   if (const auto program = program_of_script(text)) {
     return run_of_script(with_swift_yaml(text, reading), source, arguments, reading, *program);
   }
-  if (has(text, ".yaml") || has(text, ".yml")) {
+  if (has(text, ".yaml") || has(text, ".yml") || has(text, ".json")) {
     return run_named(text, source, arguments, reading);
   }
   return {};
@@ -267,8 +293,8 @@ std::optional<TrainerRun> run_of(std::string_view text, const std::string& sourc
 
 }  // namespace
 
-bool is_trainer_yaml(std::string_view text, const std::string& source) {
-  return is_yaml(source) && program_of_yaml(text).has_value();
+bool is_trainer_file(std::string_view text, const std::string& source) {
+  return is_settings_file(source) && program_of_settings(text).has_value();
 }
 
 std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::string& source,

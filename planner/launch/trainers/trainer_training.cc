@@ -19,7 +19,7 @@ constexpr std::string_view kModelKeys = "model_name_or_path base_model model mod
 constexpr std::string_view kSequence =
     "cutoff_len sequence_len model_max_length max_seq_length max_length max_seq_len block_size";
 constexpr std::string_view kMicroBatch = "per_device_train_batch_size micro_batch_size";
-constexpr std::string_view kTuner = "finetuning_type adapter tuner_type train_type";
+constexpr std::string_view kTuner = "finetuning_type adapter tuner_type train_type train_mode";
 
 // What a program takes unless told, in the order of TrainerProgram.
 struct Defaults {
@@ -61,7 +61,8 @@ BaseFormat base_of(const TrainerRun& run) {
   if (bits == "8" || is_on(said, "load_in_8bit")) {
     return BaseFormat::kInt8;
   }
-  const bool four = bits == "4" || is_on(said, "load_in_4bit");
+  const bool four = bits == "4" || is_on(said, "load_in_4bit") ||
+                    run_text(said, "train_mode") == "qlora";  // Firefly's
   if (!four && name.find("BNB-4BIT") == std::string::npos) {
     return BaseFormat::kSixteenBit;
   }
@@ -107,6 +108,8 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
       {"adapter", "lora qlora"},
       {"tuner_type", "full lora"},
       {"train_type", "full lora"},
+      {"train_mode", "full lora qlora"},
+      {"use_kt", "false"},
       {"quantization_method", "bnb bitsandbytes"},
       {"quant_method", "bnb"},
       {"use_dora", "false"},
@@ -143,6 +146,17 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
       config.foreign.push_back(fmt::format("{} {}", setting->spelled, setting->value));
     }
   }
+  const LaunchSetting* rank = run_setting(run.said, "lora_rank lora_r");
+  if (run.program == TrainerProgram::kTransformers && rank != nullptr && !has_adapters(run) &&
+      run_setting(run.said, std::string(kTuner) + " use_peft use_lora") == nullptr) {
+    config.foreign.push_back(
+        fmt::format("{} without a word that says whether adapters are trained", rank->spelled));
+  }
+  for (const LaunchSetting& setting : run.said.settings) {
+    if (run.program == TrainerProgram::kTransformers && !setting.meant.empty()) {
+      config.foreign.push_back(setting.spelled);  // a script may have it
+    }
+  }
   if (in_capitals(run_text(run.said, kModelKeys)).find("AQLM") != std::string::npos) {
     config.foreign.emplace_back("a base in AQLM's bits");
   }
@@ -156,6 +170,8 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
 // (hparams/finetuning_args.py).
 void read_preferences(const TrainerRun& run, LaunchConfig& config) {
   const LaunchSetting* given = run_setting(run.said, "rlhf_type rl stage");
+  const LaunchSetting* task = run_setting(run.said, "task_type");  // Firefly's; PEFT's is another
+  given = given == nullptr && task != nullptr && task->value == "dpo" ? task : given;
   std::string method = given != nullptr ? given->value : run.method;
   if (given != nullptr && given->key == "stage" && method == "dpo") {
     const std::string loss = run_text(run.said, "pref_loss", "sigmoid");

@@ -217,5 +217,69 @@ TEST(TrainerRuns, TheSecondSyntaxOfLlamaFactoryIsReadWithItsDefaults) {
   }
 }
 
+// A run in JSON, as transformers' HfArgumentParser and Firefly take it, was "fp16 is true; an
+// object of its keys would be right".
+TEST(TrainerRuns, ARunMayBeJson) {
+  const auto json = [](const std::string& more) {
+    return R"({"output_dir": "out", "model_name_or_path": "Qwen/Qwen2.5-7B-Instruct",
+      "per_device_train_batch_size": 1, "gradient_accumulation_steps": 16, "max_seq_length": 1024,
+      "gradient_checkpointing": true, "fp16": true, "lora_rank": 64)" +
+           more + "}";
+  };
+  const std::string one = std::string(kA100s) + " --gpus 1";
+  const Checked full = check(written("json/full.json", json(R"(, "train_mode": "full")")), one);
+  ASSERT_EQ(full.code, 0) << full.err;
+  EXPECT_EQ(full.json["format"], "accelerate");
+  EXPECT_EQ(full.json["layout"]["micro_batches"], 16);
+  const Checked four = check(written("json/q.json", json(R"(, "train_mode": "qlora")")), one);
+  EXPECT_EQ(four.code, 0) << four.err;
+  EXPECT_LT(memory_of(four), 16);
+  const Checked open = check(written("json/open.json", json("")), one);
+  EXPECT_EQ(open.json.at("verdict"), "not_known");
+  EXPECT_NE(open.json.value("verdict_reason", "").find("lora_rank"), std::string::npos);
+  const Checked dpo =
+      check(written("json/d.json", json(R"(, "train_mode": "qlora", "task_type": "dpo")")), one);
+  EXPECT_TRUE(remarks_have(dpo, "judges the same answers")) << dpo.err;
+  const Checked named = check(
+      written("json/run.sh", "deepspeed --num_gpus=8 train.py --train_args_file q.json\n"), kA100s);
+  EXPECT_EQ(named.json["layout"]["dp"], 8) << named.err;
+}
+
+// Degrees of Megatron in LLaMA-Factory's YAML were passed over: 30B was DDP of 612 GiB.
+TEST(TrainerRuns, AMegatronBackEndIsNamed) {
+  const Checked run = check(written("mca.yaml", factory("finetuning_type: full\n"
+                                                        "pipeline_model_parallel_size: 4\n")),
+                            kA100s);
+  EXPECT_EQ(run.code, 2);
+  EXPECT_NE(run.err.find("mca.yaml:"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("Megatron-LM's flags"), std::string::npos) << run.err;
+}
+
+// "fsdp 2 x dp 1 = 2 ranks, but 4 GPUs are given": what is no expert is replicated over the axis.
+TEST(TrainerRuns, AxolotlsExpertAxisTakesRanks) {
+  const Checked run = check(
+      written("ep.yaml", axolotl("expert_parallel_size: 2\ndp_shard_size: 2\nfsdp_version: 2\n"
+                                 "fsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n")),
+      std::string(kA100s) + " --gpus 4");
+  ASSERT_EQ(run.code, 0) << run.err << run.json.value("violations", nlohmann::json()).dump();
+  EXPECT_EQ(run.json["layout"]["fsdp"], 2);
+  EXPECT_EQ(run.json["layout"]["dp"], 2);
+  EXPECT_EQ(run.json.at("verdict"), "not_known");
+}
+
+// A script's own flags that are near to known ones (LMFlow's --quant_bit, --use_lisa) were "refused
+// by the run's program".
+TEST(TrainerRuns, FlagsOfAScriptOfOnesOwnAreNotRefused) {
+  const Checked run = check(
+      written("own/run.sh",
+              "torchrun --nproc_per_node 8 finetune.py --model_name_or_path Qwen/Qwen2.5-0.5B "
+              "--per_device_train_batch_size 1 --gradient_checkpointing --bf16 --quant_bit 4\n"),
+      kA100s);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(rules_in(run), Rules{"warning keys that the trainer has"});
+  EXPECT_EQ(run.json.at("verdict"), "not_known");
+  EXPECT_NE(run.json.value("verdict_reason", "").find("--quant_bit"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::tools

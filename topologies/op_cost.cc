@@ -40,6 +40,8 @@ constexpr double kPartlyAlignedRate = 0.8;
 constexpr double kUndescribedRate = 0.35;
 constexpr double kOddWrittenRate = 0.13;
 constexpr double kOddReadRate = 0.19;
+// Bytes of an element of a result that is written as it comes, not added to one in memory.
+constexpr double kNarrowResult = 2;
 // Width in ln(size) over which a measured product speaks for its neighbours.
 constexpr double kAnchorWidth = 0.35;
 
@@ -178,7 +180,8 @@ BytesPerSecond OpCost::memory_rate() const {
 
 // Rounded up to tiles and waves, at the sustained rate, less the share of each tile's time that
 // filling and draining the pipeline takes (half_k columns of K); never faster than its operands
-// stream from memory.
+// stream from memory. Tiles of a grouped product drain while what they add to is read and written
+// (planner/cost/product_time.h).
 double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
@@ -186,7 +189,10 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
   const auto count = static_cast<double>(shape.count);
   const double element = element_bytes(precision);
   double compute = 2.0 * m * n * k * count / sustained(precision).value;
-  compute *= quantisation(m, n, count, multiprocessors_) * (1.0 + half_k_ / k);
+  compute *= quantisation(m, n, count, multiprocessors_);
+  const double written = count * m * n * shape.result_bytes / memory_rate_;
+  const double drained = shape.count > 1 && shape.result_bytes > kNarrowResult ? written : 0;
+  compute += std::max(0.0, compute * half_k_ / k - drained);
   const auto rate = [&](std::int64_t extent, bool is_written) {
     const auto bytes = static_cast<std::int64_t>(static_cast<double>(extent) * element);
     return alignment_rate({bytes, is_written}, aligned_bytes_, tensor_memory_);
@@ -198,7 +204,6 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
     left = std::min({rate(shape.m, false), rate(shape.n, false), filled});
   }
   compute /= left;
-  const double written = count * m * n * shape.result_bytes / memory_rate_;
   const double read = count * (m * k + k * n) * element / memory_rate_;
   return std::max(compute + written, read + written) + kernel_seconds_;
 }

@@ -98,8 +98,7 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
   const double width = 2 * static_cast<double>(job.model.hidden) *
                        (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0);
   const double full_width = 2 * static_cast<double>(job.model.hidden);
-  const bool accumulates = job.framework.states == StateLayout::kFlatBuffers &&
-                           job.framework.gradient_accumulation_fusion;
+  const bool accumulates = sums_in_place(job.framework);
   const bool frozen = job.training.has_adapters();
   // A quantised weight exists in 16 bits while its product runs.
   const double weight = (frozen && !is_quantised(job.training.base)) || accumulates

@@ -1,5 +1,7 @@
 #include "planner/cost/product_time.h"
 
+#include <algorithm>
+
 #include "models/layer_parts.h"
 #include "planner/cost/layer_memory.h"
 
@@ -29,6 +31,9 @@ double product_seconds(const Job& job, const topologies::OpCost& cost, const Beh
       one.result_bytes = kind.adds ? 2 * kFp32 : kFp32;
     }
     return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);
+  }
+  if (shape.count > 1 && kind.weight_gradient && sums_in_place(job.framework)) {
+    shape.result_bytes = 2 * std::min(4.0, job.framework.gradient_bytes);
   }
   constexpr double kCastBytes = 5;  // an element: 2 read for the maximum, 2 read and 1 written
   if (kind.width == ProductWidth::kFp32) {

@@ -21,8 +21,8 @@ bool is_flat(const Job& job) {
 // place, one a shape for the process's life.
 double stand_in_gradients(const StageContext& context, const Stage& stage) {
   const Job& job = *context.job;
-  if (!is_flat(job) || job.framework.implementation != Implementation::kTransformerEngine ||
-      !job.framework.gradient_accumulation_fusion) {
+  if (job.framework.implementation != Implementation::kTransformerEngine ||
+      !sums_in_place(job.framework)) {
     return 0;
   }
   const RankParameters& parameters = context.layers->parameters;

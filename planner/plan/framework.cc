@@ -25,6 +25,10 @@ bool is_torch(const Framework& framework) {
   return framework.sharder == Sharder::kFsdp1 || framework.sharder == Sharder::kFsdp2;
 }
 
+bool sums_in_place(const Framework& framework) {
+  return framework.states == StateLayout::kFlatBuffers && framework.gradient_accumulation_fusion;
+}
+
 std::string full_name(const Framework& framework) {
   return framework.version.empty() ? framework.name : framework.name + "@" + framework.version;
 }

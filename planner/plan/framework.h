@@ -180,6 +180,8 @@ bool overlaps_tensor_backward(const Framework& framework, bool sequence_parallel
 bool is_megatron(const Framework& framework);
 // PyTorch's own sharding: of parameters, gradients and states together, or of nothing.
 bool is_torch(const Framework& framework);
+// Products of weight gradients add to the buffers of the gradients themselves.
+bool sums_in_place(const Framework& framework);
 // "torchtitan@0.2.2", or the name alone.
 std::string full_name(const Framework& framework);
 

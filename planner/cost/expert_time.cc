@@ -14,6 +14,11 @@ double places_visited(double n, double k) {
   return n * (1 - std::pow(1 - 1 / n, k));
 }
 
+// Places that k experts of `all` lie on where they follow each other from a multiple of k.
+double places_in_turn(double n, double k, double all) {
+  return std::max(1.0, n * k / all);
+}
+
 // Of n places those that hold one of the c groups, of g, that a router chooses first: a group lies
 // on n / g places, or a place has g / n groups.
 double places_left(double n, const models::Function& router) {
@@ -54,7 +59,9 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
     const topologies::GroupShape group = topologies::group_shape(job.cluster, plan.expert, inner);
     const std::int64_t nodes = (group.ranks + group.ranks_per_node - 1) / group.ranks_per_node;
     const auto places = static_cast<double>(nodes > 1 ? nodes : group.ranks);
-    copies = places_visited(places_left(places, job.model.function), experts) *
+    copies = (job.framework.adjacent_experts
+                  ? places_in_turn(places, experts, static_cast<double>(job.model.moe->experts))
+                  : places_visited(places_left(places, job.model.function), experts)) *
              (nodes > 1 ? kBesideTraining : 1);
   }
   return received_load(job, plan) * copies *

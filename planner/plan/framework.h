@@ -92,6 +92,8 @@ struct Framework {
   int expert_kernels = 0;
   // Every expert gets as many tokens: forced to, or by the correction of the router's bias.
   bool even_routing = false;
+  // A stand-in for the router gives a token experts that follow each other: they lie together.
+  bool adjacent_experts = false;
   // Experts outside autocast's reach multiply in fp32 where parameters are kept so, unsharded.
   bool experts_without_autocast = false;
 

@@ -9,36 +9,10 @@
 #include "planner/walk/walk.h"
 #include "sim/simulate.h"
 #include "tests/property/random_plans.h"
+#include "tests/property/random_times.h"
 
 namespace trireme {
 namespace {
-
-// Transfers take at least what their bytes need on the narrowest link of the cluster below, so that
-// a lone one never asks for more than a link has.
-StepTimes random_times(const StepProgram& program, tests::Random& random) {
-  StepTimes times;
-  for (const Program& role : program.roles) {
-    std::vector<OpTime> ops;
-    for (const Op& op : role.ops) {
-      const bool computes =
-          std::holds_alternative<Compute>(op.kind) || std::holds_alternative<Copy>(op.kind);
-      const std::int64_t scale = computes ? 1'000'000 : 3'000'000;
-      ops.push_back({SimDuration(random.below(scale)), SimDuration(random.below(20'000))});
-    }
-    times.roles.push_back(std::move(ops));
-  }
-  return times;
-}
-
-StepTimes scaled(StepTimes times, std::int64_t factor) {
-  for (std::vector<OpTime>& role : times.roles) {
-    for (OpTime& time : role) {
-      time.duration = time.duration * factor;
-      time.launch = time.launch * factor;
-    }
-  }
-  return times;
-}
 
 topologies::Cluster random_cluster(tests::Random& random, std::int64_t ranks) {
   topologies::Cluster cluster;
@@ -70,7 +44,7 @@ void check_case(const tests::RandomCase& drawn, std::uint64_t seed) {
   const StepProgram program = planner::lower(drawn.job, drawn.plan);
   tests::Random random(seed);
   const topologies::Cluster cluster = random_cluster(random, program.ranks);
-  const StepTimes times = random_times(program, random);
+  const StepTimes times = tests::random_times(program, random);
   const Trace walked = planner::walk(program, times);
   sim::SimulateOptions options;
   options.share_links = false;
@@ -80,7 +54,7 @@ void check_case(const tests::RandomCase& drawn, std::uint64_t seed) {
   expect_same_timings(walked, alone.trace);
   EXPECT_EQ(walked.step_times, alone.trace.step_times);
   EXPECT_EQ(walked.peak_memory, alone.trace.peak_memory);
-  EXPECT_EQ(sim::simulate(program, scaled(times, 3), cluster, options).step, alone.step * 3);
+  EXPECT_EQ(sim::simulate(program, tests::scaled(times, 3), cluster, options).step, alone.step * 3);
   // Ranks of a role are alike, so one of them, or all of them, say the same.
   options.unfold = true;
   EXPECT_EQ(sim::simulate(program, times, cluster, options).step, alone.step);

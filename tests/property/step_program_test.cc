@@ -12,35 +12,14 @@
 #include "planner/lower/lower.h"
 #include "planner/walk/walk.h"
 #include "tests/property/random_plans.h"
+#include "tests/property/random_times.h"
 
 namespace trireme {
 namespace {
 
-StepTimes random_times(const StepProgram& program, tests::Random& random) {
-  StepTimes times;
-  for (const Program& role : program.roles) {
-    std::vector<OpTime> ops;
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      ops.push_back({SimDuration(random.below(1000)), SimDuration(random.below(20))});
-    }
-    times.roles.push_back(std::move(ops));
-  }
-  return times;
-}
-
-StepTimes scaled(StepTimes times, std::int64_t factor) {
-  for (std::vector<OpTime>& role : times.roles) {
-    for (OpTime& time : role) {
-      time.duration = time.duration * factor;
-      time.launch = time.launch * factor;
-    }
-  }
-  return times;
-}
-
 // Busiest stream <= step <= all durations; k times the durations, k times the step.
 void check_walk(const StepProgram& program, tests::Random& random) {
-  const StepTimes times = random_times(program, random);
+  const StepTimes times = tests::random_times(program, random);
   const std::int64_t step = planner::walk(program, times).step_times.front().value;
   std::int64_t busiest = 0;
   std::int64_t all = 0;
@@ -55,7 +34,7 @@ void check_walk(const StepProgram& program, tests::Random& random) {
   }
   EXPECT_LE(busiest, step);
   EXPECT_LE(step, all);
-  EXPECT_EQ(planner::walk(program, scaled(times, 3)).step_times.front().value, 3 * step);
+  EXPECT_EQ(planner::walk(program, tests::scaled(times, 3)).step_times.front().value, 3 * step);
 }
 
 // Shards of the master parameters cover each parameter exactly once within one copy of the model.

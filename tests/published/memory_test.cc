@@ -14,16 +14,10 @@
 #include "planner/calibrate/published.h"
 #include "planner/calibrate/published_memory.h"
 #include "planner/cost/memory.h"
+#include "tests/published/nccl_tables.h"
 
 namespace trireme::planner {
 namespace {
-
-std::string data_folder() {
-  if (const char* folder = std::getenv("TRIREME_SHARED_DATA")) {
-    return std::string(folder) + "/published";
-  }
-  return std::string(TRIREME_SOURCE_DIR) + "/../shared/data/published";
-}
 
 struct Measured {
   PublishedRow row;
@@ -116,7 +110,8 @@ class Predictions {
 
  private:
   Predictions() {
-    for (const PublishedFile& file : read_published(data_folder())) {
+    for (const PublishedFile& file :
+         read_published(published::shared_data_folder() + "/published")) {
       for (const PublishedRow& row : file.rows) {
         if (row.outcome != "suspect") {
           add(row);
@@ -169,8 +164,8 @@ class Predictions {
 class PublishedMemory : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::is_directory(data_folder())) {
-      GTEST_SKIP() << "no published rows at " << data_folder();
+    if (!std::filesystem::is_directory(published::shared_data_folder() + "/published")) {
+      GTEST_SKIP() << "no published rows at " << published::shared_data_folder() + "/published";
     }
   }
   static Statistics dense(const std::string& source) {

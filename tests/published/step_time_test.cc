@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -15,17 +14,11 @@
 #include "models/presets.h"
 #include "planner/calibrate/validation.h"
 #include "planner/cost/estimate.h"
+#include "tests/published/nccl_tables.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {
 namespace {
-
-std::string data_folder() {
-  if (const char* folder = std::getenv("TRIREME_SHARED_DATA")) {
-    return std::string(folder) + "/published";
-  }
-  return std::string(TRIREME_SOURCE_DIR) + "/../shared/data/published";
-}
 
 struct Scored {
   std::vector<ValidationCase> cases;
@@ -139,14 +132,15 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
 class PublishedCorpus : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::is_directory(data_folder())) {
-      GTEST_SKIP() << "no published rows at " << data_folder();
+    if (!std::filesystem::is_directory(published::shared_data_folder() + "/published")) {
+      GTEST_SKIP() << "no published rows at " << published::shared_data_folder() + "/published";
     }
   }
 };
 
 TEST_F(PublishedCorpus, EverySource) {
-  const auto errors = errors_of(score(read_published(data_folder())));
+  const auto errors =
+      errors_of(score(read_published(published::shared_data_folder() + "/published")));
   expect_gates(errors, {{"korthikanti_2022", 0.07},
                         {"megatron_sc21", 0.06},
                         {"simumax_b200", 0.12},
@@ -163,7 +157,8 @@ TEST_F(PublishedCorpus, EverySource) {
 
 // vTrain's grid of layouts for four models: the layout predicted fastest is nearly the fastest.
 TEST_F(PublishedCorpus, RankingOfLayouts) {
-  const Scored scored = score(read_published(data_folder() + "/vtrain_multi_node.json"));
+  const Scored scored = score(
+      read_published(published::shared_data_folder() + "/published" + "/vtrain_multi_node.json"));
   std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> sets;
   for (std::size_t i = 0; i < scored.rows.size(); ++i) {
     if (is_gated_row(scored.cases[i])) {

@@ -44,7 +44,7 @@ Plan expert_plan(const Job& job, std::int64_t expert) {
   return plan;
 }
 
-TimeEstimate estimate_of(const Job& job, const Plan& plan) {
+TimeEstimate expert_step(const Job& job, const Plan& plan) {
   TimeEstimate estimate;
   TimeModel(job).estimate(plan, estimate);
   return estimate;
@@ -157,13 +157,13 @@ TEST(ExpertTime, ExpertsWithoutAutocastMultiplyInFp32) {
   Plan plan;
   plan.replicas = 8;
   plan.micro_batches = 8;
-  const double fp32 = estimate_of(job, plan).step_seconds;
+  const double fp32 = expert_step(job, plan).step_seconds;
   EXPECT_NEAR(fp32 / simulated(job, plan), 1, 0.05);
   plan.replicas = 1;
   plan.sharded = 8;
   plan.sharding = Sharding::kFull;
   EXPECT_FALSE(has_fp32_experts(job, plan));
-  EXPECT_GT(fp32, 1.5 * estimate_of(job, plan).step_seconds);
+  EXPECT_GT(fp32, 1.5 * expert_step(job, plan).step_seconds);
 }
 
 // DeepSeek-V3's published run was refused (105 GiB): 2,048 H800, PP16 EP64 ZeRO-1, DualPipe, norms,
@@ -184,7 +184,7 @@ TEST(ExpertTime, DeepSeekV3RunsOnItsAuthorsCluster) {
   MemoryEstimate memory;
   MemoryModel(job).estimate(plan, memory);
   EXPECT_NE(memory.fit, Fit::kNo);
-  EXPECT_NEAR(estimate_of(job, plan).step_seconds, 19.93, 0.1 * 19.93);
+  EXPECT_NEAR(expert_step(job, plan).step_seconds, 19.93, 0.1 * 19.93);
   // One way a rank would hold one stage, and the first 16 micro-batches of it.
   job.framework.two_way_pipeline = false;
   MemoryEstimate one_way;
@@ -200,10 +200,10 @@ TEST(ExpertTime, WeightGradientsOfDeepSeeksFp8AreSlower) {
   job.framework = find_framework("hai-llm");
   job.precision = topologies::Precision::kFp8;
   const Plan plan = expert_plan(job, 16);
-  const double slower = estimate_of(job, plan).step_seconds;
+  const double slower = expert_step(job, plan).step_seconds;
   EXPECT_NEAR(slower / simulated(job, plan), 1, 0.03);
   job.framework.fp8_weight_gradient_rate = 1;
-  EXPECT_GT(slower, 1.03 * estimate_of(job, plan).step_seconds);
+  EXPECT_GT(slower, 1.03 * expert_step(job, plan).step_seconds);
 }
 
 // DeepSeek-V3's published step hides nearly all of its exchanges; it was predicted with all
@@ -211,9 +211,9 @@ TEST(ExpertTime, WeightGradientsOfDeepSeeksFp8AreSlower) {
 TEST(ExpertTime, ExchangesHideBesideAnotherMicroBatch) {
   Job job = expert_job("dgx-h100x2");
   Plan plan = expert_plan(job, 16);
-  const double exposed = estimate_of(job, plan).exposed.expert_parallel;
+  const double exposed = expert_step(job, plan).exposed.expert_parallel;
   job.framework.expert_overlap = true;
-  EXPECT_LT(estimate_of(job, plan).exposed.expert_parallel, 0.6 * exposed);
+  EXPECT_LT(expert_step(job, plan).exposed.expert_parallel, 0.6 * exposed);
   EXPECT_TRUE(overlaps_experts(job, plan));
   plan.recompute = Recompute::kFull;
   EXPECT_FALSE(overlaps_experts(job, plan));
@@ -226,9 +226,9 @@ TEST(ExpertTime, ExchangesHideBesideAnotherMicroBatch) {
 TEST(ExpertTime, TheHostOfExpertsShowsAtSmallMicroBatches) {
   Job job = expert_job("dgx-h100x1");
   const Plan plan = expert_plan(job, 8);
-  const double eager = estimate_of(job, plan).step_seconds;
+  const double eager = expert_step(job, plan).step_seconds;
   job.framework.graphed_launches = 1;
-  const double graphed = estimate_of(job, plan).step_seconds;
+  const double graphed = expert_step(job, plan).step_seconds;
   EXPECT_GT(eager, 1.03 * graphed);
 }
 
@@ -272,7 +272,7 @@ TEST(ExpertTime, ClosedFormAndProgramAgree) {
     job.framework.graphed_launches = variant == 3 ? 1 : 0;
     const Plan plan = expert_plan(job, 16);
     const double program = simulated(job, plan);
-    EXPECT_NEAR(estimate_of(job, plan).step_seconds / program, 1, 0.03) << variant;
+    EXPECT_NEAR(expert_step(job, plan).step_seconds / program, 1, 0.03) << variant;
   }
 }
 

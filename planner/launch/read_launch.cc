@@ -150,6 +150,15 @@ constexpr OtherFile kOtherYamls[] = {
     {"framework: torchtitan",
      "is Primus' with torchtitan; its overrides as torchtitan's TOML ([model], [training], "
      "[parallelism]) would be right"},
+    {"fsdp_mode:",
+     "is VeOmni's; its model, batch and sharding as options of `trireme estimate --framework fsdp2 "
+     "--sharding full` would be right"},
+    {"partial_pretrain:",
+     "is verl's; its model and batch as options of `trireme estimate --framework fsdp1 --sharding "
+     "full` would be right"},
+    {"exp_manager:",
+     "is NeMo's, without a batch and degrees beside a model; they as Megatron-LM's flags "
+     "(--tensor-model-parallel-size 4, …) would be right"},
     {"apiVersion:",
      "is a Kubernetes manifest; the script or configuration that its container starts would be "
      "right"},

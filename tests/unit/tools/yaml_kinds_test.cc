@@ -173,6 +173,14 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
        "NeMo RL"},
       {"actor_train:\n  strategy_args:\n    strategy_name: megatron_train\n", "ROLL"},
       {"modules:\n  pre_trainer:\n    framework: torchtitan\n", "Primus"},
+      {"model:\n  model_path: google/gemma-3-270m\ntrain:\n  dyn_bsz: false\n  accelerator:\n"
+       "    fsdp_config:\n      fsdp_mode: fsdp2\n",
+       "VeOmni"},
+      {"model:\n  partial_pretrain: ~/models/gemma-1.1-7b-it\n  fsdp_config:\n    wrap_policy:\n",
+       "verl"},
+      {"trainer:\n  devices: 8\nexp_manager:\n  name: dpo\npretrained_checkpoint:\n"
+       "  restore_from_path: null\n",
+       "NeMo's"},
       {"# job\napiVersion: batch/v1\nkind: Job\n", "Kubernetes"}};
   expect_named(files, "other/run.yaml");
 }

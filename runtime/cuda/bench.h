@@ -61,7 +61,8 @@ void measure_matmuls(Bench& bench, Microbenchmarks& found);
 void measure_attention(Bench& bench, Microbenchmarks& found);
 void measure_passes(Bench& bench, Microbenchmarks& found);
 void measure_own_kernels(Bench& bench, Microbenchmarks& found);
-void measure_copies(Bench& bench, Microbenchmarks& found);
+// On all GPUs of the host at once, as optimizers that lie on it copy: they share its memory.
+void measure_copies(Bench& bench, Coordinator& coordinator, Microbenchmarks& found);
 void measure_launch(Bench& bench, Microbenchmarks& found);
 
 // Over 2, 4, … and all ranks; collective over the coordinator's. Throws Error when a peer does not

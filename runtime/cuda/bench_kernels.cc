@@ -95,7 +95,7 @@ void measure_passes(Bench& bench, Microbenchmarks& found) {
   }
 }
 
-void measure_copies(Bench& bench, Microbenchmarks& found) {
+void measure_copies(Bench& bench, Coordinator& coordinator, Microbenchmarks& found) {
   bench.progress(0.68, "copies");
   const auto bytes = static_cast<std::size_t>(256 * kMiB);
   const DeviceBytes first = bench.random(bytes);
@@ -109,9 +109,11 @@ void measure_copies(Bench& bench, Microbenchmarks& found) {
     });
     found.copies.push_back({direction, Bytes(static_cast<std::int64_t>(bytes)), timing});
   };
+  coordinator.barrier();
   add_sample("host_to_device", first.data(), host);
   add_sample("device_to_host", host, first.data());
   add_sample("device_to_device", second.data(), first.data());
+  coordinator.barrier();
   const Timing both = time_on_stream(bench.stream(), bench.watch(), [&](int) {
     const Event begun(static_cast<unsigned int>(cudaEventDisableTiming));
     const Event gone(static_cast<unsigned int>(cudaEventDisableTiming));

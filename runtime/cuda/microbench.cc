@@ -55,7 +55,7 @@ Microbenchmarks measure(Coordinator& coordinator, int device, const MicrobenchSe
   measure_attention(bench, found);
   measure_passes(bench, found);
   measure_own_kernels(bench, found);
-  measure_copies(bench, found);
+  measure_copies(bench, coordinator, found);
   measure_launch(bench, found);
   coordinator.barrier();
   measure_collectives(bench, coordinator, timeout, found);

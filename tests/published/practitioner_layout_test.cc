@@ -25,7 +25,7 @@ Job job_of(const std::string& model, const std::string& cluster, const std::stri
   return job;
 }
 
-Estimate estimate_of(const Job& job, Plan plan) {
+Estimate practitioner_estimate(const Job& job, Plan plan) {
   plan.micro_batches = job.global_batch / (plan.micro_batch * plan.data_parallel());
   EXPECT_FALSE(check_plan(job, plan)) << short_form(plan) << ": " << check_plan(job, plan)->detail;
   Estimate estimate;
@@ -52,7 +52,7 @@ TEST(PractitionerLayout, UlyssesAgainstTensorParallelism) {
     plan.sharded = 2;
     plan.sharding = sharding;
     plan.recompute = recompute ? Recompute::kFull : Recompute::kNone;
-    return estimate_of(job, plan);
+    return practitioner_estimate(job, plan);
   };
   struct Case {
     bool ulysses;
@@ -111,12 +111,12 @@ TEST(PractitionerLayout, SchedulesOf405B) {
   interleaved.micro_batch = 2;
   Plan zero_bubble = plan;
   zero_bubble.schedule = Schedule::kZeroBubbleH1;
-  const Estimate three = estimate_of(job, zero_bubble);
+  const Estimate three = practitioner_estimate(job, zero_bubble);
   job.precision = topologies::Precision::kFp8;
   apply_setting(job.framework, "compile", "true");
   apply_setting(job.framework, "tp_comm_overlap", "true");
-  const Estimate one = estimate_of(job, plan);
-  const Estimate two = estimate_of(job, interleaved);
+  const Estimate one = practitioner_estimate(job, plan);
+  const Estimate two = practitioner_estimate(job, interleaved);
   fmt::print(
       "S04: {:.0f} tokens/s {:.1f} GiB (100, 82.5), {:.0f} {:.1f} (128, 72.7), {:.1f} (89.7)\n",
       tokens_per_gpu(job, one), one.memory.reserved_gib, tokens_per_gpu(job, two),
@@ -150,9 +150,9 @@ TEST(PractitionerLayout, MemoryFlipsFromTheFirstToTheLastRank) {
   Plan zero_bubble = interleaved;
   zero_bubble.virtual_pipeline = 1;
   zero_bubble.schedule = Schedule::kZeroBubbleH1;
-  const Estimate first = estimate_of(job, interleaved);
-  const Estimate second = estimate_of(job, zero_bubble);
-  const Estimate third = estimate_of(job, recomputed);
+  const Estimate first = practitioner_estimate(job, interleaved);
+  const Estimate second = practitioner_estimate(job, zero_bubble);
+  const Estimate third = practitioner_estimate(job, recomputed);
   const auto tilt = [](const Estimate& estimate) {
     return estimate.memory.stages.back().items.total() -
            estimate.memory.stages.front().items.total();
@@ -183,9 +183,9 @@ TEST(PractitionerLayout, GathersOfExpertsTakeTheStep) {
   Plan plan;
   plan.sharded = 256;
   plan.sharding = Sharding::kFull;
-  const Estimate everywhere = estimate_of(job, plan);
+  const Estimate everywhere = practitioner_estimate(job, plan);
   plan.expert = 8;
-  const Estimate experts = estimate_of(job, plan);
+  const Estimate experts = practitioner_estimate(job, plan);
   fmt::print("S16: {:.2f} s with experts kept in the node, {:.2f} s without (2.4)\n",
              experts.time.step_seconds, everywhere.time.step_seconds);
   EXPECT_NEAR(experts.time.step_seconds, 2.4, 0.16 * 2.4);
@@ -197,7 +197,8 @@ TEST(PractitionerLayout, GathersOfExpertsTakeTheStep) {
   Job more = job;
   more.global_batch = 512;
   plan.micro_batch = 2;
-  EXPECT_GT(tokens_per_gpu(more, estimate_of(more, plan)), 1.7 * tokens_per_gpu(job, experts));
+  EXPECT_GT(tokens_per_gpu(more, practitioner_estimate(more, plan)),
+            1.7 * tokens_per_gpu(job, experts));
 }
 
 // S20: 8B on eight GPUs, 32k tokens a GPU whatever the context degree: constant memory, and speed
@@ -222,7 +223,7 @@ TEST(PractitionerLayout, ContextParallelismKeepsMemory) {
     plan.sharded = 8 / one.context;
     plan.sharding = Sharding::kFull;
     plan.recompute = Recompute::kFull;
-    const Estimate estimate = estimate_of(job, plan);
+    const Estimate estimate = practitioner_estimate(job, plan);
     const double tokens = tokens_per_gpu(job, estimate);
     fmt::print("S20 cp{}: {:.0f} tokens/s ({:.0f}), {:.1f} GiB reserved ({:.1f})\n", one.context,
                tokens, one.tokens, estimate.memory.reserved_gib, one.gib);
@@ -245,7 +246,7 @@ TEST(PractitionerLayout, TheMicroBatchHasAnOptimum) {
     plan.sharded = 2;
     plan.sharding = Sharding::kOptimizer;
     plan.micro_batch = micro_batch;
-    const Estimate estimate = estimate_of(job, plan);
+    const Estimate estimate = practitioner_estimate(job, plan);
     seconds.push_back(estimate.time.step_seconds);
     fmt::print("U15 micro-batch {}: {:.0f} ms\n", micro_batch, 1e3 * estimate.time.step_seconds);
     bubble.push_back(estimate.time.exposed.pipeline_bubble / estimate.time.step_seconds);

@@ -21,7 +21,6 @@
 namespace trireme::tools {
 namespace {
 
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 class CalibrateCommand : public testing::Test {
@@ -63,7 +62,7 @@ double estimated_tensor_seconds(const std::string& profile) {
   }
   const Answer answer = run_command(arguments);
   EXPECT_EQ(answer.code, kDone) << answer.err;
-  return Json::parse(answer.out)
+  return nlohmann::json::parse(answer.out)
       .at("time")
       .at("breakdown_seconds")
       .at("tensor_parallel")
@@ -75,11 +74,11 @@ TEST_F(CalibrateCommand, FitReproducesTheLogsOwnBusBandwidths) {
   const Answer answer = run_command({"calibrate", "--fit", file, "--cluster", "dgx-h100x1", "-o",
                                      path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
-  const Json json = Json::parse(answer.out);
+  const nlohmann::json json = nlohmann::json::parse(answer.out);
   EXPECT_EQ(json.at("schema"), "trireme.calibrate/1");
   ASSERT_EQ(json.at("tables").size(), 1U);
   ASSERT_EQ(json.at("tables")[0].at("points").size(), 15U);
-  for (const Json& point : json.at("tables")[0].at("points")) {
+  for (const nlohmann::json& point : json.at("tables")[0].at("points")) {
     const double printed = point.at("measured_busbw_gbytes_per_second").get<double>();
     EXPECT_NEAR(point.at("busbw_gbytes_per_second").get<double>() / printed, 1, 1e-3);
   }
@@ -97,10 +96,10 @@ TEST_F(CalibrateCommand, SimulateFollowsTheProfileAndSaysSo) {
             kDone);
   std::vector<std::string> arguments = kEstimate;
   arguments[0] = "simulate";
-  const Json shipped = Json::parse(run_command(arguments).out);
+  const nlohmann::json shipped = nlohmann::json::parse(run_command(arguments).out);
   arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
-  const Json fitted = Json::parse(run_command(arguments).out);
-  const auto tensor = [](const Json& step) {
+  const nlohmann::json fitted = nlohmann::json::parse(run_command(arguments).out);
+  const auto tensor = [](const nlohmann::json& step) {
     return step.at("time").at("breakdown_seconds").at("tensor_parallel").get<double>();
   };
   EXPECT_EQ(fitted.at("schema"), "trireme.simulate/1");
@@ -124,9 +123,9 @@ TEST_F(CalibrateCommand, PlanFollowsTheProfileAndSaysSo) {
       "--json"};
   std::vector<std::string> calibrated = arguments;
   calibrated.insert(calibrated.end(), {"--calibration", path("profile.json")});
-  const Json shipped = Json::parse(run_command(arguments).out);
-  const Json fitted = Json::parse(run_command(calibrated).out);
-  const auto step = [](const Json& plan) {
+  const nlohmann::json shipped = nlohmann::json::parse(run_command(arguments).out);
+  const nlohmann::json fitted = nlohmann::json::parse(run_command(calibrated).out);
+  const auto step = [](const nlohmann::json& plan) {
     return plan.at("best").at("time").at("step_seconds").get<double>();
   };
   EXPECT_GT(step(fitted), 1.2 * step(shipped));
@@ -136,7 +135,7 @@ TEST_F(CalibrateCommand, PlanFollowsTheProfileAndSaysSo) {
   std::vector<std::string> free_choice = {
       "plan",           "--model", "llama-3.1-8b", "--cluster",     "dgx-h100x1",
       "--global-batch", "64",      "--json",       "--calibration", path("profile.json")};
-  const Json chosen = Json::parse(run_command(free_choice).out);
+  const nlohmann::json chosen = nlohmann::json::parse(run_command(free_choice).out);
   EXPECT_LT(chosen.at("best").at("layout").at("tp").get<int>(), 8);
 }
 
@@ -148,14 +147,14 @@ TEST_F(CalibrateCommand, EstimateSaysWhatCameFromTheProfile) {
             kDone);
   std::vector<std::string> arguments = kEstimate;
   arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
-  const Json sources = Json::parse(run_command(arguments).out).at("sources");
+  const nlohmann::json sources = nlohmann::json::parse(run_command(arguments).out).at("sources");
   EXPECT_EQ(sources.at("calibrated"), true);
   std::map<std::string, std::string> from;
-  for (const Json& one : sources.at("quantities")) {
+  for (const nlohmann::json& one : sources.at("quantities")) {
     from[one.at("quantity")] = one.at("from");
   }
   EXPECT_EQ(from.at("collectives in the node"), "measured");
-  const Json shipped = Json::parse(run_command(kEstimate).out).at("sources");
+  const nlohmann::json shipped = nlohmann::json::parse(run_command(kEstimate).out).at("sources");
   EXPECT_EQ(shipped.at("calibrated"), false);
 }
 
@@ -218,14 +217,14 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   ASSERT_TRUE(profile.points);
   EXPECT_EQ(profile.points->matmuls.size(), 9U);
   EXPECT_EQ(profile.collectives.size(), 1U);
-  const Json fits = Json::parse(answer.out).at("fits");
-  for (const Json& fitted : fits) {
+  const nlohmann::json fits = nlohmann::json::parse(answer.out).at("fits");
+  for (const nlohmann::json& fitted : fits) {
     EXPECT_LT(fitted.at("median_abs_error").get<double>(), 0.02) << fitted;
   }
   // On another card it is marked, with the fields that differ.
   std::vector<std::string> arguments = kEstimate;
   arguments.insert(arguments.end(), {"--calibration", path("profile.json")});
-  const Json sources = Json::parse(run_command(arguments).out).at("sources");
+  const nlohmann::json sources = nlohmann::json::parse(run_command(arguments).out).at("sources");
   EXPECT_EQ(sources.at("transferred"), true);
   EXPECT_FALSE(sources.at("differs").empty());
 }
@@ -269,9 +268,9 @@ TEST_F(CalibrateCommand, MeasuredCopiesSetTheRatesOfTheHostsLink) {
 }
 
 // What --precision fp8 multiplies in, and where its rate comes from.
-std::map<std::string, std::string> product_sources(const Json& estimate) {
+std::map<std::string, std::string> product_sources(const nlohmann::json& estimate) {
   std::map<std::string, std::string> from;
-  for (const Json& one : estimate.at("sources").at("quantities")) {
+  for (const nlohmann::json& one : estimate.at("sources").at("quantities")) {
     from[one.at("quantity")] = one.at("from");
   }
   return from;
@@ -279,13 +278,13 @@ std::map<std::string, std::string> product_sources(const Json& estimate) {
 
 TEST_F(CalibrateCommand, ProductsInFp8BecomeATableThatFp8PlansAsk) {
   const auto estimate = [](const std::string& profile, const std::string& precision) {
-    return Json::parse(
+    return nlohmann::json::parse(
         run_command({"estimate", "--model", "llama-3.1-8b", "--cluster", "hgx-h200x1", "--sharding",
                      "full", "--framework", "fsdp2", "--global-batch", "8", "--precision",
                      precision, "--calibration", profile, "--json"})
             .out);
   };
-  const auto seconds = [](const Json& json) {
+  const auto seconds = [](const nlohmann::json& json) {
     return json.at("time").at("step_seconds").get<double>();
   };
   const auto profile_of = [this](const std::string& name, double fp8_efficiency) {
@@ -295,8 +294,8 @@ TEST_F(CalibrateCommand, ProductsInFp8BecomeATableThatFp8PlansAsk) {
     const Answer answer =
         run_command({"calibrate", "--from-points", raw, "-o", path(name + ".json"), "--json"});
     EXPECT_EQ(answer.code, kDone) << answer.err;
-    const Json fits = Json::parse(answer.out).at("fits");
-    for (const Json& fitted : fits) {
+    const nlohmann::json fits = nlohmann::json::parse(answer.out).at("fits");
+    for (const nlohmann::json& fitted : fits) {
       EXPECT_LT(fitted.at("median_abs_error").get<double>(), 0.02) << fitted;
     }
     return path(name + ".json");
@@ -371,11 +370,11 @@ TEST_F(CalibrateCommand, LinesOfMeasurementsNameTheirPrecisionAsPyTorchDoes) {
   EXPECT_GE(count(MatmulPrecision::kBf16), 3);  // less those that the host may have bound
   EXPECT_GE(count(MatmulPrecision::kFp8), 6);
   EXPECT_EQ(fit.source, "bf16.jsonl; fp8.jsonl");
-  const Json json = Json::parse(answer.out);
+  const nlohmann::json json = nlohmann::json::parse(answer.out);
   ASSERT_EQ(json.at("remarks").size(), 1U);
   EXPECT_NE(json.at("remarks")[0].get<std::string>().find("float32"), std::string::npos);
   bool named = false;
-  for (const Json& one : json.at("fits")) {
+  for (const nlohmann::json& one : json.at("fits")) {
     named = named || one.at("what") == "matrix products, weight_gradient, fp8";
   }
   EXPECT_TRUE(named) << json.at("fits");
@@ -392,9 +391,9 @@ TEST_F(CalibrateCommand, LogsOfTrainingsCorrectTheProfileAndSetTheInterval) {
                    "dgx-h100x1", "--seq", "8192", "--framework", "fsdp2", "--sharding", "full",
                    "--global-batch", "8", "-o", path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
-  const Json json = Json::parse(answer.out);
+  const nlohmann::json json = nlohmann::json::parse(answer.out);
   ASSERT_EQ(json.at("runs").size(), 1U);
-  const Json& run = json.at("runs")[0];
+  const nlohmann::json& run = json.at("runs")[0];
   const double measured = run.at("measured_seconds").get<double>();
   EXPECT_NEAR(measured, 8192.0 / 4000, 1e-3);
   EXPECT_LT(std::abs(run.at("after_seconds").get<double>() / measured - 1),
@@ -405,7 +404,7 @@ TEST_F(CalibrateCommand, LogsOfTrainingsCorrectTheProfileAndSetTheInterval) {
       run_command({"estimate", "--model", "llama-3.1-8b", "--cluster", "dgx-h100x1", "--seq",
                    "8192", "--framework", "fsdp2", "--sharding", "full", "--global-batch", "8",
                    "--json", "--calibration", path("profile.json")});
-  const Json time = Json::parse(again.out).at("time");
+  const nlohmann::json time = nlohmann::json::parse(again.out).at("time");
   EXPECT_NEAR(time.at("step_seconds").get<double>(), run.at("after_seconds").get<double>(),
               1e-6 * measured);
   EXPECT_NEAR(time.at("low_seconds").get<double>() / time.at("step_seconds").get<double>(),
@@ -422,7 +421,7 @@ TEST_F(CalibrateCommand, LogsMayBeginWithABracket) {
          "--cluster", "dgx-h100x1", "--seq", "8192", "--framework", "fsdp2", "--sharding", "full",
          "--global-batch", "8", "-o", path("profile.json"), "--json"});
     ASSERT_EQ(answer.code, kDone) << start << answer.err;
-    EXPECT_EQ(Json::parse(answer.out).at("runs").size(), 1U);
+    EXPECT_EQ(nlohmann::json::parse(answer.out).at("runs").size(), 1U);
   }
 }
 
@@ -437,7 +436,7 @@ TEST_F(CalibrateCommand, RowsOfThePublishedFormatAreRunsToo) {
   const Answer answer =
       run_command({"calibrate", "--from-run", rows, "-o", path("profile.json"), "--json"});
   ASSERT_EQ(answer.code, kDone) << answer.err;
-  const Json json = Json::parse(answer.out);
+  const nlohmann::json json = nlohmann::json::parse(answer.out);
   EXPECT_EQ(json.at("runs").size(), 1U);
   EXPECT_EQ(json.at("remarks").size(), 1U);
 }

@@ -16,11 +16,9 @@
 namespace trireme::tools {
 namespace {
 
-using Json = nlohmann::json;
-
 const std::string kSource = TRIREME_SOURCE_DIR;
 
-Json estimate(const Json& row) {
+nlohmann::json estimate(const nlohmann::json& row) {
   const std::string model = row.at("model");
   const bool preset = model != "llama-8b-12-layers";
   return json_of(
@@ -42,9 +40,9 @@ using Group = std::pair<int, std::string>;
 std::map<Group, std::vector<Compared>> compare_all() {
   std::ifstream file(kSource + "/tests/gpu/measured/h200.json");
   std::map<Group, std::vector<Compared>> all;
-  const Json measured = Json::parse(file);
-  for (const Json& row : measured.at("rows")) {
-    const Json found = estimate(row);
+  const nlohmann::json measured = nlohmann::json::parse(file);
+  for (const nlohmann::json& row : measured.at("rows")) {
+    const nlohmann::json found = estimate(row);
     all[{row.at("host"), row.at("model")}].push_back(
         {row.at("step_seconds"), found.at("time").at("step_seconds"), row.at("peak_allocated_gib"),
          found.at("memory").at("peak_allocated_gib")});

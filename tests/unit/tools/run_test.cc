@@ -20,7 +20,6 @@
 namespace trireme::tools {
 namespace {
 
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr const char* kTinyLlama = R"({
@@ -52,11 +51,13 @@ class RunCommand : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_command(arguments);
   }
-  [[nodiscard]] Json result(const std::string& name) const { return read_json_file(path(name)); }
+  [[nodiscard]] nlohmann::json result(const std::string& name) const {
+    return read_json_file(path(name));
+  }
   [[nodiscard]] std::vector<double> losses(const std::string& name) const {
     std::vector<double> values;
-    const Json json = result(name);
-    for (const Json& step : json.at("steps")) {
+    const nlohmann::json json = result(name);
+    for (const nlohmann::json& step : json.at("steps")) {
       values.push_back(step.at("loss").get<double>());
     }
     return values;
@@ -71,7 +72,7 @@ TEST_F(RunCommand, WritesTheResultOfTheContract) {
       {"--tp", "2", "--pp", "2", "--steps", "4", "-o", path("r.json"), "--trace", path("t.json")});
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(answer.err, "");
-  const Json json = result("r.json");
+  const nlohmann::json json = result("r.json");
   EXPECT_EQ(json.at("schema"), "trireme.run/1");
   EXPECT_EQ(json.at("layout").at("tp"), 2);
   EXPECT_EQ(json.at("machine").at("backend"), "cpu");
@@ -280,7 +281,7 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   const Answer same =
       run_command({"compare", path("t.json"), path("t.json"), "--tolerance", "1%", "--json"});
   ASSERT_EQ(same.code, 0) << same.err;
-  const Json json = Json::parse(same.out);
+  const nlohmann::json json = nlohmann::json::parse(same.out);
   EXPECT_EQ(json.at("schema"), "trireme.compare/1");
   EXPECT_EQ(json.at("step").at("error"), 0.0);
   EXPECT_EQ(json.at("worst_ops").size(), 10U);
@@ -289,19 +290,19 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   // The parts of the step add up to it, and the result says the same of its trace.
   double parts = 0;
   double measured = 0;
-  const Json whole = result("r.json");
-  const Json& result_parts = whole.at("exposed_seconds");
-  for (const Json& part : json.at("exposed")) {
+  const nlohmann::json whole = result("r.json");
+  const nlohmann::json& result_parts = whole.at("exposed_seconds");
+  for (const nlohmann::json& part : json.at("exposed")) {
     parts += part.at("measured_seconds").get<double>();
     EXPECT_NEAR(part.at("measured_seconds").get<double>(),
                 result_parts.at(part.at("category").get<std::string>()).get<double>(), 1e-8);
   }
-  for (const Json& step : whole.at("steps")) {
+  for (const nlohmann::json& step : whole.at("steps")) {
     measured += step.at("timed").get<bool>() ? step.at("step_seconds").get<double>() / 2 : 0;
   }
   EXPECT_NEAR(parts, measured, 1e-6);
   EXPECT_GT(whole.at("exposed_communication_share").get<double>(), 0.0);
-  for (const Json& kind : json.at("worst_kinds")) {
+  for (const nlohmann::json& kind : json.at("worst_kinds")) {
     EXPECT_EQ(kind.at("op").get<std::string>().find(" mb"), std::string::npos);
   }
   const Answer table = run_command({"compare", path("r.json")});
@@ -310,8 +311,8 @@ TEST_F(RunCommand, ComparesAPredictionWithTheRun) {
   // A trace and a result join once layers and micro-batches are put together.
   const Answer mixed = run_command({"compare", path("t.json"), path("r.json"), "--json"});
   ASSERT_EQ(mixed.code, 0) << mixed.err;
-  EXPECT_EQ(Json::parse(mixed.out).at("only_measured_ops"), 0);
-  EXPECT_EQ(Json::parse(mixed.out).at("only_predicted_ops"), 0);
+  EXPECT_EQ(nlohmann::json::parse(mixed.out).at("only_measured_ops"), 0);
+  EXPECT_EQ(nlohmann::json::parse(mixed.out).at("only_predicted_ops"), 0);
   expect_one_line(run_command({"compare", path("config.json"), path("t.json")}), 2,
                   "compare reads");
   expect_one_line(run_command({"compare", path("absent.json")}), 2, "absent.json");
@@ -323,7 +324,7 @@ TEST_F(RunCommand, TheToleranceOfAComparisonIsItsExitCode) {
   ASSERT_EQ(
       train({"--tp", "2", "--cluster", "dgx-h100x1", "--steps", "2", "-o", path("r.json")}).code,
       0);
-  Json run = result("r.json");
+  nlohmann::json run = result("r.json");
   const double predicted = run.at("predicted_step_seconds").get<double>();
   const std::tuple<double, const char*, int> cases[] = {{1.05, "10%", 0}, {2.0, "10%", 1},
                                                         {0.8, "10%", 1},  {1.05, "1%", 1},
@@ -341,8 +342,8 @@ TEST_F(RunCommand, TheToleranceOfAComparisonIsItsExitCode) {
 TEST_F(RunCommand, OpsAreTimedOnlyForATrace) {
   ASSERT_EQ(train({"--cluster", "dgx-h100x1", "--steps", "3", "-o", path("r.json")}).code, 0);
   const Answer answer = train({"--steps", "3", "--json"});
-  for (const Json& json : {result("r.json"), Json::parse(answer.out)}) {
-    for (const Json& step : json.at("steps")) {
+  for (const nlohmann::json& json : {result("r.json"), nlohmann::json::parse(answer.out)}) {
+    for (const nlohmann::json& step : json.at("steps")) {
       EXPECT_EQ(step.at("timed"), false);
     }
     EXPECT_TRUE(json.at("ops").empty());
@@ -354,23 +355,23 @@ TEST_F(RunCommand, OpsAreTimedOnlyForATrace) {
       train({"--pp", "2", "--steps", "2", "--save", path("kept"), "-o", path("save.json")}).code,
       0);
   for (const char* name : {"two.json", "save.json"}) {
-    const Json plain = result(name);
-    for (const Json& step : plain.at("steps")) {
+    const nlohmann::json plain = result(name);
+    for (const nlohmann::json& step : plain.at("steps")) {
       EXPECT_EQ(step.at("timed"), false) << name;
     }
   }
   // With a trace, every second one is.
   ASSERT_EQ(train({"--steps", "4", "--trace", path("t.json"), "-o", path("traced.json")}).code, 0);
   int timed = 0;
-  const Json traced = result("traced.json");
-  for (const Json& step : traced.at("steps")) {
+  const nlohmann::json traced = result("traced.json");
+  for (const nlohmann::json& step : traced.at("steps")) {
     timed += step.at("timed").get<bool>() ? 1 : 0;
   }
   EXPECT_EQ(timed, 2);
   // The whole step is compared all the same, and corrects a profile.
   const Answer compared = run_command({"compare", path("r.json"), "--json"});
   ASSERT_EQ(compared.code, 0) << compared.err;
-  EXPECT_TRUE(Json::parse(compared.out).at("step").at("error").is_number());
+  EXPECT_TRUE(nlohmann::json::parse(compared.out).at("step").at("error").is_number());
   const Answer table = run_command({"compare", path("r.json")});
   EXPECT_NE(table.out.find("a run with --trace"), std::string::npos) << table.out;
   const Answer fitted = run_command({"calibrate", "--from-run", path("r.json"), "--cluster",

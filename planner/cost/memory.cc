@@ -12,6 +12,7 @@
 
 #include "core/fields_hash.h"
 #include "planner/cost/device_memory.h"
+#include "planner/cost/in_flight.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/own_memory.h"
@@ -207,13 +208,34 @@ double MemoryModel::stage_gib(const Plan& plan, std::int64_t rank) {
   return stage.items.total();
 }
 
-// Of stages with the same chunks, one behind the other, the first holds most in flight.
+// Of stages with the same chunks, one behind the other, the first holds most in flight. Of
+// PyTorch's states those are compared that wait for the first backward of as many chunks: before it
+// a chunk has no gradients.
+bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+                  std::int64_t rank) {
+  if (rank == 0 || !same_chunks(plan, split, rank, rank - 1)) {
+    return false;
+  }
+  if (!has_torch_states(job)) {
+    return true;
+  }
+  const RankInFlight here(plan, rank);
+  const RankInFlight before(plan, rank - 1);
+  const auto all = static_cast<double>(plan.micro_batches);
+  for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
+    if ((here.at(chunk).whole < all) != (before.at(chunk).whole < all)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void MemoryModel::State::count_fullest(const Plan& plan, MemoryEstimate& out) {
   const std::vector<ChunkLayers>& split = split_of(plan);
   const StageContext context = stage_context(job, plan, layers_of(plan));
   out.stages.clear();
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-    if (rank == 0 || !same_chunks(plan, split, rank, rank - 1)) {
+    if (!is_no_fuller(job, plan, split, rank)) {
       out.stages.push_back(stage_memory(context, split, rank));
     }
   }
@@ -222,10 +244,9 @@ void MemoryModel::State::count_fullest(const Plan& plan, MemoryEstimate& out) {
 
 void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
   State& s = *state_;
-  // Of a split backward, of micro-batches that enter at both ends, and of PyTorch's stages, which
-  // keep what they receive and send, another may.
-  const bool first_is_fullest = !has_torch_states(s.job) && !splits_backward(plan) &&
-                                !runs_two_ways(s.job, plan) && !s.job.offload.any();
+  // Of a split backward and of micro-batches that enter at both ends another may.
+  const bool first_is_fullest =
+      !splits_backward(plan) && !runs_two_ways(s.job, plan) && !s.job.offload.any();
   if (topologies::has_unlike_nodes(s.job.cluster)) {
     s.count(plan, out);
   } else if (counts_own_memory(s.job, plan)) {

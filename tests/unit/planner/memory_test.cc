@@ -238,13 +238,14 @@ TEST(Memory, ThePeakAloneIsThePeakOfAllStages) {
     MemoryEstimate all;
     MemoryEstimate peak;
     for (Plan plan : random_plans(job, 200)) {
-      for (const Schedule schedule :
-           {plan.schedule, Schedule::kOneForwardOneBackward, Schedule::kZeroBubbleH1}) {
+      for (const Schedule schedule : {plan.schedule, Schedule::kOneForwardOneBackward,
+                                      Schedule::kGpipe, Schedule::kZeroBubbleH1}) {
         plan.schedule = plan.virtual_pipeline > 1 ? Schedule::kInterleaved : schedule;
         model.estimate(plan, all);
         model.estimate_peak(plan, peak);
         ASSERT_NEAR(peak.allocated_gib, all.allocated_gib, 1e-9 * all.allocated_gib)
             << framework << " " << short_form(plan);
+        ASSERT_NEAR(peak.reserved_low_gib, all.reserved_low_gib, 1e-9 * all.reserved_low_gib);
         ASSERT_NEAR(peak.reserved_high_gib, all.reserved_high_gib, 1e-9 * all.reserved_high_gib);
         ASSERT_EQ(peak.fit, all.fit) << framework << " " << short_form(plan);
       }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -134,7 +135,7 @@ bool is_training_choice(std::string_view key) {
          key == "router_bias_selects";
 }
 
-models::Transformer model_of(const Flavor& flavor) {
+models::Transformer read_flavor(const Flavor& flavor) {
   models::Transformer model = models::load_model(flavor.preset);
   for (const Change& change : flavor.changes) {
     if (change.key != nullptr) {
@@ -145,12 +146,27 @@ models::Transformer model_of(const Flavor& flavor) {
   return model;
 }
 
+// A row of kFlavors with a preset. Read once: a search asks of each layout whether it can be
+// written.
+const models::Transformer& model_of(const Flavor& flavor) {
+  static const auto models = [] {
+    std::map<const Flavor*, models::Transformer> all;
+    for (const Flavor& each : kFlavors) {
+      if (each.preset != nullptr) {
+        all.emplace(&each, read_flavor(each));
+      }
+    }
+    return all;
+  }();
+  return models.at(&flavor);
+}
+
 // What of `model` the flavor has otherwise, by name and with both values; empty: nothing.
 std::string difference_from(const models::Transformer& model, const Flavor& flavor) {
   if (flavor.preset == nullptr) {
     return "";
   }
-  const models::Transformer titan = model_of(flavor);
+  const models::Transformer& titan = model_of(flavor);
   for (const models::FunctionField& field : models::function_fields()) {
     if (!is_training_choice(field.key) &&
         !models::same_value(field, model.function, titan.function)) {

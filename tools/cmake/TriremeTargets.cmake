@@ -36,8 +36,8 @@ function(trireme_joined target)
   endif()
 endfunction()
 
-# Commands and rooms that read and write texts are compiled with -O1, and tests with -O0: what takes time in them is the
-# other rooms' code. -O3 costs half as much again to build as -O1, and -O1 as -O0.
+# Commands and rooms that read and write texts are compiled with -O1, and most tests with -O0: what takes time in them is
+# the other rooms' code. -O3 costs half as much again to build as -O1, and -O1 as -O0.
 set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 set(trireme_test_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
 
@@ -63,9 +63,10 @@ function(trireme_library name)
 endfunction()
 
 # trireme_test(core_test LABELS fast SOURCES units_test.cc LINK trireme::core) builds one GoogleTest program and
-# registers it as one test. Labels: fast (the default), slow, gpu.
+# registers it as one test. Labels: fast (the default), slow, gpu. COMPUTES: it runs for long, and half of that in templates
+# that both it and the libraries use, of which the linker keeps the test's own; it starts first.
 function(trireme_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
@@ -75,7 +76,7 @@ function(trireme_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_compile_features(${name} PRIVATE cxx_std_20)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
-  target_compile_options(${name} PRIVATE ${trireme_test_options})
+  target_compile_options(${name} PRIVATE $<IF:$<BOOL:${ARG_COMPUTES}>,${trireme_light_options},${trireme_test_options}>)
   target_compile_definitions(${name} PRIVATE TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   trireme_joined(${name})
   add_test(NAME ${name} COMMAND ${name})
@@ -84,6 +85,7 @@ function(trireme_test name)
   file(MAKE_DIRECTORY ${folder})
   set(leaks suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "TEST_TMPDIR=${folder};LSAN_OPTIONS=${leaks}")
+  set_tests_properties(${name} PROPERTIES COST $<BOOL:${ARG_COMPUTES}>)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "ALL TESTS SKIPPED")
 endfunction()
 

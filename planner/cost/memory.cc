@@ -208,6 +208,8 @@ double MemoryModel::stage_gib(const Plan& plan, std::int64_t rank) {
   return stage.items.total();
 }
 
+namespace {
+
 // Of stages with the same chunks, one behind the other, the first holds most in flight. Of
 // PyTorch's states those are compared that wait for the first backward of as many chunks: before it
 // a chunk has no gradients.
@@ -229,6 +231,8 @@ bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayer
   }
   return true;
 }
+
+}  // namespace
 
 void MemoryModel::State::count_fullest(const Plan& plan, MemoryEstimate& out) {
   const std::vector<ChunkLayers>& split = split_of(plan);

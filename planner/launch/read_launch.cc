@@ -198,8 +198,7 @@ constexpr OtherFile kOtherFiles[] = {
      "(--tensor-model-parallel-size 4, …) would be right"},
     {"verl.trainer.",
      "starts verl; its model and batch as options of `trireme estimate --framework fsdp1 "
-     "--sharding "
-     "full` would be right"},
+     "--sharding full` would be right"},
     {"--yaml-cfg",
      "takes its settings from the YAML after its --yaml-cfg, which is not read; those settings as "
      "Megatron-LM's flags would be right"},

@@ -62,6 +62,8 @@ void measure_attention(Bench& bench, Microbenchmarks& found);
 void measure_passes(Bench& bench, Microbenchmarks& found);
 void measure_own_kernels(Bench& bench, Microbenchmarks& found);
 // On all GPUs of the host at once, as optimizers that lie on it copy: they share its memory.
+// Collective over the coordinator's ranks; throws Error when a peer does not come within the run's
+// time-out.
 void measure_copies(Bench& bench, Coordinator& coordinator, Microbenchmarks& found);
 void measure_launch(Bench& bench, Microbenchmarks& found);
 

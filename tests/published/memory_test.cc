@@ -14,7 +14,7 @@
 #include "planner/calibrate/published.h"
 #include "planner/calibrate/published_memory.h"
 #include "planner/cost/memory.h"
-#include "tests/published/nccl_tables.h"
+#include "tests/published/shared_data.h"
 
 namespace trireme::planner {
 namespace {
@@ -110,8 +110,7 @@ class Predictions {
 
  private:
   Predictions() {
-    for (const PublishedFile& file :
-         read_published(published::shared_data_folder() + "/published")) {
+    for (const PublishedFile& file : read_published(published::published_folder())) {
       for (const PublishedRow& row : file.rows) {
         if (row.outcome != "suspect") {
           add(row);
@@ -164,8 +163,8 @@ class Predictions {
 class PublishedMemory : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::is_directory(published::shared_data_folder() + "/published")) {
-      GTEST_SKIP() << "no published rows at " << published::shared_data_folder() + "/published";
+    if (!std::filesystem::is_directory(published::published_folder())) {
+      GTEST_SKIP() << "no published rows at " << published::published_folder();
     }
   }
   static Statistics dense(const std::string& source) {

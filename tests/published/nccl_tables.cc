@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -110,12 +109,6 @@ void place(NcclTable& table, const System& system, int gpus) {
 }
 
 }  // namespace
-
-std::string shared_data_folder() {
-  const char* given = std::getenv("TRIREME_SHARED_DATA");
-  const std::string folder = given != nullptr ? given : TRIREME_SOURCE_DIR "/../shared/data";
-  return std::filesystem::is_directory(folder + "/nccl_tests") ? folder : "";
-}
 
 std::vector<NcclTable> read_nccl_tables(const std::string& folder) {
   std::vector<std::filesystem::path> files;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/published/shared_data.h"
 #include "topologies/collective_cost.h"
 
 namespace trireme::published {
@@ -32,8 +33,6 @@ struct TableError {
   double ratio_largest = 0.0;   // predicted over measured time of the largest size
 };
 
-// The folder, from TRIREME_SHARED_DATA or beside the source; empty when it is not there.
-std::string shared_data_folder();
 std::vector<NcclTable> read_nccl_tables(const std::string& folder);
 TableError table_error(const NcclTable& table, const topologies::Profile& profile);
 // Predicted seconds of one size.

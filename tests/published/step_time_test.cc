@@ -14,7 +14,7 @@
 #include "models/presets.h"
 #include "planner/calibrate/validation.h"
 #include "planner/cost/estimate.h"
-#include "tests/published/nccl_tables.h"
+#include "tests/published/shared_data.h"
 #include "topologies/profile.h"
 
 namespace trireme::planner {
@@ -132,15 +132,14 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
 class PublishedCorpus : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::is_directory(published::shared_data_folder() + "/published")) {
-      GTEST_SKIP() << "no published rows at " << published::shared_data_folder() + "/published";
+    if (!std::filesystem::is_directory(published::published_folder())) {
+      GTEST_SKIP() << "no published rows at " << published::published_folder();
     }
   }
 };
 
 TEST_F(PublishedCorpus, EverySource) {
-  const auto errors =
-      errors_of(score(read_published(published::shared_data_folder() + "/published")));
+  const auto errors = errors_of(score(read_published(published::published_folder())));
   expect_gates(errors, {{"korthikanti_2022", 0.07},
                         {"megatron_sc21", 0.06},
                         {"simumax_b200", 0.12},
@@ -157,8 +156,8 @@ TEST_F(PublishedCorpus, EverySource) {
 
 // vTrain's grid of layouts for four models: the layout predicted fastest is nearly the fastest.
 TEST_F(PublishedCorpus, RankingOfLayouts) {
-  const Scored scored = score(
-      read_published(published::shared_data_folder() + "/published" + "/vtrain_multi_node.json"));
+  const Scored scored =
+      score(read_published(published::published_folder() + "/vtrain_multi_node.json"));
   std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> sets;
   for (std::size_t i = 0; i < scored.rows.size(); ++i) {
     if (is_gated_row(scored.cases[i])) {

@@ -44,12 +44,12 @@ bool has_key(std::string_view text, std::string_view key) {
 
 // The second syntax (src/llamafactory/v1): a model and its data, and parts that plug-ins read.
 bool is_factory_v1(std::string_view text) {
-  const auto has = [&](std::string_view names) {
+  const auto has_one_of = [&](std::string_view names) {
     const std::vector<std::string_view> all = names_in(names);
     return std::any_of(all.begin(), all.end(), [&](auto key) { return has_key(text, key); });
   };
   return has_key(text, "model") && has_key(text, "train_dataset") &&
-         has("dist_config peft_config kernel_config init_config model_class");
+         has_one_of("dist_config peft_config kernel_config init_config model_class");
 }
 
 std::optional<TrainerProgram> program_of_settings(std::string_view text) {

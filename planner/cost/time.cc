@@ -201,7 +201,11 @@ TimeModel::State::OfAxes& TimeModel::State::of_axes(const Plan& plan) {
                     .reshards = plan.reshard_after_forward,
                     .prediction_apart = plan.prediction_apart};
   axes.resize(kKept);
-  OfAxes& known = axes[FieldsHash<AxesKey>()(key) & (kKept - 1)];
+  std::unique_ptr<OfAxes>& kept = axes[FieldsHash<AxesKey>()(key) & (kKept - 1)];
+  if (!kept) {
+    kept = std::make_unique<OfAxes>();
+  }
+  OfAxes& known = *kept;
   if (!(known.key == key)) {
     known.key = key;
     known.data = data_parallel.of_plan(plan);

@@ -214,8 +214,9 @@ struct TimeModel::State {
   // On unlike nodes, where no key says them: of the plan at hand.
   std::vector<RankClass> unlike_split;
   std::vector<RankWork> unlike_work;
-  std::vector<OfAxes> axes;  // by hash
-  Plan timed_plan;           // of `timed`, but for its order
+  std::vector<std::unique_ptr<OfAxes>>
+      axes;         // by hash; made when first asked for, since one plan needs one
+  Plan timed_plan;  // of `timed`, but for its order
   std::vector<std::pair<Placed, TimeEstimate>> timed;
   std::vector<std::pair<LayerSetKey, std::vector<RankWork>>> worked;  // of timed_plan, by class
   struct StageSeconds {

@@ -38,17 +38,17 @@ struct HostileFormat {
   const char* reader;
 };
 constexpr HostileFormat kFormats[] = {
-    {"megatron", "sh", "megatron", "--sharding optimizer", "bash -n \"$1\""},
-    {"megatron", "slurm.sh", "megatron", "--sharding optimizer --launcher slurm --form training",
-     "bash -n \"$1\""},
-    {"megatron-bridge", "py", "megatron", "--sharding optimizer",
+    {"megatron", "sh", "megatron", "--layout fsdp8.mb1.zero1", "bash -n \"$1\""},
+    {"megatron", "slurm.sh", "megatron",
+     "--layout fsdp8.mb1.zero1 --launcher slurm --form training", "bash -n \"$1\""},
+    {"megatron-bridge", "py", "megatron", "--layout fsdp8.mb1.zero1",
      "python3 -c 'import ast, sys; ast.parse(open(sys.argv[1], \"rb\").read())' \"$1\""},
-    {"torchtitan", "toml", "fsdp2", "--sharding full --flavor llama3/8B --form training",
+    {"torchtitan", "toml", "fsdp2", "--layout fsdp8.mb1 --flavor llama3/8B --form training",
      "python3 -c 'import tomllib, sys; t = tomllib.load(open(sys.argv[1], \"rb\")); "
      "assert t[\"model\"][\"flavor\"] == \"8B\"' \"$1\""},
-    {"deepspeed", "json", "deepspeed", "--sharding full",
+    {"deepspeed", "json", "deepspeed", "--layout fsdp8.mb1",
      "python3 -c 'import json, sys; json.load(open(sys.argv[1]))' \"$1\""},
-    {"accelerate", "yaml", "fsdp2", "--sharding full",
+    {"accelerate", "yaml", "fsdp2", "--layout fsdp8.mb1",
      "python3 -c 'import yaml, sys; assert yaml.safe_load(open(sys.argv[1], "
      "encoding=\"utf-8\"))[\"num_processes\"] == 8' \"$1\""},
 };
@@ -118,8 +118,8 @@ TEST(ExportHostileNames, AScriptRunsNothingOfAName) {
   fs::permissions(folder / "bin" / "torchrun", fs::perms::owner_all);
   for (const char* name : kHostile) {
     const Exported wrote = run_words(
-        "export --cluster dgx-h100x1 --seq 4096 --global-batch 16 --framework megatron --sharding "
-        "optimizer",
+        "export --cluster dgx-h100x1 --seq 4096 --global-batch 16 --framework megatron --layout "
+        "fsdp8.mb1.zero1",
         {"--model", model_named(name), "-o", (folder / "run.sh").string()});
     ASSERT_EQ(wrote.code, 0) << wrote.err;
     const std::string run = "cd '" + folder.string() + "' && PATH=\"$PWD/bin:$PATH\" bash run.sh";

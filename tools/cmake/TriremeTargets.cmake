@@ -26,18 +26,18 @@ function(trireme_uses_regex)
   endif()
 endfunction()
 
-# A build from nothing (TRIREME_BUILD_ONCE; not with ccache, which takes file by file) compiles up to twelve files of a
+# A build from nothing (TRIREME_BUILD_ONCE; not with ccache, which takes file by file) compiles up to 24 files of a
 # target as one: what costs there is the same templates of others made anew for every file. So a name of a file's own (in its
 # unnamed namespace) stands in one file of a target (tests/own_names_test.cc). Presets dev and tsan compile file by file:
 # a file that forgets a header does not compile there.
 function(trireme_joined target)
   if(TRIREME_BUILD_ONCE AND NOT TRIREME_CCACHE)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
   endif()
 endfunction()
 
 # Commands and rooms that read and write texts are compiled with -O1, and most tests with -O0: what takes time in them is
-# the other rooms' code. -O3 costs half as much again to build as -O1, and -O1 as -O0.
+# the other rooms' code. -O1 costs half as much again to build as -O0.
 set(trireme_light_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 set(trireme_test_options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
 
@@ -64,7 +64,8 @@ endfunction()
 
 # trireme_test(core_test LABELS fast SOURCES units_test.cc LINK trireme::core) builds one GoogleTest program and
 # registers it as one test. Labels: fast (the default), slow, gpu. COMPUTES: it runs for long, and half of that in templates
-# that both it and the libraries use, of which the linker keeps the test's own; it starts first.
+# that both it and the libraries use, of which the linker keeps the test's own (but for tests/common_templates.cc); it
+# starts first.
 function(trireme_test name)
   cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -73,7 +74,7 @@ function(trireme_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)  # ends what hangs; no test is to fail for the machine's load
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:common_templates>)
   target_compile_features(${name} PRIVATE cxx_std_20)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main trireme_warnings)
   target_compile_options(${name} PRIVATE $<IF:$<BOOL:${ARG_COMPUTES}>,${trireme_light_options},${trireme_test_options}>)

@@ -19,14 +19,6 @@ bool is_short_flag(std::string_view word) {
          ((word[1] >= 'a' && word[1] <= 'z') || (word[1] >= 'A' && word[1] <= 'Z'));
 }
 
-ShellText rest_of(const ShellText& word, std::size_t begin) {
-  ShellText part;
-  part.text = word.text.substr(begin);
-  part.lines.assign(word.lines.begin() + static_cast<std::ptrdiff_t>(begin), word.lines.end());
-  part.quoted.assign(word.quoted.begin() + static_cast<std::ptrdiff_t>(begin), word.quoted.end());
-  return part;
-}
-
 // Lines `#SBATCH --nodes=16` as words.
 std::vector<ShellText> batch_header(std::string_view text) {
   std::vector<ShellText> words;
@@ -85,6 +77,43 @@ std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
   return words;
 }
 
+namespace {
+
+bool is_quote(char c) {
+  return c == '"' || c == '\'';
+}
+
+// What stands between these is compared with a word: `--tp)`, `-t|--tp=*)`, [ "$1" = --tp ] and
+// [[ $word == --tp* ]].
+bool is_pattern(std::string_view before, std::string_view after) {
+  before.remove_suffix(!before.empty() && is_quote(before.back()) ? 1 : 0);
+  after.remove_prefix(after.starts_with("=") ? 1 : 0);
+  after.remove_prefix(after.starts_with("*") ? 1 : 0);
+  after.remove_prefix(!after.empty() && is_quote(after.front()) ? 1 : 0);
+  after.remove_prefix(after.starts_with("*") ? 1 : 0);
+  after.remove_prefix(std::min(after.find_first_not_of(' '), after.size()));
+  const bool starts =
+      before.empty() || std::string_view(" \t\n|(").find(before.back()) != std::string_view::npos;
+  before = before.substr(0, before.find_last_not_of(' ') + 1);
+  const bool compared = before.ends_with(" =") || before.ends_with("==");
+  return starts &&
+         (after.starts_with(")") || after.starts_with("|") || (compared && after.starts_with("]")));
+}
+
+// getopts "t:p:" takes -t 4 and -t4.
+bool asks_getopts(std::string_view script, std::string_view flag) {
+  const std::size_t at = script.find("getopts ");
+  if (at == std::string_view::npos || flag.size() < 2 || flag[1] == '-') {
+    return false;
+  }
+  std::string_view letters = script.substr(at + 8);
+  letters.remove_prefix(std::min(letters.find_first_not_of(" \"':"), letters.size()));
+  letters = letters.substr(0, letters.find_first_of(" \"'\n"));
+  return letters.find(flag[1]) != std::string_view::npos;
+}
+
+}  // namespace
+
 bool takes_flags_itself(std::string_view script, const std::vector<std::string>& words) {
   const auto first = std::find_if(words.begin(), words.end(),
                                   [](const std::string& word) { return word.starts_with("-"); });
@@ -92,14 +121,12 @@ bool takes_flags_itself(std::string_view script, const std::vector<std::string>&
     return false;
   }
   const std::string flag = first->substr(0, first->find('='));
+  if (asks_getopts(script, flag)) {
+    return true;
+  }
   for (std::size_t at = script.find(flag); at != std::string_view::npos;
        at = script.find(flag, at + 1)) {
-    const char before = at == 0 ? '\n' : script[at - 1];
-    std::string_view after = script.substr(at + flag.size());
-    after.remove_prefix(!after.empty() && (after[0] == '"' || after[0] == '\'') ? 1 : 0);
-    after.remove_prefix(std::min(after.find_first_not_of(' '), after.size()));
-    if (std::string_view(" \t\n|('\"").find(before) != std::string_view::npos &&
-        (after.starts_with(")") || after.starts_with("|") || after.starts_with("=*)"))) {
+    if (is_pattern(script.substr(0, at), script.substr(at + flag.size()))) {
       return true;
     }
   }
@@ -156,6 +183,13 @@ namespace {
 
 // A loop whose rounds the file leaves open.
 void remark_open_loop(const ShellLoop& loop, LaunchConfig& config) {
+  if (loop.takes_options) {
+    config.remarks.push_back(
+        fmt::format("the loop ({}) takes options from the script's words: none is given, and what "
+                    "stands before "
+                    "it holds; words after the file (flags among them after --) are its $1, $2, …",
+                    line_of(config, loop.line)));
+  }
   if (!loop.open) {
     return;
   }
@@ -246,7 +280,7 @@ std::vector<LaunchSetting> flags_of(const std::vector<ShellText>& words) {
                           first_line(words[i])};
     setting.open = words[i].open_after || words[i].outside;
     if (equals != std::string::npos) {
-      setting.value = rest_of(words[i], equals + 1).text;
+      setting.value = text.substr(equals + 1);
     }
     while (i + 1 < words.size() && !is_flag(words[i + 1].text) &&
            !is_short_flag(words[i + 1].text)) {

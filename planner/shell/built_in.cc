@@ -1,10 +1,12 @@
 #include "planner/shell/built_in.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "planner/shell/arrays.h"
 #include "planner/shell/names.h"
+#include "planner/shell/options.h"
 #include "planner/shell/text_commands.h"
 
 namespace trireme::planner {
@@ -172,11 +174,13 @@ void shift_words(const std::vector<ShellText>& words, ShellVariables& variables)
   if (!variables.positional || variables.in_function) {
     return;
   }
-  const std::string count = words.size() > 1 ? words[1].text : "1";
-  const bool digit = count.size() == 1 && count[0] > '0' && count[0] <= '9';
+  std::ptrdiff_t count = 1;
+  if (words.size() > 1) {
+    const std::string& text = words[1].text;
+    std::from_chars(text.data(), text.data() + text.size(), count);
+  }
   auto& all = *variables.positional;
-  const auto gone = std::min<std::ptrdiff_t>(digit ? count[0] - '0' : 1, std::ssize(all));
-  all.erase(all.begin(), all.begin() + gone);
+  all.erase(all.begin(), all.begin() + std::clamp<std::ptrdiff_t>(count, 0, std::ssize(all)));
 }
 
 void let_variables(const std::vector<ShellText>& words, ShellVariables& variables) {
@@ -274,7 +278,8 @@ void read_from_outside(const std::vector<ShellText>& words, ShellVariables& vari
 }  // namespace
 
 bool changes_variables(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
-                       const std::vector<std::string>& assigned, ShellVariables& variables) {
+                       const std::vector<std::string>& assigned, ShellVariables& variables,
+                       std::optional<bool>& last) {
   const std::string& name = words[0].text;
   if (name == "set" && words.size() > 1 && words[1].text == "--") {
     variables.positional.emplace(words.begin() + 2, words.end());
@@ -290,7 +295,7 @@ bool changes_variables(const std::vector<ShellText>& words, const std::optional<
   } else if (reads_input(name)) {
     read_from_outside(words, variables);
   } else if (name == "getopts" && words.size() > 2) {
-    variables.known[words[2].text] = variables.known["OPTARG"] = unknown_variable();
+    last = take_option(words, variables);
   } else if (name == "unset") {
     unset_variables(words, variables);
   } else if (name == "let" || (name == "printf" && words.size() > 2 && words[1].text == "-v")) {

@@ -57,9 +57,11 @@ bool reads_input(std::string_view command);
 void read_into_variables(const std::vector<ShellText>& words, const ShellText& input,
                          const std::string& separators, ShellVariables& variables);
 
-// What of the above a command does, with `set -- …`; `assigned`: names set for it alone. False: it
-// is none of them.
+// What of the above a command does, with `set -- …` and getopts; `assigned`: names set for it
+// alone; `last`: whether it succeeds, where that is more than it says itself. False: it is none of
+// them.
 bool changes_variables(const std::vector<ShellText>& words, const std::optional<ShellText>& input,
-                       const std::vector<std::string>& assigned, ShellVariables& variables);
+                       const std::vector<std::string>& assigned, ShellVariables& variables,
+                       std::optional<bool>& last);
 
 }  // namespace trireme::planner

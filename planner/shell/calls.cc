@@ -61,7 +61,10 @@ bool Calls::call_function(const SimpleCommand& command, const Joined& joined) {
     return false;
   }
   Call call{.words = script_.variables.positional};
-  script_.variables.positional.emplace(words.begin() + 1, words.end());
+  const bool hands_on_open = words.size() == 1 && words[0].open_after;  // main "$@"
+  if (script_.variables.positional || !hands_on_open) {
+    script_.variables.positional.emplace(words.begin() + 1, words.end());
+  }
   script_.variables.hidden.emplace_back();
   put_in(std::move(call), body->second, command, joined);
   return true;

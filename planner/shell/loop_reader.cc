@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/shell/arrays.h"
+#include "planner/shell/options.h"
 
 namespace trireme::planner {
 namespace {
@@ -47,6 +48,7 @@ bool LoopReader::open_for() {
   };
   rounds.line = line;
   rounds.round = for_round({place(begin), place(end)}, line);
+  rounds.takes_options = rounds.takes_options && looks_for_options(rounds.round);
   stream_.at = end + 1;
   start(std::move(rounds));
   return true;
@@ -61,6 +63,8 @@ bool LoopReader::open_while(bool until) {
     return false;
   }
   LoopRounds rounds{.round = std::move(round), .line = stream_.tokens[stream_.at - 1].line};
+  rounds.takes_options = words_are_open(script_.variables) && shifts_options(rounds.round);
+  script_.variables.uses_words |= rounds.takes_options;
   stream_.at = end;
   start(std::move(rounds));
   return true;
@@ -81,6 +85,12 @@ std::string LoopReader::round() const {
 }
 
 void LoopReader::start(LoopRounds rounds) {
+  if (rounds.takes_options) {
+    ShellLoop& loop = script_.loops.emplace_back();
+    loop.line = rounds.line;
+    loop.takes_options = true;
+    return;
+  }
   rounds.frames = branches_.depth();
   loops_.push_back(std::move(rounds));
   next();

@@ -4,6 +4,7 @@
 
 #include "planner/shell/built_in.h"
 #include "planner/shell/names.h"
+#include "planner/shell/options.h"
 
 namespace trireme::planner {
 namespace {
@@ -71,6 +72,7 @@ bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds
   if (head.size() == 1) {
     rounds.known = variables.positional.has_value() && !variables.in_function;
     rounds.values = variables.positional.value_or(std::vector<ShellText>());
+    rounds.takes_options = words_are_open(variables);
     variables.uses_words |= variables.calls == 0;
   }
   for (std::size_t i = 2; i < head.size(); ++i) {
@@ -79,6 +81,7 @@ bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds
     const auto more = expand_and_split(variables, head[i].text, head[i].line, whole);
     variables.unset_words.resize(noted);  // no arguments of a command
     rounds.known = rounds.known && !whole.outside && !whole.lost;
+    rounds.takes_options |= words_are_open(variables) && names_all_words(head[i].text);
     rounds.values.insert(rounds.values.end(), more.begin(), more.end());
   }
   return true;

@@ -26,6 +26,7 @@ struct LoopRounds {
   int line = 0;
   int taken = 0;                      // rounds so far
   bool known = true;                  // the file says which rounds there are
+  bool takes_options = false;         // which nobody gave: none of its rounds counts
   bool ends = false;                  // break, or a round that may be the last
   std::size_t frames = 0;             // that are open around it
   std::optional<bool> status = true;  // whether its last round succeeded

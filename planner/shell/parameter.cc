@@ -30,14 +30,6 @@ std::string without_end(const std::string& value, const ShellText& pattern, bool
   return best;
 }
 
-ShellText part_of_text(const ShellText& text, std::size_t begin, std::size_t end) {
-  ShellText part;
-  for (std::size_t i = begin; i < end; ++i) {
-    put_character(part, text.text[i], text.lines[i], text.quoted[i]);
-  }
-  return part;
-}
-
 // The longest part from `at` on that the pattern fits; nothing: none does.
 std::optional<std::size_t> longest_match(std::string_view value, std::size_t at,
                                          const ShellText& pattern) {

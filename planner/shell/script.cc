@@ -257,7 +257,8 @@ class ScriptReader {
                            calls_.leaves(words, joined, last_))) {
       return;
     }
-    if (!words.empty() && changes_variables(words, read.input, read.assigned, script_.variables)) {
+    if (!words.empty() &&
+        changes_variables(words, read.input, read.assigned, script_.variables, last_)) {
       restore(read.before, script_.variables);
       return;
     }

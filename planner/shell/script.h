@@ -24,6 +24,7 @@ struct ShellLoop {
   int line = 0;
   bool open = false;             // the file does not say which rounds there are: one was read
   bool holds_arguments = false;  // of an open one: its body puts together what a command is given
+  bool takes_options = false;    // over options of whoever starts it: none were given, none read
 };
 
 // An exported variable, or one set for one command.

@@ -163,6 +163,8 @@ class CommandReader {
     }
     if (words.empty() && declares(token.text)) {
       read_.before.clear();
+    } else if (read_.declares && runs_ && assigns_by_value(token)) {
+      return;
     } else if (read_.declares) {
       attribute(token.text);
     } else if (words.empty() && runs_) {
@@ -182,6 +184,29 @@ class CommandReader {
     read_.exports = word == "export";
     attributes_.constant = word == "readonly";
     attributes_.local = variables_.calls > 0 && word != "export" && word != "readonly";
+    return true;
+  }
+
+  // export "$KEY"="$VALUE", declare $PAIR; false: the word does not come to NAME=VALUE.
+  bool assigns_by_value(const ShellToken& token) {
+    if (token.text.find('$') == std::string::npos) {
+      return false;
+    }
+    const std::size_t noted = variables_.unset_words.size();
+    const ShellText whole = expand(variables_, token.text, token.line);
+    const std::string name(assigned_name(whole.text));
+    variables_.unset_words.resize(noted);
+    if (!is_shell_name(name) || whole.text[name.size()] != '=') {
+      return false;
+    }
+    const ShellText value = part_of_text(whole, name.size() + 1, whole.text.size());
+    if (assign({.name = name,
+                .value = {{value}, false},
+                .undecided = branches_.undecided(),
+                .attributes = attributes_},
+               variables_)) {
+      read_.assigned.push_back(name);
+    }
     return true;
   }
 

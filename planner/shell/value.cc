@@ -20,6 +20,16 @@ const std::string& file_of(const ShellVariables& variables, int line) {
   return file == 0 || file > variables.files.size() ? variables.source : variables.files[file - 1];
 }
 
+ShellText part_of_text(const ShellText& text, std::size_t begin, std::size_t end) {
+  ShellText part;
+  part.outside = text.outside;
+  part.lost = text.lost;
+  for (std::size_t i = begin; i < end; ++i) {
+    put_character(part, text.text[i], text.lines[i], text.quoted[i]);
+  }
+  return part;
+}
+
 ShellText plain_text(const std::string& text, int line) {
   return ShellText{text, std::vector<int>(text.size(), line), std::vector<bool>(text.size())};
 }

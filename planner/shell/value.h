@@ -67,7 +67,8 @@ struct ShellVariables {
   std::vector<std::map<std::string, std::optional<ShellVariable>>> hidden = {};
   std::vector<std::string> files = {};                           // those that were read by `source`
   std::map<std::string, std::string, std::less<>> written = {};  // cat > NAME <<EOF: their text
-  int substitutions = 0;     // that are open, against scripts that nest them for ever
+  std::size_t option_letters = 0;  // that getopts took of the word at OPTIND
+  int substitutions = 0;           // that are open, against scripts that nest them for ever
   int depth = 0;             // of brackets within brackets, against files that nest them for ever
   std::size_t expanded = 0;  // characters so far, against files that double a variable for ever
   std::size_t copied = 0;    // of copy_of_values, against files that open subshells for ever
@@ -90,6 +91,8 @@ std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_v
                                         const std::vector<ShellText>& before, ShellText& whole);
 std::vector<ShellText> split(const ShellText& text);
 void put_character(ShellText& text, char c, int line, bool quoted);
+// Its characters from `begin` up to `end`.
+ShellText part_of_text(const ShellText& text, std::size_t begin, std::size_t end);
 // The file that a line is of.
 const std::string& file_of(const ShellVariables& variables, int line);
 // Text of one line, nothing of it protected.

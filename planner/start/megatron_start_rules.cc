@@ -52,7 +52,9 @@ Found names_known(const LaunchConfig& config, const LaunchCase& found) {
   };
   for (const LaunchSetting& setting : config.unknown) {
     const std::string near = near_megatron_flag(setting.key);
-    if (near.empty()) {
+    const bool by_chance =  // slime's --opd-type is none of --rope-type
+        !near.empty() && !own_parser && near.front() != setting.key.front();
+    if (near.empty() || by_chance) {
       continue;
     }
     certain |= setting.line == 0 || (own_parser && !has_setting(config, near));

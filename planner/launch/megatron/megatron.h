@@ -61,6 +61,10 @@ std::string near_megatron_flag(std::string_view key);
 // Whose command line it is, into config.program, with what that program sets itself. Throws Error
 // where it trains no decoder.
 void read_megatron_program(const LaunchCommand& command, LaunchConfig& config);
+// What a program sets where its command does not.
+void set_default(LaunchConfig& config, std::string_view key, std::string_view value);
+// What slime and miles set themselves (slime.cc): the actor's GPUs, its micro-batches and batch.
+void read_slime(LaunchConfig& config);
 // Whether a setting that is read decides memory or time by itself: the tokenizer, say, does not.
 bool decides_memory_or_time(std::string_view key);
 // Megatron-DeepSpeed, and Megatron-LM of 2022 and before.

@@ -1,5 +1,5 @@
 // Programs around Megatron-LM: what they call differently and set themselves (ms-swift
-// 3602360a, swift/megatron/arguments; slime; Megatron-DeepSpeed 4efb479d, megatron/arguments.py).
+// 3602360a, swift/megatron/arguments; Megatron-DeepSpeed 4efb479d, megatron/arguments.py).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,13 +41,6 @@ void rename(LaunchConfig& config, std::string_view from, std::string_view to) {
     config.settings.push_back(std::move(setting));
   }
   forget_unknown(config, from);
-}
-
-void set_default(LaunchConfig& config, std::string_view key, std::string_view value) {
-  if (!has_setting(config, key)) {
-    config.settings.insert(config.settings.begin(),
-                           {std::string(key), std::string(value), "--" + std::string(key)});
-  }
 }
 
 // megatron sft …: NPROC_PER_NODE processes on each of NNODES hosts; samples are cut at
@@ -102,15 +95,6 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
       config,
       "model load mcore_model tuner_type train_type lora_rank lora_alpha lora_dropout packing "
       "rlhf_type");
-}
-
-// GPUs are the actors'.
-void read_slime(LaunchConfig& config) {
-  config.program = MegatronProgram::kSlime;
-  if (const auto each = integer_setting(config, "actor_num_gpus_per_node")) {
-    config.gpus_per_node = each;
-    config.gpus = integer_setting(config, "actor_num_nodes").value_or(1) * *each;
-  }
 }
 
 // Experts stand in every --expert-interval-th layer; --num-experts 1 is a dense model.
@@ -255,6 +239,13 @@ bool is_module(const std::vector<ShellText>& launcher) {
 }
 
 }  // namespace
+
+void set_default(LaunchConfig& config, std::string_view key, std::string_view value) {
+  if (!has_setting(config, key)) {
+    config.settings.insert(config.settings.begin(),
+                           {std::string(key), std::string(value), "--" + std::string(key)});
+  }
+}
 
 bool is_older_megatron(const LaunchConfig& config) {
   return config.program == MegatronProgram::kDeepspeed || has_setting(config, "DDP_impl") ||

@@ -1,0 +1,142 @@
+// slime and miles: reinforcement learning whose actor is trained by Megatron-LM (slime of summer
+// 2026: utils/arguments.py, utils/dp_schedule.py; miles: utils/arguments.py, add_lora_arguments).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/known_models.h"
+#include "planner/launch/megatron/megatron.h"
+
+namespace trireme::planner {
+namespace {
+
+void replace_setting(LaunchConfig& config, std::string_view key, std::int64_t value) {
+  std::erase_if(config.settings, [&](const LaunchSetting& setting) { return setting.key == key; });
+  config.settings.push_back({std::string(key), std::to_string(value), "--" + std::string(key)});
+}
+
+// Samples of a step; that of a rollout over its steps where the file says no number of its own.
+std::optional<std::int64_t> samples_a_step(const LaunchConfig& config) {
+  const auto steps = integer_setting(config, "num_steps_per_rollout");
+  const auto prompts = integer_setting(config, "rollout_batch_size");
+  if (!steps || !prompts) {
+    return integer_setting(config, "global_batch_size");
+  }
+  const std::int64_t each = integer_setting(config, "n_samples_per_prompt").value_or(1);
+  return std::max<std::int64_t>(1, *prompts * each / *steps);
+}
+
+// The longest sample that rollouts make, as far as the file says.
+std::optional<std::int64_t> longest_sample(const LaunchConfig& config) {
+  const auto answer = integer_setting(config, "rollout_max_response_len");
+  const auto all = integer_setting(config, "rollout_max_context_len");
+  if (!answer) {
+    return all;
+  }
+  const std::int64_t both = *answer + integer_setting(config, "rollout_max_prompt_len").value_or(0);
+  return std::min(both, all.value_or(std::numeric_limits<std::int64_t>::max()));
+}
+
+// --use-dynamic-batch-size: a micro-batch is a pack of samples of at most max_tokens_per_gpu tokens
+// on each rank of cp, and a sample longer than that is one of its own. As many packs as samples of
+// the full length make, the same number on every rank.
+void read_packs(LaunchConfig& config, std::int64_t tokens, std::optional<std::int64_t> samples) {
+  const auto degree = [&](const char* key) { return integer_setting(config, key).value_or(1); };
+  const std::int64_t pack = tokens * degree("context_parallel_size");
+  const auto longest = longest_sample(config);
+  const std::int64_t together = std::max<std::int64_t>(1, pack / longest.value_or(pack));
+  replace_setting(config, "seq_length", std::max(pack, longest.value_or(0)));
+  replace_setting(config, "micro_batch_size", 1);
+  std::int64_t packs = 0;
+  if (samples) {
+    const std::int64_t ranks = std::max<std::int64_t>(
+        1, config.gpus.value_or(1) /
+               (degree("tensor_model_parallel_size") * degree("pipeline_model_parallel_size") *
+                degree("context_parallel_size")));
+    packs = ((*samples + together - 1) / together + ranks - 1) / ranks * ranks;
+    replace_setting(config, "global_batch_size", packs);
+  }
+  config.remarks.push_back(fmt::format(
+      "--use-dynamic-batch-size: a micro-batch is a pack of samples of {} tokens together "
+      "(--max-tokens-per-gpu on each rank of cp); {}",
+      pack,
+      !samples ? std::string("how many samples a step has is not in the file")
+      : longest
+          ? fmt::format("the step is that of {} packs, which {} samples of the full {} tokens "
+                        "make, and shorter ones take less",
+                        packs, *samples, *longest)
+          : fmt::format("how long its {} samples are is not in the file: each is counted as "
+                        "a pack of its own",
+                        *samples)));
+  if (longest.value_or(0) > pack) {
+    note_unpacked(config);
+  }
+}
+
+void read_samples(LaunchConfig& config) {
+  const auto samples = samples_a_step(config);
+  const auto tokens = is_on(config, "use_dynamic_batch_size")
+                          ? integer_setting(config, "max_tokens_per_gpu")
+                          : std::nullopt;
+  if (tokens) {
+    read_packs(config, *tokens, samples);
+    return;
+  }
+  if (samples) {
+    replace_setting(config, "global_batch_size", *samples);
+  }
+  if (const auto longest = longest_sample(config)) {
+    replace_setting(config, "seq_length", *longest);
+  }
+  if (!has_setting(config, "micro_batch_size")) {
+    replace_setting(config, "micro_batch_size", 1);
+  }
+  note_unpacked(config);
+}
+
+void read_adapters(LaunchConfig& config) {
+  Training& training = config.training;
+  training.rank = integer_setting(config, "lora_rank", 0, 100'000).value_or(0);
+  if (training.rank == 0) {
+    return;
+  }
+  training.adapter_dropout = number_setting(config, "lora_dropout").value_or(0);
+  const std::string targets = text_setting(config, "target_modules", "all-linear");
+  try {
+    training.targets = adapter_targets_of(targets);
+  } catch (const Error&) {
+    config.foreign.push_back("--target-modules " + targets);
+  }
+}
+
+}  // namespace
+
+void read_slime(LaunchConfig& config) {
+  config.program = MegatronProgram::kSlime;
+  if (const auto each = integer_setting(config, "actor_num_gpus_per_node")) {
+    config.gpus_per_node = each;
+    config.gpus = integer_setting(config, "actor_num_nodes").value_or(1) * *each;
+  }
+  config.model_said = text_setting(config, "hf_checkpoint");
+  config.model_name = preset_in(config.model_said);
+  set_default(config, "use_distributed_optimizer", "");
+  set_default(config, "tokenizer_model", config.model_said);
+  read_samples(config);
+  read_adapters(config);
+  config.remarks.emplace_back(
+      "the step is that of the actor's training: what rollouts and other models take is not in it");
+  std::erase_if(config.unknown, [](const LaunchSetting& setting) {
+    return is_among(
+        "use_dynamic_batch_size max_tokens_per_gpu log_probs_max_tokens_per_gpu "
+        "rollout_batch_size n_samples_per_prompt num_steps_per_rollout rollout_max_response_len "
+        "rollout_max_prompt_len rollout_max_context_len over_sampling_batch_size lora_rank "
+        "lora_alpha lora_dropout target_modules hf_checkpoint actor_num_nodes "
+        "actor_num_gpus_per_node",
+        setting.key);
+  });
+}
+
+}  // namespace trireme::planner

@@ -23,7 +23,7 @@ TEST(CheckCases, LaunchersThatSetThePrecisionThemselvesAreRecognised) {
                               std::string(kModel));
   const Checked answer = check(slime, kNode);
   EXPECT_EQ(rules_in(answer), Rules{});
-  EXPECT_EQ(answer.json.at("layout").at("dp"), 4);
+  EXPECT_EQ(answer.json.at("layout").at("fsdp"), 4);  // of the optimizer's states, which it sets
 }
 
 constexpr const char* kSized =

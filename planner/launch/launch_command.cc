@@ -69,14 +69,6 @@ std::string key_of(std::string_view flag) {
   return key;
 }
 
-std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
-                                           bool (*overrides)(std::string_view word)) {
-  const auto end = std::find_if(arguments.begin(), arguments.end(), overrides);
-  std::vector<std::string> words(arguments.begin(), end);
-  arguments.erase(arguments.begin(), end);
-  return words;
-}
-
 namespace {
 
 bool is_quote(char c) {
@@ -131,6 +123,17 @@ bool takes_flags_itself(std::string_view script, const std::vector<std::string>&
     }
   }
   return false;
+}
+
+std::vector<std::string> take_script_words(std::string_view script,
+                                           std::vector<std::string>& arguments,
+                                           bool (*overrides)(std::string_view word)) {
+  const auto end = takes_flags_itself(script, arguments)
+                       ? arguments.end()
+                       : std::find_if(arguments.begin(), arguments.end(), overrides);
+  std::vector<std::string> words(arguments.begin(), end);
+  arguments.erase(arguments.begin(), end);
+  return words;
 }
 
 ShellScript read_launch_script(std::string_view text, const std::string& source,

@@ -20,13 +20,14 @@ struct LaunchCommand {
 
 // The key of a flag: without dashes before it, '-' as '_', as in flags_of below.
 std::string key_of(std::string_view flag);
-// The words before the first that `overrides` says is none of the script's own; those are left in
-// `arguments`.
-std::vector<std::string> take_script_words(std::vector<std::string>& arguments,
-                                           bool (*overrides)(std::string_view word));
 // Whether the script itself looks for the first flag among the words, as a pattern of a `case`
-// (`--tp)`): then all of them are its own.
+// (`--tp)`), in a comparison or by getopts.
 bool takes_flags_itself(std::string_view script, const std::vector<std::string>& words);
+// The words of `arguments` that are the script's own: all where it looks for its flags itself, else
+// those before the first that `overrides` says is none. What is left stays in `arguments`.
+std::vector<std::string> take_script_words(std::string_view script,
+                                           std::vector<std::string>& arguments,
+                                           bool (*overrides)(std::string_view word));
 // Reads a script with its batch system's header (#SBATCH); `words` are its $1, $2, …. Throws Error
 // (FILE:LINE).
 ShellScript read_launch_script(std::string_view text, const std::string& source,

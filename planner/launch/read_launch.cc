@@ -9,9 +9,11 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "planner/launch/known_models.h"
+#include "planner/launch/launch_command.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/trainers/trainer.h"
 #include "planner/launch/yaml_kinds.h"
+#include "planner/shell/command_string.h"
 
 namespace trireme::planner {
 namespace {
@@ -101,6 +103,9 @@ std::optional<LaunchFormat> by_contents(std::string_view text) {
   }
   if (contains(text, "\n[parallelism]") || contains(text, "\n[training]") ||
       text.starts_with("[training]") || text.starts_with("[model]")) {
+    return LaunchFormat::kTorchtitan;
+  }
+  if (starts_torchtitan(text)) {
     return LaunchFormat::kTorchtitan;
   }
   if (contains(text, "distributed_type:") || contains(text, "fsdp_config:")) {
@@ -320,7 +325,9 @@ LaunchConfig read_as(LaunchFormat format, std::string_view text, const std::stri
     case LaunchFormat::kMegatronBridge:
       return read_megatron_bridge(text, source, arguments, reading);
     case LaunchFormat::kTorchtitan:
-      return read_torchtitan(text, source, arguments);
+      return is_script_name(source) || (starts_torchtitan(text) && !source.ends_with(".toml"))
+                 ? read_torchtitan_script(text, source, arguments, reading)
+                 : read_torchtitan(text, source, arguments);
     case LaunchFormat::kDeepspeed:
       return read_deepspeed(text, source, arguments);
     case LaunchFormat::kAccelerate:
@@ -339,6 +346,32 @@ LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::
   return config;
 }
 
+namespace {
+
+// What tells a script's format: its own text, or that of a script that it starts.
+std::string text_that_tells(const std::string& text, const std::string& path,
+                            const std::vector<std::string>& arguments,
+                            const LaunchReading& reading) {
+  if (by_contents(text) || !is_script_name(path)) {
+    return text;
+  }
+  LaunchConfig around;
+  around.source = path;
+  std::vector<std::string> rest = arguments;
+  const std::vector<std::string> words =
+      take_script_words(text, rest, [](std::string_view word) { return word.starts_with("-"); });
+  for (const std::string& name :
+       read_launch_script(text, path, words, reading, around).variables.files) {
+    const auto started = reading.read(name);
+    if (started && by_contents(*started)) {
+      return *started;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchFormat> format,
                               const std::vector<std::string>& arguments, int choice) {
   const std::string text = read_text(path);
@@ -351,8 +384,10 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
       return *run;
     }
   }
-  return read_launch(format ? *format : recognise_format(path, text), text, path, arguments,
-                     reading);
+  if (!format) {
+    format = recognise_format(path, text_that_tells(text, path, arguments, reading));
+  }
+  return read_launch(*format, text, path, arguments, reading);
 }
 
 }  // namespace trireme::planner

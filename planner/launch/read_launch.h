@@ -44,6 +44,11 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
                                   const LaunchReading& reading = {});
 LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
                              const std::vector<std::string>& arguments);
+// A script that starts torchtitan: the TOML that it names, with the command's settings behind it.
+bool starts_torchtitan(std::string_view text);
+LaunchConfig read_torchtitan_script(std::string_view text, const std::string& source,
+                                    const std::vector<std::string>& arguments,
+                                    const LaunchReading& reading);
 LaunchConfig read_deepspeed(std::string_view text, const std::string& source,
                             const std::vector<std::string>& arguments);
 LaunchConfig read_accelerate(std::string_view text, const std::string& source,

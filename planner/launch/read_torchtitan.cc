@@ -52,6 +52,9 @@ std::pair<std::string, std::string> name_and_flavor(const LaunchConfig& config) 
 }
 
 std::string model_of(const LaunchConfig& config) {
+  if (const std::string hub = text_setting(config, "hf_transformers.model"); !hub.empty()) {
+    return preset_in(hub);  // experiments/transformers_modeling_backend
+  }
   const auto [name, flavor] = name_and_flavor(config);
   if (name.empty() || flavor.find_first_of("0123456789") == std::string::npos) {
     return {};  // "debugmodel" is none of a name's sizes

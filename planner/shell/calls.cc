@@ -21,10 +21,16 @@ int line_of(const SimpleCommand& command) {
   return lines.empty() ? 0 : lines.front();
 }
 
+// bash train.sh, ./train.sh: what is in the file is to be read.
+bool starts_a_script(std::string_view text) {
+  return text.find("sh ") != std::string_view::npos && text.find(".sh") != std::string_view::npos;
+}
+
 // Whether there is anything to work out in a text of commands: others keep the lines of their
 // words, cut as they are (planner/shell/command_string.h).
 bool is_open_text(const ShellText& text) {
-  return !text.outside && !text.lost && text.text.find_first_of("$`") != std::string::npos;
+  return (!text.outside && !text.lost && text.text.find_first_of("$`") != std::string::npos) ||
+         starts_a_script(text.text);
 }
 
 // The script in a here-document, as the shell that is fed reads it (bash manual, Here Documents).
@@ -81,10 +87,11 @@ bool Calls::evaluate(const SimpleCommand& command, const Joined& joined) {
   if (put_in_ >= kTextMost || (assigned_name(words[1].text).empty() && !is_open_text(text))) {
     return false;
   }
-  put_in({.kind = Kind::kEvaluated},
-         with_brackets(shell_tokens(text.text, script_.variables.source, text.lines),
-                       script_.variables.source),
-         command, joined);
+  auto tokens = tokens_of_text(text);
+  if (!tokens) {
+    return false;
+  }
+  put_in({.kind = Kind::kEvaluated}, std::move(*tokens), command, joined);
   return true;
 }
 
@@ -113,15 +120,15 @@ bool Calls::source(const SimpleCommand& command, const Joined& joined) {
   return true;
 }
 
-// bash FILE and ./FILE of what the script itself wrote; bash -c TEXT; bash <<EOF.
+// bash FILE and ./FILE, written by the script itself or beside it; bash -c TEXT; bash <<EOF.
 bool Calls::start_script(const SimpleCommand& command, const Joined& joined) {
   const std::vector<ShellText>& words = command.command.words;
   bool shell = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i].text;
-    const std::string* text = shell || word.starts_with("./") ? written_text(word) : nullptr;
-    if (text != nullptr && script_.variables.files.size() < kFilesMost) {
-      put_in_script(tokens_of_file(word, std::string(*text)), i + 1, false, command, joined);
+    const auto text = shell || word.starts_with("./") ? text_of_script(words[i]) : std::nullopt;
+    if (text && script_.variables.files.size() < kFilesMost) {
+      put_in_script(tokens_of_file(word, *text), i + 1, false, command, joined);
       return true;
     }
     shell = is_shell(word) || (shell && word.starts_with("-"));
@@ -135,19 +142,24 @@ bool Calls::start_text(const SimpleCommand& command, const Joined& joined) {
   if (!at || !is_open_text(words[*at]) || (put_in_ += words[*at].text.size()) >= kTextMost) {
     return false;
   }
-  std::vector<ShellToken> tokens;
-  try {
-    tokens =
-        with_brackets(shell_tokens(words[*at].text, script_.variables.source, words[*at].lines),
-                      script_.variables.source);
-  } catch (const Error&) {  // an apostrophe: cut as it is
+  auto tokens = tokens_of_text(words[*at]);
+  if (!tokens) {
     return false;
   }
-  put_in_script(std::move(tokens), std::min(*at + 2, words.size()), false, command, joined);
+  put_in_script(std::move(*tokens), std::min(*at + 2, words.size()), false, command, joined);
   if (*at + 1 < words.size()) {
     script_.variables.named = words[*at + 1];
   }
   return true;
+}
+
+std::optional<std::vector<ShellToken>> Calls::tokens_of_text(const ShellText& text) const {
+  const std::string& source = script_.variables.source;
+  try {
+    return with_brackets(shell_tokens(text.text, source, text.lines), source);
+  } catch (const Error&) {  // an apostrophe: cut as it is
+    return {};
+  }
 }
 
 bool Calls::start_document(const SimpleCommand& command, const Joined& joined) {
@@ -176,6 +188,14 @@ const std::string* Calls::written_text(const std::string& name) const {
     }
   }
   return nullptr;
+}
+
+std::optional<std::string> Calls::text_of_script(const ShellText& name) const {
+  if (const std::string* own = written_text(name.text)) {
+    return *own;
+  }
+  const bool beside = world_.read && !name.outside && is_script_name(name.text);
+  return beside ? world_.read(name.text) : std::nullopt;
 }
 
 std::vector<ShellToken> Calls::tokens_of_file(const std::string& name, const std::string& text) {

@@ -68,6 +68,9 @@ class Calls {
   bool start_text(const SimpleCommand& command, const Joined& joined);
   bool start_document(const SimpleCommand& command, const Joined& joined);
   [[nodiscard]] const std::string* written_text(const std::string& name) const;
+  [[nodiscard]] std::optional<std::string> text_of_script(const ShellText& name) const;
+  // Those of a text of commands; nothing where a quote or a bracket does not close.
+  [[nodiscard]] std::optional<std::vector<ShellToken>> tokens_of_text(const ShellText& text) const;
   // The tokens of another file; its name is kept for the lines.
   std::vector<ShellToken> tokens_of_file(const std::string& name, const std::string& text);
   void put_in(Call call, std::vector<ShellToken> tokens, const SimpleCommand& command,

@@ -124,6 +124,11 @@ bool is_shell(std::string_view word) {
   return word == "bash" || word == "sh" || word.ends_with("/bash") || word.ends_with("/sh");
 }
 
+bool is_script_name(std::string_view name) {
+  return name.ends_with(".sh") || name.ends_with(".bash") || name.ends_with(".slurm") ||
+         name.ends_with(".sbatch");
+}
+
 std::optional<std::size_t> command_word(const std::vector<ShellText>& words) {
   bool shell = false;
   for (std::size_t i = 0; i < words.size(); ++i) {

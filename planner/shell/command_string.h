@@ -17,6 +17,8 @@ std::vector<std::vector<ShellText>> commands_of_words(const std::vector<ShellTex
 
 // bash, sh, /bin/bash.
 bool is_shell(std::string_view word);
+// A script that another one may start; sourced files have any name.
+bool is_script_name(std::string_view name);
 // Which word is the text that `bash -c` runs.
 std::optional<std::size_t> command_word(const std::vector<ShellText>& words);
 // The words from the n-th on as one text: what eval runs.

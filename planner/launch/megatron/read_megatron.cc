@@ -281,10 +281,8 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
   config.format = LaunchFormat::kMegatron;
   config.source = source;
   std::vector<std::string> flags = arguments;
-  const bool own = takes_flags_itself(text, arguments);
   const std::vector<std::string> words =
-      own ? std::exchange(flags, {})
-          : take_script_words(flags, [](std::string_view word) { return word.starts_with("-"); });
+      take_script_words(text, flags, [](std::string_view word) { return word.starts_with("-"); });
   const ShellScript script = read_launch_script(text, source, words, reading, config);
   const LaunchCommand command = training_command(script, is_megatron_flag, config);
   if (command.arguments.empty()) {

@@ -331,7 +331,8 @@ void add_run(const TrainerRun& run, LaunchConfig& config) {
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading) {
-  const TrainerArguments given = trainer_arguments(arguments, !is_settings_file(source));
+  const TrainerArguments given =
+      trainer_arguments(arguments, is_settings_file(source) ? std::string_view() : text);
   const std::optional<TrainerRun> run = read_trainer_run(text, source, given, reading);
   if (!run) {
     return {};

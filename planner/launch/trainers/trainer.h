@@ -47,7 +47,9 @@ struct TrainerArguments {
   std::vector<LaunchSetting> run;
   std::string other;  // the first that is neither KEY=VALUE, --key=value nor --key value
 };
-TrainerArguments trainer_arguments(const std::vector<std::string>& arguments, bool script);
+// `script`: its text, empty where the file is none.
+TrainerArguments trainer_arguments(const std::vector<std::string>& arguments,
+                                   std::string_view script);
 
 // The run of a YAML or a script; nothing where the text is none. Throws Error for an argument that
 // is no setting.

@@ -42,11 +42,12 @@ bool is_override(std::string_view word) {
 
 }  // namespace
 
-TrainerArguments trainer_arguments(const std::vector<std::string>& arguments, bool script) {
+TrainerArguments trainer_arguments(const std::vector<std::string>& arguments,
+                                   std::string_view script) {
   TrainerArguments found;
   std::vector<std::string> rest = arguments;
-  if (script) {
-    found.words = take_script_words(rest, is_override);
+  if (!script.empty()) {
+    found.words = take_script_words(script, rest, is_override);
   }
   for (std::size_t i = 0; i < rest.size(); ++i) {
     const bool flag = rest[i].starts_with("--");

@@ -214,11 +214,17 @@ std::vector<LaunchSetting> settings_after(const std::vector<ShellText>& words,
       rest.push_back(word->text);
     }
   }
-  std::vector<LaunchSetting> settings = trainer_arguments(rest, false).run;
+  std::vector<LaunchSetting> settings = trainer_arguments(rest, "").run;
   for (LaunchSetting& setting : settings) {
     setting.line = file.lines.empty() ? 0 : file.lines.front();
   }
   return settings;
+}
+
+// A command that reads the file for itself: grep -q use_vllm X.yaml.
+bool looks_only(const std::vector<ShellText>& words) {
+  return !words.empty() &&
+         is_among("[ [[ test grep sed awk cat head tail ls cp mv echo yq jq", words.front().text);
 }
 
 // llamafactory-cli train X.yaml, axolotl train X.yml, accelerate launch --config_file A.yaml …
@@ -231,6 +237,9 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
       read_launch_script(script_text, source, arguments.words, reading, around);
   for (const ShellCommand& command : script.commands) {
     for (const std::vector<ShellText>& words : commands_of_words(command.words)) {
+      if (looks_only(words)) {
+        continue;
+      }
       for (const ShellText& word : words) {
         const auto text =
             is_settings_file(word.text) && reading.read ? reading.read(word.text) : std::nullopt;

@@ -1,0 +1,100 @@
+// Scripts that start what another file says: a script beside them, torchtitan's TOML, a run's YAML.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "planner/launch/read_launch.h"
+
+namespace trireme::planner {
+namespace {
+
+class StartedScripts : public testing::Test {
+ protected:
+  StartedScripts() {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(folder_);
+  }
+  std::string written(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+constexpr const char* kTraining =
+    "TP=1\nfor a in $*; do if [[ $a == --tp* ]]; then TP=${a#*=}; fi; done\n"
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 "
+    "--num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 50257 "
+    "--micro-batch-size $MBS --bf16 --tensor-model-parallel-size $TP\n";
+
+// A launcher that starts a script of its folder was of no known format.
+TEST_F(StartedScripts, AScriptBesideItIsRead) {
+  written("train.sh", kTraining);
+  const std::string outer = written("run.sh", "export MBS=2\nbash train.sh host --tp=4\n");
+  const LaunchConfig config = read_launch_file(outer, {});
+  EXPECT_EQ(config.layout.tensor, 4);
+  EXPECT_EQ(config.layout.micro_batch, 2);
+  EXPECT_EQ(config.gpus, 8);
+  const std::string through =
+      written("mpi.sh",
+              "export MBS=2\nN=$1\nCMD=\"mpirun -np $N bash -c 'cd x && bash train.sh --tp=2' | "
+              "tee log-$(date +%F)\"\neval $CMD\n");
+  EXPECT_EQ(read_launch_file(through, {}, {"16"}).layout.tensor, 2);
+}
+
+// torchtitan's own launchers were of no known format.
+TEST_F(StartedScripts, TorchtitansTomlIsReadWithTheCommandsSettings) {
+  written("configs/llama3_8b.toml",
+          "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\nseq_len "
+          "= 8192\n[parallelism]\ntensor_parallel_degree = 2\n");
+  const std::string slurm = written(
+      "multinode.slurm",
+      "#SBATCH --nodes=2\nCONFIG_FILE=${CONFIG_FILE:-\"./configs/llama3_8b.toml\"}\nsrun torchrun "
+      "--nnodes 2 --nproc_per_node 8 -m torchtitan.train --job.config_file ${CONFIG_FILE} "
+      "--training.seq_len 4096 \"$@\"\n");
+  if (!reads_format(LaunchFormat::kTorchtitan)) {
+    GTEST_SKIP() << "built without toml++";
+  }
+  const LaunchConfig config =
+      read_launch_file(slurm, {}, {"--parallelism.context_parallel_degree", "2"});
+  EXPECT_EQ(config.format, LaunchFormat::kTorchtitan);
+  EXPECT_EQ(config.model_name, "llama-3.1-8b");
+  EXPECT_EQ(config.gpus, 16);
+  EXPECT_EQ(config.sequence, 4096);
+  EXPECT_EQ(config.layout.tensor, 2);
+  EXPECT_EQ(config.layout.context, 2);
+  const std::string lost =
+      written("lost.sh", "torchrun -m torchtitan.train --job.config_file=missing/llama3_8b.toml\n");
+  EXPECT_THROW(read_launch_file(lost, {}), Error);
+}
+
+// A script that looks into the run's YAML before it starts it lost what it starts it with.
+TEST_F(StartedScripts, ACommandThatLooksIntoTheYamlStartsNothing) {
+  if (!reads_format(LaunchFormat::kAccelerate)) {
+    GTEST_SKIP() << "built without yaml-cpp";
+  }
+  written("recipes/sft.yaml",
+          "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 1\n");
+  written("zero3.yaml",
+          "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\nnum_processes: 8\n"
+          "mixed_precision: bf16\n");
+  const std::string script = written(
+      "train.slurm",
+      "while [[ $# -gt 0 ]]; do case $1 in --config) C=$2; shift 2;; *) exit 1;; esac; done\n"
+      "F=recipes/$C.yaml\nif grep -qE 'use_vllm: true' \"$F\"; then V=1; fi\n"
+      "L=\"accelerate launch --config_file zero3.yaml --num_processes 16\"\n"
+      "srun bash -c \"$L sft.py --config $F\"\n");
+  const LaunchConfig config = read_launch_file(script, {}, {"--config", "sft"});
+  EXPECT_EQ(config.framework, "deepspeed");
+  EXPECT_EQ(config.gpus, 16);
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -102,6 +102,21 @@ void remark_candidates(const std::vector<Candidate>& all, const Candidate& best,
                   fmt::join(others, "; "), more > 0 ? fmt::format(" and {} more", more) : ""));
 }
 
+// Behind the program's name: the last Python file before the first of its arguments (python
+// submit.py --nodes 8 -- accelerate launch train.py --lr 1), else the first one.
+std::vector<ShellText>::const_iterator end_of_launcher(const std::vector<ShellText>& words,
+                                                       bool (*counts)(std::string_view word)) {
+  const auto first = std::find_if(words.begin(), words.end(),
+                                  [&](const ShellText& word) { return counts(word.text); });
+  for (auto word = first; word != words.begin(); --word) {
+    if (is_python(*(word - 1))) {
+      return word;
+    }
+  }
+  const auto program = std::find_if(words.begin(), words.end(), is_python);
+  return program == words.end() ? first : program + 1;
+}
+
 }  // namespace
 
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word),
@@ -141,12 +156,8 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
     remark_candidates(all, *most, config);
     best = std::move(most->words);
   }
-  const auto script_name = std::find_if(best.begin(), best.end(), is_python);
-  auto cut = script_name == best.end()
-                 ? std::find_if(best.begin(), best.end(),
-                                [&](const ShellText& word) { return counts(word.text); })
-                 : script_name + 1;
-  return {std::vector<ShellText>(best.begin(), cut), std::vector<ShellText>(cut, best.end())};
+  const auto cut = end_of_launcher(best, counts);
+  return {std::vector<ShellText>(best.cbegin(), cut), std::vector<ShellText>(cut, best.cend())};
 }
 
 }  // namespace trireme::planner

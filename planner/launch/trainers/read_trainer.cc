@@ -229,6 +229,30 @@ bool add_accelerate_file(const TrainerRun& run, const LaunchReading& reading,
   return true;
 }
 
+// accelerate launch's flags, under the names that its file has for them (commands/launch.py):
+// --use_fsdp, --zero_stage 3. False: they do not say how the run is sharded.
+bool add_accelerate_flags(const TrainerRun& run, LaunchConfig& config) {
+  constexpr std::string_view kOfDeepspeed =
+      "zero_stage offload_optimizer_device offload_param_device";
+  bool shards = false;
+  for (const LaunchSetting& flag : run.launcher) {
+    if (flag.key == "use_deepspeed" || flag.key == "use_fsdp" || flag.key == "multi_gpu") {
+      const char* type = flag.key == "use_fsdp"    ? "FSDP"
+                         : flag.key == "multi_gpu" ? "MULTI_GPU"
+                                                   : "DEEPSPEED";
+      set(config, "distributed_type", type, &flag);
+      shards = true;
+    } else if (is_among(kOfDeepspeed, flag.key)) {
+      set(config, "deepspeed_config." + flag.key, flag.value, &flag);
+    } else if (flag.key.starts_with("fsdp_")) {
+      set(config, "fsdp_config." + flag.key, flag.value, &flag);
+    } else if (flag.key == "mixed_precision" || flag.key == "gradient_accumulation_steps") {
+      set(config, flag.key, flag.value, &flag);
+    }
+  }
+  return shards;
+}
+
 // axolotl's own names of accelerate's parallelism_config (utils/distributed.py,
 // get_parallel_config_kwargs); what dp_shard_size leaves out is every rank that is left.
 void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
@@ -274,7 +298,8 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
   };
   const bool shards = (!fsdp.empty() && !is_among("false False", fsdp)) ||
                       std::any_of(run.said.settings.begin(), run.said.settings.end(), is_fsdp_key);
-  if (add_accelerate_file(run, reading, config)) {
+  const bool in_file = add_accelerate_file(run, reading, config);
+  if (add_accelerate_flags(run, config) || in_file) {
     // its distributed_type holds
   } else if (shards) {
     add_fsdp(run, reading, config);
@@ -338,6 +363,12 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
     return {};
   }
   const LaunchSetting* file = run_setting(run->said, "deepspeed");
+  const auto launched =
+      std::find_if(run->launcher.begin(), run->launcher.end(),
+                   [](const LaunchSetting& flag) { return flag.key == "deepspeed_config_file"; });
+  if (file == nullptr && launched != run->launcher.end()) {
+    file = &*launched;
+  }
   if (file != nullptr && is_among("none false False", file->value)) {
     file = nullptr;
   }

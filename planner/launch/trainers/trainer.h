@@ -37,6 +37,8 @@ struct TrainerRun {
   TrainerProgram program = TrainerProgram::kTransformers;
   LaunchConfig said;       // settings under the program's own names, GPUs, variables, remarks
   std::string accelerate;  // the file after accelerate launch --config_file
+  // accelerate launch's own flags, which stand for that file or override it: --use_deepspeed
+  std::vector<LaunchSetting> launcher;
   std::string method;      // that its program's name says: "dpo" of dpo.py
 };
 

@@ -151,6 +151,14 @@ std::string accelerate_file(const std::vector<ShellText>& launcher) {
   return {};
 }
 
+// Flags between accelerate launch and the program that it starts.
+std::vector<LaunchSetting> accelerate_flags(const std::vector<ShellText>& launcher) {
+  const auto starts = std::find_if(launcher.begin(), launcher.end(), [](const ShellText& word) {
+    return word.text == "accelerate" || word.text.ends_with("/accelerate");
+  });
+  return launcher_flags({starts, launcher.end()}).settings;
+}
+
 // trl dpo …, python examples/scripts/dpo.py …; nothing where no program's name has one.
 std::string method_of_launcher(const std::vector<ShellText>& launcher) {
   for (std::size_t i = 0; i < launcher.size(); ++i) {
@@ -249,6 +257,7 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
           run.said.gpus = around.gpus;
           read_processes(words, run);
           run.accelerate = accelerate_file(words);
+          run.launcher = accelerate_flags(words);
           run.method = method_of_launcher(words);
           add_settings(settings_after(words, word), run.said);
           return run;
@@ -277,6 +286,7 @@ TrainerRun run_of_script(std::string_view text, const std::string& source,
   const std::vector<LaunchSetting> flags = flags_of(command.arguments);
   run.said.settings.insert(run.said.settings.end(), flags.begin(), flags.end());
   run.accelerate = accelerate_file(command.launcher);
+  run.launcher = accelerate_flags(command.launcher);
   run.method = method_of_launcher(command.launcher);
   return run;
 }

@@ -96,5 +96,42 @@ TEST_F(StartedScripts, ACommandThatLooksIntoTheYamlStartsNothing) {
   EXPECT_EQ(config.gpus, 16);
 }
 
+// accelerate launch without a file, behind a program that submits it, was DDP on one GPU.
+TEST_F(StartedScripts, FlagsOfAccelerateLaunchStandForItsFile) {
+  if (!reads_format(LaunchFormat::kAccelerate)) {
+    GTEST_SKIP() << "built without yaml-cpp";
+  }
+  written("configs/stage3.conf",
+          R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"},
+              "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"})");
+  const std::string run =
+      " train.py --model_name_or_path allenai/OLMo-2-1124-7B --max_seq_length 4096 "
+      "--per_device_train_batch_size 1 --gradient_accumulation_steps 2 --bf16\n";
+  const LaunchConfig file = read_launch_file(
+      written("deepspeed.sh",
+              "python submit.py --priority high -- accelerate launch --mixed_precision bf16 "
+              "--num_processes 8 --use_deepspeed --deepspeed_config_file configs/stage3.conf" +
+                  run),
+      {});
+  EXPECT_EQ(file.framework, "deepspeed");
+  EXPECT_EQ(file.layout.sharding, Sharding::kFull);
+  EXPECT_EQ(file.gpus, 8);
+  const LaunchConfig stage = read_launch_file(
+      written("zero.sh",
+              "accelerate launch --num_processes 4 --use_deepspeed --zero_stage 2" + run),
+      {});
+  EXPECT_EQ(stage.framework, "deepspeed");
+  EXPECT_EQ(stage.layout.sharding, Sharding::kGradients);
+  const LaunchConfig fsdp = read_launch_file(
+      written("fsdp.sh",
+              "accelerate launch --num_processes 4 --use_fsdp --fsdp_sharding_strategy FULL_SHARD "
+              "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --mixed_precision=bf16" +
+                  run),
+      {});
+  EXPECT_EQ(fsdp.framework, "fsdp1");
+  EXPECT_EQ(fsdp.layout.sharding, Sharding::kFull);
+  EXPECT_EQ(fsdp.precision, "bf16");
+}
+
 }  // namespace
 }  // namespace trireme::planner

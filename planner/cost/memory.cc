@@ -17,6 +17,7 @@
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/own_memory.h"
 #include "planner/cost/reserved_memory.h"
+#include "planner/cost/stage_contents.h"
 #include "planner/cost/stage_memory.h"
 #include "planner/plan/shape.h"
 #include "planner/plan/stage_groups.h"
@@ -128,6 +129,23 @@ void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
   out = std::move(fullest);
 }
 
+// What plans that differ only in over whom their states are sharded have in common; search asks for
+// those one after the other.
+struct HeldStages {
+  Plan plan;
+  bool fullest_only = false;  // without those that is_no_fuller tells
+  const RankLayers* layers = nullptr;
+  std::vector<std::pair<std::int64_t, Stage>> stages;  // by rank
+
+  [[nodiscard]] bool are_of(const Plan& asked, bool fullest) {
+    plan.sharded = asked.sharded;
+    plan.replicas = asked.replicas;
+    plan.reshard_after_forward = asked.reshard_after_forward;
+    plan.order = asked.order;
+    return !stages.empty() && fullest_only == fullest && plan == asked;
+  }
+};
+
 }  // namespace
 
 struct MemoryModel::State {
@@ -140,13 +158,15 @@ struct MemoryModel::State {
   ExplicitSplits explicit_splits;  // of plans with stage_layers, which mostly have the last one's
   const ExplicitSplits::value_type* last_split = nullptr;
   OwnMemory own;
+  HeldStages held;
   Plan known_plan;  // of `known`, but for its order, which memory does not depend on
   MemoryEstimate known;
 
   const RankLayers& layers_of(const Plan& plan);
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
   void count(const Plan& plan, MemoryEstimate& out);
-  void count_fullest(const Plan& plan, MemoryEstimate& out);
+  const HeldStages& stages_of(const Plan& plan, bool fullest_only);
+  void count_stages(const Plan& plan, bool fullest_only, MemoryEstimate& out);
 };
 
 const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
@@ -184,20 +204,6 @@ MemoryModel::~MemoryModel() = default;
 MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
 
-void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
-  const std::vector<ChunkLayers>& split = split_of(plan);
-  if (counts_own_memory(job, plan)) {
-    own.estimate(job, plan, split, out.stages);
-  } else {
-    const StageContext context = stage_context(job, plan, layers_of(plan));
-    out.stages.resize(static_cast<std::size_t>(plan.pipeline));
-    for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
-      out.stages[rank] = stage_memory(context, split, static_cast<std::int64_t>(rank));
-    }
-  }
-  conclude(job, plan, out);
-}
-
 double MemoryModel::stage_gib(const Plan& plan, std::int64_t rank) {
   State& s = *state_;
   const std::vector<ChunkLayers> split = chunk_layers(s.job, plan);
@@ -234,15 +240,41 @@ bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayer
 
 }  // namespace
 
-void MemoryModel::State::count_fullest(const Plan& plan, MemoryEstimate& out) {
+const HeldStages& MemoryModel::State::stages_of(const Plan& plan, bool fullest_only) {
+  if (held.are_of(plan, fullest_only)) {
+    return held;
+  }
   const std::vector<ChunkLayers>& split = split_of(plan);
-  const StageContext context = stage_context(job, plan, layers_of(plan));
-  out.stages.clear();
+  const RankLayers& cut = layers_of(plan);
+  const StageContext context = stage_context(job, plan, cut);
+  held.plan = plan;
+  held.fullest_only = fullest_only;
+  held.layers = &cut;
+  held.stages.clear();
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-    if (!is_no_fuller(job, plan, split, rank)) {
-      out.stages.push_back(stage_memory(context, split, rank));
+    if (!fullest_only || !is_no_fuller(job, plan, split, rank)) {
+      held.stages.emplace_back(rank, contents_of(context, split, rank));
     }
   }
+  return held;
+}
+
+void MemoryModel::State::count_stages(const Plan& plan, bool fullest_only, MemoryEstimate& out) {
+  const HeldStages& stages = stages_of(plan, fullest_only);
+  const StageContext context = stage_context(job, plan, *stages.layers);
+  out.stages.clear();
+  for (const auto& [rank, contents] : stages.stages) {
+    out.stages.push_back(stage_memory(context, contents, rank));
+  }
+  conclude(job, plan, out);
+}
+
+void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
+  if (!counts_own_memory(job, plan)) {
+    count_stages(plan, false, out);
+    return;
+  }
+  own.estimate(job, plan, split_of(plan), out.stages);
   conclude(job, plan, out);
 }
 
@@ -257,7 +289,7 @@ void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
     s.own.estimate_peak(s.job, plan, s.split_of(plan), out.stages);
     conclude(s.job, plan, out);
   } else if (first_is_fullest) {
-    s.count_fullest(plan, out);
+    s.count_stages(plan, true, out);
   } else {
     s.count(plan, out);
   }

@@ -46,42 +46,6 @@ double embedding_bytes(const StageContext& context) {
   return context.tokens * (8 + dropout);
 }
 
-// What is trained of a stage, and the bytes of the rest.
-void set_trained(const StageContext& context, double frozen_dense, double frozen_sparse,
-                 Stage& stage) {
-  const Job& job = *context.job;
-  const Training& training = job.training;
-  const RankParameters& parameters = context.layers->parameters;
-  stage.trained = stage.elements;
-  stage.trained_experts = stage.experts;
-  if (training.has_reference_copy()) {
-    stage.frozen = stage.elements * context.frozen_linear + stage.experts * context.frozen_experts;
-  }
-  if (training.has_adapters()) {
-    const AdapterElements& adapters = context.layers->adapters;
-    const double linear = stage.dense_layers * parameters.dense_layer.linear_weights +
-                          stage.sparse_layers * parameters.sparse_layer.linear_weights;
-    stage.frozen = linear * context.frozen_linear + stage.experts * context.frozen_experts +
-                   (stage.elements - linear) * context.frozen_other;
-    stage.trained = (stage.dense_layers - frozen_dense) * adapters.dense_layer +
-                    (stage.sparse_layers - frozen_sparse) * adapters.sparse_layer +
-                    (stage.has_head ? adapters.head : 0);
-    stage.tables = training.embeddings ? stage.root : 0;
-    stage.trained_experts = (stage.sparse_layers - frozen_sparse) * adapters.experts;
-    return;
-  }
-  if (training.frozen_layers > 0) {
-    const double below = frozen_dense * parameters.dense_layer.dense +
-                         frozen_sparse * parameters.sparse_layer.dense +
-                         (stage.embedding ? parameters.embedding : 0);
-    const double experts = frozen_sparse * parameters.sparse_layer.expert;
-    stage.trained -= below;
-    stage.trained_experts -= experts;
-    stage.frozen +=
-        below * context.dense_state.parameters + experts * context.expert_state.parameters;
-  }
-}
-
 // Asks of each virtual chunk of a rank, by its place in the model. Where micro-batches enter at
 // both ends (DualPipe) they are those of the rank as far from the other end too: stage s holds p -
 // s micro-batches whichever way they go, both together p + 1 (DeepSeek-V3, table 2).
@@ -175,13 +139,45 @@ double zero_buffers(const StageContext& context, const Stage& stage) {
 
 }  // namespace
 
-Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
-               std::int64_t rank) {
+void set_trained(const StageContext& context, Stage& stage) {
+  const Job& job = *context.job;
+  const Training& training = job.training;
+  const RankParameters& parameters = context.layers->parameters;
+  stage.trained = stage.elements;
+  stage.trained_experts = stage.experts;
+  if (training.has_reference_copy()) {
+    stage.frozen = stage.elements * context.frozen_linear + stage.experts * context.frozen_experts;
+  }
+  if (training.has_adapters()) {
+    const AdapterElements& adapters = context.layers->adapters;
+    const double linear = stage.dense_layers * parameters.dense_layer.linear_weights +
+                          stage.sparse_layers * parameters.sparse_layer.linear_weights;
+    stage.frozen = linear * context.frozen_linear + stage.experts * context.frozen_experts +
+                   (stage.elements - linear) * context.frozen_other;
+    stage.trained = (stage.dense_layers - stage.frozen_dense) * adapters.dense_layer +
+                    (stage.sparse_layers - stage.frozen_sparse) * adapters.sparse_layer +
+                    (stage.has_head ? adapters.head : 0);
+    stage.tables = training.embeddings ? stage.root : 0;
+    stage.trained_experts = (stage.sparse_layers - stage.frozen_sparse) * adapters.experts;
+    return;
+  }
+  if (training.frozen_layers > 0) {
+    const double below = stage.frozen_dense * parameters.dense_layer.dense +
+                         stage.frozen_sparse * parameters.sparse_layer.dense +
+                         (stage.embedding ? parameters.embedding : 0);
+    const double experts = stage.frozen_sparse * parameters.sparse_layer.expert;
+    stage.trained -= below;
+    stage.trained_experts -= experts;
+    stage.frozen +=
+        below * context.dense_state.parameters + experts * context.expert_state.parameters;
+  }
+}
+
+Stage contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+                  std::int64_t rank) {
   const Plan& plan = *context.plan;
   const RankLayers& layers = *context.layers;
   Stage stage;
-  double frozen_dense = 0;
-  double frozen_sparse = 0;
   double fewest = std::numeric_limits<double>::infinity();  // trained layers of a chunk
   double most = 0;                                          // layers of a chunk
   const ChunkLayers* last = nullptr;
@@ -202,8 +198,8 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
     stage.waiting = held.weight_gradient;
     fewest = std::min(fewest, part.dense + part.sparse - part.frozen_dense - part.frozen_sparse);
     most = std::max(most, part.dense + part.sparse);
-    frozen_dense += part.frozen_dense;
-    frozen_sparse += part.frozen_sparse;
+    stage.frozen_dense += part.frozen_dense;
+    stage.frozen_sparse += part.frozen_sparse;
     stage.prediction += part.prediction;
     add_activations(part, kept, held, splits ? &late : nullptr, stage);
     stage.embedding = stage.embedding || part.embedding;
@@ -232,7 +228,13 @@ Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& spli
   stage.live = std::max(
       stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense, fewest) : 0,
       stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse, fewest) : 0);
-  set_trained(context, frozen_dense, frozen_sparse, stage);
+  return stage;
+}
+
+Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+               std::int64_t rank) {
+  Stage stage = contents_of(context, split, rank);
+  set_trained(context, stage);
   return stage;
 }
 

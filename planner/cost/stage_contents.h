@@ -10,6 +10,7 @@ namespace trireme::planner {
 // What a stage holds, before any moment is chosen. Bytes and elements.
 struct Stage {
   double dense_layers = 0, sparse_layers = 0;
+  double frozen_dense = 0, frozen_sparse = 0;  // of them, layers that are not trained
   double prediction = 0;             // extra prediction modules; their layers are counted above
   double elements = 0, experts = 0;  // parameters
   double trained = 0, trained_experts = 0;  // of them, or of adapters beside them
@@ -33,6 +34,14 @@ struct Stage {
 
 Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
                std::int64_t rank);
+// The same but for what is trained and what frozen: plans that differ only in over whom their
+// states are sharded have it in common.
+Stage contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+                  std::int64_t rank);
+// Adds that.
+void set_trained(const StageContext& context, Stage& stage);
+// stage_memory of a rank whose contents_of is known.
+StageMemory stage_memory(const StageContext& context, const Stage& contents, std::int64_t rank);
 // Bytes that what is trained and what is frozen take of a rank, offloaded or not.
 double parameter_bytes(const StageContext& context, const Stage& stage);
 double gradient_bytes(const StageContext& context, const Stage& stage);

@@ -272,7 +272,12 @@ void scale(MemoryItems& items) {
 
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank) {
-  const Stage stage = stage_of(context, split, rank);
+  return stage_memory(context, contents_of(context, split, rank), rank);
+}
+
+StageMemory stage_memory(const StageContext& context, const Stage& contents, std::int64_t rank) {
+  Stage stage = contents;
+  set_trained(context, stage);
   const Moments moments = moments_of(context, stage, rank);
   StageMemory memory;
   memory.phases.load = moments.load.total() / kGiB;

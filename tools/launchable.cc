@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -20,17 +21,55 @@ planner::SwitchedSearch look(const planner::Job& job, const planner::SearchOptio
   return {.job = job, .result = planner::search(job, options), .switches = {}};
 }
 
+// What `export` would say no with, of many plans of one job.
+class ExportTrial {
+ public:
+  ExportTrial(const planner::Job& job, planner::LaunchFormat format) : format_(format) {
+    launch_.job = job;
+    launch_.job.profile = {};  // in no launch file, and most of what a copy of a job takes
+  }
+
+  [[nodiscard]] std::string refusal(const planner::Plan& plan) const {
+    try {
+      planner::launched_framework(format_, launch_.job.framework, plan.sharding);
+      planner::LaunchPlan launch = launch_;
+      launch.plan = plan;
+      planner::set_hosts(launch);
+      planner::settle_launched_job(format_, launch);
+      planner::write_launch(format_, launch);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+ private:
+  planner::LaunchFormat format_;
+  planner::LaunchPlan launch_;
+};
+
+planner::AcceptsPlan can_be_written(const planner::Job& job, planner::LaunchFormat format) {
+  return [trial = ExportTrial(job, format)](const planner::Plan& plan) {
+    return trial.refusal(plan).empty();
+  };
+}
+
+// The format of the framework's users; trireme has several.
+std::optional<planner::LaunchFormat> own_format(const planner::Framework& framework) {
+  if (framework.sharder == planner::Sharder::kTrireme) {
+    return std::nullopt;
+  }
+  return planner::default_launch_format(framework.name, framework.base);
+}
+
 // Whether one of the layouts beside the best is none that `accepts` takes.
 bool lists_refused(const planner::SwitchedSearch& found, const planner::Accepts& accepts) {
-  const auto refused = [&](const auto& row) { return !accepts(found.job, row.plan); };
+  const planner::AcceptsPlan accepts_plan = accepts(found.job);
+  const auto refused = [&](const auto& row) { return !accepts_plan(row.plan); };
   const planner::SearchResult& result = found.result;
   return std::any_of(result.alternatives.begin(), result.alternatives.end(), refused) ||
          std::any_of(result.pareto.begin(), result.pareto.end(), refused) ||
          (result.at_risk && refused(*result.at_risk));
-}
-
-bool can_be_exported(const planner::Job& job, const planner::Plan& plan) {
-  return export_refusal(job, plan).empty();
 }
 
 // Puts what an engineer would start with first, with its own gains of the switches. Returns why it
@@ -49,26 +88,17 @@ std::string put_first(const planner::Job& job, const planner::SearchOptions& opt
 
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
                            planner::LaunchFormat format) {
-  try {
-    planner::launched_framework(format, job.framework, plan.sharding);
-    planner::LaunchPlan launch;
-    launch.job = job;
-    launch.plan = plan;
-    planner::set_hosts(launch);
-    planner::settle_launched_job(format, launch);
-    planner::write_launch(format, launch);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
+  return ExportTrial(job, format).refusal(plan);
 }
 
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
-  if (job.framework.sharder == planner::Sharder::kTrireme) {
-    return {};
-  }
-  return export_refusal(job, plan,
-                        planner::default_launch_format(job.framework.name, job.framework.base));
+  const auto format = own_format(job.framework);
+  return format ? export_refusal(job, plan, *format) : std::string();
+}
+
+planner::AcceptsPlan can_be_exported(const planner::Job& job) {
+  const auto format = own_format(job.framework);
+  return format ? can_be_written(job, *format) : [](const planner::Plan&) { return true; };
 }
 
 LaunchableSearch search_launchable(const planner::Job& job, const planner::SearchOptions& options,
@@ -118,16 +148,15 @@ Recommended search_recommended(const planner::Job& job, const planner::SearchOpt
 Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
                               std::vector<std::string> given, planner::LaunchFormat format) {
   given.insert(given.end(), {"precision", "grad_dtype"});
-  const planner::Accepts can_be_written = [format](const planner::Job& asked,
-                                                   const planner::Plan& plan) {
-    return export_refusal(asked, plan, format).empty();
+  const planner::Accepts writable = [format](const planner::Job& asked) {
+    return can_be_written(asked, format);
   };
   // Writing a file is dearer than estimating it: all candidates are asked only where one that would
   // be shown cannot be written.
   planner::SwitchedSearch found = look(job, options, given, true);
-  options.accepts = can_be_written;
-  if (found.result.best && (!can_be_written(found.job, found.result.best->plan) ||
-                            lists_refused(found, can_be_written))) {
+  options.accepts = writable;
+  if (found.result.best &&
+      (!writable(found.job)(found.result.best->plan) || lists_refused(found, writable))) {
     found = look(job, options, given, true);
   }
   Recommended best{.answer = {.found = std::move(found), .remark = {}}, .reason = {}};

@@ -17,6 +17,8 @@ std::string export_refusal(const planner::Job& job, const planner::Plan& plan);
 // The same in another format of its users.
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
                            planner::LaunchFormat format);
+// Whether there is nothing that it would say no with, of the plans of one job.
+planner::AcceptsPlan can_be_exported(const planner::Job& job);
 
 struct LaunchableSearch {
   planner::SwitchedSearch found;

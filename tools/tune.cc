@@ -248,9 +248,7 @@ int run(const TuneArguments& given, Console& console) {
   constexpr std::size_t kAlternatives = 40;
   tuning.search.alternatives = kAlternatives;
   tuning.search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
-  tuning.search.accepts = [](const planner::Job& job, const planner::Plan& plan) {
-    return export_refusal(job, plan).empty();
-  };
+  tuning.search.accepts = can_be_exported;
   prepare_folders(options);
   tuning.runs = read_runs(options.start.folder, job_name(tuning));
   tune(tuning, console);

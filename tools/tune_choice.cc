@@ -59,9 +59,10 @@ void add_variants(const planner::Job& job, const planner::SearchOptions& search,
     }
   }
   planner::Estimator estimator(job);
+  const planner::AcceptsPlan accepts = search.accepts ? search.accepts(job) : nullptr;
   for (const planner::Plan& plan : plans) {
     for (const planner::Plan& variant : variants_of(job, plan)) {
-      const bool accepted = !search.accepts || search.accepts(job, variant);
+      const bool accepted = !accepts || accepts(variant);
       if (accepted && is_asked_for(search, variant) && !planner::check_plan(job, variant)) {
         estimator.estimate(variant, found.alternatives.emplace_back());
       }

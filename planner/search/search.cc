@@ -104,8 +104,7 @@ class Search {
     for (std::size_t begin = 0; begin < order.size(); begin += outcomes.size()) {
       outcomes.assign(std::min(round, order.size() - begin), {});
       for (std::size_t i = 0; i < outcomes.size(); ++i) {
-        visit(job_, options_, space_, order[begin + i], bounds_, standings_, estimator(0),
-              outcomes[i]);
+        visit(options_, space_, order[begin + i], bounds_, standings_, estimator(0), outcomes[i]);
       }
       const std::int64_t before = result_.evaluated;
       for (const NodeOutcome& outcome : outcomes) {

@@ -32,8 +32,10 @@ struct SearchOptions {
   bool keep_evaluated = false;    // SearchResult::evaluated_plans
   bool best_only = false;         // no alternatives, ties and Pareto front; not with kUtility
   int threads = 2;
-  // Asked of what is enumerated and of plans that would enter the answer, on any thread. Empty:
-  // all.
+  // With best_only: seconds (GiB under kMemory) of a layout that fits; what is worse is passed
+  // over, and where all of it is worse there is no best.
+  std::optional<double> known;
+  // Asked of what is enumerated and of plans that would enter the answer. Empty: all.
   Accepts accepts = {};
   std::function<void(double)>
       progress;  // share of the space that is accounted for; called on the caller's thread

@@ -22,13 +22,8 @@ constexpr std::int64_t kLayoutsMost = 60'000'000;
 class Enumerator {
  public:
   Enumerator(const Job& job, const std::vector<Constraint>& constraints, const FixedChoices& fixed,
-             Space& space, const Accepts& accepts)
-      : job_(job),
-        constraints_(constraints),
-        fixed_(fixed),
-        accepts_(accepts),
-        space_(space),
-        splits_(job, fixed) {
+             Space& space)
+      : job_(job), constraints_(constraints), fixed_(fixed), space_(space), splits_(job, fixed) {
     for (std::size_t active = 0; active < space.orders.size(); ++active) {
       space.orders[active] = legal_orders(job, active);
       space.usual[active] = {space.orders[active].front()};
@@ -190,12 +185,12 @@ class Enumerator {
 
   // Some programs take no more than one micro-batch, all of them one or many.
   [[nodiscard]] bool can_be_told(Plan plan) const {
-    if (!accepts_ || accepts_(job_, plan)) {
+    if (!space_.accepts || space_.accepts(plan)) {
       return true;
     }
     plan.micro_batch *= plan.micro_batches;
     plan.micro_batches = 1;
-    return accepts_(job_, plan);
+    return space_.accepts(plan);
   }
 
   void add_shardings(Degrees& degrees) {
@@ -336,7 +331,6 @@ class Enumerator {
   const Job& job_;
   const std::vector<Constraint>& constraints_;
   const FixedChoices& fixed_;
-  const Accepts& accepts_;
   Space& space_;
   std::map<Rule, Rejection> rejections_;
   StageSplits splits_;
@@ -387,7 +381,10 @@ Plan with_sharding(const Plan& plan, const ShardingChoice& choice) {
 
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space, const Accepts& accepts) {
-  Enumerator(job, constraints, fixed, space, accepts).run();
+  if (accepts) {
+    space.accepts = accepts(job);
+  }
+  Enumerator(job, constraints, fixed, space).run();
 }
 
 }  // namespace trireme::planner

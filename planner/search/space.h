@@ -48,6 +48,11 @@ struct Rejection {
   std::string detail;
 };
 
+// Whether the program that would run a plan of a job can be told it: made once a job, and asked of
+// its plans on any thread.
+using AcceptsPlan = std::function<bool(const Plan&)>;
+using Accepts = std::function<AcceptsPlan(const Job&)>;
+
 struct Space {
   std::vector<Degrees> degrees;
   std::vector<SpaceNode> nodes;
@@ -57,10 +62,8 @@ struct Space {
   std::array<std::vector<AxisOrder>, 32> orders;  // by the set of axes whose degree is above 1
   // Of them the usual one, in which experts are spread over neighbours.
   std::array<std::vector<AxisOrder>, 32> usual;
+  AcceptsPlan accepts;  // what may enter the answer; empty: all
 };
-
-// Whether the program that would run a plan can be told it.
-using Accepts = std::function<bool(const Job&, const Plan&)>;
 
 // Fills `space`, which must not be moved afterwards (its parts point into it). Degrees and what is
 // sharded over them are left out where `accepts` refuses them in their plainest forms: in the usual

@@ -60,6 +60,9 @@ void Standings::reset(const Space& space, const SearchOptions& options) {
     tier->values.assign(count, kNever);
     tier->limit = tier->best_value = kNever;
   }
+  if (best_only_ && options.known) {
+    fitting_.limit = fitting_.best_value = *options.known;
+  }
 }
 
 bool Standings::can_matter(std::size_t group, bool risky, double value, double seconds,

@@ -37,11 +37,21 @@ std::vector<Switch> without(const std::vector<Switch>& switches, std::size_t ind
   return rest;
 }
 
-std::optional<Estimate> best_of(const Job& job, SearchOptions options) {
+// `known`: a layout whose time a search may begin with, of this job or not.
+std::optional<Estimate> best_of(const Job& job, SearchOptions options,
+                                const Estimate* known = nullptr) {
   options.best_only = true;
   options.keep_evaluated = false;
   options.progress = {};
   options.goal = options.goal == Goal::kUtility ? Goal::kTime : options.goal;
+  if (known != nullptr && known->memory.fit == Fit::kFits) {
+    options.known =
+        options.goal == Goal::kMemory ? known->memory.allocated_gib : known->time.step_seconds;
+    if (std::optional<Estimate> best = search(job, options).best) {
+      return best;
+    }
+    options.known.reset();  // the job cannot have it
+  }
   return search(job, options).best;
 }
 
@@ -63,7 +73,8 @@ SwitchGain gain_of(const Job& off, const SearchOptions* options, const Estimate&
   if (!gain.makes_fit && !takes_memory(same, best)) {
     return gain;
   }
-  const std::optional<Estimate> other = options == nullptr ? std::nullopt : best_of(off, *options);
+  const std::optional<Estimate> other =
+      options == nullptr ? std::nullopt : best_of(off, *options, &same);
   const bool as_sure = other && other->memory.fit <= best.memory.fit;
   gain.decides_fit = gain.makes_fit && !as_sure;
   if (gain.makes_fit) {

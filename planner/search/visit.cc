@@ -16,11 +16,11 @@ double value_of(Goal goal, double seconds, double memory_gib) {
 // One node's walk over sharding choices and orders.
 class Visit {
  public:
-  Visit(const Job& job, const SearchOptions& options, const Degrees& degrees, const SpaceNode& node,
+  Visit(const SearchOptions& options, const Space& space, const SpaceNode& node,
         const Standings& standings, Estimator& estimator, NodeOutcome& outcome)
-      : job_(job),
-        options_(options),
-        degrees_(degrees),
+      : options_(options),
+        accepts_(space.accepts),
+        degrees_(space.degrees[node.degrees]),
         node_(node),
         standings_(standings),
         estimator_(estimator),
@@ -155,7 +155,7 @@ class Visit {
     }
     const bool matters = standings_.can_matter(group, risky, value, time.step_seconds, gib,
                                                complexity, known(group, risky));
-    if (matters && options_.accepts && !options_.accepts(job_, plan_)) {
+    if (matters && accepts_ && !accepts_(plan_)) {
       return;
     }
     evaluated_.emplace_back(time.step_seconds, complexity);
@@ -198,8 +198,8 @@ class Visit {
     outcome_.misses.emplace_back(group, std::move(miss));
   }
 
-  const Job& job_;
   const SearchOptions& options_;
+  const AcceptsPlan& accepts_;
   const Degrees& degrees_;
   const SpaceNode& node_;
   const Standings& standings_;
@@ -294,11 +294,10 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
   return least;
 }
 
-void visit(const Job& job, const SearchOptions& options, const Space& space, std::size_t node,
-           const Bounds& bounds, const Standings& standings, Estimator& estimator,
-           NodeOutcome& outcome) {
+void visit(const SearchOptions& options, const Space& space, std::size_t node, const Bounds& bounds,
+           const Standings& standings, Estimator& estimator, NodeOutcome& outcome) {
   const SpaceNode& here = space.nodes[node];
-  Visit(job, options, space.degrees[here.degrees], here, standings, estimator, outcome)
+  Visit(options, space, here, standings, estimator, outcome)
       .run(bounds.seconds[node], bounds.least_memory[here.pipeline]);
 }
 

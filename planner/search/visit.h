@@ -27,8 +27,7 @@ Plan recomputing_nothing(const Plan& plan);
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
                                       Estimator& estimator);
 
-void visit(const Job& job, const SearchOptions& options, const Space& space, std::size_t node,
-           const Bounds& bounds, const Standings& standings, Estimator& estimator,
-           NodeOutcome& outcome);
+void visit(const SearchOptions& options, const Space& space, std::size_t node, const Bounds& bounds,
+           const Standings& standings, Estimator& estimator, NodeOutcome& outcome);
 
 }  // namespace trireme::planner

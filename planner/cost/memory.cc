@@ -63,11 +63,12 @@ bool is_of(const ExplicitSplit& split, const Plan& plan) {
          split.prediction_apart == plan.prediction_apart && split.stage_layers == plan.stage_layers;
 }
 
-double capacity_gib(const Job& job, Bytes memory) {
+// `communicators`: GiB of the plan's.
+double capacity_gib(const Job& job, Bytes memory, double communicators) {
   // The driver keeps 0.7 % of what nvidia-smi shows (PyTorch's own messages: 79.1 of 79.65 GiB on
   // an H100, 31.75 of 32 on a V100); the rest is the allocator's and the context's.
   constexpr double kUsable = 0.993;
-  return kUsable * to_gib(memory) - job.framework.context_gib;
+  return kUsable * to_gib(memory) - job.framework.context_gib - communicators;
 }
 
 // Totals, band and verdict of the stages in `out`, on cards of so much memory.
@@ -82,7 +83,7 @@ void conclude_on(const Job& job, const Plan& plan, Bytes memory, MemoryEstimate&
     }
   }
   const double communicators = communicator_gib(job, plan);
-  out.capacity_gib = capacity_gib(job, memory) - communicators;
+  out.capacity_gib = capacity_gib(job, memory, communicators);
   fill_reserved(job, plan, out);
   out.device_gib = out.reserved_gib + job.framework.context_gib + communicators;
   double host_bytes = 0;
@@ -146,6 +147,8 @@ struct HeldStages {
   }
 };
 
+constexpr double kEveryStage = std::numeric_limits<double>::infinity();
+
 }  // namespace
 
 struct MemoryModel::State {
@@ -166,7 +169,9 @@ struct MemoryModel::State {
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
   void count(const Plan& plan, MemoryEstimate& out);
   const HeldStages& stages_of(const Plan& plan, bool fullest_only);
-  void count_stages(const Plan& plan, bool fullest_only, MemoryEstimate& out);
+  // No more stages than tell that the plan does not fit: one with more than `enough_gib`.
+  void count_stages(const Plan& plan, bool fullest_only, double enough_gib, MemoryEstimate& out);
+  void count_peak(const Plan& plan, double enough_gib, MemoryEstimate& out);
 };
 
 const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
@@ -259,40 +264,53 @@ const HeldStages& MemoryModel::State::stages_of(const Plan& plan, bool fullest_o
   return held;
 }
 
-void MemoryModel::State::count_stages(const Plan& plan, bool fullest_only, MemoryEstimate& out) {
+void MemoryModel::State::count_stages(const Plan& plan, bool fullest_only, double enough_gib,
+                                      MemoryEstimate& out) {
   const HeldStages& stages = stages_of(plan, fullest_only);
   const StageContext context = stage_context(job, plan, *stages.layers);
   out.stages.clear();
   for (const auto& [rank, contents] : stages.stages) {
     out.stages.push_back(stage_memory(context, contents, rank));
+    if (out.stages.back().items.total() > enough_gib) {
+      break;
+    }
   }
   conclude(job, plan, out);
 }
 
 void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
   if (!counts_own_memory(job, plan)) {
-    count_stages(plan, false, out);
+    count_stages(plan, false, kEveryStage, out);
     return;
   }
   own.estimate(job, plan, split_of(plan), out.stages);
   conclude(job, plan, out);
 }
 
-void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
-  State& s = *state_;
+void MemoryModel::State::count_peak(const Plan& plan, double enough_gib, MemoryEstimate& out) {
   // Of a split backward and of micro-batches that enter at both ends another may.
   const bool first_is_fullest =
-      !splits_backward(plan) && !runs_two_ways(s.job, plan) && !s.job.offload.any();
-  if (topologies::has_unlike_nodes(s.job.cluster)) {
-    s.count(plan, out);
-  } else if (counts_own_memory(s.job, plan)) {
-    s.own.estimate_peak(s.job, plan, s.split_of(plan), out.stages);
-    conclude(s.job, plan, out);
+      !splits_backward(plan) && !runs_two_ways(job, plan) && !job.offload.any();
+  if (topologies::has_unlike_nodes(job.cluster)) {
+    count(plan, out);
+  } else if (counts_own_memory(job, plan)) {
+    own.estimate_peak(job, plan, split_of(plan), enough_gib, out.stages);
+    conclude(job, plan, out);
   } else if (first_is_fullest) {
-    s.count_stages(plan, true, out);
+    count_stages(plan, true, enough_gib, out);
   } else {
-    s.count(plan, out);
+    count(plan, out);
   }
+}
+
+void MemoryModel::estimate_peak(const Plan& plan, MemoryEstimate& out) {
+  state_->count_peak(plan, kEveryStage, out);
+}
+
+void MemoryModel::estimate_if_fits(const Plan& plan, MemoryEstimate& out) {
+  const Job& job = state_->job;
+  const double capacity = capacity_gib(job, job.cluster.gpu.memory, communicator_gib(job, plan));
+  state_->count_peak(plan, most_that_fits_gib(job, capacity), out);
 }
 
 void MemoryModel::estimate(const Plan& plan, MemoryEstimate& out) {

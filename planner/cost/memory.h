@@ -60,6 +60,9 @@ class MemoryModel {
   // The same totals, band and verdict; where it can, `stages` holds the peak one only (peak_stage
   // is then 0). For search, which asks for many plans and looks at no stage.
   void estimate_peak(const Plan& plan, MemoryEstimate& out);
+  // As estimate_peak of a plan that may fit. Of one far too large `fit` alone: the totals are of
+  // stages that are enough to tell, and above those of every plan that fits.
+  void estimate_if_fits(const Plan& plan, MemoryEstimate& out);
   // What one stage's peak takes, as estimate() has it.
   double stage_gib(const Plan& plan, std::int64_t rank);
 

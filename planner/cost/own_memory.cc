@@ -328,7 +328,7 @@ void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<Chu
 }
 
 void OwnMemory::estimate_peak(const Job& job, const Plan& plan,
-                              const std::vector<ChunkLayers>& split,
+                              const std::vector<ChunkLayers>& split, double enough_gib,
                               std::vector<StageMemory>& stages) {
   const Shared& shared = state_->of(job, plan, split);
   stages.resize(1);
@@ -341,6 +341,9 @@ void OwnMemory::estimate_peak(const Job& job, const Plan& plan,
     if (memory.items.total() > most) {
       most = memory.items.total();
       stages.front() = memory;
+    }
+    if (most > enough_gib) {
+      return;
     }
   }
 }

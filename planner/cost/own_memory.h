@@ -33,9 +33,9 @@ class OwnMemory {
   // time.
   void estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
                 std::vector<StageMemory>& stages);
-  // The stage with the most memory, alone.
+  // The stage with the most memory, alone, or the first with more than `enough_gib`.
   void estimate_peak(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
-                     std::vector<StageMemory>& stages);
+                     double enough_gib, std::vector<StageMemory>& stages);
 
  private:
   struct State;

@@ -40,6 +40,12 @@ bool recomputes_in_megatron(const Framework& framework, const Plan& plan) {
 
 }  // namespace
 
+double most_that_fits_gib(const Job& job, double capacity_gib) {
+  constexpr double kRounding = 1 + 1e-9;
+  return kRounding * capacity_gib /
+         ((1 - kOverPredicted) * std::max(1.0, job.framework.reserved_low));
+}
+
 void fill_reserved(const Job& job, const Plan& plan, MemoryEstimate& out) {
   const Framework& framework = job.framework;
   const bool torch = framework.states == StateLayout::kTorch;

@@ -12,4 +12,7 @@ namespace trireme::planner {
 // the published corpus that print allocated and reserved.
 void fill_reserved(const Job& job, const Plan& plan, MemoryEstimate& out);
 
+// A stage that allocates more does not fit in so much, whatever else its plan holds.
+double most_that_fits_gib(const Job& job, double capacity_gib);
+
 }  // namespace trireme::planner

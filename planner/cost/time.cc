@@ -222,6 +222,7 @@ void TimeModel::State::turn_to(const Plan& plan) {
   if (!(timed_plan == plan)) {
     timed_plan = plan;
     timed.clear();
+    bounded.clear();
     worked.clear();
   }
 }

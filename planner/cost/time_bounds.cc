@@ -142,13 +142,25 @@ double TimeModel::placed_bound(const Plan& plan) {
   return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds;
 }
 
-// What a rank waits for once a step shows whole on the first one: nobody is before it.
 double TimeModel::sharded_bound(const Plan& plan) {
   State& s = *state_;
   s.turn_to(plan);
-  DataParallelTimer::OfPlan& of_plan = s.of_axes(plan).data;
-  const std::vector<RankWork>& work = s.ranks_work(plan);
-  const std::vector<RankClass>& classes = s.classes(plan);
+  State::OfAxes& of = s.of_axes(plan);
+  if (topologies::has_unlike_nodes(s.job.cluster)) {
+    return s.sharded_bound(plan, of.data);
+  }
+  for (const auto& [other, seconds] : s.bounded) {
+    if (other == of.placed) {
+      return seconds;
+    }
+  }
+  return s.bounded.emplace_back(of.placed, s.sharded_bound(plan, of.data)).second;
+}
+
+// What a rank waits for once a step shows whole on the first one: nobody is before it.
+double TimeModel::State::sharded_bound(const Plan& plan, DataParallelTimer::OfPlan& of_plan) {
+  const std::vector<RankWork>& work = ranks_work(plan);
+  const std::vector<RankClass>& ranks = classes(plan);
   std::size_t slowest = 0;
   const auto seconds_of_class = [&](std::size_t c) {
     return work[c].times.forward_total() + work[c].times.backward_total();
@@ -156,15 +168,15 @@ double TimeModel::sharded_bound(const Plan& plan) {
   for (std::size_t c = 1; c < work.size(); ++c) {
     slowest = seconds_of_class(c) > seconds_of_class(slowest) ? c : slowest;
   }
-  const DataParallelTime data = s.data_parallel.measure(plan, work[slowest].in, of_plan);
+  const DataParallelTime data = data_parallel.measure(plan, work[slowest].in, of_plan);
   StageTotals totals;
-  s.stage_seconds.clear();
+  stage_seconds.clear();
   for (std::size_t c = 0; c < work.size(); ++c) {
-    s.add_to_bound(classes[c], work[c].times, work[c].before_message,
-                   c == slowest ? data : DataParallelTime{}, totals);
+    add_to_bound(ranks[c], work[c].times, work[c].before_message,
+                 c == slowest ? data : DataParallelTime{}, totals);
   }
-  totals.bottleneck = s.bottleneck(plan, classes);
-  return pipeline_time(plan, totals, HopTimes{}).total + s.fit.step_seconds +
+  totals.bottleneck = bottleneck(plan, ranks);
+  return pipeline_time(plan, totals, HopTimes{}).total + fit.step_seconds +
          (slowest == 0 ? data.exposed + data.compute_once : 0);
 }
 

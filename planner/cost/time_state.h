@@ -156,6 +156,7 @@ struct TimeModel::State {
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
                                      DataParallelTimer::OfPlan& of_plan);
   void time_step(const Plan& plan, OfAxes& of, TimeEstimate& out);
+  double sharded_bound(const Plan& plan, DataParallelTimer::OfPlan& of_plan);
   void add_to_bound(const RankClass& rank, const RankTimes& times, double before_message,
                     const DataParallelTime& data, StageTotals& totals);
   [[nodiscard]] HopTimes hop(const Plan& plan, const Placed& placed);
@@ -218,6 +219,7 @@ struct TimeModel::State {
       axes;         // by hash; made when first asked for, since one plan needs one
   Plan timed_plan;  // of `timed`, but for its order
   std::vector<std::pair<Placed, TimeEstimate>> timed;
+  std::vector<std::pair<Placed, double>> bounded;                     // sharded_bound of timed_plan
   std::vector<std::pair<LayerSetKey, std::vector<RankWork>>> worked;  // of timed_plan, by class
   struct StageSeconds {
     double forward, backward;

@@ -59,7 +59,7 @@ class Visit {
         outcome_.pruned += orders;
         continue;
       }
-      estimator_.memory().estimate_peak(plan_, estimate_.memory);
+      estimator_.memory().estimate_if_fits(plan_, estimate_.memory);
       if (estimate_.memory.fit == Fit::kNo) {
         outcome_.pruned += orders;
         outcome_.too_large += orders;
@@ -268,7 +268,7 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
     plan.micro_batches = sequences / micro_batch;
     for (std::size_t c = 0; c < choices.size(); ++c) {
       set_sharding(choices[c], plan);
-      estimator.memory().estimate_peak(plan, memory);
+      estimator.memory().estimate_if_fits(plan, memory);
       least[c].gib = std::min(least[c].gib, memory.allocated_gib);
       least[c].fit = std::min(least[c].fit, memory.fit);
     }

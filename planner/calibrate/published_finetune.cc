@@ -119,11 +119,11 @@ void set_library(const PublishedRow& row, Job& job) {
   if (library.gathers_frozen && row.sharding == "full" && job.training.has_adapters()) {
     framework.reshard_after_forward = false;
   }
+  framework.host_threads = row.gpus.value_or(1) > 1 ? 1 : 0;  // torchrun's
   if (framework.sharder == Sharder::kZero) {
     // "auto" in transformers' configuration: buckets of hidden x hidden elements.
-    framework.prefetch_elements = job.model.hidden * job.model.hidden;
     framework.bucket_elements = library.bucket_elements > 0 ? std::llround(library.bucket_elements)
-                                                            : framework.prefetch_elements;
+                                                            : job.model.hidden * job.model.hidden;
   }
   // What nvidia-smi showed over what was allocated in runs that print both.
   framework.reserved_typical =
@@ -141,7 +141,10 @@ void set_library(const PublishedRow& row, Job& job) {
 }
 
 void set_full(const PublishedRow& row, Job& job) {
-  const bool master = contains(row.finetune->base_dtype, "fp32") && row.sharding == "full";
+  // accelerate keeps masters beside 16-bit weights in FSDP alone; weights that were loaded in fp32
+  // are the optimizer's own.
+  const std::string& base = row.finetune->base_dtype;
+  const bool master = base == "fp32" || (contains(base, "fp32") && row.sharding == "full");
   if (keeps_torch_states(job.framework) && !master) {
     apply_setting(job.framework, "parameter_dtype", "bf16");
     apply_setting(job.framework, "optimizer_dtype", "bf16");

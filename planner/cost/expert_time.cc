@@ -82,7 +82,8 @@ double exposed_exchange(const BehaviourFit& fit, double exchange, double compute
 PassPair expert_host_seconds(const Job& job, const BehaviourFit& fit, std::int64_t expert_ranks,
                              double launch_seconds) {
   const HostCounts* counts = host_counts_of(job.framework);
-  if (counts != nullptr && counts->sparse.forward.plain > 0) {
+  if (counts != nullptr && counts->sparse.forward.plain > 0 &&
+      (job.framework.experts_in_loop || !counts->looped_only)) {
     const PassCount count = sparse_count(
         *counts, static_cast<double>(job.model.moe->experts) / static_cast<double>(expert_ranks));
     const double plain = fit.host_factor * launch_seconds;

@@ -109,27 +109,29 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
   const bool reshard = run.reshards && plan.sharding == Sharding::kFull;
   const double root =
       job.framework.root_unit_stays_gathered ? stage.root : std::min(stage.root, stage.head);
+  const bool zero = job.framework.states == StateLayout::kDeepSpeed;
   // FSDP1 gathers nothing ahead of a unit without gradients (its post-backward hook starts that).
-  const double units_ahead = frozen && job.framework.frozen_graph_stays
+  // ZeRO-3 fetches a prefetch bucket more at every module, containers and norms among them, so that
+  // it is ahead by as much as stage3_max_live_parameters lets it be: a bound of all that is there
+  // (runtime/zero/partitioned_param_coordinator.py).
+  const double units_ahead = zero || (frozen && job.framework.frozen_graph_stays)
                                  ? 0
                                  : static_cast<double>(job.framework.prefetch_units);
-  double ahead = static_cast<double>(job.framework.prefetch_elements);
-  if (job.framework.states != StateLayout::kDeepSpeed) {
-    ahead = std::min(ahead, stage.chunk - stage.largest_unit);  // not into another pass
-  }
+  const auto most = static_cast<double>(job.framework.prefetch_elements);
+  double ahead = zero ? std::max(0.0, most - stage.largest_unit)
+                      : std::min(most, stage.chunk - stage.largest_unit);  // not into another pass
   ahead = std::max(ahead, stage.largest_unit * units_ahead);
   gathered.at_loss = reshard ? root_element * root : element * body + root_element * stage.root;
-  if (reshard && job.framework.states == StateLayout::kDeepSpeed) {
-    // The last layers are needed again at once, so ZeRO-3 keeps them (stage3_max_reuse_distance).
-    gathered.at_loss +=
-        element * std::min(body, static_cast<double>(job.framework.prefetch_elements));
+  if (reshard && zero) {
+    // The last layers, which are needed again at once, fill what the head leaves of the bound.
+    gathered.at_loss += element * std::min(body, std::max(0.0, most - root));
   }
   gathered.in_backward = reshard
                              ? root_element * (job.framework.root_unit_stays_gathered ? root : 0) +
                                    element * std::min(body, stage.largest_unit + ahead)
                              : gathered.at_loss;
   // Of PyTorch's backward no gather is under way before its first hook.
-  const double early = has_torch_states(job) ? 0 : element * std::min(body, ahead);
+  const double early = zero || has_torch_states(job) ? 0 : element * std::min(body, ahead);
   gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
   return gathered;
 }

@@ -127,7 +127,9 @@ double zero_buffers(const StageContext& context, const Stage& stage) {
   const double each = std::max(job.framework.master_bytes, 1.0);
   const double weights = job.framework.parameter_bytes * masters / each;
   if (context.plan->sharding != Sharding::kFull) {
-    return weights + pinned_beyond(weights) + 2 * pinned_beyond(masters);
+    // Wide sums are the masters' gradients, narrow ones lie beside them.
+    const double gradients = job.framework.gradient_bytes < each ? masters : 0;
+    return gradients + weights + pinned_beyond(weights) + 2 * pinned_beyond(masters);
   }
   const double group = kSubGroup * each;
   const double groups = std::floor(masters / group);

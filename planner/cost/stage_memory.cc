@@ -151,6 +151,25 @@ void set_first_backward(const StageContext& context, const Stage& stage, MemoryI
   }
 }
 
+// DeepSpeed's copies at the step: of ZeRO-3 a sub-group's gradients, laid together and cast to fp32
+// (stage3.py _prepare_fp32_grad_for_sub_group, sub_group_size); of ZeRO-1 and 2 weights on their
+// way back from an optimizer on the host, which are cast on the GPU.
+double zero_step_copies(const StageContext& context, const Stage& stage) {
+  constexpr double kFp32 = 4;
+  constexpr double kSubGroup = 1e9;  // elements
+  const Framework& framework = context.job->framework;
+  if (framework.states != StateLayout::kDeepSpeed || framework.master_bytes <= 0) {
+    return 0;
+  }
+  const double masters = (stage.trained * context.dense_state.main_copy +
+                          stage.trained_experts * context.expert_state.main_copy) /
+                         framework.master_bytes;
+  const double here = context.resident.optimizer;
+  return context.plan->sharding == Sharding::kFull
+             ? here * (framework.gradient_bytes + kFp32) * std::min(masters, kSubGroup)
+             : (1 - here) * framework.offload_staging_bytes * masters;
+}
+
 double head_gradient_bytes(const StageContext& context, const Stage& stage) {
   const Training& training = context.job->training;
   return training.has_adapters() && !training.embeddings ? 0 : 2 * stage.head;
@@ -214,6 +233,8 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
       context.resident.optimizer * (stage.trained * context.dense_state.step +
                                     stage.trained_experts * context.expert_state.step);
 
+  moments.step.other += zero_step_copies(context, stage);
+
   base.activations = stage.activations * context.resident.activations;
   base.gathered_parameters = gathered.at_loss;
   set_first_backward(context, stage, base);
@@ -243,12 +264,30 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   return moments;
 }
 
+// Of ZeRO-3, beside what is gathered at the main stream's peak: the most that ever is, a table that
+// comes while the layers before it are there, and what the reduction of a table lays together
+// (partitioned_param_coordinator.py, stage3.py reduce_and_partition_stream).
+double zero_pools(const StageContext& context, const Stage& stage, const MemoryItems& peak) {
+  const Job& job = *context.job;
+  const bool frozen = job.training.has_adapters();
+  const double element = frozen ? frozen_bytes(job.training.base) : compute_bytes(job);
+  const double body = stage.elements + stage.experts - stage.root;
+  const double table = std::max(stage.head, stage.root - stage.head);
+  const auto live = static_cast<double>(job.framework.prefetch_elements);
+  const double gathered = element * std::min(body, live) + (frozen ? 2 : element) * table;
+  const double reduced = frozen ? 0 : job.framework.reduce_bytes * table;
+  return std::max(0.0, gathered - peak.gathered_parameters) + reduced;
+}
+
 // PyTorch's allocator keeps what a stream freed for that stream. FSDP gathers and reduces on
 // streams of their own, so their buffers and the sharded gradients (the reductions' results) never
 // serve the forward pass: they add to the main stream's peak, whenever that is.
-double side_pools(const StageContext& context, const Stage& stage) {
+double side_pools(const StageContext& context, const Stage& stage, const MemoryItems& peak) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
+  if (context.gathers && job.framework.states == StateLayout::kDeepSpeed) {
+    return zero_pools(context, stage, peak);
+  }
   if (!has_torch_states(job) || !context.gathers) {
     return 0;
   }
@@ -295,7 +334,7 @@ StageMemory stage_memory(const StageContext& context, const Stage& contents, std
   peak.raise(moments.head_backward);
   Peak early = peak;
   early.raise(moments.forward);
-  double reserved = early.bytes + side_pools(context, stage);
+  double reserved = early.bytes + side_pools(context, stage, *early.items);
   // The late moments have the gradients themselves, which the side pools hold beside the others.
   peak.raise(moments.last_backward);
   peak.raise(moments.root_reduce);

@@ -86,7 +86,7 @@ StateBytes zero_states(const Job& job, const Plan& plan, double shards) {
   constexpr double kFp32 = 4;
   const Framework& framework = job.framework;
   const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
-  const double sums = framework.gradient_bytes;
+  const double sums = job.precision == Precision::kFp32 ? kFp32 : framework.gradient_bytes;
   const double narrow = framework.parameter_bytes;
   const bool wide = sums >= kFp32;
   StateBytes bytes;

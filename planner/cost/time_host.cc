@@ -27,12 +27,15 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
   for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
     experts += kinds.expert_parameters[kind] > 0 ? rank.layers[kind] : 0;
   }
+  const auto sparse = static_cast<double>(experts);
   experts = experts > 0 && expert_ranks(job, plan).shards > 1 ? experts : 0;
   const std::int64_t units = (count + unit - 1) / unit;
-  const double hooks = unit_launches(job, false, static_cast<double>(units), 0).hooks;
-  const UnitLaunches launches =
-      unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
-                    static_cast<double>(count + experts));
+  const UnitLaunches looped = looped_expert_launches(job);
+  const double hooks =
+      unit_launches(job, false, static_cast<double>(units), 0).hooks + sparse * looped.hooks;
+  UnitLaunches launches = unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
+                                        static_cast<double>(count + experts));
+  launches.reduce += sparse * looped.reduce;
   const double launch = op.launch(1).value * fit.host_factor;
   const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once
   const RunSharding run = run_sharding(job, plan);

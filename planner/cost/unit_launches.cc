@@ -36,6 +36,24 @@ UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, d
           .hooks = units * framework.unit_hook_launches};
 }
 
+UnitLaunches looped_expert_launches(const Job& job) {
+  // Modules of the layer that was traced: itself, attention with its four projections, the MLP with
+  // three and its activation, two norms. An expert is such an MLP.
+  constexpr double kLayerModules = 13;
+  constexpr double kExpertModules = 5;
+  const HostCounts* counts = host_counts_of(job.framework);
+  if (counts == nullptr || !job.framework.experts_in_loop || !job.model.moe ||
+      job.framework.sharder != Sharder::kZero) {
+    return {};
+  }
+  const auto experts = static_cast<double>(job.model.moe->experts);
+  const double weights = job.model.gated_mlp ? 3 : 2;
+  const double tensors = layer_tensors(job.model, job.framework.implementation);
+  return {
+      .reduce = job.training.has_adapters() ? 0 : counts->unit_reduce * experts * weights / tensors,
+      .hooks = counts->unit_hooks * experts * kExpertModules / kLayerModules};
+}
+
 bool has_unit_hosts(const Framework& framework, Sharding sharding) {
   const HostCounts* counts = host_counts_of(framework);
   const double launches = counts != nullptr ? counts->unit_reduce : framework.unit_gather_launches;

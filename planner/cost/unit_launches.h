@@ -16,6 +16,10 @@ struct UnitLaunches {
 // every parameter tensor is a DTensor over two meshes that is wrapped again each time.
 UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, double layers);
 
+// What the experts of a sparse layer add to its unit's hooks and reduction where each is a module
+// of its own under ZeRO-3, which hooks every module and reduces every tensor.
+UnitLaunches looped_expert_launches(const Job& job);
+
 // Whether the host works around units under this sharding.
 bool has_unit_hosts(const Framework& framework, Sharding sharding);
 // Whether a repeated forward runs its hooks again: ZeRO's are of every module, PyTorch's of a unit

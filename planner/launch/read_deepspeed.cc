@@ -204,11 +204,12 @@ void read_deepspeed_types(LaunchConfig& config) {
     config.choices.push_back(fmt::format("reduce_dtype={}", type == "bfp16" ? "bf16" : type));
   }
   const std::string sums = text_setting(config, "data_types.grad_accum_dtype");
-  // Without a type of their own sums have the model's (runtime/engine.py get_data_types).
-  const bool model_type = sums.empty() && config.precision != "fp32" &&
-                          number_setting(config, "zero_optimization.stage").value_or(0) > 0;
-  if (sums.find("16") != std::string::npos || sums == "half" || model_type) {
-    config.choices.emplace_back("gradient_bytes=2");
+  // Without a type of their own sums have the model's, of bf16 without a stage fp32
+  // (runtime/engine.py get_data_types).
+  const bool stage = number_setting(config, "zero_optimization.stage").value_or(0) > 0;
+  const bool models = sums.empty() && config.precision != "fp32" && (stage || !bf16);
+  if (sums.find("16") == std::string::npos && sums != "half" && !models) {
+    config.choices.emplace_back("gradient_bytes=4");
   }
   // runtime/config.py: the optimizer's copy and the sums, and both moments
   if (bf16 && is_on(config, "bf16.bf16_master_weights_and_grads")) {

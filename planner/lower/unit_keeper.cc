@@ -81,7 +81,7 @@ UnitKeeper::UnitKeeper(const Job& job, const Plan& plan, const Shape& shape, con
 }
 
 // As many visits as hold what is gathered ahead at least, of a pass's at most: nothing is gathered
-// twice at a time.
+// twice at a time. ZeRO-3's bound is of all that is there, the visit at hand among it.
 std::size_t UnitKeeper::visits_ahead() const {
   std::int64_t largest = 1;  // of a visit's units
   std::int64_t layers = 0;
@@ -93,8 +93,9 @@ std::size_t UnitKeeper::visits_ahead() const {
     }
     largest = std::max(largest, elements);
   }
-  const std::int64_t visits =
-      std::min(layers, (job_.framework.prefetch_elements + largest / 2) / largest);
+  const std::int64_t at_hand = job_.framework.sharder == Sharder::kZero ? largest : 0;
+  const std::int64_t ahead = std::max<std::int64_t>(0, job_.framework.prefetch_elements - at_hand);
+  const std::int64_t visits = std::min(layers, (ahead + largest / 2) / largest);
   return static_cast<std::size_t>(
       std::max({std::int64_t{0}, std::int64_t{job_.framework.prefetch_units}, visits}));
 }

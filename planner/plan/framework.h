@@ -77,6 +77,15 @@ struct Framework {
   // Context parallelism by exchanging heads for tokens around attention (Ulysses), not by a ring.
   bool context_all_to_all = false;
 
+  // Weights that an optimizer on the host hands back: bytes of an element that lie on the GPU
+  // beside the parameters until they are cast, and whether they come from memory that is not
+  // pinned.
+  double offload_staging_bytes = 0;
+  bool offload_pageable = false;
+  // Threads that a rank has for an optimizer on the host: torchrun starts several ranks with
+  // OMP_NUM_THREADS=1. 0: the ranks of a node share all its cores.
+  std::int64_t host_threads = 0;
+
   // Experts (planner/cost/expert_time.h). A token goes once to each node (over NVLink: to each
   // rank) that holds one of its experts and comes back summed, as DeepEP and HybridEP do; else a
   // copy an expert, as NCCL's all-to-all does.
@@ -90,6 +99,8 @@ struct Framework {
   // Kernels that each local expert has to itself in forward, twice as many in backward: its
   // products and casts, where they are issued expert by expert.
   int expert_kernels = 0;
+  // A layer's experts run one after the other, a module each (transformers before 5).
+  bool experts_in_loop = false;
   // Every expert gets as many tokens: forced to, or by the correction of the router's bias.
   bool even_routing = false;
   // A stand-in for the router gives a token experts that follow each other: they lie together.

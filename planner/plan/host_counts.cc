@@ -107,6 +107,9 @@ std::vector<HostCounts> read_counts() {
       if (reader.has("packed_only")) {
         counts.packed_only = reader.boolean("packed_only");
       }
+      if (reader.has("looped_only")) {
+        counts.looped_only = reader.boolean("looped_only");
+      }
       if (reader.has("waits_every_micro_batch")) {
         counts.waits_every_micro_batch = reader.boolean("waits_every_micro_batch");
       }

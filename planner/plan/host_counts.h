@@ -25,6 +25,7 @@ struct HostCounts {
   std::string name, source;
   models::Implementation implementation = models::Implementation::kEagerTorch;
   bool packed_only = false;              // its layers were not counted, what packed samples add was
+  bool looped_only = false;              // `sparse` and `expert` are of experts in a loop
   bool waits_every_micro_batch = false;  // for the loss, at the end of each forward
   double skew = 1;  // what waiting for the other ranks' hosts adds, where units hold them together
   PassCount norm, product, rotary, attention, activation, residual;

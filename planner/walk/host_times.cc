@@ -325,9 +325,18 @@ class HostTimes {
       if (passes && origin.layer >= 0 && units.first_layers.count(origin.layer) > 0 &&
           std::holds_alternative<Compute>(host_.role.ops[i].kind) &&
           begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
-        times[i].launch += to_sim_duration(Seconds(launch_seconds_ * hooks / 2));
+        const UnitLaunches looped = looped_of(origin.layer);
+        const double reduced = origin.phase == Phase::kBackward ? looped.reduce : 0;
+        times[i].launch +=
+            to_sim_duration(Seconds(launch_seconds_ * ((hooks + looped.hooks) / 2 + reduced)));
       }
     }
+  }
+
+  [[nodiscard]] UnitLaunches looped_of(std::int32_t layer) const {
+    return host_.job.model.moe && models::is_moe_layer(host_.job.model, layer)
+               ? looped_expert_launches(host_.job)
+               : UnitLaunches{};
   }
 
   // Beside the collective's own: of a layer's unit, gathered or reduced over the ranks that share

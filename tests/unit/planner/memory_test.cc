@@ -48,6 +48,7 @@ TEST(StateMemory, BytesPerParameterOfEveryScheme) {
   plan.sharding = Sharding::kFull;
   EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 16.0 / 8);
   job.framework = find_framework("deepspeed");
+  job.framework.gradient_bytes = 4;  // data_types.grad_accum_dtype fp32
   EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 18.0 / 8);
   plan.sharding = Sharding::kGradients;
   EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + 18.0 / 8);
@@ -58,10 +59,11 @@ TEST(StateMemory, BytesPerParameterOfEveryScheme) {
 }
 
 // Sums in the model's type, as DeepSpeed's engine has them where its configuration names none, were
-// counted with fp32 ones all along: those are copies of the rank's part that the step makes.
+// counted with fp32 ones all along: those are copies of the rank's part that the step makes. And
+// only a launch file was read so: `--framework deepspeed` and published rows had fp32 sums (a 32B
+// on eight A100, which ran, was 10 GB above their 80).
 TEST(StateMemory, DeepSpeedsNarrowSumsAreCastAtTheStep) {
   Job job = job_of("llama-3.1-8b", "dgx-h100", "deepspeed", 4096);
-  job.framework.gradient_bytes = 2;
   Plan plan;
   plan.sharding = Sharding::kGradients;
   StateBytes bytes = state_bytes(job, plan, 8);

@@ -5,6 +5,7 @@
 #include "planner/cost/layer_times.h"
 #include "planner/cost/stage_buffers.h"
 #include "planner/cost/stage_contents.h"
+#include "planner/cost/state_memory.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -151,25 +152,6 @@ void set_first_backward(const StageContext& context, const Stage& stage, MemoryI
   }
 }
 
-// DeepSpeed's copies at the step: of ZeRO-3 a sub-group's gradients, laid together and cast to fp32
-// (stage3.py _prepare_fp32_grad_for_sub_group, sub_group_size); of ZeRO-1 and 2 weights on their
-// way back from an optimizer on the host, which are cast on the GPU.
-double zero_step_copies(const StageContext& context, const Stage& stage) {
-  constexpr double kFp32 = 4;
-  constexpr double kSubGroup = 1e9;  // elements
-  const Framework& framework = context.job->framework;
-  if (framework.states != StateLayout::kDeepSpeed || framework.master_bytes <= 0) {
-    return 0;
-  }
-  const double masters = (stage.trained * context.dense_state.main_copy +
-                          stage.trained_experts * context.expert_state.main_copy) /
-                         framework.master_bytes;
-  const double here = context.resident.optimizer;
-  return context.plan->sharding == Sharding::kFull
-             ? here * (framework.gradient_bytes + kFp32) * std::min(masters, kSubGroup)
-             : (1 - here) * framework.offload_staging_bytes * masters;
-}
-
 double head_gradient_bytes(const StageContext& context, const Stage& stage) {
   const Training& training = context.job->training;
   return training.has_adapters() && !training.embeddings ? 0 : 2 * stage.head;
@@ -233,7 +215,12 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
       context.resident.optimizer * (stage.trained * context.dense_state.step +
                                     stage.trained_experts * context.expert_state.step);
 
-  moments.step.other += zero_step_copies(context, stage);
+  if (job.framework.master_bytes > 0) {
+    const double masters = stage.trained * context.dense_state.main_copy +
+                           stage.trained_experts * context.expert_state.main_copy;
+    moments.step.other += zero_step_copies(job, plan, masters / job.framework.master_bytes,
+                                           context.resident.optimizer);
+  }
 
   base.activations = stage.activations * context.resident.activations;
   base.gathered_parameters = gathered.at_loss;

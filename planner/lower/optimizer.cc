@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "planner/cost/data_parallel_time.h"
+#include "planner/cost/state_memory.h"
 #include "planner/cost/unit_launches.h"
 #include "planner/lower/state_stream.h"
 
@@ -52,12 +53,17 @@ void write_modelled_step(Writer& w, const StepProgram& step, Program& program) {
   const Operand norm = w.builder.buffer("gradient_square", 1, ElementType::kMaster);
   program.gradient_norm = w.builder.persistent_buffer("gradient_norm", 1, ElementType::kMaster);
   OptimizerElements elements;
-  double copied = 0;  // bytes of gradients or parameters that the step alone has
+  double copied = 0;   // bytes of gradients or parameters that the step alone has
+  double updated = 0;  // elements
   for (std::size_t i = 0; i < program.units.size(); ++i) {
     const UnitLayout& layout = w.stage.units[i];
     const bool experts = layout.experts;
     copied += w.held.states(experts).step * static_cast<double>(layout.elements);
+    updated += layout.frozen ? 0
+                             : static_cast<double>(layout.elements) /
+                                   static_cast<double>(size_of_group(step, layout.shard));
   }
+  copied += zero_step_copies(w.job, w.plan, updated, 1);
   const Operand copies =
       w.builder.buffer("step_copies", compute_elements(copied), ElementType::kCompute);
   w.builder.state_pass("step_copies", 0, Bytes(0), {copies});

@@ -96,16 +96,18 @@ std::optional<std::string> read_beside(const std::string& script, const std::str
   return read_text(file.string());
 }
 
+// torchtitan's own TOML, whatever its comments say of how it is started.
+bool has_titan_sections(std::string_view text) {
+  return contains(text, "\n[parallelism]") || contains(text, "\n[training]") ||
+         text.starts_with("[training]") || text.starts_with("[model]");
+}
+
 std::optional<LaunchFormat> by_contents(std::string_view text) {
   const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   if (first < text.size() && text[first] == '{') {
     return LaunchFormat::kDeepspeed;
   }
-  if (contains(text, "\n[parallelism]") || contains(text, "\n[training]") ||
-      text.starts_with("[training]") || text.starts_with("[model]")) {
-    return LaunchFormat::kTorchtitan;
-  }
-  if (starts_torchtitan(text)) {
+  if (has_titan_sections(text) || starts_torchtitan(text)) {
     return LaunchFormat::kTorchtitan;
   }
   if (contains(text, "distributed_type:") || contains(text, "fsdp_config:")) {
@@ -325,7 +327,7 @@ LaunchConfig read_as(LaunchFormat format, std::string_view text, const std::stri
     case LaunchFormat::kMegatronBridge:
       return read_megatron_bridge(text, source, arguments, reading);
     case LaunchFormat::kTorchtitan:
-      return is_script_name(source) || (starts_torchtitan(text) && !source.ends_with(".toml"))
+      return is_script_name(source) || (starts_torchtitan(text) && !has_titan_sections(text))
                  ? read_torchtitan_script(text, source, arguments, reading)
                  : read_torchtitan(text, source, arguments);
     case LaunchFormat::kDeepspeed:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBytesOfGib = 1024.0 * 1024 * 1024;
 
-Job job_of(const char* model, const char* cluster, const char* framework) {
+Job zero_job(const char* model, const char* cluster, const char* framework) {
   Job job;
   job.model = models::load_model(model);
   job.cluster = topologies::load_cluster(cluster);
@@ -49,7 +49,7 @@ double parameters_of(const Job& job) {
 // layer and a fifth.
 TEST(Zero, TheThirdStageIsAheadByItsBoundOfLiveParameters) {
   for (const char* model : {"llama-2-7b", "llama-2-70b"}) {
-    Job job = job_of(model, "dgx-a100-80gb", "deepspeed");
+    Job job = zero_job(model, "dgx-a100-80gb", "deepspeed");
     job.offload = parse_offload("optimizer,gradients,parameters");
     const auto peak = [&](std::int64_t live) {
       job.framework.prefetch_elements = live;
@@ -64,11 +64,11 @@ TEST(Zero, TheThirdStageIsAheadByItsBoundOfLiveParameters) {
 // times its 16-bit weights (deepspeed#7182); since 0.17 (#7309) one.
 TEST(Zero, WeightsFromTheHostAreCastOnTheGpuIn2024) {
   const auto step = [](const char* framework, Sharding sharding) {
-    Job job = job_of("llama-2-7b", "dgx-a100-80gb", framework);
+    Job job = zero_job("llama-2-7b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients");
     return estimate_of(job, sharding).memory.stages.at(0).phases.first_optimizer_step * kBytesOfGib;
   };
-  const double rank = parameters_of(job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
+  const double rank = parameters_of(zero_job("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
   for (const char* before : {"deepspeed@0.12", "deepspeed@0.17"}) {
     EXPECT_NEAR(step("deepspeed@0.14.1", Sharding::kGradients) - step(before, Sharding::kGradients),
                 4 * rank, 1e6);
@@ -80,11 +80,11 @@ TEST(Zero, WeightsFromTheHostAreCastOnTheGpuIn2024) {
 // third stage never.
 TEST(Zero, WeightsComeBackFromMemoryThatIsNotPinned) {
   const auto moved = [](const char* framework, Sharding sharding) {
-    Job job = job_of("llama-2-7b", "dgx-a100-80gb", framework);
+    Job job = zero_job("llama-2-7b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients");
     return estimate_of(job, sharding).time.exposed.offload;
   };
-  const double rank = parameters_of(job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
+  const double rank = parameters_of(zero_job("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
   const double pageable = 2 * rank / 7.5e9;
   EXPECT_NEAR(moved("deepspeed@0.12", Sharding::kGradients), pageable, 0.02);
   EXPECT_NEAR(moved("deepspeed", Sharding::kFull), pageable, 0.02);
@@ -95,7 +95,7 @@ TEST(Zero, WeightsComeBackFromMemoryThatIsNotPinned) {
 // most.
 TEST(Zero, TheThirdStageCastsASubGroupAtATime) {
   const auto copies = [](const char* model) {
-    const Job job = job_of(model, "dgx-a100-80gb", "deepspeed");
+    const Job job = zero_job(model, "dgx-a100-80gb", "deepspeed");
     const Estimate estimate = estimate_of(job, Sharding::kFull);
     return estimate.memory.stages.at(0).phases.first_optimizer_step * kBytesOfGib -
            2 * parameters_of(job);
@@ -107,7 +107,7 @@ TEST(Zero, TheThirdStageCastsASubGroupAtATime) {
 // torchrun gives each of several ranks one thread, where all cores of the node were counted: four
 // ranks of Qwen3-30B-A3B under Megatron-SWIFT took a third longer than said.
 TEST(Zero, ARankOfOneThreadUpdatesAtOneCoresRate) {
-  Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  Job job = zero_job("llama-2-7b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients");
   const double together = estimate_of(job, Sharding::kGradients).time.exposed.optimizer;
   job.framework.host_threads = 1;
@@ -122,7 +122,7 @@ TEST(Zero, ARankOfOneThreadUpdatesAtOneCoresRate) {
 // hooks, gathers and reduces by itself: 91 s on 16 A800 were said to be 3.5. The program says what
 // the closed form does.
 TEST(Zero, ExpertsInALoopAreHookedOneByOne) {
-  Job job = job_of("qwen3-30b-a3b", "dgx-a100-80gb", "deepspeed");
+  Job job = zero_job("qwen3-30b-a3b", "dgx-a100-80gb", "deepspeed");
   const Plan plan = plan_of(job, Sharding::kFull);
   const auto seconds = [&] {
     TimeEstimate estimate;

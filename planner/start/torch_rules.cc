@@ -178,8 +178,8 @@ Found deepspeed_keys(const LaunchConfig& config, const LaunchCase& found) {
   return config.format == LaunchFormat::kDeepspeed ? keys_known(config, found) : Found();
 }
 
-// transformers up to 4.57 runs the experts of a layer one after the other, and ZeRO-3 or FSDP
-// gathers as they come; neither the products nor the gathers of one expert at a time are modelled.
+// transformers up to 4.57 runs the experts of a layer one after the other, and ZeRO-3 hooks and
+// gathers each; which release runs no launch file says, so that it is predicted where asked for.
 Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
   const bool gathers = found.plan.sharding == Sharding::kFull;
   if (!found.job.model.moe || found.plan.expert > 1 || config.framework == "megatron") {
@@ -188,7 +188,8 @@ Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
   return Finding{
       fmt::format(
           "transformers up to 4.57 runs {}'s {} experts in a loop{}: the step can take many "
-          "times what is predicted here, which is that of grouped products",
+          "times what is predicted here, which is that of grouped products (--set "
+          "experts_in_loop=true is of the loop)",
           found.job.model.name, found.job.model.moe->experts,
           gathers ? ", and gathers the parameters of each" : ""),
       "use transformers 5 or a model with grouped experts, and name the expert block as a leaf "

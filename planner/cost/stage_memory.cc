@@ -252,8 +252,9 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
 }
 
 // Of ZeRO-3, beside what is gathered at the main stream's peak: the most that ever is, a table that
-// comes while the layers before it are there, and what the reduction of a table lays together
-// (partitioned_param_coordinator.py, stage3.py reduce_and_partition_stream).
+// comes while the layers before it are there, and the gradient of a table, whose memory serves
+// again only once the reduction's stream has passed it (partitioned_param_coordinator.py, stage3.py
+// partition_grads).
 double zero_pools(const StageContext& context, const Stage& stage, const MemoryItems& peak) {
   const Job& job = *context.job;
   const bool frozen = job.training.has_adapters();

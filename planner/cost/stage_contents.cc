@@ -7,6 +7,7 @@
 
 #include "planner/cost/in_flight.h"
 #include "planner/cost/layer_times.h"
+#include "planner/cost/state_memory.h"
 #include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
 
@@ -117,11 +118,10 @@ double pinned_beyond(double bytes) {
 
 // What DeepSpeed's offloaded optimizer holds on the host beside states, gradients and offloaded
 // parameters, pinned as its documented configurations ask for. ZeRO-3 (runtime/zero/stage3.py): the
-// step's fp32 gradients by sub-groups of 1e9 elements, beside the sums
+// step's fp32 gradients by sub-groups, beside the sums
 // (grad_partitions_flat_buffer) and the parameters, one block each. Stages 1 and 2
 // (stage_1_and_2.py): 16-bit weights on their way up; masters and gradients are pinned.
 double zero_buffers(const StageContext& context, const Stage& stage) {
-  constexpr double kSubGroup = 1e9;
   const Job& job = *context.job;
   const double masters = master_bytes(context, stage);
   const double each = std::max(job.framework.master_bytes, 1.0);
@@ -131,7 +131,7 @@ double zero_buffers(const StageContext& context, const Stage& stage) {
     const double gradients = job.framework.gradient_bytes < each ? masters : 0;
     return gradients + weights + pinned_beyond(weights) + 2 * pinned_beyond(masters);
   }
-  const double group = kSubGroup * each;
+  const double group = kZeroSubGroup * each;
   const double groups = std::floor(masters / group);
   const double sums = job.framework.gradient_bytes * masters / each;
   return masters + groups * pinned_beyond(group) + pinned_beyond(masters - groups * group) +

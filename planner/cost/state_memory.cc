@@ -124,13 +124,12 @@ StateBytes state_bytes(const Job& job, const Plan& plan, double shards) {
 
 double zero_step_copies(const Job& job, const Plan& plan, double elements, double here) {
   constexpr double kFp32 = 4;
-  constexpr double kSubGroup = 1e9;  // elements
   const Framework& framework = job.framework;
   if (framework.states != StateLayout::kDeepSpeed) {
     return 0;
   }
   return plan.sharding == Sharding::kFull
-             ? here * (framework.gradient_bytes + kFp32) * std::min(elements, kSubGroup)
+             ? here * (framework.gradient_bytes + kFp32) * std::min(elements, kZeroSubGroup)
              : (1 - here) * framework.offload_staging_bytes * elements;
 }
 

@@ -18,6 +18,8 @@ struct StateBytes {
 };
 StateBytes state_bytes(const Job& job, const Plan& plan, double shards);
 
+// Elements that ZeRO-3's step takes at once, by default (sub_group_size).
+inline constexpr double kZeroSubGroup = 1e9;
 // Bytes of DeepSpeed's copies at the step of `elements` that a rank updates, `here` of them on the
 // GPU. ZeRO-3 lays a sub-group's gradients together and casts them to fp32 (runtime/zero/stage3.py
 // _prepare_fp32_grad_for_sub_group, sub_group_size); weights of ZeRO-1 and 2 on their way back from

@@ -367,9 +367,10 @@ LaunchConfig read_megatron_bridge(std::string_view text, const std::string& sour
   } else if (python) {
     read_python(config, with_python_constants(text));
   } else {
-    const std::vector<std::string> words = take_script_words(text, overrides, [](std::string_view word) {
-      return word.starts_with("-") || word.find('=') != std::string_view::npos;
-    });
+    const std::vector<std::string> words =
+        take_script_words(text, overrides, [](std::string_view word) {
+          return word.starts_with("-") || word.find('=') != std::string_view::npos;
+        });
     const ShellScript script = read_launch_script(text, source, words, reading, config);
     const LaunchCommand command = training_command(script, counts_as_override, config);
     remark_missing_arguments(

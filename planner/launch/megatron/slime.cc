@@ -44,7 +44,9 @@ std::optional<std::int64_t> longest_sample(const LaunchConfig& config) {
 // on each rank of cp, and a sample longer than that is one of its own. As many packs as samples of
 // the full length make, the same number on every rank.
 void read_packs(LaunchConfig& config, std::int64_t tokens, std::optional<std::int64_t> samples) {
-  const auto degree = [&](const char* key) { return integer_setting(config, key).value_or(1); };
+  const auto degree = [&](const char* key) {
+    return integer_setting(config, key, 1, 1'000'000).value_or(1);
+  };
   const std::int64_t pack = tokens * degree("context_parallel_size");
   const auto longest = longest_sample(config);
   const std::int64_t together = std::max<std::int64_t>(1, pack / longest.value_or(pack));
@@ -79,7 +81,7 @@ void read_packs(LaunchConfig& config, std::int64_t tokens, std::optional<std::in
 void read_samples(LaunchConfig& config) {
   const auto samples = samples_a_step(config);
   const auto tokens = is_on(config, "use_dynamic_batch_size")
-                          ? integer_setting(config, "max_tokens_per_gpu")
+                          ? integer_setting(config, "max_tokens_per_gpu", 1, 100'000'000)
                           : std::nullopt;
   if (tokens) {
     read_packs(config, *tokens, samples);

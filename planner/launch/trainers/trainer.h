@@ -39,7 +39,7 @@ struct TrainerRun {
   std::string accelerate;  // the file after accelerate launch --config_file
   // accelerate launch's own flags, which stand for that file or override it: --use_deepspeed
   std::vector<LaunchSetting> launcher;
-  std::string method;      // that its program's name says: "dpo" of dpo.py
+  std::string method;  // that its program's name says: "dpo" of dpo.py
 };
 
 // What follows the file on the command line: a script's own words, settings of the run, and those

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
+#include "core/error.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {
@@ -23,6 +25,17 @@ bool leaves_lengths_open(const LaunchConfig& config) {
   return std::any_of(
       config.unmodelled.begin(), config.unmodelled.end(),
       [](const std::string& what) { return what.find("length of samples") != std::string::npos; });
+}
+
+// The product of degrees wrapped to 0 and was divided by.
+TEST(ReadSlime, DegreesThatOverflowAreRefused) {
+  const std::string packs =
+      "--use-dynamic-batch-size --max-tokens-per-gpu 9216 --global-batch-size 256 ";
+  EXPECT_THROW(
+      read(packs + "--tensor-model-parallel-size 4194304 "
+                   "--pipeline-model-parallel-size 2097152 --context-parallel-size 2097152"),
+      Error);
+  EXPECT_THROW(read(packs + "--max-tokens-per-gpu 1800000000"), Error);
 }
 
 // The micro-batch was one sample of 4096 tokens whatever --max-tokens-per-gpu said, and it fitted.

@@ -246,6 +246,27 @@ void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::
   }
 }
 
+void take_over(const LaunchConfig& around, LaunchConfig& config) {
+  config.gpus = around.gpus;
+  config.gpus_per_node = around.gpus_per_node;
+  config.tasks_per_node = around.tasks_per_node;
+  config.environment = around.environment;
+  config.undecided = around.undecided;
+  config.unset = around.unset;
+  for (LaunchSetting& setting : config.environment) {
+    setting.line = 0;
+  }
+  for (LaunchSetting& setting : config.unset) {
+    setting.line = 0;
+  }
+  for (LaunchQuestion& question : config.undecided) {
+    question.line = 0;
+  }
+  config.unreadable = around.unreadable;
+  config.unread = around.unread;
+  config.remarks.insert(config.remarks.begin(), around.remarks.begin(), around.remarks.end());
+}
+
 bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchConfig& config) {
   const std::vector<UnsetWord>& unset = script.variables.unset_words;
   const auto found = std::find_if(unset.rbegin(), unset.rend(), [&](const UnsetWord& word) {

@@ -43,6 +43,9 @@ void read_command_environment(const std::vector<ShellText>& launcher, LaunchConf
 // arguments (after a flag that is no switch they are its value, not named here).
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),
                               LaunchConfig& config);
+// What the script around a settings file says of its start: GPUs, environment, what is open. Its
+// lines are none of that file's.
+void take_over(const LaunchConfig& around, LaunchConfig& config);
 // Notes a setting whose value is a variable that the script does not set, standing after it or
 // behind its '='. Those of the same key so far no longer hold. False: there is none.
 bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchConfig& config);

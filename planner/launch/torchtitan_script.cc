@@ -2,6 +2,8 @@
 // behind it (torchtitan v0.2.x: run_train.sh, multinode_trainer.slurm, config/manager.py).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/read_launch.h"
@@ -13,27 +15,6 @@ namespace {
 bool is_titan_flag(std::string_view word) {
   const std::size_t end = std::min(word.find_first_of("= "), word.size());
   return word.starts_with("--") && word.substr(0, end).find('.') != std::string_view::npos;
-}
-
-constexpr std::string_view kFile = "--job.config_file";
-
-bool names_the_file(std::string_view word) {
-  return word.starts_with("--job.config_file") || word.starts_with("--job.config-file");
-}
-
-// The file after the flag or behind its '='.
-std::string named_file(const std::vector<ShellText>& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i].text;
-    if (!names_the_file(word)) {
-      continue;
-    }
-    if (word.size() > kFile.size()) {
-      return word.substr(kFile.size() + 1);
-    }
-    return i + 1 < arguments.size() ? arguments[i + 1].text : "";
-  }
-  return {};
 }
 
 }  // namespace
@@ -53,8 +34,19 @@ LaunchConfig read_torchtitan_script(std::string_view text, const std::string& so
       take_script_words(text, flags, [](std::string_view word) { return word.starts_with("-"); });
   const ShellScript script = read_launch_script(text, source, words, reading, around);
   const LaunchCommand command = training_command(script, is_titan_flag, around);
+  read_command_environment(command.launcher, around);
+  remark_missing_arguments(
+      script, [](std::string_view) { return false; }, around);
   read_gpu_count(command.launcher, around);
-  const std::string file = named_file(command.arguments);
+  std::string file;
+  std::vector<std::string> said;
+  for (const LaunchSetting& flag : flags_of(command.arguments)) {
+    if (flag.key == "job.config_file") {
+      file = flag.value;
+    } else if (!note_unset(script, flag, around)) {
+      said.push_back("--" + flag.key + (flag.value.empty() ? "" : "=" + flag.value));
+    }
+  }
   const auto toml = file.empty() || !reading.read ? std::nullopt : reading.read(file);
   if (!toml) {
     throw Error(source, fmt::format("starts torchtitan with {}, which cannot be read below the "
@@ -62,20 +54,9 @@ LaunchConfig read_torchtitan_script(std::string_view text, const std::string& so
                                     "the script beside it, would be right",
                                     file.empty() ? "a file that it does not name" : file));
   }
-  std::vector<std::string> said;
-  for (const ShellText& word : command.arguments) {
-    said.push_back(word.text);
-  }
   said.insert(said.end(), flags.begin(), flags.end());
   LaunchConfig config = read_torchtitan(*toml, file, said);
-  config.gpus = around.gpus;
-  config.gpus_per_node = around.gpus_per_node;
-  config.tasks_per_node = around.tasks_per_node;
-  config.tasks_line = around.tasks_line;
-  config.environment = around.environment;
-  config.undecided = around.undecided;
-  config.unreadable = around.unreadable;
-  config.remarks.insert(config.remarks.begin(), around.remarks.begin(), around.remarks.end());
+  take_over(around, config);
   return config;
 }
 

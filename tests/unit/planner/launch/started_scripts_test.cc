@@ -49,6 +49,22 @@ TEST_F(StartedScripts, AScriptBesideItIsRead) {
   EXPECT_EQ(read_launch_file(through, {}, {"16"}).layout.tensor, 2);
 }
 
+// What the script left open was lost on the way to the TOML, and a variable that it does not set
+// was the word "true".
+TEST_F(StartedScripts, WhatTorchtitansScriptLeavesOpenIsSaid) {
+  written("a.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\n");
+  const std::string script = written(
+      "run.sh",
+      "source ./env.sh\ntorchrun --nproc_per_node 8 -m torchtitan.train --job.config_file=a.toml "
+      "--training.seq_len $SEQ --training.local_batch_size 2\n");
+  const LaunchConfig config = read_launch_file(script, {});
+  EXPECT_EQ(config.sequence, 8192);
+  EXPECT_EQ(config.layout.micro_batch, 2);
+  ASSERT_EQ(config.unset.size(), 1U);
+  EXPECT_EQ(config.unset.front().value, "$SEQ");
+  EXPECT_EQ(config.unread, std::vector<std::string>{"./env.sh"});
+}
+
 // torchtitan's own launchers were of no known format.
 TEST_F(StartedScripts, TorchtitansTomlIsReadWithTheCommandsSettings) {
   written("configs/llama3_8b.toml",

@@ -99,7 +99,7 @@ void read_samples(LaunchConfig& config) {
   note_unpacked(config);
 }
 
-void read_adapters(LaunchConfig& config) {
+void read_actor_adapters(LaunchConfig& config) {
   Training& training = config.training;
   training.rank = integer_setting(config, "lora_rank", 0, 100'000).value_or(0);
   if (training.rank == 0) {
@@ -127,7 +127,7 @@ void read_slime(LaunchConfig& config) {
   set_default(config, "use_distributed_optimizer", "");
   set_default(config, "tokenizer_model", config.model_said);
   read_samples(config);
-  read_adapters(config);
+  read_actor_adapters(config);
   config.remarks.emplace_back(
       "the step is that of the actor's training: what rollouts and other models take is not in it");
   std::erase_if(config.unknown, [](const LaunchSetting& setting) {

@@ -156,22 +156,18 @@ LaunchConfig under_deepspeed(const TrainerRun& run, const LaunchSetting* file,
 
 // ---- accelerate: FSDP, or nothing sharded
 
-void set(LaunchConfig& config, std::string key, std::string value, const LaunchSetting* from) {
-  config.settings.push_back({std::move(key), std::move(value), from == nullptr ? "" : from->spelled,
-                             from == nullptr ? 0 : from->line});
-}
-
 // "full_shard auto_wrap offload" of TrainingArguments.fsdp, as accelerate's keys.
 void add_fsdp_words(const LaunchSetting& words, LaunchConfig& config) {
   std::string text = words.value;
   std::replace(text.begin(), text.end(), ',', ' ');
   for (const std::string_view word : names_in(text)) {
     if (word == "auto_wrap") {
-      set(config, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", &words);
+      put_setting(config, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", &words);
     } else if (word == "offload") {
-      set(config, "fsdp_config.fsdp_offload_params", "true", &words);
+      put_setting(config, "fsdp_config.fsdp_offload_params", "true", &words);
     } else {
-      set(config, "fsdp_config.fsdp_sharding_strategy", in_capitals(std::string(word)), &words);
+      put_setting(config, "fsdp_config.fsdp_sharding_strategy", in_capitals(std::string(word)),
+                  &words);
     }
   }
 }
@@ -180,19 +176,19 @@ void add_fsdp_words(const LaunchSetting& words, LaunchConfig& config) {
 // (swift/config/fsdp2.json).
 void add_fsdp(const TrainerRun& run, const LaunchReading& reading, LaunchConfig& config) {
   const LaunchSetting* words = run_setting(run.said, "fsdp");
-  set(config, "distributed_type", "FSDP", words);
+  put_setting(config, "distributed_type", "FSDP", words);
   if (words != nullptr && words->value == "fsdp2") {
     for (const auto& [key, value] : {std::pair{"version", "2"},
                                      {"auto_wrap_policy", "TRANSFORMER_BASED_WRAP"},
                                      {"reshard_after_forward", "true"},
                                      {"activation_checkpointing", "true"}}) {
-      set(config, fmt::format("fsdp_config.fsdp_{}", key), value, words);
+      put_setting(config, fmt::format("fsdp_config.fsdp_{}", key), value, words);
     }
   } else if (words != nullptr && !is_among("true True", words->value)) {
     add_fsdp_words(*words, config);
   }
   if (const LaunchSetting* version = run_setting(run.said, "fsdp_version")) {
-    set(config, "fsdp_config.fsdp_version", version->value, version);
+    put_setting(config, "fsdp_config.fsdp_version", version->value, version);
   }
   LaunchConfig file;
   const LaunchSetting* named = run_setting(run.said, "fsdp_config");
@@ -240,52 +236,17 @@ bool add_accelerate_flags(const TrainerRun& run, LaunchConfig& config) {
       const char* type = flag.key == "use_fsdp"    ? "FSDP"
                          : flag.key == "multi_gpu" ? "MULTI_GPU"
                                                    : "DEEPSPEED";
-      set(config, "distributed_type", type, &flag);
+      put_setting(config, "distributed_type", type, &flag);
       shards = true;
     } else if (is_among(kOfDeepspeed, flag.key)) {
-      set(config, "deepspeed_config." + flag.key, flag.value, &flag);
+      put_setting(config, "deepspeed_config." + flag.key, flag.value, &flag);
     } else if (flag.key.starts_with("fsdp_")) {
-      set(config, "fsdp_config." + flag.key, flag.value, &flag);
+      put_setting(config, "fsdp_config." + flag.key, flag.value, &flag);
     } else if (flag.key == "mixed_precision" || flag.key == "gradient_accumulation_steps") {
-      set(config, flag.key, flag.value, &flag);
+      put_setting(config, flag.key, flag.value, &flag);
     }
   }
   return shards;
-}
-
-// axolotl's own names of accelerate's parallelism_config (utils/distributed.py,
-// get_parallel_config_kwargs); what dp_shard_size leaves out is every rank that is left.
-void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
-  constexpr std::pair<const char*, const char*> kAxes[] = {{"tensor_parallel_size", "tp"},
-                                                           {"context_parallel_size", "cp"},
-                                                           {"sequence_parallel_degree", "cp"},
-                                                           {"dp_shard_size", "dp_shard"},
-                                                           {"dp_replicate_size", "dp_replicate"}};
-  if (run.program != TrainerProgram::kAxolotl) {
-    return;
-  }
-  for (const auto& [own, axis] : kAxes) {
-    if (const LaunchSetting* size = run_setting(run.said, own); size && size->value != "1") {
-      set(config, fmt::format("parallelism_config.parallelism_config_{}_size", axis), size->value,
-          size);
-    }
-  }
-  // ranks of its expert axis replicate what is no expert (integrations/expert_parallel/plugin.py)
-  const LaunchSetting* experts = run_setting(run.said, "expert_parallel_size");
-  const bool replicates = run_setting(run.said, "dp_replicate_size") != nullptr;
-  if (experts != nullptr && !replicates && run_setting(run.said, "dp_shard_size") != nullptr) {
-    set(config, "parallelism_config.parallelism_config_dp_replicate_size", experts->value, experts);
-  }
-}
-
-void settle_axolotl_axes(const TrainerRun& run, LaunchConfig& config) {
-  const bool axes = has_setting(config, "parallelism_config");
-  if (run.program == TrainerProgram::kAxolotl && axes &&
-      !has_setting(config, "parallelism_config.parallelism_config_dp_shard_size") &&
-      !has_setting(config, "parallelism_config.parallelism_config_dp_replicate_size")) {
-    config.layout.sharding = Sharding::kFull;
-    config.layout.sharded.reset();
-  }
 }
 
 LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& reading) {
@@ -304,7 +265,7 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
   } else if (shards) {
     add_fsdp(run, reading, config);
   } else {
-    set(config, "distributed_type", "MULTI_GPU", nullptr);
+    put_setting(config, "distributed_type", "MULTI_GPU", nullptr);
     const bool recipe =
         run.program == TrainerProgram::kTransformers && is_settings_file(run.said.source);
     if (recipe && run.said.gpus.value_or(2) > 1) {
@@ -319,7 +280,7 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
     }
   }
   if (const std::string precision = precision_of_trainer(run); !precision.empty()) {
-    set(config, "mixed_precision", precision, nullptr);
+    put_setting(config, "mixed_precision", precision, nullptr);
   }
   add_axolotl_axes(run, config);
   read_accelerate_settings(config);
@@ -353,6 +314,12 @@ void add_run(const TrainerRun& run, LaunchConfig& config) {
 
 }  // namespace
 
+void put_setting(LaunchConfig& config, std::string key, std::string value,
+                 const LaunchSetting* from) {
+  config.settings.push_back({std::move(key), std::move(value), from == nullptr ? "" : from->spelled,
+                             from == nullptr ? 0 : from->line});
+}
+
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading) {
@@ -381,6 +348,7 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
                                : under_accelerate(*run, reading);
   read_swift_axis(*run, config);
   read_training(*run, config);
+  read_expert_axis(*run, config);
   add_run(*run, config);
   return config;
 }

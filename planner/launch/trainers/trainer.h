@@ -72,6 +72,18 @@ std::string run_text(const LaunchConfig& run, std::string_view names,
                      const std::string& otherwise = "");
 std::optional<std::int64_t> run_count(const LaunchConfig& run, std::string_view names);
 
+// A setting of the file that shards the run, as `from` says it.
+void put_setting(LaunchConfig& config, std::string key, std::string value,
+                 const LaunchSetting* from);
+
+// axolotl's own names of accelerate's parallelism_config (utils/distributed.py,
+// get_parallel_config_kwargs), before accelerate's settings are read; what dp_shard_size leaves out
+// is every rank that is left, settled behind them; and the axis of its experts, once the model is
+// known.
+void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config);
+void settle_axolotl_axes(const TrainerRun& run, LaunchConfig& config);
+void read_expert_axis(const TrainerRun& run, LaunchConfig& config);
+
 // "bf16", "fp16" or nothing: what the run computes in.
 std::string precision_of_trainer(const TrainerRun& run);
 

@@ -267,6 +267,29 @@ TEST(TrainerRuns, AxolotlsExpertAxisTakesRanks) {
   EXPECT_EQ(run.json.at("verdict"), "not_known");
 }
 
+// Experts over axolotl's axis had no verdict, and were those of every GPU.
+TEST(TrainerRuns, AxolotlsExpertsAreSpread) {
+  const std::string run =
+      "base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 2048\nsample_packing: true\n"
+      "micro_batch_size: 1\ngradient_accumulation_steps: 1\noptimizer: adamw_torch_8bit\nbf16: "
+      "true\ngradient_checkpointing: true\nexperts_implementation: grouped_mm\n";
+  const Checked alone = check(written("ep4.yaml", run + "expert_parallel_size: 4\n"),
+                              "--cluster dgx-h100x1 --gpus 4");
+  EXPECT_EQ(alone.json["layout"]["ep"], 4) << alone.err;
+  EXPECT_EQ(alone.json.at("verdict"), "at_risk");
+  EXPECT_EQ(rules_in(alone), Rules{});
+  const Checked sharded =
+      check(written("ep2.yaml", run + "expert_parallel_size: 2\ndp_shard_size: 8\nfsdp_config:\n  "
+                                      "fsdp_version: 2\n  auto_wrap_policy: "
+                                      "TRANSFORMER_BASED_WRAP\n"),
+            "--cluster dgx-h100x2");
+  EXPECT_EQ(sharded.json["layout"]["ep"], 2) << sharded.err;
+  EXPECT_EQ(sharded.json["layout"]["fsdp"], 16);
+  EXPECT_EQ(sharded.json.at("verdict"), "fits");
+  // 1.5 billion parameters beside the experts, 10 bytes each, over 8 ranks and not over 16
+  EXPECT_TRUE(remarks_have(sharded, "0.9 GiB a GPU more")) << sharded.err;
+}
+
 // A script's own flags that are near to known ones (LMFlow's --quant_bit, --use_lisa) were "refused
 // by the run's program".
 TEST(TrainerRuns, FlagsOfAScriptOfOnesOwnAreNotRefused) {

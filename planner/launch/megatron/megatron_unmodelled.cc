@@ -65,7 +65,8 @@ bool offloads_layers(const LaunchConfig& config) {
 }
 
 void note_unmodelled(LaunchConfig& config) {
-  config.foreign = said(config, kOtherModel);
+  const std::vector<std::string> others = said(config, kOtherModel);
+  config.foreign.insert(config.foreign.end(), others.begin(), others.end());
   for (std::string& setting : said(config, kLessMemory)) {
     config.unmodelled.push_back(std::move(setting));
   }

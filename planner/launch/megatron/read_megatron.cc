@@ -219,6 +219,10 @@ std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
     size = 128256;
   } else if (const std::string same = preset_by_evidence(config, model, true); !same.empty()) {
     size = models::load_model(same).vocab;
+  } else if (const std::string named =
+                 preset_in(std::filesystem::path(config.source).stem().string());
+             type.starts_with("HuggingFace") && !named.empty()) {
+    size = models::load_model(named).vocab;  // train_deepseek_v3.sh
   }
   config.remarks.push_back(
       fmt::format("the size of the vocabulary is not in the file; {} assumed{}", size,

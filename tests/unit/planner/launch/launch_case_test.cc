@@ -62,5 +62,17 @@ TEST(LaunchCase, DegreesWithoutEndAreRefused) {
   EXPECT_THROW(make_launch_case(config, {.cluster = "dgx-h100x1"}), Error);
 }
 
+// A tokenizer of Hugging Face without a path was Llama 2's, whatever the script is called.
+TEST(LaunchCase, TheScriptsNameTellsTheVocabulary) {
+  const std::string script =
+      "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 1024 --num-attention-heads 8 "
+      "--seq-length 1024 --max-position-embeddings 1024 --swiglu --micro-batch-size 1 --bf16 "
+      "--tokenizer-type HuggingFaceTokenizer --tokenizer-model $T\n";
+  const LaunchConfig named = read_megatron(script, "scripts/train_qwen3_8B_small.sh", {});
+  ASSERT_TRUE(named.model);
+  EXPECT_EQ(named.model->vocab, 151936);
+  EXPECT_EQ(read_megatron(script, "scripts/train.sh", {}).model->vocab, 32000);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -82,6 +82,19 @@ TEST(ReadSlime, WhatTheProgramSetsItself) {
   EXPECT_EQ(config.gpus, 8);
 }
 
+// What a program around Megatron-LM trains otherwise was forgotten again: `megatron rlhf
+// --rlhf_type grpo` had a verdict.
+TEST(ReadSlime, WhatIsTrainedOtherwiseStaysOpen) {
+  const auto foreign = [](const std::string& text) {
+    return read_megatron(text, "run.sh", {}).foreign;
+  };
+  EXPECT_EQ(foreign("NPROC_PER_NODE=8 megatron rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B "
+                    "--tensor_model_parallel_size 2 --max_length 4096\n"),
+            std::vector<std::string>{"--rlhf_type grpo"});
+  EXPECT_EQ(foreign(kActor + std::string("--lora-rank 8 --target-modules router_bank\n")),
+            std::vector<std::string>{"--target-modules router_bank"});
+}
+
 TEST(ReadSlime, AdaptersOfMiles) {
   const LaunchConfig config = read(
       "--lora-rank 32 --lora-dropout 0.1 --target-modules q_proj,v_proj --max-tokens-per-gpu "

@@ -13,11 +13,6 @@ using Kind = ShellToken::Kind;
 constexpr std::size_t kTokensMost = 100'000;  // of all rounds
 constexpr int kRoundsMost = 2'000;
 
-bool shifts(const std::vector<ShellToken>& round) {
-  return std::any_of(round.begin(), round.end(),
-                     [](const ShellToken& token) { return is_word(token, "shift"); });
-}
-
 bool same_values(const ShellVariable& a, const ShellVariable& b) {
   return std::equal(
       a.values.begin(), a.values.end(), b.values.begin(), b.values.end(),
@@ -133,7 +128,7 @@ void LoopReader::next() {
 void LoopReader::forget_changes(const LoopRounds& rounds) {
   script_.loops.push_back({rounds.variable, "", rounds.line, true});
   script_.loops.back().holds_arguments = puts_arguments(rounds.round);
-  if (shifts(rounds.round)) {  // over words that whoever starts it gives
+  if (has_word(rounds.round, "shift")) {  // over words that whoever starts it gives
     script_.loops.back().holds_arguments = false;
     return;
   }

@@ -9,11 +9,6 @@
 namespace trireme::planner {
 namespace {
 
-bool has_word(const std::vector<ShellToken>& tokens, std::string_view word) {
-  return std::any_of(tokens.begin(), tokens.end(),
-                     [&](const ShellToken& token) { return is_word(token, word); });
-}
-
 bool starts_training(const std::vector<ShellToken>& tokens) {
   return has_word(tokens, "torchrun") || has_word(tokens, "srun") ||
          std::any_of(tokens.begin(), tokens.end(), [](const ShellToken& token) {

@@ -2,6 +2,7 @@
 // and `$` stay in the words; planner/shell/script.h expands them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ struct ShellToken {
 
 inline bool is_word(const ShellToken& token, std::string_view text) {
   return token.kind == ShellToken::Kind::kWord && token.text == text;
+}
+inline bool has_word(const std::vector<ShellToken>& tokens, std::string_view text) {
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [&](const ShellToken& token) { return is_word(token, text); });
 }
 
 // Comments are left out; the text of a here-document is one quoted word behind its `<<`. `lines`:

@@ -253,8 +253,7 @@ std::optional<TrainerRun> run_named(std::string_view script_text, const std::str
             is_settings_file(word.text) && reading.read ? reading.read(word.text) : std::nullopt;
         if (text && is_trainer_file(*text, word.text)) {
           TrainerRun run = run_of_settings(*text, word.text);
-          run.said.environment = around.environment;
-          run.said.gpus = around.gpus;
+          take_over(around, run.said);
           read_processes(words, run);
           run.accelerate = accelerate_file(words);
           run.launcher = accelerate_flags(words);

@@ -135,13 +135,15 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
                    static_cast<double>(longest_sequence(job, plan)) /
                    static_cast<double>(plan.context);
   context.sequence_scale = plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0;
-  const double logits = context.tokens * layers.parameters.vocabulary /
+  context.vocabulary = layers.parameters.vocabulary *
+                       (framework.whole_logits ? static_cast<double>(plan.tensor) : 1);
+  const double logits = context.tokens * context.vocabulary /
                         static_cast<double>(std::max<std::int64_t>(1, framework.loss_chunks));
   // DTensor's loss_parallel keeps one more fp32 copy of the logits than PyTorch's own loss
   // (measured on PyTorch 2.11: 16 for 12 and 18 for 14 bytes an element).
   const bool compiled_loss = framework.compile && framework.compiled_logit_bytes > 0;
-  const bool split_loss =
-      has_torch_states(job) && plan.tensor > 1 && plan.sequence_parallel && !compiled_loss;
+  const bool split_loss = has_torch_states(job) && plan.tensor > 1 && plan.sequence_parallel &&
+                          !compiled_loss && !framework.whole_logits;
   const double loss = framework.cross_entropy_fusion ? framework.fused_logit_bytes
                                                      : framework.logit_bytes + (split_loss ? 4 : 0);
   const double kept = logits * std::min(loss, framework.kept_logit_bytes);

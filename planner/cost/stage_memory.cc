@@ -165,12 +165,12 @@ void set_head_moments(const StageContext& context, const Stage& stage, const Gat
   const Plan& plan = *context.plan;
   // A postponed weight gradient of the head holds the logits' 16-bit gradient.
   const double waiting = (stage.in_flight - 1) * context.logit_kept +
-                         stage.waiting * 2 * context.tokens * context.layers->parameters.vocabulary;
+                         stage.waiting * 2 * context.tokens * context.vocabulary;
   // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
   // it among what the loss keeps.
   const double done = static_cast<double>(plan.micro_batches) - stage.in_flight;
   const double outputs = has_torch_states(job) && plan.pipeline > 1
-                             ? done * 2 * context.tokens * context.layers->parameters.vocabulary
+                             ? done * 2 * context.tokens * context.vocabulary
                              : 0;
   moments.forward.logits = waiting + outputs + context.logit_kept;
   moments.loss = base;
@@ -232,7 +232,7 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live + stage.turned;
   if (stage.has_head && splits_backward(plan)) {
-    moments.layer_backward.logits += 2 * context.tokens * context.layers->parameters.vocabulary;
+    moments.layer_backward.logits += 2 * context.tokens * context.vocabulary;
   }
   moments.layer_backward.gathered_parameters += gathered.in_backward - gathered.at_loss;
   moments.layer_backward.communication += gathered.unit_gradients;

@@ -49,6 +49,7 @@ struct StageContext {
   double frozen_linear = 0, frozen_experts = 0, frozen_other = 0;
   double tokens = 0;          // of a micro-batch on this rank, before sequence parallelism
   double sequence_scale = 1;  // 1 / tensor when sequence parallel
+  double vocabulary = 0;      // logits of a token that the rank keeps
   double logit_peak = 0, logit_kept = 0, logit_backward = 0;  // bytes of one micro-batch's logits
   double logit_block = 0;         // bytes of the largest tensor of the loss
   double head_tokens = 0;         // bytes around the head beside the logits, at the loss

@@ -267,7 +267,7 @@ bool is_in_launch_files(std::string_view setting) {
       "parameter_dtype optimizer_dtype mixed_precision reshard_after_forward "
       "reduce_every_micro_batch cross_entropy_fusion compile dropout context_all_to_all "
       "dispatch_once expert_overlap "
-      "loss_chunks "
+      "loss_chunks whole_logits "
       "implementation fp8_parameters gradient_accumulation_fusion p2p_overlap_interleaved "
       "pad_vocabulary traced_graph expandable_segments launch_blocking bucket_elements "
       "moment_bytes "

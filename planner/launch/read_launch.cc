@@ -185,7 +185,9 @@ constexpr OtherFile kOtherTomls[] = {
      "--sharding full` would be right"},
     {"\n[distributed]",
      "is none of torchtitan's, which has [model], [training] and [parallelism]; its model, batch "
-     "and [distributed] as options of `trireme estimate --framework fsdp2` would be right"},
+     "and [distributed] as options of `trireme estimate --framework fsdp2` would be right, with "
+     "--set "
+     "whole_logits=true where its head gathers the logits of tp"},
 };
 constexpr OtherFile kOtherFiles[] = {
     {"Trainer.Config(",

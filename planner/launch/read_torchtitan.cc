@@ -34,7 +34,7 @@ constexpr std::string_view kTitanOthers =
     "model.norm_type model.print_after_conversion training.gc_debug training.dataloader "
     "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
     "activation_checkpoint.determinism_check activation_checkpoint.debug "
-    "parallelism.disable_loss_parallel parallelism.pipeline_parallel_microbatches "
+    "parallelism.pipeline_parallel_microbatches "
     "parallelism.context_parallel_rotate_method "
     "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
@@ -211,6 +211,9 @@ void read_titan_choices(LaunchConfig& config) {
   if (is_on(config, "compile.enable") && parts.find("loss") != std::string::npos) {
     config.choices.emplace_back("cross_entropy_fusion=true");
   }
+  if (is_on(config, "parallelism.disable_loss_parallel")) {
+    config.choices.emplace_back("whole_logits=true");
+  }
   if (is_on(config, "parallelism.enable_async_tensor_parallel")) {
     config.choices.emplace_back("tp_comm_overlap=true");
   }
@@ -241,9 +244,6 @@ void read_titan_choices(LaunchConfig& config) {
 
 // What is read and not modelled: of memory, so that no verdict rests on it, or of time.
 void note_unmodelled_by_titan(LaunchConfig& config) {
-  if (is_on(config, "parallelism.disable_loss_parallel") && config.layout.tensor.value_or(1) > 1) {
-    config.foreign.emplace_back("parallelism.disable_loss_parallel (whole logits on each tp rank)");
-  }
   if (is_on(config, "optimizer.early_step_in_backward")) {
     config.unmodelled.emplace_back("optimizer.early_step_in_backward");
   }

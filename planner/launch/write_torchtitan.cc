@@ -208,6 +208,8 @@ std::span<const Field> torchtitan_fields() {
                      l.plan.reshard_after_forward ? "always" : "never");
        }},
       {"parallelism.tensor_parallel_degree", &Plan::tensor},
+      {"parallelism.disable_loss_parallel",
+       [](const L& l) { return l.job.framework.whole_logits && l.plan.tensor > 1; }},
       {"parallelism.enable_async_tensor_parallel",
        [](const L& l) { return l.job.framework.tp_comm_overlap && l.plan.tensor > 1; }},
       {"parallelism.pipeline_parallel_degree", &Plan::pipeline},

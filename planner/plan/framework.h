@@ -124,6 +124,8 @@ struct Framework {
   double fused_logit_bytes = 2;  // the same with cross_entropy_fusion
   double kept_logit_bytes =
       4;  // of a micro-batch that waits between its forward and backward (GPipe)
+  bool whole_logits =
+      false;  // ranks of tp gather them, and each computes the loss over all of them
   bool multi_token_prediction = false;  // it trains a model's extra prediction modules
   std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;

@@ -133,5 +133,32 @@ TEST(MemoryModel, TorchShapesOfEveryKindAreMeasured) {
   EXPECT_LT(sum / static_cast<double>(std::size(kTorchRows)), 0.02);
 }
 
+// A head that gathers its logits (output_layouts=Replicate, disable_loss_parallel) was counted as
+// one whose loss is split over tp.
+TEST(MemoryModel, WholeLogitsAreThoseOfAllRanks) {
+  Job job;
+  job.model = models::load_model("llama-3.1-8b");
+  job.model.layers = 1;  // so that the peak is at the loss
+  job.framework = find_framework("fsdp2");
+  job.sequence = 4096;
+  job.global_batch = 2;
+  Plan plan;
+  plan.tensor = 4;
+  plan.sequence_parallel = true;
+  plan.micro_batch = 2;
+  const auto logits = [&] {
+    MemoryEstimate estimate;
+    MemoryModel(job).estimate(plan, estimate);
+    return estimate.stages.front().items.logits;
+  };
+  job.cluster = topologies::load_cluster("dgx-h100x1");
+  job.cluster = topologies::narrowed(job.cluster, 4);
+  const double split = logits();
+  job.framework.whole_logits = true;
+  const double whole = logits();
+  // 14 bytes of each, where the split loss keeps 4 more
+  EXPECT_NEAR(whole / split, 4 * 14.0 / 18.0, 0.01);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -211,7 +211,7 @@ MemoryModel& MemoryModel::operator=(MemoryModel&&) noexcept = default;
 
 double MemoryModel::stage_gib(const Plan& plan, std::int64_t rank) {
   State& s = *state_;
-  const std::vector<ChunkLayers> split = chunk_layers(s.job, plan);
+  const std::vector<ChunkLayers> split = chunk_layers_of(s.job, plan, rank);
   const StageMemory stage =
       counts_own_memory(s.job, plan)
           ? own_stage_memory(s.job, plan, split, rank)

@@ -40,6 +40,9 @@ Stage contents_of(const StageContext& context, const std::vector<ChunkLayers>& s
                   std::int64_t rank);
 // Adds that.
 void set_trained(const StageContext& context, Stage& stage);
+// chunk_layers of one rank and of that as far from the other end, where micro-batches may enter
+// too; the others are empty.
+std::vector<ChunkLayers> chunk_layers_of(const Job& job, const Plan& plan, std::int64_t rank);
 // stage_memory of a rank whose contents_of is known.
 StageMemory stage_memory(const StageContext& context, const Stage& contents, std::int64_t rank);
 // Bytes that what is trained and what is frozen take of a rank, offloaded or not.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "planner/cost/frozen_bytes.h"
+#include "planner/cost/stage_contents.h"
 #include "planner/cost/stage_memory.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
@@ -29,6 +30,21 @@ double sparse_layers(const Job& job, std::int64_t first, std::int64_t last) {
   return count;
 }
 
+ChunkLayers layers_of_chunk(const Job& job, const Chunk& chunk) {
+  ChunkLayers layers{.dense = 0,
+                     .sparse = 0,
+                     .embedding = chunk.embedding,
+                     .head = chunk.head,
+                     .prediction = static_cast<double>(chunk.prediction)};
+  const std::int64_t frozen = std::clamp(job.training.frozen_layers - chunk.first, std::int64_t{0},
+                                         chunk.last - chunk.first);
+  layers.sparse = sparse_layers(job, chunk.first, chunk.last);
+  layers.dense = static_cast<double>(chunk.last - chunk.first) - layers.sparse;
+  layers.frozen_sparse = sparse_layers(job, chunk.first, chunk.first + frozen);
+  layers.frozen_dense = static_cast<double>(frozen) - layers.frozen_sparse;
+  return layers;
+}
+
 }  // namespace
 
 bool has_torch_states(const Job& job) {
@@ -40,18 +56,19 @@ std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
   std::vector<ChunkLayers> split;
   split.reserve(chunks.size());
   for (const Chunk& chunk : chunks) {
-    ChunkLayers layers{.dense = 0,
-                       .sparse = 0,
-                       .embedding = chunk.embedding,
-                       .head = chunk.head,
-                       .prediction = static_cast<double>(chunk.prediction)};
-    const std::int64_t frozen = std::clamp(job.training.frozen_layers - chunk.first,
-                                           std::int64_t{0}, chunk.last - chunk.first);
-    layers.sparse = sparse_layers(job, chunk.first, chunk.last);
-    layers.dense = static_cast<double>(chunk.last - chunk.first) - layers.sparse;
-    layers.frozen_sparse = sparse_layers(job, chunk.first, chunk.first + frozen);
-    layers.frozen_dense = static_cast<double>(frozen) - layers.frozen_sparse;
-    split.push_back(layers);
+    split.push_back(layers_of_chunk(job, chunk));
+  }
+  return split;
+}
+
+std::vector<ChunkLayers> chunk_layers_of(const Job& job, const Plan& plan, std::int64_t rank) {
+  const std::vector<Chunk> chunks = chunks_of(job, plan);
+  std::vector<ChunkLayers> split(chunks.size());
+  for (std::int64_t first = 0; first < std::ssize(chunks); first += plan.pipeline) {
+    for (const std::int64_t held : {rank, plan.pipeline - 1 - rank}) {
+      const auto at = static_cast<std::size_t>(first + held);
+      split[at] = layers_of_chunk(job, chunks[at]);
+    }
   }
   return split;
 }

@@ -250,6 +250,11 @@ TEST(Memory, ThePeakAloneIsThePeakOfAllStages) {
         ASSERT_NEAR(peak.reserved_low_gib, all.reserved_low_gib, 1e-9 * all.reserved_low_gib);
         ASSERT_NEAR(peak.reserved_high_gib, all.reserved_high_gib, 1e-9 * all.reserved_high_gib);
         ASSERT_EQ(peak.fit, all.fit) << framework << " " << short_form(plan);
+        model.estimate_if_fits(plan, peak);
+        ASSERT_EQ(peak.fit, all.fit) << framework << " " << short_form(plan);
+        if (all.fit != Fit::kNo) {
+          ASSERT_NEAR(peak.allocated_gib, all.allocated_gib, 1e-9 * all.allocated_gib);
+        }
       }
     }
   }

@@ -119,6 +119,11 @@ TEST_P(SmallSpaces, BestIsNeverPruned) {
   SearchOptions options;
   options.best_only = true;
   EXPECT_EQ(search(job, options).best->plan, found.best->plan);
+  // A time known before hides the best only where it is below it.
+  options.known = found.best->time.step_seconds;
+  EXPECT_EQ(search(job, options).best->plan, found.best->plan);
+  *options.known *= 0.99;
+  EXPECT_FALSE(search(job, options).best.has_value());
   std::vector<double> best;
   for (const auto& [group, seconds] : walked.best_fitting) {
     best.push_back(seconds);

@@ -86,14 +86,15 @@ bool shares_table(const Job& job, const Plan& plan) {
 
 std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
   const std::int64_t count = plan.pipeline * plan.virtual_pipeline;
-  std::vector<std::int64_t> split = plan.stage_layers;
-  if (split.empty()) {
-    split = even_split(job, count);
-  } else if (static_cast<std::int64_t>(split.size()) == plan.pipeline &&
-             plan.virtual_pipeline > 1) {
-    split = spread_over_chunks(split, plan.virtual_pipeline);
+  std::vector<std::int64_t> made;  // where the plan does not list every chunk
+  if (plan.stage_layers.empty()) {
+    made = even_split(job, count);
+  } else if (std::ssize(plan.stage_layers) == plan.pipeline && plan.virtual_pipeline > 1) {
+    made = spread_over_chunks(plan.stage_layers, plan.virtual_pipeline);
   }
+  const std::vector<std::int64_t>& split = made.empty() ? plan.stage_layers : made;
   std::vector<Chunk> chunks;
+  chunks.reserve(split.size());
   std::int64_t first = 0;
   for (const std::int64_t layers : split) {
     chunks.push_back(Chunk{.first = first, .last = first + layers});

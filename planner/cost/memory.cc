@@ -72,7 +72,8 @@ double capacity_gib(const Job& job, Bytes memory, double communicators) {
 }
 
 // Totals, band and verdict of the stages in `out`, on cards of so much memory.
-void conclude_on(const Job& job, const Plan& plan, Bytes memory, MemoryEstimate& out) {
+void conclude_on(const Job& job, const Plan& plan, Bytes memory, double host_room_gib,
+                 MemoryEstimate& out) {
   out.peak_stage = 0;
   out.allocated_gib = 0;
   for (std::size_t rank = 0; rank < out.stages.size(); ++rank) {
@@ -91,7 +92,7 @@ void conclude_on(const Job& job, const Plan& plan, Bytes memory, MemoryEstimate&
     host_bytes = std::max(host_bytes, stage.host_bytes);
   }
   out.host_gib = job.offload.any() ? host_memory_gib(job, plan, host_bytes) : 0;
-  out.host_capacity_gib = job.offload.any() ? host_of(job).memory_gib : 0;
+  out.host_capacity_gib = host_room_gib;
   out.fit = out.reserved_high_gib <= out.capacity_gib  ? Fit::kFits
             : out.reserved_low_gib <= out.capacity_gib ? Fit::kAtRisk
                                                        : Fit::kNo;
@@ -102,9 +103,9 @@ void conclude_on(const Job& job, const Plan& plan, Bytes memory, MemoryEstimate&
 
 // Where nodes are unlike a stage is judged by its own cards; the one with the least room to spare
 // speaks for all.
-void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
+void conclude(const Job& job, const Plan& plan, double host_room_gib, MemoryEstimate& out) {
   if (!topologies::has_unlike_nodes(job.cluster)) {
-    conclude_on(job, plan, job.cluster.gpu.memory, out);
+    conclude_on(job, plan, job.cluster.gpu.memory, host_room_gib, out);
     return;
   }
   MemoryEstimate fullest;
@@ -119,7 +120,7 @@ void conclude(const Job& job, const Plan& plan, MemoryEstimate& out) {
     }
     MemoryEstimate one;
     one.stages = {out.stages[rank]};
-    conclude_on(job, plan, memory, one);
+    conclude_on(job, plan, memory, host_room_gib, one);
     if (const double room = one.capacity_gib - one.reserved_high_gib; room < least) {
       least = room;
       fullest = std::move(one);
@@ -152,9 +153,11 @@ constexpr double kEveryStage = std::numeric_limits<double>::infinity();
 }  // namespace
 
 struct MemoryModel::State {
-  explicit State(const Job& given) : job(given) {}
+  explicit State(const Job& given)
+      : job(given), host_room_gib(job.offload.any() ? host_of(job).memory_gib : 0) {}
 
   const Job job;
+  const double host_room_gib;  // of a node, for what is offloaded
   std::unordered_map<LayerKey, RankLayers, FieldsHash<LayerKey>> layers;
   std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
   using ExplicitSplits = std::map<ExplicitSplit, std::vector<ChunkLayers>>;
@@ -275,7 +278,7 @@ void MemoryModel::State::count_stages(const Plan& plan, bool fullest_only, doubl
       break;
     }
   }
-  conclude(job, plan, out);
+  conclude(job, plan, host_room_gib, out);
 }
 
 void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
@@ -284,7 +287,7 @@ void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
     return;
   }
   own.estimate(job, plan, split_of(plan), out.stages);
-  conclude(job, plan, out);
+  conclude(job, plan, host_room_gib, out);
 }
 
 void MemoryModel::State::count_peak(const Plan& plan, double enough_gib, MemoryEstimate& out) {
@@ -295,7 +298,7 @@ void MemoryModel::State::count_peak(const Plan& plan, double enough_gib, MemoryE
     count(plan, out);
   } else if (counts_own_memory(job, plan)) {
     own.estimate_peak(job, plan, split_of(plan), enough_gib, out.stages);
-    conclude(job, plan, out);
+    conclude(job, plan, host_room_gib, out);
   } else if (first_is_fullest) {
     count_stages(plan, true, enough_gib, out);
   } else {

@@ -209,7 +209,7 @@ double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_
   return ranks * (offloaded_bytes_of_rank / kGib + kProcessGib);
 }
 
-double streamed_seconds(const Job& job, double elements, double on_gpu) {
+double streamed_seconds(const Job& job, const HostMachine& host, double elements, double on_gpu) {
   constexpr double kStates = 3;  // master and moments
   if (elements <= 0) {
     return 0;
@@ -217,19 +217,19 @@ double streamed_seconds(const Job& job, double elements, double on_gpu) {
   const double chunk = std::min(elements, static_cast<double>(kStreamedElements));
   const double chunks = elements / chunk;
   const Bytes state(static_cast<std::int64_t>(job.framework.master_bytes * chunk));
-  const double way = kStates * host_copy_seconds(host_of(job), state);
+  const double way = kStates * host_copy_seconds(host, state);
   const double update = on_gpu / chunks;
   // The first chunk comes, the last is updated and goes; between them the slowest of the three.
   return (chunks - 1) * std::max(way, update) + 2 * way + update;
 }
 
-OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& work) {
+OffloadTime offload_time(const Job& job, const Plan& plan, const HostMachine& host,
+                         const OffloadWork& work) {
   const Offload& offload = job.offload;
   OffloadTime time;
   if (!offload.any()) {
     return time;
   }
-  const HostMachine host = host_of(job);
   const double ranks = std::min(ranks_of_node(job), static_cast<double>(plan.gpus()));
   const double parameter = job.framework.parameter_bytes;
   if (offload.parameters != OffloadTo::kNone) {
@@ -252,7 +252,7 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& wo
                     (exposed(down, work.forward, beside) + exposed(up, work.backward, beside));
   }
   if (streams_optimizer(job)) {
-    time.exposed += streamed_seconds(job, work.trained, work.update) - work.update;
+    time.exposed += streamed_seconds(job, host, work.trained, work.update) - work.update;
     time.optimizer = work.update;
   } else if (offload.optimizer != OffloadTo::kNone) {
     const double updated = work.trained * offload.optimizer_share;

@@ -37,7 +37,7 @@ double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_
 
 // Seconds in which a rank's states of so many elements come from the host, are updated on the GPU
 // in `on_gpu` seconds and go back, as lower() writes it (streams_optimizer).
-double streamed_seconds(const Job& job, double elements, double on_gpu);
+double streamed_seconds(const Job& job, const HostMachine& host, double elements, double on_gpu);
 
 // One step of one rank: what the transfers and the update on the host add to it.
 struct OffloadWork {
@@ -52,6 +52,8 @@ struct OffloadTime {
   double exposed = 0;    // transfers that nothing hides
   double optimizer = 0;  // the update on the host, instead of the GPU's; or the GPU's
 };
-OffloadTime offload_time(const Job& job, const Plan& plan, const OffloadWork& work);
+// `host`: host_of(job), of which a search asks once.
+OffloadTime offload_time(const Job& job, const Plan& plan, const HostMachine& host,
+                         const OffloadWork& work);
 
 }  // namespace trireme::planner

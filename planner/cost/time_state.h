@@ -14,6 +14,7 @@
 #include "planner/cost/flat_map.h"
 #include "planner/cost/interval.h"
 #include "planner/cost/layer_times.h"
+#include "planner/cost/offload_cost.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/cost/time.h"
 #include "topologies/node_groups.h"
@@ -95,6 +96,9 @@ struct TimeModel::State {
         layers(job, fit, collectives),
         op(job.cluster, job.profile),
         data_parallel(job, fit, collectives, state_rate(job, op)) {
+    if (job.offload.any()) {
+      host = host_of(job);
+    }
     const models::Transformer& m = job.model;
     embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
     head_parameters = static_cast<double>(models::head_parameter_count(m) +
@@ -177,6 +181,7 @@ struct TimeModel::State {
   Collectives collectives;
   LayerTimer layers;
   topologies::OpCost op;
+  HostMachine host;  // where something is offloaded
   DataParallelTimer data_parallel;
   double embedding_parameters = 0, head_parameters = 0;
   struct NearestKey {

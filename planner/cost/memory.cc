@@ -137,7 +137,7 @@ struct HeldStages {
   Plan plan;
   bool fullest_only = false;  // without those that is_no_fuller tells
   const RankLayers* layers = nullptr;
-  std::vector<std::pair<std::int64_t, Stage>> stages;  // by rank
+  std::vector<std::pair<std::int64_t, StageContents>> stages;  // by rank
 
   [[nodiscard]] bool are_of(const Plan& asked, bool fullest) {
     plan.sharded = asked.sharded;

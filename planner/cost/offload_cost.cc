@@ -22,7 +22,9 @@ double update_bytes(const Job& job) {
   const double scaled = job.framework.states == StateLayout::kDeepSpeed ? 2 * 4 : 0;
   return 2 * (4 + moments) + 4 + 2 + scaled;
 }
-// What one core moves: STREAM on a core of a server of 2019 to 2023 has 10 to 14 GB/s.
+// What one core moves: one thread of STREAM has 12 GB/s on Skylake-SP with DDR4-2666, half as much
+// again on Broadwell-EP before it (AnandTech 11544, 2017). That servers since are alike is our own
+// assumption.
 constexpr double kCoreRate = 12e9;
 
 struct UsualHost {

@@ -19,7 +19,7 @@ bool is_flat(const Job& job) {
 
 // Transformer Engine returns an empty 16-bit tensor for each weight gradient that it accumulated in
 // place, one a shape for the process's life.
-double stand_in_gradients(const StageContext& context, const Stage& stage) {
+double stand_in_gradients(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   if (job.framework.implementation != Implementation::kTransformerEngine ||
       !sums_in_place(job.framework)) {
@@ -35,7 +35,7 @@ double stand_in_gradients(const StageContext& context, const Stage& stage) {
 }
 
 // autocast's cache of cast weights.
-double weight_casts(const StageContext& context, const Stage& stage) {
+double weight_casts(const StageContext& context, const StageContents& stage) {
   if (!uses_autocast(*context.job, *context.plan)) {
     return 0;
   }
@@ -60,7 +60,7 @@ double exchanged_boundaries(const Plan& plan, std::int64_t rank) {
 // Of this project's layers with experts: a unit's whole gradients in fp32, and, one unit later,
 // those beside the next one's when what the first kept is free. Experts that no other rank holds
 // add up where they stay.
-double own_unit_gradients(const StageContext& context, const Stage& stage) {
+double own_unit_gradients(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   const LayerParameters& layer = context.layers->parameters.sparse_layer;
@@ -75,7 +75,7 @@ double own_unit_gradients(const StageContext& context, const Stage& stage) {
 
 }  // namespace
 
-Gathered gathered_of(const StageContext& context, const Stage& stage) {
+Gathered gathered_of(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   const bool frozen = job.training.has_adapters();
@@ -99,12 +99,12 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
     if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&
         plan.recompute != Recompute::kFull) {
       // Under autocast every product keeps the 16-bit copy of its weight for its input's gradient.
-      gathered.at_loss = 2 * (stage.elements + stage.experts - stage.root + stage.head);
+      gathered.at_loss = 2 * (stage.body() + stage.head);
       gathered.at_head = gathered.in_backward = gathered.at_loss;
     }
     return gathered;
   }
-  const double body = stage.elements + stage.experts - stage.root;
+  const double body = stage.body();
   // PyTorch's pipelines, which reduce once, let go what they gathered nevertheless.
   const bool reshard = run.reshards && plan.sharding == Sharding::kFull;
   const double root =
@@ -133,10 +133,12 @@ Gathered gathered_of(const StageContext& context, const Stage& stage) {
   // Of PyTorch's backward no gather is under way before its first hook.
   const double early = zero || has_torch_states(job) ? 0 : element * std::min(body, ahead);
   gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
+  gathered.most = zero ? element * std::min(body, most) + root_element * stage.table() : 0;
   return gathered;
 }
 
-double communication_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
+double communication_of(const StageContext& context, const StageContents& stage,
+                        std::int64_t rank) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   double bytes = 0;
@@ -167,12 +169,12 @@ double communication_of(const StageContext& context, const Stage& stage, std::in
   return bytes;
 }
 
-double workspaces_of(const StageContext& context, const Stage& stage) {
+double workspaces_of(const StageContext& context, const StageContents& stage) {
   return context.constant + stand_in_gradients(context, stage) +
-         context.layers->fp8_weight_copies * (stage.elements + stage.experts - stage.root);
+         context.layers->fp8_weight_copies * stage.body();
 }
 
-double stepped_gradients(const StageContext& context, const Stage& stage) {
+double stepped_gradients(const StageContext& context, const StageContents& stage) {
   const double all = gradient_bytes(context, stage);
   const bool one_by_one =
       context.job->training.optimizer_in_backward || context.resident.gradients < 1;
@@ -180,7 +182,7 @@ double stepped_gradients(const StageContext& context, const Stage& stage) {
   return one_by_one ? std::min(all, largest * context.dense_state.gradients) : all;
 }
 
-double bucket_bytes(const StageContext& context, const Stage& stage) {
+double bucket_bytes(const StageContext& context, const StageContents& stage) {
   const Plan& plan = *context.plan;
   const bool ddp =
       has_torch_states(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
@@ -196,7 +198,7 @@ double lasting_communication_bytes(const StageContext& context,
                                    const std::vector<ChunkLayers>& split, std::int64_t rank) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const Stage stage = stage_of(context, split, rank);
+  const StageContents stage = stage_of(context, split, rank);
   double at_hand = boundary_bytes(context) * exchanged_boundaries(plan, rank);
   if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kGradients) {
     at_hand += 2 * 2 * stage.largest_unit;  // one written, one on the wire

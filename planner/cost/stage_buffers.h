@@ -12,15 +12,16 @@ namespace trireme::planner {
 struct Gathered {
   double at_loss = 0, at_head = 0, in_backward = 0;  // head: its backward
   double unit_gradients = 0;  // 16-bit gradients and the reduction's input of one unit
+  double most = 0;  // of ZeRO-3 ever: a table that comes while its bound of layers is there
 };
-Gathered gathered_of(const StageContext& context, const Stage& stage);
+Gathered gathered_of(const StageContext& context, const StageContents& stage);
 
 // Messages and buckets that live through the step.
-double communication_of(const StageContext& context, const Stage& stage, std::int64_t rank);
+double communication_of(const StageContext& context, const StageContents& stage, std::int64_t rank);
 // DistributedDataParallel's buckets.
-double bucket_bytes(const StageContext& context, const Stage& stage);
-double workspaces_of(const StageContext& context, const Stage& stage);
+double bucket_bytes(const StageContext& context, const StageContents& stage);
+double workspaces_of(const StageContext& context, const StageContents& stage);
 // Gradients in the optimizer's step; one that runs in backward has one unit's at a time.
-double stepped_gradients(const StageContext& context, const Stage& stage);
+double stepped_gradients(const StageContext& context, const StageContents& stage);
 
 }  // namespace trireme::planner

@@ -90,7 +90,7 @@ KeptOfChunk kept_of(const StageContext& context, const ChunkLayers& part) {
 
 // What a chunk's micro-batches in flight keep; `late`: at the end of a split backward.
 void add_activations(const ChunkLayers& part, const KeptOfChunk& kept, const InFlight& in_flight,
-                     const InFlight* late, Stage& stage) {
+                     const InFlight* late, StageContents& stage) {
   const auto all = [&](const InFlight& held) {
     return held.whole * kept.whole + held.weight_gradient * kept.postponed;
   };
@@ -104,10 +104,8 @@ void add_activations(const ChunkLayers& part, const KeptOfChunk& kept, const InF
 }
 
 // Bytes of the masters that a rank updates on the host; fp32 gradients are as many, of their type.
-double master_bytes(const StageContext& context, const Stage& stage) {
-  return context.job->offload.optimizer_share *
-         (stage.trained * context.dense_state.main_copy +
-          stage.trained_experts * context.expert_state.main_copy);
+double master_bytes(const StageContext& context, const StageContents& stage) {
+  return context.job->offload.optimizer_share * main_copy_bytes(context, stage);
 }
 
 // What pinning `bytes` takes beyond them: PyTorch's host allocator rounds a block up to a power of
@@ -118,22 +116,22 @@ double pinned_beyond(double bytes) {
 
 // What DeepSpeed's offloaded optimizer holds on the host beside states, gradients and offloaded
 // parameters, pinned as its documented configurations ask for. ZeRO-3 (runtime/zero/stage3.py): the
-// step's fp32 gradients by sub-groups, beside the sums
-// (grad_partitions_flat_buffer) and the parameters, one block each. Stages 1 and 2
-// (stage_1_and_2.py): 16-bit weights on their way up; masters and gradients are pinned.
-double zero_buffers(const StageContext& context, const Stage& stage) {
+// step's fp32 gradients by sub-groups, beside the sums (grad_partitions_flat_buffer) and the
+// parameters, one block each. Stages 1 and 2 (stage_1_and_2.py): 16-bit weights on their way up;
+// masters and gradients are pinned.
+double zero_buffers(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   const double masters = master_bytes(context, stage);
   const double each = std::max(job.framework.master_bytes, 1.0);
   const double weights = job.framework.parameter_bytes * masters / each;
   if (context.plan->sharding != Sharding::kFull) {
     // Wide sums are the masters' gradients, narrow ones lie beside them.
-    const double gradients = job.framework.gradient_bytes < each ? masters : 0;
+    const double gradients = zero_sum_bytes(job) < each ? masters : 0;
     return gradients + weights + pinned_beyond(weights) + 2 * pinned_beyond(masters);
   }
   const double group = kZeroSubGroup * each;
   const double groups = std::floor(masters / group);
-  const double sums = job.framework.gradient_bytes * masters / each;
+  const double sums = zero_sum_bytes(job) * masters / each;
   return masters + groups * pinned_beyond(group) + pinned_beyond(masters - groups * group) +
          pinned_beyond(sums) +
          (job.offload.parameters == OffloadTo::kHost ? pinned_beyond(weights) : 0);
@@ -141,7 +139,7 @@ double zero_buffers(const StageContext& context, const Stage& stage) {
 
 }  // namespace
 
-void set_trained(const StageContext& context, Stage& stage) {
+void set_trained(const StageContext& context, StageContents& stage) {
   const Job& job = *context.job;
   const Training& training = job.training;
   const RankParameters& parameters = context.layers->parameters;
@@ -175,11 +173,11 @@ void set_trained(const StageContext& context, Stage& stage) {
   }
 }
 
-Stage contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
-                  std::int64_t rank) {
+StageContents contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+                          std::int64_t rank) {
   const Plan& plan = *context.plan;
   const RankLayers& layers = *context.layers;
-  Stage stage;
+  StageContents stage;
   double fewest = std::numeric_limits<double>::infinity();  // trained layers of a chunk
   double most = 0;                                          // layers of a chunk
   const ChunkLayers* last = nullptr;
@@ -219,44 +217,48 @@ Stage contents_of(const StageContext& context, const std::vector<ChunkLayers>& s
                    stage.sparse_layers * parameters.sparse_layer.dense +
                    stage.prediction * parameters.prediction;
   stage.experts = stage.sparse_layers * parameters.sparse_layer.expert;
-  const double body = stage.elements + stage.experts - stage.root;
   const double layer = std::max(
       stage.dense_layers > 0 ? parameters.dense_layer.dense : 0,
       stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
   const double unit_layers =
       plan.fsdp_unit == 0 ? most : std::min(most, static_cast<double>(plan.fsdp_unit));
-  stage.largest_unit = std::min(body, layer * unit_layers);
-  stage.chunk = std::min(body, layer * most);
+  stage.largest_unit = std::min(stage.body(), layer * unit_layers);
+  stage.chunk = std::min(stage.body(), layer * most);
   stage.live = std::max(
       stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense, fewest) : 0,
       stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse, fewest) : 0);
   return stage;
 }
 
-Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
-               std::int64_t rank) {
-  Stage stage = contents_of(context, split, rank);
+StageContents stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+                       std::int64_t rank) {
+  StageContents stage = contents_of(context, split, rank);
   set_trained(context, stage);
   return stage;
 }
 
-double parameter_bytes(const StageContext& context, const Stage& stage) {
+double parameter_bytes(const StageContext& context, const StageContents& stage) {
   return stage.frozen + stage.tables * kTableBytes +
          stage.trained * context.dense_state.parameters +
          stage.trained_experts * context.expert_state.parameters;
 }
 
-double gradient_bytes(const StageContext& context, const Stage& stage) {
+double gradient_bytes(const StageContext& context, const StageContents& stage) {
   return stage.trained * context.dense_state.gradients +
          stage.trained_experts * context.expert_state.gradients + stage.tables * kTableBytes;
 }
 
-double optimizer_bytes(const StageContext& context, const Stage& stage) {
+double optimizer_bytes(const StageContext& context, const StageContents& stage) {
   return stage.trained * context.dense_state.optimizer +
          stage.trained_experts * context.expert_state.optimizer + stage.tables * 2 * kTableBytes;
 }
 
-void set_offloaded(const StageContext& context, const Stage& stage, StageMemory& memory) {
+double main_copy_bytes(const StageContext& context, const StageContents& stage) {
+  return stage.trained * context.dense_state.main_copy +
+         stage.trained_experts * context.expert_state.main_copy;
+}
+
+void set_offloaded(const StageContext& context, const StageContents& stage, StageMemory& memory) {
   const Offload& offload = context.job->offload;
   if (!offload.any()) {
     return;

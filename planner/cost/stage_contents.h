@@ -1,6 +1,7 @@
 // What one pipeline stage holds, before any moment of the step is chosen.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "planner/cost/stage_memory.h"
@@ -8,7 +9,7 @@
 namespace trireme::planner {
 
 // What a stage holds, before any moment is chosen. Bytes and elements.
-struct Stage {
+struct StageContents {
   double dense_layers = 0, sparse_layers = 0;
   double frozen_dense = 0, frozen_sparse = 0;  // of them, layers that are not trained
   double prediction = 0;             // extra prediction modules; their layers are counted above
@@ -30,28 +31,33 @@ struct Stage {
   double turned = 0;
   double live = 0;  // of the layer whose backward runs, beyond what it kept
   bool embedding = false, has_head = false;
+  [[nodiscard]] double body() const { return elements + experts - root; }  // of the layers
+  // Of the larger of its two tables.
+  [[nodiscard]] double table() const { return std::max(head, root - head); }
 };
 
-Stage stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
-               std::int64_t rank);
-// The same but for what is trained and what frozen: plans that differ only in over whom their
+// All of it.
+StageContents stage_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+                       std::int64_t rank);
+// The same but for what set_trained fills, which is zero: plans that differ only in over whom their
 // states are sharded have it in common.
-Stage contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
-                  std::int64_t rank);
-// Adds that.
-void set_trained(const StageContext& context, Stage& stage);
+StageContents contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
+                          std::int64_t rank);
+// Fills what the trained and the frozen part take of contents_of: trained, trained_experts, frozen
+// (bytes, by the context's states) and tables.
+void set_trained(const StageContext& context, StageContents& stage);
 // chunk_layers of one rank and of that as far from the other end, where micro-batches may enter
 // too; the others are empty.
 std::vector<ChunkLayers> chunk_layers_of(const Job& job, const Plan& plan, std::int64_t rank);
-// stage_memory of a rank whose contents_of is known.
-StageMemory stage_memory(const StageContext& context, const Stage& contents, std::int64_t rank);
 // Bytes that what is trained and what is frozen take of a rank, offloaded or not.
-double parameter_bytes(const StageContext& context, const Stage& stage);
-double gradient_bytes(const StageContext& context, const Stage& stage);
-double optimizer_bytes(const StageContext& context, const Stage& stage);
+double parameter_bytes(const StageContext& context, const StageContents& stage);
+double gradient_bytes(const StageContext& context, const StageContents& stage);
+double optimizer_bytes(const StageContext& context, const StageContents& stage);
+double main_copy_bytes(const StageContext& context,
+                       const StageContents& stage);  // of the optimizer's
 // Tables that PEFT trains whole are copies in 16 bits, beside the frozen ones, with moments alike.
 inline constexpr double kTableBytes = 2;
 // What left the GPU, and the part of it that is in the host's memory.
-void set_offloaded(const StageContext& context, const Stage& stage, StageMemory& memory);
+void set_offloaded(const StageContext& context, const StageContents& stage, StageMemory& memory);
 
 }  // namespace trireme::planner

@@ -31,7 +31,7 @@ bool frees_gradients(const Job& job, const Plan& plan) {
 
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from
 // the second micro-batch on.
-double waiting_gradients(const StageContext& context, const Stage& stage) {
+double waiting_gradients(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   const double stored = (stage.trained * context.dense_state.gradients +
@@ -56,8 +56,8 @@ double waiting_gradients(const StageContext& context, const Stage& stage) {
 // moment, or the reduction of FSDP2's root unit behind it. Measured on PyTorch 2.11: the last but
 // one layer runs beside the sharded gradients of all but three; the root's reduction holds its
 // input in the reduction's type, its result, and the embedding's gradient in 16 bits.
-void set_late_moments(const StageContext& context, const Stage& stage, const MemoryItems& base,
-                      Moments& moments) {
+void set_late_moments(const StageContext& context, const StageContents& stage,
+                      const MemoryItems& base, Moments& moments) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   moments.last_backward = moments.layer_backward;
@@ -88,14 +88,14 @@ void set_late_moments(const StageContext& context, const Stage& stage, const Mem
 }
 
 // Embedding and head are reduced together, as one unit or as the one table of both.
-bool is_one_root(const StageContext& context, const Stage& stage) {
+bool is_one_root(const StageContext& context, const StageContents& stage) {
   return stage.embedding && stage.has_head &&
          (context.job->framework.root_unit_stays_gathered || context.job->model.tied_embeddings);
 }
 
 // The reduction of an end's own unit: its gradient in 16 bits beside the reduction's input, when
 // the logits are gone; of the embedding's when the micro-batch is done too.
-void set_end_reduction(const StageContext& context, const Stage& stage, Moments& moments) {
+void set_end_reduction(const StageContext& context, const StageContents& stage, Moments& moments) {
   const Job& job = *context.job;
   MemoryItems& items = moments.root_reduce;
   const double elements =
@@ -117,7 +117,8 @@ void set_end_reduction(const StageContext& context, const Stage& stage, Moments&
 // that, a chunk is done before the next one's backward begins: the fullest moment is the first
 // backward of the last chunk, the second one, or the second one of the first chunk, when what the
 // other chunks had is reduced and let go.
-void set_first_backward(const StageContext& context, const Stage& stage, MemoryItems& base) {
+void set_first_backward(const StageContext& context, const StageContents& stage,
+                        MemoryItems& base) {
   const auto micro_batches = static_cast<double>(context.plan->micro_batches);
   if (!has_torch_states(*context.job) || micro_batches < 2 || stage.chunks_before_backward == 0) {
     return;
@@ -143,8 +144,7 @@ void set_first_backward(const StageContext& context, const Stage& stage, MemoryI
   last.activations = chunk - one;
   last.gradients = base.gradients / stage.chunks + done * gradient_bytes(context, stage);
   if (context.unsharded_gradient > 0) {
-    const double body = stage.elements + stage.experts - stage.root;
-    last.gathered_parameters -= done * compute_bytes(*context.job) * body;
+    last.gathered_parameters -= done * compute_bytes(*context.job) * stage.body();
   }
   base = first;
   for (const MemoryItems& items : {second, last}) {
@@ -152,15 +152,15 @@ void set_first_backward(const StageContext& context, const Stage& stage, MemoryI
   }
 }
 
-double head_gradient_bytes(const StageContext& context, const Stage& stage) {
+double head_gradient_bytes(const StageContext& context, const StageContents& stage) {
   const Training& training = context.job->training;
   return training.has_adapters() && !training.embeddings ? 0 : 2 * stage.head;
 }
 
 // The last stage's loss and its backward; what of other micro-batches' logits is there beside a
 // layer's goes into `base`.
-void set_head_moments(const StageContext& context, const Stage& stage, const Gathered& gathered,
-                      MemoryItems& base, Moments& moments) {
+void set_head_moments(const StageContext& context, const StageContents& stage,
+                      const Gathered& gathered, MemoryItems& base, Moments& moments) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   // A postponed weight gradient of the head holds the logits' 16-bit gradient.
@@ -187,11 +187,11 @@ void set_head_moments(const StageContext& context, const Stage& stage, const Gat
   base.logits = waiting + outputs;
 }
 
-Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t rank) {
+Moments moments_of(const StageContext& context, const StageContents& stage,
+                   const Gathered& gathered, std::int64_t rank) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   const bool torch = has_torch_states(job);
-  const Gathered gathered = gathered_of(context, stage);
   MemoryItems base;
   base.parameters = parameter_bytes(context, stage) * context.resident.parameters;
   base.optimizer = optimizer_bytes(context, stage) * context.resident.optimizer;
@@ -202,9 +202,8 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
 
   Moments moments;
   moments.load = base;
-  moments.load.optimizer =
-      context.resident.optimizer * (stage.trained * context.dense_state.main_copy +
-                                    stage.trained_experts * context.expert_state.main_copy);
+  const double masters = main_copy_bytes(context, stage);
+  moments.load.optimizer = context.resident.optimizer * masters;
   moments.load.gradients = torch ? 0 : base.gradients;
   moments.load.other = context.constant;
   moments.load.communication = 0;
@@ -216,8 +215,6 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
                                     stage.trained_experts * context.expert_state.step);
 
   if (job.framework.master_bytes > 0) {
-    const double masters = stage.trained * context.dense_state.main_copy +
-                           stage.trained_experts * context.expert_state.main_copy;
     moments.step.other += zero_step_copies(job, plan, masters / job.framework.master_bytes,
                                            context.resident.optimizer);
   }
@@ -255,26 +252,22 @@ Moments moments_of(const StageContext& context, const Stage& stage, std::int64_t
 // comes while the layers before it are there, and the gradient of a table, whose memory serves
 // again only once the reduction's stream has passed it (partitioned_param_coordinator.py, stage3.py
 // partition_grads).
-double zero_pools(const StageContext& context, const Stage& stage, const MemoryItems& peak) {
-  const Job& job = *context.job;
-  const bool frozen = job.training.has_adapters();
-  const double element = frozen ? frozen_bytes(job.training.base) : compute_bytes(job);
-  const double body = stage.elements + stage.experts - stage.root;
-  const double table = std::max(stage.head, stage.root - stage.head);
-  const auto live = static_cast<double>(job.framework.prefetch_elements);
-  const double gathered = element * std::min(body, live) + (frozen ? 2 : element) * table;
-  const double reduced = frozen ? 0 : job.framework.reduce_bytes * table;
-  return std::max(0.0, gathered - peak.gathered_parameters) + reduced;
+double zero_pools(const Job& job, const StageContents& stage, const Gathered& gathered,
+                  const MemoryItems& peak) {
+  const double reduced =
+      job.training.has_adapters() ? 0 : job.framework.reduce_bytes * stage.table();
+  return std::max(0.0, gathered.most - peak.gathered_parameters) + reduced;
 }
 
 // PyTorch's allocator keeps what a stream freed for that stream. FSDP gathers and reduces on
 // streams of their own, so their buffers and the sharded gradients (the reductions' results) never
 // serve the forward pass: they add to the main stream's peak, whenever that is.
-double side_pools(const StageContext& context, const Stage& stage, const MemoryItems& peak) {
+double side_pools(const StageContext& context, const StageContents& stage, const Gathered& gathered,
+                  const MemoryItems& peak) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   if (context.gathers && job.framework.states == StateLayout::kDeepSpeed) {
-    return zero_pools(context, stage, peak);
+    return zero_pools(job, stage, gathered, peak);
   }
   if (!has_torch_states(job) || !context.gathers) {
     return 0;
@@ -302,10 +295,12 @@ StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLay
   return stage_memory(context, contents_of(context, split, rank), rank);
 }
 
-StageMemory stage_memory(const StageContext& context, const Stage& contents, std::int64_t rank) {
-  Stage stage = contents;
+StageMemory stage_memory(const StageContext& context, const StageContents& contents,
+                         std::int64_t rank) {
+  StageContents stage = contents;
   set_trained(context, stage);
-  const Moments moments = moments_of(context, stage, rank);
+  const Gathered gathered = gathered_of(context, stage);
+  const Moments moments = moments_of(context, stage, gathered, rank);
   StageMemory memory;
   memory.phases.load = moments.load.total() / kGiB;
   memory.phases.forward = moments.forward.total() / kGiB;
@@ -322,7 +317,7 @@ StageMemory stage_memory(const StageContext& context, const Stage& contents, std
   peak.raise(moments.head_backward);
   Peak early = peak;
   early.raise(moments.forward);
-  double reserved = early.bytes + side_pools(context, stage, *early.items);
+  double reserved = early.bytes + side_pools(context, stage, gathered, *early.items);
   // The late moments have the gradients themselves, which the side pools hold beside the others.
   peak.raise(moments.last_backward);
   peak.raise(moments.root_reduce);

@@ -76,5 +76,9 @@ double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLay
 
 StageMemory stage_memory(const StageContext& context, const std::vector<ChunkLayers>& split,
                          std::int64_t rank);
+// The same of a rank whose contents_of (planner/cost/stage_contents.h) is known.
+struct StageContents;
+StageMemory stage_memory(const StageContext& context, const StageContents& contents,
+                         std::int64_t rank);
 
 }  // namespace trireme::planner

@@ -11,6 +11,12 @@ namespace trireme::planner {
 
 using topologies::Precision;
 
+namespace {
+
+constexpr double kFp32 = 4;
+
+}  // namespace
+
 double moment_bytes(const Job& job) {
   switch (job.optimizer) {
     case Optimizer::kAdam:
@@ -83,10 +89,9 @@ StateBytes torch_adapters(const Job& job, const Plan& plan, double shards) {
 // rank's part (runtime/zero/stage_1_and_2.py step: flattened, then cast; stage3.py does so by
 // sub-groups).
 StateBytes zero_states(const Job& job, const Plan& plan, double shards) {
-  constexpr double kFp32 = 4;
   const Framework& framework = job.framework;
   const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
-  const double sums = job.precision == Precision::kFp32 ? kFp32 : framework.gradient_bytes;
+  const double sums = zero_sum_bytes(job);
   const double narrow = framework.parameter_bytes;
   const bool wide = sums >= kFp32;
   StateBytes bytes;
@@ -122,15 +127,21 @@ StateBytes state_bytes(const Job& job, const Plan& plan, double shards) {
   return {};
 }
 
+double zero_sum_bytes(const Job& job) {
+  return job.precision == Precision::kFp32 ? kFp32 : job.framework.gradient_bytes;
+}
+
 double zero_step_copies(const Job& job, const Plan& plan, double elements, double here) {
-  constexpr double kFp32 = 4;
   const Framework& framework = job.framework;
   if (framework.states != StateLayout::kDeepSpeed) {
     return 0;
   }
-  return plan.sharding == Sharding::kFull
-             ? here * (framework.gradient_bytes + kFp32) * std::min(elements, kZeroSubGroup)
-             : (1 - here) * framework.offload_staging_bytes * elements;
+  if (plan.sharding != Sharding::kFull) {
+    return (1 - here) * framework.offload_staging_bytes * elements;
+  }
+  const double laid = zero_sum_bytes(job);
+  const double cast = laid < kFp32 ? kFp32 : 0;
+  return here * (laid + cast) * std::min(elements, kZeroSubGroup);
 }
 
 StateBytes adapter_state_bytes(const Job& job, const Plan& plan, double shards) {

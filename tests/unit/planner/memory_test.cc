@@ -260,6 +260,27 @@ TEST(Memory, ThePeakAloneIsThePeakOfAllStages) {
   }
 }
 
+// Search passes over plans far too large without counting all of them: with the same verdict.
+TEST(Memory, TheVerdictOfAPlanThatMayFitIsThatOfItsPeak) {
+  for (const std::string& framework : framework_names()) {
+    Job job = job_of("llama-2-13b", "dgx-a100-40gbx4", framework.c_str(), 4096);
+    job.global_batch = 256;
+    MemoryModel model(job);
+    MemoryEstimate peak;
+    MemoryEstimate maybe;
+    int fits = 0;
+    const std::vector<Plan> plans = random_plans(job, 200);
+    for (const Plan& plan : plans) {
+      model.estimate_if_fits(plan, maybe);
+      model.estimate_peak(plan, peak);
+      ASSERT_EQ(maybe.fit, peak.fit) << framework << " " << short_form(plan);
+      fits += peak.fit == Fit::kNo ? 0 : 1;
+    }
+    EXPECT_GT(fits, 0) << framework;
+    EXPECT_LT(fits, static_cast<int>(plans.size())) << framework;
+  }
+}
+
 // Stages alike but for what is in flight are worked out from each other: what a backward adds to
 // the activations in flight is the same in each of them.
 TEST(Memory, AlikeStagesDifferByWhatIsInFlight) {

@@ -3,25 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "models/presets.h"
 #include "planner/cost/estimate.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/offload_fit.h"
+#include "tests/unit/planner/small_job.h"
 #include "topologies/node_parts.h"
 
 namespace trireme::planner {
 namespace {
-
-Job job_of(const char* model, const char* cluster, const char* framework) {
-  Job job;
-  job.model = models::load_model(model);
-  job.cluster = topologies::load_cluster(cluster);
-  job.framework = find_framework(framework);
-  job.profile = topologies::shipped_profile();
-  job.sequence = 2048;
-  job.global_batch = job.cluster.gpus;
-  return job;
-}
 
 Estimate estimate_of(const Job& job) {
   Plan plan;

@@ -2,29 +2,18 @@
 // was wrong before.
 #include <gtest/gtest.h>
 
-#include "models/presets.h"
 #include "planner/cost/estimate.h"
+#include "planner/cost/state_memory.h"
 #include "planner/cost/unit_launches.h"
 #include "planner/lower/lower.h"
 #include "planner/walk/step_times.h"
 #include "sim/simulate.h"
-#include "topologies/profile.h"
+#include "tests/unit/planner/small_job.h"
 
 namespace trireme::planner {
 namespace {
 
 constexpr double kBytesOfGib = 1024.0 * 1024 * 1024;
-
-Job zero_job(const char* model, const char* cluster, const char* framework) {
-  Job job;
-  job.model = models::load_model(model);
-  job.cluster = topologies::load_cluster(cluster);
-  job.framework = find_framework(framework);
-  job.profile = topologies::shipped_profile();
-  job.sequence = 2048;
-  job.global_batch = job.cluster.gpus;
-  return job;
-}
 
 Plan plan_of(const Job& job, Sharding sharding) {
   Plan plan;
@@ -49,7 +38,7 @@ double parameters_of(const Job& job) {
 // layer and a fifth.
 TEST(Zero, TheThirdStageIsAheadByItsBoundOfLiveParameters) {
   for (const char* model : {"llama-2-7b", "llama-2-70b"}) {
-    Job job = zero_job(model, "dgx-a100-80gb", "deepspeed");
+    Job job = job_of(model, "dgx-a100-80gb", "deepspeed");
     job.offload = parse_offload("optimizer,gradients,parameters");
     const auto peak = [&](std::int64_t live) {
       job.framework.prefetch_elements = live;
@@ -64,11 +53,11 @@ TEST(Zero, TheThirdStageIsAheadByItsBoundOfLiveParameters) {
 // times its 16-bit weights (deepspeed#7182); since 0.17 (#7309) one.
 TEST(Zero, WeightsFromTheHostAreCastOnTheGpuIn2024) {
   const auto step = [](const char* framework, Sharding sharding) {
-    Job job = zero_job("llama-2-7b", "dgx-a100-80gb", framework);
+    Job job = job_of("llama-2-7b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients");
     return estimate_of(job, sharding).memory.stages.at(0).phases.first_optimizer_step * kBytesOfGib;
   };
-  const double rank = parameters_of(zero_job("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
+  const double rank = parameters_of(job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
   for (const char* before : {"deepspeed@0.12", "deepspeed@0.17"}) {
     EXPECT_NEAR(step("deepspeed@0.14.1", Sharding::kGradients) - step(before, Sharding::kGradients),
                 4 * rank, 1e6);
@@ -80,11 +69,11 @@ TEST(Zero, WeightsFromTheHostAreCastOnTheGpuIn2024) {
 // third stage never.
 TEST(Zero, WeightsComeBackFromMemoryThatIsNotPinned) {
   const auto moved = [](const char* framework, Sharding sharding) {
-    Job job = zero_job("llama-2-7b", "dgx-a100-80gb", framework);
+    Job job = job_of("llama-2-7b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients");
     return estimate_of(job, sharding).time.exposed.offload;
   };
-  const double rank = parameters_of(zero_job("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
+  const double rank = parameters_of(job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
   const double pageable = 2 * rank / 7.5e9;
   EXPECT_NEAR(moved("deepspeed@0.12", Sharding::kGradients), pageable, 0.02);
   EXPECT_NEAR(moved("deepspeed", Sharding::kFull), pageable, 0.02);
@@ -95,7 +84,7 @@ TEST(Zero, WeightsComeBackFromMemoryThatIsNotPinned) {
 // most.
 TEST(Zero, TheThirdStageCastsASubGroupAtATime) {
   const auto copies = [](const char* model) {
-    const Job job = zero_job(model, "dgx-a100-80gb", "deepspeed");
+    const Job job = job_of(model, "dgx-a100-80gb", "deepspeed");
     const Estimate estimate = estimate_of(job, Sharding::kFull);
     return estimate.memory.stages.at(0).phases.first_optimizer_step * kBytesOfGib -
            2 * parameters_of(job);
@@ -104,10 +93,55 @@ TEST(Zero, TheThirdStageCastsASubGroupAtATime) {
   EXPECT_NEAR(copies("llama-2-70b") - copies("llama-2-7b"), 6 * (1e9 - 6.74e9 / 8), 0.03e9);
 }
 
+// Sums that are fp32 already are laid together only, where a cast was counted beside: 4 bytes of
+// each element, not 8. Under fp32 they are so whatever the framework's type of them, on the host
+// too, whose buffers went by 2 bytes.
+TEST(Zero, WideSumsAreLaidTogetherOnly) {
+  const Job narrow = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  Job wide = narrow;
+  wide.framework.gradient_bytes = 4;
+  Job full = narrow;
+  full.precision = topologies::Precision::kFp32;
+  const Plan plan = plan_of(narrow, Sharding::kFull);
+  EXPECT_DOUBLE_EQ(zero_step_copies(narrow, plan, 5e8, 1), 6 * 5e8);
+  for (const Job* job : {&wide, &full}) {
+    EXPECT_DOUBLE_EQ(zero_step_copies(*job, plan, 5e8, 1), 4 * 5e8);
+    EXPECT_DOUBLE_EQ(zero_step_copies(*job, plan, 5e9, 0.5), 4 * 0.5e9);
+  }
+  // 2 bytes more of sums are there at the step, 2 less of copies.
+  const auto step = [](const Job& job) {
+    return estimate_of(job, Sharding::kFull).memory.stages.at(0).phases.first_optimizer_step;
+  };
+  EXPECT_NEAR(step(wide), step(narrow), 1e-3);
+  full.offload = parse_offload("optimizer,gradients");
+  const double host = estimate_of(full, Sharding::kFull).memory.host_gib;
+  full.framework.gradient_bytes = 4;
+  EXPECT_DOUBLE_EQ(estimate_of(full, Sharding::kFull).memory.host_gib, host);
+}
+
+// What lives in the pools of ZeRO-3's own streams: a table beside the layers of its bound, and the
+// table's gradient, in 2 bytes each, whatever the bound; the bound itself is reserved at 2 bytes of
+// each element.
+TEST(Zero, ItsStreamsReserveATableAndItsGradientMore) {
+  Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  job.offload = parse_offload("optimizer,gradients,parameters");  // the step is not the peak
+  const auto stage = [&](std::int64_t live) {
+    job.framework.prefetch_elements = live;
+    return estimate_of(job, Sharding::kFull).memory.stages.at(0);
+  };
+  const double table = static_cast<double>(job.model.vocab) * 4096;
+  const StageMemory less = stage(1'000'000'000);
+  const StageMemory more = stage(1'400'000'000);
+  for (const StageMemory* one : {&less, &more}) {
+    EXPECT_NEAR((one->reserved_base - one->items.total()) * kBytesOfGib, (2 + 2) * table, 1e3);
+  }
+  EXPECT_NEAR((more.reserved_base - less.reserved_base) * kBytesOfGib, 2 * 0.4e9, 1e3);
+}
+
 // torchrun gives each of several ranks one thread, where all cores of the node were counted: four
 // ranks of Qwen3-30B-A3B under Megatron-SWIFT took a third longer than said.
 TEST(Zero, ARankOfOneThreadUpdatesAtOneCoresRate) {
-  Job job = zero_job("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients");
   const double together = estimate_of(job, Sharding::kGradients).time.exposed.optimizer;
   job.framework.host_threads = 1;
@@ -122,7 +156,7 @@ TEST(Zero, ARankOfOneThreadUpdatesAtOneCoresRate) {
 // hooks, gathers and reduces by itself: 91 s on 16 A800 were said to be 3.5. The program says what
 // the closed form does.
 TEST(Zero, ExpertsInALoopAreHookedOneByOne) {
-  Job job = zero_job("qwen3-30b-a3b", "dgx-a100-80gb", "deepspeed");
+  Job job = job_of("qwen3-30b-a3b", "dgx-a100-80gb", "deepspeed");
   const Plan plan = plan_of(job, Sharding::kFull);
   const auto seconds = [&] {
     TimeEstimate estimate;

@@ -170,20 +170,26 @@ void read_zero_sharding(LaunchConfig& config) {
   read_zero_offload(config);
 }
 
-// Buffers and orders whose numbers are taken as DeepSpeed's own (runtime/zero/config.py).
+// Buffers and orders whose numbers are taken as DeepSpeed's own (runtime/zero/config.py), and
+// switches that nothing here depends on.
 void note_idle(LaunchConfig& config) {
   constexpr std::pair<const char*, double> kUsual[] = {{"stage3_prefetch_bucket_size", 5e7},
                                                        {"stage3_param_persistence_threshold", 1e5},
                                                        {"stage3_max_reuse_distance", 1e9},
                                                        {"sub_group_size", 1e9},
                                                        {"allgather_bucket_size", 5e8}};
-  std::vector<std::string> idle;
+  std::vector<std::string> usual_ones;
   for (const auto& [name, usual] : kUsual) {
     const LaunchSetting* setting = find_setting(config, fmt::format("zero_optimization.{}", name));
     if (setting != nullptr && number_setting(config, setting->key).value_or(usual) != usual) {
-      idle.push_back(fmt::format("{} {}", name, setting->value));
+      usual_ones.push_back(fmt::format("{} {:g} (not {})", name, usual, setting->value));
     }
   }
+  if (!usual_ones.empty()) {
+    config.remarks.push_back(
+        fmt::format("taken as DeepSpeed's own: {}", fmt::join(usual_ones, ", ")));
+  }
+  std::vector<std::string> idle;
   if (is_on(config, "zero_optimization.offload_optimizer.super_offload")) {
     idle.emplace_back("super_offload");
   }

@@ -61,7 +61,7 @@ struct Framework {
       false;  // torchtitan, ZeRO-2/3: reduction is not deferred to the last micro-batch
   bool root_unit_stays_gathered = false;  // FSDP2: embedding and head
   int prefetch_units = 1;                 // gathers ahead of compute
-  std::int64_t prefetch_elements = 0;     // Megatron-FSDP gathers at least this many elements ahead
+  std::int64_t prefetch_elements = 0;     // gathered ahead at least; ZeRO-3: all that may be there
   bool reshard_after_forward = true;  // false: every unit stays gathered, whatever the plan says
   bool shard_over_context = false;    // Megatron: the shard group is data x context
   std::int64_t bucket_elements = 0;   // gradient bucket; 0 = framework's own rule

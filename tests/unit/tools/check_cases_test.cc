@@ -277,6 +277,11 @@ TEST(CheckCases, ExpertsInALoopAreNamed) {
         Rules{"warning experts in transformers' loop"});
   }
   EXPECT_EQ(rules_in(check(zero, "--seq 4096 --cluster hgx-a800x2 --model llama-3.1-8b")), Rules{});
+  // The warning called the prediction one of grouped products where it was one of the loop.
+  EXPECT_EQ(rules_in(check(zero,
+                           "--seq 4096 --cluster hgx-a800x2 --model qwen3-30b-a3b --set "
+                           "experts_in_loop=true")),
+            Rules{});
 }
 
 TEST(CheckCases, FixesLeadSomewhere) {

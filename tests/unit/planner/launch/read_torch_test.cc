@@ -1,6 +1,7 @@
 // torchtitan, DeepSpeed and accelerate.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/error.h"
@@ -221,6 +222,20 @@ TEST(ReadDeepspeed, SumsOfGradientsHaveTheModelsTypeUnlessNamed) {
   EXPECT_DOUBLE_EQ(sums(""), 2);
   EXPECT_DOUBLE_EQ(sums(R"(, "data_types": {"grad_accum_dtype": "bf16"})"), 2);
   EXPECT_DOUBLE_EQ(sums(R"(, "data_types": {"grad_accum_dtype": "fp32"})"), 4);
+}
+
+// A size of sub-groups was said to matter for nothing, which the step's copies and the host's
+// buffers are counted by: at DeepSpeed's own.
+TEST(ReadDeepspeed, NumbersThatAreTakenAsItsOwnAreNamedSo) {
+  const LaunchConfig config = read_deepspeed(
+      R"({"zero_optimization": {"stage": 3, "sub_group_size": 100000000, "contiguous_gradients": false,
+          "stage3_max_reuse_distance": 1000000000}})",
+      "d.json", {});
+  const auto says = [&](const char* words) {
+    return std::ranges::count(config.remarks, std::string(words));
+  };
+  EXPECT_EQ(says("taken as DeepSpeed's own: sub_group_size 1e+09 (not 100000000)"), 1);
+  EXPECT_EQ(says("not modelled, and nothing here depends on it: contiguous_gradients false"), 1);
 }
 
 TEST(ReadDeepspeed, BatchArithmetic) {

@@ -123,7 +123,7 @@ void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
   // A checkpoint a layer; without recompute about seventeen such tensors (Korthikanti et al. 2022).
   const double kept = plan.recompute == Recompute::kFull ? 1 : 17;
   const OffloadTime time =
-      offload_time(job, plan, host,
+      offload_time(job, plan, node_host,
                    {.trained = step.stepped,
                     .parameters = step.gathered,
                     .kept = hidden * held * kept * job.offload.activation_share,

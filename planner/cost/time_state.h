@@ -97,7 +97,7 @@ struct TimeModel::State {
         op(job.cluster, job.profile),
         data_parallel(job, fit, collectives, state_rate(job, op)) {
     if (job.offload.any()) {
-      host = host_of(job);
+      node_host = host_of(job);
     }
     const models::Transformer& m = job.model;
     embedding_parameters = static_cast<double>(models::embedding_parameter_count(m));
@@ -181,7 +181,7 @@ struct TimeModel::State {
   Collectives collectives;
   LayerTimer layers;
   topologies::OpCost op;
-  HostMachine host;  // where something is offloaded
+  HostMachine node_host;  // where something is offloaded
   DataParallelTimer data_parallel;
   double embedding_parameters = 0, head_parameters = 0;
   struct NearestKey {

@@ -36,16 +36,16 @@ TEST(Offload, IsReadAndWrittenByName) {
 
 // DGX A100 with cards of 40 GB has 1 TB, not the 2 TB beside cards of 80 (DU-09821-001).
 TEST(Offload, HostsOfOneArchitectureDiffer) {
-  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "dgx-a100-40gb", "megatron")).memory_gib, 1024);
-  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "dgx-a100-80gb", "megatron")).memory_gib, 2048);
+  EXPECT_EQ(host_of(small_job("llama-3.1-8b", "dgx-a100-40gb", "megatron")).memory_gib, 1024);
+  EXPECT_EQ(host_of(small_job("llama-3.1-8b", "dgx-a100-80gb", "megatron")).memory_gib, 2048);
 }
 
 // A board of four Grace Hoppers was told 480 GiB beside each; JUPITER's and Isambard-AI's have 120.
 TEST(Offload, BoardsOfFourGraceHoppersHaveLessBesideEach) {
-  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "jupiter", "megatron")).memory_gib, 4 * 120);
-  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "alps", "megatron")).memory_gib, 4 * 120);
-  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "gh200", "megatron")).memory_gib, 480);
-  EXPECT_EQ(host_of(job_of("llama-3.1-8b", "gb200-nvl72", "megatron")).memory_gib, 36 * 480);
+  EXPECT_EQ(host_of(small_job("llama-3.1-8b", "jupiter", "megatron")).memory_gib, 4 * 120);
+  EXPECT_EQ(host_of(small_job("llama-3.1-8b", "alps", "megatron")).memory_gib, 4 * 120);
+  EXPECT_EQ(host_of(small_job("llama-3.1-8b", "gh200", "megatron")).memory_gib, 480);
+  EXPECT_EQ(host_of(small_job("llama-3.1-8b", "gb200-nvl72", "megatron")).memory_gib, 36 * 480);
 }
 
 // optimizer,parameters was the same as optimizer under this project's runtime, without a word.
@@ -54,7 +54,7 @@ TEST(Offload, WhatMovesNothingIsSaid) {
   plan.sharding = Sharding::kFull;
   plan.sharded = 8;
   for (const char* framework : {"trireme", "deepspeed", "fsdp2"}) {
-    Job job = job_of("llama-3.1-8b", "dgx-h100", framework);
+    Job job = small_job("llama-3.1-8b", "dgx-h100", framework);
     job.offload = parse_offload("optimizer,parameters");
     const auto memory_of = [&](const char* offload) {
       Job other = job;
@@ -73,7 +73,7 @@ TEST(Offload, WhatMovesNothingIsSaid) {
 // Twelve bytes a parameter of Adam in mixed precision leave the eight GPUs, and are what the host
 // gets, with DeepSpeed's gradients of the step beside its sums.
 TEST(Offload, WhatLeavesTheGpuIsOnTheHost) {
-  Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
   const Estimate before = estimate_of(job);
   job.offload = parse_offload("optimizer,gradients");
   const Estimate after = estimate_of(job);
@@ -91,7 +91,7 @@ TEST(Offload, WhatLeavesTheGpuIsOnTheHost) {
 // eight ranks, 8.82e9 elements each: 12 bytes of states; gradients in eight groups of 4 GB, in 4
 // GiB each, and one of 3.28 GB, in 4 GiB; sums and weights of 17.6 GB each in 32 GiB.
 TEST(Offload, PinnedBuffersOfTheHostTakePowersOfTwo) {
-  Job job = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients,parameters");
   const double gib = 1024.0 * 1024 * 1024;
   const double parameters = static_cast<double>(models::parameter_count(job.model));
@@ -112,10 +112,10 @@ TEST(Offload, PinnedBuffersOfTheHostTakePowersOfTwo) {
 // Twice the parameters of a host take its cores twice as long, and a step without offload shows
 // nothing of it.
 TEST(Offload, TheHostsUpdateGoesWithTheParametersOfTheNode) {
-  Job small = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  Job small = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
   EXPECT_DOUBLE_EQ(estimate_of(small).time.exposed.offload, 0);
   small.offload = parse_offload("optimizer,gradients");
-  Job large = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  Job large = small_job("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
   large.offload = small.offload;
   const double ratio = static_cast<double>(models::parameter_count(large.model)) /
                        static_cast<double>(models::parameter_count(small.model));
@@ -128,7 +128,7 @@ TEST(Offload, TheHostsUpdateGoesWithTheParametersOfTheNode) {
 // The update of a rank's own experts was divided by the data-parallel ranks once more: a quarter of
 // the host's work of Qwen3-30B-A3B over four GPUs was left.
 TEST(Offload, ExpertsThatARankHasAloneAreUpdatedWhole) {
-  Job job = job_of("qwen3-30b-a3b", "dgx-a100-80gb", "megatron");
+  Job job = small_job("qwen3-30b-a3b", "dgx-a100-80gb", "megatron");
   job.offload = parse_offload("optimizer");
   Plan plan;
   plan.sharding = Sharding::kOptimizer;
@@ -143,7 +143,7 @@ TEST(Offload, ExpertsThatARankHasAloneAreUpdatedWhole) {
 
 // DeepSpeed adds a micro-batch's gradients to those on the host: up and down again, 16 bits each.
 TEST(Offload, EveryMicroBatchMovesGradientsThatLieOnTheHost) {
-  Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed@0.4");
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed@0.4");
   job.offload = parse_offload("optimizer,gradients");
   const auto exposed = [&](std::int64_t micro_batches) {
     Plan plan;
@@ -166,13 +166,13 @@ TEST(Offload, EveryMicroBatchMovesGradientsThatLieOnTheHost) {
 // PyTorch's plain Adam passes the host's memory many times (ZeRO-Offload, table 4).
 TEST(Offload, TheHostsUpdateIsThatOfTheFramework) {
   const auto update = [](const char* framework) {
-    Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", framework);
+    Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients,parameters");
     return estimate_of(job).time.exposed.optimizer;
   };
   // Fused, as trainers ask for it; foreach Adam is the plain one on a CPU.
   EXPECT_NEAR(update("fsdp2") / update("deepspeed"), 0.47 / 0.26 * 30 / 38, 0.02);
-  Job plain = job_of("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
+  Job plain = small_job("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
   plain.framework.foreach_optimizer = true;
   plain.offload = parse_offload("optimizer,gradients,parameters");
   EXPECT_NEAR(estimate_of(plain).time.exposed.optimizer / update("deepspeed"),
@@ -181,7 +181,7 @@ TEST(Offload, TheHostsUpdateIsThatOfTheFramework) {
 
 // Offload took 0.88 of PCIe's raw rate and the graph 0.85.
 TEST(Offload, TheHostsLinkIsTheGraphsPcie) {
-  const Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
+  const Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
   EXPECT_DOUBLE_EQ(host_of(job).link_rate,
                    topologies::pcie_carries(job.cluster.node.pcie_per_gpu).value);
 }
@@ -190,7 +190,7 @@ TEST(Offload, TheHostsLinkIsTheGraphsPcie) {
 // later stacks reach 87: its runs with and without offload came out a fifth too fast.
 TEST(Offload, ProductsOfTheStackOf2021TakeLonger) {
   const auto compute = [](const char* framework) {
-    Job job = job_of("llama-2-70b", "dgx2", framework);
+    Job job = small_job("llama-2-70b", "dgx2", framework);
     job.framework.host_counts.clear();
     return estimate_of(job).time.exposed.compute;
   };
@@ -200,7 +200,7 @@ TEST(Offload, ProductsOfTheStackOf2021TakeLonger) {
 // DeepSpeed's checkpoints go to memory that is not pinned while the stream waits: 3 GB/s down and
 // 7.5 up; they were taken to cost nothing beside compute.
 TEST(Offload, CheckpointsOfDeepSpeedHaltTheStream) {
-  Job job = job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("activations");
   const double kept = 2.0 * 2048 * 4096 * 32;
   EXPECT_NEAR(estimate_of(job).time.exposed.offload, kept / 3e9 + kept / 7.5e9, 0.01);
@@ -210,7 +210,7 @@ TEST(Offload, CheckpointsOfDeepSpeedHaltTheStream) {
 
 // 8-bit moments on the host took the time of fp32's: 30 bytes of each parameter for 18.
 TEST(Offload, TheHostMovesTheBytesOfTheOptimizerThatItRuns) {
-  Job job = job_of("llama-3.1-8b", "dgx-h100", "deepspeed");
+  Job job = small_job("llama-3.1-8b", "dgx-h100", "deepspeed");
   job.offload = parse_offload("optimizer");
   const double full = estimate_of(job).time.exposed.optimizer;
   job.optimizer = Optimizer::kAdam8bit;
@@ -218,7 +218,7 @@ TEST(Offload, TheHostMovesTheBytesOfTheOptimizerThatItRuns) {
 }
 
 TEST(Offload, AHostThatIsTooSmallDoesNotFit) {
-  Job job = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients,parameters");
   EXPECT_NE(estimate_of(job).memory.fit, Fit::kNo);
   job.offload.host_gib = 512;  // 16 bytes of 70.6e9 parameters are more
@@ -231,19 +231,19 @@ TEST(Offload, TheLeastThatMakesAPlanFitIsFound) {
   plan.sharded = 8;
   plan.recompute = Recompute::kFull;
   // 18 bytes of 70.6e9 parameters over eight GPUs are 148 GiB; without Adam's 12 they are 49.
-  const Job large = job_of("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
+  const Job large = small_job("llama-3.1-70b", "dgx-a100-80gb", "deepspeed");
   const auto found = offload_that_fits(large, plan);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(to_text(*found), "optimizer,gradients") << "ZeRO-Offload moves them together";
-  EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-8b", "dgx-a100-80gb", "deepspeed"), plan));
+  EXPECT_FALSE(offload_that_fits(small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed"), plan));
   // Megatron's gradient buffers stay: 6 bytes of 70.6e9 parameters over four tensor ranks.
   Plan tensor;
   tensor.tensor = 4;
   tensor.sharding = Sharding::kOptimizer;
   tensor.sharded = 2;
   tensor.recompute = Recompute::kFull;
-  EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-70b", "dgx-a100-80gb", "megatron"), tensor));
-  EXPECT_FALSE(offload_that_fits(job_of("llama-3.1-405b", "dgx-a100-40gb", "deepspeed"), plan));
+  EXPECT_FALSE(offload_that_fits(small_job("llama-3.1-70b", "dgx-a100-80gb", "megatron"), tensor));
+  EXPECT_FALSE(offload_that_fits(small_job("llama-3.1-405b", "dgx-a100-40gb", "deepspeed"), plan));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace trireme::planner {
 
-inline Job job_of(const char* model, const char* cluster, const char* framework) {
+inline Job small_job(const char* model, const char* cluster, const char* framework) {
   Job job;
   job.model = models::load_model(model);
   job.cluster = topologies::load_cluster(cluster);

@@ -38,7 +38,7 @@ double parameters_of(const Job& job) {
 // layer and a fifth.
 TEST(Zero, TheThirdStageIsAheadByItsBoundOfLiveParameters) {
   for (const char* model : {"llama-2-7b", "llama-2-70b"}) {
-    Job job = job_of(model, "dgx-a100-80gb", "deepspeed");
+    Job job = small_job(model, "dgx-a100-80gb", "deepspeed");
     job.offload = parse_offload("optimizer,gradients,parameters");
     const auto peak = [&](std::int64_t live) {
       job.framework.prefetch_elements = live;
@@ -53,11 +53,11 @@ TEST(Zero, TheThirdStageIsAheadByItsBoundOfLiveParameters) {
 // times its 16-bit weights (deepspeed#7182); since 0.17 (#7309) one.
 TEST(Zero, WeightsFromTheHostAreCastOnTheGpuIn2024) {
   const auto step = [](const char* framework, Sharding sharding) {
-    Job job = job_of("llama-2-7b", "dgx-a100-80gb", framework);
+    Job job = small_job("llama-2-7b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients");
     return estimate_of(job, sharding).memory.stages.at(0).phases.first_optimizer_step * kBytesOfGib;
   };
-  const double rank = parameters_of(job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
+  const double rank = parameters_of(small_job("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
   for (const char* before : {"deepspeed@0.12", "deepspeed@0.17"}) {
     EXPECT_NEAR(step("deepspeed@0.14.1", Sharding::kGradients) - step(before, Sharding::kGradients),
                 4 * rank, 1e6);
@@ -69,11 +69,11 @@ TEST(Zero, WeightsFromTheHostAreCastOnTheGpuIn2024) {
 // third stage never.
 TEST(Zero, WeightsComeBackFromMemoryThatIsNotPinned) {
   const auto moved = [](const char* framework, Sharding sharding) {
-    Job job = job_of("llama-2-7b", "dgx-a100-80gb", framework);
+    Job job = small_job("llama-2-7b", "dgx-a100-80gb", framework);
     job.offload = parse_offload("optimizer,gradients");
     return estimate_of(job, sharding).time.exposed.offload;
   };
-  const double rank = parameters_of(job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
+  const double rank = parameters_of(small_job("llama-2-7b", "dgx-a100-80gb", "deepspeed")) / 8;
   const double pageable = 2 * rank / 7.5e9;
   EXPECT_NEAR(moved("deepspeed@0.12", Sharding::kGradients), pageable, 0.02);
   EXPECT_NEAR(moved("deepspeed", Sharding::kFull), pageable, 0.02);
@@ -84,7 +84,7 @@ TEST(Zero, WeightsComeBackFromMemoryThatIsNotPinned) {
 // most.
 TEST(Zero, TheThirdStageCastsASubGroupAtATime) {
   const auto copies = [](const char* model) {
-    const Job job = job_of(model, "dgx-a100-80gb", "deepspeed");
+    const Job job = small_job(model, "dgx-a100-80gb", "deepspeed");
     const Estimate estimate = estimate_of(job, Sharding::kFull);
     return estimate.memory.stages.at(0).phases.first_optimizer_step * kBytesOfGib -
            2 * parameters_of(job);
@@ -97,7 +97,7 @@ TEST(Zero, TheThirdStageCastsASubGroupAtATime) {
 // each element, not 8. Under fp32 they are so whatever the framework's type of them, on the host
 // too, whose buffers went by 2 bytes.
 TEST(Zero, WideSumsAreLaidTogetherOnly) {
-  const Job narrow = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  const Job narrow = small_job("llama-2-7b", "dgx-a100-80gb", "deepspeed");
   Job wide = narrow;
   wide.framework.gradient_bytes = 4;
   Job full = narrow;
@@ -123,7 +123,7 @@ TEST(Zero, WideSumsAreLaidTogetherOnly) {
 // table's gradient, in 2 bytes each, whatever the bound; the bound itself is reserved at 2 bytes of
 // each element.
 TEST(Zero, ItsStreamsReserveATableAndItsGradientMore) {
-  Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("llama-2-7b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients,parameters");  // the step is not the peak
   const auto stage = [&](std::int64_t live) {
     job.framework.prefetch_elements = live;
@@ -141,7 +141,7 @@ TEST(Zero, ItsStreamsReserveATableAndItsGradientMore) {
 // torchrun gives each of several ranks one thread, where all cores of the node were counted: four
 // ranks of Qwen3-30B-A3B under Megatron-SWIFT took a third longer than said.
 TEST(Zero, ARankOfOneThreadUpdatesAtOneCoresRate) {
-  Job job = job_of("llama-2-7b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("llama-2-7b", "dgx-a100-80gb", "deepspeed");
   job.offload = parse_offload("optimizer,gradients");
   const double together = estimate_of(job, Sharding::kGradients).time.exposed.optimizer;
   job.framework.host_threads = 1;
@@ -156,7 +156,7 @@ TEST(Zero, ARankOfOneThreadUpdatesAtOneCoresRate) {
 // hooks, gathers and reduces by itself: 91 s on 16 A800 were said to be 3.5. The program says what
 // the closed form does.
 TEST(Zero, ExpertsInALoopAreHookedOneByOne) {
-  Job job = job_of("qwen3-30b-a3b", "dgx-a100-80gb", "deepspeed");
+  Job job = small_job("qwen3-30b-a3b", "dgx-a100-80gb", "deepspeed");
   const Plan plan = plan_of(job, Sharding::kFull);
   const auto seconds = [&] {
     TimeEstimate estimate;

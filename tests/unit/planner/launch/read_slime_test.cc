@@ -17,7 +17,7 @@ constexpr const char* kActor =
     "--swiglu --normalization RMSNorm --qk-layernorm --disable-bias-linear "
     "--position-embedding-type rope --tensor-model-parallel-size 2 --context-parallel-size 2 ";
 
-LaunchConfig read(const std::string& more) {
+LaunchConfig read_actor(const std::string& more) {
   return read_megatron(kActor + more, "run.sh", {});
 }
 
@@ -32,15 +32,15 @@ TEST(ReadSlime, DegreesThatOverflowAreRefused) {
   const std::string packs =
       "--use-dynamic-batch-size --max-tokens-per-gpu 9216 --global-batch-size 256 ";
   EXPECT_THROW(
-      read(packs + "--tensor-model-parallel-size 4194304 "
-                   "--pipeline-model-parallel-size 2097152 --context-parallel-size 2097152"),
+      read_actor(packs + "--tensor-model-parallel-size 4194304 "
+                         "--pipeline-model-parallel-size 2097152 --context-parallel-size 2097152"),
       Error);
-  EXPECT_THROW(read(packs + "--max-tokens-per-gpu 1800000000"), Error);
+  EXPECT_THROW(read_actor(packs + "--max-tokens-per-gpu 1800000000"), Error);
 }
 
 // The micro-batch was one sample of 4096 tokens whatever --max-tokens-per-gpu said, and it fitted.
 TEST(ReadSlime, AMicroBatchIsAPackOfTokens) {
-  const LaunchConfig config = read(
+  const LaunchConfig config = read_actor(
       "--use-dynamic-batch-size --max-tokens-per-gpu 9216 --global-batch-size 256 "
       "--rollout-max-response-len 8192");
   EXPECT_EQ(config.sequence, 2 * 9216);
@@ -48,22 +48,22 @@ TEST(ReadSlime, AMicroBatchIsAPackOfTokens) {
   EXPECT_EQ(config.global_batch, 128);  // two samples of 8192 a pack
   EXPECT_FALSE(leaves_lengths_open(config));
   // one sample is longer than a pack: it is a micro-batch of its own
-  const LaunchConfig longer = read(
+  const LaunchConfig longer = read_actor(
       "--use-dynamic-batch-size --max-tokens-per-gpu 9216 --global-batch-size 256 "
       "--rollout-max-response-len 32768");
   EXPECT_EQ(longer.sequence, 32768);
   EXPECT_EQ(longer.global_batch, 256);
   EXPECT_TRUE(leaves_lengths_open(longer));
   // the same number on each of two data-parallel ranks
-  EXPECT_EQ(read("--use-dynamic-batch-size --max-tokens-per-gpu 9216 --global-batch-size 9 "
-                 "--rollout-max-response-len 8192")
+  EXPECT_EQ(read_actor("--use-dynamic-batch-size --max-tokens-per-gpu 9216 --global-batch-size 9 "
+                       "--rollout-max-response-len 8192")
                 .global_batch,
             6);
 }
 
 // A batch that rollouts make was 1.
 TEST(ReadSlime, StepsOfARolloutMakeTheBatch) {
-  const LaunchConfig config = read(
+  const LaunchConfig config = read_actor(
       "--rollout-batch-size 32 --n-samples-per-prompt 8 --num-steps-per-rollout 2 "
       "--rollout-max-response-len 4096 --rollout-max-prompt-len 1024 --micro-batch-size 2");
   EXPECT_EQ(config.global_batch, 128);
@@ -74,7 +74,7 @@ TEST(ReadSlime, StepsOfARolloutMakeTheBatch) {
 
 // The optimizer's states were whole on every rank, and the vocabulary Llama 2's.
 TEST(ReadSlime, WhatTheProgramSetsItself) {
-  const LaunchConfig config = read("--max-tokens-per-gpu 8192 --use-dynamic-batch-size");
+  const LaunchConfig config = read_actor("--max-tokens-per-gpu 8192 --use-dynamic-batch-size");
   EXPECT_EQ(config.layout.sharding, Sharding::kOptimizer);
   EXPECT_EQ(config.precision, "bf16");
   ASSERT_TRUE(config.model);
@@ -96,13 +96,13 @@ TEST(ReadSlime, WhatIsTrainedOtherwiseStaysOpen) {
 }
 
 TEST(ReadSlime, AdaptersOfMiles) {
-  const LaunchConfig config = read(
+  const LaunchConfig config = read_actor(
       "--lora-rank 32 --lora-dropout 0.1 --target-modules q_proj,v_proj --max-tokens-per-gpu "
       "8192 --use-dynamic-batch-size");
   EXPECT_EQ(config.training.rank, 32);
   EXPECT_EQ(config.training.adapter_dropout, 0.1);
   EXPECT_EQ(config.training.targets, adapter_targets_of("q,v"));
-  EXPECT_EQ(read("--lora-rank 0").training.rank, 0);
+  EXPECT_EQ(read_actor("--lora-rank 0").training.rank, 0);
 }
 
 }  // namespace

@@ -53,6 +53,22 @@ std::string types_of(const std::string& parameters) {
   return std::regex_replace(std::regex_replace(parameters, kSpace, " "), kName, "$1$4");
 }
 
+// "held(const A&,int)", and "held(const A&)" where the last parameter has a default: each way to
+// call it.
+std::vector<std::string> calls_of(const std::string& name, std::string parameters) {
+  std::vector<std::string> calls = {name + "(" + types_of(parameters) + ")"};
+  for (std::size_t equals = parameters.rfind('='); equals != std::string::npos;
+       equals = parameters.rfind('=')) {
+    const std::size_t comma = parameters.rfind(',', equals);
+    if (parameters.find(',', equals) != std::string::npos) {
+      break;  // of a default that is more than a word
+    }
+    parameters.resize(comma == std::string::npos ? 0 : comma);
+    calls.push_back(name + "(" + types_of(parameters) + ")");
+  }
+  return calls;
+}
+
 // The beginnings of what a file declares in its unnamed namespaces, to the first '{' or ';'. They
 // begin in the first column (clang-format).
 std::vector<std::string> own_declarations(const std::string& text) {
@@ -60,6 +76,9 @@ std::vector<std::string> own_declarations(const std::string& text) {
   std::istringstream lines(text);
   bool own = false, open = false;
   for (std::string line; std::getline(lines, line);) {
+    for (std::size_t at; (at = line.find("= {}")) != std::string::npos;) {
+      line.replace(at, 4, "= 0");  // a default, where no body begins
+    }
     if (line == "namespace {" || line == "}  // namespace") {
       own = line == "namespace {";
       open = false;
@@ -86,7 +105,9 @@ std::map<std::string, std::string> own_names(const std::string& text) {
     } else if (std::regex_match(declaration, found, kAlias)) {
       names[found[1]] = found[2];
     } else if (std::regex_match(declaration, found, kFunction)) {
-      names[found.str(1) + "(" + types_of(found[2]) + ")"] = "";
+      for (const std::string& call : calls_of(found[1], found[2])) {
+        names[call] = "";
+      }
     } else if (std::regex_match(declaration, found, kConstant)) {
       names[found[1]] = "";
     }
@@ -130,6 +151,11 @@ TEST(OwnNames, APlantedClashIsFound) {
   const std::string held =
       in("double held(const Plan& plan,\n            int rank = 0) {\n  return 1;\n}");
   EXPECT_EQ(clashes({{"a", held}, {"b", in("double held(const Plan& other, int at) {\n}")}}).size(),
+            1u);
+  EXPECT_EQ(clashes({{"a", held}, {"b", in("double held(const Plan& other) {\n}")}}).size(), 1u);
+  EXPECT_EQ(clashes({{"a", in("A read(const B& b, const C& c = {}) {\n}")},
+                     {"b", in("A read(const B& other) {\n}")}})
+                .size(),
             1u);
   EXPECT_TRUE(
       clashes({{"a", held}, {"b", in("double held(const Job& job, int at) {\n}")}}).empty());

@@ -139,7 +139,8 @@ struct HeldStages {
   const RankLayers* layers = nullptr;
   std::vector<std::pair<std::int64_t, StageContents>> stages;  // by rank
 
-  [[nodiscard]] bool are_of(const Plan& asked, bool fullest) {
+  // Takes over what they may differ in. False: the rest differs too, and the stages are not its.
+  [[nodiscard]] bool turn_to(const Plan& asked, bool fullest) {
     plan.sharded = asked.sharded;
     plan.replicas = asked.replicas;
     plan.reshard_after_forward = asked.reshard_after_forward;
@@ -249,7 +250,7 @@ bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayer
 }  // namespace
 
 const HeldStages& MemoryModel::State::stages_of(const Plan& plan, bool fullest_only) {
-  if (held.are_of(plan, fullest_only)) {
+  if (held.turn_to(plan, fullest_only)) {
     return held;
   }
   const std::vector<ChunkLayers>& split = split_of(plan);

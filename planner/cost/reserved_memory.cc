@@ -40,8 +40,9 @@ bool recomputes_in_megatron(const Framework& framework, const Plan& plan) {
 
 }  // namespace
 
+// Were all of it activations, of which fill_reserved's low end takes the least.
 double most_that_fits_gib(const Job& job, double capacity_gib) {
-  constexpr double kRounding = 1 + 1e-9;
+  constexpr double kRounding = 1 + 1e-9;  // sums in another order
   return kRounding * capacity_gib /
          ((1 - kOverPredicted) * std::max(1.0, job.framework.reserved_low));
 }

@@ -23,11 +23,15 @@ std::string key_of(std::string_view flag);
 // Whether the script itself looks for the first flag among the words, as a pattern of a `case`
 // (`--tp)`), in a comparison or by getopts.
 bool takes_flags_itself(std::string_view script, const std::vector<std::string>& words);
+// --tp, -t: what no script takes as a word of its own unless it looks for it.
+inline bool is_flag_word(std::string_view word) {
+  return word.starts_with('-');
+}
 // The words of `arguments` that are the script's own: all where it looks for its flags itself, else
 // those before the first that `overrides` says is none. What is left stays in `arguments`.
 std::vector<std::string> take_script_words(std::string_view script,
                                            std::vector<std::string>& arguments,
-                                           bool (*overrides)(std::string_view word));
+                                           bool (*overrides)(std::string_view word) = is_flag_word);
 // Reads a script with its batch system's header (#SBATCH); `words` are its $1, $2, …. Throws Error
 // (FILE:LINE).
 ShellScript read_launch_script(std::string_view text, const std::string& source,

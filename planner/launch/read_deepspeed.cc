@@ -213,8 +213,8 @@ void read_deepspeed_types(LaunchConfig& config) {
   // Without a type of their own sums have the model's, of bf16 without a stage fp32
   // (runtime/engine.py get_data_types).
   const bool stage = number_setting(config, "zero_optimization.stage").value_or(0) > 0;
-  const bool models = sums.empty() && config.precision != "fp32" && (stage || !bf16);
-  if (sums.find("16") == std::string::npos && sums != "half" && !models) {
+  const bool of_model_type = sums.empty() && config.precision != "fp32" && (stage || !bf16);
+  if (sums.find("16") == std::string::npos && sums != "half" && !of_model_type) {
     config.choices.emplace_back("gradient_bytes=4");
   }
   // runtime/config.py: the optimizer's copy and the sums, and both moments

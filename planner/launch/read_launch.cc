@@ -362,8 +362,7 @@ std::string text_that_tells(const std::string& text, const std::string& path,
   LaunchConfig around;
   around.source = path;
   std::vector<std::string> rest = arguments;
-  const std::vector<std::string> words =
-      take_script_words(text, rest, [](std::string_view word) { return word.starts_with("-"); });
+  const std::vector<std::string> words = take_script_words(text, rest);
   for (const std::string& name :
        read_launch_script(text, path, words, reading, around).variables.files) {
     const auto started = reading.read(name);

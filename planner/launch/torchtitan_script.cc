@@ -30,8 +30,7 @@ LaunchConfig read_torchtitan_script(std::string_view text, const std::string& so
   LaunchConfig around;
   around.source = source;
   std::vector<std::string> flags = arguments;
-  const std::vector<std::string> words =
-      take_script_words(text, flags, [](std::string_view word) { return word.starts_with("-"); });
+  const std::vector<std::string> words = take_script_words(text, flags);
   const ShellScript script = read_launch_script(text, source, words, reading, around);
   const LaunchCommand command = training_command(script, is_titan_flag, around);
   read_command_environment(command.launcher, around);

@@ -171,7 +171,7 @@ bool exports_assignments(const std::vector<ShellText>& words, bool before) {
 }
 
 void shift_words(const std::vector<ShellText>& words, ShellVariables& variables) {
-  if (!variables.positional || variables.in_function) {
+  if (!words_are_known(variables)) {
     return;
   }
   std::ptrdiff_t count = 1;

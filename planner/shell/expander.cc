@@ -198,7 +198,7 @@ void Expander::special(std::string_view name, int line, bool in_quotes, ShellTex
   if (name == "0") {
     append(variables_.named ? *variables_.named : plain_text(variables_.source, line), in_quotes,
            out);
-  } else if (!counted || !variables_.positional || variables_.in_function) {
+  } else if (!counted || !words_are_known(variables_)) {
     out.outside = out.lost = true;
   } else if (name == "#") {
     number(static_cast<std::int64_t>(variables_.positional->size()), line, in_quotes, out);

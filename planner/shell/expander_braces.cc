@@ -65,7 +65,7 @@ void Expander::braces(std::string_view inside, int line, bool in_quotes, ShellTe
 
 bool Expander::open_positional(const BraceForm& form, int line, bool in_quotes, ShellText& out) {
   const bool words = is_positional(form.name) || form.name == "@" || form.name == "*";
-  if (!words || (variables_.positional && !variables_.in_function)) {
+  if (!words || words_are_known(variables_)) {
     return false;
   }
   const char op = form.operation;

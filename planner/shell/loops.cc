@@ -70,7 +70,7 @@ bool read_loop_values(TokenStream& stream, ShellVariables& variables, LoopRounds
   }
   rounds.variable = head[0].text;
   if (head.size() == 1) {
-    rounds.known = variables.positional.has_value() && !variables.in_function;
+    rounds.known = words_are_known(variables);
     rounds.values = variables.positional.value_or(std::vector<ShellText>());
     rounds.takes_options = words_are_open(variables);
     variables.uses_words |= variables.calls == 0;

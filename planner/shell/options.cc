@@ -74,7 +74,7 @@ std::optional<bool> take_option(const std::vector<ShellText>& words, ShellVariab
   const int line = first_line(words[0]);
   const std::string& known = words[1].text;
   const std::string& name = words[2].text;
-  if (words_are_open(variables) || variables.in_function || words[1].outside) {
+  if (!words_are_known(variables) || words[1].outside) {
     variables.known[name] = variables.known["OPTARG"] = unknown_variable();
     set_text(variables, "OPTIND", "1", line);
     return {};

@@ -74,6 +74,11 @@ struct ShellVariables {
   std::size_t copied = 0;    // of copy_of_values, against files that open subshells for ever
   std::set<std::string, std::less<>> exported = {};  // what another script of theirs sees
 };
+// Whether it is said which words $1, $2, … are: those of the script, of which a function has
+// others.
+inline bool words_are_known(const ShellVariables& variables) {
+  return variables.positional && !variables.in_function;
+}
 
 // What stands when a subshell opens. Throws Error where the copies of a script have no end.
 ShellValues copy_of_values(ShellVariables& variables);

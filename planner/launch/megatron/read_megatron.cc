@@ -285,8 +285,7 @@ LaunchConfig read_megatron(std::string_view text, const std::string& source,
   config.format = LaunchFormat::kMegatron;
   config.source = source;
   std::vector<std::string> flags = arguments;
-  const std::vector<std::string> words =
-      take_script_words(text, flags, [](std::string_view word) { return word.starts_with("-"); });
+  const std::vector<std::string> words = take_script_words(text, flags);
   const ShellScript script = read_launch_script(text, source, words, reading, config);
   const LaunchCommand command = training_command(script, is_megatron_flag, config);
   if (command.arguments.empty()) {

@@ -22,6 +22,11 @@ auto key_of(const Plan& plan) {
                   plan.order);
 }
 
+template <typename... Used>
+int count(Used... used) {
+  return (0 + ... + (used ? 1 : 0));
+}
+
 }  // namespace
 
 int complexity_of(const Plan& plan) {
@@ -29,17 +34,12 @@ int complexity_of(const Plan& plan) {
 }
 
 int complexity_of(const Plan& plan, bool usual_order) {
-  int score = 0;
-  for (const bool used :
-       {plan.tensor > 1, plan.pipeline > 1, plan.virtual_pipeline > 1, plan.context > 1,
-        plan.expert > 1, plan.sharded > 1, plan.sharded > 1 && plan.replicas > 1,
-        plan.replicas > 1 && plan.sharded == 1,
-        plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2,
-        plan.recompute == Recompute::kFull && plan.recompute_layers >= 0, plan.expert_tensor != 0,
-        !plan.stage_layers.empty()}) {
-    score += used ? 1 : 0;
-  }
-  return score + (usual_order ? 0 : 1);
+  return count(plan.tensor > 1, plan.pipeline > 1, plan.virtual_pipeline > 1, plan.context > 1,
+               plan.expert > 1, plan.sharded > 1, plan.sharded > 1 && plan.replicas > 1,
+               plan.replicas > 1 && plan.sharded == 1,
+               plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2,
+               plan.recompute == Recompute::kFull && plan.recompute_layers >= 0,
+               plan.expert_tensor != 0, !plan.stage_layers.empty(), !usual_order);
 }
 
 bool better(const Candidate& a, const Candidate& b) {
@@ -61,19 +61,18 @@ Front::Front() : fastest_(kLevels) {
   }
 }
 
-int Front::memory_box(double gib) {
+GridMemory memory_on_grid(double gib) {
   const double box = std::log(std::max(gib, kMemoryLowest) / kMemoryLowest) / kBox;
-  return std::min(static_cast<int>(box), kMemoryBoxes - 1);
+  return {gib, std::min(static_cast<int>(box), kMemoryBoxes - 1)};
 }
 
-int Front::time_box(double seconds) {
-  return static_cast<int>(std::floor(std::log(std::max(seconds, 1e-12)) / kBox));
+GridTime time_on_grid(double seconds) {
+  return {seconds, static_cast<int>(std::floor(std::log(std::max(seconds, 1e-12)) / kBox))};
 }
 
-bool Front::covers(double step_seconds, double memory_gib, int complexity) const {
+bool Front::covers(const GridTime& time, const GridMemory& memory, int complexity) const {
   const auto level = static_cast<std::size_t>(std::clamp(complexity, 0, kLevels - 1));
-  return fastest_[level][static_cast<std::size_t>(memory_box(memory_gib))] <=
-         time_box(step_seconds);
+  return fastest_[level][static_cast<std::size_t>(memory.box)] <= time.box;
 }
 
 void Front::spread(int complexity, int box, int time) {
@@ -86,12 +85,13 @@ void Front::spread(int complexity, int box, int time) {
 }
 
 void Front::insert(const Candidate& candidate) {
-  if (covers(candidate.step_seconds, candidate.memory_gib, candidate.complexity)) {
+  const GridTime time = time_on_grid(candidate.step_seconds);
+  const GridMemory memory = memory_on_grid(candidate.memory_gib);
+  if (covers(time, memory, candidate.complexity)) {
     return;
   }
   kept_.push_back(candidate);
-  spread(std::clamp(candidate.complexity, 0, kLevels - 1), memory_box(candidate.memory_gib),
-         time_box(candidate.step_seconds));
+  spread(std::clamp(candidate.complexity, 0, kLevels - 1), memory.box, time.box);
 }
 
 std::vector<Candidate> Front::members() const {
@@ -101,8 +101,10 @@ std::vector<Candidate> Front::members() const {
       if (&other == &candidate) {
         return false;
       }
-      const int time = time_box(other.step_seconds) - time_box(candidate.step_seconds);
-      const int memory = memory_box(other.memory_gib) - memory_box(candidate.memory_gib);
+      const int time =
+          time_on_grid(other.step_seconds).box - time_on_grid(candidate.step_seconds).box;
+      const int memory =
+          memory_on_grid(other.memory_gib).box - memory_on_grid(candidate.memory_gib).box;
       const int complexity = other.complexity - candidate.complexity;
       return time <= 0 && memory <= 0 && complexity <= 0 &&
              (time < 0 || memory < 0 || complexity < 0);

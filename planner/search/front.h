@@ -27,25 +27,36 @@ int complexity_of(const Plan& plan);
 // The same, told whether the axes above 1 stand in the usual order (that of the enumeration).
 int complexity_of(const Plan& plan, bool usual_order);
 constexpr int kComplexityMost = 15;
+constexpr int kMemoryBoxes = 1024;  // of 1 % each: from 16 MiB to 400 GiB
 
 // A total order: value, then complexity, then memory, then the plan itself, so that no thread count
 // changes an answer. Values within a millionth are the same.
 bool better(const Candidate& a, const Candidate& b);
 
+// Times and memories with their boxes: layouts have one or the other in common, so that a box,
+// which takes a logarithm, is found once for many.
+struct GridTime {
+  double seconds = 0;
+  int box = 0;
+};
+struct GridMemory {
+  double gib = 0;
+  int box = 0;
+};
+GridTime time_on_grid(double seconds);
+GridMemory memory_on_grid(double gib);
+
 class Front {
  public:
   Front();
   // True when some member is no worse than (time, memory, complexity) in each, within a box.
-  [[nodiscard]] bool covers(double step_seconds, double memory_gib, int complexity) const;
+  [[nodiscard]] bool covers(const GridTime& time, const GridMemory& memory, int complexity) const;
   void insert(const Candidate& candidate);
   // Members that no other member covers, fastest first.
   [[nodiscard]] std::vector<Candidate> members() const;
 
  private:
-  static constexpr int kMemoryBoxes = 1024;  // 1 % each: from 16 MiB to 400 GiB
   static constexpr int kLevels = kComplexityMost + 1;
-  static int memory_box(double gib);
-  static int time_box(double seconds);
   void spread(int complexity, int box, int time);
 
   // Smallest time box among members of at most this complexity and memory box.

@@ -93,4 +93,14 @@ Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrd
   return placement;
 }
 
+std::vector<Placement> placements_of(const std::array<std::int64_t, 5>& degrees,
+                                     const std::vector<AxisOrder>& orders) {
+  std::vector<Placement> placements;
+  placements.reserve(orders.size());
+  for (const AxisOrder& order : orders) {
+    placements.push_back(placement_of(degrees, order));
+  }
+  return placements;
+}
+
 }  // namespace trireme::planner

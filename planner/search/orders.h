@@ -26,5 +26,7 @@ struct Placement {
 };
 std::array<std::int64_t, 5> degrees_of(const Plan& plan);  // by Axis
 Placement placement_of(const std::array<std::int64_t, 5>& degrees, const AxisOrder& order);
+std::vector<Placement> placements_of(const std::array<std::int64_t, 5>& degrees,
+                                     const std::vector<AxisOrder>& orders);
 
 }  // namespace trireme::planner

@@ -99,25 +99,17 @@ class Search {
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return bounds_.seconds[a] < bounds_.seconds[b];
     });
-    std::vector<NodeOutcome> outcomes;
+    std::vector<NodeOutcome> outcomes(kRoundLast);
     std::size_t round = kRoundFirst;
-    for (std::size_t begin = 0; begin < order.size(); begin += outcomes.size()) {
-      outcomes.assign(std::min(round, order.size() - begin), {});
-      for (std::size_t i = 0; i < outcomes.size(); ++i) {
-        visit(options_, space_, order[begin + i], bounds_, standings_, estimator(0), outcomes[i]);
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+      end = std::min(begin + round, order.size());
+      for (std::size_t i = begin; i < end; ++i) {
+        outcomes[i - begin].clear();
+        visit(options_, space_, order[i], bounds_, standings_, estimator(0), outcomes[i - begin]);
       }
       const std::int64_t before = result_.evaluated;
-      for (const NodeOutcome& outcome : outcomes) {
-        standings_.add(outcome);
-        result_.evaluated += outcome.evaluated;
-        result_.evaluated_plans.insert(result_.evaluated_plans.end(), outcome.all.begin(),
-                                       outcome.all.end());
-        result_.pruned_by_bound += outcome.pruned;
-        result_.feasible += outcome.feasible;
-        memory_rejections_ += outcome.too_large;
-        if (!too_large_example_) {
-          too_large_example_ = outcome.too_large_example;
-        }
+      for (std::size_t i = begin; i < end; ++i) {
+        add(space_.nodes[order[i]], outcomes[i - begin]);
       }
       standings_.settle();
       round = result_.evaluated > before ? std::max(round / 2, kRoundFirst)
@@ -128,6 +120,20 @@ class Search {
       }
     }
     TRIREME_CHECK(result_.evaluated + result_.pruned_by_bound == result_.space);
+  }
+
+  void add(const SpaceNode& node, const NodeOutcome& outcome) {
+    standings_.add(outcome);
+    result_.evaluated += outcome.evaluated;
+    result_.evaluated_plans.insert(result_.evaluated_plans.end(), outcome.all.begin(),
+                                   outcome.all.end());
+    result_.pruned_by_bound += outcome.pruned;
+    result_.feasible += outcome.feasible;
+    memory_rejections_ += outcome.too_large;
+    if (!too_large_example_ && outcome.too_large_choice != nullptr) {
+      too_large_example_ = with_sharding(node.plan, *outcome.too_large_choice);
+      too_large_example_->order = outcome.too_large_choice->orders->front();
+    }
   }
 
   Estimate estimated(const Plan& plan) {

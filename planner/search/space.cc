@@ -172,7 +172,8 @@ class Enumerator {
     if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan) &&
         can_be_told(plan)) {
       choice.orders = &(takes_any_order(plan) ? space_.orders : space_.usual)[active_axes(plan)];
-      degrees.shardings.push_back(choice);
+      choice.placements = placements_of(degrees_of(plan), *choice.orders);
+      degrees.shardings.push_back(std::move(choice));
     }
   }
 

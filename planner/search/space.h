@@ -23,6 +23,7 @@ struct ShardingChoice {
   std::int64_t sharded = 1, replicas = 1;
   bool reshard_after_forward = true;
   const std::vector<AxisOrder>* orders = nullptr;  // the legal ones; owned by the space
+  std::vector<Placement> placements = {};          // what each of them decides
 };
 
 // tp, pp, cp, ep, etp, and the data-parallel rest.

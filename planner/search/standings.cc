@@ -5,6 +5,17 @@
 
 namespace trireme::planner {
 
+void NodeOutcome::clear() {
+  fitting.clear();
+  risky.clear();
+  fitting_front.clear();
+  risky_front.clear();
+  misses.clear();
+  all.clear();
+  too_large_choice = nullptr;
+  evaluated = pruned = feasible = too_large = 0;
+}
+
 std::vector<Candidate> Tier::ranked() const {
   std::vector<Candidate> known;
   for (const Candidate& candidate : groups) {
@@ -65,17 +76,17 @@ void Standings::reset(const Space& space, const SearchOptions& options) {
   }
 }
 
-bool Standings::can_matter(std::size_t group, bool risky, double value, double seconds,
-                           double memory_gib, int complexity, double known) const {
+bool Standings::can_matter(std::size_t group, bool risky, double value, const GridTime& time,
+                           const GridMemory& memory, int complexity, double known) const {
   const Tier& tier = risky ? risky_ : fitting_;
   if (risky && fitting_.best_value < kNever) {
     // Something fits for sure: a layout at risk is only worth a remark, when it beats that.
     return !best_only_ && value < fitting_.best_value && value <= risky_.best_value * kSame;
   }
-  if (value <= std::min({tier.limit, tier.groups[group].value, known}) * kSame) {
+  if (value <= std::min({tier.limit, tier.values[group], known}) * kSame) {
     return true;
   }
-  return !best_only_ && !tier.front.covers(seconds, memory_gib, complexity);
+  return !best_only_ && !tier.front.covers(time, memory, complexity);
 }
 
 bool Standings::is_beaten(double seconds) const {

@@ -24,10 +24,11 @@ struct NodeOutcome {
       risky;  // best of each group, with the group
   std::vector<Candidate> fitting_front, risky_front;
   std::vector<std::pair<std::size_t, Candidate>>
-      misses;                             // groups that do not fit, at their least memory
-  std::optional<Plan> too_large_example;  // the first that does not fit
-  std::vector<RankedPlan> all;            // every layout estimated, when asked for
+      misses;  // groups that do not fit, at their least memory
+  const ShardingChoice* too_large_choice = nullptr;  // the first that does not fit
+  std::vector<RankedPlan> all;                       // every layout estimated, when asked for
   std::int64_t evaluated = 0, pruned = 0, feasible = 0, too_large = 0;
+  void clear();  // for another node: what was allocated is used again
 };
 
 // One quality of fit: the best plan of each group of layouts with the same degrees, and the front.
@@ -54,8 +55,8 @@ class Standings {
   }
   // Whether a layout of the group with at least this time and exactly this memory can still change
   // the answer. `known`: the group's best value beyond what stands here.
-  [[nodiscard]] bool can_matter(std::size_t group, bool risky, double value, double seconds,
-                                double memory_gib, int complexity, double known) const;
+  [[nodiscard]] bool can_matter(std::size_t group, bool risky, double value, const GridTime& time,
+                                const GridMemory& memory, int complexity, double known) const;
   // Whether no layout slower than this can change the answer, whatever its memory.
   [[nodiscard]] bool is_beaten(double seconds) const;
   [[nodiscard]] const Tier& tier_of(bool risky) const { return risky ? risky_ : fitting_; }

@@ -23,11 +23,10 @@ void sweep_node(const Space& space, const SpaceNode& node, Estimator& estimator,
     estimator.memory().estimate_peak(layout.plan, estimate.memory);
     layout.memory_gib = estimate.memory.allocated_gib;
     layout.fit = estimate.memory.fit;
-    const std::array<std::int64_t, 5> degrees = degrees_of(layout.plan);
     const int usual_complexity = complexity_of(layout.plan, true);
-    for (const AxisOrder& order : *choice.orders) {
-      layout.plan.order = order;
-      layout.complexity = usual_complexity + (placement_of(degrees, order).usual ? 0 : 1);
+    for (std::size_t i = 0; i < choice.placements.size(); ++i) {
+      layout.plan.order = (*choice.orders)[i];
+      layout.complexity = usual_complexity + (choice.placements[i].usual ? 0 : 1);
       estimator.time().estimate(layout.plan, estimate.time);
       layout.step_seconds = estimate.time.step_seconds;
       layout.low_seconds = estimate.time.low_seconds;

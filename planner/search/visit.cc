@@ -32,28 +32,27 @@ class Visit {
       outcome_.pruned += degrees_.layouts;
       return;
     }
+    GridTime time = time_on_grid(seconds);
     bool own = node_.plan.recompute == Recompute::kNone;  // whether the bound is this node's
     for (std::size_t c = 0; c < degrees_.shardings.size(); ++c) {
       const ShardingChoice& choice = degrees_.shardings[c];
       const auto orders = static_cast<std::int64_t>(choice.orders->size());
       const std::size_t group = standings_.group_of(node_.degrees, c);
-      set_sharding(choice, plan_);
-      plan_.order = choice.orders->front();
       // Looking for the best only, few nodes come so far: their own memory is soon asked.
-      const LeastMemory known_least = least.empty() ? LeastMemory{0, Fit::kFits} : least[c];
+      const LeastMemory known_least =
+          least.empty() ? LeastMemory{GridMemory{}, Fit::kFits} : least[c];
       if (known_least.fit == Fit::kNo) {
-        outcome_.pruned += orders;
-        outcome_.too_large += orders;
-        note_miss(group);
+        note_too_large(choice, group);
         continue;
       }
+      turn_to(choice);
       const int complexity = complexity_of(plan_, true);  // of some order: the least
       const bool risky_at_least = known_least.fit == Fit::kAtRisk;
-      bool matters = may_matter(group, risky_at_least, seconds, known_least.gib, complexity);
+      bool matters = may_matter(group, risky_at_least, time, known_least.memory, complexity);
       if (matters && !own) {
         own = true;
-        seconds = std::max(seconds, estimator_.time().lower_bound(node_.plan));
-        matters = may_matter(group, risky_at_least, seconds, known_least.gib, complexity);
+        time = time_on_grid(std::max(seconds, estimator_.time().lower_bound(node_.plan)));
+        matters = may_matter(group, risky_at_least, time, known_least.memory, complexity);
       }
       if (!matters) {
         outcome_.pruned += orders;
@@ -61,30 +60,38 @@ class Visit {
       }
       estimator_.memory().estimate_if_fits(plan_, estimate_.memory);
       if (estimate_.memory.fit == Fit::kNo) {
-        outcome_.pruned += orders;
-        outcome_.too_large += orders;
-        note_miss(group);
+        note_too_large(choice, group);
         continue;
       }
       const bool risky = estimate_.memory.fit == Fit::kAtRisk;
-      if (!may_matter(group, risky, seconds, estimate_.memory.allocated_gib, complexity)) {
+      const GridMemory memory = memory_on_grid(estimate_.memory.allocated_gib);
+      if (!may_matter(group, risky, time, memory, complexity)) {
         outcome_.pruned += orders;
         continue;
       }
-      walk_orders(group, risky, choice);
+      walk_orders(group, risky, memory, complexity, choice);
     }
   }
 
  private:
+  void turn_to(const ShardingChoice& choice) {
+    set_sharding(choice, plan_);
+    plan_.order = choice.orders->front();
+  }
+
   // A branch bounded as fitting may still hold layouts at risk, which matter less: asking for the
   // better tier is sound only when the worse one is asked too.
-  [[nodiscard]] bool may_matter(std::size_t group, bool risky, double seconds, double memory_gib,
-                                int complexity) const {
-    const double value = value_of(options_.goal, seconds, memory_gib);
-    return (!risky && standings_.can_matter(group, false, value, seconds, memory_gib, complexity,
-                                            known(group, false))) ||
-           standings_.can_matter(group, true, value, seconds, memory_gib, complexity,
-                                 known(group, true));
+  [[nodiscard]] bool may_matter(std::size_t group, bool risky, const GridTime& time,
+                                const GridMemory& memory, int complexity) const {
+    return (!risky && can_matter(group, false, time, memory, complexity)) ||
+           can_matter(group, true, time, memory, complexity);
+  }
+
+  [[nodiscard]] bool can_matter(std::size_t group, bool risky, const GridTime& time,
+                                const GridMemory& memory, int complexity) const {
+    const double value = value_of(options_.goal, time.seconds, memory.gib);
+    return standings_.can_matter(group, risky, value, time, memory, complexity,
+                                 known(group, risky));
   }
 
   // The best value of the group that this node has shown.
@@ -97,27 +104,23 @@ class Visit {
 
   // An order fixes where the tensor and context ranks sit, and so a higher bound than the node's.
   // Memory does not depend on it.
-  void walk_orders(std::size_t group, bool risky, const ShardingChoice& choice) {
-    const double gib = estimate_.memory.allocated_gib;
+  void walk_orders(std::size_t group, bool risky, const GridMemory& memory, int usual_complexity,
+                   const ShardingChoice& choice) {
     evaluated_.clear();
-    const std::array<std::int64_t, 5> degrees = degrees_of(plan_);
-    const int usual_complexity = complexity_of(plan_, true);
-    for (const AxisOrder& order : *choice.orders) {
-      plan_.order = order;
-      const Placement placement = placement_of(degrees, order);
+    for (std::size_t i = 0; i < choice.placements.size(); ++i) {
+      const Placement& placement = choice.placements[i];
+      plan_.order = (*choice.orders)[i];
       const int complexity = usual_complexity + (placement.usual ? 0 : 1);
-      const double best = known(group, risky);
-      const auto is_excluded = [&](double seconds) {
-        return is_dominated(seconds, complexity) ||
-               !standings_.can_matter(group, risky, value_of(options_.goal, seconds, gib), seconds,
-                                      gib, complexity, best);
+      const auto is_excluded = [&](const GridTime& time) {
+        return is_dominated(time.seconds, complexity) ||
+               !can_matter(group, risky, time, memory, complexity);
       };
       if (is_excluded(bound_of_order(placement)) ||
-          is_excluded(estimator_.time().sharded_bound(plan_))) {
+          is_excluded(time_on_grid(estimator_.time().sharded_bound(plan_)))) {
         ++outcome_.pruned;
         continue;
       }
-      evaluate(group, risky, complexity);
+      evaluate(group, risky, memory, complexity);
     }
   }
 
@@ -128,7 +131,7 @@ class Visit {
     });
   }
 
-  double bound_of_order(const Placement& placement) {
+  GridTime bound_of_order(const Placement& placement) {
     // Experts may be wider in an unsharded copy: its bound is no other's.
     const std::array<std::int64_t, 3> strides = {placement.tensor_stride, placement.context_stride,
                                                  plan_.sharding == Sharding::kNone ? 1 : 0};
@@ -137,24 +140,23 @@ class Visit {
     if (found != bounds_.end()) {
       return found->second;
     }
-    const double seconds = estimator_.time().placed_bound(plan_);
-    bounds_.emplace_back(strides, seconds);
-    return seconds;
+    const GridTime bound = time_on_grid(estimator_.time().placed_bound(plan_));
+    bounds_.emplace_back(strides, bound);
+    return bound;
   }
 
-  void evaluate(std::size_t group, bool risky, int complexity) {
+  void evaluate(std::size_t group, bool risky, const GridMemory& memory, int complexity) {
     estimator_.time().estimate(plan_, estimate_.time);
     ++outcome_.evaluated;
     ++outcome_.feasible;
     const TimeEstimate& time = estimate_.time;
-    const double gib = estimate_.memory.allocated_gib;
-    const double value = value_of(options_.goal, time.step_seconds, gib);
+    const double gib = memory.gib;
     if (options_.keep_evaluated) {
       outcome_.all.push_back({plan_, time.step_seconds, time.low_seconds, time.high_seconds, gib,
                               estimate_.memory.fit, complexity});
     }
-    const bool matters = standings_.can_matter(group, risky, value, time.step_seconds, gib,
-                                               complexity, known(group, risky));
+    const GridTime step = time_on_grid(time.step_seconds);
+    const bool matters = can_matter(group, risky, step, memory, complexity);
     if (matters && accepts_ && !accepts_(plan_)) {
       return;
     }
@@ -167,7 +169,7 @@ class Visit {
                               .low_seconds = time.low_seconds,
                               .high_seconds = time.high_seconds,
                               .memory_gib = gib,
-                              .value = value,
+                              .value = value_of(options_.goal, time.step_seconds, gib),
                               .fit = estimate_.memory.fit,
                               .complexity = complexity};
     auto& groups = risky ? outcome_.risky : outcome_.fitting;
@@ -176,19 +178,22 @@ class Visit {
     } else if (better(candidate, groups.back().second)) {
       groups.back().second = candidate;
     }
-    if (!options_.best_only &&
-        !standings_.tier_of(risky).front.covers(candidate.step_seconds, gib, complexity)) {
+    if (!options_.best_only && !standings_.tier_of(risky).front.covers(step, memory, complexity)) {
       (risky ? outcome_.risky_front : outcome_.fitting_front).push_back(candidate);
     }
   }
 
-  void note_miss(std::size_t group) {
-    if (!outcome_.too_large_example) {
-      outcome_.too_large_example = plan_;
+  void note_too_large(const ShardingChoice& choice, std::size_t group) {
+    const auto orders = static_cast<std::int64_t>(choice.orders->size());
+    outcome_.pruned += orders;
+    outcome_.too_large += orders;
+    if (outcome_.too_large_choice == nullptr) {
+      outcome_.too_large_choice = &choice;
     }
     if (!node_.leanest) {
       return;
     }
+    turn_to(choice);
     estimator_.memory().estimate_peak(plan_, estimate_.memory);
     Candidate miss;
     miss.memory_gib = estimate_.memory.allocated_gib;
@@ -208,7 +213,7 @@ class Visit {
   Plan plan_;  // the node's with the choice and the order at hand
   Estimate estimate_;
   std::vector<std::pair<double, int>> evaluated_;  // orders of one choice: seconds, complexity
-  std::vector<std::pair<std::array<std::int64_t, 3>, double>> bounds_;  // by strides
+  std::vector<std::pair<std::array<std::int64_t, 3>, GridTime>> bounds_;  // by strides
 };
 
 }  // namespace
@@ -269,7 +274,9 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
     for (std::size_t c = 0; c < choices.size(); ++c) {
       set_sharding(choices[c], plan);
       estimator.memory().estimate_if_fits(plan, memory);
-      least[c].gib = std::min(least[c].gib, memory.allocated_gib);
+      if (memory.allocated_gib < least[c].memory.gib) {
+        least[c].memory = memory_on_grid(memory.allocated_gib);
+      }
       least[c].fit = std::min(least[c].fit, memory.fit);
     }
   };

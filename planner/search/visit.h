@@ -14,7 +14,7 @@ namespace trireme::planner {
 
 // Below the memory of every layout of a pipeline under one sharding choice.
 struct LeastMemory {
-  double gib = std::numeric_limits<double>::infinity();
+  GridMemory memory{std::numeric_limits<double>::infinity(), 0};
   Fit fit = Fit::kNo;
 };
 struct Bounds {

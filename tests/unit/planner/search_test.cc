@@ -70,7 +70,7 @@ Walked walk_everything(const Job& job) {
         ++walked.layouts;
         walked.illegal += check_plan(job, plan).has_value() ? 1 : 0;
         estimator.estimate(plan, estimate);
-        const bool below = leanest.gib <= estimate.memory.allocated_gib * (1 + 1e-9) &&
+        const bool below = leanest.memory.gib <= estimate.memory.allocated_gib * (1 + 1e-9) &&
                            leanest.fit <= estimate.memory.fit;
         walked.memory_broken += below ? 0 : 1;
         const double placed = estimator.time().placed_bound(plan);

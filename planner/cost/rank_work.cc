@@ -224,17 +224,17 @@ std::vector<RankWork> TimeModel::State::work_of(const Plan& plan) {
   return work;
 }
 
-const std::vector<RankWork>& TimeModel::State::ranks_work(const Plan& plan) {
+const std::vector<RankWork>& TimeModel::State::ranks_work(const Plan& plan, const Placed& placed) {
   if (topologies::has_unlike_nodes(job.cluster)) {
     return unlike_work = work_of(plan);
   }
-  const LayerSetKey key = layer_key(plan);
+  const Strides strides{placed.tensor.stride, placed.context.stride};
   for (const auto& [other, work] : worked) {
-    if (other == key) {
+    if (other == strides) {
       return work;
     }
   }
-  return worked.emplace_back(key, work_of(plan)).second;
+  return worked.emplace_back(strides, work_of(plan)).second;
 }
 
 }  // namespace trireme::planner

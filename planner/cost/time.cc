@@ -16,13 +16,19 @@
 namespace trireme::planner {
 
 TimeModel::State::LayerSetKey TimeModel::State::layer_key(const Plan& plan) {
+  LayerSetKey key = layers_of(plan);
+  key.strides = {collectives.group(plan, Axis::kTensor).stride,
+                 collectives.group(plan, Axis::kContext).stride};
+  return key;
+}
+
+TimeModel::State::LayerSetKey TimeModel::State::layers_of(const Plan& plan) const {
   return {.tensor = plan.tensor,
           .context = plan.context,
           .expert = plan.expert,
           .expert_tensor = plan.expert_tensor,
           .micro_batch = plan.micro_batch,
-          .tensor_stride = collectives.group(plan, Axis::kTensor).stride,
-          .context_stride = collectives.group(plan, Axis::kContext).stride,
+          .strides = {},
           .recompute_modules = plan.recompute_modules,
           .recompute = static_cast<std::uint16_t>(plan.recompute),
           .sequence_parallel = static_cast<std::uint8_t>(plan.sequence_parallel ? 1 : 0),
@@ -45,10 +51,10 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
 }
 
 StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times,
-                                       DataParallelTimer::OfPlan& of_plan) {
-  const std::vector<RankWork>& work = ranks_work(plan);
+                                       OfAxes& of) {
+  const std::vector<RankWork>& work = ranks_work(plan, of.placed);
   const std::vector<RankClass>& ranks = classes(plan);
-  const DataParallelTimer::Groups& groups = of_plan.groups;
+  const DataParallelTimer::Groups& groups = of.data.groups;
   const bool blocking = plan.pipeline > 1 && plan.virtual_pipeline == 1 && hop_times.blocking;
   const bool sharded = plan.sharding != Sharding::kNone;
   const double shards =
@@ -62,7 +68,7 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   for (std::size_t c = 0; c < ranks.size(); ++c) {
     const RankClass& rank = ranks[c];
     const auto& [times, in, before_message] = work[c];
-    const DataParallelTime data = data_parallel.measure(plan, in, of_plan);
+    const DataParallelTime data = data_parallel.measure(plan, in, of.data);
     const double forward =
         times.forward_total() + data.compute_forward + data.per_micro_batch_forward;
     const double backward =
@@ -144,7 +150,7 @@ TimeModel& TimeModel::operator=(TimeModel&&) noexcept = default;
 
 void TimeModel::State::time_step(const Plan& plan, OfAxes& of, TimeEstimate& out) {
   const HopTimes hop_times = hop(plan, of.placed);
-  const StepRanks step = step_ranks(plan, hop_times, of.data);
+  const StepRanks step = step_ranks(plan, hop_times, of);
   const PipelineTime pipeline = pipeline_time(plan, step.totals, hop_times);
   TRIREME_CHECK(step.slowest != nullptr);
   const RankTimes& slowest = *step.slowest;

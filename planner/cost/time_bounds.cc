@@ -13,15 +13,8 @@ namespace trireme::planner {
 
 namespace {
 
-// `inner` ranks of other axes inside the first of the tensor and context axes, `between` others
-// between them.
-struct Placement {
-  std::int64_t inner = 1, between = 1;
-  bool tensor_first = true;
-};
-
 // Layers' times see nothing else of an order.
-void place(const Placement& placement, Plan& plan) {
+void set_placement(const LayerPlacement& placement, Plan& plan) {
   plan.sharded = placement.inner;
   plan.replicas = placement.between;
   plan.order = {Axis::kSharded, Axis::kTensor, Axis::kReplica, Axis::kContext, Axis::kPipeline};
@@ -30,15 +23,18 @@ void place(const Placement& placement, Plan& plan) {
   }
 }
 
-Plan placed(Plan plan, const Placement& placement) {
-  place(placement, plan);
+Plan placed(Plan plan, const LayerPlacement& placement) {
+  set_placement(placement, plan);
   return plan;
 }
 
+bool no_faster(const PassTimes& a, const PassTimes& b) {
+  return a.tensor >= b.tensor && a.context >= b.context && a.expert >= b.expert;
+}
+
 bool no_faster(const LayerTimes& a, const LayerTimes& b) {
-  return a.forward.tensor >= b.forward.tensor && a.forward.context >= b.forward.context &&
-         a.input_gradient.tensor >= b.input_gradient.tensor &&
-         a.input_gradient.context >= b.input_gradient.context;
+  return no_faster(a.forward, b.forward) && no_faster(a.input_gradient, b.input_gradient) &&
+         no_faster(a.recompute, b.recompute);
 }
 
 bool no_faster(const LayerSet& a, const LayerSet& b) {
@@ -59,7 +55,7 @@ void each_placement(const Job& job, const Plan& plan, const Ask& ask) {
     for (std::int64_t between = 1; rest % inner == 0 && inner * between <= rest; ++between) {
       for (const bool tensor_first : {true, false}) {
         if (rest / inner % between == 0 && (both || between == 1)) {
-          ask(Placement{inner, between, tensor_first});
+          ask(LayerPlacement{inner, between, tensor_first});
         }
       }
     }
@@ -147,19 +143,19 @@ double TimeModel::sharded_bound(const Plan& plan) {
   s.turn_to(plan);
   State::OfAxes& of = s.of_axes(plan);
   if (topologies::has_unlike_nodes(s.job.cluster)) {
-    return s.sharded_bound(plan, of.data);
+    return s.sharded_bound(plan, of);
   }
   for (const auto& [other, seconds] : s.bounded) {
     if (other == of.placed) {
       return seconds;
     }
   }
-  return s.bounded.emplace_back(of.placed, s.sharded_bound(plan, of.data)).second;
+  return s.bounded.emplace_back(of.placed, s.sharded_bound(plan, of)).second;
 }
 
 // What a rank waits for once a step shows whole on the first one: nobody is before it.
-double TimeModel::State::sharded_bound(const Plan& plan, DataParallelTimer::OfPlan& of_plan) {
-  const std::vector<RankWork>& work = ranks_work(plan);
+double TimeModel::State::sharded_bound(const Plan& plan, OfAxes& of) {
+  const std::vector<RankWork>& work = ranks_work(plan, of.placed);
   const std::vector<RankClass>& ranks = classes(plan);
   std::size_t slowest = 0;
   const auto seconds_of_class = [&](std::size_t c) {
@@ -168,7 +164,7 @@ double TimeModel::State::sharded_bound(const Plan& plan, DataParallelTimer::OfPl
   for (std::size_t c = 1; c < work.size(); ++c) {
     slowest = seconds_of_class(c) > seconds_of_class(slowest) ? c : slowest;
   }
-  const DataParallelTime data = data_parallel.measure(plan, work[slowest].in, of_plan);
+  const DataParallelTime data = data_parallel.measure(plan, work[slowest].in, of.data);
   StageTotals totals;
   stage_seconds.clear();
   for (std::size_t c = 0; c < work.size(); ++c) {
@@ -180,37 +176,81 @@ double TimeModel::State::sharded_bound(const Plan& plan, DataParallelTimer::OfPl
          (slowest == 0 ? data.exposed + data.compute_once : 0);
 }
 
-// Where a fast network stands beside slow links in the node, ranks that are apart may be the faster
-// ones: then every placement is asked, once each of those that NCCL sees alike.
 double TimeModel::lower_bound(const Plan& plan) {
   State& s = *state_;
   double least = std::numeric_limits<double>::infinity();
-  std::vector<std::pair<std::int64_t, std::int64_t>> asked;  // strides of tensor and context
   Plan here = plan;
-  const auto ask = [&](const Placement& placement) {
-    here.sharding = plan.sharding;
-    place(placement, here);
-    if (has_fp32_experts(s.job, here)) {
-      here.sharding = Sharding::kOptimizer;  // experts of a sharded copy are in 16 bits: faster
-    }
-    const std::pair strides(s.collectives.group(here, Axis::kTensor).stride,
-                            s.collectives.group(here, Axis::kContext).stride);
-    if (std::find(asked.begin(), asked.end(), strides) == asked.end()) {
-      asked.push_back(strides);
-      least = std::min(least, placed_bound(here));
+  for (const LayerPlacement& placement : s.fastest_placements(plan)) {
+    s.place_fastest(placement, plan, here);
+    least = std::min(least, placed_bound(here));
+  }
+  return least;
+}
+
+// `here`: the plan, so placed and with the fastest layers that it may have then.
+void TimeModel::State::place_fastest(const LayerPlacement& placement, const Plan& plan,
+                                     Plan& here) const {
+  here.sharding = plan.sharding;
+  set_placement(placement, here);
+  if (has_fp32_experts(job, here)) {
+    here.sharding = Sharding::kOptimizer;  // experts of a sharded copy are in 16 bits: faster
+  }
+}
+
+// Of the placements that may be a plan's fastest, one each of those that NCCL sees alike. Plans
+// with the same layers have them in common.
+const std::vector<LayerPlacement>& TimeModel::State::fastest_placements(const Plan& plan) {
+  const LayerSetKey key = layers_of(plan);
+  if (const std::vector<LayerPlacement>* found = fastest.find(key)) {
+    return *found;
+  }
+  std::vector<LayerPlacement> placements;
+  std::vector<std::pair<std::int64_t, std::int64_t>> known;  // strides of tensor and context
+  Plan here = plan;
+  const auto add = [&](const LayerPlacement& placement) {
+    place_fastest(placement, plan, here);
+    const std::pair strides(collectives.group(here, Axis::kTensor).stride,
+                            collectives.group(here, Axis::kContext).stride);
+    if (std::find(known.begin(), known.end(), strides) == known.end()) {
+      known.push_back(strides);
+      placements.push_back(placement);
     }
   };
   const bool both = plan.tensor > 1 && plan.context > 1;
   for (const bool tensor_first : {true, false}) {
     if (tensor_first || both) {
-      ask({1, 1, tensor_first});
+      add({1, 1, tensor_first});
     }
   }
-  if ((plan.tensor == 1 && plan.context == 1) || s.nearest_is_fastest(plan)) {
-    return least;
+  // Where a fast network stands beside slow links in the node, ranks that are apart may be the
+  // faster ones.
+  if ((plan.tensor > 1 || plan.context > 1) && !nearest_is_fastest(plan)) {
+    each_placement(job, plan, add);
+    drop_slower(plan, placements);
   }
-  each_placement(s.job, plan, ask);
-  return least;
+  return fastest.insert(key, std::move(placements));
+}
+
+// Those whose layers are nowhere faster than another's. On unlike nodes a layer has more than one
+// time, and all stay.
+void TimeModel::State::drop_slower(const Plan& plan, std::vector<LayerPlacement>& placements) {
+  if (topologies::has_unlike_nodes(job.cluster)) {
+    return;
+  }
+  std::vector<std::pair<LayerPlacement, LayerSet>> kept;
+  Plan here = plan;
+  for (const LayerPlacement& placement : placements) {
+    place_fastest(placement, plan, here);
+    const LayerSet& set = layer_set(here);
+    if (std::ranges::none_of(kept, [&](const auto& one) { return no_faster(set, one.second); })) {
+      std::erase_if(kept, [&](const auto& one) { return no_faster(one.second, set); });
+      kept.emplace_back(placement, set);
+    }
+  }
+  placements.clear();
+  for (const auto& [placement, set] : kept) {
+    placements.push_back(placement);
+  }
 }
 
 // Whether a layer's collectives only get slower as the tensor and context ranks move apart. Beyond
@@ -226,18 +266,18 @@ bool TimeModel::State::nearest_is_fastest(const Plan& plan) {
     return nearest_fastest.insert(key, nearest_is_fastest_on_groups(plain));
   }
   const std::int64_t rest = job.cluster.gpus / plan.tensor / plan.context;
-  bool fastest = true;
+  bool is_fastest = true;
   for (const bool tensor_first : {true, false}) {
     const LayerSet nearest = layer_set(placed(plain, {1, 1, tensor_first}));
     bool whole_nodes = false;
-    for (std::int64_t inner = 2; inner <= rest && !whole_nodes && fastest; ++inner) {
+    for (std::int64_t inner = 2; inner <= rest && !whole_nodes && is_fastest; ++inner) {
       if (rest % inner == 0) {
-        fastest = no_faster(layer_set(placed(plain, {inner, 1, tensor_first})), nearest);
+        is_fastest = no_faster(layer_set(placed(plain, {inner, 1, tensor_first})), nearest);
         whole_nodes = inner >= job.cluster.node.gpus;
       }
     }
   }
-  return nearest_fastest.insert(key, fastest);
+  return nearest_fastest.insert(key, is_fastest);
 }
 
 // The same on each group of unlike nodes, whose sizes differ: of every placement. What experts
@@ -246,20 +286,20 @@ bool TimeModel::State::nearest_is_fastest_on_groups(const Plan& plain) {
   if (job.model.moe) {
     return false;
   }
-  const auto set_of = [&](std::size_t group, const Placement& placement) {
+  const auto set_of = [&](std::size_t group, const LayerPlacement& placement) {
     const Plan here = placed(plain, placement);
     return group_set(group, here, layer_key(here));
   };
-  bool fastest = true;
-  for (std::size_t group = 0; group < group_timers.size() && fastest; ++group) {
+  bool is_fastest = true;
+  for (std::size_t group = 0; group < group_timers.size() && is_fastest; ++group) {
     const std::array<LayerSet, 2> nearest = {set_of(group, {1, 1, false}),
                                              set_of(group, {1, 1, true})};
-    each_placement(job, plain, [&](const Placement& placement) {
-      fastest =
-          fastest && no_faster(set_of(group, placement), nearest[placement.tensor_first ? 1 : 0]);
+    each_placement(job, plain, [&](const LayerPlacement& placement) {
+      is_fastest = is_fastest &&
+                   no_faster(set_of(group, placement), nearest[placement.tensor_first ? 1 : 0]);
     });
   }
-  return fastest;
+  return is_fastest;
 }
 
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {

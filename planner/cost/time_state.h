@@ -21,6 +21,13 @@
 
 namespace trireme::planner {
 
+// Where the tensor and context ranks of a bound stand: `inner` ranks of other axes inside the first
+// of their axes, `between` others between them.
+struct LayerPlacement {
+  std::int64_t inner = 1, between = 1;
+  bool tensor_first = true;
+};
+
 // Pipeline ranks that hold the same chunks are one class.
 struct RankClass {
   std::vector<std::int64_t> layers;      // by layer kind
@@ -137,7 +144,11 @@ struct TimeModel::State {
   OfAxes& of_axes(const Plan& plan);
   [[nodiscard]] Placed place(const Plan& plan, const DataParallelTimer::Groups& groups);
   [[nodiscard]] LayerSetKey layer_key(const Plan& plan);
+  [[nodiscard]] LayerSetKey layers_of(const Plan& plan) const;  // wherever they are placed
   bool nearest_is_fastest(const Plan& plan);
+  const std::vector<LayerPlacement>& fastest_placements(const Plan& plan);
+  void drop_slower(const Plan& plan, std::vector<LayerPlacement>& placements);
+  void place_fastest(const LayerPlacement& placement, const Plan& plan, Plan& here) const;
   const LayerSet& layer_set(const Plan& plan);
   // On the group of the rank's unlike nodes that takes longest.
   const LayerSet& layer_set(const Plan& plan, const RankClass& rank);
@@ -156,11 +167,10 @@ struct TimeModel::State {
   [[nodiscard]] double before_message(const Plan& plan, const RankClass& rank,
                                       const RankTimes& times) const;
   [[nodiscard]] std::vector<RankWork> work_of(const Plan& plan);
-  const std::vector<RankWork>& ranks_work(const Plan& plan);
-  [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times,
-                                     DataParallelTimer::OfPlan& of_plan);
+  const std::vector<RankWork>& ranks_work(const Plan& plan, const Placed& placed);
+  [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times, OfAxes& of);
   void time_step(const Plan& plan, OfAxes& of, TimeEstimate& out);
-  double sharded_bound(const Plan& plan, DataParallelTimer::OfPlan& of_plan);
+  double sharded_bound(const Plan& plan, OfAxes& of);
   void add_to_bound(const RankClass& rank, const RankTimes& times, double before_message,
                     const DataParallelTime& data, StageTotals& totals);
   [[nodiscard]] HopTimes hop(const Plan& plan, const Placed& placed);
@@ -189,9 +199,13 @@ struct TimeModel::State {
     friend bool operator==(const NearestKey&, const NearestKey&) = default;
   };
   // Of an order of axes a layer's collectives see the strides of tensor and context only.
+  struct Strides {
+    std::int64_t tensor = 0, context = 0;
+    friend bool operator==(const Strides&, const Strides&) = default;
+  };
   struct LayerSetKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
-    std::int64_t tensor_stride = 0, context_stride = 0;
+    Strides strides;
     std::uint16_t recompute_modules = 0, recompute = 0;
     std::uint8_t sequence_parallel = 0, fp32_experts = 0;
     std::uint8_t splits_backward = 0, overlapped_experts = 0;
@@ -203,6 +217,7 @@ struct TimeModel::State {
     friend bool operator==(const SplitKey&, const SplitKey&) = default;
   };
   FlatMap<NearestKey, bool> nearest_fastest;
+  FlatMap<LayerSetKey, std::vector<LayerPlacement>> fastest;  // by layers_of
   FlatMap<LayerSetKey, LayerSet> sets;
   // Layers on the cards of one group, where nodes are unlike.
   struct GroupTimer {
@@ -225,7 +240,8 @@ struct TimeModel::State {
   Plan timed_plan;  // of `timed`, but for its order
   std::vector<std::pair<Placed, TimeEstimate>> timed;
   std::vector<std::pair<Placed, double>> bounded;                     // sharded_bound of timed_plan
-  std::vector<std::pair<LayerSetKey, std::vector<RankWork>>> worked;  // of timed_plan, by class
+  // Of timed_plan, by class: of each placement of its layers.
+  std::vector<std::pair<Strides, std::vector<RankWork>>> worked;
   struct StageSeconds {
     double forward, backward;
     double exchange;        // of blocking sends and receives, a micro-batch

@@ -50,8 +50,7 @@ const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
   return sets.insert(key, layers.measure(plan, kinds));
 }
 
-StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times,
-                                       OfAxes& of) {
+StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_times, OfAxes& of) {
   const std::vector<RankWork>& work = ranks_work(plan, of.placed);
   const std::vector<RankClass>& ranks = classes(plan);
   const DataParallelTimer::Groups& groups = of.data.groups;

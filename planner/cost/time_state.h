@@ -239,7 +239,7 @@ struct TimeModel::State {
       axes;         // by hash; made when first asked for, since one plan needs one
   Plan timed_plan;  // of `timed`, but for its order
   std::vector<std::pair<Placed, TimeEstimate>> timed;
-  std::vector<std::pair<Placed, double>> bounded;                     // sharded_bound of timed_plan
+  std::vector<std::pair<Placed, double>> bounded;  // sharded_bound of timed_plan
   // Of timed_plan, by class: of each placement of its layers.
   std::vector<std::pair<Strides, std::vector<RankWork>>> worked;
   struct StageSeconds {

@@ -191,5 +191,11 @@ TEST(ShellCalls, WhatOtherHostsAreToldInALoopIsNoArgument) {
   EXPECT_TRUE(holds("ssh $h \"torchrun train.py --tp 2\""));
 }
 
+// Where a script ends with the `<` of a command that puts lines in, they were put behind its end.
+TEST(ShellCalls, ACommandThatEndsWithItsScriptIsReadInPlace) {
+  EXPECT_EQ(read_shell("eval TP=2 <", "run.sh", {}).variables.known.count("TP"), 1U);
+  EXPECT_EQ(read_shell("sh <<E <", "run.sh", {}).commands.size(), 0U);
+}
+
 }  // namespace
 }  // namespace trireme::planner

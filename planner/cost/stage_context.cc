@@ -158,9 +158,8 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
                         static_cast<double>(std::max<std::int64_t>(1, framework.loss_chunks));
   // DTensor's loss_parallel keeps one more fp32 copy of the logits than PyTorch's own loss
   // (measured on PyTorch 2.11: 16 for 12 and 18 for 14 bytes an element).
-  const bool compiled_loss = framework.compile && framework.compiled_logit_bytes > 0;
-  const bool split_loss = has_torch_states(job) && plan.tensor > 1 && plan.sequence_parallel &&
-                          !compiled_loss && !framework.whole_logits;
+  const bool split_loss =
+      has_torch_states(job) && plan.tensor > 1 && plan.sequence_parallel && !framework.whole_logits;
   const double loss = framework.cross_entropy_fusion ? framework.fused_logit_bytes
                                                      : framework.logit_bytes + (split_loss ? 4 : 0);
   const double kept = logits * std::min(loss, framework.kept_logit_bytes);

@@ -242,9 +242,20 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
         "Masters are 16-bit remainders: an optimizer on the host needs the precision-aware one.");
   }
   const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
-  if (megatron && local && job.model.norm == models::Norm::kRmsNorm) {
+  const bool rms_norm = job.model.norm == models::Norm::kRmsNorm;
+  if (megatron && local && rms_norm) {
     launch.notes.emplace_back(
         "Local layers with RMSNorm start only where Apex is not installed (its norm refuses it).");
+  }
+  // Who has no Transformer Engine has seldom Apex, whose kernels the fused accumulation takes.
+  const bool needs_apex = local && !rms_norm && launch.plan.sequence_parallel;
+  if (megatron && needs_apex) {
+    launch.notes.emplace_back(
+        "Local layers with sequence parallelism start only with Apex, whose norm alone knows it.");
+  } else if (megatron && local && job.framework.gradient_accumulation_fusion) {
+    job.framework.gradient_accumulation_fusion = false;
+    launch.notes.emplace_back(
+        "Weight gradients are added by a kernel of their own: local layers start without Apex.");
   }
   if (megatron && local && job.model.moe) {
     launch.notes.emplace_back(

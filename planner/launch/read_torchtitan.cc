@@ -208,8 +208,9 @@ void read_titan_choices(LaunchConfig& config) {
   config.choices.push_back(
       fmt::format("compile={}", compiled && parts.find("model") != std::string::npos));
   // [training] compile had no parts: whether the loss was among them is its release's choice.
-  if (is_on(config, "compile.enable") && parts.find("loss") != std::string::npos) {
-    config.choices.emplace_back("cross_entropy_fusion=true");
+  if (is_on(config, "compile.enable")) {
+    config.choices.push_back(
+        fmt::format("cross_entropy_fusion={}", parts.find("loss") != std::string::npos));
   }
   if (is_on(config, "parallelism.disable_loss_parallel")) {
     config.choices.emplace_back("whole_logits=true");

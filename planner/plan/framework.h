@@ -118,10 +118,9 @@ struct Framework {
 
   // Loss and logits.
   double logit_bytes = 6;  // peak bytes per logit element
-  double compiled_logit_bytes =
-      0;  // the same where the loss is compiled with the model; 0: it is not
   bool cross_entropy_fusion = false;
   double fused_logit_bytes = 2;  // the same with cross_entropy_fusion
+  bool compiles_loss = false;    // compiled with the model, which is such a fusion
   double kept_logit_bytes =
       4;  // of a micro-batch that waits between its forward and backward (GPipe)
   bool whole_logits =

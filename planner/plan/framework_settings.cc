@@ -133,9 +133,7 @@ bool apply_compound(Framework& framework, const std::string& key, const std::str
     }
   } else if (key == "compile") {
     framework.compile = parse_switch(key, value);
-    if (framework.compile && framework.compiled_logit_bytes > 0) {
-      framework.logit_bytes = framework.compiled_logit_bytes;
-    }
+    framework.cross_entropy_fusion |= framework.compile && framework.compiles_loss;
     if (framework.implementation == Implementation::kEagerTorch && framework.compile) {
       framework.implementation = Implementation::kCompiledTorch;
     } else if (framework.implementation == Implementation::kCompiledTorch && !framework.compile) {

@@ -59,7 +59,9 @@ def environment_of(case, folder, port, options):
     kind = case["format"]
     paths = [str(HERE / "ahead"), str(HERE), os.environ.get(FOLDERS.get(kind, ""), ""), str(copy_standins(kind, folder)),
              os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1",
+    # Of a machine whose TORCH_CUDA_ARCH_LIST says 9.0a, which DeepSpeed's builder cannot read: it asks the GPU instead.
+    inherited = {name: value for name, value in os.environ.items() if name != "TORCH_CUDA_ARCH_LIST"}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1",
             "PET_MASTER_PORT": str(port), "MASTER_PORT": str(port),
             "TRIREME_GATE": str(folder / "gate"), "TRIREME_IMPORTS": IMPORTS[kind], "TRIREME_WITHOUT": case.get("without", ""),
             "TRIREME_MODEL": written(folder / "model.json", case["transformers"]),

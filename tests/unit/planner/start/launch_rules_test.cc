@@ -198,13 +198,19 @@ constexpr Case kCases[] = {
      "--optimizer-cpu-offload --use-precision-aware-optimizer", "--use-precision-aware-optimizer"},
     {kM, "bf16 or fp16", "--fp16", "", "leave out --fp16"},
     {kM, "local layers with RMSNorm", "--transformer-impl local --normalization RMSNorm",
-     "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm",
+     "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm "
+     "--no-gradient-accumulation-fusion",
      "add --no-persist-layer-norm"},
     {kM, "local layers with RMSNorm",
+     "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm",
      "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm "
-     "--tensor-model-parallel-size 2 --sequence-parallel",
+     "--no-gradient-accumulation-fusion",
+     "add --no-gradient-accumulation-fusion"},
+    {kM, "local layers with RMSNorm",
      "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm "
-     "--tensor-model-parallel-size 2",
+     "--no-gradient-accumulation-fusion --tensor-model-parallel-size 2 --sequence-parallel",
+     "--transformer-impl local --normalization RMSNorm --no-persist-layer-norm "
+     "--no-gradient-accumulation-fusion --tensor-model-parallel-size 2",
      "leave out --sequence-parallel"},
     {kM, "local layers with cp", "--transformer-impl local --context-parallel-size 2",
      "--context-parallel-size 2", "--context-parallel-size 1"},

@@ -62,7 +62,6 @@ constexpr std::string_view kMeasuredOfFinetuning[] = {"gradient_accumulation",
                                                       "memory_by_gpu_gib",
                                                       "runtime_h",
                                                       "lora_alpha",
-                                                      "adapter",
                                                       "padding"};
 
 void read_number(const json& value, double scale, std::optional<double>& out, const char* key,
@@ -187,6 +186,7 @@ void set_adapters(const PublishedRow& row, Job& job, std::vector<std::string>& a
                            finetune.method)};
   }
   training.embeddings = finetune.embeddings;
+  training.scales_outputs = contains(lower_case(finetune.adapter), "adapter v2");
   const FinetuneLibrary& library = finetune.library;
   training.adapter_bytes = training.base == BaseFormat::kFp32 ? 4 : library.adapter_bytes;
   training.adapter_dropout = finetune.dropout.value_or(library.adapter_dropout);
@@ -215,6 +215,8 @@ void spread_lengths(double mean, double longest, Training& training) {
 
 void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& assumed) {
   const FinetuneRow& finetune = *row.finetune;
+  job.framework.expandable_segments =
+      job.framework.expandable_segments || finetune.library.expandable_segments;
   std::optional<double> mean = finetune.mean_tokens;
   if (finetune.packed && finetune.library.packed_tokens > 0) {
     mean = mean.value_or(finetune.library.packed_tokens);
@@ -243,8 +245,6 @@ void set_lengths(const PublishedRow& row, Job& job, std::vector<std::string>& as
   }
   // A sample as long as the limit comes once in a while; memory is its peak.
   job.training.lengths.push_back({std::llround(longest), 1e-9});
-  job.framework.expandable_segments =
-      job.framework.expandable_segments || finetune.library.expandable_segments;
   job.training.batching = finetune.padding_free ? Batching::kUnpadded : Batching::kPadded;
   assumed.push_back(fmt::format("samples of {:.0f} tokens on average, log-logistic", *mean));
 }
@@ -306,6 +306,8 @@ std::string read_finetune(const json& object, FinetuneRow& row, std::set<std::st
       row.config = words_in(value);
     } else if (key == "variant") {
       row.variant = words_in(value);
+    } else if (key == "adapter") {
+      row.adapter = words_in(value);
     } else if (key == "lora_rank") {
       read_number(value, 1, row.rank, "lora_rank", fault);
     } else if (key == "lora_dropout") {

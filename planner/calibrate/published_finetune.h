@@ -38,7 +38,7 @@ struct FinetuneLibrary {
 struct FinetuneRow {
   FinetuneLibrary library;
   std::string method;  // full, lora, qlora, or another kind of adapter
-  std::string base_dtype, targets, optimizer, config, variant;
+  std::string base_dtype, targets, optimizer, config, variant, adapter;
   std::optional<double> rank, dropout, trainable_parameters, mean_tokens;
   bool packed = true, padding_free = false, fused_kernels = false, fused_loss = false,
        embeddings = false, optimizer_in_backward = false;

@@ -74,7 +74,7 @@ std::vector<Linear> targeted(const Job& job, std::vector<Linear> layers) {
   return layers;
 }
 
-std::vector<Linear> layers_of(const Job& job, bool sparse) {
+std::vector<Linear> all_layers(const Job& job, bool sparse) {
   std::vector<Linear> layers = attention_layers(job.model);
   const double inner =
       sparse ? static_cast<double>(job.model.moe->shared_ffn) : static_cast<double>(job.model.ffn);
@@ -82,7 +82,11 @@ std::vector<Linear> layers_of(const Job& job, bool sparse) {
     const std::vector<Linear> mlp = mlp_layers(job.model, inner);
     layers.insert(layers.end(), mlp.begin(), mlp.end());
   }
-  return targeted(job, layers);
+  return layers;
+}
+
+std::vector<Linear> layers_of(const Job& job, bool sparse) {
+  return targeted(job, all_layers(job, sparse));
 }
 
 double elements_of(const Training& training, const std::vector<Linear>& layers, double tensor) {
@@ -261,13 +265,27 @@ double kept_a_row(const Training& training, const std::vector<Linear>& layers, d
   return bytes;
 }
 
+// What is multiplied: each linear layer's result, and what a norm written out in PyTorch made of
+// its input (LitGPT adapter_v2.py AdapterV2Linear, adapter_filter; rmsnorm.py).
+double scaled_a_row(const Job& job, const std::vector<Linear>& layers, double tensor) {
+  const bool written_out = job.model.norm == models::Norm::kRmsNorm;
+  double elements = written_out ? 2 * static_cast<double>(job.model.hidden) : 0;
+  for (const Linear& one : layers) {
+    elements += one.output / (one.row_parallel ? 1 : tensor);
+  }
+  return 2 * elements;
+}
+
 }  // namespace
 
 double adapter_kept_bytes(const Job& job, const Plan& plan, bool sparse) {
+  const auto tensor = static_cast<double>(plan.tensor);
+  if (job.training.scales_outputs) {
+    return scaled_a_row(job, all_layers(job, sparse), tensor);
+  }
   if (job.training.rank == 0) {
     return 0;
   }
-  const auto tensor = static_cast<double>(plan.tensor);
   // Megatron's read what the norm left on the rank, and gather the thin product (ms-swift's
   // LoraParallelLinear, Megatron-Bridge's adapters); others read what was gathered.
   const bool split = plan.sequence_parallel &&

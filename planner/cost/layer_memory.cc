@@ -142,23 +142,39 @@ double output_gradients(const Job& job, const Plan& plan, double tokens, bool sp
   return tokens * 2 * (qkv + inner + 2 * static_cast<double>(model.hidden) * sequence);
 }
 
-bool feeds_activation(models::Kept kept) {
+// What an activation function reads, and what it wrote where the product with the up half is a
+// kernel of its own.
+bool is_of_activation(models::Kept kept) {
   using models::Kept;
-  return kept == Kept::kMlpActivationInput || kept == Kept::kExpertActivationInput ||
-         kept == Kept::kSharedActivationInput;
+  constexpr Kept kOnes[] = {Kept::kMlpActivationInput,    Kept::kMlpGateOutput,
+                            Kept::kExpertActivationInput, Kept::kExpertGateOutput,
+                            Kept::kSharedActivationInput, Kept::kSharedGateOutput};
+  return std::ranges::find(kOnes, kept) != std::end(kOnes);
+}
+
+bool has_low_precision(const Job& job) {
+  return job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
 }
 
 // Bytes of an item under other precisions: Transformer Engine keeps the inputs of its products in 8
-// bits under fp8.
+// bits under fp8; COAT all but attention's own tensors (NVlabs/COAT coat/models/coat_llama.py,
+// save_for_backward).
 double item_scale(const Job& job, const models::KeptTraits& item) {
   if (job.precision == Precision::kFp32) {
     return item.always_fp32 ? 1 : 2;
   }
-  const bool low = job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
-  const bool narrow =
-      item.narrow || (job.framework.fp8_activation_input && feeds_activation(item.kept));
-  return low && narrow && job.framework.implementation == Implementation::kTransformerEngine ? 0.5
-                                                                                             : 1;
+  const Framework& framework = job.framework;
+  const bool engine = framework.implementation == Implementation::kTransformerEngine;
+  const bool narrow = (item.narrow && (engine || framework.fp8_product_input)) ||
+                      (framework.fp8_activation_input && is_of_activation(item.kept)) ||
+                      (framework.fp8_norm_input && item.is_stream);
+  return has_low_precision(job) && narrow ? 0.5 : 1;
+}
+
+// What norms written out in PyTorch keep of each token beside their input.
+double fp32_norm_bytes(const Job& job) {
+  const bool low = has_low_precision(job) && job.framework.fp8_norm_input;
+  return job.framework.fp32_norms && !low ? 4 * static_cast<double>(job.model.hidden) : 0;
 }
 
 }  // namespace
@@ -171,7 +187,8 @@ bool has_tiled_mlp(const Job& job, const Plan& plan, bool sparse) {
 bool uses_autocast(const Job& job, const Plan& plan) {
   return !job.training.has_adapters() && job.framework.states == StateLayout::kTorch &&
          job.framework.fp32_shard_is_parameter && !job.framework.mixed_precision_pure &&
-         job.precision != Precision::kFp32 && plan.sharding == Sharding::kNone;
+         job.precision != Precision::kFp32 &&
+         (plan.sharding == Sharding::kNone || job.framework.parameter_bytes >= 4);
 }
 
 LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
@@ -211,17 +228,20 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
     memory.whole += tokens * 10 * hidden;
     selective += tokens * 10 * hidden;
   }
-  const double more = tokens * ((frozen ? adapter_kept_bytes(job, plan, sparse) : 0) +
-                                (job.framework.fp32_norms ? 4 * hidden : 0) +
-                                (job.training.fp32_stream ? 4 * hidden : 0)) +
-                      expert_adapters;
+  const double more =
+      tokens * ((frozen ? adapter_kept_bytes(job, plan, sparse) : 0) + fp32_norm_bytes(job) +
+                (job.training.fp32_stream ? 4 * hidden : 0)) +
+      expert_adapters;
   memory.whole += more;
   selective += more;
   // Megatron without sequence parallelism keeps a whole copy of the input on every tensor-parallel
   // rank.
-  memory.checkpoint = 2 * tokens * hidden *
-                      (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0) *
-                      (job.precision == Precision::kFp32 || job.training.fp32_stream ? 2 : 1);
+  memory.checkpoint =
+      2 * tokens * hidden *
+      (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0) *
+      (job.precision == Precision::kFp32 || job.training.fp32_stream || uses_autocast(job, plan)
+           ? 2
+           : 1);
   memory.kept = memory.whole;
   if (plan.recompute == Recompute::kSelective) {
     memory.kept = (plan.recompute_modules & kTorchPerOp) != 0

@@ -26,7 +26,8 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
 // (ALST): where it names the MLP and the loss runs in parts.
 bool has_tiled_mlp(const Job& job, const Plan& plan, bool sparse);
 // Weights stay in their stored type and are cast where they are used (torch.autocast): fp32
-// parameters that nobody gathers.
+// parameters that nobody gathers, or that are gathered in fp32 (FSDP without a mixed precision of
+// its own).
 bool uses_autocast(const Job& job, const Plan& plan);
 
 }  // namespace trireme::planner

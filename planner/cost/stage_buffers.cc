@@ -34,9 +34,9 @@ double stand_in_gradients(const StageContext& context, const StageContents& stag
   return 2 * elements;
 }
 
-// autocast's cache of cast weights.
+// autocast's cache of cast weights: of parameters alone, which views of gathered ones are not.
 double weight_casts(const StageContext& context, const StageContents& stage) {
-  if (!uses_autocast(*context.job, *context.plan)) {
+  if (!uses_autocast(*context.job, *context.plan) || context.gathers) {
     return 0;
   }
   const RankParameters& parameters = context.layers->parameters;
@@ -44,6 +44,12 @@ double weight_casts(const StageContext& context, const StageContents& stage) {
               stage.sparse_layers *
                   (parameters.sparse_layer.linear_weights + parameters.sparse_layer.expert) +
               stage.head);
+}
+
+// Bytes of an element's 16-bit copy that a product under autocast keeps for its input's gradient:
+// of a weight that was gathered in fp32 every use has its own.
+double casts_of_gathered(const StageContext& context) {
+  return context.gathers && uses_autocast(*context.job, *context.plan) ? 2 : 0;
 }
 
 // One micro-batch's residual stream between stages.
@@ -134,6 +140,12 @@ Gathered gathered_of(const StageContext& context, const StageContents& stage) {
   const double early = zero || has_torch_states(job) ? 0 : element * std::min(body, ahead);
   gathered.at_head = std::max(gathered.at_loss, root_element * root + early);
   gathered.most = zero ? element * std::min(body, most) + root_element * stage.table() : 0;
+  if (const double casts = casts_of_gathered(context); casts > 0) {
+    const double kept = plan.recompute == Recompute::kFull ? 0 : casts * body;
+    gathered.at_loss += kept + casts * stage.head;
+    gathered.at_head += kept + casts * stage.head;
+    gathered.in_backward += std::max(kept, casts * stage.largest_unit);
+  }
   return gathered;
 }
 

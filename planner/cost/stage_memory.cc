@@ -187,6 +187,24 @@ void set_head_moments(const StageContext& context, const StageContents& stage,
   base.logits = waiting + outputs;
 }
 
+// DeepSpeed takes the norm of a gradient on its way to the host in fp64, of the rank's part of a
+// tensor at a time: the table's is the largest, and the head's comes when all is still kept
+// (stage_1_and_2.py set_norm_for_param_grad_in_gpu; stage3.py _constant_buffered_norm2, by 2.5e8
+// elements).
+double norm_copy_bytes(const StageContext& context, const StageContents& stage) {
+  const Job& job = *context.job;
+  if (job.framework.states != StateLayout::kDeepSpeed || job.training.has_adapters() ||
+      job.offload.optimizer != OffloadTo::kHost || job.framework.master_bytes <= 0) {
+    return 0;
+  }
+  constexpr double kFp64 = 8;
+  constexpr double kAtOnce = 2.5e8;
+  const double part = main_copy_bytes(context, stage) / job.framework.master_bytes;
+  const bool sharded = run_sharding(job, *context.plan).sharding == Sharding::kFull;
+  const double share = part / std::max(1.0, stage.trained + stage.trained_experts);
+  return kFp64 * (sharded ? std::min(kAtOnce, share * stage.head) : std::min(part, stage.head));
+}
+
 Moments moments_of(const StageContext& context, const StageContents& stage,
                    const Gathered& gathered, std::int64_t rank) {
   const Job& job = *context.job;
@@ -225,6 +243,7 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
   moments.forward = base;
   if (stage.has_head) {
     set_head_moments(context, stage, gathered, base, moments);
+    moments.head_backward.other += norm_copy_bytes(context, stage);
   }
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live + stage.turned;
@@ -257,6 +276,38 @@ double zero_pools(const Job& job, const StageContents& stage, const Gathered& ga
   const double reduced =
       job.training.has_adapters() ? 0 : job.framework.reduce_bytes * stage.table();
   return std::max(0.0, gathered.most - peak.gathered_parameters) + reduced;
+}
+
+// A tensor larger than every block that the allocator holds gets a segment of its own, which
+// nothing smaller gives back: under ZeRO the gradient of the head, which comes when the loss's
+// blocks are free, and what the step lays together and casts of a whole partition
+// (stage_1_and_2.py step; stage3.py by sub-groups). Expandable segments join what is free.
+double own_segments(const StageContext& context, const StageContents& stage, bool head_is_there) {
+  const Job& job = *context.job;
+  if (job.framework.states != StateLayout::kDeepSpeed || job.framework.expandable_segments ||
+      job.training.has_adapters() || job.framework.master_bytes <= 0) {
+    return 0;
+  }
+  double held = stage.has_head ? context.logit_block : 0;
+  double segments = 0;
+  const auto allocate = [&](double block) {
+    segments += block > held ? block : 0;
+    held = std::max(held, block);
+  };
+  if (stage.has_head && !head_is_there) {
+    allocate(head_gradient_bytes(context, stage));
+    allocate(norm_copy_bytes(context, stage));
+  }
+  const double part =
+      context.resident.optimizer * main_copy_bytes(context, stage) / job.framework.master_bytes;
+  const bool by_groups = context.plan->sharding == Sharding::kFull;
+  const double at_once = by_groups ? std::min(part, kZeroSubGroup) : part;
+  const double laid = zero_sum_bytes(job);
+  if (laid < 4) {
+    allocate(laid * at_once);
+    allocate(4 * at_once);
+  }
+  return segments;
 }
 
 // PyTorch's allocator keeps what a stream freed for that stream. FSDP gathers and reduces on
@@ -314,10 +365,18 @@ StageMemory stage_memory(const StageContext& context, const StageContents& conte
   };
   Peak peak(moments.layer_backward);
   peak.raise(moments.loss);
-  peak.raise(moments.head_backward);
   Peak early = peak;
   early.raise(moments.forward);
-  double reserved = early.bytes + side_pools(context, stage, gathered, *early.items);
+  const auto reserved_at = [&](const Peak& moment, bool head_is_there) {
+    return moment.bytes + side_pools(context, stage, gathered, *moment.items) +
+           own_segments(context, stage, head_is_there);
+  };
+  double reserved = reserved_at(early, false);
+  if (stage.has_head) {
+    reserved = std::max(reserved, reserved_at(Peak(moments.head_backward), true));
+  }
+  peak.raise(moments.head_backward);
+  early.raise(moments.head_backward);
   // The late moments have the gradients themselves, which the side pools hold beside the others.
   peak.raise(moments.last_backward);
   peak.raise(moments.root_reduce);

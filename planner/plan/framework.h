@@ -109,9 +109,12 @@ struct Framework {
   bool experts_without_autocast = false;
 
   // Under fp8: rate of the weights' gradients, which sum in fp32, over the other products'; and
-  // whether activation functions' inputs are kept in 8 bits.
+  // what is kept in 8 bits: inputs of products in PyTorch's own modules too (Transformer Engine's
+  // layers always do), what lies between the MLP's products, and the inputs of norms.
   double fp8_weight_gradient_rate = 1;
+  bool fp8_product_input = false;
   bool fp8_activation_input = false;
+  bool fp8_norm_input = false;
   // Micro-batches enter at both ends of the pipeline (DualPipe): a rank holds two stages, with
   // parameters and gradients of both, and has p + 1 micro-batches in flight.
   bool two_way_pipeline = false;

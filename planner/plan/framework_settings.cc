@@ -31,7 +31,8 @@ const Setting compound[] = {
      "FSDP MixedPrecision.reduce_dtype"},
     {"parameter_dtype", "fp32 or bf16: of the parameter that rests", "torchtitan training.dtype"},
     {"optimizer_dtype", "fp32, bf16 or fp16: of Adam's moments", "Megatron --exp-avg-dtype"},
-    {"mixed_precision", "pure (bf16 throughout) or default",
+    {"mixed_precision",
+     "pure (bf16 throughout), autocast (fp32 units under torch.autocast) or default",
      "llm-foundry fsdp_config.mixed_precision"},
 };
 
@@ -124,12 +125,15 @@ bool apply_compound(Framework& framework, const std::string& key, const std::str
     framework.moment_bytes = 2 * parse_dtype(key, value);
     framework.sgd_moment_bytes = framework.sgd_moment_bytes > 0 ? framework.moment_bytes / 2 : 0;
   } else if (key == "mixed_precision") {
-    if (value != "pure" && value != "default") {
-      refuse(key, value, "pure or default");
+    if (value != "pure" && value != "default" && value != "autocast") {
+      refuse(key, value, "pure, default or autocast");
     }
     framework.mixed_precision_pure = value == "pure";
     if (framework.mixed_precision_pure) {
       framework.reduce_bytes = 2;  // llm-foundry: parameters, reduction and buffers in bf16
+    } else if (value == "autocast") {
+      // FSDP has no type of its own: units are gathered as they rest, and reduced so.
+      framework.parameter_bytes = framework.reduce_bytes = 4;
     }
   } else if (key == "compile") {
     framework.compile = parse_switch(key, value);

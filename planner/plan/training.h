@@ -59,6 +59,9 @@ struct Training {
   // A frozen copy of the model judges the same tokens (DPO, KTO): a forward pass more, and its
   // weights, unless the copy is the model with its adapters switched off.
   bool reference = false;
+  // Each linear layer's result, and a bias, times a trained vector, and the norms' weights (LLaMA-
+  // Adapter v2).
+  bool scales_outputs = false;
   bool keeps_inputs = false;  // frozen products keep their inputs (bitsandbytes until early 2024)
   bool fp32_stream = false;   // the residual stream runs in fp32 (PEFT's prepare_model_for_kbit…)
 

@@ -160,5 +160,68 @@ TEST(MemoryModel, WholeLogitsAreThoseOfAllRanks) {
   EXPECT_NEAR(whole / split, 4 * 14.0 / 18.0, 0.01);
 }
 
+double allocated(const Job& job, const Plan& plan) {
+  MemoryEstimate estimate;
+  MemoryModel(job).estimate(plan, estimate);
+  return estimate.allocated_gib;
+}
+
+// FSDP without types of its own, under autocast, was counted as if it gathered 16 bits and its
+// stream had them: Llama 2 7B, four sequences of 4,096 tokens on each of eight A100 (ATorch's
+// table, dlrover atorch/examples/llama2: 38.7 GiB, of which 21 were said and 26 are). Two bytes
+// more of each checkpoint, of embedding and head while they are gathered, and the head's 16-bit
+// copy.
+TEST(MemoryModel, UnitsUnderAutocastAreGatheredInFp32) {
+  Job job;
+  job.model = models::load_model("llama-2-7b");
+  job.framework = find_framework("fsdp1");
+  job.cluster = topologies::load_cluster("dgx-a100-80gbx1");
+  job.sequence = 4096;
+  job.global_batch = 32;
+  Plan plan;
+  plan.micro_batch = 4;
+  plan.recompute = Recompute::kFull;
+  plan.sharding = Sharding::kFull;
+  plan.sharded = 8;
+  const auto forward = [&] {
+    MemoryEstimate estimate;
+    MemoryModel(job).estimate(plan, estimate);
+    return estimate.stages.front().phases.forward;
+  };
+  const double before = forward();
+  apply_setting(job.framework, "mixed_precision", "autocast");
+  const double table = 32000.0 * 4096;
+  EXPECT_NEAR(forward() - before,
+              2 * (4 * 4096.0 * 4096 * 32 + 2 * table + table) / (1024.0 * 1024 * 1024), 0.01);
+}
+
+// COAT keeps in 8 bits all that backward reads but attention's own tensors; the setting that says
+// so of activation functions did nothing beside PyTorch's modules, and norms and products' inputs
+// had none. Of a token and layer: inputs of two norms and their results, the MLP's 4 f.
+TEST(MemoryModel, WhatPyTorchKeepsInEightBits) {
+  Job job;
+  job.model = models::load_model("llama-2-7b");
+  job.framework = find_framework("fsdp1");
+  job.cluster = topologies::narrowed(topologies::load_cluster("dgx-h100x1"), 8);
+  job.precision = topologies::Precision::kFp8;
+  job.sequence = 2048;
+  job.global_batch = 8;
+  Plan plan;
+  plan.sharding = Sharding::kFull;
+  plan.sharded = 8;
+  const double tokens = 2048.0 * 32 / (1024.0 * 1024 * 1024);
+  const double hidden = 4096;
+  const double inner = 11008;
+  const double before = allocated(job, plan);
+  job.framework.fp8_activation_input = true;
+  const double activation = allocated(job, plan);
+  EXPECT_NEAR(before - activation, tokens * 3 * inner, 0.02);
+  job.framework.fp8_product_input = true;
+  const double product = allocated(job, plan);
+  EXPECT_NEAR(activation - product, tokens * (2 * hidden + inner), 0.02);
+  job.framework.fp8_norm_input = true;
+  EXPECT_NEAR(product - allocated(job, plan), tokens * 2 * hidden, 0.02);
+}
+
 }  // namespace
 }  // namespace trireme::planner

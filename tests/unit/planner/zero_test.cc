@@ -178,5 +178,24 @@ TEST(Zero, ExpertsInALoopAreHookedOneByOne) {
   EXPECT_NEAR(looped / simulated, 1, 0.08);
 }
 
+// On its way to an optimizer on the host DeepSpeed takes each gradient's norm in fp64: eight bytes
+// of each element of the head's, when all is still kept, were not counted; the third stage does so
+// of a rank's part.
+TEST(Zero, AGradientsNormIsTakenInFp64) {
+  const auto peak = [](Sharding sharding, std::int64_t vocab) {
+    Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+    job.sequence = 64;
+    job.model.vocab = vocab;
+    job.framework.prefetch_elements = 0;
+    job.offload = parse_offload("optimizer,gradients,parameters");
+    job.offload.parameters =
+        sharding == Sharding::kFull ? job.offload.parameters : OffloadTo::kNone;
+    return estimate_of(job, sharding).memory.stages.at(0).phases.backward * kBytesOfGib;
+  };
+  const double more = 4096 * 64000.0;
+  const double second = peak(Sharding::kGradients, 128000) - peak(Sharding::kGradients, 64000);
+  EXPECT_NEAR(second / more, 2 + 2 + 2 + 8, 0.5);  // both tables, the gradient and its copy
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -90,9 +90,13 @@ std::vector<std::string> remarks_of(const CheckReport& report) {
         fmt::format("not in the file, filled: {}", fmt::join(report.found.filled, "; ")));
   }
   const planner::Job& job = report.found.job;
-  if (job.model.max_sequence > 0 && job.sequence > job.model.max_sequence) {
-    remarks.push_back(fmt::format("{} tokens are more than the longest sequence of {}, {}",
-                                  job.sequence, job.model.name, job.model.max_sequence));
+  std::int64_t longest = job.training.lengths.empty() ? job.sequence : 0;
+  for (const planner::LengthShare& sample : job.training.lengths) {
+    longest = std::max(longest, std::min(sample.tokens, job.sequence));
+  }
+  if (job.model.max_sequence > 0 && longest > job.model.max_sequence) {
+    remarks.push_back(fmt::format("{} tokens are more than the longest sequence of {}, {}", longest,
+                                  job.model.name, job.model.max_sequence));
   }
   const std::size_t unknown = report.config.unknown.size();
   if (unknown > 0) {

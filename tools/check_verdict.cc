@@ -91,6 +91,11 @@ Verdict verdict_of(const planner::LaunchConfig& config, const planner::LaunchCas
                                fmt::join(config.foreign, ", "), one ? "is" : "are",
                                one ? "it" : "them", one ? "it" : "them")};
   }
+  if (!config.beside.empty() && estimate.memory.fit != Fit::kNo) {
+    return {false,
+            fmt::format("{} on the same GPUs {} not counted: the numbers are the actor's",
+                        fmt::join(config.beside, ", "), config.beside.size() == 1 ? "is" : "are")};
+  }
   if (estimate.memory.fit != Fit::kNo) {
     const double more = held_together_gib(config, found, estimate.memory);
     const double needed = estimate.memory.reserved_low_gib + more;

@@ -46,13 +46,4 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
 // be another number.
 void spread_ranks(const LaunchConfig& config, const LaunchLayout& layout, LaunchCase& found);
 
-// Virtual stages a rank that the configuration asks for over so many stages.
-std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,
-                               std::int64_t pipeline);
-
-// The chunks' layers that the configuration's own split gives; empty when it is the even one, or
-// when the numbers do not work out (which a rule reports).
-std::vector<std::int64_t> split_of(const LaunchLayout& layout, std::int64_t layers,
-                                   std::int64_t pipeline, std::int64_t virtual_pipeline);
-
 }  // namespace trireme::planner

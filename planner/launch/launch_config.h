@@ -35,6 +35,7 @@ enum class MegatronProgram : std::uint8_t {
   kDeepspeed,  // Megatron-DeepSpeed
   kSwift,      // megatron sft … of ms-swift
   kSlime,
+  kVerl,   // Megatron-Core without Megatron-LM's arguments.py
   kOther,  // another program with Megatron-LM's flags among its own
 };
 
@@ -54,6 +55,9 @@ struct LaunchConfig {
   // What makes another model than the one that is counted, or memory that is not: no verdict at
   // all.
   std::vector<std::string> foreign;
+  // What lies on the same GPUs while this trains and is not counted ("the critic"): where it fits,
+  // there is no verdict.
+  std::vector<std::string> beside;
   std::int64_t recompute_together = 1;  // layers that recompute as one unit
   std::vector<LaunchSetting> unset;  // whose value is a variable that the file does not set: "$MBS"
   std::vector<std::string> offload;  // parts as `--offload` takes them: "optimizer=0.5"

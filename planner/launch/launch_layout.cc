@@ -227,4 +227,54 @@ std::string predicted_as(const LaunchConfig& config, std::string_view text) {
   }
 }
 
+std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,
+                               std::int64_t pipeline) {
+  if (layout.virtual_pipeline || layout.layers_per_virtual_stage == 0) {
+    return layout.virtual_pipeline.value_or(1);
+  }
+  const std::int64_t all = layers + layout.first_chunk_less + layout.last_chunk_less;
+  const std::int64_t chunks =
+      (all + layout.layers_per_virtual_stage - 1) / layout.layers_per_virtual_stage;
+  return std::max<std::int64_t>(1, chunks / pipeline);
+}
+
+std::vector<std::int64_t> split_of(const LaunchLayout& layout, std::int64_t layers,
+                                   std::int64_t pipeline, std::int64_t virtual_pipeline) {
+  if (!layout.stage_layers.empty()) {
+    return layout.stage_layers;
+  }
+  if (pipeline == 1) {
+    return {};
+  }
+  const auto stages = static_cast<std::size_t>(pipeline);
+  const std::int64_t first = layout.first_stage_layers;
+  const std::int64_t last = layout.last_stage_layers;
+  if (first > 0 || last > 0) {
+    const std::int64_t middle = pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
+    const std::int64_t rest = layers - first - last;
+    if (rest < 0 || (middle > 0 ? rest % middle != 0 : rest != 0)) {
+      return {};
+    }
+    std::vector<std::int64_t> split(stages, middle > 0 ? rest / middle : 0);
+    split.front() = first > 0 ? first : split.front();
+    split.back() = last > 0 ? last : split.back();
+    return split;
+  }
+  const std::int64_t chunks = pipeline * virtual_pipeline;
+  const std::int64_t all = layers + layout.first_chunk_less + layout.last_chunk_less;
+  const bool plain = all == layers && all % chunks == 0;
+  if (plain || chunks > 100'000 ||
+      (!layout.spread_layers && (all == layers || all % chunks != 0))) {
+    return {};
+  }
+  std::vector<std::int64_t> split;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    split.push_back(all / chunks + (chunk < all % chunks ? 1 : 0));
+  }
+  split.front() -= layout.first_chunk_less;
+  split.back() -= layout.last_chunk_less;
+  const bool negative = std::any_of(split.begin(), split.end(), [](auto n) { return n < 0; });
+  return negative ? std::vector<std::int64_t>() : split;
+}
+
 }  // namespace trireme::planner

@@ -77,6 +77,15 @@ struct LaunchLayout {
   bool spread_layers = false;
 };
 
+// Virtual stages a rank that the configuration asks for over so many stages.
+std::int64_t virtual_stages_of(const LaunchLayout& layout, std::int64_t layers,
+                               std::int64_t pipeline);
+
+// The chunks' layers that the configuration's own split gives; empty when it is the even one, or
+// when the numbers do not work out (which a rule reports).
+std::vector<std::int64_t> split_of(const LaunchLayout& layout, std::int64_t layers,
+                                   std::int64_t pipeline, std::int64_t virtual_pipeline);
+
 enum class Knob : std::uint8_t {
   kTensor,
   kPipeline,

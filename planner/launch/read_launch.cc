@@ -160,18 +160,12 @@ constexpr OtherFile kOtherYamls[] = {
     {"fsdp_mode:",
      "is VeOmni's; its model, batch and sharding as options of `trireme estimate --framework fsdp2 "
      "--sharding full` would be right"},
-    {"partial_pretrain:",
-     "is verl's; its model and batch as options of `trireme estimate --framework fsdp1 --sharding "
-     "full` would be right"},
     {"exp_manager:",
      "is NeMo's, without a batch and degrees beside a model; they as Megatron-LM's flags "
      "(--tensor-model-parallel-size 4, …) would be right"},
     {"apiVersion:",
      "is a Kubernetes manifest; the script or configuration that its container starts would be "
      "right"},
-    {"actor_rollout_ref:",
-     "is verl's; the actor's Megatron settings as Megatron-LM's flags "
-     "(--tensor-model-parallel-size 4, …) would be right"},
 };
 constexpr OtherFile kOtherTomls[] = {
     {"[policy.parallelism]",
@@ -203,11 +197,8 @@ constexpr OtherFile kOtherFiles[] = {
      "is GPT-NeoX's; its sizes as Megatron-LM's flags (--pipeline-model-parallel-size 4, …) would "
      "be right"},
     {"actor_rollout_ref.",
-     "starts verl; the actor's Megatron settings as Megatron-LM's flags "
-     "(--tensor-model-parallel-size 4, …) would be right"},
-    {"verl.trainer.",
-     "starts verl; its model and batch as options of `trireme estimate --framework fsdp1 "
-     "--sharding full` would be right"},
+     "starts verl from Python; its overrides as a command (python -m verl.trainer.main_ppo "
+     "actor_rollout_ref.model.path=… …) would be right"},
     {"--yaml-cfg",
      "takes its settings from the YAML after its --yaml-cfg, which is not read; those settings as "
      "Megatron-LM's flags would be right"},
@@ -229,10 +220,6 @@ constexpr OtherFile kOtherFiles[] = {
     {"model_name_or_path:",
      "is a recipe of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
      "with would be right, with --model, --seq and --micro-batch"},
-    {"openrlhf.cli.",
-     "starts OpenRLHF; its --zero_stage, --micro_train_batch_size, --train_batch_size and "
-     "--max_len "
-     "as options of `trireme estimate --framework deepspeed` would be right"},
     {"accelerate launch",
      "starts accelerate; the YAML after its --config_file would be right, with --model"},
     {"--deepspeed",
@@ -381,6 +368,13 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   const LaunchReading reading{
       .read = [&path](const std::string& name) { return read_beside(path, name); },
       .choice = choice};
+  if (!format) {
+    for (const auto reader : {read_verl, read_openrlhf}) {
+      if (auto run = reader(text, path, arguments, reading)) {
+        return *run;
+      }
+    }
+  }
   if (!format && (!by_contents(text) || is_trainer_file(text, path)) &&
       !(path.ends_with(".yaml") && is_swift_megatron_yaml(text))) {
     if (auto run = read_trainer(text, path, arguments, reading)) {

@@ -68,6 +68,14 @@ void read_accelerate_settings(LaunchConfig& config);
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading);
+// verl's actor or SFT trainer, and OpenRLHF's: nothing where the text is none of theirs. Throw
+// Error.
+std::optional<LaunchConfig> read_verl(std::string_view text, const std::string& source,
+                                      const std::vector<std::string>& arguments,
+                                      const LaunchReading& reading);
+std::optional<LaunchConfig> read_openrlhf(std::string_view text, const std::string& source,
+                                          const std::vector<std::string>& arguments,
+                                          const LaunchReading& reading);
 
 // ---- the syntaxes below them (settings_text.cc): a text's settings as section.key, with their
 // lines. Without toml++ or yaml-cpp, which are optional, the program says which package would

@@ -382,18 +382,6 @@ void restore(const SetAlone& before, ShellVariables& variables) {
   }
 }
 
-std::string words_after(const std::vector<ShellText>& words, std::size_t first) {
-  std::string text;
-  for (std::size_t i = first; i < words.size(); ++i) {
-    text += (i > first ? " " : "") + words[i].text;
-  }
-  return text;
-}
-
-bool holds_arguments(const ShellText& word) {
-  return word.text.starts_with("--") || word.text.find(".py") != std::string::npos;
-}
-
 SimpleCommand read_simple_command(TokenStream& stream, bool runs, Branches& branches,
                                   ShellVariables& variables) {
   return CommandReader(stream, runs, branches, variables).run();

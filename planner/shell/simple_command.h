@@ -37,10 +37,4 @@ void note_written(const SimpleCommand& command, ShellVariables& variables);
 // Variables that were set for one command are what they were.
 void restore(const SetAlone& before, ShellVariables& variables);
 
-// The words from the n-th on, with blanks between them.
-std::string words_after(const std::vector<ShellText>& words, std::size_t first);
-
-// Part of a command that starts a training, or a line of bare arguments.
-bool holds_arguments(const ShellText& word);
-
 }  // namespace trireme::planner

@@ -28,10 +28,17 @@ struct Result {
   std::string output = {};
 };
 
-// `&>/dev/null`, `2>&1` of a cd, which prints nothing: where it leads changes no output.
+// Whether Ascend's module is there: scripts are read for GPUs.
+bool asks_for_npu(const Words& words) {
+  return words.size() == 3 && (words[0] == "python" || words[0] == "python3") && words[1] == "-c" &&
+         words[2].starts_with("import torch_npu");
+}
+
+// `&>/dev/null`, `2>&1` of a command that prints nothing: where it leads changes no output.
 bool loses_nothing(const ShellToken& redirection, const ShellToken& target, const Words& words) {
   constexpr std::string_view kRedirections[] = {">", ">>", "&>", "&>>", ">&", ">|"};
-  return !words.empty() && words.front() == "cd" && target.kind == Kind::kWord &&
+  const bool silent = !words.empty() && (words.front() == "cd" || asks_for_npu(words));
+  return silent && target.kind == Kind::kWord &&
          std::find(std::begin(kRedirections), std::end(kRedirections), redirection.text) !=
              std::end(kRedirections);
 }
@@ -192,6 +199,9 @@ class Substitution {
     const std::string& name = part.shell_words.front().text;
     if (auto same = own(part, name)) {
       return same;
+    }
+    if (asks_for_npu(part.words)) {
+      return Result{false};
     }
     if (is_test(name) || name == "true" || name == "false" || name == ":") {
       return Result{shell_condition(part.shell_words, variables_)};

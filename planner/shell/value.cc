@@ -111,4 +111,16 @@ std::vector<ShellText> expand_and_split(ShellVariables& variables, std::string_v
   return words;
 }
 
+std::string words_after(const std::vector<ShellText>& words, std::size_t first) {
+  std::string text;
+  for (std::size_t i = first; i < words.size(); ++i) {
+    text += (i > first ? " " : "") + words[i].text;
+  }
+  return text;
+}
+
+bool holds_arguments(const ShellText& word) {
+  return word.text.starts_with("--") || word.text.find(".py") != std::string::npos;
+}
+
 }  // namespace trireme::planner

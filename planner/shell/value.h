@@ -113,4 +113,10 @@ std::optional<std::int64_t> shell_arithmetic(ShellVariables& variables, std::str
 std::optional<std::int64_t> raw_arithmetic(ShellVariables& variables, std::string_view raw,
                                            int line);
 
+// The words from the n-th on, with blanks between them.
+std::string words_after(const std::vector<ShellText>& words, std::size_t first);
+
+// Part of a command that starts a training, or a line of bare arguments.
+bool holds_arguments(const ShellText& word);
+
 }  // namespace trireme::planner

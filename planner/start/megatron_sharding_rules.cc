@@ -24,7 +24,7 @@ bool is_megatron(const LaunchConfig& config) {
 Found single_connection(const LaunchConfig& config, const LaunchCase&) {
   const LaunchSetting* variable = find_variable(config, "CUDA_DEVICE_MAX_CONNECTIONS");
   if ((!is_torch(config) && !is_megatron(config)) || variable == nullptr ||
-      variable->value != "1") {
+      variable->value != "1" || config.program == MegatronProgram::kVerl) {
     return {};
   }
   return Finding{fmt::format("CUDA_DEVICE_MAX_CONNECTIONS is 1 (line {}) with FSDP: gathers and "
@@ -101,7 +101,9 @@ Found checkpoint_format(const LaunchConfig& config, const LaunchCase& found) {
     return Finding{"checkpoints of format fsdp_dtensor without Megatron-FSDP",
                    "use ckpt_format torch_dist"};
   }
-  const bool keeps = config.format == LaunchFormat::kMegatron || has_setting(config, "save") ||
+  const bool keeps = (config.format == LaunchFormat::kMegatron &&
+                      config.program != MegatronProgram::kVerl) ||  // it writes its own
+                     has_setting(config, "save") ||
                      has_setting(config, "load");
   if (is_megatron(config) && format != "fsdp_dtensor" && keeps) {
     return Finding{fmt::format("Megatron-FSDP with checkpoints of format {}", format),

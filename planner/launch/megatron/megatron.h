@@ -61,6 +61,8 @@ std::string near_megatron_flag(std::string_view key);
 // Whose command line it is, into config.program, with what that program sets itself. Throws Error
 // where it trains no decoder.
 void read_megatron_program(const LaunchCommand& command, LaunchConfig& config);
+// Throws Error where the name of a program, module or subcommand says that it trains nothing.
+void refuse_other_work(std::string_view program, const LaunchConfig& config);
 // What a program sets where its command does not.
 void set_default(LaunchConfig& config, std::string_view key, std::string_view value);
 // What slime and miles set themselves (slime.cc): the actor's GPUs, its micro-batches and batch.

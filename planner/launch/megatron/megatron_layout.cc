@@ -59,7 +59,8 @@ const char* precision_of(const LaunchConfig& config) {
   }
   const bool bf16 = is_on(config, "bf16") || config.format == LaunchFormat::kMegatronBridge ||
                     config.program == MegatronProgram::kSwift ||
-                    config.program == MegatronProgram::kSlime;
+                    config.program == MegatronProgram::kSlime ||
+                    config.program == MegatronProgram::kVerl;
   return bf16 ? "bf16" : "fp32";
 }
 

@@ -187,22 +187,6 @@ std::vector<std::string> words_of_program(std::string_view program) {
   return words;
 }
 
-void refuse_other_work(std::string_view program, const LaunchConfig& config) {
-  const std::vector<std::string> words = words_of_program(program);
-  const auto trains = [](const std::string& word) { return is_among(kTrainingWords, word); };
-  if (std::any_of(words.begin(), words.end(), trains)) {
-    return;
-  }
-  for (const auto& [word, work] : kOtherWork) {
-    if (std::find(words.begin(), words.end(), word) != words.end()) {
-      throw Error(config.source,
-                  fmt::format("{} {}, and has neither gradients nor an optimizer; a program that "
-                              "trains, as pretrain_gpt.py does, would be right",
-                              program, work));
-    }
-  }
-}
-
 // tasks/main.py and tasks/msdp/main.py: which of them train is said by --task.
 void refuse_evaluation(const LaunchConfig& config) {
   const std::string task = in_capitals(text_setting(config, "task"));
@@ -239,6 +223,22 @@ bool is_module(const std::vector<ShellText>& launcher) {
 }
 
 }  // namespace
+
+void refuse_other_work(std::string_view program, const LaunchConfig& config) {
+  const std::vector<std::string> words = words_of_program(program);
+  const auto trains = [](const std::string& word) { return is_among(kTrainingWords, word); };
+  if (std::any_of(words.begin(), words.end(), trains)) {
+    return;
+  }
+  for (const auto& [word, work] : kOtherWork) {
+    if (std::find(words.begin(), words.end(), word) != words.end()) {
+      throw Error(config.source,
+                  fmt::format("{} {}, and has neither gradients nor an optimizer; a program that "
+                              "trains, as pretrain_gpt.py does, would be right",
+                              program, work));
+    }
+  }
+}
 
 void set_default(LaunchConfig& config, std::string_view key, std::string_view value) {
   if (!has_setting(config, key)) {

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/megatron/megatron.h"
+#include "planner/launch/trainers/rollouts.h"
+#include "planner/launch/trainers/trainer.h"
 
 namespace trireme::planner {
 namespace {
@@ -40,41 +41,24 @@ std::optional<std::int64_t> longest_sample(const LaunchConfig& config) {
   return std::min(both, all.value_or(std::numeric_limits<std::int64_t>::max()));
 }
 
-// --use-dynamic-batch-size: a micro-batch is a pack of samples of at most max_tokens_per_gpu tokens
-// on each rank of cp, and a sample longer than that is one of its own. As many packs as samples of
-// the full length make, the same number on every rank.
+// --use-dynamic-batch-size: packs of at most max_tokens_per_gpu tokens on each rank of cp.
 void read_packs(LaunchConfig& config, std::int64_t tokens, std::optional<std::int64_t> samples) {
   const auto degree = [&](const char* key) {
     return integer_setting(config, key, 1, 1'000'000).value_or(1);
   };
-  const std::int64_t pack = tokens * degree("context_parallel_size");
-  const auto longest = longest_sample(config);
-  const std::int64_t together = std::max<std::int64_t>(1, pack / longest.value_or(pack));
-  replace_setting(config, "seq_length", std::max(pack, longest.value_or(0)));
+  const std::int64_t ranks = config.gpus.value_or(1) / (degree("tensor_model_parallel_size") *
+                                                        degree("pipeline_model_parallel_size") *
+                                                        degree("context_parallel_size"));
+  const RolloutPacks packs = packs_of({.step = samples,
+                                       .longest = longest_sample(config),
+                                       .ranks = ranks,
+                                       .by = "--use-dynamic-batch-size",
+                                       .limit = "--max-tokens-per-gpu"},
+                                      tokens * degree("context_parallel_size"), config);
+  replace_setting(config, "seq_length", packs.sequence);
   replace_setting(config, "micro_batch_size", 1);
-  std::int64_t packs = 0;
-  if (samples) {
-    const std::int64_t ranks = std::max<std::int64_t>(
-        1, config.gpus.value_or(1) /
-               (degree("tensor_model_parallel_size") * degree("pipeline_model_parallel_size") *
-                degree("context_parallel_size")));
-    packs = ((*samples + together - 1) / together + ranks - 1) / ranks * ranks;
-    replace_setting(config, "global_batch_size", packs);
-  }
-  config.remarks.push_back(fmt::format(
-      "--use-dynamic-batch-size: a micro-batch is a pack of samples of {} tokens together "
-      "(--max-tokens-per-gpu on each rank of cp); {}",
-      pack,
-      !samples ? std::string("how many samples a step has is not in the file")
-      : longest
-          ? fmt::format("the step is that of {} packs, which {} samples of the full {} tokens "
-                        "make, and shorter ones take less",
-                        packs, *samples, *longest)
-          : fmt::format("how long its {} samples are is not in the file: each is counted as "
-                        "a pack of its own",
-                        *samples)));
-  if (longest.value_or(0) > pack) {
-    note_unpacked(config);
+  if (packs.batch) {
+    replace_setting(config, "global_batch_size", *packs.batch);
   }
 }
 
@@ -106,12 +90,7 @@ void read_actor_adapters(LaunchConfig& config) {
     return;
   }
   training.adapter_dropout = number_setting(config, "lora_dropout").value_or(0);
-  const std::string targets = text_setting(config, "target_modules", "all-linear");
-  try {
-    training.targets = adapter_targets_of(targets);
-  } catch (const Error&) {
-    config.foreign.push_back("--target-modules " + targets);
-  }
+  take_targets("--target-modules", text_setting(config, "target_modules", "all-linear"), config);
 }
 
 }  // namespace
@@ -128,8 +107,7 @@ void read_slime(LaunchConfig& config) {
   set_default(config, "tokenizer_model", config.model_said);
   read_samples(config);
   read_actor_adapters(config);
-  config.remarks.emplace_back(
-      "the step is that of the actor's training: what rollouts and other models take is not in it");
+  note_actor(config);
   std::erase_if(config.unknown, [](const LaunchSetting& setting) {
     return is_among(
         "use_dynamic_batch_size max_tokens_per_gpu log_probs_max_tokens_per_gpu "

@@ -84,6 +84,11 @@ void add_axolotl_axes(const TrainerRun& run, LaunchConfig& config);
 void settle_axolotl_axes(const TrainerRun& run, LaunchConfig& config);
 void read_expert_axis(const TrainerRun& run, LaunchConfig& config);
 
+// The model's name or folder: the preset that it names, and what it has beside its decoder.
+void take_model(const std::string& model, LaunchConfig& config);
+// Names of layers that get adapters; ones that are not known leave the verdict open.
+void take_targets(std::string_view spelled, const std::string& names, LaunchConfig& config);
+
 // "bf16", "fp16" or nothing: what the run computes in.
 std::string precision_of_trainer(const TrainerRun& run);
 

@@ -81,11 +81,7 @@ void read_targets(const TrainerRun& run, LaunchConfig& config) {
   if (names == nullptr || is_on(run.said, "lora_target_linear")) {
     return;
   }
-  try {
-    config.training.targets = adapter_targets_of(names->value);
-  } catch (const Error&) {
-    config.foreign.push_back(fmt::format("{} {}", names->spelled, names->value));
-  }
+  take_targets(names->spelled, names->value, config);
 }
 
 void read_adapters(const TrainerRun& run, LaunchConfig& config) {
@@ -274,14 +270,7 @@ void read_batch(const TrainerRun& run, LaunchConfig& config) {
 
 void read_model(const TrainerRun& run, LaunchConfig& config) {
   if (const LaunchSetting* model = run_setting(run.said, kModelKeys); model != nullptr) {
-    config.model_name = preset_in(model->value);
-    config.model_said = model->value;
-    const std::string name = in_capitals(model->value);
-    if (name.find("-VL") != std::string::npos || name.find("-OMNI") != std::string::npos ||
-        name.find("VISION") != std::string::npos || name.find("GLM-4.5V") != std::string::npos ||
-        name.find("GLM-4.6V") != std::string::npos) {
-      config.foreign.push_back("what " + model->value + " has beside its decoder");
-    }
+    take_model(model->value, config);
   }
   config.sequence = run_count(run.said, kSequence);
   if (!config.sequence && defaults_of(run).sequence > 0) {
@@ -298,6 +287,25 @@ void read_model(const TrainerRun& run, LaunchConfig& config) {
 }
 
 }  // namespace
+
+void take_model(const std::string& model, LaunchConfig& config) {
+  config.model_name = preset_in(model);
+  config.model_said = model;
+  const std::string name = in_capitals(model);
+  constexpr std::string_view kSeeing[] = {"-VL", "-OMNI", "VISION", "GLM-4.5V", "GLM-4.6V"};
+  if (std::any_of(std::begin(kSeeing), std::end(kSeeing),
+                  [&](std::string_view part) { return name.find(part) != std::string::npos; })) {
+    config.foreign.push_back("what " + model + " has beside its decoder");
+  }
+}
+
+void take_targets(std::string_view spelled, const std::string& names, LaunchConfig& config) {
+  try {
+    config.training.targets = adapter_targets_of(names);
+  } catch (const Error&) {
+    config.foreign.push_back(fmt::format("{} {}", spelled, names));
+  }
+}
 
 std::string precision_of_trainer(const TrainerRun& run) {
   const std::string type = run_text(run.said, "torch_dtype dtype");

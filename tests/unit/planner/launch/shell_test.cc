@@ -156,6 +156,15 @@ TEST(Shell, OutputOfCommandsOverKnownText) {
   EXPECT_EQ(last_command("run $(echo $(( 2*4 ))) $(echo $(echo $(echo deep)))"), "run|8|deep");
 }
 
+// Which card a script is started on was open where it asks for Ascend's module: every branch was
+// read, and the last one was the NPU's.
+TEST(Shell, ScriptsThatAskForAnNpuAreReadForGpus) {
+  EXPECT_EQ(last_command("D=${D:-$(python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo "
+                         "gpu)}\ncase $D in gpu) TP=2 ;; npu) TP=8 ;; esac\nrun $TP $D"),
+            "run|2|gpu");
+  EXPECT_EQ(last_command("run a $(python3 -c 'import torch' && echo b || echo c)"), "run|a");
+}
+
 TEST(Shell, ValuesChangedByTheirExpansion) {
   EXPECT_EQ(last_command("F=a/b/run.tar.gz\nrun ${F%/*} ${F##*/} ${F%%.*} ${F/b/c} ${F//a/A}"),
             "run|a/b|run.tar.gz|a/b/run|a/c/run.tar.gz|A/b/run.tAr.gz");

@@ -1,0 +1,235 @@
+// What a run of verl says: overrides of its configuration in a command (Hydra's KEY=VALUE), or
+// YAML.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/launch/field_table.h"
+#include "planner/launch/launch_command.h"
+#include "planner/launch/megatron/megatron.h"
+#include "planner/launch/trainers/trainer.h"
+#include "planner/launch/trainers/verl.h"
+
+namespace trireme::planner {
+namespace {
+
+// ---- the words of a command
+
+constexpr std::string_view kSections =
+    "actor_rollout_ref algorithm async_training checkpoint critic custom_reward_function data "
+    "distillation engine global_profiler model model_engine optim profiler ray_kwargs ref reward "
+    "reward_model rollout trainer transfer_queue";
+
+// Hydra's KEY=VALUE, +KEY=VALUE and ++KEY=VALUE; nothing where the word is none of verl's.
+std::optional<LaunchSetting> override_of(std::string_view word, int line) {
+  const std::size_t equals = word.find('=');
+  const std::size_t begin = std::min(word.find_first_not_of('+'), word.size());
+  if (equals == std::string_view::npos || equals <= begin) {
+    return {};
+  }
+  const std::string key(word.substr(begin, equals - begin));
+  const std::size_t dot = key.find('.');
+  const bool group = is_among("engine model_engine optim ulysses_sequence_parallel_size", key);
+  if (!group && (dot == std::string::npos || !is_among(kSections, key.substr(0, dot)))) {
+    return {};
+  }
+  return LaunchSetting{key, std::string(word.substr(equals + 1)),
+                       std::string(word.substr(0, equals)), line};
+}
+
+bool is_override(std::string_view word) {
+  return override_of(word, 0).has_value();
+}
+
+// What a variable that the script does not set would decide, and what stands for it in the command
+// of `check`.
+std::string_view decided_by(const LaunchSetting& setting) {
+  constexpr std::string_view kOwners[] = {"actor_rollout_ref.actor.", "data.", "engine.", "model."};
+  constexpr std::string_view kBatch =
+      "ppo_micro_batch_size_per_gpu ppo_micro_batch_size micro_batch_size_per_gpu";
+  constexpr std::string_view kOthers =
+      "ppo_max_token_len_per_gpu max_token_len_per_gpu ulysses_sequence_parallel_size fsdp_size "
+      "strategy tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
+      "expert_model_parallel_size expert_tensor_parallel_size virtual_pipeline_model_parallel_size "
+      "recompute_granularity recompute_num_layers";
+  if (std::none_of(std::begin(kOwners), std::end(kOwners),
+                   [&](std::string_view owner) { return setting.key.starts_with(owner); })) {
+    return {};
+  }
+  const std::string_view last = std::string_view(setting.key).substr(setting.key.rfind('.') + 1);
+  return is_among(kBatch, last)                                    ? "micro_batch_size"
+         : is_among("ppo_mini_batch_size", last)                   ? "global_batch_size"
+         : is_among("max_prompt_length max_response_length", last) ? "seq_length"
+         : is_among(kOthers, last)                                 ? last
+                                                                   : std::string_view();
+}
+
+void read_words(const std::vector<ShellText>& words, const ShellScript& script,
+                LaunchConfig& said) {
+  for (const ShellText& word : words) {
+    const int line = word.lines.empty() ? 0 : word.lines.front();
+    std::optional<LaunchSetting> setting = override_of(word.text, line);
+    if (!setting) {
+      continue;
+    }
+    if (!setting->value.empty()) {
+      said.settings.push_back(std::move(*setting));
+    } else if (const std::string_view decides = decided_by(*setting); !decides.empty()) {
+      setting->key = decides;
+      note_unset(script, *setting, said);
+    }
+  }
+}
+
+// --config-name and --config-path of the launcher's words: "" where it names none.
+std::string hydra_flag(const std::vector<ShellText>& words, std::string_view name) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i].text;
+    if (word == name && i + 1 < words.size()) {
+      return words[i + 1].text;
+    }
+    if (word.starts_with(name) && word.size() > name.size() && word[name.size()] == '=') {
+      return word.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
+
+// ---- the run
+
+std::string without_yaml(std::string name) {
+  for (const std::string_view end : {".yaml", ".yml"}) {
+    if (name.ends_with(end)) {
+      name.resize(name.size() - end.size());
+    }
+  }
+  return name;
+}
+
+// verl's own configurations hold the defaults that are known here; another one is read where it
+// lies beside the script, and leaves the verdict open where it does not.
+void read_base(const std::vector<ShellText>& words, const LaunchReading& reading, VerlRun& run) {
+  const std::string name = without_yaml(hydra_flag(words, "--config-name"));
+  run.base = name;
+  if (name.empty() || name.starts_with("ppo_") || name.starts_with("sft_trainer")) {
+    return;
+  }
+  const std::string folder = hydra_flag(words, "--config-path");
+  const std::string file = (folder.empty() ? "config" : folder) + "/" + name + ".yaml";
+  if (const auto text = reading.read ? reading.read(file) : std::nullopt) {
+    LaunchConfig inner;
+    inner.source = file;
+    read_yaml_settings(*text, inner);
+    for (LaunchSetting& setting : inner.settings) {
+      setting.line = 0;
+    }
+    run.said.settings.insert(run.said.settings.begin(), inner.settings.begin(),
+                             inner.settings.end());
+  } else {
+    run.said.foreign.push_back(fmt::format("what its --config-name {} sets", name));
+  }
+}
+
+VerlRun run_of_script(std::string_view text, const std::string& source,
+                      const std::vector<std::string>& arguments, const LaunchReading& reading) {
+  VerlRun run;
+  run.said.source = source;
+  std::vector<std::string> overrides = arguments;
+  const std::vector<std::string> words =
+      take_script_words(text, overrides, [](std::string_view word) {
+        return word.starts_with("-") || word.find('=') != std::string_view::npos;
+      });
+  const ShellScript script = read_launch_script(text, source, words, reading, run.said);
+  const LaunchCommand command = training_command(script, is_override, run.said);
+  remark_missing_arguments(
+      script, [](std::string_view) { return false; }, run.said);
+  read_command_environment(command.launcher, run.said);
+  read_gpu_count(command.launcher, run.said);
+  std::vector<ShellText> all = command.launcher;
+  all.insert(all.end(), command.arguments.begin(), command.arguments.end());
+  for (const ShellText& word : all) {
+    if (word.text.starts_with("verl.") || word.text.ends_with(".py")) {
+      refuse_other_work(word.text, run.said);
+    }
+  }
+  read_words(all, script, run.said);
+  read_base(all, reading, run);
+  read_words(words_of(overrides), script, run.said);
+  return run;
+}
+
+VerlRun run_of_yaml(std::string_view text, const std::string& source,
+                    const std::vector<std::string>& arguments) {
+  VerlRun run;
+  run.said.source = source;
+  read_yaml_settings(text, run.said);
+  add_arguments(arguments, "actor_rollout_ref.actor.fsdp_config.fsdp_size=8", run.said);
+  std::erase_if(run.said.settings, [](const LaunchSetting& each) {
+    return each.value.empty() || each.value == "???" || each.value.starts_with("${");
+  });
+  return run;
+}
+
+bool starts_sft(std::string_view text) {
+  return text.find("verl.trainer.fsdp_sft_trainer") != std::string_view::npos ||
+         text.find("verl.trainer.sft_trainer") != std::string_view::npos ||
+         text.find("partial_pretrain") != std::string_view::npos;
+}
+
+}  // namespace
+
+// The same of an engine, under the names that the actor, the SFT trainer and that of 2025 have.
+const LaunchSetting* engine_setting(const VerlRun& run, const std::string& key) {
+  const LaunchConfig& said = run.said;
+  return run.rollouts ? run_setting(said, "actor_rollout_ref.actor.fsdp_config." + key +
+                                              " actor_rollout_ref.actor.megatron." + key +
+                                              " actor_rollout_ref.actor." + key)
+                      : run_setting(said, "engine." + key + " model.fsdp_config." + key +
+                                              " model." + key + " " + key);
+}
+
+const LaunchSetting* model_setting(const VerlRun& run, const std::string& key) {
+  return run_setting(run.said, (run.rollouts ? "actor_rollout_ref.model." : "model.") + key);
+}
+
+bool says(const LaunchConfig& said, const LaunchSetting* setting, bool otherwise) {
+  return setting == nullptr ? otherwise : is_on(said, setting->key);
+}
+
+std::int64_t count_of(const LaunchConfig& said, const LaunchSetting* setting,
+                      std::int64_t otherwise) {
+  return setting == nullptr
+             ? otherwise
+             : integer_setting(said, setting->key, 1, 100'000'000).value_or(otherwise);
+}
+
+std::string strategy_of(const VerlRun& run) {
+  if (const LaunchSetting* strategy = engine_setting(run, "strategy")) {
+    return strategy->value;
+  }
+  const std::string engine = run_text(run.said, "model_engine engine");
+  if (!engine.empty()) {
+    return engine == "dp" ? "fsdp" : engine;
+  }
+  return run.base.find("megatron") != std::string::npos ? "megatron" : "fsdp";
+}
+
+std::optional<VerlRun> read_verl_run(std::string_view text, const std::string& source,
+                                     const std::vector<std::string>& arguments,
+                                     const LaunchReading& reading) {
+  const bool yaml = is_yaml(source);
+  const bool actor =
+      text.find(yaml ? "actor_rollout_ref:" : "actor_rollout_ref.") != std::string_view::npos;
+  if (source.ends_with(".py") || source.ends_with(".toml") || (!actor && !starts_sft(text))) {
+    return {};
+  }
+  VerlRun run =
+      yaml ? run_of_yaml(text, source, arguments) : run_of_script(text, source, arguments, reading);
+  run.rollouts = std::any_of(
+      run.said.settings.begin(), run.said.settings.end(),
+      [](const LaunchSetting& each) { return each.key.starts_with("actor_rollout_ref."); });
+  run.older = run_setting(run.said, "model.partial_pretrain") != nullptr;
+  return run.said.settings.empty() ? std::nullopt : std::optional(std::move(run));
+}
+
+}  // namespace trireme::planner

@@ -118,7 +118,7 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
     // Gradients of the routed tokens before and after the exchange.
     most += tokens * width * 2 * static_cast<double>(job.model.moe->experts_per_token);
   }
-  if (job.attention == models::AttentionKernel::kUnfused) {
+  if (attention_kernel(job) == models::AttentionKernel::kUnfused) {
     // Gradients of the probabilities and of the scores, when the MLP's tensors are already free.
     const double scores = static_cast<double>(job.model.heads) / static_cast<double>(plan.tensor) *
                           static_cast<double>(job.sequence);

@@ -4,6 +4,7 @@
 
 #include "models/transformer.h"
 #include "models/work.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 namespace {
@@ -19,7 +20,7 @@ double kept_elements(const Job& job, const Plan& plan) {
   models::Shard shard;
   shard.micro_batch = plan.micro_batch;
   shard.sequence = job.sequence;
-  shard.attention = job.attention;
+  shard.attention = attention_kernel(job);
   double bytes = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     for (const models::KeptItem& item : models::kept_activations(

@@ -255,7 +255,8 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
   } else if (megatron && local && job.framework.gradient_accumulation_fusion) {
     job.framework.gradient_accumulation_fusion = false;
     launch.notes.emplace_back(
-        "Weight gradients are added by a kernel of their own: local layers start without Apex.");
+        "Apex's kernels (softmax with its mask, fused accumulation) are off: local layers start "
+        "without.");
   }
   if (megatron && local && job.model.moe) {
     launch.notes.emplace_back(

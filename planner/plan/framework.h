@@ -133,6 +133,7 @@ struct Framework {
   bool gradient_accumulation_fusion = false;
 
   bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)
+  bool unfused_fp32_attention = false;  // no fused kernel of attention takes fp32
   bool attention_output_copy =
       true;  // false: an attention that writes tokens first, as flash-attention's package does
   // Host work in launches of a kernel: of one unit's gather and of its reduction, its collective

@@ -180,6 +180,8 @@ const FrameworkField fields[] = {
      &Framework::gradient_accumulation_fusion},
     {{"decomposed_norms", "norms under sequence parallelism keep fp32 copies", ""},
      &Framework::decomposed_norms},
+    {{"unfused_fp32_attention", "attention in fp32 has no fused kernel: its scores are kept", ""},
+     &Framework::unfused_fp32_attention},
     {{"attention_output_copy", "the output of attention is copied into token order", ""},
      &Framework::attention_output_copy},
     {{"unit_gather_launches", "host work of gathering a unit, in kernel launches", ""},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 namespace {
@@ -41,7 +42,7 @@ void check_job(const Job& job) {
   const double layers = as_double(model.layers);
   const double tokens = as_double(job.sequence) * as_double(job.global_batch);
   const double kept = tokens * kPerElement * (widest(model) + as_double(model.hidden) * layers);
-  const double scores = job.attention == models::AttentionKernel::kUnfused
+  const double scores = attention_kernel(job) == models::AttentionKernel::kUnfused
                             ? tokens * as_double(job.sequence) * as_double(model.heads) * layers
                             : 0;
   if (kept > kBytesMax || scores * kPerScore > kBytesMax) {

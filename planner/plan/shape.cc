@@ -44,6 +44,12 @@ Shape shape_of(const Job& job, const Plan& plan) {
   return shape;
 }
 
+models::AttentionKernel attention_kernel(const Job& job) {
+  const bool plain =
+      job.framework.unfused_fp32_attention && job.precision == topologies::Precision::kFp32;
+  return plain ? models::AttentionKernel::kUnfused : job.attention;
+}
+
 models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) {
   models::Shard shard;
   shard.micro_batch = plan.micro_batch;
@@ -57,7 +63,7 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) 
   if (const ExpertRows rows = expert_rows(job, plan); rows.even > 0) {
     shard.expert_room = static_cast<double>(rows.room) / static_cast<double>(rows.even);
   }
-  shard.attention = job.attention;
+  shard.attention = attention_kernel(job);
   return shard;
 }
 

@@ -17,6 +17,10 @@ using enum MegatronUse;
 bool is_fused(const L& l) {
   return !is_local(l);
 }
+// Apex brings the kernels of fused accumulation and of masked softmax.
+bool is_without_apex(const L& l) {
+  return is_local(l) && !l.job.framework.gradient_accumulation_fusion;
+}
 bool is_unfused(const L& l) {
   return l.job.attention == models::AttentionKernel::kUnfused;
 }
@@ -243,6 +247,7 @@ std::vector<MegatronTopic> step_fields() {
           {kValue, "transformer_impl", "", either(is_local, "local", "transformer_engine")},
           {kSwitch, "no_persist_layer_norm", "", is_local},
           {kSwitch, "no_rope_fusion", "", is_local},
+          {kSwitch, "no_masked_softmax_fusion", "", is_without_apex},
           {kValue, "attention_backend", "model.attention_backend",
            given(is_fused, either(is_unfused, "unfused", "auto")),
            given(is_unfused, Expression{"AttnBackend.unfused"})},

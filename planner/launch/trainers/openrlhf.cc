@@ -18,9 +18,9 @@ namespace {
 // One thing under the names that the programs of all years have for it.
 constexpr std::string_view kStage = "ds.zero_stage zero_stage";
 constexpr std::string_view kBatch = "train.batch_size train_batch_size";
-constexpr std::string_view kMicroBatch = "train.micro_batch_size micro_train_batch_size";
+constexpr std::string_view kMicro = "train.micro_batch_size micro_train_batch_size";
 constexpr std::string_view kLongest = "data.max_len max_len";
-constexpr std::string_view kModel = "actor.model_name_or_path model.model_name_or_path pretrain";
+constexpr std::string_view kTrained = "actor.model_name_or_path model.model_name_or_path pretrain";
 constexpr std::string_view kRecompute =
     "actor.gradient_checkpointing_enable model.gradient_checkpointing_enable "
     "gradient_checkpointing";
@@ -38,7 +38,7 @@ bool is_flag_of_openrlhf(std::string_view word) {
     return false;
   }
   const std::string key = key_of(word.substr(0, word.find('=')));
-  const std::string_view lists[] = {kStage,     kBatch, kMicroBatch, kLongest, kModel,
+  const std::string_view lists[] = {kStage,     kBatch, kMicro,      kLongest, kTrained,
                                     kRecompute, kRank,  kPackTokens, kOthers};
   return std::any_of(std::begin(lists), std::end(lists),
                      [&](std::string_view names) { return is_among(names, key); });
@@ -117,8 +117,7 @@ void add_deepspeed(const OpenRlhfRun& run, LaunchConfig& config) {
   };
   put("zero_optimization.stage", run_text(run.said, kStage, "2"), kStage);
   put("train_micro_batch_size_per_gpu",
-      std::to_string(count_of(run, kMicroBatch, run.rollouts() ? (run.older ? 4 : 1) : 8)),
-      kMicroBatch);
+      std::to_string(count_of(run, kMicro, run.rollouts() ? (run.older ? 4 : 1) : 8)), kMicro);
   const std::string type =
       run_text(run.said, "ds.param_dtype", !run.older || on(run, "bf16") ? "bf16" : "fp32");
   for (const char* name : {"bf16", "fp16"}) {
@@ -150,11 +149,6 @@ void add_deepspeed(const OpenRlhfRun& run, LaunchConfig& config) {
 
 // ---- batch and lengths
 
-std::int64_t ranks_of(const LaunchConfig& config) {
-  return std::max<std::int64_t>(1, config.gpus.value_or(1) / config.layout.tensor.value_or(1) /
-                                       config.layout.context.value_or(1));
-}
-
 // The longest sample: prompt and answer were counted apart until 2026.
 std::int64_t longest_of(const OpenRlhfRun& run) {
   const std::int64_t whole =
@@ -177,7 +171,7 @@ void read_batch(const OpenRlhfRun& run, LaunchConfig& config) {
     const RolloutPacks packs =
         packs_of({.step = samples,
                   .longest = longest,
-                  .ranks = ranks_of(config),
+                  .ranks = data_ranks(config),
                   .by = run.older ? "--use_dynamic_batch" : "--train.dynamic_batch_enable",
                   .limit = run.older ? "--train_max_tokens_per_gpu" : "--train.max_tokens_per_gpu"},
                  pack, config);
@@ -287,7 +281,7 @@ LaunchConfig config_of(const OpenRlhfRun& run) {
     config.gpus_per_node = count_of(run, "actor.num_gpus_per_node actor_num_gpus_per_node", 8);
     config.gpus = count_of(run, "actor.num_nodes actor_num_nodes", 1) * *config.gpus_per_node;
   }
-  if (const LaunchSetting* model = run_setting(run.said, kModel)) {
+  if (const LaunchSetting* model = run_setting(run.said, kTrained)) {
     take_model(model->value, config);
   }
   add_deepspeed(run, config);

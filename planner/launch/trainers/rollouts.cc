@@ -25,6 +25,13 @@ std::int64_t packs_in(std::int64_t samples, std::int64_t longest, std::int64_t p
 
 }  // namespace
 
+std::int64_t data_ranks(const LaunchConfig& config) {
+  const LaunchLayout& layout = config.layout;
+  const std::int64_t together =
+      layout.tensor.value_or(1) * layout.pipeline.value_or(1) * layout.context.value_or(1);
+  return std::max<std::int64_t>(1, config.gpus.value_or(1) / together);
+}
+
 RolloutPacks packs_of(const RolloutSamples& samples, std::int64_t pack, LaunchConfig& config) {
   const std::int64_t longest = samples.longest.value_or(pack);
   constexpr double kMostTokens = 1e17;

@@ -23,6 +23,9 @@ struct RolloutSamples {
   std::string_view limit;    // what says how many tokens one has: "--max-tokens-per-gpu"
 };
 
+// Ranks that hold samples of their own: the GPUs that are started over the degrees of the layout.
+std::int64_t data_ranks(const LaunchConfig& config);
+
 struct RolloutPacks {
   std::int64_t sequence = 0;          // tokens of a micro-batch
   std::optional<std::int64_t> batch;  // packs a step

@@ -137,14 +137,6 @@ void read_megatron_engine(const VerlRun& run, LaunchConfig& config) {
 
 // ---- batch and lengths
 
-// Data-parallel ranks of the layout on the GPUs that it starts.
-std::int64_t ranks_of(const LaunchConfig& config) {
-  const LaunchLayout& layout = config.layout;
-  const std::int64_t together =
-      layout.tensor.value_or(1) * layout.pipeline.value_or(1) * layout.context.value_or(1);
-  return std::max<std::int64_t>(1, config.gpus.value_or(1) / together);
-}
-
 // Sets the step of so many samples of at most `longest` tokens each.
 void read_step(const VerlRun& run, std::int64_t samples, std::int64_t longest,
                LaunchConfig& config) {
@@ -158,7 +150,7 @@ void read_step(const VerlRun& run, std::int64_t samples, std::int64_t longest,
     const RolloutPacks packs =
         packs_of({.step = samples,
                   .longest = longest,
-                  .ranks = ranks_of(config),
+                  .ranks = data_ranks(config),
                   .dealt = true,
                   .divisor = config.layout.virtual_pipeline.value_or(1) > 1
                                  ? config.layout.pipeline.value_or(1)
@@ -179,7 +171,7 @@ void read_step(const VerlRun& run, std::int64_t samples, std::int64_t longest,
                                           : run_setting(said, "data.micro_batch_size");
   if (each == nullptr && all != nullptr) {
     config.layout.micro_batch =
-        std::max<std::int64_t>(1, count_of(said, all, 1) / ranks_of(config));
+        std::max<std::int64_t>(1, count_of(said, all, 1) / data_ranks(config));
   } else if (each != nullptr || !run.rollouts) {
     config.layout.micro_batch = count_of(said, each, 4);
   } else if (config.foreign.empty() && config.unset.empty()) {

@@ -37,7 +37,7 @@ std::optional<LaunchSetting> override_of(std::string_view word, int line) {
                        std::string(word.substr(0, equals)), line};
 }
 
-bool is_override(std::string_view word) {
+bool is_verl_override(std::string_view word) {
   return override_of(word, 0).has_value();
 }
 
@@ -140,7 +140,7 @@ VerlRun run_of_script(std::string_view text, const std::string& source,
         return word.starts_with("-") || word.find('=') != std::string_view::npos;
       });
   const ShellScript script = read_launch_script(text, source, words, reading, run.said);
-  const LaunchCommand command = training_command(script, is_override, run.said);
+  const LaunchCommand command = training_command(script, is_verl_override, run.said);
   remark_missing_arguments(
       script, [](std::string_view) { return false; }, run.said);
   read_command_environment(command.launcher, run.said);

@@ -127,6 +127,7 @@ TEST(ExportMegatron, FsdpIsNamedAndLeavesTheConnectionsUnset) {
                         {"data-parallel-sharding-strategy", "optim_grads_params"},
                         {"ckpt-format", "fsdp_dtensor"},
                         {"num-distributed-optimizer-instances", "2"},
+                        {"no-masked-softmax-fusion", ""},
                         {"no-gradient-accumulation-fusion", ""},
                         {"qk-layernorm", ""}});
   EXPECT_NE(script.find("\nunset CUDA_DEVICE_MAX_CONNECTIONS\n"), std::string::npos);
@@ -158,7 +159,9 @@ TEST(ExportMegatron, TypesOptimizersAndKernels) {
                "1024")
           .find("# Gradients are accumulated and reduced in fp16"),
       std::string::npos);
-  expect_values(old, {{"fp16", ""}, {"transformer-impl", "local"}});
+  expect_values(old, {{"fp16", ""},
+                      {"transformer-impl", "local"},
+                      {"no-gradient-accumulation-fusion", ""}});  // which would be Apex's
   expect_absent(old, {"overlap-grad-reduce", "bf16", "moe-grouped-gemm"});
 }
 

@@ -31,6 +31,14 @@ TEST(ExportTorchtitan, WithoutAPipelineMicroBatchesAreAccumulated) {
                        {"components", "[\"model\"]"}});
 }
 
+// It was predicted with torchtitan's compiled loss, and compiled the model alone.
+TEST(ExportTorchtitan, WhatIsPredictedWithACompiledLossCompilesIt) {
+  expect_values(
+      lines_in(exported("--model llama-3.1-8b --cluster dgx-h100x1 --framework torchtitan "
+                        "--layout fsdp8.mb1 --global-batch 8 --set compile=true")),
+      {{"components", "[\"model\", \"loss\"]"}});
+}
+
 TEST(ExportTorchtitan, APipelineIsFedTheWholeStep) {
   const Values toml = lines_in(exported(
       "--model llama-3.1-8b --cluster dgx-h100x2 --framework fsdp2 --layout pp4.vpp2.fsdp4.mb2 "

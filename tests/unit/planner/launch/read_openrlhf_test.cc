@@ -9,7 +9,7 @@
 namespace trireme::planner {
 namespace {
 
-LaunchConfig read(const std::string& text) {
+LaunchConfig openrlhf_of(const std::string& text) {
   const auto config = read_openrlhf(text, "run.sh", {}, {});
   EXPECT_TRUE(config.has_value());
   return config.value_or(LaunchConfig());
@@ -17,11 +17,11 @@ LaunchConfig read(const std::string& text) {
 
 // It was refused with a hint to write the job by hand.
 TEST(ReadOpenRlhf, FineTuningIsReadByTheFlagsOfBothYears) {
-  const LaunchConfig older = read(
+  const LaunchConfig older = openrlhf_of(
       "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --max_len 4096 "
       "--train_batch_size 256 --micro_train_batch_size 2 --pretrain meta-llama/Meta-Llama-3-8B "
       "--zero_stage 2 --bf16 --flash_attn --gradient_checkpointing");
-  const LaunchConfig newer = read(
+  const LaunchConfig newer = openrlhf_of(
       "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --data.max_len 4096 "
       "--train.batch_size 256 --train.micro_batch_size 2 "
       "--model.model_name_or_path meta-llama/Meta-Llama-3-8B --ds.zero_stage 2 "
@@ -42,12 +42,12 @@ TEST(ReadOpenRlhf, FineTuningIsReadByTheFlagsOfBothYears) {
 
 // Without --bf16 weights are in fp32, and without --flash_attn scores are written out.
 TEST(ReadOpenRlhf, DefaultsAreThoseOfTheirYear) {
-  const LaunchConfig older = read(
+  const LaunchConfig older = openrlhf_of(
       "deepspeed --module openrlhf.cli.train_sft --train_batch_size 64 --pretrain Qwen/Qwen3-8B");
   EXPECT_EQ(older.precision, "fp32");
   EXPECT_EQ(older.attention, "unfused");
   EXPECT_EQ(older.sequence, 512);
-  const LaunchConfig newer = read(
+  const LaunchConfig newer = openrlhf_of(
       "deepspeed --module openrlhf.cli.train_sft --train.batch_size 64 --model.model_name_or_path "
       "Qwen/Qwen3-8B");
   EXPECT_EQ(newer.precision, "bf16");
@@ -61,27 +61,27 @@ const std::string kPpo =
     "--algo.advantage.estimator group_norm --algo.kl.init_coef 0 ";
 
 TEST(ReadOpenRlhf, TheActorTakesPacksOrSamples) {
-  const LaunchConfig samples = read(kPpo + "--train.micro_batch_size 4");
+  const LaunchConfig samples = openrlhf_of(kPpo + "--train.micro_batch_size 4");
   EXPECT_EQ(samples.gpus, 8);
   EXPECT_EQ(samples.layout.micro_batch, 4);
   EXPECT_EQ(samples.global_batch, 128);
   EXPECT_TRUE(samples.beside.empty());
   const LaunchConfig packs =
-      read(kPpo + "--train.dynamic_batch_enable --train.max_tokens_per_gpu 8192");
+      openrlhf_of(kPpo + "--train.dynamic_batch_enable --train.max_tokens_per_gpu 8192");
   EXPECT_EQ(packs.sequence, 8192);
   EXPECT_EQ(packs.global_batch, 32);  // four samples of 2048 each
 }
 
 TEST(ReadOpenRlhf, WhatSharesTheActorsGpusIsNamed) {
-  EXPECT_EQ(read(kPpo + "--train.colocate_all --vllm.num_engines 4").beside.size(), 1U);
-  EXPECT_TRUE(
-      read(kPpo + "--train.colocate_all --vllm.num_engines 4 --vllm.enable_sleep").beside.empty());
-  EXPECT_EQ(read(kPpo + "--train.colocate_actor_ref --algo.kl.init_coef 0.01").beside,
+  EXPECT_EQ(openrlhf_of(kPpo + "--train.colocate_all --vllm.num_engines 4").beside.size(), 1U);
+  EXPECT_TRUE(openrlhf_of(kPpo + "--train.colocate_all --vllm.num_engines 4 --vllm.enable_sleep")
+                  .beside.empty());
+  EXPECT_EQ(openrlhf_of(kPpo + "--train.colocate_actor_ref --algo.kl.init_coef 0.01").beside,
             std::vector<std::string>{"the reference model"});
 }
 
 TEST(ReadOpenRlhf, PreferencesHaveACopyThatJudges) {
-  const LaunchConfig config = read(
+  const LaunchConfig config = openrlhf_of(
       "deepspeed --module openrlhf.cli.train_dpo --train_batch_size 64 "
       "--micro_train_batch_size 1 --pretrain Qwen/Qwen3-8B --max_len 2048 --bf16 --flash_attn "
       "--ring_attn_size 2");
@@ -92,8 +92,8 @@ TEST(ReadOpenRlhf, PreferencesHaveACopyThatJudges) {
 
 TEST(ReadOpenRlhf, OtherTrainingLeavesTheVerdictOpen) {
   for (const char* task : {"rm", "kd"}) {
-    EXPECT_EQ(read(std::string("deepspeed --module openrlhf.cli.train_") + task +
-                   " --train_batch_size 64 --pretrain Qwen/Qwen3-8B")
+    EXPECT_EQ(openrlhf_of(std::string("deepspeed --module openrlhf.cli.train_") + task +
+                          " --train_batch_size 64 --pretrain Qwen/Qwen3-8B")
                   .foreign.size(),
               1U)
         << task;
@@ -101,8 +101,9 @@ TEST(ReadOpenRlhf, OtherTrainingLeavesTheVerdictOpen) {
 }
 
 TEST(ReadOpenRlhf, NumbersThatOverflowAreRefused) {
-  EXPECT_THROW(read(kPpo + "--ds.tensor_parallel_size 1000000000"), Error);
-  EXPECT_THROW(read(kPpo + "--train.max_tokens_per_gpu x --train.dynamic_batch_enable"), Error);
+  EXPECT_THROW(openrlhf_of(kPpo + "--ds.tensor_parallel_size 1000000000"), Error);
+  EXPECT_THROW(openrlhf_of(kPpo + "--train.max_tokens_per_gpu x --train.dynamic_batch_enable"),
+               Error);
 }
 
 }  // namespace

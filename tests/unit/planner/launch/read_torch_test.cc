@@ -139,11 +139,21 @@ TEST_F(ReadTorchtitan, WhetherOlderCompileHasTheLossIsItsReleasesChoice) {
   const LaunchCase old = titan(
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nbatch_size = 1\n"
       "compile = true\n");
-  EXPECT_FALSE(old.job.framework.cross_entropy_fusion);
-  EXPECT_EQ(old.job.framework.logit_bytes, 4);  // of the latest release that takes the key
+  EXPECT_TRUE(old.job.framework.cross_entropy_fusion);  // of the latest release that has the key
+  EXPECT_EQ(old.job.framework.fused_logit_bytes, 4);
   Framework winter = find_framework("torchtitan@2024-12");
   apply_setting(winter, "compile", "true");
+  EXPECT_FALSE(winter.cross_entropy_fusion);
   EXPECT_EQ(winter.logit_bytes, 14);
+}
+
+// A file whose components are the model alone was told the memory of a compiled loss: 23.7 GiB for
+// a run that took 29.5.
+TEST_F(ReadTorchtitan, AModelCompiledWithoutItsLossHasPlainLogits) {
+  const std::string text =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\n";
+  EXPECT_FALSE(titan(text + "components = [\"model\"]\n").job.framework.cross_entropy_fusion);
+  EXPECT_TRUE(titan(text).job.framework.cross_entropy_fusion);
 }
 
 TEST_F(ReadTorchtitan, LayersPerStageAndModuleParts) {

@@ -10,20 +10,20 @@
 namespace trireme::planner {
 namespace {
 
-LaunchConfig read(const std::string& text, const std::vector<std::string>& arguments = {},
-                  const std::string& source = "run.sh") {
+LaunchConfig verl_of(const std::string& text, const std::vector<std::string>& arguments = {},
+                     const std::string& source = "run.sh") {
   const auto config = read_verl(text, source, arguments, {});
   EXPECT_TRUE(config.has_value());
   return config.value_or(LaunchConfig());
 }
 
 const std::string kStart = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo ";
-const std::string kActor = kStart +
-                           "actor_rollout_ref.model.path=/models/Qwen3-8B "
-                           "actor_rollout_ref.actor.ppo_mini_batch_size=128 "
-                           "actor_rollout_ref.rollout.n=8 data.train_batch_size=512 "
-                           "data.max_prompt_length=1024 data.max_response_length=3072 "
-                           "trainer.nnodes=2 trainer.n_gpus_per_node=8 ";
+const std::string kVerlActor = kStart +
+                               "actor_rollout_ref.model.path=/models/Qwen3-8B "
+                               "actor_rollout_ref.actor.ppo_mini_batch_size=128 "
+                               "actor_rollout_ref.rollout.n=8 data.train_batch_size=512 "
+                               "data.max_prompt_length=1024 data.max_response_length=3072 "
+                               "trainer.nnodes=2 trainer.n_gpus_per_node=8 ";
 const std::string kSamples = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 ";
 
 bool has_choice(const LaunchConfig& config, const std::string& choice) {
@@ -38,7 +38,7 @@ bool says(const LaunchConfig& config, const std::string& words) {
 
 // It was refused with a hint to write the job by hand.
 TEST(ReadVerl, TheActorIsThatOfFsdp) {
-  const LaunchConfig config = read(kActor + kSamples);
+  const LaunchConfig config = verl_of(kVerlActor + kSamples);
   EXPECT_EQ(config.format, LaunchFormat::kAccelerate);
   EXPECT_EQ(config.framework, "fsdp1");
   EXPECT_EQ(config.model_name, "qwen3-8b");
@@ -55,17 +55,18 @@ TEST(ReadVerl, TheActorIsThatOfFsdp) {
 }
 
 TEST(ReadVerl, AllSamplesOfAMicroBatchAreDividedAmongTheRanks) {
-  EXPECT_EQ(read(kActor + "actor_rollout_ref.actor.ppo_micro_batch_size=64 ").layout.micro_batch,
-            4);
+  EXPECT_EQ(
+      verl_of(kVerlActor + "actor_rollout_ref.actor.ppo_micro_batch_size=64 ").layout.micro_batch,
+      4);
 }
 
 // Ranks of Ulysses share the states and the pack.
 TEST(ReadVerl, UlyssesSharesPacksAndStates) {
   const LaunchConfig config =
-      read(kActor +
-           "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.actor.use_dynamic_bsz=True "
-           "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 "
-           "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192 ");
+      verl_of(kVerlActor +
+              "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.actor.use_dynamic_bsz=True "
+              "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 "
+              "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192 ");
   EXPECT_EQ(config.framework, "fsdp2");
   EXPECT_EQ(config.layout.context, 2);
   EXPECT_EQ(config.sequence, 2 * 8192);
@@ -80,7 +81,7 @@ TEST(ReadVerl, UlyssesSharesPacksAndStates) {
 
 TEST(ReadVerl, GroupsOfRanksShard) {
   const LaunchConfig config =
-      read(kActor + kSamples + "actor_rollout_ref.actor.fsdp_config.fsdp_size=8 ");
+      verl_of(kVerlActor + kSamples + "actor_rollout_ref.actor.fsdp_config.fsdp_size=8 ");
   EXPECT_EQ(config.layout.sharded, 8);
   EXPECT_FALSE(config.layout.replicas.has_value());
 }
@@ -88,41 +89,41 @@ TEST(ReadVerl, GroupsOfRanksShard) {
 // What verl moves between phases is no offloading of the training step; FSDP2's policy is.
 TEST(ReadVerl, WhatMovesBetweenPhasesIsBackWhenTheActorTrains) {
   const LaunchConfig moved =
-      read(kActor + kSamples + "actor_rollout_ref.actor.fsdp_config.param_offload=True ");
+      verl_of(kVerlActor + kSamples + "actor_rollout_ref.actor.fsdp_config.param_offload=True ");
   EXPECT_TRUE(moved.offload.empty());
   EXPECT_TRUE(says(moved, "is back on the GPU while the actor trains"));
   const LaunchConfig policy =
-      read(kActor + kSamples + "actor_rollout_ref.actor.fsdp_config.offload_policy=True ");
+      verl_of(kVerlActor + kSamples + "actor_rollout_ref.actor.fsdp_config.offload_policy=True ");
   EXPECT_EQ(policy.offload, std::vector<std::string>{"parameters"});
 }
 
 TEST(ReadVerl, WhatLiesBesideTheActorIsNamed) {
-  EXPECT_EQ(read(kActor + kSamples + "algorithm.adv_estimator=gae").beside,
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + "algorithm.adv_estimator=gae").beside,
             std::vector<std::string>{"the critic"});
-  EXPECT_TRUE(read(kActor + kSamples +
-                   "algorithm.adv_estimator=gae critic.model.fsdp_config.param_offload=True "
-                   "critic.model.fsdp_config.optimizer_offload=True")
+  EXPECT_TRUE(verl_of(kVerlActor + kSamples +
+                      "algorithm.adv_estimator=gae critic.model.fsdp_config.param_offload=True "
+                      "critic.model.fsdp_config.optimizer_offload=True")
                   .beside.empty());
-  EXPECT_EQ(
-      read(kActor + kSamples + "actor_rollout_ref.rollout.free_cache_engine=False").beside.size(),
-      1U);
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + "actor_rollout_ref.rollout.free_cache_engine=False")
+                .beside.size(),
+            1U);
 }
 
 TEST(ReadVerl, AdaptersHaveABaseInThirtyTwoBits) {
-  const LaunchConfig config = read(
-      kActor + kSamples +
+  const LaunchConfig config = verl_of(
+      kVerlActor + kSamples +
       "actor_rollout_ref.model.lora_rank=32 actor_rollout_ref.model.target_modules=all-linear");
   EXPECT_EQ(config.training.rank, 32);
   EXPECT_EQ(config.training.base, BaseFormat::kFp32);
 }
 
-const std::string kMegatron = kActor + kSamples +
+const std::string kMegatron = kVerlActor + kSamples +
                               "--config-name=ppo_megatron_trainer.yaml "
                               "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4 "
                               "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2 ";
 
 TEST(ReadVerl, TheActorIsThatOfMegatron) {
-  const LaunchConfig config = read(
+  const LaunchConfig config = verl_of(
       kMegatron +
       "+actor_rollout_ref.actor.megatron.override_transformer_config.recompute_granularity=full "
       "+actor_rollout_ref.actor.megatron.override_transformer_config.recompute_method=uniform "
@@ -147,39 +148,39 @@ TEST(ReadVerl, TheActorIsThatOfMegatron) {
 // Megatron's reference model stays on the GPU unless told; FSDP's lies on the host.
 TEST(ReadVerl, AReferenceModelOfMegatronLiesBesideTheActor) {
   const std::string judged = "actor_rollout_ref.actor.use_kl_loss=True ";
-  EXPECT_EQ(read(kMegatron + judged).beside, std::vector<std::string>{"the reference model"});
-  EXPECT_TRUE(read(kMegatron + judged + "actor_rollout_ref.ref.megatron.param_offload=True")
+  EXPECT_EQ(verl_of(kMegatron + judged).beside, std::vector<std::string>{"the reference model"});
+  EXPECT_TRUE(verl_of(kMegatron + judged + "actor_rollout_ref.ref.megatron.param_offload=True")
                   .beside.empty());
-  EXPECT_TRUE(read(kActor + kSamples + judged).beside.empty());
+  EXPECT_TRUE(verl_of(kVerlActor + kSamples + judged).beside.empty());
 }
 
 // Interleaved stages take groups of pp micro-batches.
 TEST(ReadVerl, PacksOfInterleavedStagesComeInGroups) {
   const LaunchConfig config =
-      read(kMegatron +
-           "actor_rollout_ref.actor.megatron.virtual_pipeline_model_parallel_size=2 "
-           "actor_rollout_ref.actor.use_dynamic_bsz=True "
-           "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=6000");
+      verl_of(kMegatron +
+              "actor_rollout_ref.actor.megatron.virtual_pipeline_model_parallel_size=2 "
+              "actor_rollout_ref.actor.use_dynamic_bsz=True "
+              "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=6000");
   const std::int64_t each = *config.global_batch / 2;  // two data-parallel ranks
   EXPECT_GE(each * 6000, 512 * 4096);
   EXPECT_EQ(each % 2, 0);
 }
 
 TEST(ReadVerl, ABackEndThatIsNotReadIsRefused) {
-  EXPECT_THROW(read(kActor + kSamples + "model_engine=veomni"), Error);
-  EXPECT_THROW(read("python3 -m verl.trainer.main_generation_server "
-                    "actor_rollout_ref.model.path=/models/Qwen3-8B"),
+  EXPECT_THROW(verl_of(kVerlActor + kSamples + "model_engine=veomni"), Error);
+  EXPECT_THROW(verl_of("python3 -m verl.trainer.main_generation_server "
+                       "actor_rollout_ref.model.path=/models/Qwen3-8B"),
                Error);
 }
 
 TEST(ReadVerl, ABatchThatNobodySaysIsRefused) {
-  EXPECT_THROW(read(kActor), Error);
+  EXPECT_THROW(verl_of(kVerlActor), Error);
 }
 
 // Its own configuration may set anything.
 TEST(ReadVerl, AConfigurationThatIsNotThereLeavesTheVerdictOpen) {
-  EXPECT_EQ(read(kActor + kSamples + "--config-name=my_trainer").foreign.size(), 1U);
-  EXPECT_TRUE(read(kActor + kSamples + "--config-name=ppo_trainer").foreign.empty());
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + "--config-name=my_trainer").foreign.size(), 1U);
+  EXPECT_TRUE(verl_of(kVerlActor + kSamples + "--config-name=ppo_trainer").foreign.empty());
 }
 
 TEST(ReadVerl, ItsYamlIsReadAsItsOverridesAre) {
@@ -190,7 +191,7 @@ TEST(ReadVerl, ItsYamlIsReadAsItsOverridesAre) {
       "  max_response_length: 1024\n  val_batch_size: ${data.train_batch_size}\n"
       "algorithm:\n  adv_estimator: grpo\n";
   const LaunchConfig config =
-      read(yaml, {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8"}, "config.yaml");
+      verl_of(yaml, {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8"}, "config.yaml");
   EXPECT_EQ(config.global_batch, 256);
   EXPECT_EQ(config.layout.micro_batch, 8);
   EXPECT_EQ(config.sequence, 2048);
@@ -201,20 +202,21 @@ const std::string kSft =
     "data.train_batch_size=64 data.max_length=4096 ";
 
 TEST(ReadVerl, TheSftTrainerPacksUnlessTold) {
-  const LaunchConfig packs = read(kSft + "data.max_token_len_per_gpu=16384 engine.strategy=fsdp2");
+  const LaunchConfig packs =
+      verl_of(kSft + "data.max_token_len_per_gpu=16384 engine.strategy=fsdp2");
   EXPECT_EQ(packs.framework, "fsdp2");
   EXPECT_EQ(packs.gpus, 8);
   EXPECT_EQ(packs.sequence, 16384);
   EXPECT_EQ(packs.global_batch, 16);
   const LaunchConfig samples =
-      read(kSft +
-           "data.use_dynamic_bsz=False data.micro_batch_size_per_gpu=2 engine=megatron "
-           "engine.tensor_model_parallel_size=2");
+      verl_of(kSft +
+              "data.use_dynamic_bsz=False data.micro_batch_size_per_gpu=2 engine=megatron "
+              "engine.tensor_model_parallel_size=2");
   EXPECT_EQ(samples.layout.tensor, 2);
   EXPECT_EQ(samples.layout.micro_batch, 2);
   EXPECT_EQ(samples.global_batch, 64);
   // that of 2025
-  const LaunchConfig older = read(
+  const LaunchConfig older = verl_of(
       "torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer "
       "model.partial_pretrain=Qwen/Qwen3-8B data.train_batch_size=64 "
       "data.micro_batch_size_per_gpu=4 ulysses_sequence_parallel_size=2");
@@ -225,11 +227,11 @@ TEST(ReadVerl, TheSftTrainerPacksUnlessTold) {
 
 // Products of numbers that no run has wrapped around.
 TEST(ReadVerl, NumbersThatOverflowAreRefused) {
-  EXPECT_THROW(read(kActor + "actor_rollout_ref.actor.use_dynamic_bsz=True "
-                             "actor_rollout_ref.actor.ppo_mini_batch_size=1000000000 "
-                             "actor_rollout_ref.rollout.n=1000000000"),
+  EXPECT_THROW(verl_of(kVerlActor + "actor_rollout_ref.actor.use_dynamic_bsz=True "
+                                    "actor_rollout_ref.actor.ppo_mini_batch_size=1000000000 "
+                                    "actor_rollout_ref.rollout.n=1000000000"),
                Error);
-  EXPECT_THROW(read(kActor + kSamples + "trainer.nnodes=0"), Error);
+  EXPECT_THROW(verl_of(kVerlActor + kSamples + "trainer.nnodes=0"), Error);
 }
 
 }  // namespace

@@ -9,10 +9,14 @@ namespace {
 class Leaner {
  public:
   Leaner(const Plan& plan, const PartCosts& costs, MemoryModel& memory)
-      : plan_(plan), memory_(memory), ranks_(static_cast<std::size_t>(plan.pipeline)) {
+      : plan_(plan),
+        memory_(memory),
+        ranks_(static_cast<std::size_t>(plan.pipeline)),
+        takes_none_(ranks_, false) {
     double all = 0;
     for (const double cost : costs.layers) {
       all += cost;
+      alike_ = alike_ && cost == costs.layers.front();
     }
     layer_ = all / static_cast<double>(costs.layers.size());
     ends_ = {costs.embedding, costs.head};
@@ -66,9 +70,10 @@ class Leaner {
     if (from == plan_.stage_layers.size()) {
       return false;
     }
+    forget_full_ranks(fullest);
     std::vector<std::size_t> others;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      if (rank != fullest) {
+      if (rank != fullest && !takes_none_[rank]) {
         others.push_back(rank);
       }
     }
@@ -84,8 +89,20 @@ class Leaner {
         return true;
       }
       --plan_.stage_layers[to];
+      takes_none_[rank] = true;
     }
     return false;
+  }
+
+  // A rank that had no room beside the fullest one has none later: that one only gets emptier. But
+  // the rank that now gives, and the one that may hold the mirrored chunks of it (DualPipe), do;
+  // and where layers differ, which ones a rank has changes with every move.
+  void forget_full_ranks(std::size_t giving) {
+    if (alike_) {
+      takes_none_[giving] = takes_none_[ranks_ - 1 - giving] = false;
+    } else {
+      takes_none_.assign(ranks_, false);
+    }
   }
 
   Plan plan_;
@@ -95,6 +112,8 @@ class Leaner {
   std::array<double, 2> ends_ = {};
   MemoryEstimate estimate_;
   bool moved_ = false;
+  bool alike_ = true;             // all layers
+  std::vector<bool> takes_none_;  // by rank: one more layer made it as full as the fullest
 };
 
 }  // namespace

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 
+#include "planner/cost/layer_times.h"
 #include "planner/cost/own_memory.h"
+#include "planner/cost/reserved_memory.h"
+#include "topologies/node_groups.h"
 
 namespace trireme::planner {
 namespace {
@@ -234,14 +239,37 @@ bool has_short_chunks(const Job& job, const Plan& plan) {
                                    : std::ranges::min(plan.stage_layers) <= 1;
 }
 
+// A flat buffer has the gradients through the step.
+bool has_flat_gradients(const Job& job) {
+  return job.framework.states != StateLayout::kTorch &&
+         job.framework.implementation != models::Implementation::kTrireme;
+}
+
+// Whether no plan of the pipeline allocates less than the one that recomputes all. Of a lone layer
+// one that keeps everything may: recomputed, it has its input twice. So may one whose layers are
+// held otherwise than they are recomputed: on the host, twice under adapters, not at all where they
+// are frozen, as weight gradients that wait; and one whose gradients come into being while the last
+// layers' activations are let go.
+bool full_recompute_is_leanest(const Job& job, const Plan& plan) {
+  return has_flat_gradients(job) && !has_short_chunks(job, plan) && !splits_backward(plan) &&
+         !job.offload.any() && !job.training.has_adapters() && job.training.frozen_layers == 0 &&
+         !topologies::has_unlike_nodes(job.cluster);
+}
+
+// Where the plan that recomputes all is the leanest: whether no other fits better. One that
+// allocates more may, since blocks of what is recomputed stay cached and states are counted more
+// surely than activations, unless not even activations alone would fit.
+bool settles(const Job& job, const Plan& plan, const MemoryEstimate& memory) {
+  const bool recomputes_all = plan.recompute == Recompute::kFull && plan.recompute_layers < 0;
+  return memory.fit == Fit::kFits ||
+         (recomputes_all && memory.allocated_gib > most_that_fits_gib(job, memory.capacity_gib));
+}
+
 // Micro-batches of which one needs least memory, whatever is recomputed.
 std::vector<std::int64_t> leanest_sizes(const Job& job, const Plan& plan, bool own,
                                         std::int64_t sequences) {
-  // A flat buffer has the gradients through the step: one micro-batch of many sequences keeps what
-  // they do one by one, and more.
-  const bool flat = job.framework.states != StateLayout::kTorch &&
-                    job.framework.implementation != models::Implementation::kTrireme;
-  if (flat || sequences == 1) {
+  // One micro-batch of many sequences keeps what they do one by one, and more.
+  if (has_flat_gradients(job) || sequences == 1) {
     return {1};
   }
   if (plan.schedule == Schedule::kGpipe && plan.pipeline > 1) {
@@ -262,7 +290,11 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
                                       Estimator& estimator) {
   const std::vector<ShardingChoice>& choices = space.degrees[node.degrees].shardings;
   const std::int64_t sequences = node.plan.micro_batches * node.plan.micro_batch;
+  const bool own = counts_own_memory(job, node.plan) && node.plan.pipeline > 1;
+  const bool leanest = full_recompute_is_leanest(job, node.plan);
   std::vector<LeastMemory> least(choices.size());
+  std::vector<std::size_t> open(choices.size());  // those of which another plan may fit better
+  std::iota(open.begin(), open.end(), std::size_t{0});
   MemoryEstimate memory;
   Plan plan = node.plan;
   // Of every choice: what they have in common is then counted once.
@@ -271,16 +303,20 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
     plan.recompute_layers = layers;
     plan.micro_batch = micro_batch;
     plan.micro_batches = sequences / micro_batch;
-    for (std::size_t c = 0; c < choices.size(); ++c) {
+    std::vector<std::size_t> left;
+    for (const std::size_t c : open) {
       set_sharding(choices[c], plan);
       estimator.memory().estimate_if_fits(plan, memory);
+      if (!leanest || !settles(job, plan, memory)) {
+        left.push_back(c);
+      }
       if (memory.allocated_gib < least[c].memory.gib) {
         least[c].memory = memory_on_grid(memory.allocated_gib);
       }
       least[c].fit = std::min(least[c].fit, memory.fit);
     }
+    open = std::move(left);
   };
-  const bool own = counts_own_memory(job, node.plan) && node.plan.pipeline > 1;
   const std::vector<std::int64_t> sizes = leanest_sizes(job, node.plan, own, sequences);
   const auto ask_all = [&](Recompute recompute, std::int64_t layers) {
     for (const std::int64_t size : sizes) {
@@ -291,7 +327,6 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
   if (own) {
     return least;
   }
-  // Under other frameworks a lone layer that is recomputed has its input twice.
   ask_all(Recompute::kNone, -1);
   ask_all(Recompute::kSelective, -1);
   for (const std::int64_t count :

@@ -9,6 +9,7 @@
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/megatron/megatron.h"
 #include "planner/launch/offload_refusals.h"
+#include "planner/launch/refusal_tables.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {
@@ -285,6 +286,24 @@ bool is_in_launch_files(std::string_view setting) {
       "moment_bytes "
       "gradient_bytes reduce_bytes master_bytes";
   return is_among(kWritten, setting);
+}
+
+bool is_refused(LaunchFormat format, const LaunchPlan& launch) {
+  const auto refuses = [&](std::span<const Refusal> table) {
+    return first_refusal(table, launch) != nullptr;
+  };
+  switch (format) {
+    case LaunchFormat::kMegatron:
+    case LaunchFormat::kMegatronBridge:
+      return std::ranges::any_of(megatron_refusals(), refuses);
+    case LaunchFormat::kTorchtitan:
+      return refuses(torchtitan_refusals());
+    case LaunchFormat::kDeepspeed:
+      return refuses(deepspeed_refusals());
+    case LaunchFormat::kAccelerate:
+      return refuses(accelerate_refusals());
+  }
+  return false;
 }
 
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {

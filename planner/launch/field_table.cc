@@ -289,10 +289,15 @@ std::string json_text(std::span<const Field> table, const LaunchPlan& launch) {
   return json.dump(2) + "\n";
 }
 
-void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::string_view who) {
+const Refusal* first_refusal(std::span<const Refusal> table, const LaunchPlan& launch) {
   const auto found = std::find_if(table.begin(), table.end(),
                                   [&](const Refusal& row) { return row.when(launch); });
-  if (found == table.end()) {
+  return found == table.end() ? nullptr : &*found;
+}
+
+void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::string_view who) {
+  const Refusal* found = first_refusal(table, launch);
+  if (found == nullptr) {
     return;
   }
   const Plan& plan = launch.plan;

@@ -111,6 +111,8 @@ struct Refusal {
   bool (*when)(const LaunchPlan& launch);
   std::string_view why;
 };
+// The first row that holds; nullptr: none does.
+const Refusal* first_refusal(std::span<const Refusal> table, const LaunchPlan& launch);
 // Throws the Error of the first row that holds; `who` is the program's name.
 void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::string_view who);
 // Tensor-parallel ranks of an expert.

@@ -10,6 +10,7 @@
 
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_facts.h"
+#include "planner/launch/refusal_tables.h"
 #include "planner/launch/torchtitan.h"
 #include "planner/plan/stages.h"
 
@@ -313,21 +314,33 @@ void refuse_two_axes_of_deepspeed(const Plan& plan) {
 
 }  // namespace
 
+std::span<const Refusal> torchtitan_refusals() {
+  return kTorchtitan;
+}
+
+std::span<const Refusal> deepspeed_refusals() {
+  return kDeepspeed;
+}
+
+std::span<const Refusal> accelerate_refusals() {
+  return kAccelerate;
+}
+
 void refuse_plans_unknown_to_torchtitan(const LaunchPlan& launch) {
   refuse_other_orders(launch.plan, "torchtitan");
   refuse_odd_sequences(launch);
-  refuse_any(kTorchtitan, launch, "torchtitan");
+  refuse_any(torchtitan_refusals(), launch, "torchtitan");
 }
 
 void refuse_plans_unknown_to_deepspeed(const LaunchPlan& launch) {
   refuse_other_orders(launch.plan, "DeepSpeed");
   refuse_two_axes_of_deepspeed(launch.plan);
-  refuse_any(kDeepspeed, launch, "DeepSpeed");
+  refuse_any(deepspeed_refusals(), launch, "DeepSpeed");
 }
 
 void refuse_plans_unknown_to_accelerate(const LaunchPlan& launch) {
   refuse_other_orders(launch.plan, "accelerate");
-  refuse_any(kAccelerate, launch, "accelerate");
+  refuse_any(accelerate_refusals(), launch, "accelerate");
 }
 
 }  // namespace trireme::planner

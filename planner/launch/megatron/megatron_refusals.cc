@@ -6,6 +6,7 @@
 
 #include "planner/launch/launch_facts.h"
 #include "planner/launch/megatron/megatron.h"
+#include "planner/launch/refusal_tables.h"
 
 namespace trireme::planner {
 namespace {
@@ -216,14 +217,17 @@ constexpr Refusal kChoices[] = {
 
 }  // namespace
 
+std::span<const std::span<const Refusal>> megatron_refusals() {
+  static constexpr std::span<const Refusal> kTables[] = {kModel, kSteps, kSharding, kTypes,
+                                                         kChoices};
+  return kTables;
+}
+
 void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view who) {
   if (!pipeline_before_data(launch.plan)) {
     refuse_other_orders(launch.plan, who);
   }
-  for (const std::span<const Refusal> table :
-       {std::span<const Refusal>(kModel), std::span<const Refusal>(kSteps),
-        std::span<const Refusal>(kSharding), std::span<const Refusal>(kTypes),
-        std::span<const Refusal>(kChoices)}) {
+  for (const std::span<const Refusal> table : megatron_refusals()) {
     refuse_any(table, launch, who);
   }
 }

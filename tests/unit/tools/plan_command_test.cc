@@ -409,6 +409,24 @@ TEST(PlanLaunchable, WhatIsRefusedInItsPlainestFormIsRefusedInEvery) {
   }
 }
 
+// Search asks without words, by rows before it writes a file: never otherwise than `export` says.
+TEST(PlanLaunchable, SearchTakesWhatExportTakes) {
+  for (const char* framework :
+       {"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "fsdp1"}) {
+    const planner::Job job = job_of("mixtral-8x7b", framework);
+    planner::Space space;
+    enumerate(job, {}, {}, space);
+    const planner::AcceptsPlan accepts = can_be_exported(job);
+    for (const planner::Degrees& degrees : space.degrees) {
+      for (const planner::ShardingChoice& choice : degrees.shardings) {
+        const planner::Plan plan = with_sharding(degrees.base, choice);
+        EXPECT_EQ(accepts(plan), export_refusal(job, plan).empty())
+            << framework << " " << planner::short_form(plan);
+      }
+    }
+  }
+}
+
 // torchtitan that reduces once a step takes one micro-batch, and lost every layout without a
 // pipeline.
 TEST(PlanLaunchable, WhatTakesOneMicroBatchOnlyIsAskedWithOne) {

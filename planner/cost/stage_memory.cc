@@ -6,6 +6,7 @@
 #include "planner/cost/stage_buffers.h"
 #include "planner/cost/stage_contents.h"
 #include "planner/cost/state_memory.h"
+#include "planner/cost/zero_memory.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -187,24 +188,6 @@ void set_head_moments(const StageContext& context, const StageContents& stage,
   base.logits = waiting + outputs;
 }
 
-// DeepSpeed takes the norm of a gradient on its way to the host in fp64, of the rank's part of a
-// tensor at a time: the table's is the largest, and the head's comes when all is still kept
-// (stage_1_and_2.py set_norm_for_param_grad_in_gpu; stage3.py _constant_buffered_norm2, by 2.5e8
-// elements).
-double norm_copy_bytes(const StageContext& context, const StageContents& stage) {
-  const Job& job = *context.job;
-  if (job.framework.states != StateLayout::kDeepSpeed || job.training.has_adapters() ||
-      job.offload.optimizer != OffloadTo::kHost || job.framework.master_bytes <= 0) {
-    return 0;
-  }
-  constexpr double kFp64 = 8;
-  constexpr double kAtOnce = 2.5e8;
-  const double part = main_copy_bytes(context, stage) / job.framework.master_bytes;
-  const bool sharded = run_sharding(job, *context.plan).sharding == Sharding::kFull;
-  const double share = part / std::max(1.0, stage.trained + stage.trained_experts);
-  return kFp64 * (sharded ? std::min(kAtOnce, share * stage.head) : std::min(part, stage.head));
-}
-
 Moments moments_of(const StageContext& context, const StageContents& stage,
                    const Gathered& gathered, std::int64_t rank) {
   const Job& job = *context.job;
@@ -267,49 +250,6 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
   return moments;
 }
 
-// Of ZeRO-3, beside what is gathered at the main stream's peak: the most that ever is, a table that
-// comes while the layers before it are there, and the gradient of a table, whose memory serves
-// again only once the reduction's stream has passed it (partitioned_param_coordinator.py, stage3.py
-// partition_grads).
-double zero_pools(const Job& job, const StageContents& stage, const Gathered& gathered,
-                  const MemoryItems& peak) {
-  const double reduced =
-      job.training.has_adapters() ? 0 : job.framework.reduce_bytes * stage.table();
-  return std::max(0.0, gathered.most - peak.gathered_parameters) + reduced;
-}
-
-// A tensor larger than every block that the allocator holds gets a segment of its own, which
-// nothing smaller gives back: under ZeRO the gradient of the head, which comes when the loss's
-// blocks are free, and what the step lays together and casts of a whole partition
-// (stage_1_and_2.py step; stage3.py by sub-groups). Expandable segments join what is free.
-double own_segments(const StageContext& context, const StageContents& stage, bool head_is_there) {
-  const Job& job = *context.job;
-  if (job.framework.states != StateLayout::kDeepSpeed || job.framework.expandable_segments ||
-      job.training.has_adapters() || job.framework.master_bytes <= 0) {
-    return 0;
-  }
-  double held = stage.has_head ? context.logit_block : 0;
-  double segments = 0;
-  const auto allocate = [&](double block) {
-    segments += block > held ? block : 0;
-    held = std::max(held, block);
-  };
-  if (stage.has_head && !head_is_there) {
-    allocate(head_gradient_bytes(context, stage));
-    allocate(norm_copy_bytes(context, stage));
-  }
-  const double part =
-      context.resident.optimizer * main_copy_bytes(context, stage) / job.framework.master_bytes;
-  const bool by_groups = context.plan->sharding == Sharding::kFull;
-  const double at_once = by_groups ? std::min(part, kZeroSubGroup) : part;
-  const double laid = zero_sum_bytes(job);
-  if (laid < 4) {
-    allocate(laid * at_once);
-    allocate(4 * at_once);
-  }
-  return segments;
-}
-
 // PyTorch's allocator keeps what a stream freed for that stream. FSDP gathers and reduces on
 // streams of their own, so their buffers and the sharded gradients (the reductions' results) never
 // serve the forward pass: they add to the main stream's peak, whenever that is.
@@ -369,7 +309,7 @@ StageMemory stage_memory(const StageContext& context, const StageContents& conte
   early.raise(moments.forward);
   const auto reserved_at = [&](const Peak& moment, bool head_is_there) {
     return moment.bytes + side_pools(context, stage, gathered, *moment.items) +
-           own_segments(context, stage, head_is_there);
+           own_segments(context, stage, head_is_there ? 0 : head_gradient_bytes(context, stage));
   };
   double reserved = reserved_at(early, false);
   if (stage.has_head) {

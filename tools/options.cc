@@ -70,6 +70,7 @@ constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
     {"fused_adam", "adam"},
     {"zero-bubble", "zb-h1"},
     {"zerobubble", "zb-h1"},
+    {"zbvzerobubble", "zb-v"},
     {"1f1b-interleaved", "interleaved"},
     {"interleaved1f1b", "interleaved"},
     {"sdpa", "flash"},

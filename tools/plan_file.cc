@@ -168,10 +168,10 @@ Plan read_layout(JsonReader reader) {
   plan.sharding =
       choice(reader, "sharding",
              {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull});
-  plan.schedule =
-      choice(reader, "schedule",
-             {Schedule::kGpipe, Schedule::kOneForwardOneBackward, Schedule::kInterleaved,
-              Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2});
+  plan.schedule = choice(reader, "schedule",
+                         {Schedule::kGpipe, Schedule::kOneForwardOneBackward,
+                          Schedule::kInterleaved, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2,
+                          Schedule::kZeroBubbleV, Schedule::kDualPipeV});
   read_recompute(reader, plan);
   plan.sequence_parallel = reader.boolean("sequence_parallel");
   plan.reshard_after_forward = reader.boolean("reshard_after_forward");

@@ -169,7 +169,11 @@ void apply_choices(Draft& draft, const LayoutOptions& options) {
   if (!options.schedule.empty()) {
     plan.schedule = chosen(planner::kScheduleNames, options.schedule,
                            planner::Schedule::kOneForwardOneBackward);
-  } else if (plan.virtual_pipeline > 1) {
+    const bool said = options.virtual_pipeline || plan.virtual_pipeline > 1;
+    if (planner::is_in_v(plan.schedule) && plan.pipeline > 1 && !said) {
+      plan.virtual_pipeline = planner::kChunksInV;
+    }
+  } else if (plan.virtual_pipeline > 1 && !planner::is_in_v(plan.schedule)) {
     plan.schedule = planner::Schedule::kInterleaved;
   }
   if (!options.stage_layers.empty()) {

@@ -9,7 +9,7 @@
 #include "planner/cost/layer_times.h"
 #include "planner/cost/stage_memory.h"
 #include "planner/cost/unit_link.h"
-#include "planner/plan/schedule.h"
+#include "planner/plan/schedule_times.h"
 
 namespace trireme::planner {
 
@@ -60,14 +60,49 @@ struct AtTheEnd {
   double exposed = 0, late = 0;
 };
 
-// If each reduction begins when its unit's gradients are whole: the head's first, the first `unit`
-// layers' (a share of all) last. Nobody waits for the weight gradients of a split backward.
-AtTheEnd left_at_the_end(const Plan& plan, const DataParallelInput& in,
+// In a V: seconds between a rank's last gradients of its second chunk and those of its first one.
+double between_last_gradients(const Plan& plan, const DataParallelInput& in) {
+  const double chunks = kChunksInV;
+  const PassSeconds one{in.forward / chunks, (in.backward - in.weight_gradient) / chunks,
+                        in.weight_gradient / chunks};
+  Plan shorter = plan;  // the end of a longer step is the same
+  shorter.micro_batches = std::min(plan.micro_batches, 2 * plan.pipeline);
+  const ScheduleTimes times = time_schedule(
+      shorter, std::vector<PassSeconds>(static_cast<std::size_t>(plan.pipeline * kChunksInV), one),
+      0);
+  const auto rank = static_cast<std::size_t>(in.rank);
+  const std::vector<Action>& actions = times.actions[rank];
+  const auto second = std::find_if(actions.rbegin(), actions.rend(), [](const Action& action) {
+    return action.chunk > 0 &&
+           (action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient);
+  });
+  const auto place = static_cast<std::size_t>(actions.rend() - second) - 1;
+  const double input = second->kind == ActionKind::kBackward ? one.input_gradient : 0;
+  const double ended = times.begins[rank][place] + input + one.weight_gradient;
+  return times.begins[rank].back() - ended;
+}
+
+// Where weight gradients end the step: nobody waits for them.
+AtTheEnd left_of_weights(const Plan& plan, const DataParallelInput& in,
                          const LastReductions& reduce, double unit, double slowdown) {
-  if (splits_backward(plan)) {
+  if (!is_in_v(plan.schedule)) {
     const double window = in.weight_gradient * (1 - 0.5 * unit);
     return {.exposed = std::max(over(reduce.all, window),
                                 reduce.last + stretch(reduce.slowing, window, slowdown))};
+  }
+  const double chunk = in.weight_gradient / kChunksInV;
+  const double window = std::max(0.0, chunk - 0.5 * unit * in.weight_gradient);
+  const double longest = window + between_last_gradients(plan, in) + chunk;
+  return {.exposed = std::max({over(reduce.all, longest), over(reduce.all / kChunksInV, window),
+                               reduce.last + stretch(reduce.slowing, longest, slowdown)})};
+}
+
+// If each reduction begins when its unit's gradients are whole: the head's first, the first `unit`
+// layers' (a share of all) last.
+AtTheEnd left_at_the_end(const Plan& plan, const DataParallelInput& in,
+                         const LastReductions& reduce, double unit, double slowdown) {
+  if (ends_with_weights(plan)) {
+    return left_of_weights(plan, in, reduce, unit, slowdown);
   }
   const auto chunks = static_cast<double>(plan.virtual_pipeline);
   // A chunk's units are whole when its own last micro-batch is; then the other chunks' last groups
@@ -211,7 +246,7 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
                                               : last.all - last.last;
   const double slowdown = fit_.overlap_slowdown * in.kernel_share;
   const bool one_by_one =
-      has_torch_states(job_) && at.of.groups.shard.ranks > 1 && !splits_backward(plan);
+      has_torch_states(job_) && at.of.groups.shard.ranks > 1 && !ends_with_weights(plan);
   const AtTheEnd end = !overlaps_gradient_reduction(job_.framework) ? AtTheEnd{last.all, 0}
                        : one_by_one
                            ? left_one_by_one(plan, in, {&embedding, &layer, &head}, slowdown)

@@ -74,6 +74,22 @@ double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::in
   return std::floor(kOverlapSteps * std::max(0.0, 1 - warm_up / passes)) / kOverlapSteps;
 }
 
+double overlapped_share_in_v(std::int64_t micro_batches, std::int64_t split, std::int64_t stages) {
+  const auto passes = static_cast<double>(kChunksInV * micro_batches);
+  const auto alone = static_cast<double>(split + stages);
+  return std::floor(kOverlapSteps * std::max(0.0, 1 - alone / passes)) / kOverlapSteps;
+}
+
+double overlapped_share(const Plan& plan) {
+  if (plan.pipeline == 1 || !is_in_v(plan.schedule)) {
+    return overlapped_share(plan.micro_batches, plan.virtual_pipeline, plan.pipeline);
+  }
+  // DualPipeV splits 2p - 1 - r backwards of rank r.
+  const std::int64_t split = splits_every_backward(plan.schedule) ? kChunksInV * plan.micro_batches
+                                                                  : (3 * plan.pipeline - 1) / 2;
+  return overlapped_share_in_v(plan.micro_batches, split, plan.pipeline);
+}
+
 double exposed_exchange(const BehaviourFit& fit, double exchange, double compute) {
   const double hidden = std::min(exchange, compute);
   return exchange - hidden + fit.overlap_slowdown * hidden;

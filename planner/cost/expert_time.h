@@ -27,6 +27,11 @@ inline constexpr double kOverlapSteps = 200;
 // order, 2 (p - 1 - r) + (v - 1) p chunks of rank r, the mean over ranks; without a pipeline the
 // first. In [0, 1], to one of kOverlapSteps, so that plans share their layers' times.
 double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::int64_t stages);
+// Likewise where chunks lie in a V, of which DualPipeV alone pairs a forward with a backward: those
+// of p passes of each rank, and of those whose backward is split, stand alone. `split`: passes of
+// this kind.
+double overlapped_share_in_v(std::int64_t micro_batches, std::int64_t split, std::int64_t stages);
+double overlapped_share(const Plan& plan);
 
 // Of `exchange` seconds of a layer's exchanges, forward and backward, what is left exposed beside
 // `compute` seconds of its kernels: what they do not cover, and the share by which they get longer.

@@ -20,6 +20,13 @@ RankInFlight::RankInFlight(const Plan& plan, std::int64_t rank)
       whole_ = 2 * (stages_ - rank) - 1;
       waiting_ = 2 * rank;
       break;
+    case Schedule::kZeroBubbleV:
+    case Schedule::kDualPipeV:
+      whole_ = 1;
+      if (stages_ > 1) {
+        fill_v(plan.schedule, rank);
+      }
+      break;
     case Schedule::kInterleaved: {
       whole_ = stages_ - rank;
       if (plan.virtual_pipeline > 1) {
@@ -36,8 +43,24 @@ RankInFlight::RankInFlight(const Plan& plan, std::int64_t rank)
   }
 }
 
+void RankInFlight::fill_v(Schedule schedule, std::int64_t rank) {
+  const std::int64_t behind = stages_ - rank;
+  if (schedule == Schedule::kDualPipeV) {
+    in_v_ = {stages_ + behind, rank + 1};
+    late_in_v_ = {behind - 1, 0};
+    late_waiting_ = {(rank + 2) / 2, (rank + 1) / 2};
+    return;
+  }
+  in_v_ = {stages_ + behind - 1, rank + 1};
+  // Of the micro-batches that its order is written for, those that there are.
+  const std::int64_t none = std::max<std::int64_t>(0, 2 * stages_ - 1 - micro_batches_);
+  late_in_v_ = {std::clamp<std::int64_t>(behind - none, 0, behind), 0};
+  late_waiting_ = {std::clamp<std::int64_t>(stages_ - none, 0, rank),
+                   std::clamp<std::int64_t>(rank - none, 0, rank)};
+}
+
 InFlight RankInFlight::at(std::int64_t chunk) const {
-  std::int64_t whole = whole_;
+  std::int64_t whole = in_v_[0] > 0 ? in_v_[static_cast<std::size_t>(chunk)] : whole_;
   if (begun_ >= 0) {
     whole += std::clamp<std::int64_t>(begun_ - chunk * stages_, 0, stages_);
   }
@@ -46,7 +69,11 @@ InFlight RankInFlight::at(std::int64_t chunk) const {
   return {static_cast<double>(whole), static_cast<double>(waiting)};
 }
 
-InFlight RankInFlight::late() const {
+InFlight RankInFlight::late(std::int64_t chunk) const {
+  if (in_v_[0] > 0) {
+    const auto at = static_cast<std::size_t>(chunk);
+    return {static_cast<double>(late_in_v_[at]), static_cast<double>(late_waiting_[at])};
+  }
   const std::int64_t waiting = std::min(waiting_, micro_batches_);
   const std::int64_t whole = std::min(whole_, micro_batches_ - waiting);
   return {static_cast<double>(whole), static_cast<double>(waiting)};

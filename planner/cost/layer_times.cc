@@ -47,8 +47,11 @@ double flop_of_pass(const PassWork& work) {
 }  // namespace
 
 bool splits_backward(const Plan& plan) {
-  return plan.pipeline > 1 &&
-         (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2);
+  return plan.pipeline > 1 && splits_every_backward(plan.schedule);
+}
+
+bool ends_with_weights(const Plan& plan) {
+  return plan.pipeline > 1 && (splits_every_backward(plan.schedule) || is_in_v(plan.schedule));
 }
 
 LayerKinds layer_kinds(const Job& job) {
@@ -183,6 +186,7 @@ LayerTimes LayerTimer::time_of(const models::LayerWork& work, double attention) 
   times.forward.host = host(work.forward, false);
   times.weight_host = host(work.weight_gradient, true);
   times.input_gradient.host = host(work.input_gradient, true) + times.weight_host;
+  times.kernels_host = times.input_gradient.host;
   times.forward_flop = flop_of_pass(work.forward);
   return times;
 }
@@ -341,8 +345,7 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     add_packed_samples(plan, times);
     set_recompute(plan, layer, work, times);
     if (moe && overlaps_experts(job_, plan)) {
-      overlap_exchanges(overlapped_share(plan.micro_batches, plan.virtual_pipeline, plan.pipeline),
-                        times);
+      overlap_exchanges(overlapped_share(plan), times);
     }
     if (layer < job_.training.frozen_layers) {
       times.recompute = {};

@@ -29,12 +29,15 @@ struct PassTimes {
 
 // Whether input and weight gradients are apart (zero-bubble schedules).
 bool splits_backward(const Plan& plan);
+// Whether every rank's last passes are weight gradients, so that all ranks end together.
+bool ends_with_weights(const Plan& plan);
 
 struct LayerTimes {
   PassTimes forward;
   PassTimes input_gradient;  // whole backward without the weight gradient's kernels
   double weight_gradient = 0;
   double weight_host = 0;    // of input_gradient.host: the weight gradients
+  double kernels_host = 0;   // of it: all kernels, without what collectives add
   double weight_tensor = 0;  // of input_gradient.tensor: with the weight gradients when split off
   PassTimes
       recompute;  // what the plan's recompute mode repeats of this layer when it recomputes it

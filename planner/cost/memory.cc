@@ -53,14 +53,15 @@ struct SplitKey {
 
 struct ExplicitSplit {
   std::int64_t pipeline = 0, virtual_pipeline = 0;
-  bool prediction_apart = false;
+  bool prediction_apart = false, in_v = false;
   std::vector<std::int64_t> stage_layers;
   friend auto operator<=>(const ExplicitSplit&, const ExplicitSplit&) = default;
 };
 
 bool is_of(const ExplicitSplit& split, const Plan& plan) {
   return split.pipeline == plan.pipeline && split.virtual_pipeline == plan.virtual_pipeline &&
-         split.prediction_apart == plan.prediction_apart && split.stage_layers == plan.stage_layers;
+         split.prediction_apart == plan.prediction_apart && split.in_v == is_in_v(plan.schedule) &&
+         split.stage_layers == plan.stage_layers;
 }
 
 // `communicators`: GiB of the plan's.
@@ -191,7 +192,7 @@ const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
     if (last_split == nullptr || !is_of(last_split->first, plan)) {
       ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, plan.prediction_apart,
-                        plan.stage_layers};
+                        is_in_v(plan.schedule), plan.stage_layers};
       auto found = explicit_splits.find(key);
       if (found == explicit_splits.end()) {
         found = explicit_splits.emplace(std::move(key), chunk_layers(job, plan)).first;
@@ -292,9 +293,9 @@ void MemoryModel::State::count(const Plan& plan, MemoryEstimate& out) {
 }
 
 void MemoryModel::State::count_peak(const Plan& plan, double enough_gib, MemoryEstimate& out) {
-  // Of a split backward and of micro-batches that enter at both ends another may.
+  // Of a split backward, in a V and of micro-batches that enter at both ends another may.
   const bool first_is_fullest =
-      !splits_backward(plan) && !runs_two_ways(job, plan) && !job.offload.any();
+      !ends_with_weights(plan) && !runs_two_ways(job, plan) && !job.offload.any();
   if (topologies::has_unlike_nodes(job.cluster)) {
     count(plan, out);
   } else if (counts_own_memory(job, plan)) {

@@ -37,8 +37,9 @@ bool trains_as_own(const Training& training) {
           (training.targets & kTargetHead) == 0);
 }
 
+// ZB-H2's are counted as other frameworks' (counts_own_memory).
 bool splits_own_backward(const Plan& plan) {
-  return plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
+  return splits_every_backward(plan.schedule) && plan.pipeline > 1;
 }
 
 // Such a step frees its gradients.

@@ -6,6 +6,7 @@
 #include "planner/cost/adapters.h"
 #include "planner/cost/in_flight.h"
 #include "planner/plan/moved_offload.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner::own {
 Tensors tensors_of(const Job& job, const Shape& s) {
@@ -137,15 +138,54 @@ double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, 
   return again * t.stream + (layers - again) * layer.whole;
 }
 
+namespace {
+
+// In a V none waits for its weight gradients at the fullest moment; many do when no forward is to
+// come, which is the fuller one where what backward repeats weighs more than what it starts from.
+Held held_in_v(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
+               const LayerBytes& layer, std::int64_t rank) {
+  const RankInFlight in_flight_here(plan, rank);
+  double one = 0, after = 0, part = 1;  // of the last chunk
+  double full = 0, late = 0, waiting = 0, whole = 0;
+  for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
+    const ChunkLayers& chunk = split[static_cast<std::size_t>(chunk_of_rank(plan, rank, c))];
+    const double here = chunk.trained();
+    one = kept_layers(plan, layer, t, here, chunk.frozen_dense + chunk.frozen_sparse);
+    after = here * layer.waiting;
+    part = 1 / std::max(1.0, here);
+    const InFlight at_end = in_flight_here.late(c);
+    full += in_flight_here.at(c).whole * one;
+    late += at_end.whole * one + at_end.weight_gradient * after;
+    waiting += at_end.weight_gradient;
+    whole += at_end.whole;
+  }
+  const double turning = (after - one) * (1 - part);
+  late -= whole > 0 ? 0 : turning + after * part;  // else the next one turns
+  Held stage;
+  if (splits_every_backward(plan.schedule)) {
+    stage.kept = std::max(full, late);
+    stage.turned = turning;
+    stage.waiting = late > full ? waiting : 0;
+  } else {  // its first split backwards come before its last forward ahead
+    stage.kept = std::max({full, full - one + turning, late - after * part});
+  }
+  return stage;
+}
+
+}  // namespace
+
 Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
              const LayerBytes& layer, std::int64_t rank) {
+  if (is_in_v(plan.schedule) && plan.pipeline > 1) {
+    return held_in_v(plan, split, t, layer, rank);
+  }
   const RankInFlight in_flight_here(plan, rank);
-  const bool split_backward = plan.schedule == Schedule::kZeroBubbleH1 && plan.pipeline > 1;
+  const bool split_backward = splits_every_backward(plan.schedule) && plan.pipeline > 1;
   Held stage;
   double layers = -1, frozen = -1;  // of the chunk before
   double one = 0;                   // what they keep
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
+    const ChunkLayers& chunk = split[static_cast<std::size_t>(chunk_of_rank(plan, rank, c))];
     const double frozen_here = chunk.frozen_dense + chunk.frozen_sparse;
     const double here = chunk.trained();
     if (here != layers || frozen_here != frozen) {
@@ -174,7 +214,7 @@ Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Un
   stage.units = units;
   stage.trained = trained;
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const ChunkLayers& chunk = split[static_cast<std::size_t>(c * plan.pipeline + rank)];
+    const ChunkLayers& chunk = split[static_cast<std::size_t>(chunk_of_rank(plan, rank, c))];
     const double here = chunk.trained();
     stage.last_chunk_layers = here > 0 ? here : stage.last_chunk_layers;
     stage.layers += chunk.dense + chunk.sparse;

@@ -78,7 +78,7 @@ void add_ranks(StageTotals& totals, double count, double forward, double backwar
 }
 
 bool exchanges_block(const Framework& framework, const Plan& plan) {
-  if (plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2) {
+  if (splits_every_backward(plan.schedule) || is_in_v(plan.schedule)) {
     return false;
   }
   return plan.virtual_pipeline > 1 ? !framework.p2p_overlap_interleaved : framework.blocking_p2p;
@@ -115,6 +115,12 @@ PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const Ho
     case Schedule::kZeroBubbleH2:
       compute = stages.bottleneck > 0 ? stages.bottleneck : zero_bubble(m, p, 2 * (p - 1), stages);
       break;
+    case Schedule::kZeroBubbleV:
+    case Schedule::kDualPipeV:
+      time.total = stages.bottleneck + stages.messages;
+      time.exchange = stages.messages;
+      time.bubble = stages.bottleneck - time.work;
+      return time;
   }
   // Exchanges after the forward and after the backward of every micro-batch and chunk, and the fill
   // and drain of p - 1 hops each way.

@@ -17,7 +17,8 @@ struct StageTotals {
   double sum_backward = 0, slowest_backward = 0;
   double exchanges = 2;   // of the slowest rank with its neighbours, a micro-batch and chunk
   double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; a split backward: the whole;
-                          // 0: by sum and slowest
+                          // in a V: the whole but for messages; 0: by sum and slowest
+  double messages = 0;    // in a V: what they add to it
   double before_message = 0;   // of a chunk's backward: what needs no message (recompute)
   double before_messages = 0;  // the same, sum over all ranks
   double weight_gradient = 0;  // of the slowest rank: what a split backward can move
@@ -44,7 +45,8 @@ struct HopTimes {
 };
 
 // Whether a stage computes nothing while it exchanges with its neighbours. The zero-bubble
-// schedules come with a runtime of their own that never does (Qi et al. 2024).
+// schedules come with a runtime of their own that never does (Qi et al. 2024), nor does PyTorch's,
+// which runs those of a V (torch.distributed.pipelining, _PipelineScheduleRuntime).
 bool exchanges_block(const Framework& framework, const Plan& plan);
 
 PipelineTime pipeline_time(const Plan& plan, const StageTotals& stages, const HopTimes& hop);

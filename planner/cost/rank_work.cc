@@ -33,9 +33,11 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.host_forward += count * layer.forward.host;
   rank.hidden += count * (layer.forward.hidden + layer.input_gradient.hidden);
   rank.host_weight += count * layer.weight_host;
+  rank.host_kernels += count * layer.kernels_host;
   rank.flop += count * 3 * layer.forward_flop;
   const double again = every_layer ? count : recomputed;
   rank.host_backward += count * layer.input_gradient.host + again * layer.recompute.host;
+  rank.host_kernels += again * layer.recompute.host;
   rank.recompute += again * layer.recompute.kernels;
   rank.tensor_backward += again * layer.recompute.tensor;
   rank.context += again * layer.recompute.context;
@@ -72,8 +74,10 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   }
   const auto count =
       static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
-  times.host_backward +=
+  const double sums =
       op.launch(1).value * fit.host_factor * micro_batch_host(job, count, plan.micro_batches > 1);
+  times.host_backward += sums;
+  times.host_kernels += sums;
   const auto waits = [&](double repeated, double repeated_host) {
     return host_waits({times.forward_total(), times.backward_total() - repeated},
                       {times.host_forward, times.host_backward - repeated_host}, plan.pipeline > 1,

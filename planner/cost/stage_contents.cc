@@ -10,6 +10,7 @@
 #include "planner/cost/state_memory.h"
 #include "planner/plan/moved_offload.h"
 #include "planner/plan/shape.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 
@@ -58,7 +59,7 @@ void each_held_chunk(const Job& job, const Plan& plan, std::int64_t rank, const 
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
     const std::int64_t first = chunk * plan.pipeline;
     if (!two_ways) {
-      ask(static_cast<std::size_t>(first + rank), in_flight_here.at(chunk));
+      ask(static_cast<std::size_t>(chunk_of_rank(plan, rank, chunk)), in_flight_here.at(chunk));
       continue;
     }
     for (const std::int64_t stage : {std::min(rank, mirrored), std::max(rank, mirrored)}) {
@@ -88,19 +89,23 @@ KeptOfChunk kept_of(const StageContext& context, const ChunkLayers& part) {
   return kept;
 }
 
-// What a chunk's micro-batches in flight keep; `late`: at the end of a split backward.
-void add_activations(const ChunkLayers& part, const KeptOfChunk& kept, const InFlight& in_flight,
-                     const InFlight* late, StageContents& stage) {
-  const auto all = [&](const InFlight& held) {
-    return held.whole * kept.whole + held.weight_gradient * kept.postponed;
-  };
-  stage.activations += all(in_flight);
-  if (late != nullptr) {
-    const double one_layer = 1 / std::max(1.0, part.dense + part.sparse);
-    const double turning = late->whole > 0 ? (kept.postponed - kept.layers) * (1 - one_layer)
-                                           : -kept.postponed * one_layer;
-    stage.turned = std::max(0.0, all(*late) + turning - all(in_flight));
-  }
+double kept_in_flight(const KeptOfChunk& kept, const InFlight& held) {
+  return held.whole * kept.whole + held.weight_gradient * kept.postponed;
+}
+
+// What a split backward holds beyond the activations of the fullest moment: as a micro-batch's kept
+// tensors turn into those of its weight gradients, layer by layer, or at the end, when most of
+// those wait (`late_bytes`) and another micro-batch may `follow`. `kept`: of the last chunk.
+double turned_bytes(const Plan& plan, const KeptOfChunk& kept, double layers, bool follows,
+                    double late_bytes, double activations) {
+  const double one_layer = 1 / std::max(1.0, layers);
+  const double turning = (kept.postponed - kept.layers) * (1 - one_layer);
+  const bool pairs = plan.schedule == Schedule::kDualPipeV;
+  const double at_end = follows && !pairs ? turning : -kept.postponed * one_layer;
+  // In a V also while forwards come, though DualPipeV's first split backwards come before the last
+  // of those ahead.
+  const double before = is_in_v(plan.schedule) ? turning - (pairs ? kept.whole : 0) : 0;
+  return std::max({0.0, before, late_bytes + at_end - activations});
 }
 
 // Bytes of the masters that a rank updates on the host; fp32 gradients are as many, of their type.
@@ -182,8 +187,8 @@ StageContents contents_of(const StageContext& context, const std::vector<ChunkLa
   double most = 0;                                          // layers of a chunk
   const ChunkLayers* last = nullptr;
   KeptOfChunk kept;
-  const bool splits = splits_backward(plan);
-  const InFlight late = splits ? RankInFlight(plan, rank).late() : InFlight();
+  const RankInFlight in_flight_here(plan, rank);
+  double late_bytes = 0, late_whole = 0;
   each_held_chunk(*context.job, plan, rank, [&](std::size_t index, const InFlight& held) {
     const ChunkLayers& part = split[index];
     if (last == nullptr || !(*last == part)) {
@@ -201,10 +206,19 @@ StageContents contents_of(const StageContext& context, const std::vector<ChunkLa
     stage.frozen_dense += part.frozen_dense;
     stage.frozen_sparse += part.frozen_sparse;
     stage.prediction += part.prediction;
-    add_activations(part, kept, held, splits ? &late : nullptr, stage);
+    stage.activations += kept_in_flight(kept, held);
+    if (ends_with_weights(plan)) {
+      const InFlight late = in_flight_here.late(static_cast<std::int64_t>(stage.chunks) - 1);
+      late_bytes += kept_in_flight(kept, late);
+      late_whole += late.whole;
+    }
     stage.embedding = stage.embedding || part.embedding;
     stage.has_head = stage.has_head || part.head;
   });
+  if (ends_with_weights(plan)) {
+    stage.turned = turned_bytes(plan, kept, last->dense + last->sparse, late_whole > 0, late_bytes,
+                                stage.activations);
+  }
   const RankParameters& parameters = layers.parameters;
   const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
   // Prediction modules read the token table: a rank without it holds a copy.

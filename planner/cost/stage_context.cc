@@ -64,9 +64,9 @@ std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan) {
 std::vector<ChunkLayers> chunk_layers_of(const Job& job, const Plan& plan, std::int64_t rank) {
   const std::vector<Chunk> chunks = chunks_of(job, plan);
   std::vector<ChunkLayers> split(chunks.size());
-  for (std::int64_t first = 0; first < std::ssize(chunks); first += plan.pipeline) {
+  for (std::int64_t place = 0; place < plan.virtual_pipeline; ++place) {
     for (const std::int64_t held : {rank, plan.pipeline - 1 - rank}) {
-      const auto at = static_cast<std::size_t>(first + held);
+      const auto at = static_cast<std::size_t>(chunk_of_rank(plan, held, place));
       split[at] = layers_of_chunk(job, chunks[at]);
     }
   }
@@ -76,9 +76,8 @@ std::vector<ChunkLayers> chunk_layers_of(const Job& job, const Plan& plan, std::
 bool same_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, std::int64_t a,
                  std::int64_t b) {
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const std::int64_t first = c * plan.pipeline;
-    if (!(split[static_cast<std::size_t>(first + a)] ==
-          split[static_cast<std::size_t>(first + b)])) {
+    if (!(split[static_cast<std::size_t>(chunk_of_rank(plan, a, c))] ==
+          split[static_cast<std::size_t>(chunk_of_rank(plan, b, c))])) {
       return false;
     }
   }

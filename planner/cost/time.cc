@@ -35,11 +35,8 @@ TimeModel::State::LayerSetKey TimeModel::State::layers_of(const Plan& plan) cons
           .fp32_experts = static_cast<std::uint8_t>(has_fp32_experts(job, plan) ? 1 : 0),
           .splits_backward = static_cast<std::uint8_t>(splits_backward(plan) ? 1 : 0),
           .overlapped_experts = static_cast<std::uint8_t>(
-              overlaps_experts(job, plan)
-                  ? 1 + std::lround(kOverlapSteps * overlapped_share(plan.micro_batches,
-                                                                     plan.virtual_pipeline,
-                                                                     plan.pipeline))
-                  : 0)};
+              overlaps_experts(job, plan) ? 1 + std::lround(kOverlapSteps * overlapped_share(plan))
+                                          : 0)};
 }
 
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
@@ -89,8 +86,8 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
       step.data = data;
       step.late_after = -data.late - late;
     }
-    // With a split backward all ranks end together.
-    before += splits_backward(plan) ? 0 : count * backward;
+    // With weight gradients at the end all ranks end together.
+    before += ends_with_weights(plan) ? 0 : count * backward;
     late += count * data.late;
     // The first and the last rank have one neighbour: half the exchanges of the others.
     const double exchanges = rank.embedding || rank.head ? 1 : 2;
@@ -111,6 +108,9 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   step.data_cost += late;
   step.late_after += late;
   step.totals.bottleneck = bottleneck(plan, ranks);
+  if (is_in_v(plan.schedule) && plan.pipeline > 1) {
+    step.totals.messages = v_seconds(plan, ranks, hop_times) - step.totals.bottleneck;
+  }
   return step;
 }
 

@@ -305,27 +305,10 @@ bool TimeModel::State::nearest_is_fastest_on_groups(const Plan& plain) {
 std::vector<TimeModel::StageTimes> TimeModel::stage_times(const Plan& plan) {
   State& s = *state_;
   std::vector<StageTimes> stages(static_cast<std::size_t>(plan.pipeline));
+  const std::vector<Chunk> chunks = chunks_of(s.job, plan);
   for (std::size_t r = 0; r < stages.size(); ++r) {
     // The class of a rank is found by its chunks again: stage_times is not on search's path.
-    RankClass rank;
-    rank.layers.assign(s.kinds.first_layer.size(), 0);
-    rank.recomputed = rank.layers;
-    const std::vector<Chunk> chunks = chunks_of(s.job, plan);
-    for (std::size_t c = r; c < chunks.size(); c += stages.size()) {
-      rank.embedding = rank.embedding || chunks[c].embedding;
-      rank.head = rank.head || chunks[c].head;
-      std::int64_t left = plan.recompute == Recompute::kFull && plan.recompute_layers >= 0
-                              ? plan.recompute_layers
-                              : chunks[c].last - chunks[c].first;
-      for (std::size_t kind = 0; kind < s.kinds.up_to.size(); ++kind) {
-        const std::int64_t count = s.kinds.up_to[kind][static_cast<std::size_t>(chunks[c].last)] -
-                                   s.kinds.up_to[kind][static_cast<std::size_t>(chunks[c].first)];
-        rank.layers[kind] += count;
-        rank.recomputed[kind] += std::min(count, left);
-        left -= std::min(count, left);
-      }
-    }
-    rank.groups = groups_of_stage(s.job.cluster, plan, static_cast<std::int64_t>(r));
+    const RankClass rank = s.contents_of(plan, chunks, static_cast<std::int64_t>(r));
     const RankTimes times = s.rank_times(plan, s.layer_set(plan, rank), rank);
     stages[r] = {.forward = times.forward_total(),
                  .input_gradient = times.backward_total() - times.weight_gradient - times.recompute,

@@ -9,37 +9,48 @@
 
 namespace trireme::planner {
 
+void TimeModel::State::add_chunk(const Plan& plan, const Chunk& chunk, RankClass& rank) const {
+  rank.layers.resize(kinds.first_layer.size(), 0);
+  rank.recomputed.resize(kinds.first_layer.size(), 0);
+  rank.embedding = rank.embedding || chunk.embedding;
+  rank.head = rank.head || chunk.head;
+  std::int64_t left = plan.recompute == Recompute::kFull && plan.recompute_layers >= 0
+                          ? plan.recompute_layers
+                          : chunk.last - chunk.first;
+  const auto first = static_cast<std::size_t>(chunk.first);
+  const auto last = static_cast<std::size_t>(chunk.last);
+  for (std::size_t kind = 0; kind < kinds.up_to.size(); ++kind) {
+    const std::int64_t count = kinds.up_to[kind][last] - kinds.up_to[kind][first];
+    rank.layers[kind] += count;
+    const std::int64_t again = std::min(count, left);
+    rank.recomputed[kind] += again;
+    left -= again;
+  }
+}
+
+RankClass TimeModel::State::contents_of(const Plan& plan, const std::vector<Chunk>& chunks,
+                                        std::int64_t rank) const {
+  RankClass contents;
+  for (std::int64_t place = 0; place < plan.virtual_pipeline; ++place) {
+    add_chunk(plan, chunks[static_cast<std::size_t>(chunk_of_rank(plan, rank, place))], contents);
+  }
+  contents.groups = groups_of_stage(job.cluster, plan, rank);
+  return contents;
+}
+
 std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
   const std::vector<Chunk> chunks = chunks_of(job, plan);
-  std::vector<RankClass> ranks(static_cast<std::size_t>(plan.pipeline));
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    RankClass& rank = ranks[c % ranks.size()];
-    rank.layers.resize(kinds.first_layer.size(), 0);
-    rank.recomputed.resize(kinds.first_layer.size(), 0);
-    rank.embedding = rank.embedding || chunks[c].embedding;
-    rank.head = rank.head || chunks[c].head;
-    std::int64_t left = plan.recompute == Recompute::kFull && plan.recompute_layers >= 0
-                            ? plan.recompute_layers
-                            : chunks[c].last - chunks[c].first;
-    const auto first = static_cast<std::size_t>(chunks[c].first);
-    const auto last = static_cast<std::size_t>(chunks[c].last);
-    for (std::size_t kind = 0; kind < kinds.up_to.size(); ++kind) {
-      const std::int64_t count = kinds.up_to[kind][last] - kinds.up_to[kind][first];
-      rank.layers[kind] += count;
-      const std::int64_t again = std::min(count, left);
-      rank.recomputed[kind] += again;
-      left -= again;
-    }
-  }
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    ranks[r].groups = groups_of_stage(job.cluster, plan, static_cast<std::int64_t>(r));
+  std::vector<RankClass> ranks;
+  for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
+    ranks.push_back(contents_of(plan, chunks, rank));
   }
   std::vector<RankClass> classes;
   std::vector<std::size_t> of_rank;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto known = std::find_if(classes.begin(), classes.end(),
                                     [&](const RankClass& other) { return same(other, ranks[r]); });
-    if (known != classes.end()) {
+    // In a V each is asked by its place (v_seconds).
+    if (known != classes.end() && !is_in_v(plan.schedule)) {
       ++known->count;
       known->last_rank = static_cast<std::int64_t>(r);
       of_rank.push_back(static_cast<std::size_t>(known - classes.begin()));
@@ -81,6 +92,7 @@ const std::vector<RankClass>& TimeModel::State::classes(const Plan& plan) {
   const SplitKey key{
       .pipeline = plan.pipeline,
       .virtual_pipeline = plan.virtual_pipeline,
+      .in_v = is_in_v(plan.schedule) ? 1 : 0,
       .recompute_layers = plan.recompute == Recompute::kFull ? plan.recompute_layers + 2 : 0,
       .split = number_of_split(plan.stage_layers),
       .prediction_apart = plan.prediction_apart ? 1 : 0};

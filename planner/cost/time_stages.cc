@@ -49,7 +49,10 @@ HopTimes TimeModel::State::hop(const Plan& plan, const Placed& placed) {
 // first backward that comes back it has p - 1 - k more forwards to do, between its last forward and
 // the last backward as many backwards: what the stages after it take beyond those is idle. A stage
 // that is idle before a backward has by its message done what needs none; the last one never is.
-double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const {
+double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClass>& classes) {
+  if (is_in_v(plan.schedule) && plan.pipeline > 1) {
+    return v_seconds(plan, classes, {});
+  }
   if (splits_backward(plan)) {
     return split_bottleneck(plan, classes);
   }

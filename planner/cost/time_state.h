@@ -17,6 +17,8 @@
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/cost/time.h"
+#include "planner/plan/schedule_times.h"
+#include "planner/plan/stages.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {
@@ -51,6 +53,7 @@ struct RankTimes {
   double context_forward = 0, expert_forward = 0;
   double host_forward = 0, host_backward = 0;  // time to issue the pass
   double host_weight = 0;                      // of host_backward: the weight gradients
+  double host_kernels = 0;  // of it: what is no collective's, which waits stretch
   double host_wait_forward = 0, host_wait_backward = 0;
   double repeated = 0, repeated_host = 0;  // of the backward: recompute with its collectives
   double added_by_recompute = 0;           // to both passes, waits for the host included
@@ -61,7 +64,7 @@ struct RankTimes {
   }
   // Of the backward, what a split one puts off: the host's share of it too.
   [[nodiscard]] double weight_pass() const {
-    const double share = host_backward > 0 ? host_weight / host_backward : 0;
+    const double share = host_kernels > 0 ? host_weight / host_kernels : 0;
     return weight_gradient + weight_tensor + share * host_wait_backward;
   }
   [[nodiscard]] double backward_total() const {
@@ -157,6 +160,10 @@ struct TimeModel::State {
   bool nearest_is_fastest_on_groups(const Plan& plain);
   const std::vector<RankClass>& classes(const Plan& plan);
   [[nodiscard]] std::vector<RankClass> split(const Plan& plan) const;
+  void add_chunk(const Plan& plan, const Chunk& chunk, RankClass& rank) const;
+  // One rank, of which `chunks` are all chunks of the plan.
+  [[nodiscard]] RankClass contents_of(const Plan& plan, const std::vector<Chunk>& chunks,
+                                      std::int64_t rank) const;
   [[nodiscard]] RankTimes rank_times(const Plan& plan, const LayerSet& set,
                                      const RankClass& rank) const;
   void add_unit_hosts(const Plan& plan, const RankClass& rank, RankTimes& times) const;
@@ -174,7 +181,11 @@ struct TimeModel::State {
   void add_to_bound(const RankClass& rank, const RankTimes& times, double before_message,
                     const DataParallelTime& data, StageTotals& totals);
   [[nodiscard]] HopTimes hop(const Plan& plan, const Placed& placed);
-  [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes) const;
+  [[nodiscard]] double bottleneck(const Plan& plan, const std::vector<RankClass>& classes);
+  [[nodiscard]] std::vector<PassSeconds> chunk_seconds(const Plan& plan,
+                                                       const std::vector<RankClass>& ranks);
+  [[nodiscard]] double v_seconds(const Plan& plan, const std::vector<RankClass>& ranks,
+                                 const HopTimes& hop);
   [[nodiscard]] double split_bottleneck(const Plan& plan,
                                         const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
@@ -212,7 +223,7 @@ struct TimeModel::State {
     friend bool operator==(const LayerSetKey&, const LayerSetKey&) = default;
   };
   struct SplitKey {
-    std::int64_t pipeline = 1, virtual_pipeline = 1, recompute_layers = 0;
+    std::int64_t pipeline = 1, virtual_pipeline = 1, in_v = 0, recompute_layers = 0;
     std::int64_t split = 0, prediction_apart = 0;  // of plans with stage_layers
     friend bool operator==(const SplitKey&, const SplitKey&) = default;
   };

@@ -127,16 +127,14 @@ void read_degrees(LaunchConfig& config) {
 
 Schedule schedule_of(LaunchConfig& config) {
   const std::string_view name = torchtitan_schedule(config);
-  if (name == "1F1B" || name.empty()) {  // a rule names the unknown one
+  if (name.empty()) {  // a rule names the unknown one
     return Schedule::kOneForwardOneBackward;
   }
-  if (name == "GPipe") {
-    return Schedule::kGpipe;
+  if (const std::optional<Schedule> known = kTorchScheduleNames.value_of(name)) {
+    return *known;
   }
-  if (name != "Interleaved1F1B") {
-    config.remarks.push_back(fmt::format(
-        "schedule {} is modelled as interleaved 1F1B: its bubble may be smaller", name));
-  }
+  config.remarks.push_back(
+      fmt::format("schedule {} is modelled as interleaved 1F1B: its bubble may be smaller", name));
   return Schedule::kInterleaved;
 }
 
@@ -167,7 +165,8 @@ void read_titan_pipeline(LaunchConfig& config) {
   layout.spread_layers = true;
   layout.layers_per_virtual_stage = count("pipeline_parallel_layers_per_stage", 0, 1);
   if (layout.layers_per_virtual_stage == 0) {
-    layout.virtual_pipeline = layout.schedule == Schedule::kInterleaved ? 2 : 1;
+    const bool several = layout.schedule == Schedule::kInterleaved || is_in_v(*layout.schedule);
+    layout.virtual_pipeline = several ? 2 : 1;
   }
   read_module_parts(config);
 }

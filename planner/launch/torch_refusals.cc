@@ -97,9 +97,8 @@ constexpr Refusal kTorchtitan[] = {
        return l.plan.pipeline > 1 && (l.plan.schedule == Schedule::kZeroBubbleH1 ||
                                       l.plan.schedule == Schedule::kZeroBubbleH2);
      },
-     "torchtitan has no {schedule}: its zero-bubble schedules run two chunks a rank; 1f1b or "
-     "interleaved "
-     "would be right"},
+     "torchtitan has no {schedule}: its zero-bubble schedules run two chunks a rank; zb-v, 1f1b or "
+     "interleaved would be right"},
     {"recompute-modules",
      [](const L& l) {
        return l.plan.recompute == Recompute::kSelective && l.plan.recompute_modules != kTorchPerOp;

@@ -1,13 +1,17 @@
 // torchtitan of v0.2.x: its TOML as a table, its models and its schedules.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "core/enum_names.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_config.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 
@@ -40,6 +44,15 @@ TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor)
 // "llama3/8B" where the model's own name does not tell. Throws Error when there is none.
 TorchtitanModel torchtitan_model(const LaunchPlan& launch);
 
+// PyTorch's names of the schedules that a plan can have.
+inline constexpr EnumNames kTorchScheduleNames(
+    std::to_array<std::pair<Schedule, std::string_view>>({
+        {Schedule::kGpipe, "GPipe"},
+        {Schedule::kOneForwardOneBackward, "1F1B"},
+        {Schedule::kInterleaved, "Interleaved1F1B"},
+        {Schedule::kZeroBubbleV, "ZBVZeroBubble"},
+        {Schedule::kDualPipeV, "DualPipeV"},
+    }));
 // Pipeline schedules as PyTorch spells them (torch.distributed.pipelining, get_schedule_class).
 std::span<const std::string_view> torchtitan_schedules();
 // The configuration's schedule as PyTorch spells it, whatever its case; "1F1B" where none is given.

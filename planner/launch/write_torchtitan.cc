@@ -93,9 +93,7 @@ FieldValue by_modules(const L& l) {
 }
 
 FieldValue schedule(const L& l) {
-  return when(l.plan.pipeline > 1, l.plan.schedule == Schedule::kGpipe         ? "GPipe"
-                                   : l.plan.schedule == Schedule::kInterleaved ? "Interleaved1F1B"
-                                                                               : "1F1B");
+  return when(l.plan.pipeline > 1, std::string(kTorchScheduleNames.name_of(l.plan.schedule)));
 }
 
 // 1 where all layers of every chunk recompute, k where each k-th does.

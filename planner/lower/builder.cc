@@ -8,10 +8,23 @@
 namespace trireme::planner::lowering {
 namespace {
 
-constexpr std::array<std::string_view, kStreamCount> kStreamNames = {
-    "compute",      "tensor",       "gather",        "reduce",        "replica",
-    "send_forward", "recv_forward", "send_backward", "recv_backward", "context",
-    "expert",       "from_host",    "to_host"};
+constexpr std::array<std::string_view, kStreamCount> kStreamNames = {"compute",
+                                                                     "tensor",
+                                                                     "gather",
+                                                                     "reduce",
+                                                                     "replica",
+                                                                     "send_forward",
+                                                                     "recv_forward",
+                                                                     "send_backward",
+                                                                     "recv_backward",
+                                                                     "context",
+                                                                     "expert",
+                                                                     "from_host",
+                                                                     "to_host",
+                                                                     "send_forward_back",
+                                                                     "recv_forward_back",
+                                                                     "send_backward_back",
+                                                                     "recv_backward_back"};
 constexpr std::size_t kMaxOperands = 12;
 
 std::uint64_t hash_of(const Work& work) {
@@ -29,10 +42,13 @@ bool writes(char access) {
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(const ElementWidths& widths, Program& program, bool uses_host)
+ProgramBuilder::ProgramBuilder(const ElementWidths& widths, Program& program, MoreStreams more)
     : widths_(widths), program_(program) {
+  const Stream end = more == MoreStreams::kNone   ? Stream::kFromHost
+                     : more == MoreStreams::kHost ? Stream::kSendForwardBack
+                                                  : Stream{kStreamCount};
   program_.streams.assign(kStreamNames.begin(),
-                          kStreamNames.end() - (uses_host ? 0 : kHostStreams));
+                          kStreamNames.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
 std::uint32_t ProgramBuilder::name_index(std::string_view name) {

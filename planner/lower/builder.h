@@ -32,9 +32,18 @@ enum class Stream : std::uint8_t {
   kExpert,
   kFromHost,
   kToHost,
+  // Of the second chunk in a V, whose messages go the other way: one stream for both would let
+  // those to one neighbour wait for the other neighbour to take its own.
+  kSendForwardBack,
+  kRecvForwardBack,
+  kSendBackwardBack,
+  kRecvBackwardBack,
 };
-inline constexpr std::size_t kStreamCount = 13;
-inline constexpr std::size_t kHostStreams = 2;  // the last ones, of programs that use the host
+inline constexpr std::size_t kStreamCount = 17;
+
+// What a program has beyond the streams of all: those of the optimizer's states that lie in the
+// host's memory, and of chunks in a V those too.
+enum class MoreStreams : std::uint8_t { kNone, kHost, kHostAndV };
 
 inline constexpr OpId kNoOp = OpId(0xffffffffU);
 
@@ -56,7 +65,8 @@ inline Operand own_shard(const Operand& whole, GroupId group, std::int64_t count
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const ElementWidths& widths, Program& program, bool uses_host = false);
+  ProgramBuilder(const ElementWidths& widths, Program& program,
+                 MoreStreams more = MoreStreams::kNone);
 
   // Where the ops that follow come from.
   Origin origin;

@@ -28,8 +28,6 @@ void refuse(const Job& job, const Plan& plan, const std::string& what) {
 
 void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
   const models::Transformer& model = job.model;
-  const bool split =
-      plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
   const std::pair<bool, std::string_view> parts[] = {
       {!job.training.lengths.empty(), "samples of varying lengths"},
       {job.offload.any() && !streams_alone(job),
@@ -44,7 +42,8 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
     refuse(job, plan,
            fmt::format("no step program for {} yet; estimate and plan predict it", part));
   }
-  if (split && plan.virtual_pipeline > 1) {
+  if (splits_every_backward(plan.schedule) && !is_in_v(plan.schedule) &&
+      plan.virtual_pipeline > 1) {
     refuse(job, plan, "zero-bubble schedules have one chunk a stage");
   }
   if (model.embedding_dim != 0 && model.embedding_dim != model.hidden) {

@@ -40,10 +40,8 @@ class UnitWriter {
 std::vector<Chunk> chunks_on(const Job& job, const Plan& plan, std::int64_t stage) {
   std::vector<Chunk> mine;
   const std::vector<Chunk> all = chunks_of(job, plan);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (static_cast<std::int64_t>(i) % plan.pipeline == stage) {
-      mine.push_back(all[i]);
-    }
+  for (std::int64_t place = 0; place < plan.virtual_pipeline; ++place) {
+    mine.push_back(all[static_cast<std::size_t>(chunk_of_rank(plan, stage, place))]);
   }
   return mine;
 }

@@ -8,6 +8,7 @@
 #include "planner/cost/pipeline_time.h"
 #include "planner/lower/ends.h"
 #include "planner/lower/layer.h"
+#include "planner/lower/messages.h"
 #include "planner/lower/modelled_ends.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/optimizer.h"
@@ -18,8 +19,6 @@
 namespace trireme::planner::lowering {
 namespace {
 
-enum Channel : std::uint16_t { kForwardChannel = 0, kBackwardChannel = 1 };
-
 class StageWriter {
  public:
   StageWriter(const Job& job, const Plan& plan, const Shape& shape, const Groups& groups,
@@ -29,7 +28,7 @@ class StageWriter {
         step_(step),
         stage_index_(stage),
         program_(program),
-        builder_(step.widths, program, shape.streams_optimizer),
+        builder_(step.widths, program, more_streams(plan, shape)),
         stage_(lay_out_parameters(job, plan, groups, shape, held, step, stage, builder_, program)),
         actions_(schedule_micro_batches(plan, stage)),
         visits_(list_visits(actions_, stage_)),
@@ -38,14 +37,13 @@ class StageWriter {
         modelled_ends_(writer_),
         own_(job.framework.implementation == models::Implementation::kTrireme &&
              job.model.multi_token_layers == 0),
-        blocking_(exchanges_block(job.framework, plan)) {
+        blocking_(exchanges_block(job.framework, plan)),
+        messages_(plan, shape, step.stages, stage, stage_, actions_, blocking_, builder_) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);
     modelled_.resize(layers_.size());
     heads_.resize(stage_.chunks.back().head ? micro_batches : 0);
     embedding_gradients_.resize(stage_.chunks.front().embedding ? micro_batches : 0);
-    inputs_.resize(actions_.size());
-    sends_.resize(actions_.size(), kNoOp);
   }
 
   void write() {
@@ -58,13 +56,13 @@ class StageWriter {
     std::uint32_t visit = 0;
     for (std::uint32_t i = 0; i < actions_.size(); ++i) {
       if (i == 0 && receives_ahead()) {
-        receive(0);
+        messages_.receive(0);
       }
       const std::uint32_t next = receives_ahead() ? i + 1 : i;
       if (next < actions_.size()) {
-        receive(next);
+        messages_.receive(next);
       }
-      wait_for_sends(i);
+      messages_.wait_for_sends(i);
       visit = write_action(i, visit);
     }
     builder_.origin = {Phase::kGradientReduce, -1, -1, -1};
@@ -141,77 +139,15 @@ class StageWriter {
            static_cast<std::size_t>(action.micro_batch);
   }
 
-  // Ranks between this stage and the next or the one before, around the ring for virtual chunks.
-  [[nodiscard]] std::int32_t peer(std::int64_t direction) const {
-    const std::int64_t to = (stage_index_ + direction + plan_.pipeline) % plan_.pipeline;
-    return static_cast<std::int32_t>((to - stage_index_) * step_.stages.stride);
-  }
-
-  // The message's number within its channel and the model's chunk it comes from.
-  [[nodiscard]] std::uint32_t tag(std::int64_t global_chunk, std::int32_t micro_batch) const {
-    return static_cast<std::uint32_t>(global_chunk * plan_.micro_batches + micro_batch);
-  }
-  [[nodiscard]] std::int64_t global_chunk(const Action& action) const {
-    return action.chunk * plan_.pipeline + stage_index_;
-  }
-
   // Whether something is trained below this layer.
   [[nodiscard]] bool reads_gradient(std::int64_t layer) const {
     return stage_.trained.lowest() < layer;
   }
 
-  // Receives what action `i` starts from, into a buffer whose memory the action two before had.
-  void receive(std::uint32_t i) {
-    const Action& action = actions_[i];
-    const Chunk& chunk = chunk_of(action);
-    const std::int64_t elements = shape_.local_tokens * shape_.hidden;
-    builder_.origin = {Phase::kForward, action.chunk, -1, action.micro_batch};
-    if (action.kind == ActionKind::kForward && !chunk.embedding) {
-      inputs_[i] = builder_.buffer("received", elements, ElementType::kCompute);
-      builder_.recv("recv_forward",
-                    {peer(-1), kForwardChannel, tag(global_chunk(action) - 1, action.micro_batch)},
-                    inputs_[i], Stream::kRecvForward);
-    } else if ((action.kind == ActionKind::kBackward ||
-                action.kind == ActionKind::kInputGradient) &&
-               !chunk.head && reads_gradient(chunk.last)) {
-      builder_.origin.phase = Phase::kBackward;
-      inputs_[i] = builder_.buffer("received_gradient", elements, ElementType::kCompute);
-      builder_.recv("recv_backward",
-                    {peer(1), kBackwardChannel, tag(global_chunk(action) + 1, action.micro_batch)},
-                    inputs_[i], Stream::kRecvBackward);
-    }
-  }
-
-  // A sent buffer is free again, and its send over, before the action after the next starts;
-  // blocking: before the next.
-  void wait_for_sends(std::uint32_t i) {
-    // In a group larger than p the last stage's outputs wait for the first stage to get to them, a
-    // forward and a backward further on each.
-    const std::int64_t more = plan_.virtual_pipeline > 1 && plan_.micro_batches > plan_.pipeline
-                                  ? 2 * (group_size_of(plan_) - plan_.pipeline)
-                                  : 0;
-    // ZB-H2's forwards run ahead of the next stage's by two micro-batches of three actions each.
-    const std::int64_t ahead = plan_.schedule == Schedule::kZeroBubbleH2 ? 2 * 3 : 0;
-    const std::uint32_t behind = (blocking_ ? 1U : 2U) + static_cast<std::uint32_t>(more + ahead);
-    if (i >= behind) {
-      builder_.also_wait(sends_[i - behind]);
-    }
-  }
-
-  void send(std::uint32_t i, const Operand& operand) {
-    const Action& action = actions_[i];
-    builder_.origin.layer = -1;
-    const bool forward = action.kind == ActionKind::kForward;
-    const Send message{peer(forward ? 1 : -1), forward ? kForwardChannel : kBackwardChannel,
-                       tag(global_chunk(action), action.micro_batch)};
-    sends_[i] = builder_.send(forward ? "send_forward" : "send_backward", message, operand,
-                              forward ? Stream::kSendForward : Stream::kSendBackward);
-  }
-
   // Writes the action's visits; returns the next action's first visit.
   std::uint32_t write_action(std::uint32_t i, std::uint32_t visit) {
     const Action& action = actions_[i];
-    Operand stream = inputs_[i];
+    Operand stream = messages_.input(i);
     for (; visit < visits_.size() && visits_[visit].action == i; ++visit) {
       builder_.origin = {action.kind == ActionKind::kForward ? Phase::kForward : Phase::kBackward,
                          action.chunk, visits_[visit].layer, action.micro_batch};
@@ -226,7 +162,7 @@ class StageWriter {
     const bool forward = action.kind == ActionKind::kForward;
     const bool ends = forward ? chunk.head : chunk.embedding || !reads_gradient(chunk.first);
     if (action.kind != ActionKind::kWeightGradient && !ends) {
-      send(i, stream);
+      messages_.hand_on(i, stream);
     }
     return visit;
   }
@@ -363,13 +299,12 @@ class StageWriter {
   ModelledEnds modelled_ends_;
   bool own_;
   bool blocking_;
+  StageMessages messages_;
 
   std::vector<LayerState> layers_;            // by layer of the stage, then micro-batch
   std::vector<ModelledState> modelled_;       // likewise
   std::vector<HeadState> heads_;              // by micro-batch
   std::vector<Operand> embedding_gradients_;  // by micro-batch: between input and weight gradient
-  std::vector<Operand> inputs_;               // by action: what it received
-  std::vector<OpId> sends_;                   // by action
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "planner/plan/stages.h"
 
 namespace trireme::planner {
 namespace {
@@ -14,10 +15,11 @@ constexpr double kWorth = 0.999;  // a move must shorten the busiest rank by thi
 // One split being improved.
 class Balance {
  public:
-  Balance(const PartCosts& costs, std::int64_t pipeline, std::int64_t virtual_pipeline)
+  Balance(const PartCosts& costs, const Plan& plan)
       : costs_(costs),
-        pipeline_(static_cast<std::size_t>(pipeline)),
-        counts_(static_cast<std::size_t>(pipeline * virtual_pipeline), 1),
+        plan_(plan),
+        pipeline_(static_cast<std::size_t>(plan.pipeline)),
+        counts_(static_cast<std::size_t>(plan.pipeline * plan.virtual_pipeline), 1),
         speeds_(costs.speeds.empty() ? std::vector<double>(pipeline_, 1.0) : costs.speeds),
         before_(costs.layers.size() + 1, 0) {
     const double fastest = *std::max_element(speeds_.begin(), speeds_.end());
@@ -39,7 +41,12 @@ class Balance {
   }
 
  private:
-  [[nodiscard]] std::size_t rank_of(std::size_t chunk) const { return chunk % pipeline_; }
+  [[nodiscard]] std::size_t rank_of(std::size_t chunk) const {
+    return static_cast<std::size_t>(rank_of_chunk(plan_, static_cast<std::int64_t>(chunk)));
+  }
+  [[nodiscard]] std::size_t chunk_at(std::size_t rank, std::int64_t place) const {
+    return static_cast<std::size_t>(chunk_of_rank(plan_, static_cast<std::int64_t>(rank), place));
+  }
   [[nodiscard]] double ends_of(std::size_t chunk) const {
     return (chunk == 0 ? costs_.embedding : 0) + (chunk + 1 == counts_.size() ? costs_.head : 0);
   }
@@ -63,7 +70,8 @@ class Balance {
         rank = done <= (ranks[rank] + layer) / speeds_[rank] + kSame * layer ? r : rank;
       }
       std::size_t chunk = rank;
-      for (std::size_t c = rank; c < counts_.size(); c += pipeline_) {
+      for (std::int64_t place = 0; place < plan_.virtual_pipeline; ++place) {
+        const std::size_t c = chunk_at(rank, place);
         chunk = chunks[c] <= chunks[chunk] + kSame * layer ? c : chunk;
       }
       ++counts_[chunk];
@@ -89,7 +97,8 @@ class Balance {
   // The rank's chunk with the most layers to give, or with the fewest to take one more.
   [[nodiscard]] std::size_t chunk_of(std::size_t rank, bool gives) const {
     std::size_t best = rank;
-    for (std::size_t c = rank; c < counts_.size(); c += pipeline_) {
+    for (std::int64_t place = 0; place < plan_.virtual_pipeline; ++place) {
+      const std::size_t c = chunk_at(rank, place);
       const bool more = counts_[c] >= counts_[best];
       best = (gives ? more : counts_[c] <= counts_[best]) ? c : best;
     }
@@ -126,6 +135,7 @@ class Balance {
   }
 
   const PartCosts& costs_;
+  const Plan& plan_;
   std::size_t pipeline_;
   std::vector<std::int64_t> counts_;
   std::vector<double> speeds_;  // the fastest is 1
@@ -134,11 +144,10 @@ class Balance {
 
 }  // namespace
 
-std::vector<std::int64_t> balanced_split(const PartCosts& costs, std::int64_t pipeline,
-                                         std::int64_t virtual_pipeline) {
-  const std::int64_t chunks = pipeline * virtual_pipeline;
-  TRIREME_CHECK(pipeline >= 2 && chunks <= static_cast<std::int64_t>(costs.layers.size()) + 2);
-  return Balance(costs, pipeline, virtual_pipeline).run();
+std::vector<std::int64_t> balanced_split(const PartCosts& costs, const Plan& plan) {
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  TRIREME_CHECK(plan.pipeline >= 2 && chunks <= static_cast<std::int64_t>(costs.layers.size()) + 2);
+  return Balance(costs, plan).run();
 }
 
 }  // namespace trireme::planner

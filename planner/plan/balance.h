@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/plan/plan.h"
+
 namespace trireme::planner {
 
 // What the parts of a model cost, in any one unit: seconds of a micro-batch, or bytes.
@@ -13,13 +15,12 @@ struct PartCosts {
   std::vector<double> speeds;  // of each pipeline rank, in any one unit; empty: all alike
 };
 
-// Layers of each of pipeline x virtual_pipeline chunks, in model order, such that the busiest
+// Layers of each of the plan's chunks, in model order, such that the busiest
 // pipeline rank has as little to do, for its speed, as can be; where that leaves a choice, later
 // ranks and later chunks have more, since earlier ones hold more micro-batches. Only the first and
 // the last chunk may come out empty: Megatron-LM asks its stages for no more than
 // num_layers_to_build >= 0 (core/transformer/transformer_block.py). Requires: pipeline >= 2,
 // pipeline * virtual_pipeline <= layers + 2.
-std::vector<std::int64_t> balanced_split(const PartCosts& costs, std::int64_t pipeline,
-                                         std::int64_t virtual_pipeline);
+std::vector<std::int64_t> balanced_split(const PartCosts& costs, const Plan& plan);
 
 }  // namespace trireme::planner

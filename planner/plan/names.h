@@ -45,6 +45,8 @@ inline constexpr EnumNames kScheduleNames(std::to_array<std::pair<Schedule, std:
     {Schedule::kInterleaved, "interleaved"},
     {Schedule::kZeroBubbleH1, "zb-h1"},
     {Schedule::kZeroBubbleH2, "zb-h2"},
+    {Schedule::kZeroBubbleV, "zb-v"},
+    {Schedule::kDualPipeV, "dualpipe-v"},
 }));
 inline constexpr EnumNames kAxisNames(std::to_array<std::pair<Axis, std::string_view>>({
     {Axis::kTensor, "tp"},

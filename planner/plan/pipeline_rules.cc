@@ -82,8 +82,14 @@ Found check_pipeline(const Job& job, const Plan& plan) {
                   "vpp {} needs pp > 1, pp is 1; pp 2 or more, or vpp 1, would be right",
                   plan.virtual_pipeline);
   }
-  if ((plan.virtual_pipeline > 1) != (plan.schedule == Schedule::kInterleaved) &&
-      plan.pipeline > 1) {
+  if (is_in_v(plan.schedule) && plan.pipeline > 1) {
+    if (plan.virtual_pipeline != kChunksInV) {
+      return broken(Rule::kVirtualNeedsPipeline,
+                    "schedule {} has two stages a rank, vpp is {}; vpp 2 would be right",
+                    to_string(plan.schedule), plan.virtual_pipeline);
+    }
+  } else if ((plan.virtual_pipeline > 1) != (plan.schedule == Schedule::kInterleaved) &&
+             plan.pipeline > 1) {
     return plan.virtual_pipeline > 1
                ? broken(Rule::kVirtualNeedsPipeline,
                         "schedule {} has one stage a rank, vpp is {}; schedule interleaved, or vpp "
@@ -117,13 +123,24 @@ Found check_pipeline(const Job& job, const Plan& plan) {
   return {};
 }
 
-// Micro-batches go through the chunks in groups of pp (Megatron) or of m / max(1, m / pp)
-// (PyTorch).
+// Micro-batches go through looped chunks in groups of pp (Megatron) or of m / max(1, m / pp)
+// (PyTorch). DualPipeV fills both halves of its V before it pairs them: PyTorch's ScheduleDualPipeV
+// asks for as many as there are stages. ZB-V takes any number.
 Found check_interleaving(const Job& job, const Plan& plan) {
   if (plan.virtual_pipeline == 1) {
     return {};
   }
   const std::int64_t count = plan.micro_batches;
+  if (is_in_v(plan.schedule)) {
+    const std::int64_t stages = plan.pipeline * plan.virtual_pipeline;
+    if (plan.schedule != Schedule::kDualPipeV || count >= stages) {
+      return {};
+    }
+    return broken(Rule::kInterleavedMicroBatches,
+                  "{} micro-batch{} fewer than the {} stages of schedule {}; {} or more, or "
+                  "schedule zb-v, would be right",
+                  count, count == 1 ? " is" : "es are", stages, to_string(plan.schedule), stages);
+  }
   if (is_torch(job)) {
     const std::int64_t rounds = std::max<std::int64_t>(1, count / plan.pipeline);
     if (count % rounds == 0) {

@@ -143,7 +143,7 @@ bool read_degree(Plan& plan, std::string_view part) {
 
 // What is not a degree. `seen_sharding` and `seen_schedule` let defaults follow from the degrees.
 struct Seen {
-  bool sharding = false, schedule = false, sequence_parallel = false;
+  bool sharding = false, schedule = false, sequence_parallel = false, virtual_pipeline = false;
 };
 void read_choice(Plan& plan, std::string_view part, Seen& seen) {
   if (const auto schedule = kScheduleNames.value_of(part)) {
@@ -174,8 +174,9 @@ void read_choice(Plan& plan, std::string_view part, Seen& seen) {
   } else {
     refuse(part,
            "parts are tpN ppN vppN cpN epN etpN fsdpN dpN mbN zero1 zero2 zero3 rc-selective "
-           "rc-full rc-fullN rc-op rc-core_attn+mlp gpipe 1f1b interleaved zb-h1 zb-h2 noreshard "
-           "sp nosp unitN unitmodel layersA-B-C mtpapart order-tp-fsdp-pp, joined by dots; "
+           "rc-full rc-fullN rc-op rc-core_attn+mlp gpipe 1f1b interleaved zb-h1 zb-h2 zb-v "
+           "dualpipe-v noreshard sp nosp unitN unitmodel layersA-B-C mtpapart order-tp-fsdp-pp, "
+           "joined by dots; "
            "docs/reading_plans.md says what each means");
   }
 }
@@ -307,6 +308,7 @@ Plan parse_short_form(const std::string& text) {
   const auto parts = split(text, '.');
   check_said_once(parts);
   for (const std::string_view part : parts) {
+    seen.virtual_pipeline = seen.virtual_pipeline || subject_of(part) == "vpp";
     if (!read_degree(plan, part)) {
       read_choice(plan, part, seen);
     }
@@ -316,6 +318,9 @@ Plan parse_short_form(const std::string& text) {
   }
   if (!seen.schedule && plan.virtual_pipeline > 1) {
     plan.schedule = Schedule::kInterleaved;
+  }
+  if (is_in_v(plan.schedule) && plan.pipeline > 1 && !seen.virtual_pipeline) {
+    plan.virtual_pipeline = kChunksInV;
   }
   if (!seen.sequence_parallel) {
     plan.sequence_parallel = plan.tensor > 1;

@@ -19,7 +19,9 @@ enum class Schedule : std::uint8_t {
   kOneForwardOneBackward,
   kInterleaved,
   kZeroBubbleH1,
-  kZeroBubbleH2
+  kZeroBubbleH2,
+  kZeroBubbleV,
+  kDualPipeV
 };
 enum class Axis : std::uint8_t { kTensor, kContext, kSharded, kReplica, kPipeline };
 
@@ -59,12 +61,23 @@ struct Plan {
   }
 };
 
+// Whether chunks lie in a V (stages.h): such a schedule has two on each rank.
+inline bool is_in_v(Schedule schedule) {
+  return schedule == Schedule::kZeroBubbleV || schedule == Schedule::kDualPipeV;
+}
+// Whether every backward is split in input and weight gradients.
+inline bool splits_every_backward(Schedule schedule) {
+  return schedule == Schedule::kZeroBubbleH1 || schedule == Schedule::kZeroBubbleH2 ||
+         schedule == Schedule::kZeroBubbleV;
+}
+inline constexpr std::int64_t kChunksInV = 2;  // on a rank
+
 std::string short_form(const Plan& plan);  // "tp8.pp4.fsdp2.mb1"
 // Reads the short form. Throws Error naming the part that is wrong.
 Plan parse_short_form(const std::string& text);
 std::string_view to_string(Sharding sharding);    // none optimizer gradients full
 std::string_view to_string(Recompute recompute);  // none selective full
-std::string_view to_string(Schedule schedule);    // gpipe 1f1b interleaved zb-h1 zb-h2
+std::string_view to_string(Schedule schedule);    // gpipe 1f1b interleaved zb-h1 ... (names.h)
 std::string_view to_string(Axis axis);            // tp cp fsdp dp pp
 // The bit of one of --recompute-modules' names. Throws Error, listing those that exist.
 std::uint16_t recompute_module_of(std::string_view name);

@@ -199,7 +199,7 @@ Found check_framework_pipeline(const Job& job, const Plan& plan) {
                    "its pipeline engine runs 1f1b");
   }
   const bool split_backward =
-      plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2;
+      splits_every_backward(plan.schedule) || plan.schedule == Schedule::kDualPipeV;
   if (split_backward && job.framework.compile && is_torch(job)) {
     return missing(job, fmt::format("{} schedule under compile", to_string(plan.schedule)),
                    "PyTorch's split backward does not work on compiled blocks");

@@ -36,18 +36,29 @@ std::vector<std::int64_t> even_split(const Job& job, std::int64_t chunks) {
 
 // One entry a stage, where the plan has virtual chunks: each stage's layers evenly over its chunks,
 // first chunks longer.
-std::vector<std::int64_t> spread_over_chunks(const std::vector<std::int64_t>& stages,
-                                             std::int64_t virtual_pipeline) {
+std::vector<std::int64_t> spread_over_chunks(const Plan& plan) {
   std::vector<std::int64_t> split;
-  for (std::int64_t chunk = 0; chunk < virtual_pipeline; ++chunk) {
-    for (const std::int64_t layers : stages) {
-      split.push_back(layers / virtual_pipeline + (chunk < layers % virtual_pipeline ? 1 : 0));
-    }
+  for (std::int64_t chunk = 0; chunk < plan.pipeline * plan.virtual_pipeline; ++chunk) {
+    const std::int64_t layers =
+        plan.stage_layers[static_cast<std::size_t>(rank_of_chunk(plan, chunk))];
+    const bool longer = chunk / plan.pipeline < layers % plan.virtual_pipeline;
+    split.push_back(layers / plan.virtual_pipeline + (longer ? 1 : 0));
   }
   return split;
 }
 
 }  // namespace
+
+std::int64_t rank_of_chunk(const Plan& plan, std::int64_t chunk) {
+  const std::int64_t place = chunk % plan.pipeline;
+  const bool comes_back = is_in_v(plan.schedule) && chunk / plan.pipeline % 2 == 1;
+  return comes_back ? plan.pipeline - 1 - place : place;
+}
+
+std::int64_t chunk_of_rank(const Plan& plan, std::int64_t rank, std::int64_t place) {
+  const bool comes_back = is_in_v(plan.schedule) && place % 2 == 1;
+  return place * plan.pipeline + (comes_back ? plan.pipeline - 1 - rank : rank);
+}
 
 bool leave_out_prediction(Job& job) {
   if (job.model.multi_token_layers == 0 || job.framework.multi_token_prediction) {
@@ -79,9 +90,12 @@ std::string prediction_fault(const Job& job, const Plan& plan) {
 }
 
 bool shares_table(const Job& job, const Plan& plan) {
-  const std::int64_t apart = plan.prediction_apart ? 2 : 1;
-  const bool predicts = job.model.multi_token_layers > 0 && plan.pipeline > apart;
-  return (job.model.tied_embeddings && plan.pipeline > 1) || predicts;
+  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  const auto is_behind = [&](std::int64_t chunk) { return rank_of_chunk(plan, chunk) > 0; };
+  const bool predicts =
+      job.model.multi_token_layers > 0 &&
+      is_behind(std::max<std::int64_t>(0, chunks - (plan.prediction_apart ? 2 : 1)));
+  return (job.model.tied_embeddings && is_behind(chunks - 1)) || predicts;
 }
 
 std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
@@ -90,7 +104,7 @@ std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
   if (plan.stage_layers.empty()) {
     made = even_split(job, count);
   } else if (std::ssize(plan.stage_layers) == plan.pipeline && plan.virtual_pipeline > 1) {
-    made = spread_over_chunks(plan.stage_layers, plan.virtual_pipeline);
+    made = spread_over_chunks(plan);
   }
   const std::vector<std::int64_t>& split = made.empty() ? plan.stage_layers : made;
   std::vector<Chunk> chunks;

@@ -11,8 +11,16 @@
 
 namespace trireme::planner {
 
-// Layers [first, last) of chunk c, which lives on pipeline rank c % pipeline. Chunk 0 holds the
-// embedding and the last chunk the final norm and head.
+// Where chunks lie, numbered in model order. Looped: chunk c on rank c % p (Narayanan et al. 2021).
+// In a V: rank r has the chunks r and 2p - 1 - r, so that the first and the last are on one rank,
+// and the two in the middle on another (Qi et al. 2024, "Pipeline Parallelism with Controllable
+// Memory").
+std::int64_t rank_of_chunk(const Plan& plan, std::int64_t chunk);
+// The `place`-th chunk of a rank.
+std::int64_t chunk_of_rank(const Plan& plan, std::int64_t rank, std::int64_t place);
+
+// Layers [first, last) of a chunk. Chunk 0 holds the embedding and the last chunk the final norm
+// and head.
 // The layers of the extra prediction modules are numbered behind the model's own and counted in
 // `prediction` too; they end the last chunk, or the one before it (Plan::prediction_apart).
 struct Chunk {

@@ -37,7 +37,7 @@ int complexity_of(const Plan& plan, bool usual_order) {
   return count(plan.tensor > 1, plan.pipeline > 1, plan.virtual_pipeline > 1, plan.context > 1,
                plan.expert > 1, plan.sharded > 1, plan.sharded > 1 && plan.replicas > 1,
                plan.replicas > 1 && plan.sharded == 1,
-               plan.schedule == Schedule::kZeroBubbleH1 || plan.schedule == Schedule::kZeroBubbleH2,
+               splits_every_backward(plan.schedule) || is_in_v(plan.schedule),
                plan.recompute == Recompute::kFull && plan.recompute_layers >= 0,
                plan.expert_tensor != 0, !plan.stage_layers.empty(), !usual_order);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/plan/stages.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -39,12 +41,21 @@ class Leaner {
     return estimate_.stages[rank].items.total();
   }
 
+  [[nodiscard]] std::vector<std::size_t> chunks_of_rank(std::size_t rank) const {
+    std::vector<std::size_t> chunks;
+    for (std::int64_t place = 0; place < plan_.virtual_pipeline; ++place) {
+      chunks.push_back(
+          static_cast<std::size_t>(chunk_of_rank(plan_, static_cast<std::int64_t>(rank), place)));
+    }
+    return chunks;
+  }
+
   // The rank's chunk with the most layers, to give one, or with the fewest, to take one; count of
   // chunks when it has none to give.
   [[nodiscard]] std::size_t chunk_of(std::size_t rank, bool gives) const {
     const std::vector<std::int64_t>& layers = plan_.stage_layers;
     std::size_t best = rank;
-    for (std::size_t c = rank; c < layers.size(); c += ranks_) {
+    for (const std::size_t c : chunks_of_rank(rank)) {
       best = (gives ? layers[c] >= layers[best] : layers[c] <= layers[best]) ? c : best;
     }
     const bool end = best == 0 || best + 1 == layers.size();
@@ -52,9 +63,10 @@ class Leaner {
   }
 
   [[nodiscard]] double seconds_of(std::size_t rank) const {
-    double seconds = (rank == 0 ? ends_[0] : 0) + (rank + 1 == ranks_ ? ends_[1] : 0);
-    for (std::size_t c = rank; c < plan_.stage_layers.size(); c += ranks_) {
-      seconds += layer_ * static_cast<double>(plan_.stage_layers[c]);
+    double seconds = 0;
+    for (const std::size_t c : chunks_of_rank(rank)) {
+      seconds += layer_ * static_cast<double>(plan_.stage_layers[c]) + (c == 0 ? ends_[0] : 0) +
+                 (c + 1 == plan_.stage_layers.size() ? ends_[1] : 0);
     }
     return seconds;
   }

@@ -159,7 +159,8 @@ class Enumerator {
     const auto count = static_cast<std::int64_t>(plan.stage_layers.size());
     if (count > plan.pipeline && count % plan.pipeline == 0 && plan.pipeline > 1) {
       plan.virtual_pipeline = count / plan.pipeline;
-      plan.schedule = Schedule::kInterleaved;
+      plan.schedule =
+          fixed_.schedule && is_in_v(*fixed_.schedule) ? *fixed_.schedule : Schedule::kInterleaved;
     }
     if (count == 0 && takes_any_split(job_) && !splits_evenly(job_, plan)) {
       plan.stage_layers = splits_.balanced(plan);
@@ -244,6 +245,14 @@ class Enumerator {
                                     Schedule::kZeroBubbleH1, Schedule::kZeroBubbleH2}) {
       plan.schedule = schedule;
       if (allowed(schedule) && offered(schedule) && wanted(plan, {ConstraintAxis::kVirtual})) {
+        add_splits(plan);
+      }
+    }
+    // In a V only when asked for: PyTorch's own need layers that are not compiled.
+    if (fixed_.schedule && is_in_v(*fixed_.schedule)) {
+      plan.schedule = *fixed_.schedule;
+      plan.virtual_pipeline = kChunksInV;
+      if (wanted(plan, {ConstraintAxis::kVirtual})) {
         add_splits(plan);
       }
     }

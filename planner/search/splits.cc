@@ -114,7 +114,8 @@ std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
   }
   const double layer = costs.layers.back();
   const auto step = [&](double cost) { return std::llround(kSteps * cost / layer); };
-  std::vector<std::int64_t> key = {plan.pipeline, plan.virtual_pipeline, step(costs.embedding),
+  std::vector<std::int64_t> key = {plan.pipeline, plan.virtual_pipeline,
+                                   is_in_v(plan.schedule) ? 1 : 0, step(costs.embedding),
                                    step(costs.head)};
   for (const std::int64_t first : kinds_.first_layer) {
     if (first < job_.model.layers) {  // the modules' are in the head's
@@ -127,8 +128,7 @@ std::vector<std::int64_t> StageSplits::balanced(const Plan& plan) {
   const auto found = balanced_.find(key);
   return found != balanced_.end()
              ? found->second
-             : balanced_.emplace(key, balanced_split(costs, plan.pipeline, plan.virtual_pipeline))
-                   .first->second;
+             : balanced_.emplace(key, balanced_split(costs, plan)).first->second;
 }
 
 // By memory too, of the plan with one sequence a micro-batch and its optimizer sharded; with what
@@ -164,8 +164,7 @@ std::vector<std::int64_t> StageSplits::balanced_apart(const Plan& plan) {
       chunks > job_.model.layers + 2 || chunks > kChunksMax || job_.model.layers > kLayersMax) {
     return {};
   }
-  std::vector<std::int64_t> layers =
-      balanced_split(costs_of(plan), plan.pipeline, plan.virtual_pipeline);
+  std::vector<std::int64_t> layers = balanced_split(costs_of(plan), plan);
   if (layers.back() != 0 || layers[layers.size() - 2] < modules) {
     return {};
   }

@@ -278,7 +278,7 @@ std::vector<std::int64_t> leanest_sizes(const Job& job, const Plan& plan, bool o
   }
   // One backward keeps no gradients, and without another micro-batch none wait beside it or between
   // the halves of a split one.
-  if (!own || plan.schedule == Schedule::kZeroBubbleH1 || has_short_chunks(job, plan)) {
+  if (!own || splits_every_backward(plan.schedule) || has_short_chunks(job, plan)) {
     return {1, sequences};
   }
   return {1};

@@ -59,6 +59,8 @@ std::optional<LaunchCase> changed(const LaunchConfig& config, const LaunchCase& 
       split_of(config.layout, other.job.model.layers, plan.pipeline, plan.virtual_pipeline);
   if (plan.pipeline == 1) {
     plan.schedule = Schedule::kOneForwardOneBackward;
+  } else if (is_in_v(plan.schedule)) {
+    plan.virtual_pipeline = kChunksInV;
   } else if (knob == Knob::kVirtual || plan.schedule == Schedule::kInterleaved ||
              plan.virtual_pipeline > 1) {
     plan.schedule =

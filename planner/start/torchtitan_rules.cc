@@ -90,8 +90,9 @@ StagesOfRank stages_of_rank(std::string_view schedule) {
   if (schedule == "1F1B" || schedule == "GPipe") {
     return {};
   }
-  if (schedule == "ZBVZeroBubble" || schedule == "DualPipeV") {
-    return {2, 2, "exactly 2"};
+  const std::optional<Schedule> known = kTorchScheduleNames.value_of(schedule);
+  if (known && is_in_v(*known)) {
+    return {kChunksInV, kChunksInV, "exactly 2"};
   }
   return {2, 1'000'000, "2 or more"};
 }
@@ -166,19 +167,22 @@ std::int64_t pipeline_micro_batch(const LaunchConfig& config) {
   return integer_setting(config, "parallelism.pipeline_parallel_microbatch_size").value_or(1);
 }
 
-bool needs_full_pipeline(const LaunchConfig& config) {
+// Of one stage a rank as many as stages; of DualPipeV too, which has two.
+std::int64_t least_micro_batches(const LaunchConfig& config, std::int64_t ranks) {
   const std::string_view schedule = torchtitan_schedule(config);
-  return schedule == "1F1B" || schedule == "GPipe";
+  return schedule == "1F1B" || schedule == "GPipe" ? ranks
+         : schedule == "DualPipeV"                 ? kChunksInV * ranks
+                                                   : 1;
 }
 
-// PyTorch's PipelineScheduleSingle (distributed/pipelining/schedules.py) raises a ValueError; in
-// releases before 2.7 the ranks wait for ever.
+// PyTorch's PipelineScheduleSingle and ScheduleDualPipeV (distributed/pipelining/schedules.py)
+// raise a ValueError; in releases before 2.7 the ranks wait for ever.
 Found titan_fills_pipeline(const LaunchConfig& config, const LaunchCase& found) {
-  const std::int64_t stages = found.plan.pipeline;
+  const std::int64_t stages = least_micro_batches(config, found.plan.pipeline);
   const std::int64_t micro = pipeline_micro_batch(config);
   const std::int64_t count = integer_setting(config, "parallelism.pipeline_parallel_microbatches")
                                  .value_or(std::max<std::int64_t>(1, local_batch(config) / micro));
-  if (stages == 1 || !needs_full_pipeline(config) || count >= stages) {
+  if (found.plan.pipeline == 1 || count >= stages) {
     return {};
   }
   const bool older = has_setting(config, "parallelism.pipeline_parallel_microbatches");
@@ -201,8 +205,8 @@ Found titan_micro_batches(const LaunchConfig& config, const LaunchCase& found) {
                    "use parallelism.pipeline_parallel_microbatch_size = 1"};
   }
   const std::int64_t stages = found.plan.pipeline * found.plan.virtual_pipeline;
-  if (local / micro >= stages || needs_full_pipeline(config)) {
-    return {};
+  if (local / micro >= stages || least_micro_batches(config, found.plan.pipeline) > 1) {
+    return {};  // the row before says more
   }
   return Finding{fmt::format("{} micro-batches for {} stages: more than the usual bubble",
                              local / micro, stages),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/rendezvous.h"
@@ -29,7 +30,11 @@ bool repeats_attention(const Program& role, const Op& op) {
 double overlapped(const Job& job, const StepProgram& program, const Program& role) {
   std::int64_t micro_batches = 1, chunks = 1;
   bool repeats_exchange = false, repeats_whole = false;
+  std::set<std::pair<std::int16_t, std::int32_t>> split;  // chunk, micro-batch
   for (const Op& op : role.ops) {
+    if (op.origin.phase == Phase::kWeightGradient) {
+      split.emplace(op.origin.chunk, op.origin.micro_batch);
+    }
     micro_batches = std::max<std::int64_t>(micro_batches, op.origin.micro_batch + 1);
     chunks = std::max<std::int64_t>(chunks, op.origin.chunk + 1);
     repeats_whole = repeats_whole || repeats_attention(role, op);
@@ -40,6 +45,9 @@ double overlapped(const Job& job, const StepProgram& program, const Program& rol
   const bool overlaps = micro_batches > 1 &&
                         (stages == 1 || chunks > 1 || job.framework.two_way_pipeline) &&
                         !(repeats_whole && repeats_exchange);
+  if (overlaps && stages > 1 && chunks > 1 && !split.empty()) {  // they lie in a V
+    return overlapped_share_in_v(micro_batches, std::ssize(split), stages);
+  }
   return overlaps ? overlapped_share(micro_batches, chunks, stages) : 0;
 }
 

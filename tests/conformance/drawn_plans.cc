@@ -53,10 +53,22 @@ void draw_pipeline(Random& random, const Job& job, Plan& plan) {
   }
 }
 
-Plan draw_plan(Random& random, const Job& job) {
+void draw_pipeline_in_v(Random& random, Plan& plan) {
+  plan.pipeline = std::int64_t{2} << random.below(3);
+  plan.virtual_pipeline = planner::kChunksInV;
+  plan.schedule = random.chance(50) ? Schedule::kZeroBubbleV : Schedule::kDualPipeV;
+  // As many as fill the V: of fewer ranks idle in between, which nobody plans for.
+  plan.micro_batches = 2 * plan.pipeline + random.below(6 * plan.pipeline);
+}
+
+Plan draw_plan(Random& random, const Job& job, Chunks chunks) {
   Plan plan;
   plan.tensor = 1 << random.below(4);
-  draw_pipeline(random, job, plan);
+  if (chunks == Chunks::kInV) {
+    draw_pipeline_in_v(random, plan);
+  } else {
+    draw_pipeline(random, job, plan);
+  }
   plan.context = random.chance(85) ? 1 : 2 << random.below(2);
   plan.sharded = 1 << random.below(6);
   plan.replicas = 1 << random.below(3);
@@ -116,7 +128,7 @@ bool can_be_drawn(Drawn& drawn, const Machine& machine) {
 
 }  // namespace
 
-Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train) {
+Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train, Chunks chunks) {
   Random random(seed * 104729 + 7);
   while (true) {
     Drawn drawn;
@@ -130,7 +142,7 @@ Drawn draw(const std::string& framework, std::uint64_t seed, const Training& tra
       train(random, job);
     }
     const Machine& machine = pick(random, kMachines);
-    drawn.plan = draw_plan(random, job);
+    drawn.plan = draw_plan(random, job, chunks);
     if (!can_be_drawn(drawn, machine)) {
       continue;
     }

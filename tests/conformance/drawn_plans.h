@@ -26,8 +26,11 @@ struct Drawn {
 
 // Chooses what of the model is trained.
 using Training = std::function<void(Random&, planner::Job&)>;
-// Always the same for a seed; without `train` all is trained.
-Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train = {});
+enum class Chunks : std::uint8_t { kLooped, kInV };
+// Always the same for a seed; without `train` all is trained. In a V: pipelines whose chunks lie
+// so.
+Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train = {},
+           Chunks chunks = Chunks::kLooped);
 
 // How far the stages' memory is from what their programs have alive at most, the mean over stages.
 // Nothing to compare: layers of this project whose memory is counted as others keep it; PyTorch's

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "core/verify.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/schedule_times.h"
 #include "planner/walk/walk.h"
 #include "tests/conformance/tiny_jobs.h"
 
@@ -120,6 +122,31 @@ TEST(PipelineSchedule, TwiceTheForwardsLeaveNoBubble) {
   }
 }
 
+TEST(PipelineSchedule, ZeroBubbleInAVHasNoBubble) {
+  // Qi et al. 2024: with F = I = W every rank works without a pause; the step is that and what the
+  // last rank starts later, a chunk's forward each.
+  const ChunkTimes times{1000, 1000, 1000};
+  for (const auto& [p, m] : Grid{{2, 3}, {2, 8}, {4, 7}, {4, 16}, {8, 15}, {8, 32}}) {
+    EXPECT_EQ(step_time(pipeline(Schedule::kZeroBubbleV, p, m, 2), times),
+              2 * m * 3000 + (p - 1) * 1000)
+        << p << " " << m;
+  }
+}
+
+TEST(PipelineSchedule, DualPipeInAVIsAsShortWithFewerSplitBackwards) {
+  // As ZB-V with F = I = W; else within the bubble of DeepSeek-V3's table 2, (p - 1) (F&B + B - 3
+  // W) over the p ranks of half a DualPipe, where F&B takes F + B and B is I + W.
+  for (const auto& [p, m] : Grid{{2, 4}, {2, 8}, {4, 8}, {4, 16}, {8, 16}, {8, 32}}) {
+    const Plan plan = pipeline(Schedule::kDualPipeV, p, m, 2);
+    EXPECT_EQ(step_time(plan, {1000, 1000, 1000}), 2 * m * 3000 + (p - 1) * 1000) << p << " " << m;
+    const ChunkTimes times{1000, 1300, 700};
+    const std::int64_t backward = times.input + times.weight;
+    EXPECT_LE(step_time(plan, times),
+              2 * m * 3000 + (p - 1) * (times.forward + 2 * backward - 3 * times.weight))
+        << p << " " << m;
+  }
+}
+
 // Most buffers of a name alive at once.
 std::int64_t most_alive(const Program& role, const std::string& name) {
   const std::vector<Lifetime> lives = lifetimes(role);
@@ -176,6 +203,64 @@ TEST(PipelineSchedule, TwiceTheForwardsAreInFlight) {
             (Counts{7, 7, 7, 7}));
   EXPECT_EQ(in_flight(pipeline(Schedule::kZeroBubbleH2, 4, 16, 1), "attention_statistics"),
             (Counts{7, 5, 3, 1}));
+}
+
+TEST(PipelineSchedule, InAVAsManyAreInFlightAsOn1F1BsFirstRank) {
+  // 2p chunks of half a rank's layers; DualPipeV one more.
+  EXPECT_EQ(in_flight(pipeline(Schedule::kZeroBubbleV, 4, 16, 2), "activation"),
+            (Counts{8, 8, 8, 8}));
+  EXPECT_EQ(in_flight(pipeline(Schedule::kDualPipeV, 4, 16, 2), "activation"),
+            (Counts{9, 9, 9, 9}));
+}
+
+TEST(PipelineSchedule, InAVTheBottomHandsOnWithoutAMessage) {
+  for (const Schedule schedule : {Schedule::kZeroBubbleV, Schedule::kDualPipeV}) {
+    const StepProgram program = lowered(pipeline(schedule, 4, 8, 2));
+    std::vector<std::int64_t> messages;
+    for (const Program& role : program.roles) {
+      messages.push_back(std::count_if(role.ops.begin(), role.ops.end(), [](const Op& op) {
+        return std::holds_alternative<Send>(op.kind);
+      }));
+      for (const Op& op : role.ops) {
+        if (const auto* send = std::get_if<Send>(&op.kind)) {
+          EXPECT_EQ(std::abs(send->peer), program.stages.stride);
+        }
+      }
+    }
+    EXPECT_EQ(messages, (Counts{16, 32, 32, 16}));
+  }
+}
+
+TEST(PipelineSchedule, StepsInAVEndForEveryNumberOfMicroBatches) {
+  for (const std::int64_t ranks : {2, 3, 4, 6}) {
+    for (std::int64_t micro_batches = 1; micro_batches <= 4 * ranks + 1; ++micro_batches) {
+      EXPECT_TRUE(
+          verify(lowered(pipeline(Schedule::kZeroBubbleV, ranks, micro_batches, 2))).empty());
+      if (micro_batches >= 2 * ranks) {
+        EXPECT_TRUE(
+            verify(lowered(pipeline(Schedule::kDualPipeV, ranks, micro_batches, 2))).empty());
+      }
+    }
+  }
+}
+
+// One stream for the messages of both chunks let those to one neighbour wait for the other one.
+TEST(PipelineSchedule, InAVMessagesWaitForNothingButTheirOrder) {
+  for (const Schedule schedule : {Schedule::kZeroBubbleV, Schedule::kDualPipeV}) {
+    for (const ChunkTimes& times : {ChunkTimes{1000, 1000, 1000}, ChunkTimes{1000, 1200, 800},
+                                    ChunkTimes{600, 1000, 1300}, ChunkTimes{1000, 2000, 1000}}) {
+      for (const auto& [p, m] : Grid{{2, 4}, {4, 8}, {4, 13}, {8, 24}}) {
+        const Plan plan = pipeline(schedule, p, m, 2);
+        const std::vector<planner::PassSeconds> chunks(
+            static_cast<std::size_t>(2 * p),
+            {static_cast<double>(times.forward), static_cast<double>(times.input),
+             static_cast<double>(times.weight)});
+        EXPECT_EQ(static_cast<double>(step_time(plan, times)),
+                  planner::time_schedule(plan, chunks, 0).end)
+            << planner::short_form(plan) << " " << m;
+      }
+    }
+  }
 }
 
 TEST(PipelineSchedule, BlockingExchangesCostTimeWhenTransfersDo) {

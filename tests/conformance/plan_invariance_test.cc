@@ -225,6 +225,8 @@ Plan sequence_parallel(Plan plan) {
   return plan;
 }
 
+constexpr Schedule kInV[] = {Schedule::kZeroBubbleV, Schedule::kDualPipeV};
+
 std::vector<Case> layouts() {
   std::vector<Case> cases;
   const auto add = [&](const Plan& plan, const std::string& settings = "") {
@@ -287,6 +289,20 @@ std::vector<Case> layouts() {
   add(with(sequence_parallel(plan_of("tp2.pp2.dp2")), Schedule::kInterleaved, 2));
   add(with(with(plan_of("pp2.fsdp4"), Schedule::kInterleaved, 2), Sharding::kFull, false));
   add(with(with(plan_of("pp2.fsdp2"), Schedule::kInterleaved, 2), Sharding::kOptimizer));
+  for (const Schedule schedule : kInV) {
+    add(with(plan_of("pp2", 2), schedule, 2));
+    add(with(plan_of("pp2"), schedule, 2));
+    add(with(with(plan_of("pp2", 2), schedule, 2), Recompute::kFull));
+    add(with(with(plan_of("pp2", 2), schedule, 2), Recompute::kFull, 1));
+    add(with(with(plan_of("pp2", 2), schedule, 2), Recompute::kSelective));
+    add(with(plan_of("pp2.dp4"), schedule, 2));
+    add(with(plan_of("tp2.pp2", 2), schedule, 2));
+    add(with(sequence_parallel(plan_of("tp2.pp2.dp2", 2)), schedule, 2));
+    for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kFull}) {
+      add(with(with(plan_of("pp2.fsdp2"), schedule, 2), sharding));
+      add(with(with(sequence_parallel(plan_of("tp2.pp2.fsdp2")), schedule, 2), sharding, false));
+    }
+  }
   add(plan_of("pp4"), "blocking_p2p=true");
   add(with(plan_of("pp4.fsdp2"), Sharding::kFull, false));
   add(plan_of("pp4.dp2"));
@@ -336,6 +352,16 @@ std::vector<Case> expert_layouts() {
     add(with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2")), schedule));
   }
   add(with(plan_of("pp2.ep4.dp4"), Schedule::kInterleaved, 2));
+  for (const Schedule schedule : kInV) {
+    add(with(plan_of("pp2.ep2.dp2"), schedule, 2));
+    add(with(plan_of("pp2.ep4.dp4"), schedule, 2));
+    add(with(with(plan_of("pp2.ep2.fsdp2"), schedule, 2), Sharding::kFull));
+    add(with(with(plan_of("pp2.ep2.fsdp4"), schedule, 2), Sharding::kOptimizer));
+    add(with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2")), schedule, 2));
+    add(with(sequence_parallel(plan_of("tp2.pp2.ep2.etp1.dp2")), schedule, 2));
+    add(with(with(plan_of("pp2.ep2.dp2", 2), schedule, 2), Recompute::kFull));
+    add(with(plan_of("cp2.pp2.ep2.dp2"), schedule, 2));
+  }
   add(with(with(plan_of("pp4.ep2.fsdp2"), Recompute::kFull), Sharding::kOptimizer));
   // Other stages' ranks stand between those of one group.
   add(plan_of("pp2.ep2.dp4.order-pp-dp"));
@@ -365,6 +391,12 @@ std::vector<Case> context_layouts() {
   add(plan_of("cp2.pp2"));
   add(with(plan_of("cp2.pp2.dp2"), Schedule::kZeroBubbleH1));
   add(with(plan_of("cp2.pp2"), Schedule::kInterleaved, 2));
+  for (const Schedule schedule : kInV) {
+    add(with(plan_of("cp2.pp2"), schedule, 2));
+    add(with(with(plan_of("cp2.pp2.fsdp2"), schedule, 2), Sharding::kFull));
+    add(with(sequence_parallel(plan_of("tp2.cp2.pp2")), schedule, 2));
+    add(with(plan_of("cp2.pp2.dp2.order-cp-pp-dp"), schedule, 2));
+  }
   add(plan_of("cp2.pp2.dp2.order-cp-pp-dp"));
   add(with(plan_of("cp2.pp2.fsdp2.order-fsdp-pp-cp"), Sharding::kOptimizer));
   add(with(sequence_parallel(plan_of("tp2.cp2.pp2")), Recompute::kFull));
@@ -391,6 +423,11 @@ std::vector<Case> layer_layouts() {
   add(with(plan_of("pp2", 4), Schedule::kInterleaved, 2));
   add(with(sequence_parallel(plan_of("tp2.pp2", 4)), Schedule::kZeroBubbleH2));
   add(with(with(plan_of("pp2.fsdp2", 4), Schedule::kOneForwardOneBackward), Sharding::kFull));
+  for (const Schedule schedule : kInV) {
+    add(with(plan_of("pp2", 2), schedule, 2));
+    add(with(sequence_parallel(plan_of("tp2.pp2", 4)), schedule, 2));
+    add(with(with(plan_of("pp2.fsdp2", 2), schedule, 2), Sharding::kFull));
+  }
   return cases;
 }
 
@@ -405,6 +442,9 @@ std::vector<Case> exchange_layouts() {
   add(with(plan_of("cp2.fsdp2", 2), Sharding::kFull));
   add(plan_of("cp2.pp2", 4));
   add(with(plan_of("cp2.pp2", 4), Schedule::kZeroBubbleH1));
+  for (const Schedule schedule : kInV) {
+    add(with(plan_of("cp2.pp2", 2), schedule, 2));
+  }
   return cases;
 }
 
@@ -448,6 +488,42 @@ void expect_same_in_all(const models::Transformer& model, const std::vector<Case
   }
 }
 
+// Eight chunks over four ranks, of as many layers; ZB-V also of fewer micro-batches than fill it.
+TEST(PlacementInvariance, ChunksInAVComputeWhatOneRankComputes) {
+  std::vector<Case> cases;
+  for (const Schedule schedule : kInV) {
+    for (const char* form : {"pp4", "pp4.dp2", "pp4.fsdp2"}) {
+      cases.push_back({with(plan_of(form), schedule, 2), ""});
+    }
+    cases.push_back({with(sequence_parallel(plan_of("tp2.pp4")), schedule, 2), ""});
+    cases.push_back({with(with(plan_of("pp4", 2), schedule, 2), Recompute::kFull), ""});
+    cases.push_back({with(with(plan_of("pp4.fsdp2"), schedule, 2), Sharding::kFull), ""});
+    cases.push_back({with(plan_of("cp2.pp4"), schedule, 2), ""});
+  }
+  for (const std::int64_t micro_batch : {4, 8, 16}) {
+    cases.push_back({with(plan_of("pp4", micro_batch), Schedule::kZeroBubbleV, 2), ""});
+  }
+  models::Transformer tied = tests::qwen_shape();
+  tied.layers = 8;
+  for (const models::Transformer& model : {tests::llama_shape(8), tied}) {
+    expect_same_in_all(model, cases);
+  }
+}
+
+TEST(PlacementInvariance, ExpertsInAVComputeWhatOneRankComputes) {
+  std::vector<Case> cases;
+  for (const Schedule schedule : kInV) {
+    cases.push_back({with(plan_of("pp4.ep2.dp2"), schedule, 2), ""});
+    cases.push_back({with(with(plan_of("pp4.ep2.fsdp2"), schedule, 2), Sharding::kFull), ""});
+    cases.push_back({with(sequence_parallel(plan_of("tp2.pp4.ep2.etp1")), schedule, 2), ""});
+  }
+  for (models::Transformer model : {tests::expert_shape(true), tests::latent_shape(true)}) {
+    model.layers = 8;
+    model.moe_layers.resize(8, true);
+    expect_same_in_all(model, cases);
+  }
+}
+
 TEST(FunctionInvariance, NumbersOfTheFunctionAreTheSameInEveryLayout) {
   expect_same_in_all(tests::scaled_shape(), layer_layouts());
   expect_same_in_all(tests::scaled_shape(), {{plan_of("cp2", 4), "context_all_to_all=true"}});
@@ -481,6 +557,11 @@ TEST(LatentInvariance, WithExperts) {
       {with(plan_of("pp2.ep2.dp2", 2), Schedule::kZeroBubbleH1), ""},
       {with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2", 2)), Schedule::kInterleaved, 2), ""},
       {with(plan_of("cp2.ep2.fsdp2", 2), Sharding::kFull), "context_all_to_all=true"}};
+  for (const Schedule schedule : kInV) {
+    cases.push_back({with(plan_of("pp2.ep2.dp2", 2), schedule, 2), ""});
+    cases.push_back({with(sequence_parallel(plan_of("tp2.pp2.ep2.dp2", 2)), schedule, 2), ""});
+    cases.push_back({with(plan_of("cp2.pp2.ep2.dp2", 2), schedule, 2), "context_all_to_all=true"});
+  }
   expect_same_in_all(tests::latent_shape(true), cases);
 }
 

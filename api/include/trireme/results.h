@@ -149,7 +149,7 @@ struct Sweep {
   static constexpr const char* sharding_names[] = {"none", "optimizer", "gradients", "full"};
   static constexpr const char* recompute_names[] = {"none", "selective", "full"};
   static constexpr const char* schedule_names[] = {"gpipe", "1f1b", "interleaved", "zb-h1",
-                                                   "zb-h2"};
+                                                   "zb-h2", "zb-v", "dualpipe-v"};
   static constexpr const char* fit_names[] = {"fits", "at_risk", "no"};
 };
 

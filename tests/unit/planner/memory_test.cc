@@ -145,6 +145,9 @@ TEST(InFlight, EverySchedule) {
   EXPECT_EQ(held(Schedule::kInterleaved, 4, 4, 8), (Counts{19, 17, 15, 13}));
   EXPECT_EQ(held(Schedule::kInterleaved, 4, 2, 4), (Counts{8, 8, 7, 5}));
   EXPECT_EQ(held(Schedule::kInterleaved, 8, 2, 32), (Counts{23, 21, 19, 17, 15, 13, 11, 9}));
+  EXPECT_EQ(held(Schedule::kZeroBubbleV, 4, 2, 16), (Counts{8, 8, 8, 8}));
+  EXPECT_EQ(held(Schedule::kDualPipeV, 4, 2, 16), (Counts{9, 9, 9, 9}));
+  EXPECT_EQ(held(Schedule::kZeroBubbleV, 4, 2, 4), (Counts{5, 6, 7, 8}));
 }
 
 std::vector<Plan> random_plans(const Job& job, std::size_t count) {

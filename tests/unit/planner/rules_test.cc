@@ -55,6 +55,9 @@ TEST(Rules, EachViolationNamesItsRuleAndNumbers) {
            Case{"vpp2.mb1", 1, Rule::kVirtualNeedsPipeline, "vpp 2 needs pp > 1"},
            Case{"pp4.vpp2.mb1.1f1b", 4, Rule::kVirtualNeedsPipeline,
                 "schedule interleaved, or vpp 1"},
+           Case{"pp4.vpp3.mb1.zb-v", 4, Rule::kVirtualNeedsPipeline, "two stages a rank, vpp is 3"},
+           Case{"pp8.vpp2.dp8.mb8.dualpipe-v", 64, Rule::kInterleavedMicroBatches,
+                "fewer than the 16 stages of schedule dualpipe-v"},
            Case{"pp8.vpp2.dp8.mb16", 64, Rule::kInterleavedMicroBatches,
                 "4 micro-batches are not a multiple of pp 8"},
            Case{"pp8.vpp2.dp8.mb64", 64, Rule::kInterleavedMicroBatches,
@@ -93,6 +96,10 @@ TEST(Rules, LegalPlansPass) {
                                               {"tp8.pp8.vpp5.dp1.mb1", 64, "megatron"},
                                               {"fsdp64.mb2", 64, "fsdp2"},
                                               {"pp8.fsdp8.mb1.zero1", 64, "deepspeed"},
+                                              {"pp4.zb-v.mb1", 4, "fsdp2"},
+                                              {"pp8.vpp2.dp8.mb16.zb-v", 64, "trireme"},
+                                              {"pp8.vpp2.dp8.mb4.zb-v", 64, "trireme"},
+                                              {"pp8.vpp2.dp8.mb4.dualpipe-v", 64, "trireme"},
                                               {"pp3.mb1", 3, "trireme"}}) {
     const Job job = job_on(gpus, framework);
     const auto found = check_plan(job, plan_of(job, form));

@@ -57,15 +57,80 @@ PartCosts costs_of(std::vector<double> layers, double embedding, double head) {
   return {.layers = std::move(layers), .embedding = embedding, .head = head, .speeds = {}};
 }
 
+Plan pipeline(std::int64_t ranks, std::int64_t chunks, Schedule schedule = Schedule::kInterleaved) {
+  Plan plan;
+  plan.pipeline = ranks;
+  plan.virtual_pipeline = chunks;
+  plan.schedule = schedule;
+  return plan;
+}
+
+TEST(Stages, ChunksLieInALoopOrInAV) {
+  const auto ranks_of = [](const Plan& plan) {
+    Counts ranks;
+    for (std::int64_t chunk = 0; chunk < plan.pipeline * plan.virtual_pipeline; ++chunk) {
+      ranks.push_back(rank_of_chunk(plan, chunk));
+    }
+    return ranks;
+  };
+  EXPECT_EQ(ranks_of(pipeline(4, 2)), (Counts{0, 1, 2, 3, 0, 1, 2, 3}));
+  for (const Schedule schedule : {Schedule::kZeroBubbleV, Schedule::kDualPipeV}) {
+    EXPECT_EQ(ranks_of(pipeline(4, 2, schedule)), (Counts{0, 1, 2, 3, 3, 2, 1, 0}));
+  }
+  for (const Plan& plan : {pipeline(3, 4), pipeline(5, 2, Schedule::kZeroBubbleV)}) {
+    for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
+      for (std::int64_t place = 0; place < plan.virtual_pipeline; ++place) {
+        const std::int64_t chunk = chunk_of_rank(plan, rank, place);
+        EXPECT_EQ(rank_of_chunk(plan, chunk), rank);
+        EXPECT_EQ(chunk / plan.pipeline, place);
+      }
+    }
+  }
+}
+
+TEST(Stages, AListOfStagesIsSpreadOverTheChunksOfEachRank) {
+  Job job;
+  job.model.layers = 14;
+  Plan plan = pipeline(2, 2, Schedule::kZeroBubbleV);
+  plan.stage_layers = {5, 9};
+  const std::vector<Chunk> chunks = chunks_of(job, plan);
+  EXPECT_EQ(chunks[0].own_layers() + chunks[3].own_layers(), 5);
+  EXPECT_EQ(chunks[1].own_layers() + chunks[2].own_layers(), 9);
+}
+
+TEST(Stages, InAVTheTableOfATiedHeadIsOnOneRank) {
+  Job job;
+  job.model.tied_embeddings = true;
+  EXPECT_TRUE(shares_table(job, pipeline(4, 2)));
+  EXPECT_TRUE(shares_table(job, pipeline(4, 1)));
+  EXPECT_FALSE(shares_table(job, pipeline(1, 1)));
+  EXPECT_FALSE(shares_table(job, pipeline(4, 2, Schedule::kZeroBubbleV)));
+}
+
+TEST(Balance, InAVTheFirstRankHasBothEnds) {
+  // 28 layers, an embedding of 1 and a head of 3 over 4 ranks: 8 a rank, 4 layers on the first.
+  const Plan plan = pipeline(4, 2, Schedule::kZeroBubbleV);
+  const Counts counts = balanced_split(costs_of(std::vector<double>(28, 1), 1, 3), plan);
+  Counts ranks(4, 0);
+  for (std::size_t chunk = 0; chunk < counts.size(); ++chunk) {
+    ranks[static_cast<std::size_t>(rank_of_chunk(plan, static_cast<std::int64_t>(chunk)))] +=
+        counts[chunk];
+  }
+  EXPECT_EQ(ranks, (Counts{4, 8, 8, 8}));
+}
+
 TEST(Balance, TheHeadTakesThePlaceOfLayers) {
   // 14 layers and a head of 2: 16 over 4 stages.
-  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(14, 1), 0, 2), 4, 1), (Counts{4, 4, 4, 2}));
+  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(14, 1), 0, 2), pipeline(4, 1)),
+            (Counts{4, 4, 4, 2}));
   // A head larger than a stage's share has its chunk alone.
-  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(12, 1), 0, 6), 4, 1), (Counts{4, 4, 4, 0}));
+  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(12, 1), 0, 6), pipeline(4, 1)),
+            (Counts{4, 4, 4, 0}));
 }
 
 TEST(Balance, WhatIsLeftOverGoesWhereFewerMicroBatchesWait) {
-  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(10, 1), 0, 0), 4, 1), (Counts{2, 2, 3, 3}));
+  EXPECT_EQ(balanced_split(costs_of(std::vector<double>(10, 1), 0, 0), pipeline(4, 1)),
+            (Counts{2, 2, 3, 3}));
 }
 
 TEST(Balance, CheapLayersCountForLess) {
@@ -73,7 +138,7 @@ TEST(Balance, CheapLayersCountForLess) {
   // 62.5 over 16 stages: nobody needs more than 4, which takes 5 layers on the first stage.
   std::vector<double> layers(62, 1);
   std::fill_n(layers.begin(), 3, 0.5);
-  const Counts counts = balanced_split(costs_of(layers, 0, 2), 16, 1);
+  const Counts counts = balanced_split(costs_of(layers, 0, 2), pipeline(16, 1));
   EXPECT_LE(*std::max_element(counts.begin() + 1, counts.end() - 1), 4);
   EXPECT_LE(counts.front(), 5);
   EXPECT_LE(counts.back(), 2);
@@ -81,7 +146,7 @@ TEST(Balance, CheapLayersCountForLess) {
 
 TEST(Balance, RanksOfSeveralChunksAreBalancedNotTheirChunks) {
   // 30 layers and a head of 2 over 4 ranks with 4 chunks each: 8 a rank.
-  const Counts counts = balanced_split(costs_of(std::vector<double>(30, 1), 0, 2), 4, 4);
+  const Counts counts = balanced_split(costs_of(std::vector<double>(30, 1), 0, 2), pipeline(4, 4));
   std::vector<double> ranks(4, 0);
   for (std::size_t chunk = 0; chunk < counts.size(); ++chunk) {
     ranks[chunk % 4] += static_cast<double>(counts[chunk]) + (chunk == 15 ? 2 : 0);
@@ -111,7 +176,7 @@ TEST(Balance, NoSplitIsBetter) {
       least = std::min(least, busiest({a, b, 8 - a - b}));
     }
   }
-  EXPECT_LE(busiest(balanced_split(costs, 3, 1)), least * 1.0011);
+  EXPECT_LE(busiest(balanced_split(costs, pipeline(3, 1))), least * 1.0011);
 }
 
 TEST(Stages, EverySplitKeepsEveryLayerAndMarksTheEnds) {

@@ -52,6 +52,18 @@ TEST(ExportTorchtitan, APipelineIsFedTheWholeStep) {
                        {"pipeline_parallel_last_stage_less_layers", "0"}});
 }
 
+TEST(ExportTorchtitan, SchedulesInAVHaveItsNames) {
+  const std::string base =
+      "--model llama-3.1-8b --cluster dgx-h100x2 --framework fsdp2 --global-batch 64 --pp 4 --fsdp "
+      "4 "
+      "--schedule ";
+  expect_values(lines_in(exported(base + "zb-v")),
+                {{"pipeline_parallel_schedule", "\"ZBVZeroBubble\""},
+                 {"pipeline_parallel_layers_per_stage", "4"}});
+  expect_values(lines_in(exported(base + "dualpipe-v")),
+                {{"pipeline_parallel_schedule", "\"DualPipeV\""}});
+}
+
 TEST(ExportTorchtitan, SplitsThatItsRuleGivesAreCountsAndOthersModuleLists) {
   const std::string base = "--framework fsdp2 --global-batch 128 --tp 8 --cluster dgx-h100x64 ";
   expect_values(lines_in(exported(base + "--model llama-3.1-405b --pp 8 --fsdp 8")),

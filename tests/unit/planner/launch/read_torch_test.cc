@@ -191,6 +191,23 @@ TEST_F(ReadTorchtitan, SchedulesInAnyCase) {
   EXPECT_EQ(schedule("INTERLEAVED1F1B"), Schedule::kInterleaved);
 }
 
+// Both were read as interleaved 1F1B, whose bubble and memory are others.
+TEST_F(ReadTorchtitan, SchedulesInAVAreReadAsWhatTheyAre) {
+  for (const auto& [name, schedule] : {std::pair{"ZBVZeroBubble", Schedule::kZeroBubbleV},
+                                       std::pair{"dualpipev", Schedule::kDualPipeV}}) {
+    const LaunchConfig config =
+        read_torchtitan(std::string("[parallelism]\npipeline_parallel_degree = 4\n"
+                                    "pipeline_parallel_schedule = \"") +
+                            name + "\"\n[training]\nlocal_batch_size = 16\n",
+                        "f", {});
+    EXPECT_EQ(config.layout.schedule, schedule);
+    EXPECT_EQ(config.layout.virtual_pipeline, 2);
+    EXPECT_TRUE(std::ranges::none_of(config.remarks, [](const std::string& remark) {
+      return remark.find("modelled as interleaved") != std::string::npos;
+    }));
+  }
+}
+
 TEST_F(ReadTorchtitan, ErrorsNameTheirLine) {
   expect_line(LaunchFormat::kTorchtitan, "[model]\nname = \n", "f:2");
   expect_line(LaunchFormat::kTorchtitan, "[training]\nseq_len = \"long\"\n", "f:2");

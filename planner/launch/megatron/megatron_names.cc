@@ -35,9 +35,7 @@ constexpr std::string_view kSwitches =
     "average_in_collective ddp_average_in_collective align_param_gather "
     "reuse_grad_buf_for_mxfp8_param_ag decrease_batch_size_if_needed enable_cuda_graph "
     "use_cpu_initialization init_model_with_meta_device no_bias_swiglu_fusion "
-    "no_masked_softmax_fusion standalone_embedding_stage use_mcore_models "
-    ""
-    ""
+    "standalone_embedding_stage use_mcore_models "
     "deepspeed";
 constexpr std::string_view kHarmlessNames =
     "lr autocast_dtype min_lr weight_decay clip_grad "

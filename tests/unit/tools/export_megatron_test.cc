@@ -127,7 +127,6 @@ TEST(ExportMegatron, FsdpIsNamedAndLeavesTheConnectionsUnset) {
                         {"data-parallel-sharding-strategy", "optim_grads_params"},
                         {"ckpt-format", "fsdp_dtensor"},
                         {"num-distributed-optimizer-instances", "2"},
-                        {"no-masked-softmax-fusion", ""},
                         {"no-gradient-accumulation-fusion", ""},
                         {"qk-layernorm", ""}});
   EXPECT_NE(script.find("\nunset CUDA_DEVICE_MAX_CONNECTIONS\n"), std::string::npos);
@@ -161,7 +160,8 @@ TEST(ExportMegatron, TypesOptimizersAndKernels) {
       std::string::npos);
   expect_values(old, {{"fp16", ""},
                       {"transformer-impl", "local"},
-                      {"no-gradient-accumulation-fusion", ""}});  // which would be Apex's
+                      {"no-masked-softmax-fusion", ""},
+                      {"no-gradient-accumulation-fusion", ""}});  // whose kernels are Apex's
   expect_absent(old, {"overlap-grad-reduce", "bf16", "moe-grouped-gemm"});
 }
 

@@ -28,7 +28,7 @@ TEST(ExportTorchtitan, WithoutAPipelineMicroBatchesAreAccumulated) {
                        {"mode", "\"selective\""},
                        {"selective_ac_option", "\"op\""},
                        {"enable", "true"},
-                       {"components", "[\"model\"]"}});
+                       {"components", "[\"model\", \"loss\"]"}});
 }
 
 // It was predicted with torchtitan's compiled loss, and compiled the model alone.

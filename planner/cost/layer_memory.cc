@@ -171,6 +171,11 @@ double item_scale(const Job& job, const models::KeptTraits& item) {
   return has_low_precision(job) && narrow ? 0.5 : 1;
 }
 
+// Of replicas under autocast, whose stream is as wide, neither this nor their program says so.
+bool keeps_fp32_checkpoints(const Job& job, const Plan& plan) {
+  return job.training.fp32_stream || (uses_autocast(job, plan) && plan.sharding != Sharding::kNone);
+}
+
 // What norms written out in PyTorch keep of each token beside their input.
 double fp32_norm_bytes(const Job& job) {
   const bool low = has_low_precision(job) && job.framework.fp8_norm_input;
@@ -239,9 +244,7 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   memory.checkpoint =
       2 * tokens * hidden *
       (plan.sequence_parallel ? 1.0 / static_cast<double>(plan.tensor) : 1.0) *
-      (job.precision == Precision::kFp32 || job.training.fp32_stream || uses_autocast(job, plan)
-           ? 2
-           : 1);
+      (job.precision == Precision::kFp32 || keeps_fp32_checkpoints(job, plan) ? 2 : 1);
   memory.kept = memory.whole;
   if (plan.recompute == Recompute::kSelective) {
     memory.kept = (plan.recompute_modules & kTorchPerOp) != 0

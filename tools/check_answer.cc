@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "planner/launch/export.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/rules.h"
 #include "planner/search/search.h"
@@ -269,6 +270,13 @@ CheckReport check_file(const CheckRequest& request, const std::function<void(dou
   report.config = planner::read_launch_file(request.file, format, request.arguments);
   report.found = planner::make_launch_case(report.config, request.launch);
   report.rules = planner::check_launch(report.config, report.found);
+  if (planner::leaves_degrees_to_recipe(report.config) && !report.rules.layout_holds) {
+    throw Error(report.config.source,
+                fmt::format("its recipe sets the degrees, which are not in the file; they after -- "
+                            "(model.tensor_model_parallel_size=1 model.context_parallel_size=8 …) "
+                            "would be right: without any {}",
+                            report.rules.violations.front().detail));
+  }
   judge(request, format, report);
   if (report.config.unreadable.empty()) {
     if (report.estimate && !planner::check_plan(report.found.job, report.found.plan)) {

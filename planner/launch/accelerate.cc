@@ -3,7 +3,7 @@
 // version 1's names.
 #include <fmt/format.h>
 
-#include "planner/launch/accelerate.h"
+#include "planner/launch/field_table.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_facts.h"
 #include "planner/plan/names.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "planner/launch/deepspeed.h"
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_facts.h"

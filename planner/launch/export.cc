@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "planner/launch/field_table.h"
+#include "planner/launch/launch_facts.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/megatron/megatron.h"
-#include "planner/launch/offload_refusals.h"
 #include "planner/launch/refusal_tables.h"
 #include "topologies/node_groups.h"
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -316,6 +318,33 @@ void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::s
 
 std::int64_t expert_tensor_of(const Plan& plan) {
   return plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+}
+
+namespace {
+
+void refuse_values_of_sections(const LaunchConfig& config, const KnownKeys& known) {
+  for (const LaunchSetting& setting : config.settings) {
+    const std::string inside = setting.key + ".";
+    const auto is_inside = [&](std::string_view key) { return key.starts_with(inside); };
+    const bool section = std::ranges::any_of(known.keys, is_inside) ||
+                         std::ranges::any_of(known.inside, is_inside) ||
+                         std::ranges::count(known.sections, inside) > 0;
+    const bool none = setting.value == "null" || setting.value == "{}" || setting.value.empty();
+    if (section && !none && std::ranges::count(known.keys, setting.key) == 0) {
+      throw Error(where_of(config, setting),
+                  fmt::format("{} is {}; an object of its keys would be right", setting.key,
+                              setting.value));
+    }
+  }
+}
+
+}  // namespace
+
+void check_keys(LaunchConfig& config, std::span<const Field> table, std::string_view others,
+                std::string_view sections, std::string_view inside) {
+  const KnownKeys known = known_keys(table, others, sections, inside);
+  refuse_values_of_sections(config, known);
+  note_unknown(config, known);
 }
 
 }  // namespace trireme::planner

@@ -160,4 +160,15 @@ FieldWriter::Function FieldWriter::writer_of(Value value) {
   }
 }
 
+// What formats with sections hold their keys to before any is read: refuses
+// "zero_optimization": 3 where the program looks for keys inside, and lists the settings whose keys
+// are not known. Those of the table are, and the names as known_keys takes them. Throws Error
+// (FILE:LINE).
+void check_keys(LaunchConfig& config, std::span<const Field> table, std::string_view others,
+                std::string_view sections, std::string_view inside = {});
+
+// The tables of DeepSpeed's JSON and accelerate's YAML, which others write than read.
+std::span<const Field> deepspeed_fields();
+std::span<const Field> accelerate_fields();
+
 }  // namespace trireme::planner

@@ -146,6 +146,19 @@ void refuse_counts(const std::vector<ShellText>& words, const LaunchConfig& conf
   }
 }
 
+// open-instruct's mason.py starts what accelerate is told for one host on each of its --num_nodes.
+void read_mason(const std::vector<ShellText>& words, const LaunchConfig& launcher,
+                LaunchConfig& config) {
+  const bool mason = std::any_of(words.begin(), words.end(), [](const ShellText& word) {
+    return word.text.ends_with("mason.py");
+  });
+  const auto each = first_count(launcher, {"num_processes"});
+  if (mason && each) {
+    config.gpus_per_node = each;
+    config.gpus = first_count(launcher, {"num_nodes"}).value_or(1) * *each;
+  }
+}
+
 }  // namespace
 
 void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
@@ -175,6 +188,7 @@ void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
   } else if (tasks && !torchrun) {
     config.gpus = tasks;
   }
+  read_mason(words, launcher, config);
 }
 
 }  // namespace trireme::planner

@@ -27,4 +27,8 @@ inline bool offloads_optimizer(const LaunchPlan& l) {
   return l.job.offload.optimizer != OffloadTo::kNone;
 }
 
+// What of an offload a format has no key for (offload_refusals.cc). Throws Error naming the part
+// and what would be right.
+void refuse_unknown_offload(LaunchFormat format, const LaunchPlan& launch);
+
 }  // namespace trireme::planner

@@ -1,7 +1,7 @@
 // The keys: DeepSpeed's offload_optimizer, offload_param and cpu_checkpointing, PyTorch's one
 // switch, Megatron's --optimizer-cpu-offload and --cpu-offloading, whose conditions are those of
 // its own start-up checks (megatron/training/arguments.py).
-#include "planner/launch/offload_refusals.h"
+#include "planner/launch/launch_facts.h"
 
 #include <fmt/format.h>
 

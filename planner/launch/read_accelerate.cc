@@ -7,8 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "planner/launch/accelerate.h"
-#include "planner/launch/key_checks.h"
+#include "planner/launch/field_table.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
 #include "planner/plan/names.h"

@@ -4,10 +4,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "planner/launch/deepspeed.h"
 #include "planner/launch/export.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/key_checks.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
 

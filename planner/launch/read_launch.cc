@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <span>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -131,113 +130,6 @@ std::optional<LaunchFormat> by_contents(std::string_view text) {
   return {};
 }
 
-// Files of programs that start one of the formats, and what would be right instead.
-struct OtherFile {
-  std::string_view part, what;
-};
-constexpr OtherFile kOtherYamls[] = {
-    {"\n  pp_engine:",
-     "is nanotron's; its sizes (parallelism: dp, tp, pp) as options of `trireme estimate` would be "
-     "right"},
-    {"\ntrain_loader:",
-     "is llm-foundry's; its model and batch as options of `trireme estimate --framework fsdp1 "
-     "--sharding full` would be right"},
-    {"device_train_microbatch_size:",
-     "is OLMo's; its model and batch as options of `trireme estimate --framework fsdp1 --sharding "
-     "full` would be right"},
-    {"_component_: torchtune.",
-     "is torchtune's; its model, batch and recompute as options of `trireme estimate --framework "
-     "fsdp2 --sharding full` would be right"},
-    {"megatron_cfg:",
-     "is NeMo RL's; the policy's megatron_cfg as Megatron-LM's flags "
-     "(--tensor-model-parallel-size 4, …) would be right"},
-    {"strategy_args:",
-     "is ROLL's; the strategy_config of its actor as Megatron-LM's flags "
-     "(--tensor-model-parallel-size 4, …) or a DeepSpeed JSON would be right"},
-    {"framework: torchtitan",
-     "is Primus' with torchtitan; its overrides as torchtitan's TOML ([model], [training], "
-     "[parallelism]) would be right"},
-    {"fsdp_mode:",
-     "is VeOmni's; its model, batch and sharding as options of `trireme estimate --framework fsdp2 "
-     "--sharding full` would be right"},
-    {"exp_manager:",
-     "is NeMo's, without a batch and degrees beside a model; they as Megatron-LM's flags "
-     "(--tensor-model-parallel-size 4, …) would be right"},
-    {"apiVersion:",
-     "is a Kubernetes manifest; the script or configuration that its container starts would be "
-     "right"},
-};
-constexpr OtherFile kOtherTomls[] = {
-    {"[policy.parallelism]",
-     "is Cosmos-RL's; its model and [policy.parallelism] as options of `trireme estimate "
-     "--framework fsdp2 --sharding full` would be right"},
-    {"[orchestrator",
-     "is prime-rl's; the trainer's model and batch as options of `trireme estimate --framework "
-     "fsdp2 --sharding full` would be right"},
-    {"[deployment]",
-     "is prime-rl's; its model and batch as options of `trireme estimate --framework fsdp2 "
-     "--sharding full` would be right"},
-    {"\n[distributed]",
-     "is none of torchtitan's, which has [model], [training] and [parallelism]; its model, batch "
-     "and [distributed] as options of `trireme estimate --framework fsdp2` would be right, with "
-     "--set "
-     "whole_logits=true where its head gathers the logits of tp"},
-};
-constexpr OtherFile kOtherFiles[] = {
-    {"Trainer.Config(",
-     "is torchtitan's configuration in Python; the TOML of torchtitan v0.2 that says the same "
-     "([model], [training], [parallelism]) would be right"},
-    {"nemo_automodel",
-     "is NeMo Automodel's; a layout for `trireme estimate --framework nemo-automodel`, or "
-     "accelerate's YAML, would be right"},
-    {"pipe_parallel_size",
-     "is GPT-NeoX's; its sizes as Megatron-LM's flags (--pipeline-model-parallel-size 4, …) would "
-     "be right"},
-    {"pipe-parallel-size",
-     "is GPT-NeoX's; its sizes as Megatron-LM's flags (--pipeline-model-parallel-size 4, …) would "
-     "be right"},
-    {"actor_rollout_ref.",
-     "starts verl from Python; its overrides as a command (python -m verl.trainer.main_ppo "
-     "actor_rollout_ref.model.path=… …) would be right"},
-    {"--yaml-cfg",
-     "takes its settings from the YAML after its --yaml-cfg, which is not read; those settings as "
-     "Megatron-LM's flags would be right"},
-    {"framework: megatron",
-     "is Primus'; its overrides as Megatron-LM's flags (--tensor-model-parallel-size 4, …) would "
-     "be right"},
-    {"trainer.strategy.",
-     "is NeMo 2's; overrides of Megatron-Bridge (model.tensor_model_parallel_size=4, "
-     "train.global_batch_size=128, …) would be right"},
-    {"tensor_model_parallel_size:",
-     "is NeMo's YAML; its model section as Megatron-LM's flags (--tensor-model-parallel-size 4, …) "
-     "would be right"},
-    {"TrainingArguments(",
-     "is a script of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
-     "with would be right, with --model, --seq and --micro-batch"},
-    {"--fsdp \"",
-     "starts transformers' Trainer; its --fsdp as accelerate's YAML (fsdp_config) would be right, "
-     "with --model, --seq and --micro-batch"},
-    {"model_name_or_path:",
-     "is a recipe of transformers' Trainer; the DeepSpeed JSON or accelerate YAML that it starts "
-     "with would be right, with --model, --seq and --micro-batch"},
-    {"accelerate launch",
-     "starts accelerate; the YAML after its --config_file would be right, with --model"},
-    {"--deepspeed",
-     "starts DeepSpeed; the JSON after its --deepspeed would be right, with --model"},
-    {"run_train.sh",
-     "starts torchtitan; the TOML of its CONFIG_FILE would be right, with its --section.key VALUE "
-     "after --"},
-};
-
-void refuse_any_of(std::span<const OtherFile> others, const std::string& path,
-                   std::string_view text) {
-  for (const OtherFile& other : others) {
-    if (contains(text, other.part)) {
-      throw Error(path, std::string(other.what));
-    }
-  }
-}
-
 }  // namespace
 
 bool reads_format(LaunchFormat format) {
@@ -256,17 +148,7 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
     return LaunchFormat::kMegatronBridge;
   }
   const bool braces = yaml && text.starts_with('{');
-  if (yaml) {
-    refuse_any_of(kOtherYamls, path, text);
-  }
-  if (extension == ".toml") {
-    refuse_any_of(kOtherTomls, path, text);
-  }
-  for (const OtherFile& other : kOtherFiles) {
-    if ((!contents || braces) && contains(text, other.part)) {
-      throw Error(path, std::string(other.what));
-    }
-  }
+  refuse_other_file(text, path, contents && !braces);
   if (extension == ".toml") {
     return LaunchFormat::kTorchtitan;
   }
@@ -339,11 +221,15 @@ LaunchConfig read_launch(LaunchFormat format, std::string_view text, const std::
 
 namespace {
 
+bool is_told(std::string_view text, const std::string& path) {
+  return by_contents(text) || is_verl(text, path) || is_openrlhf(text, path);
+}
+
 // What tells a script's format: its own text, or that of a script that it starts.
 std::string text_that_tells(const std::string& text, const std::string& path,
                             const std::vector<std::string>& arguments,
                             const LaunchReading& reading) {
-  if (by_contents(text) || !is_script_name(path)) {
+  if (is_told(text, path) || !is_script_name(path)) {
     return text;
   }
   LaunchConfig around;
@@ -353,7 +239,7 @@ std::string text_that_tells(const std::string& text, const std::string& path,
   for (const std::string& name :
        read_launch_script(text, path, words, reading, around).variables.files) {
     const auto started = reading.read(name);
-    if (started && by_contents(*started)) {
+    if (started && is_told(*started, path)) {
       return *started;
     }
   }
@@ -368,12 +254,12 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   const LaunchReading reading{
       .read = [&path](const std::string& name) { return read_beside(path, name); },
       .choice = choice};
-  if (!format) {
-    for (const auto reader : {read_verl, read_openrlhf}) {
-      if (auto run = reader(text, path, arguments, reading)) {
-        return *run;
-      }
-    }
+  const std::string tells = format ? text : text_that_tells(text, path, arguments, reading);
+  if (!format && is_verl(tells, path)) {
+    return read_verl(text, path, arguments, reading);
+  }
+  if (!format && is_openrlhf(tells, path)) {
+    return read_openrlhf(text, path, arguments, reading);
   }
   if (!format && (!by_contents(text) || is_trainer_file(text, path)) &&
       !(path.ends_with(".yaml") && is_swift_megatron_yaml(text))) {
@@ -382,7 +268,7 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
     }
   }
   if (!format) {
-    format = recognise_format(path, text_that_tells(text, path, arguments, reading));
+    format = recognise_format(path, tells);
   }
   return read_launch(*format, text, path, arguments, reading);
 }

@@ -24,6 +24,10 @@ bool reads_format(LaunchFormat format);
 // The format by name and contents. Throws Error, naming the formats, when neither tells.
 LaunchFormat recognise_format(const std::string& path, std::string_view text);
 
+// Throws Error where the text is of a program that is not read, with what would be right instead;
+// `has_format`: its contents are those of a format.
+void refuse_other_file(std::string_view text, const std::string& path, bool has_format);
+
 // Reads `text`, which came from `source`. `arguments`: words before the first flag are a script's
 // $1, $2, …; flags (Megatron-LM, torchtitan: --section.key VALUE) or KEY=VALUE follow those of the
 // file and override them. Throws Error (FILE:LINE: what is wrong, what would be right).
@@ -68,14 +72,14 @@ void read_accelerate_settings(LaunchConfig& config);
 std::optional<LaunchConfig> read_trainer(std::string_view text, const std::string& source,
                                          const std::vector<std::string>& arguments,
                                          const LaunchReading& reading);
-// verl's actor or SFT trainer, and OpenRLHF's: nothing where the text is none of theirs. Throw
-// Error.
-std::optional<LaunchConfig> read_verl(std::string_view text, const std::string& source,
-                                      const std::vector<std::string>& arguments,
-                                      const LaunchReading& reading);
-std::optional<LaunchConfig> read_openrlhf(std::string_view text, const std::string& source,
-                                          const std::vector<std::string>& arguments,
-                                          const LaunchReading& reading);
+// verl's actor or SFT trainer, and OpenRLHF's: whether a script or YAML is one, and what it starts.
+// Throw Error.
+bool is_verl(std::string_view text, const std::string& source);
+bool is_openrlhf(std::string_view text, const std::string& source);
+LaunchConfig read_verl(std::string_view text, const std::string& source,
+                       const std::vector<std::string>& arguments, const LaunchReading& reading);
+LaunchConfig read_openrlhf(std::string_view text, const std::string& source,
+                           const std::vector<std::string>& arguments, const LaunchReading& reading);
 
 // ---- the syntaxes below them (settings_text.cc): a text's settings as section.key, with their
 // lines. Without toml++ or yaml-cpp, which are optional, the program says which package would

@@ -56,16 +56,14 @@ std::string place_of_candidate(const Candidate& one, const LaunchConfig& config)
                      one.round);
 }
 
-// echo $CMD before $CMD.
+// echo $CMD: what a script prints is judged where it starts nothing.
+bool prints(const Candidate& one) {
+  return one.words.front().text == "echo" || one.words.front().text == "printf";
+}
+
 bool says_the_same(const Candidate& one, const Candidate& best) {
-  const auto text = [](const Candidate& of) {
-    std::string all;
-    for (const ShellText& word : of.words) {
-      all += word.text == "echo" ? "" : word.text + "\n";
-    }
-    return all;
-  };
-  return text(one) == text(best);
+  return std::equal(one.words.begin(), one.words.end(), best.words.begin(), best.words.end(),
+                    [](const ShellText& a, const ShellText& b) { return a.text == b.text; });
 }
 
 // Arguments that no command takes: bash would look for a program of that name.
@@ -140,6 +138,9 @@ LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::st
         consider({std::move(all_words), 0, command.line, command.round});
       }
     }
+  }
+  if (!std::all_of(all.begin(), all.end(), prints)) {
+    std::erase_if(all, prints);
   }
   if (all.empty()) {
     consider(std::move(bare));

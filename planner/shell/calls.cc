@@ -21,9 +21,11 @@ int line_of(const SimpleCommand& command) {
   return lines.empty() ? 0 : lines.front();
 }
 
-// bash train.sh, ./train.sh: what is in the file is to be read.
+// bash train.sh, sbatch train.slurm: what is in the file is to be read.
 bool starts_a_script(std::string_view text) {
-  return text.find("sh ") != std::string_view::npos && text.find(".sh") != std::string_view::npos;
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  return (has("sh ") || has("sbatch ")) &&
+         (has(".sh") || has(".bash") || has(".slurm") || has(".sbatch"));
 }
 
 // Whether there is anything to work out in a text of commands: others keep the lines of their
@@ -120,7 +122,8 @@ bool Calls::source(const SimpleCommand& command, const Joined& joined) {
   return true;
 }
 
-// bash FILE and ./FILE, written by the script itself or beside it; bash -c TEXT; bash <<EOF.
+// bash FILE, sbatch FILE and ./FILE, written by the script itself or beside it; bash -c TEXT; bash
+// <<EOF.
 bool Calls::start_script(const SimpleCommand& command, const Joined& joined) {
   const std::vector<ShellText>& words = command.command.words;
   bool shell = false;
@@ -131,7 +134,7 @@ bool Calls::start_script(const SimpleCommand& command, const Joined& joined) {
       put_in_script(tokens_of_file(word, *text), i + 1, false, command, joined);
       return true;
     }
-    shell = is_shell(word) || (shell && word.starts_with("-"));
+    shell = is_shell(word) || word == "sbatch" || (shell && word.starts_with("-"));
   }
   return start_text(command, joined) || start_document(command, joined);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "core/error.h"
@@ -99,10 +100,12 @@ std::string spoiled(std::string text, std::uint64_t seed) {
   }
 }
 
+using Reader = std::function<planner::LaunchConfig(const std::string& text)>;
+
 // Reads and judges; whether it was accepted.
-bool judge(LaunchFormat format, const std::string& text, std::uint64_t seed) {
+bool judge(const Reader& read, const std::string& text, std::uint64_t seed) {
   try {
-    const planner::LaunchConfig config = planner::read_launch(format, text, "f", {});
+    const planner::LaunchConfig config = read(text);
     planner::LaunchOptions options{.cluster = "dgx-h100x1"};
     options.model = config.model || !config.model_name.empty() ? "" : "gpt2";
     const planner::LaunchCase found = planner::make_launch_case(config, options);
@@ -122,6 +125,49 @@ bool judge(LaunchFormat format, const std::string& text, std::uint64_t seed) {
     ADD_FAILURE() << "seed " << seed << " threw " << error.what() << " for " << text;
   }
   return false;
+}
+
+bool judge(LaunchFormat format, const std::string& text, std::uint64_t seed) {
+  return judge(
+      [&](const std::string& spoilt) { return planner::read_launch(format, spoilt, "f", {}); },
+      text, seed);
+}
+
+constexpr const char* kVerlScript = R"(OFFLOAD=${OFFLOAD:-True}
+ACTOR=( actor_rollout_ref.actor.use_dynamic_bsz=True
+ actor_rollout_ref.actor.ppo_max_token_len_per_gpu=$((1024 * 16))
+ actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 )
+python3 -m verl.trainer.main_ppo --config-name=ppo_trainer "${ACTOR[@]}" algorithm.adv_estimator=grpo \
+  actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.ppo_mini_batch_size=128 \
+  actor_rollout_ref.actor.fsdp_config.param_offload=$OFFLOAD actor_rollout_ref.rollout.n=8 \
+  actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 trainer.n_gpus_per_node=8 \
+  data.max_prompt_length=1024 data.max_response_length=3072 +actor_rollout_ref.model.lora_rank=16
+)";
+constexpr const char* kOpenRlhfScript = R"(read -r -d '' commands <<EOF
+openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8 --pretrain Qwen/Qwen3-8B \
+  --zero_stage 3 --train_batch_size 128 --rollout_batch_size 256 --n_samples_per_prompt 2 --bf16 \
+  --prompt_max_len 1024 --generate_max_len 1024 --use_dynamic_batch --train_max_tokens_per_gpu 8192 \
+  --ring_attn_size 2 --adam_offload --colocate_all_models --flash_attn
+EOF
+python3 -m $commands
+)";
+
+TEST(Fuzz, LaunchFilesOfActors) {
+  const std::pair<Reader, const char*> texts[] = {
+      {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
+       kVerlScript},
+      {[](const std::string& text) { return planner::read_openrlhf(text, "f.sh", {}, {}); },
+       kOpenRlhfScript}};
+  for (const auto& [read, text] : texts) {
+    EXPECT_TRUE(judge(read, text, 0)) << text;
+    const std::uint64_t cases = fuzz::case_count(400);
+    std::uint64_t accepted = 0;
+    for (std::uint64_t seed = 0; seed < cases; ++seed) {
+      accepted += judge(read, spoiled(text, seed), seed) ? 1U : 0U;
+    }
+    EXPECT_GT(accepted, 0U) << text;
+    EXPECT_LT(accepted, cases) << text;
+  }
 }
 
 TEST(Fuzz, LaunchFiles) {

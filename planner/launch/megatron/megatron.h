@@ -142,6 +142,8 @@ void read_megatron_model(LaunchConfig& config);
 bool offloads_layers(const LaunchConfig& config);
 // Settings that make another model, take memory away or change nothing here, each said as that.
 void note_unmodelled(LaunchConfig& config);
+// A file of Megatron-Bridge that names a recipe and says no degree: they are the recipe's.
+bool leaves_degrees_to_recipe(const LaunchConfig& config);
 // Fills framework, choices, precision, optimizer, batch and layout. Throws Error as above.
 void read_megatron_layout(LaunchConfig& config);
 

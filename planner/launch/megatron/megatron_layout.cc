@@ -331,6 +331,12 @@ void read_offload(LaunchConfig& config) {
 
 }  // namespace
 
+bool leaves_degrees_to_recipe(const LaunchConfig& config) {
+  const LaunchLayout& layout = config.layout;
+  return is_recipe(config) && has_setting(config, "recipe") && config.gpus.value_or(2) > 1 &&
+         !layout.tensor && !layout.pipeline && !layout.context && !layout.expert;
+}
+
 void read_megatron_layout(LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
   read_layout_fields(config, config.format);
@@ -352,6 +358,11 @@ void read_megatron_layout(LaunchConfig& config) {
   read_choices(config);
   read_context_exchange(config);
   note_unmodelled(config);
+  if (leaves_degrees_to_recipe(config)) {
+    config.foreign.emplace_back(
+        "what the recipe sets of degrees (model.tensor_model_parallel_size=N and its kin after -- "
+        "say them)");
+  }
 }
 
 }  // namespace trireme::planner

@@ -303,17 +303,20 @@ LaunchConfig config_of(const OpenRlhfRun& run) {
 
 }  // namespace
 
-std::optional<LaunchConfig> read_openrlhf(std::string_view text, const std::string& source,
-                                          const std::vector<std::string>& arguments,
-                                          const LaunchReading& reading) {
+bool is_openrlhf(std::string_view text, const std::string& source) {
   const bool starts = text.find("openrlhf.cli.train_") != std::string_view::npos ||
                       text.find("openrlhf/cli/train_") != std::string_view::npos;
-  if (!starts || source.ends_with(".py") || is_settings_file(source)) {
-    return {};
-  }
+  return starts && !source.ends_with(".py") && !is_settings_file(source);
+}
+
+LaunchConfig read_openrlhf(std::string_view text, const std::string& source,
+                           const std::vector<std::string>& arguments,
+                           const LaunchReading& reading) {
   const OpenRlhfRun run = run_of(text, source, arguments, reading);
   if (run.said.settings.empty()) {
-    return {};
+    throw Error(source,
+                "starts nothing with OpenRLHF's flags; a command such as deepspeed --module "
+                "openrlhf.cli.train_sft --zero_stage 2 … would be right");
   }
   return config_of(run);
 }

@@ -43,6 +43,19 @@ void read_fsdp_types(const VerlRun& run, LaunchConfig& config) {
   }
 }
 
+// create_device_mesh: fsdp_size ranks share the states, those of Ulysses among them; all where it
+// is -1 or no fewer.
+void read_group(const VerlRun& run, std::int64_t ulysses, LaunchConfig& config) {
+  const LaunchSetting* size = engine_setting(run, "fsdp_size");
+  const std::int64_t group =
+      size == nullptr || size->value == "-1" ? 0 : count_of(run.said, size, 1);
+  if (group > 0 && group < config.gpus.value_or(group + 1)) {
+    config.layout.sharded = std::max<std::int64_t>(1, group / ulysses);
+  } else {
+    config.layout.replicas = 1;
+  }
+}
+
 void read_fsdp(const VerlRun& run, const std::string& strategy, LaunchConfig& config) {
   const LaunchConfig& said = run.said;
   LaunchLayout& layout = config.layout;
@@ -50,12 +63,6 @@ void read_fsdp(const VerlRun& run, const std::string& strategy, LaunchConfig& co
   config.framework = strategy == "fsdp2" ? "fsdp2" : "fsdp1";
   layout.sharding = Sharding::kFull;
   layout.reshard_after_forward = says(said, engine_setting(run, "reshard_after_forward"), true);
-  layout.replicas = 1;
-  const LaunchSetting* group = engine_setting(run, "fsdp_size");
-  if (group != nullptr && group->value != "-1") {
-    layout.sharded = count_of(said, group, 1);
-    layout.replicas.reset();
-  }
   const LaunchSetting* ulysses = engine_setting(run, "ulysses_sequence_parallel_size");
   const std::int64_t together =
       ulysses == nullptr ? 1 : integer_setting(said, ulysses->key, 1, 1'000'000).value_or(1);
@@ -63,6 +70,7 @@ void read_fsdp(const VerlRun& run, const std::string& strategy, LaunchConfig& co
     layout.context = together;
     config.choices.emplace_back("context_all_to_all=true");
   }
+  read_group(run, together, config);
   if (says(said, model_setting(run, "enable_gradient_checkpointing"), true)) {
     layout.recompute = Recompute::kFull;
     config.offloads_checkpoints = says(said, model_setting(run, "enable_activation_offload"));
@@ -73,6 +81,11 @@ void read_fsdp(const VerlRun& run, const std::string& strategy, LaunchConfig& co
     }
   }
   read_fsdp_types(run, config);
+  const std::string optimizer =
+      in_capitals(run_text(run.said, "actor_rollout_ref.actor.optim.optimizer optim.optimizer"));
+  if (optimizer.find("8BIT") != std::string::npos) {
+    config.optimizer = "adam8bit";
+  }
 }
 
 // ---- Megatron-Core
@@ -322,11 +335,9 @@ LaunchConfig config_of(const VerlRun& run) {
 
 }  // namespace
 
-std::optional<LaunchConfig> read_verl(std::string_view text, const std::string& source,
-                                      const std::vector<std::string>& arguments,
-                                      const LaunchReading& reading) {
-  const std::optional<VerlRun> run = read_verl_run(text, source, arguments, reading);
-  return run ? std::optional(config_of(*run)) : std::nullopt;
+LaunchConfig read_verl(std::string_view text, const std::string& source,
+                       const std::vector<std::string>& arguments, const LaunchReading& reading) {
+  return config_of(read_verl_run(text, source, arguments, reading));
 }
 
 }  // namespace trireme::planner

@@ -19,10 +19,9 @@ struct VerlRun {
   bool older = false;    // the SFT trainer of 2025, which had no engines
 };
 
-// The run of a script or YAML; nothing where the text is none of verl's. Throws Error.
-std::optional<VerlRun> read_verl_run(std::string_view text, const std::string& source,
-                                     const std::vector<std::string>& arguments,
-                                     const LaunchReading& reading);
+// The run of a script or YAML. Throws Error, also where it says nothing of verl's.
+VerlRun read_verl_run(std::string_view text, const std::string& source,
+                      const std::vector<std::string>& arguments, const LaunchReading& reading);
 
 // A setting of the engine that trains, by the names that the actor and both SFT trainers have for
 // it, and one of the model; nullptr: not said.

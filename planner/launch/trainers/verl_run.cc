@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/megatron/megatron.h"
@@ -214,22 +215,27 @@ std::string strategy_of(const VerlRun& run) {
   return run.base.find("megatron") != std::string::npos ? "megatron" : "fsdp";
 }
 
-std::optional<VerlRun> read_verl_run(std::string_view text, const std::string& source,
-                                     const std::vector<std::string>& arguments,
-                                     const LaunchReading& reading) {
-  const bool yaml = is_yaml(source);
-  const bool actor =
-      text.find(yaml ? "actor_rollout_ref:" : "actor_rollout_ref.") != std::string_view::npos;
-  if (source.ends_with(".py") || source.ends_with(".toml") || (!actor && !starts_sft(text))) {
-    return {};
+bool is_verl(std::string_view text, const std::string& source) {
+  const bool actor = text.find(is_yaml(source) ? "actor_rollout_ref:" : "actor_rollout_ref.") !=
+                     std::string_view::npos;
+  return !source.ends_with(".py") && !source.ends_with(".toml") && (actor || starts_sft(text));
+}
+
+VerlRun read_verl_run(std::string_view text, const std::string& source,
+                      const std::vector<std::string>& arguments, const LaunchReading& reading) {
+  VerlRun run = is_yaml(source) ? run_of_yaml(text, source, arguments)
+                                : run_of_script(text, source, arguments, reading);
+  if (run.said.settings.empty()) {
+    throw Error(
+        source,
+        "starts nothing with verl's settings; a command such as python -m "
+        "verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B … would be right");
   }
-  VerlRun run =
-      yaml ? run_of_yaml(text, source, arguments) : run_of_script(text, source, arguments, reading);
   run.rollouts = std::any_of(
       run.said.settings.begin(), run.said.settings.end(),
       [](const LaunchSetting& each) { return each.key.starts_with("actor_rollout_ref."); });
   run.older = run_setting(run.said, "model.partial_pretrain") != nullptr;
-  return run.said.settings.empty() ? std::nullopt : std::optional(std::move(run));
+  return run;
 }
 
 }  // namespace trireme::planner

@@ -43,6 +43,9 @@ void read_deepspeed(std::string_view text) {
 void read_accelerate(std::string_view text) {
   judge(planner::LaunchFormat::kAccelerate, text);
 }
+void read_rollouts(std::string_view text) {
+  judge(planner::read_launch_file(scratch_file(text, ".sh"), {}));
+}
 void read_trainer(std::string_view text) {
   judge(planner::read_launch_file(scratch_file(text, ".yaml"), {}));
 }

@@ -21,6 +21,7 @@ void read_torchtitan(std::string_view text);
 void read_deepspeed(std::string_view text);
 void read_accelerate(std::string_view text);
 void read_trainer(std::string_view text);       // YAML of trainers, told by its contents
+void read_rollouts(std::string_view text);      // scripts of verl and OpenRLHF
 void read_measurements(std::string_view text);  // logs of nccl-tests, tables, micro-benchmarks
 void read_training_log(std::string_view text);  // logs of Megatron-LM and torchtitan
 void read_rows(std::string_view text);          // rows of published measurements

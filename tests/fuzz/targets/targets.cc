@@ -15,6 +15,7 @@ const std::vector<Target>& targets() {
                                           {"deepspeed", &read_deepspeed},
                                           {"accelerate", &read_accelerate},
                                           {"trainer", &read_trainer},
+                                          {"rollouts", &read_rollouts},
                                           {"measurements", &read_measurements},
                                           {"training_log", &read_training_log},
                                           {"rows", &read_rows},

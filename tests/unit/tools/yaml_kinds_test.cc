@@ -176,8 +176,6 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
       {"model:\n  model_path: google/gemma-3-270m\ntrain:\n  dyn_bsz: false\n  accelerator:\n"
        "    fsdp_config:\n      fsdp_mode: fsdp2\n",
        "VeOmni"},
-      {"model:\n  partial_pretrain: ~/models/gemma-1.1-7b-it\n  fsdp_config:\n    wrap_policy:\n",
-       "verl"},
       {"trainer:\n  devices: 8\nexp_manager:\n  name: dpo\npretrained_checkpoint:\n"
        "  restore_from_path: null\n",
        "NeMo's"},

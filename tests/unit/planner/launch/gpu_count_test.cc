@@ -75,5 +75,14 @@ TEST(GpuCount, WholeNumbersOfFlagsAreWrittenAsSuch) {
   EXPECT_EQ(refusal_of_start("torchrun", "--tensor-model-parallel-size 2"), "");
 }
 
+// What accelerate is told is for one host: a run on four was one on 8 GPUs.
+TEST(GpuCount, MasonStartsAcceleratesProcessesOnEveryNode) {
+  const LaunchConfig config = read_start(
+      "python mason.py --cluster ai2/jupiter --num_nodes 4 --gpus 8 -- accelerate launch "
+      "--num_processes 8");
+  EXPECT_EQ(config.gpus, 32);
+  EXPECT_EQ(config.gpus_per_node, 8);
+}
+
 }  // namespace
 }  // namespace trireme::planner

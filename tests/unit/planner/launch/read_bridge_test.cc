@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "planner/launch/known_models.h"
 #include "planner/launch/launch_case.h"
+#include "planner/launch/megatron/megatron.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {
@@ -56,6 +57,21 @@ TEST(ReadBridge, OverridesAndShortOptions) {
   EXPECT_EQ(config.global_batch, 256);
   EXPECT_EQ(config.framework, "megatron-fsdp");
   EXPECT_EQ(config.layout.sharding, Sharding::kFull);
+}
+
+// A batch of 2 on 8 GPUs was an error, and the recipe has cp 8.
+TEST(ReadBridge, DegreesOfARecipeAreNotTakenFromElsewhere) {
+  const std::string start =
+      "python -m torch.distributed.run --nproc_per_node=8 scripts/training/run_recipe.py --recipe "
+      "qwen3_600m_sft_128k_config train.global_batch_size=2 train.micro_batch_size=1";
+  const LaunchConfig open = read_megatron_bridge(start, "run.sh", {});
+  EXPECT_EQ(open.foreign.size(), 1U);
+  EXPECT_TRUE(leaves_degrees_to_recipe(open));
+  const LaunchConfig told =
+      read_megatron_bridge(start, "run.sh", {"model.context_parallel_size=8"});
+  EXPECT_FALSE(leaves_degrees_to_recipe(told));
+  EXPECT_TRUE(told.foreign.empty());
+  EXPECT_EQ(told.layout.context, 8);
 }
 
 TEST(ReadBridge, RecipesShardTheOptimizerUnlessTold) {

@@ -10,9 +10,8 @@ namespace trireme::planner {
 namespace {
 
 LaunchConfig openrlhf_of(const std::string& text) {
-  const auto config = read_openrlhf(text, "run.sh", {}, {});
-  EXPECT_TRUE(config.has_value());
-  return config.value_or(LaunchConfig());
+  EXPECT_TRUE(is_openrlhf(text, "run.sh"));
+  return read_openrlhf(text, "run.sh", {}, {});
 }
 
 // It was refused with a hint to write the job by hand.
@@ -98,6 +97,14 @@ TEST(ReadOpenRlhf, OtherTrainingLeavesTheVerdictOpen) {
               1U)
         << task;
   }
+}
+
+// What the script prints first was judged, without its launcher.
+TEST(ReadOpenRlhf, ACommandThatIsPrintedIsNotTheOneThatIsJudged) {
+  const LaunchConfig config = openrlhf_of(
+      "A=\"openrlhf.cli.train_sft --train_batch_size 64 --pretrain Qwen/Qwen3-8B\"\necho $A\n"
+      "torchrun --nproc_per_node 4 -m $A");
+  EXPECT_EQ(config.gpus, 4);
 }
 
 TEST(ReadOpenRlhf, NumbersThatOverflowAreRefused) {

@@ -12,9 +12,8 @@ namespace {
 
 LaunchConfig verl_of(const std::string& text, const std::vector<std::string>& arguments = {},
                      const std::string& source = "run.sh") {
-  const auto config = read_verl(text, source, arguments, {});
-  EXPECT_TRUE(config.has_value());
-  return config.value_or(LaunchConfig());
+  EXPECT_TRUE(is_verl(text, source));
+  return read_verl(text, source, arguments, {});
 }
 
 const std::string kStart = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo ";
@@ -80,10 +79,16 @@ TEST(ReadVerl, UlyssesSharesPacksAndStates) {
 }
 
 TEST(ReadVerl, GroupsOfRanksShard) {
-  const LaunchConfig config =
-      verl_of(kVerlActor + kSamples + "actor_rollout_ref.actor.fsdp_config.fsdp_size=8 ");
+  const std::string group = "actor_rollout_ref.actor.fsdp_config.fsdp_size=";
+  const LaunchConfig config = verl_of(kVerlActor + kSamples + group + "8 ");
   EXPECT_EQ(config.layout.sharded, 8);
   EXPECT_FALSE(config.layout.replicas.has_value());
+  // ranks of Ulysses are among them, and more than there are is all
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + group +
+                    "8 actor_rollout_ref.actor.ulysses_sequence_parallel_size=2")
+                .layout.sharded,
+            4);
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + group + "32").layout.replicas, 1);
 }
 
 // What verl moves between phases is no offloading of the training step; FSDP2's policy is.

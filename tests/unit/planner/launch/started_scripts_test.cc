@@ -51,6 +51,17 @@ TEST_F(StartedScripts, AScriptBesideItIsRead) {
 
 // What the script left open was lost on the way to the TOML, and a variable that it does not set
 // was the word "true".
+// Scripts of other names, and the batch system's command, were not followed.
+TEST_F(StartedScripts, ScriptsOfOtherNamesAreRead) {
+  written("train.slurm", kTraining);
+  for (const char* start : {"sbatch --nodes=1 train.slurm host --tp=4\n",
+                            "CMD=\"sbatch train.slurm host --tp=4\"\nbash -c \"$CMD\"\n"}) {
+    const LaunchConfig config =
+        read_launch_file(written("submit.sh", std::string("export MBS=2\n") + start), {});
+    EXPECT_EQ(config.layout.tensor, 4) << start;
+  }
+}
+
 TEST_F(StartedScripts, WhatTorchtitansScriptLeavesOpenIsSaid) {
   written("a.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\n");
   const std::string script = written(

@@ -129,7 +129,8 @@ bool Calls::start_script(const SimpleCommand& command, const Joined& joined) {
   bool shell = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i].text;
-    const auto text = shell || word.starts_with("./") ? text_of_script(words[i]) : std::nullopt;
+    const bool starts = (shell || word.starts_with("./")) && word != script_.variables.source;
+    const auto text = starts ? text_of_script(words[i]) : std::nullopt;  // sbatch $0: itself again
     if (text && script_.variables.files.size() < kFilesMost) {
       put_in_script(tokens_of_file(word, *text), i + 1, false, command, joined);
       return true;

@@ -49,8 +49,16 @@ TEST_F(StartedScripts, AScriptBesideItIsRead) {
   EXPECT_EQ(read_launch_file(through, {}, {"16"}).layout.tensor, 2);
 }
 
-// What the script left open was lost on the way to the TOML, and a variable that it does not set
-// was the word "true".
+// A script that submits itself was read once for each file that may be followed.
+TEST_F(StartedScripts, AScriptThatSubmitsItselfIsReadOnce) {
+  const std::string outer =
+      written("self.sbatch", "export MBS=2\nif [ -z $SLURM_JOB_ID ]; then sbatch $0; exit; fi\n" +
+                                 std::string(kTraining));
+  const LaunchConfig config = read_launch_file(outer, {});
+  EXPECT_TRUE(config.files.empty());
+  EXPECT_EQ(config.layout.micro_batch, 2);
+}
+
 // Scripts of other names, and the batch system's command, were not followed.
 TEST_F(StartedScripts, ScriptsOfOtherNamesAreRead) {
   written("train.slurm", kTraining);
@@ -62,6 +70,8 @@ TEST_F(StartedScripts, ScriptsOfOtherNamesAreRead) {
   }
 }
 
+// What the script left open was lost on the way to the TOML, and a variable that it does not set
+// was the word "true".
 TEST_F(StartedScripts, WhatTorchtitansScriptLeavesOpenIsSaid) {
   written("a.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\n");
   const std::string script = written(

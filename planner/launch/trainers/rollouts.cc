@@ -61,6 +61,8 @@ RolloutPacks packs_of(const RolloutSamples& samples, std::int64_t pack, LaunchCo
                         *samples.step)));
   if (samples.longest.value_or(0) > pack) {
     note_unpacked(config);
+  } else if (samples.dealt) {  // into packs of one size, which may be well below the limit
+    config.unmodelled.emplace_back("the share of a pack that samples fill");
   }
   return packs;
 }

@@ -76,6 +76,8 @@ TEST(ReadVerl, UlyssesSharesPacksAndStates) {
   ASSERT_EQ(config.training.lengths.size(), 1U);  // attention is within a sample
   EXPECT_EQ(config.training.lengths.front().tokens, 4096);
   EXPECT_EQ(config.training.batching, Batching::kPacked);
+  // no "does not fit" rests on packs that rollouts may leave half empty
+  EXPECT_EQ(config.unmodelled.size(), 1U);
 }
 
 TEST(ReadVerl, GroupsOfRanksShard) {

@@ -242,7 +242,8 @@ constexpr LaunchRule kTorchtitanRules[] = {
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
     {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
     {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
-    {"micro-batches >= stages", Severity::kError, {}, titan_fills_pipeline},
+    {"micro-batches >= stages", Severity::kError, Rule::kInterleavedMicroBatches,
+     titan_fills_pipeline},
     {"local batch % pipeline micro-batch", Severity::kError, {}, titan_micro_batches},
 };
 

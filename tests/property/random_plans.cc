@@ -47,9 +47,14 @@ Plan random_plan(Random& random) {
     plan.sharding = static_cast<planner::Sharding>(1 + random.below(3));
   }
   if (plan.pipeline > 1) {
-    plan.schedule = static_cast<planner::Schedule>(random.below(4));
-    plan.virtual_pipeline =
-        plan.schedule == planner::Schedule::kInterleaved ? 2 + random.below(2) : 1;
+    using planner::Schedule;
+    constexpr Schedule kDrawn[] = {Schedule::kGpipe,       Schedule::kOneForwardOneBackward,
+                                   Schedule::kInterleaved, Schedule::kZeroBubbleH1,
+                                   Schedule::kZeroBubbleV, Schedule::kDualPipeV};
+    plan.schedule = kDrawn[random.below(6)];
+    plan.virtual_pipeline = planner::is_in_v(plan.schedule)           ? planner::kChunksInV
+                            : plan.schedule == Schedule::kInterleaved ? 2 + random.below(2)
+                                                                      : 1;
   }
   plan.recompute = static_cast<planner::Recompute>(random.below(3));
   plan.recompute_layers = random.chance(50) ? -1 : random.below(3);

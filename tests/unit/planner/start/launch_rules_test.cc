@@ -435,6 +435,10 @@ constexpr Case kCases[] = {
      "pipeline_parallel_degree = 8\npipeline_parallel_microbatch_size = 1\n",
      "local_batch_size = 16"},
     {kT, "micro-batches >= stages",
+     "pipeline_parallel_degree = 8\npipeline_parallel_schedule = \"DualPipeV\"\n",
+     "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"DualPipeV\"\n",
+     "local_batch_size = 16"},
+    {kT, "micro-batches >= stages",
      "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"gpipe\"\n[experimental]\n"
      "pipeline_parallel_microbatches = 2\n",
      "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"gpipe\"\n[experimental]\n"

@@ -102,22 +102,26 @@ LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& col
                         implementation != Implementation::kTransformerEngine;
 }
 
+double LayerTimer::product(const models::Matmul& matmul, bool weight_gradient) const {
+  const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient};
+  const ProductKey key{matmul.m,
+                       matmul.n,
+                       matmul.k,
+                       matmul.count,
+                       static_cast<std::int64_t>(kind.width),
+                       weight_gradient ? 1 : 0};
+  const double* known = products_.find(key);
+  return known != nullptr
+             ? *known
+             : products_.insert(
+                   key, product_seconds(job_, op_, fit_, {key.m, key.n, key.k, key.count}, kind));
+}
+
 double LayerTimer::products(const std::vector<models::Matmul>& matmuls,
                             bool weight_gradient) const {
   double seconds = 0;
   for (const models::Matmul& matmul : matmuls) {
-    const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient};
-    const ProductKey key{matmul.m,
-                         matmul.n,
-                         matmul.k,
-                         matmul.count,
-                         static_cast<std::int64_t>(kind.width),
-                         weight_gradient ? 1 : 0};
-    const double* known = products_.find(key);
-    seconds += known != nullptr
-                   ? *known
-                   : products_.insert(key, product_seconds(job_, op_, fit_,
-                                                           {key.m, key.n, key.k, key.count}, kind));
+    seconds += product(matmul, weight_gradient);
   }
   return seconds;
 }
@@ -267,7 +271,7 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) cons
     for (const models::Matmul& matmul : matmuls) {
       const models::PartTraits& traits = models::traits_of(matmul.part);
       Bare::Beside& beside = bare.beside[static_cast<std::size_t>(traits.half)];
-      const double seconds = products({matmul}, weight);
+      const double seconds = product(matmul, weight);
       (traits.column_parallel ? (weight ? beside.column_weight : beside.column_input)
                               : beside.other_weight) +=
           traits.column_parallel || weight ? seconds : 0;

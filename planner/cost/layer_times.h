@@ -86,6 +86,7 @@ class LayerTimer {
   };
   const BareSet& bare_set(const Plan& plan, const LayerKinds& kinds);
   [[nodiscard]] Bare bare(models::LayerWork work, double attention) const;
+  [[nodiscard]] double product(const models::Matmul& matmul, bool weight_gradient) const;
   [[nodiscard]] double products(const std::vector<models::Matmul>& matmuls,
                                 bool weight_gradient = false) const;
   [[nodiscard]] double core_attention(const models::PassWork& work, topologies::Pass pass,

@@ -69,13 +69,13 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
   }
-  if (has_unit_hosts(job.framework, plan.sharding) && plan.sharded * plan.context > 1) {
+  if (has_unit_hosts(job.framework, counts, plan.sharding) && plan.sharded * plan.context > 1) {
     add_unit_hosts(plan, rank, times);
   }
   const auto count =
       static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
-  const double sums =
-      op.launch(1).value * fit.host_factor * micro_batch_host(job, count, plan.micro_batches > 1);
+  const double sums = op.launch(1).value * fit.host_factor *
+                      micro_batch_host(job, counts, count, plan.micro_batches > 1);
   times.host_backward += sums;
   times.host_kernels += sums;
   const auto waits = [&](double repeated, double repeated_host) {

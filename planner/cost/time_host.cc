@@ -58,7 +58,7 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
 
 // The host's part of what ends a step, of the stage that has most layers.
 double TimeModel::State::step_host_seconds(const Plan& plan) {
-  if (host_counts_of(job.framework) == nullptr) {
+  if (counts == nullptr) {
     return 0;
   }
   std::int64_t most = 0;
@@ -71,7 +71,7 @@ double TimeModel::State::step_host_seconds(const Plan& plan) {
 
 // What a micro-batch takes longer on a slower host, where the machine's was not measured.
 double TimeModel::State::slower_host_seconds(const Plan& plan, const RankTimes& rank) const {
-  if (job.profile.machine || host_counts_of(job.framework) == nullptr) {
+  if (job.profile.machine || counts == nullptr) {
     return 0;
   }
   const PassPair gpu = {rank.forward_total() - rank.host_wait_forward,

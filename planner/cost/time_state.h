@@ -17,6 +17,7 @@
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/cost/time.h"
+#include "planner/plan/host_counts.h"
 #include "planner/plan/schedule_times.h"
 #include "planner/plan/stages.h"
 #include "topologies/node_groups.h"
@@ -100,6 +101,7 @@ struct TimeModel::State {
   explicit State(const Job& job_in)
       : job(job_in),
         fit(behaviour_fit(job)),
+        counts(host_counts_of(job.framework)),
         interval(interval_of(job)),
         kinds(layer_kinds(job)),
         collectives(job.cluster, job.profile),
@@ -197,6 +199,7 @@ struct TimeModel::State {
 
   Job job;
   BehaviourFit fit;
+  const HostCounts* counts;  // nothing: kernels are counted
   Interval interval;
   LayerKinds kinds;
   Collectives collectives;

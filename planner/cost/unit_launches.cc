@@ -1,7 +1,6 @@
 #include "planner/cost/unit_launches.h"
 
 #include "models/pass_cost.h"
-#include "planner/plan/host_counts.h"
 
 namespace trireme::planner {
 
@@ -54,8 +53,7 @@ UnitLaunches looped_expert_launches(const Job& job) {
       .hooks = counts->unit_hooks * experts * kExpertModules / kLayerModules};
 }
 
-bool has_unit_hosts(const Framework& framework, Sharding sharding) {
-  const HostCounts* counts = host_counts_of(framework);
+bool has_unit_hosts(const Framework& framework, const HostCounts* counts, Sharding sharding) {
   const double launches = counts != nullptr ? counts->unit_reduce : framework.unit_gather_launches;
   // ZeRO's hooks are of its third stage.
   const Sharding least =
@@ -67,8 +65,7 @@ bool hooks_repeat(const Framework& framework) {
   return framework.sharder == Sharder::kZero;
 }
 
-double micro_batch_host(const Job& job, double layers, bool accumulates) {
-  const HostCounts* counts = host_counts_of(job.framework);
+double micro_batch_host(const Job& job, const HostCounts* counts, double layers, bool accumulates) {
   return counts != nullptr && accumulates
              ? counts->micro_batch_tensor.plain * layers *
                    layer_tensors(job.model, job.framework.implementation)

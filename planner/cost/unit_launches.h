@@ -1,6 +1,7 @@
 // What the host does around the gather and the reduction of a unit, in launches of a kernel.
 #pragma once
 
+#include "planner/plan/host_counts.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
@@ -20,15 +21,16 @@ UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, d
 // of its own under ZeRO-3, which hooks every module and reduces every tensor.
 UnitLaunches looped_expert_launches(const Job& job);
 
-// Whether the host works around units under this sharding.
-bool has_unit_hosts(const Framework& framework, Sharding sharding);
+// Whether the host works around units under this sharding. Here and below `counts`: those of the
+// framework (host_counts_of), looked up once by who asks often.
+bool has_unit_hosts(const Framework& framework, const HostCounts* counts, Sharding sharding);
 // Whether a repeated forward runs its hooks again: ZeRO's are of every module, PyTorch's of a unit
 // stand around what is repeated.
 bool hooks_repeat(const Framework& framework);
 
 // In plain launches, 0 where they were not counted: what adds a micro-batch's gradients to a
 // stage's sums, and what ends its step. Its optimizer walks the tensors of `shards` ranks in turn.
-double micro_batch_host(const Job& job, double layers, bool accumulates);
+double micro_batch_host(const Job& job, const HostCounts* counts, double layers, bool accumulates);
 double step_host(const Job& job, double layers, double shards);
 // Megatron's distributed optimizer cuts its buffers, so that a rank owns some tensors only; others
 // cut every tensor.

@@ -174,7 +174,7 @@ class HostTimes {
         accumulates = accumulates || op.origin.micro_batch > 0;
       }
     }
-    const double host = launch_seconds_ * micro_batch_host(host_.job, 1, accumulates);
+    const double host = launch_seconds_ * micro_batch_host(host_.job, counts_, 1, accumulates);
     for (const auto& [place, op] : last) {
       times[op].launch += to_sim_duration(Seconds(host));
     }
@@ -265,7 +265,7 @@ class HostTimes {
   // ZeRO gathers a unit once a step where parameters are whole, and has no hooks then.
   [[nodiscard]] bool works_around_units(const Units& units) const {
     const Sharding sharding = units.gathered_again ? Sharding::kFull : Sharding::kGradients;
-    return has_unit_hosts(host_.job.framework, sharding);
+    return has_unit_hosts(host_.job.framework, counts_, sharding);
   }
   [[nodiscard]] Units units_of() const {
     Units units;

@@ -27,10 +27,6 @@ double order_seconds(const Plan& plan, const std::vector<PassSeconds>& chunks, d
   return end + static_cast<double>(plan.micro_batches - walked) * one;
 }
 
-}  // namespace
-
-namespace {
-
 // What a chunk takes alone: of its passes the GPU's seconds, and the host's to issue them.
 struct ChunkAlone {
   PassSeconds gpu, host;

@@ -135,7 +135,7 @@ ExpertRows expert_rows(const Job& job, const Plan& plan) {
 }
 
 bool runs_two_ways(const Job& job, const Plan& plan) {
-  return job.framework.two_way_pipeline && plan.pipeline > 1;
+  return job.framework.two_way_pipeline && plan.pipeline > 1 && !is_in_v(plan.schedule);
 }
 
 bool overlaps_experts(const Job& job, const Plan& plan) {

@@ -35,11 +35,11 @@ struct Shape {
 
 Shape shape_of(const Job& job, const Plan& plan);
 
+// The kernel that runs what the job asks for: plain products under fp32 where the framework has no
+// fused one then (torchtitan from v0.2.2).
+models::AttentionKernel attention_kernel(const Job& job);
 // How the plan cuts one micro-batch of a layer of `sequence` tokens, and whose kernels run it: what
 // models/work.h asks.
-// Of the kernels that the framework offers to what the job asks for: without a fused one in fp32
-// (torchtitan from v0.2.2, measured: half of the memory is scores) the products are plain.
-models::AttentionKernel attention_kernel(const Job& job);
 models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence);
 models::Kernels kernels_of(const Job& job);
 // A plan's sharding as the framework runs it. FSDP that shards gradients too gathers its units one
@@ -69,7 +69,8 @@ ExpertRows expert_rows(const Job& job, const Plan& plan);
 // Megatron's --overlap-moe-expert-parallel-comm and DualPipe have it: there is one, recompute does
 // not repeat whole layers, and a pipeline has virtual stages or runs two ways.
 bool overlaps_experts(const Job& job, const Plan& plan);
-// Whether micro-batches enter the pipeline at both ends.
+// Whether micro-batches enter the pipeline at both ends. A rank in a V has both ends itself, and
+// one way leads through them.
 bool runs_two_ways(const Job& job, const Plan& plan);
 // The model with its vocabulary as the framework pads it.
 models::Transformer padded_model(const Job& job, const Plan& plan);

@@ -234,6 +234,24 @@ TEST(Memory, MonotoneInWhatAPersonTurns) {
   }
 }
 
+// A rank in a V has both ends itself, and not those of a second way (DualPipe) too: they were
+// counted as chunks beyond its two.
+TEST(Memory, InAVMicroBatchesGoOneWay) {
+  Job job = job_of("llama-3.1-8b", "dgx-h100x8", "megatron", 4096);
+  job.global_batch = 128;
+  for (const char* form : {"pp4.dp16.mb1.zb-v", "pp4.dp16.mb1.dualpipe-v"}) {
+    Plan plan = parse_short_form(form);
+    plan.micro_batches = 8;
+    MemoryEstimate one_way;
+    job.framework.two_way_pipeline = false;
+    MemoryModel(job).estimate(plan, one_way);
+    MemoryEstimate two_ways;
+    job.framework.two_way_pipeline = true;
+    MemoryModel(job).estimate(plan, two_ways);
+    EXPECT_DOUBLE_EQ(two_ways.allocated_gib, one_way.allocated_gib) << form;
+  }
+}
+
 // Search asks for the peak stage alone: the same totals, band and verdict as from every stage.
 TEST(Memory, ThePeakAloneIsThePeakOfAllStages) {
   for (const std::string& framework : framework_names()) {

@@ -141,7 +141,7 @@ void choose_gpus(const LaunchConfig& config, const LaunchOptions& options, Launc
     found.filled.push_back(
         fmt::format("{} GPUs, all of {} (--gpus)", found.world, options.cluster));
   }
-  if (found.world > 1'000'000'000) {
+  if (found.world > kMostGpus) {
     throw Error(config.source,
                 fmt::format("it starts {} ranks; at most 1e9 would be right", found.world));
   }
@@ -314,16 +314,15 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
         found.job.framework, parse_offload(fmt::format("{}", fmt::join(config.offload, ","))));
   }
   const LaunchLayout& layout = config.layout;
-  constexpr double kMostRanks = 1e9;
   double product = 1;
   for (const auto& degree : {layout.tensor, layout.pipeline, layout.context, layout.sharded,
                              layout.replicas, layout.virtual_pipeline}) {
     product *= static_cast<double>(degree.value_or(1));
   }
-  if (product > kMostRanks) {
+  if (product > static_cast<double>(kMostGpus)) {
     throw Error(config.source,
                 fmt::format("its degrees multiply to {:.3g} ranks; at most {:.0e} would be right",
-                            product, kMostRanks));
+                            product, static_cast<double>(kMostGpus)));
   }
   found.job.training = config.training;
   spread_ranks(config, layout, found);

@@ -39,6 +39,9 @@ enum class MegatronProgram : std::uint8_t {
   kOther,  // another program with Megatron-LM's flags among its own
 };
 
+// GPUs that a file may start; more are refused.
+inline constexpr std::int64_t kMostGpus = 1'000'000'000;
+
 struct LaunchConfig {
   LaunchFormat format = LaunchFormat::kMegatron;
   std::string source;                      // the file's name

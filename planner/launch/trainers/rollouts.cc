@@ -29,13 +29,15 @@ std::int64_t data_ranks(const LaunchConfig& config) {
   const LaunchLayout& layout = config.layout;
   const std::int64_t together =
       layout.tensor.value_or(1) * layout.pipeline.value_or(1) * layout.context.value_or(1);
-  return std::max<std::int64_t>(1, config.gpus.value_or(1) / together);
+  const std::int64_t gpus = std::min(config.gpus.value_or(1), kMostGpus);
+  return std::max<std::int64_t>(1, gpus / together);
 }
 
 RolloutPacks packs_of(const RolloutSamples& samples, std::int64_t pack, LaunchConfig& config) {
   const std::int64_t longest = samples.longest.value_or(pack);
   constexpr double kMostTokens = 1e17;
-  if (static_cast<double>(samples.step.value_or(1)) * static_cast<double>(longest) > kMostTokens) {
+  if (samples.step &&
+      static_cast<double>(*samples.step) * static_cast<double>(longest) > kMostTokens) {
     throw Error(config.source, fmt::format("its step is {} samples of {} tokens; fewer would be "
                                            "right",
                                            *samples.step, longest));

@@ -17,10 +17,17 @@ namespace {
 
 // ---- PyTorch's FSDP
 
+// By verl's words for a type (utils/torch_dtypes.py).
+const char* verl_precision(const LaunchSetting* type) {
+  const std::string_view name = type == nullptr ? "bf16" : std::string_view(type->value);
+  return is_among("16 fp16 float16", name)   ? "fp16"
+         : is_among("32 fp32 float32", name) ? "fp32"
+                                             : "bf16";
+}
+
 // The weights rest in fp32 and are computed in bf16; a reduction is in fp32 (MixedPrecision).
 void read_fsdp_types(const VerlRun& run, LaunchConfig& config) {
-  const LaunchSetting* half = engine_setting(run, "dtype");
-  config.precision = half != nullptr && half->value.find("float16") == 0 ? "fp16" : "bf16";
+  config.precision = verl_precision(engine_setting(run, "dtype"));
   config.choices.emplace_back("reduce_dtype=fp32");
   config.choices.emplace_back("shard_over_context=true");
   const LaunchSetting* rests = engine_setting(run, "model_dtype");

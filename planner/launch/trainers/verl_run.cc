@@ -131,6 +131,28 @@ void read_base(const std::vector<ShellText>& words, const LaunchReading& reading
   }
 }
 
+// The references of its YAML: ${data.train_batch_size} is what that is set to. Others, and values
+// that are still to be given, are as if they were not said.
+void settle_references(LaunchConfig& said) {
+  constexpr int kDeepest = 4;  // references to references
+  const auto is_reference = [](const std::string& value) {
+    return value.starts_with("${") && value.ends_with("}");
+  };
+  for (LaunchSetting& setting : said.settings) {
+    for (int depth = 0; depth < kDeepest && is_reference(setting.value); ++depth) {
+      const std::string key = setting.value.substr(2, setting.value.size() - 3);
+      const LaunchSetting* other = find_setting(said, key);
+      if (other == nullptr) {
+        break;
+      }
+      setting.value = other->value;
+    }
+  }
+  std::erase_if(said.settings, [](const LaunchSetting& each) {
+    return each.value.empty() || each.value == "???" || each.value.starts_with("${");
+  });
+}
+
 VerlRun run_of_script(std::string_view text, const std::string& source,
                       const std::vector<std::string>& arguments, const LaunchReading& reading) {
   VerlRun run;
@@ -165,9 +187,6 @@ VerlRun run_of_yaml(std::string_view text, const std::string& source,
   run.said.source = source;
   read_yaml_settings(text, run.said);
   add_arguments(arguments, "actor_rollout_ref.actor.fsdp_config.fsdp_size=8", run.said);
-  std::erase_if(run.said.settings, [](const LaunchSetting& each) {
-    return each.value.empty() || each.value == "???" || each.value.starts_with("${");
-  });
   return run;
 }
 
@@ -225,6 +244,7 @@ VerlRun read_verl_run(std::string_view text, const std::string& source,
                       const std::vector<std::string>& arguments, const LaunchReading& reading) {
   VerlRun run = is_yaml(source) ? run_of_yaml(text, source, arguments)
                                 : run_of_script(text, source, arguments, reading);
+  settle_references(run.said);
   if (run.said.settings.empty()) {
     throw Error(
         source,

@@ -59,6 +59,15 @@ TEST(ReadVerl, AllSamplesOfAMicroBatchAreDividedAmongTheRanks) {
       4);
 }
 
+// All but "float16" were taken for bf16.
+TEST(ReadVerl, TypesHaveVerlsNames) {
+  const std::string type = "actor_rollout_ref.actor.fsdp_config.dtype=";
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + type + "float16").precision, "fp16");
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + type + "fp16").precision, "fp16");
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + type + "float32").precision, "fp32");
+  EXPECT_EQ(verl_of(kVerlActor + kSamples + type + "bfloat16").precision, "bf16");
+}
+
 // Ranks of Ulysses share the states and the pack.
 TEST(ReadVerl, UlyssesSharesPacksAndStates) {
   const LaunchConfig config =
@@ -184,6 +193,28 @@ TEST(ReadVerl, ABatchThatNobodySaysIsRefused) {
   EXPECT_THROW(verl_of(kVerlActor), Error);
 }
 
+// What a configuration beside the script leaves to others was an error: "${data.train_batch_size}"
+// is no number.
+TEST(ReadVerl, AConfigurationBesideTheScriptRefersToItsOwnKeys) {
+  const LaunchReading reading{.read = [](const std::string& name) {
+    EXPECT_EQ(name, "config/my_trainer.yaml");
+    return std::optional<std::string>(
+        "actor_rollout_ref:\n  model:\n    path: ???\n  actor:\n"
+        "    ppo_mini_batch_size: ${data.train_batch_size}\n"
+        "    ppo_micro_batch_size_per_gpu: ${oc.select:actor_rollout_ref.micro,4}\n"
+        "data:\n  train_batch_size: 64\n");
+  }};
+  const std::string start = "python3 -m verl.trainer.main_ppo --config-name my_trainer ";
+  const std::string model = "actor_rollout_ref.model.path=Qwen/Qwen3-8B ";
+  const LaunchConfig config = read_verl(start + model + kSamples, "run.sh", {}, reading);
+  EXPECT_EQ(config.model_name, "qwen3-8b");
+  EXPECT_EQ(config.global_batch, 64);
+  EXPECT_EQ(config.layout.micro_batch, 4);
+  // an override moves what refers to it
+  const std::string batch = "data.train_batch_size=32 ";
+  EXPECT_EQ(read_verl(start + model + kSamples + batch, "run.sh", {}, reading).global_batch, 32);
+}
+
 // Its own configuration may set anything.
 TEST(ReadVerl, AConfigurationThatIsNotThereLeavesTheVerdictOpen) {
   EXPECT_EQ(verl_of(kVerlActor + kSamples + "--config-name=my_trainer").foreign.size(), 1U);
@@ -239,6 +270,13 @@ TEST(ReadVerl, NumbersThatOverflowAreRefused) {
                                     "actor_rollout_ref.rollout.n=1000000000"),
                Error);
   EXPECT_THROW(verl_of(kVerlActor + kSamples + "trainer.nnodes=0"), Error);
+  // ranks beyond those that are refused later, each with as many packs as a sample has tokens
+  EXPECT_GT(*verl_of(kVerlActor + "trainer.nnodes=1000000000 trainer.n_gpus_per_node=1000000000 "
+                                  "data.max_prompt_length=1000000000 "
+                                  "actor_rollout_ref.actor.use_dynamic_bsz=True "
+                                  "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1")
+                 .global_batch,
+            0);
 }
 
 }  // namespace

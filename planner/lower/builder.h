@@ -41,8 +41,8 @@ enum class Stream : std::uint8_t {
 };
 inline constexpr std::size_t kStreamCount = 17;
 
-// What a program has beyond the streams of all: those of the optimizer's states that lie in the
-// host's memory, and of chunks in a V those too.
+// What a program has beyond the streams of all, which are the first: kHost those of the optimizer's
+// states that lie in the host's memory, kHostAndV these and those of the second chunk in a V.
 enum class MoreStreams : std::uint8_t { kNone, kHost, kHostAndV };
 
 inline constexpr OpId kNoOp = OpId(0xffffffffU);

@@ -28,6 +28,16 @@ bool starts_a_script(std::string_view text) {
          (has(".sh") || has(".bash") || has(".slurm") || has(".sbatch"));
 }
 
+// sbatch $0, and the same by the script's name from its own folder.
+bool names_itself(std::string_view word, std::string_view source) {
+  while (word.starts_with("./")) {
+    word.remove_prefix(2);
+  }
+  return source == word ||
+         (!word.empty() && source.size() > word.size() && source.ends_with(word) &&
+          source[source.size() - word.size() - 1] == '/');
+}
+
 // Whether there is anything to work out in a text of commands: others keep the lines of their
 // words, cut as they are (planner/shell/command_string.h).
 bool is_open_text(const ShellText& text) {
@@ -129,8 +139,9 @@ bool Calls::start_script(const SimpleCommand& command, const Joined& joined) {
   bool shell = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i].text;
-    const bool starts = (shell || word.starts_with("./")) && word != script_.variables.source;
-    const auto text = starts ? text_of_script(words[i]) : std::nullopt;  // sbatch $0: itself again
+    const bool starts =
+        (shell || word.starts_with("./")) && !names_itself(word, script_.variables.source);
+    const auto text = starts ? text_of_script(words[i]) : std::nullopt;
     if (text && script_.variables.files.size() < kFilesMost) {
       put_in_script(tokens_of_file(word, *text), i + 1, false, command, joined);
       return true;

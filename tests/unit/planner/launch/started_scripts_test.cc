@@ -51,12 +51,14 @@ TEST_F(StartedScripts, AScriptBesideItIsRead) {
 
 // A script that submits itself was read once for each file that may be followed.
 TEST_F(StartedScripts, AScriptThatSubmitsItselfIsReadOnce) {
-  const std::string outer =
-      written("self.sbatch", "export MBS=2\nif [ -z $SLURM_JOB_ID ]; then sbatch $0; exit; fi\n" +
-                                 std::string(kTraining));
-  const LaunchConfig config = read_launch_file(outer, {});
-  EXPECT_TRUE(config.files.empty());
-  EXPECT_EQ(config.layout.micro_batch, 2);
+  for (const std::string name : {"$0", "self.sbatch", "./self.sbatch"}) {
+    const std::string outer =
+        written("self.sbatch", "export MBS=2\nif [ -z $SLURM_JOB_ID ]; then sbatch " + name +
+                                   "; exit; fi\n" + std::string(kTraining));
+    const LaunchConfig config = read_launch_file(outer, {});
+    EXPECT_TRUE(config.files.empty()) << name;
+    EXPECT_EQ(config.layout.micro_batch, 2) << name;
+  }
 }
 
 // Scripts of other names, and the batch system's command, were not followed.

@@ -252,7 +252,7 @@ void note_neighbours(const OpenRlhfRun& run, LaunchConfig& config) {
           "the rollout engines sleep while the actor trains: what they keep on the GPU then is not "
           "counted");
     } else {
-      note_beside(config, "the rollout engines, which keep their memory,");
+      note_beside(config, "the rollout engine (awake, it keeps its memory)");
     }
   }
   const std::string estimator =

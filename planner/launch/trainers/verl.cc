@@ -235,7 +235,7 @@ void note_neighbours(const VerlRun& run, bool megatron, LaunchConfig& config) {
   };
   const bool colocated = on("actor_rollout_ref.hybrid_engine", true);
   if (colocated && !on("actor_rollout_ref.rollout.free_cache_engine", true)) {
-    note_beside(config, "the rollout engine, which keeps its memory (free_cache_engine=False),");
+    note_beside(config, "the rollout engine (free_cache_engine=False keeps its memory)");
   } else if (colocated) {
     config.remarks.emplace_back(
         "the rollout engine sleeps while the actor trains: what it keeps on the GPU then is not "

@@ -71,6 +71,8 @@ constexpr std::pair<std::string_view, std::string_view> kSameWords[] = {
     {"zero-bubble", "zb-h1"},
     {"zerobubble", "zb-h1"},
     {"zbvzerobubble", "zb-v"},
+    {"zbv", "zb-v"},
+    {"dualpipev", "dualpipe-v"},
     {"1f1b-interleaved", "interleaved"},
     {"interleaved1f1b", "interleaved"},
     {"sdpa", "flash"},

@@ -307,6 +307,7 @@ StageMemory stage_memory(const StageContext& context, const StageContents& conte
   peak.raise(moments.loss);
   Peak early = peak;
   early.raise(moments.forward);
+  // The head's gradient takes its segment wherever the fullest moment is; at its own it is counted.
   const auto reserved_at = [&](const Peak& moment, bool head_is_there) {
     return moment.bytes + side_pools(context, stage, gathered, *moment.items) +
            own_segments(context, stage, head_is_there ? 0 : head_gradient_bytes(context, stage));

@@ -44,6 +44,11 @@ TEST(Typed, WordsOfOthersAreUnderstood) {
     const json sharded = plan_of(kEight + "--dp 1 --fsdp 8 --sharding " + typed_word);
     EXPECT_EQ(sharded["best"]["layout"]["sharding"], sharding) << typed_word;
   }
+  for (const auto& [typed_word, schedule] :
+       {std::pair{"ZBVZeroBubble", "zb-v"}, {"ZBV", "zb-v"}, {"DualPipeV", "dualpipe-v"}}) {
+    const json in_a_v = plan_of(kEight + "--pp 2 --schedule " + typed_word);
+    EXPECT_EQ(in_a_v["best"]["layout"]["schedule"], schedule) << typed_word;
+  }
   const Exported second = run_words("plan " + kEight + "--framework deepspeed --sharding zero-2");
   EXPECT_NE(second.err.find("zero-2"), 0U);
   EXPECT_NE(second.code, 2) << second.err;

@@ -27,9 +27,8 @@ inline constexpr double kOverlapSteps = 200;
 // order, 2 (p - 1 - r) + (v - 1) p chunks of rank r, the mean over ranks; without a pipeline the
 // first. In [0, 1], to one of kOverlapSteps, so that plans share their layers' times.
 double overlapped_share(std::int64_t micro_batches, std::int64_t chunks, std::int64_t stages);
-// Likewise where chunks lie in a V, of which DualPipeV alone pairs a forward with a backward: those
-// of p passes of each rank, and of those whose backward is split, stand alone. `split`: passes of
-// this kind.
+// Likewise where chunks lie in a V: p passes of each rank stand alone, and so do the `split` passes
+// whose backward is split. ZB-V, which splits all of them, pairs none.
 double overlapped_share_in_v(std::int64_t micro_batches, std::int64_t split, std::int64_t stages);
 double overlapped_share(const Plan& plan);
 

@@ -37,7 +37,7 @@ struct LayerTimes {
   PassTimes input_gradient;  // whole backward without the weight gradient's kernels
   double weight_gradient = 0;
   double weight_host = 0;    // of input_gradient.host: the weight gradients
-  double kernels_host = 0;   // of it: all kernels, without what collectives add
+  double kernels_host = 0;   // of input_gradient.host: without what collectives add
   double weight_tensor = 0;  // of input_gradient.tensor: with the weight gradients when split off
   PassTimes
       recompute;  // what the plan's recompute mode repeats of this layer when it recomputes it

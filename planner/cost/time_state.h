@@ -54,7 +54,7 @@ struct RankTimes {
   double context_forward = 0, expert_forward = 0;
   double host_forward = 0, host_backward = 0;  // time to issue the pass
   double host_weight = 0;                      // of host_backward: the weight gradients
-  double host_kernels = 0;  // of it: what is no collective's, which waits stretch
+  double host_kernels = 0;                     // of host_backward: without what collectives add
   double host_wait_forward = 0, host_wait_backward = 0;
   double repeated = 0, repeated_host = 0;  // of the backward: recompute with its collectives
   double added_by_recompute = 0;           // to both passes, waits for the host included

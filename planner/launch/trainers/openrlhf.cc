@@ -27,19 +27,20 @@ constexpr std::string_view kRecompute =
 constexpr std::string_view kRank = "ds.lora.rank lora_rank";
 constexpr std::string_view kTensor = "ds.tensor_parallel_size ds_tensor_parallel_size";
 constexpr std::string_view kPackTokens = "train.max_tokens_per_gpu train_max_tokens_per_gpu";
+constexpr std::string_view kHosts = "actor.num_nodes actor_num_nodes";
+constexpr std::string_view kGpusOfHost = "actor.num_gpus_per_node actor_num_gpus_per_node";
 
 bool is_flag_of_openrlhf(std::string_view word) {
   constexpr std::string_view kOthers =
       "ds.param_dtype bf16 ds.packing_samples packing_samples flash_attn ds.adam_offload "
-      "adam_offload actor.num_nodes actor_num_nodes actor.num_gpus_per_node "
-      "actor_num_gpus_per_node rollout.batch_size rollout_batch_size vllm.num_engines "
-      "vllm_num_engines learning_rate adam.lr";
+      "adam_offload rollout.batch_size rollout_batch_size vllm.num_engines vllm_num_engines "
+      "learning_rate adam.lr";
   if (!word.starts_with("--")) {
     return false;
   }
   const std::string key = key_of(word.substr(0, word.find('=')));
-  const std::string_view lists[] = {kStage,     kBatch, kMicro,      kLongest, kTrained,
-                                    kRecompute, kRank,  kPackTokens, kOthers};
+  const std::string_view lists[] = {kStage, kBatch,      kMicro, kLongest,    kTrained, kRecompute,
+                                    kRank,  kPackTokens, kHosts, kGpusOfHost, kOthers};
   return std::any_of(std::begin(lists), std::end(lists),
                      [&](std::string_view names) { return is_among(names, key); });
 }
@@ -107,6 +108,13 @@ std::int64_t count_of(const OpenRlhfRun& run, std::string_view names, std::int64
   const LaunchSetting* found = run_setting(run.said, names);
   return found == nullptr ? otherwise
                           : integer_setting(run.said, found->key, 1, most).value_or(otherwise);
+}
+
+// Whether its value is a variable that the script does not set.
+bool is_open(const OpenRlhfRun& run, std::string_view names) {
+  return run_setting(run.said, names) == nullptr &&
+         std::any_of(run.said.unset.begin(), run.said.unset.end(),
+                     [&](const LaunchSetting& unset) { return is_among(names, unset.key); });
 }
 
 // ---- DeepSpeed (get_train_ds_config)
@@ -277,9 +285,9 @@ LaunchConfig config_of(const OpenRlhfRun& run) {
   LaunchConfig config = run.said;
   config.settings.clear();
   config.format = LaunchFormat::kDeepspeed;
-  if (run.rollouts()) {
-    config.gpus_per_node = count_of(run, "actor.num_gpus_per_node actor_num_gpus_per_node", 8);
-    config.gpus = count_of(run, "actor.num_nodes actor_num_nodes", 1) * *config.gpus_per_node;
+  if (run.rollouts() && !is_open(run, kHosts) && !is_open(run, kGpusOfHost)) {
+    config.gpus_per_node = count_of(run, kGpusOfHost, 8);
+    config.gpus = count_of(run, kHosts, 1) * *config.gpus_per_node;
   }
   if (const LaunchSetting* model = run_setting(run.said, kTrained)) {
     take_model(model->value, config);

@@ -308,14 +308,24 @@ void read_loss(const VerlRun& run, LaunchConfig& config) {
   }
 }
 
+// How many GPUs there are; what a variable leaves open is left to the cluster.
+void read_gpus_of_run(const VerlRun& run, LaunchConfig& config) {
+  const auto is_open = [&](std::string_view key) {
+    return run_setting(run.said, key) == nullptr &&
+           std::find(run.open.begin(), run.open.end(), key) != run.open.end();
+  };
+  if (!run.rollouts || is_open("trainer.nnodes") || is_open("trainer.n_gpus_per_node")) {
+    return;
+  }
+  const std::int64_t hosts = run_count(run.said, "trainer.nnodes").value_or(1);
+  config.gpus_per_node = run_count(run.said, "trainer.n_gpus_per_node").value_or(8);
+  config.gpus = hosts * *config.gpus_per_node;
+}
+
 LaunchConfig config_of(const VerlRun& run) {
   LaunchConfig config = run.said;
   config.recompute_is_open = false;
-  if (run.rollouts) {
-    const std::int64_t hosts = run_count(run.said, "trainer.nnodes").value_or(1);
-    config.gpus_per_node = run_count(run.said, "trainer.n_gpus_per_node").value_or(8);
-    config.gpus = hosts * *config.gpus_per_node;
-  }
+  read_gpus_of_run(run, config);
   read_model_of_run(run, config);
   const std::string strategy = strategy_of(run);
   if (strategy == "megatron") {

@@ -13,10 +13,11 @@
 namespace trireme::planner {
 
 struct VerlRun {
-  LaunchConfig said;     // settings under verl's own names, GPUs, variables, remarks
-  std::string base;      // the configuration that the overrides change
-  bool rollouts = true;  // an actor of reinforcement learning, not the SFT trainer
-  bool older = false;    // the SFT trainer of 2025, which had no engines
+  LaunchConfig said;              // settings under verl's own names, GPUs, variables, remarks
+  std::string base;               // the configuration that the overrides change
+  std::vector<std::string> open;  // keys whose value is a variable that the script does not set
+  bool rollouts = true;           // an actor of reinforcement learning, not the SFT trainer
+  bool older = false;             // the SFT trainer of 2025, which had no engines
 };
 
 // The run of a script or YAML. Throws Error, also where it says nothing of verl's.

@@ -65,8 +65,7 @@ std::string_view decided_by(const LaunchSetting& setting) {
                                                                    : std::string_view();
 }
 
-void read_words(const std::vector<ShellText>& words, const ShellScript& script,
-                LaunchConfig& said) {
+void read_words(const std::vector<ShellText>& words, const ShellScript& script, VerlRun& run) {
   for (const ShellText& word : words) {
     const int line = word.lines.empty() ? 0 : word.lines.front();
     std::optional<LaunchSetting> setting = override_of(word.text, line);
@@ -74,10 +73,13 @@ void read_words(const std::vector<ShellText>& words, const ShellScript& script,
       continue;
     }
     if (!setting->value.empty()) {
-      said.settings.push_back(std::move(*setting));
-    } else if (const std::string_view decides = decided_by(*setting); !decides.empty()) {
+      run.said.settings.push_back(std::move(*setting));
+      continue;
+    }
+    run.open.push_back(setting->key);
+    if (const std::string_view decides = decided_by(*setting); !decides.empty()) {
       setting->key = decides;
-      note_unset(script, *setting, said);
+      note_unset(script, *setting, run.said);
     }
   }
 }
@@ -175,9 +177,9 @@ VerlRun run_of_script(std::string_view text, const std::string& source,
       refuse_other_work(word.text, run.said);
     }
   }
-  read_words(all, script, run.said);
+  read_words(all, script, run);
   read_base(all, reading, run);
-  read_words(words_of(overrides), script, run.said);
+  read_words(words_of(overrides), script, run);
   return run;
 }
 

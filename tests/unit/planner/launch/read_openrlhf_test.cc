@@ -113,5 +113,14 @@ TEST(ReadOpenRlhf, NumbersThatOverflowAreRefused) {
                Error);
 }
 
+// They were one host, whatever the cluster.
+TEST(ReadOpenRlhf, HostsThatAVariableLeavesOpenAreThoseOfTheCluster) {
+  const std::string start =
+      "python3 -m openrlhf.cli.train_ppo_ray --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 3 "
+      "--bf16 --actor_num_gpus_per_node 8 --actor_num_nodes $NNODES";
+  EXPECT_FALSE(openrlhf_of(start).gpus.has_value());
+  EXPECT_EQ(openrlhf_of("NNODES=4\n" + start).gpus, 32);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -216,6 +216,16 @@ TEST(ReadVerl, AConfigurationBesideTheScriptRefersToItsOwnKeys) {
   EXPECT_EQ(read_verl(start + model + kSamples + batch, "run.sh", {}, reading).global_batch, 32);
 }
 
+// They were one host, whatever the cluster.
+TEST(ReadVerl, HostsThatAVariableLeavesOpenAreThoseOfTheCluster) {
+  const std::string start = kStart + kSamples +
+                            "actor_rollout_ref.model.path=/models/Qwen3-8B "
+                            "trainer.n_gpus_per_node=8 trainer.nnodes=$NNODES";
+  EXPECT_FALSE(verl_of(start).gpus.has_value());
+  EXPECT_EQ(verl_of("NNODES=4\n" + start).gpus, 32);
+  EXPECT_EQ(verl_of(start, {"trainer.nnodes=2"}).gpus, 16);
+}
+
 // Its own configuration may set anything.
 TEST(ReadVerl, AConfigurationThatIsNotThereLeavesTheVerdictOpen) {
   EXPECT_EQ(verl_of(kVerlActor + kSamples + "--config-name=my_trainer").foreign.size(), 1U);

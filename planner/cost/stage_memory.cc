@@ -145,7 +145,8 @@ void set_first_backward(const StageContext& context, const StageContents& stage,
   last.activations = chunk - one;
   last.gradients = base.gradients / stage.chunks + done * gradient_bytes(context, stage);
   if (context.unsharded_gradient > 0) {
-    last.gathered_parameters -= done * compute_bytes(*context.job) * stage.body();
+    const double let_go = done * compute_bytes(*context.job) * stage.body();
+    last.gathered_parameters = std::max(0.0, last.gathered_parameters - let_go);
   }
   base = first;
   for (const MemoryItems& items : {second, last}) {

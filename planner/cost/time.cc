@@ -109,7 +109,8 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   step.late_after += late;
   step.totals.bottleneck = bottleneck(plan, ranks);
   if (is_in_v(plan.schedule) && plan.pipeline > 1) {
-    step.totals.messages = v_seconds(plan, ranks, hop_times) - step.totals.bottleneck;
+    const double whole = v_seconds(plan, ranks, hop_times);
+    step.totals.messages = std::max(0.0, whole - step.totals.bottleneck);
   }
   return step;
 }
@@ -162,9 +163,11 @@ void TimeModel::State::time_step(const Plan& plan, OfAxes& of, TimeEstimate& out
   items.context_parallel = m * slowest.context;
   items.expert_parallel = m * slowest.expert;
   items.other = m * (slowest.host_wait_forward + slowest.host_wait_backward) + fit.step_seconds;
-  items.pipeline_bubble = pipeline.bubble + step.late_after;
+  // What a rank's last pass takes longer shows in its waiting, of which a V has next to none.
+  const double late_after = std::max(step.late_after, -pipeline.bubble);
+  items.pipeline_bubble = pipeline.bubble + late_after;
   items.pipeline_p2p = pipeline.exchange;
-  items.data_parallel = std::max(0.0, step.data_cost - step.late_after - step.data.compute_once) +
+  items.data_parallel = std::max(0.0, step.data_cost - late_after - step.data.compute_once) +
                         m * step.slowest_data + tied_exchange(plan, of.placed);
   items.optimizer = optimizer_seconds(job, plan, {step.stepped, step.parameters}, op);
   items.other += std::max(0.0, step_host_seconds(plan) - items.optimizer);

@@ -282,6 +282,16 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
   return true;
 }
 
+LaunchCommand started_command(const ShellScript& script, bool (*counts)(std::string_view word),
+                              LaunchConfig& config) {
+  LaunchCommand command = training_command(script, counts, config);
+  remark_missing_arguments(
+      script, [](std::string_view) { return false; }, config);
+  read_command_environment(command.launcher, config);
+  read_gpu_count(command.launcher, config);
+  return command;
+}
+
 std::vector<ShellText> words_of(const std::vector<std::string>& arguments) {
   std::vector<ShellText> words;
   words.reserve(arguments.size());

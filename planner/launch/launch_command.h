@@ -58,6 +58,10 @@ bool note_unset(const ShellScript& script, const LaunchSetting& setting, LaunchC
 // Where the script starts several, a remark says which one it is.
 LaunchCommand training_command(const ShellScript& script, bool (*counts)(std::string_view word),
                                LaunchConfig& config);
+// The same of a program whose flags all have values, with what is said of its start: environment,
+// GPUs, and what may be missing.
+LaunchCommand started_command(const ShellScript& script, bool (*counts)(std::string_view word),
+                              LaunchConfig& config);
 // Extra arguments of the command line as words of a script, on line 0 and not to be split.
 std::vector<ShellText> words_of(const std::vector<std::string>& arguments);
 // "--x y", "--x=y" and "--x" as settings: keys without dashes, '-' as '_'.

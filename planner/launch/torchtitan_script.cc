@@ -32,11 +32,7 @@ LaunchConfig read_torchtitan_script(std::string_view text, const std::string& so
   std::vector<std::string> flags = arguments;
   const std::vector<std::string> words = take_script_words(text, flags);
   const ShellScript script = read_launch_script(text, source, words, reading, around);
-  const LaunchCommand command = training_command(script, is_titan_flag, around);
-  read_command_environment(command.launcher, around);
-  remark_missing_arguments(
-      script, [](std::string_view) { return false; }, around);
-  read_gpu_count(command.launcher, around);
+  const LaunchCommand command = started_command(script, is_titan_flag, around);
   std::string file;
   std::vector<std::string> said;
   for (const LaunchSetting& flag : flags_of(command.arguments)) {

@@ -95,19 +95,19 @@ Found local_norm(const LaunchConfig& config, const LaunchCase& found) {
     return Finding{"local layers with RMSNorm have no sequence parallelism: the norm refuses it",
                    "use --transformer-impl transformer_engine, or leave out --sequence-parallel"};
   }
-  if (is_on(config, "no_persist_layer_norm") && found.job.framework.gradient_accumulation_fusion) {
+  if (!is_on(config, "no_persist_layer_norm")) {
+    return Finding{
+        "local layers with RMSNorm have no persistent norm kernel: the norm refuses it (as "
+        "Apex's refuses RMSNorm where it is installed)",
+        "add --no-persist-layer-norm"};
+  }
+  if (found.job.framework.gradient_accumulation_fusion) {
     return Finding{
         "local layers with RMSNorm have no fused gradient accumulation: it is Apex's, whose norm "
         "refuses RMSNorm where it is installed",
         "add --no-gradient-accumulation-fusion"};
   }
-  if (is_on(config, "no_persist_layer_norm")) {
-    return {};
-  }
-  return Finding{
-      "local layers with RMSNorm have no persistent norm kernel: the norm refuses it (as "
-      "Apex's refuses RMSNorm where it is installed)",
-      "add --no-persist-layer-norm"};
+  return {};
 }
 
 Found local_context(const LaunchConfig& config, const LaunchCase& found) {

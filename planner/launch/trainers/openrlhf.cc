@@ -76,11 +76,7 @@ OpenRlhfRun run_of(std::string_view text, const std::string& source,
   std::vector<std::string> flags = arguments;
   const std::vector<std::string> words = take_script_words(text, flags);
   const ShellScript script = read_launch_script(text, source, words, reading, run.said);
-  const LaunchCommand command = training_command(script, is_flag_of_openrlhf, run.said);
-  remark_missing_arguments(
-      script, [](std::string_view) { return false; }, run.said);
-  read_command_environment(command.launcher, run.said);
-  read_gpu_count(command.launcher, run.said);
+  const LaunchCommand command = started_command(script, is_flag_of_openrlhf, run.said);
   run.task = task_of(command.launcher);
   // flags before the first that is known look like the launcher's
   for (const std::vector<ShellText>& part :

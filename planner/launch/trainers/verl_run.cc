@@ -165,11 +165,7 @@ VerlRun run_of_script(std::string_view text, const std::string& source,
         return word.starts_with("-") || word.find('=') != std::string_view::npos;
       });
   const ShellScript script = read_launch_script(text, source, words, reading, run.said);
-  const LaunchCommand command = training_command(script, is_verl_override, run.said);
-  remark_missing_arguments(
-      script, [](std::string_view) { return false; }, run.said);
-  read_command_environment(command.launcher, run.said);
-  read_gpu_count(command.launcher, run.said);
+  const LaunchCommand command = started_command(script, is_verl_override, run.said);
   std::vector<ShellText> all = command.launcher;
   all.insert(all.end(), command.arguments.begin(), command.arguments.end());
   for (const ShellText& word : all) {

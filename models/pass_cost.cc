@@ -64,15 +64,23 @@ PassCost activation_cost(Implementation implementation, bool gated) {
   return {6.0, 10.0, 1, 1};  // reads gate and up, writes one; backward reads dy too, writes two
 }
 
-bool has_joined_softmax(Implementation implementation, std::int64_t batch, std::int64_t keys) {
-  if (implementation != Implementation::kClassicMegatron) {
+bool has_joined_softmax(const Kernels& kernels, std::int64_t batch, std::int64_t keys) {
+  if (kernels.implementation != Implementation::kClassicMegatron) {
     return true;
   }
   constexpr std::int64_t kLongest = 4096;
-  return batch % 4 == 0 && keys > 16 && keys <= kLongest;
+  return kernels.masked_softmax && batch % 4 == 0 && keys > 16 && keys <= kLongest;
 }
 
-PassCost softmax_cost(Implementation implementation, bool joined) {
+PassCost softmax_cost(const Kernels& kernels, bool joined) {
+  const Implementation implementation = kernels.implementation;
+  if (implementation == Implementation::kClassicMegatron && !kernels.masked_softmax) {
+    // In 16 bits: mask made (3 kernels), fill under it, softmax; backward: product (6), softmax
+    // (6), copy and fill, zeros (2.5) and four copies (17), since the fill was in place. A fill
+    // under a mask of one head and a softmax over rows of 2048 take 2.7 and 2.8 ps a score, as long
+    // as 12 bytes (traces of gpt3-1.3b and llama-1b-untied on H200, PyTorch 2.11).
+    return {24.5, 48.5, 5, 9};
+  }
   if (implementation == Implementation::kClassicMegatron && !joined) {
     // To fp32 (6), scale (8), mask (9), softmax (8), back (6); backward of each (6, 12, 8, 8, 6).
     return {37.0, 40.0, 5, 5};

@@ -20,11 +20,11 @@ PassCost residual_cost(Implementation implementation, double dropout);
 PassCost rotary_cost(Implementation implementation);
 // Per element of the inner size (one of gate and up).
 PassCost activation_cost(Implementation implementation, bool gated);
+// Whether scale, mask and softmax of unfused attention are one kernel: Megatron's own, which Apex
+// brings, takes whole blocks of four rows of scores only (batch x local heads).
+bool has_joined_softmax(const Kernels& kernels, std::int64_t batch, std::int64_t keys);
 // Per score of unfused attention: scale, mask, softmax.
-// Whether scale, mask and softmax are one kernel: Megatron's own takes whole blocks of four rows of
-// scores only (batch x local heads).
-bool has_joined_softmax(Implementation implementation, std::int64_t batch, std::int64_t keys);
-PassCost softmax_cost(Implementation implementation, bool joined);
+PassCost softmax_cost(const Kernels& kernels, bool joined);
 PassCost dropout_cost();
 // Per element of the queries and of the keys that latent attention puts together from their parts.
 PassCost latent_layout_cost(Implementation implementation);

@@ -211,9 +211,7 @@ void WorkList::unfused_attention() {
   const std::int64_t keys = shard_.sequence;
   const std::int64_t scores = batch * share_.query_length * keys;
   activation_product(Part::kScores, share_.query_length, keys, share_.qk_dim, batch);
-  pass(Part::kSoftmax, scores,
-       softmax_cost(kernels_.implementation,
-                    has_joined_softmax(kernels_.implementation, batch, keys)));
+  pass(Part::kSoftmax, scores, softmax_cost(kernels_, has_joined_softmax(kernels_, batch, keys)));
   if (kernels_.dropout > 0.0) {
     pass(Part::kScoresDropout, scores, dropout_cost());
   }

@@ -254,10 +254,10 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
     launch.notes.emplace_back(
         "Local layers with sequence parallelism start only with Apex, whose norm alone knows it.");
   } else if (megatron && local && job.framework.gradient_accumulation_fusion) {
-    job.framework.gradient_accumulation_fusion = false;
+    apply_setting(job.framework, "apex", "false");
     launch.notes.emplace_back(
         "Apex's kernels (softmax with its mask, fused accumulation) are off: local layers start "
-        "without.");
+        "without; predicted as --set apex=false is.");
   }
   if (megatron && local && job.model.moe) {
     launch.notes.emplace_back(
@@ -281,7 +281,8 @@ bool is_in_launch_files(std::string_view setting) {
       "reduce_every_micro_batch cross_entropy_fusion compile dropout context_all_to_all "
       "dispatch_once expert_overlap "
       "loss_chunks whole_logits "
-      "implementation fp8_parameters gradient_accumulation_fusion p2p_overlap_interleaved "
+      "implementation fp8_parameters gradient_accumulation_fusion masked_softmax_fusion "
+      "apex p2p_overlap_interleaved "
       "pad_vocabulary traced_graph expandable_segments launch_blocking bucket_elements "
       "moment_bytes "
       "gradient_bytes reduce_bytes master_bytes";

@@ -131,6 +131,7 @@ struct Framework {
   bool multi_token_prediction = false;  // it trains a model's extra prediction modules
   std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;
+  bool masked_softmax_fusion = true;  // local layers: unfused scores' mask and softmax, one kernel
 
   bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)
   bool unfused_fp32_attention = false;  // no fused kernel of attention takes fp32

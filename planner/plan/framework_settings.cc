@@ -34,6 +34,8 @@ const Setting compound[] = {
     {"mixed_precision",
      "pure (bf16 throughout), autocast (fp32 units under torch.autocast) or default",
      "llm-foundry fsdp_config.mixed_precision"},
+    {"apex", "local layers have Apex's masked softmax, fused accumulation and optimizer",
+     "what is installed beside Megatron-LM"},
 };
 
 constexpr std::pair<const char*, Implementation> kImplementations[] = {
@@ -107,6 +109,12 @@ Implementation parse_implementation(const std::string& key, const std::string& v
 bool apply_compound(Framework& framework, const std::string& key, const std::string& value) {
   if (key == "implementation") {
     framework.implementation = parse_implementation(key, value);
+  } else if (key == "apex") {
+    const bool installed = parse_switch(key, value);
+    if (framework.implementation == Implementation::kClassicMegatron) {
+      framework.masked_softmax_fusion = framework.gradient_accumulation_fusion = installed;
+      framework.foreach_optimizer = !installed;  // PyTorch's own takes its place
+    }
   } else if (key == "grad_dtype") {
     framework.reduce_bytes = parse_dtype(key, value);
     framework.gradient_bytes = framework.reduce_bytes;

@@ -68,14 +68,11 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) 
 }
 
 models::Kernels kernels_of(const Job& job) {
-  // Megatron-LM of 2020 to 2022 trains with its default dropout of 0.1 unless something else is
-  // said.
-  constexpr double kClassicDropout = 0.1;
-  const bool classic = job.framework.implementation == models::Implementation::kClassicMegatron;
   return {
       .implementation = job.framework.implementation,
-      .dropout = classic && job.framework.dropout == 0 ? kClassicDropout : job.framework.dropout,
+      .dropout = job.framework.dropout,
       .fused_cross_entropy = job.framework.cross_entropy_fusion,
+      .masked_softmax = job.framework.masked_softmax_fusion,
       .permuted_once = job.framework.dispatch_once,
       .expert_kernels = job.framework.expert_kernels};
 }

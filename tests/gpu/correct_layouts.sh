@@ -12,7 +12,7 @@ case $gpus in
   1) layouts=(tp1) ;;
   2) layouts=(tp1 tp2 pp2 fsdp2 dp2 "tp2 --sequence-parallel" "fsdp2 --recompute full" "dp2 --sharding optimizer"
     "fsdp2 --sharding gradients" "fsdp2 --fsdp-unit 2" "fsdp2 --fsdp-unit model" pp2.vpp2 "pp2 --schedule gpipe"
-    "pp2 --schedule zb-h1") ;;
+    "pp2 --schedule zb-h1" "pp2 --schedule zb-v" "pp2 --schedule dualpipe-v") ;;
   4) layouts=(tp4 pp4 fsdp4 tp2.pp2 tp2.fsdp2 pp2.fsdp2 fsdp2.dp2 "tp2.fsdp2 --sequence-parallel") ;;
   8) layouts=(tp8 fsdp8 tp2.pp2.fsdp2 tp4.fsdp2 pp4.fsdp2 fsdp4.dp2 fsdp2.dp4 "tp2.pp2.fsdp2 --sequence-parallel") ;;
 esac

@@ -17,9 +17,8 @@ using enum MegatronUse;
 bool is_fused(const L& l) {
   return !is_local(l);
 }
-// Apex brings the kernels of fused accumulation and of masked softmax.
-bool is_without_apex(const L& l) {
-  return is_local(l) && !l.job.framework.gradient_accumulation_fusion;
+bool masks_alone(const L& l) {
+  return is_local(l) && !l.job.framework.masked_softmax_fusion;
 }
 bool is_unfused(const L& l) {
   return l.job.attention == models::AttentionKernel::kUnfused;
@@ -247,7 +246,7 @@ std::vector<MegatronTopic> step_fields() {
           {kValue, "transformer_impl", "", either(is_local, "local", "transformer_engine")},
           {kSwitch, "no_persist_layer_norm", "", is_local},
           {kSwitch, "no_rope_fusion", "", is_local},
-          {kSwitch, "no_masked_softmax_fusion", "", is_without_apex},
+          {kSwitch, "no_masked_softmax_fusion", "", masks_alone},
           {kValue, "attention_backend", "model.attention_backend",
            given(is_fused, either(is_unfused, "unfused", "auto")),
            given(is_unfused, Expression{"AttnBackend.unfused"})},

@@ -156,6 +156,9 @@ void read_choices(LaunchConfig& config) {
   const bool fused = !is_on(config, "no_gradient_accumulation_fusion") &&
                      switch_setting(config, "gradient_accumulation_fusion").value_or(true);
   choose(config, "gradient_accumulation_fusion", fused);
+  if (is_on(config, "no_masked_softmax_fusion")) {
+    choose(config, fused ? "masked_softmax_fusion" : "apex", false);
+  }
   if (is_on(config, "no_overlap_p2p_communication")) {
     choose(config, "p2p_overlap_interleaved", false);
   }

@@ -25,6 +25,11 @@ double attention_flop(const Work& work, double value) {
          scores(dim(work, 1), dim(work, 5));
 }
 
+// Of one step round a ring: half of all pairs, at every step.
+double ring_flop(const Work& work) {
+  return 2 * dim(work, 0) * dim(work, 2) * (dim(work, 4) + dim(work, 5)) * scores(dim(work, 1), 0);
+}
+
 }  // namespace
 
 Flop kernel_flop(const Work& work) {
@@ -46,6 +51,12 @@ Flop kernel_flop(const Work& work) {
   }
   if (work.kernel == Kernel::kContextAttentionBackward) {
     return Flop(2.5 * attention_flop(work, dim(work, 4)) / dim(work, 7));
+  }
+  if (work.kernel == Kernel::kRingAttentionForward) {
+    return Flop(ring_flop(work));
+  }
+  if (work.kernel == Kernel::kRingAttentionBackward) {
+    return Flop(2.5 * ring_flop(work));
   }
   if (work.kernel == Kernel::kModelledAttention) {
     const double forward =

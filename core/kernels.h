@@ -84,9 +84,9 @@
 //     only the last w keys, itself included; V: size of a value head. lse = log-sum-exp of the
 //     scaled, and capped, scores.
 // attention_backward      r dy c[B*S,A*V]; r qkv; r y; r lse; w dqkv             B S A K D window V
-// keys_out                r qkv c[T,(A+2K)D]; w kv c[T,2KD]                      T A K D
-//     The keys and values of each token's row: what the context group gathers.
-// keys_in                 r dkv c[T,2KD]; u dqkv c[T,(A+2K)D]                    T A K D
+// keys_out                r qkv c[T,(A+K)D+KV]; w kv c[T,K(D+V)]                 T A K D V
+//     The keys and values of each token's row: what the context group gathers or passes on.
+// keys_in                 r dkv c[T,K(D+V)]; u dqkv c[T,(A+K)D+KV]               T A K D V
 //     Adds them into the row's places.
 // rows_in_order           r x c[C,B*S/C,W]; w y c[B*S,W]                         B S W C inverse
 //     Rows that C context ranks brought, in order of sequence and position; inverse: back.
@@ -104,6 +104,28 @@
 //                                                                                context C
 //     dqkv: of the queries; its keys' and values' places are cleared. dkv: of all keys, from these
 //     queries.
+//
+// Attention round the ring of a context group: S tokens of each sequence here, keys and values of
+// as many those of the member `step` places before this one (from the first on to the last). Of an
+// earlier member all queries see the first half; of a later one the second half of the queries sees
+// all; by context_position of core/program.h. Q of a sequence's queries see some: S or S/2.
+// ring_attention_forward  r qkv c[B*S,(A+K)D+KV]; r kv c[B*S,K(D+V)]; w y c[B*S,A*V]; w lse
+// m[B,A,S]
+//                                                                                B S A K D V
+//                                                                                context step
+//     As attention_forward, of those queries over those keys: y's first B*Q rows, and lse's first
+//     numbers as [B,A,Q].
+// ring_merge              r y c[B*S,A*V]; r lse m[B,A,S]; a sum m[B*S,A*V]; a all m[B,A,S]
+//                                                                                B S A V context
+//                                                                                step accumulate
+//     Attention over the keys so far becomes that over those of this step too; accumulate 0: these
+//     are the first, of step 0.
+// ring_attention_backward r dy c[B*S,A*V]; r qkv; r kv; r y; r lse; u dqkv c[B*S,(A+K)D+KV];
+//                         w dkv c[B*S,K(D+V)]                                    B S A K D V
+//                         context
+//                                                                                step
+//     y and lse over all keys. dqkv: of the queries, added to their places. dkv: of these keys,
+//     from these queries; zeros where none sees them.
 // swiglu_forward          r gate_up c[T,2F]; w y c[T,F]                          T F
 //     Row = [gate | up]; y = act(gate) * up, act the program's activation, plain: silu.
 // swiglu_backward         r dy c[T,F]; r gate_up c[T,2F]; w dgate_up c[T,2F]     T F
@@ -185,7 +207,8 @@
 // refuses a program that has one of them.
 // modelled_matmul         any operands, as the op lists them                     m n k count wide
 //                                                                                host
-//     `wide`: 1: in 16 bits whatever the layers' precision, 2: fp32. `host`: thousandths of a launch.
+//     `wide`: 1: in 16 bits whatever the layers' precision, 2: fp32. `host`: thousandths of a
+//     launch.
 // modelled_attention      any operands                                           B heads kv_heads
 // query_length
 //                                                                                key_length qk_dim
@@ -227,6 +250,9 @@ enum class Kernel : std::uint8_t {
   kSpreadHeads,
   kContextAttentionForward,
   kContextAttentionBackward,
+  kRingAttentionForward,
+  kRingMerge,
+  kRingAttentionBackward,
   kSwigluForward,
   kSwigluBackward,
   kGeluForward,

@@ -284,9 +284,9 @@ std::string_view to_string(State state) {
 }
 
 std::string_view kind_name(const OpKind& kind) {
-  constexpr std::array<std::string_view, 9> kNames = {"compute",        "all_reduce", "all_gather",
-                                                      "reduce_scatter", "all_to_all", "broadcast",
-                                                      "send",           "recv",       "copy"};
+  constexpr std::array<std::string_view, 10> kNames = {
+      "compute",   "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+      "broadcast", "shift",      "send",       "recv",           "copy"};
   static_assert(std::variant_size_v<OpKind> == kNames.size());
   return kNames[kind.index()];
 }

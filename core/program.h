@@ -123,6 +123,10 @@ struct Broadcast {  // from the member `root`
   std::uint32_t root = 0;
   friend bool operator==(const Broadcast&, const Broadcast&) = default;
 };
+struct Shift {  // the input goes to the next member, the last one's to the first
+  GroupId group{};
+  friend bool operator==(const Shift&, const Shift&) = default;
+};
 // To and from rank own + peer. A send ends when the receiver has it (rendezvous).
 struct Send {
   std::int32_t peer = 0;
@@ -139,8 +143,8 @@ struct Recv {
 struct Copy {
   friend bool operator==(const Copy&, const Copy&) = default;
 };
-using OpKind = std::variant<Compute, AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Send,
-                            Recv, Copy>;
+using OpKind = std::variant<Compute, AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast,
+                            Shift, Send, Recv, Copy>;
 
 enum class Phase : std::uint8_t {
   kForward,

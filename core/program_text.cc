@@ -73,6 +73,9 @@ struct KindText {
   std::string operator()(const Broadcast& op) const {
     return fmt::format(" group={} root={}", index_of(op.group), op.root);
   }
+  std::string operator()(const Shift& op) const {
+    return fmt::format(" group={}", index_of(op.group));
+  }
   std::string operator()(const Send& op) const {
     return fmt::format(" peer={} channel={} tag={}", op.peer, op.channel, op.tag);
   }

@@ -168,6 +168,7 @@ struct GroupOf {
   GroupId operator()(const ReduceScatter& op) const { return op.group; }
   GroupId operator()(const AllToAll& op) const { return op.group; }
   GroupId operator()(const Broadcast& op) const { return op.group; }
+  GroupId operator()(const Shift& op) const { return op.group; }
   GroupId operator()(const Compute&) const { return kNoGroup; }
   GroupId operator()(const Send&) const { return kNoGroup; }
   GroupId operator()(const Recv&) const { return kNoGroup; }

@@ -93,6 +93,9 @@ OpKind take_kind(TextLine& line, std::string_view kind) {
   if (kind == "broadcast") {
     return Broadcast{group, line.index<std::uint32_t>(line.value("root"))};
   }
+  if (kind == "shift") {
+    return Shift{group};
+  }
   line.fail(fmt::format("\"{}\" is not a kind of op", kind));
 }
 

@@ -90,6 +90,8 @@ class Backend {
                           std::span<const View> operands) = 0;
   virtual void broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root,
                          const View& input, const View& output) = 0;
+  virtual void shift(OpId op, StreamId stream, GroupId group, const View& input,
+                     const View& output) = 0;
   virtual void send(OpId op, StreamId stream, const Send& message, const View& view) = 0;
   virtual void receive(OpId op, StreamId stream, const Recv& message, const View& view) = 0;
   virtual void copy(OpId op, StreamId stream, const View& from, const View& to) = 0;

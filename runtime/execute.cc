@@ -205,6 +205,7 @@ void RankExecutor::issue(std::uint32_t index) {
     void operator()(const Broadcast& k) const {
       backend.broadcast(id, stream, k.group, k.root, v[0], v[1]);
     }
+    void operator()(const Shift& k) const { backend.shift(id, stream, k.group, v[0], v[1]); }
     void operator()(const Send& k) const { backend.send(id, stream, k, v[0]); }
     void operator()(const Recv& k) const { backend.receive(id, stream, k, v[0]); }
     void operator()(const Copy&) const { backend.copy(id, stream, v[0], v[1]); }

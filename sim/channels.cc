@@ -22,6 +22,7 @@ struct SlotOf {
   bool operator()(const ReduceScatter& op, Slot& slot) const { return collective(op.group, slot); }
   bool operator()(const AllToAll& op, Slot& slot) const { return collective(op.group, slot); }
   bool operator()(const Broadcast& op, Slot& slot) const { return collective(op.group, slot); }
+  bool operator()(const Shift& op, Slot& slot) const { return collective(op.group, slot); }
   bool operator()(const Send& op, Slot& slot) const {
     return message(Kind::kSend, op.peer, op.channel, slot);
   }

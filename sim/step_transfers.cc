@@ -24,6 +24,7 @@ struct SentBytes {
   double operator()(const ReduceScatter&) const { return (members - 1) / members * input; }
   double operator()(const AllToAll&) const { return (members - 1) / members * input; }
   double operator()(const Broadcast&) const { return input; }
+  double operator()(const Shift&) const { return input; }
   double operator()(const Send&) const { return input; }
   double operator()(const Recv&) const { return input; }
   double operator()(const Compute&) const { return 0; }

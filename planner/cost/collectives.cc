@@ -81,19 +81,16 @@ GroupShape Collectives::joined_group(const Plan& plan, Axis first, Axis second) 
   return joined_.insert(key, first_alike(shape_of_group(cluster_, both)));
 }
 
-GroupShape Collectives::pipeline_pair(const Plan& plan) {
-  if (plan.pipeline <= 1) {
+GroupShape Collectives::pair(const Plan& plan, Axis axis) {
+  const Axes key{degree_of(plan, axis), stride_of(plan, axis)};
+  if (key.degree <= 1) {
     return {};
   }
-  const Axes key{plan.pipeline, stride_of(plan, Axis::kPipeline)};
   if (const GroupShape* found = pairs_.find(key)) {
     return *found;
   }
-  GroupShape pair = topologies::group_shape(cluster_, key.degree, key.stride);
-  pair.ranks_per_node = pair.ranks_per_node >= pair.ranks ? 2 : 1;
-  pair.fewest_per_node = 0;
-  pair.ranks = 2;
-  return pairs_.insert(key, first_alike(pair));
+  const GroupShape group = topologies::group_shape(cluster_, key.degree, key.stride);
+  return pairs_.insert(key, first_alike(neighbours(group)));
 }
 
 GroupShape Collectives::pipeline_ends(const Plan& plan) {

@@ -25,9 +25,8 @@ class Collectives {
   // `degree` ranks, `stride` apart.
   topologies::GroupShape shape(std::int64_t degree, std::int64_t stride);
   topologies::GroupShape joined_group(const Plan& plan, Axis first, Axis second);
-  // Two neighbours on the pipeline axis, the slowest such pair: across nodes when any hop leaves
-  // the node.
-  topologies::GroupShape pipeline_pair(const Plan& plan);
+  // Two neighbours on the axis, the slowest such pair: across nodes when any hop leaves the node.
+  topologies::GroupShape pair(const Plan& plan, Axis axis);
   // The first and the last stage.
   topologies::GroupShape pipeline_ends(const Plan& plan);
 

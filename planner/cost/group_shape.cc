@@ -42,4 +42,11 @@ GroupShape shape_of_group(const topologies::Cluster& cluster, const Group& group
   return shape;
 }
 
+GroupShape neighbours(GroupShape group) {
+  group.ranks_per_node = group.ranks_per_node >= group.ranks ? 2 : 1;
+  group.fewest_per_node = 0;
+  group.ranks = 2;
+  return group;
+}
+
 }  // namespace trireme::planner

@@ -1,7 +1,6 @@
-// Tensor, context and expert collectives inside a layer, and what of them stays exposed.
+// Tensor and expert collectives inside a layer, and what of them stays exposed.
 #include <algorithm>
 
-#include "planner/cost/context_pieces.h"
 #include "planner/cost/expert_time.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
@@ -159,118 +158,6 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
     } else {
       backward.tensor += again + reduced;
     }
-  }
-}
-
-// Ulysses (3.4): queries, keys and values leave with a share of the tokens and come back with a
-// share of the heads, the output the other way; nothing runs beside them. Keys and values with
-// fewer heads than ranks are copied first.
-void LayerTimer::exchange_heads(const Plan& plan, LayerTimes& times) const {
-  const models::Transformer& model = job_.model;
-  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
-                        static_cast<double>(plan.context);
-  const auto tensor = static_cast<double>(plan.tensor);
-  const double heads = static_cast<double>(model.heads) / tensor;
-  const double shared = std::max(static_cast<double>(model.kv_heads) / tensor,
-                                 std::min(heads, static_cast<double>(plan.context)));
-  const double token = kActivationBytes * tokens * static_cast<double>(model.head_dim);
-  const GroupShape group = collectives_.group(plan, Axis::kContext);
-  const double exchange = 2 * collectives_.time(Collective::kAllToAll, group, token * heads) +
-                          2 * collectives_.time(Collective::kAllToAll, group, token * shared);
-  times.forward.context += exchange;
-  times.input_gradient.context += exchange;
-}
-
-// Keys and values are packed and gathered rows put in order, once a direction; backward orders and
-// unpacks their gradients too (planner/lower/layer_forward.cc). Attention itself goes by pieces.
-models::PassWork LayerTimer::key_passes(const Plan& plan, bool backward) const {
-  const Shape shape = shape_of(job_, plan);
-  const auto bytes = static_cast<std::int64_t>(kActivationBytes);
-  const Bytes own(bytes * shape.tokens * 2 * shape.kv_heads * shape.head_dim);
-  const Bytes qkv(bytes * shape.tokens * shape.qkv);
-  const Bytes ordered = own * (2 * plan.context);
-  const ContextPieces pieces =
-      context_pieces({shape.batch, shape.sequence / plan.context, plan.context, shape.heads,
-                      shape.kv_heads, shape.head_dim},
-                     backward);
-  models::PassWork work;
-  work.memory_bound.push_back(
-      {.part = models::Part::kAttentionNorm, .traffic = pieces.traffic, .kernels = pieces.kernels});
-  work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
-                               .traffic = qkv + own,
-                               .kernels = 1,
-                               .own = Kernel::kKeysOut});
-  work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
-                               .traffic = ordered,
-                               .kernels = 1,
-                               .own = Kernel::kRowsInOrder});
-  if (backward) {
-    work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
-                                 .traffic = ordered,
-                                 .kernels = 1,
-                                 .own = Kernel::kRowsInOrder});
-    work.memory_bound.push_back({.part = models::Part::kAttentionNorm,
-                                 .traffic = qkv * 2 + own,
-                                 .kernels = 1,
-                                 .own = Kernel::kKeysIn});
-  }
-  return work;
-}
-
-// What no kernel of the runtime's runs, latent attention over context ranks among it, is written as
-// a ring (planner/lower/modelled_attention.cc).
-bool LayerTimer::gathers_keys(const Plan& plan, std::int64_t layer) const {
-  return plan.context > 1 && !job_.framework.context_all_to_all &&
-         !is_modelled_layer(job_, plan, layer);
-}
-
-// Ring attention: c - 1 exchanges of a key-value chunk beside the attention of the chunk before;
-// torchtitan gathers all keys and values first (3.4).
-void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
-                             LayerTimes& times) const {
-  if (plan.context <= 1) {
-    return;
-  }
-  if (job_.framework.context_all_to_all) {
-    exchange_heads(plan, times);
-    return;
-  }
-  const models::Transformer& model = job_.model;
-  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan));
-  double width =
-      2.0 * static_cast<double>(model.kv_heads * model.head_dim) /
-      static_cast<double>(std::min(plan.tensor, std::max<std::int64_t>(model.kv_heads, 1)));
-  if (model.latent) {
-    width = static_cast<double>(model.heads * (model.latent->qk_nope + model.latent->qk_rope +
-                                               model.latent->v_head)) /
-            static_cast<double>(plan.tensor);
-  }
-  const double bytes = kActivationBytes * tokens * width;  // of all keys and values
-  const GroupShape group = collectives_.group(plan, Axis::kContext);
-  const double gather = collectives_.time(Collective::kAllGather, group, bytes);
-  const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
-  const double forward = core_attention(work.forward, Pass::kForward, attention_share(job_, plan));
-  const double backward =
-      core_attention(work.input_gradient, Pass::kBackward, attention_share(job_, plan));
-  const auto degree = static_cast<double>(plan.context);
-  const bool own = gathers_keys(plan, layer);
-  const auto ring = [&](double communication, double compute, PassTimes& pass) {
-    const double hidden = own ? 0 : std::min(communication, compute * (degree - 1) / degree);
-    pass.hidden += hidden;
-    return communication - hidden + fit_.overlap_slowdown * hidden;
-  };
-  if (counts_ != nullptr) {
-    const double launch = op_.launch(1).value * fit_.host_factor;
-    times.forward.host += launch * degree * counts_->ring.forward.plain;
-    times.input_gradient.host += launch * degree * counts_->ring.backward.plain;
-  }
-  times.forward.context += ring(gather, forward, times.forward);
-  times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
-  if (own) {
-    times.forward.kernels += passes(key_passes(plan, false));
-    times.forward.host += host(key_passes(plan, false), false);
-    times.input_gradient.kernels += passes(key_passes(plan, true));
-    times.input_gradient.host += host(key_passes(plan, true), true);
   }
 }
 

@@ -237,14 +237,15 @@ void LayerTimer::set_recompute(const Plan& plan, std::int64_t layer, const model
     times_again.host += (fit_.repeated_tensor_host - 1) / 3 *
                         tensor_host_seconds(fit_, job_.framework, op_.launch(1).value);
   }
-  if (gathers_keys(plan, layer) && (whole || (plan.recompute_modules & kCoreAttention) != 0)) {
-    times_again.context = times.forward.context;  // keys are gathered for it again
-    times_again.kernels += passes(key_passes(plan, false));
-    times_again.host += whole ? 0 : host(key_passes(plan, false), false);
+  if (shares_attention(plan, layer) && (whole || (plan.recompute_modules & kCoreAttention) != 0)) {
+    PassTimes shared = shared_attention(plan, work.forward, false);  // keys come again
+    shared.host = whole ? 0 : shared.host;
+    times_again += shared;
+  } else if (whole) {
+    times_again.context = times.forward.context;
   }
   if (whole) {
     times_again.tensor = times.forward.tensor;
-    times_again.context = times.forward.context;
     times_again.host += times.forward.host - host(work.forward, false);
     if (own && !moe && plan.tensor > 1) {
       times_again.tensor -= collectives_.time(

@@ -25,6 +25,15 @@ struct PassTimes {
   double hidden = 0;  // communication beside kernels
   double host = 0;    // time to issue it all
   [[nodiscard]] double gpu() const { return kernels + tensor + context + expert; }
+  PassTimes& operator+=(const PassTimes& other) {
+    kernels += other.kernels;
+    tensor += other.tensor;
+    context += other.context;
+    expert += other.expert;
+    hidden += other.hidden;
+    host += other.host;
+    return *this;
+  }
 };
 
 // Whether input and weight gradients are apart (zero-bubble schedules).
@@ -97,11 +106,16 @@ class LayerTimer {
   void add_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   void add_context(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
                    LayerTimes& times) const;
-  // This project's kernels have all keys and values before attention begins.
-  [[nodiscard]] bool gathers_keys(const Plan& plan, std::int64_t layer) const;
   void exchange_heads(const Plan& plan, LayerTimes& times) const;
-  // Of this project's attention that gathers keys and values: what packs and orders them.
-  [[nodiscard]] models::PassWork key_passes(const Plan& plan, bool backward) const;
+  // Whether this project's kernels run the layer's attention of shared sequences, with keys
+  // gathered or passed on; and what that takes beside one attention of the same work, `whole`.
+  [[nodiscard]] bool shares_attention(const Plan& plan, std::int64_t layer) const;
+  [[nodiscard]] PassTimes shared_attention(const Plan& plan, const models::PassWork& whole,
+                                           bool backward) const;
+  [[nodiscard]] PassTimes gathered_attention(const Plan& plan, bool backward) const;
+  [[nodiscard]] PassTimes ring_attention(const Plan& plan, const models::PassWork& whole,
+                                         bool backward) const;
+  [[nodiscard]] double ring_step(const Plan& plan, bool own, topologies::Pass pass) const;
   void add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const;
   void overlap_exchanges(double steady, LayerTimes& times) const;
   [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;

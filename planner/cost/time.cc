@@ -187,7 +187,7 @@ TimeModel::State::Placed TimeModel::State::place(const Plan& plan,
   here.shard = groups.shard;
   here.replica = groups.replica;
   if (plan.pipeline > 1) {
-    here.pair = collectives.pipeline_pair(plan);
+    here.pair = collectives.pair(plan, Axis::kPipeline);
   }
   if (shares_table(job, plan)) {
     here.ends = collectives.pipeline_ends(plan);

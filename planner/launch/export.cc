@@ -279,6 +279,7 @@ bool is_in_launch_files(std::string_view setting) {
       "overlap_grad_reduce overlap_param_gather tp_comm_overlap grad_dtype reduce_dtype "
       "parameter_dtype optimizer_dtype mixed_precision reshard_after_forward "
       "reduce_every_micro_batch cross_entropy_fusion compile dropout context_all_to_all "
+      "context_gather "
       "dispatch_once expert_overlap "
       "loss_chunks whole_logits "
       "implementation fp8_parameters gradient_accumulation_fusion masked_softmax_fusion "

@@ -165,6 +165,12 @@ OpId ProgramBuilder::all_to_all(std::string_view name, GroupId group, const Oper
   return add(name, AllToAll{group}, uses, stream);
 }
 
+OpId ProgramBuilder::shift(std::string_view name, GroupId group, const Operand& input,
+                           const Operand& output, Stream stream) {
+  const std::array<OperandUse, 2> uses = {{{&input, 'r'}, {&output, 'w'}}};
+  return add(name, Shift{group}, uses, stream);
+}
+
 OpId ProgramBuilder::exchange_rows(std::string_view name, const AllToAll& kind,
                                    const Operand& input, const Operand& output, const Operand& sent,
                                    const Operand& arriving, Stream stream) {

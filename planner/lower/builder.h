@@ -88,6 +88,8 @@ class ProgramBuilder {
                       const Operand& output, Stream stream);
   OpId all_to_all(std::string_view name, GroupId group, const Operand& input, const Operand& output,
                   Stream stream);
+  OpId shift(std::string_view name, GroupId group, const Operand& input, const Operand& output,
+             Stream stream);
   // Rows of `row` elements, as many for each member as the counts say.
   OpId exchange_rows(std::string_view name, const AllToAll& kind, const Operand& input,
                      const Operand& output, const Operand& sent, const Operand& arriving,

@@ -58,7 +58,9 @@ class LayerWriter {
   void turn(const Operand& qkv, bool inverse);
   void forward_head_norm(LayerState& state);
   void head_norm_gradient(LayerState& state);
-  [[nodiscard]] bool exchanges_heads() const;
+  // Whether context ranks share sequences in this way.
+  [[nodiscard]] bool shares_by(ContextForm form) const;
+  [[nodiscard]] bool exchanges_heads() const { return shares_by(ContextForm::kExchangeHeads); }
   Operand spread_heads(const char* name, const Operand& rows, std::int64_t kv_heads);
   Operand collect_heads(const char* name, const Operand& rows, std::int64_t kv_heads);
   void forward_attention(LayerState& state);
@@ -90,7 +92,10 @@ class LayerWriter {
   void backward_qkv_gradient(LayerState& state, const Operand& d_attention);
   void attention_gradient(LayerState& state, const Operand& d_attention);
   void context_attention_gradient(LayerState& state, const Operand& d_attention);
+  Operand own_keys(const LayerState& state);
   Operand all_keys(const LayerState& state);
+  void ring_attention(LayerState& state);
+  void ring_attention_gradient(LayerState& state, const Operand& d_attention);
   Operand attention_input(LayerState& state);
   Operand mlp_input(LayerState& state);
   void down_weight_gradient(const LayerState& state);

@@ -150,8 +150,8 @@ void LayerWriter::context_attention_gradient(LayerState& state, const Operand& d
   const Operand own =
       w_.builder.buffer("d_keys", keys.count / w_.plan.context, ElementType::kCompute);
   w_.builder.reduce_scatter("reduce_keys", w_.groups.context, leaving, own, Stream::kContext);
-  w_.builder.compute("d_keys", Kernel::kKeysIn, {s.tokens, s.heads, s.kv_heads, s.head_dim},
-                     {own, state.d_qkv});
+  w_.builder.compute("d_keys", Kernel::kKeysIn,
+                     {s.tokens, s.heads, s.kv_heads, s.head_dim, s.v_dim}, {own, state.d_qkv});
 }
 
 void LayerWriter::head_norm_gradient(LayerState& state) {
@@ -169,10 +169,12 @@ void LayerWriter::head_norm_gradient(LayerState& state) {
 }
 
 void LayerWriter::backward_qkv_gradient(LayerState& state, const Operand& d_attention) {
-  if (w_.groups.context == kNoGroup || exchanges_heads()) {
-    attention_gradient(state, d_attention);
-  } else {
+  if (shares_by(ContextForm::kGather)) {
     context_attention_gradient(state, d_attention);
+  } else if (shares_by(ContextForm::kRing)) {
+    ring_attention_gradient(state, d_attention);
+  } else {
+    attention_gradient(state, d_attention);
   }
   if (w_.job.model.latent) {
     return;

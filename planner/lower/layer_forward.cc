@@ -137,25 +137,31 @@ void LayerWriter::forward_qkv(LayerState& state) {
   }
 }
 
+Operand LayerWriter::own_keys(const LayerState& state) {
+  const Shape& s = w_.shape;
+  const Operand keys = w_.builder.buffer("keys", s.tokens * s.kv_heads * (s.head_dim + s.v_dim),
+                                         ElementType::kCompute);
+  w_.builder.compute("keys", Kernel::kKeysOut, {s.tokens, s.heads, s.kv_heads, s.head_dim, s.v_dim},
+                     {state.qkv, keys});
+  return keys;
+}
+
 // Context parallelism: keys and values of whole sequences, from all that share them.
 Operand LayerWriter::all_keys(const LayerState& state) {
   const Shape& s = w_.shape;
-  const std::int64_t own = s.tokens * 2 * s.kv_heads * s.head_dim;
-  const Operand keys = w_.builder.buffer("keys", own, ElementType::kCompute);
-  w_.builder.compute("keys", Kernel::kKeysOut, {s.tokens, s.heads, s.kv_heads, s.head_dim},
-                     {state.qkv, keys});
-  const Operand gathered =
-      w_.builder.buffer("gathered_keys", own * w_.plan.context, ElementType::kCompute);
+  const Operand keys = own_keys(state);
+  const std::int64_t whole = keys.count * w_.plan.context;
+  const Operand gathered = w_.builder.buffer("gathered_keys", whole, ElementType::kCompute);
   w_.builder.all_gather("gather_keys", w_.groups.context, keys, gathered, Stream::kContext);
-  const Operand all = w_.builder.buffer("all_keys", own * w_.plan.context, ElementType::kCompute);
+  const Operand all = w_.builder.buffer("all_keys", whole, ElementType::kCompute);
   w_.builder.compute("order_keys", Kernel::kRowsInOrder,
                      {s.batch, s.sequence, 2 * s.kv_heads * s.head_dim, w_.plan.context, 0},
                      {gathered, all});
   return all;
 }
 
-bool LayerWriter::exchanges_heads() const {
-  return w_.groups.context != kNoGroup && w_.job.framework.context_all_to_all;
+bool LayerWriter::shares_by(ContextForm form) const {
+  return w_.groups.context != kNoGroup && context_form(w_.job.framework) == form;
 }
 
 // Context ranks exchange heads: of rows of all heads of the own tokens, those of a share of the
@@ -195,6 +201,10 @@ Operand LayerWriter::collect_heads(const char* name, const Operand& rows, std::i
 }
 
 void LayerWriter::forward_attention(LayerState& state) {
+  if (shares_by(ContextForm::kRing)) {
+    ring_attention(state);
+    return;
+  }
   const Shape& s = w_.shape;
   const std::int64_t window = window_of(w_.job.model, layer_);
   const bool exchanges = exchanges_heads();
@@ -206,7 +216,7 @@ void LayerWriter::forward_attention(LayerState& state) {
       w_.builder.buffer("attention", s.tokens * s.attention, ElementType::kCompute);
   state.statistics =
       w_.builder.buffer("attention_statistics", s.tokens * s.heads, ElementType::kMaster);
-  if (w_.groups.context != kNoGroup && !exchanges) {
+  if (shares_by(ContextForm::kGather)) {
     state.attention = output;
     w_.builder.compute("attention", Kernel::kContextAttentionForward,
                        {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, window,

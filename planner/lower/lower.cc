@@ -62,8 +62,8 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
     }
     if (model.function.attention_cap > 0 && plan.context > 1 && !job.framework.context_all_to_all) {
       refuse(job, plan,
-             "capped scores (attention_cap) are not executed under context parallelism that "
-             "gathers keys");
+             "capped scores (attention_cap) are executed under context parallelism that exchanges "
+             "heads, not where keys are gathered or passed on");
     }
     if (model.embedding_norm) {
       refuse(job, plan, "the embedding's norm can be simulated but not executed");

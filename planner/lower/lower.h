@@ -45,7 +45,8 @@ struct LowerOptions {
 // - Full recompute repeats a layer's forward up to the input of its last matrix product (what
 // PyTorch's early stop
 //   does); frameworks that recompute through autograd hooks (megatron) repeat all of it.
-// - Context parallelism gathers keys and values before attention, and again before its backward.
+// - Context parallelism gathers keys and values before attention, and again before its backward; or
+//   passes them round a ring beside it, and in backward their gradients behind them.
 // - Where tensor ranks share experts, each gathers the others' tokens before it sends the rows of
 // all
 //   to their experts, and the sum over those ranks goes back.

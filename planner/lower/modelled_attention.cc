@@ -18,7 +18,7 @@ void ModelledLayer::core_attention(const models::PassWork& work, bool backward, 
   for (const models::AttentionWork& a : work.attention) {
     if (w_.groups.context == kNoGroup) {
       attention_piece(a, models::keys_seen(a), backward, kept, output);
-    } else if (w_.job.framework.context_all_to_all) {
+    } else if (context_form(w_.job.framework) == ContextForm::kExchangeHeads) {
       exchange_heads(a, kept);
       attention_piece(a, models::keys_seen(a), backward, kept, output);
     } else {
@@ -46,7 +46,7 @@ void ModelledLayer::exchange_heads(const models::AttentionWork& a, const Operand
 }
 
 // Keys and values (backward: their gradients too) go round the context group beside the attention
-// of the pieces that are there, all but one of `context`.
+// of the pieces that are there, all but one of `context`; or are gathered before it.
 void ModelledLayer::ring_attention(const models::AttentionWork& a, bool backward,
                                    const Operand& kept, const Operand& output) {
   const std::int64_t ranks = w_.plan.context;
@@ -57,7 +57,13 @@ void ModelledLayer::ring_attention(const models::AttentionWork& a, bool backward
   w_.builder.modelled_pass("own_keys", 0, Bytes(0), {kept, own});
   w_.builder.all_gather("ring_exchange", w_.groups.context, own, all, Stream::kContext);
   const std::int64_t keys = models::keys_seen(a);
-  attention_piece(a, keys - keys / ranks, backward, kept, output);
+  const bool gathers = context_form(w_.job.framework) == ContextForm::kGather;
+  const auto last_piece = [&] {
+    if (!gathers) {
+      attention_piece(a, keys / ranks, backward, all, output);
+    }
+  };
+  attention_piece(a, gathers ? keys : keys - keys / ranks, backward, gathers ? all : kept, output);
   if (backward) {
     // The gradients travel as far as the keys did.
     const Operand sums = w_.builder.buffer("own_key_gradients", moved, ElementType::kCompute);
@@ -66,11 +72,11 @@ void ModelledLayer::ring_attention(const models::AttentionWork& a, bool backward
     w_.builder.modelled_pass("key_gradients", 0, Bytes(0), {kept, gradients});
     w_.builder.reduce_scatter("ring_gradients", w_.groups.context, gradients, sums,
                               Stream::kContext);
-    attention_piece(a, keys / ranks, backward, all, output);
+    last_piece();
     w_.builder.modelled_pass("own_key_gradients", 0, Bytes(0), {sums, output});
     return;
   }
-  attention_piece(a, keys / ranks, backward, all, output);
+  last_piece();
 }
 
 }  // namespace trireme::planner::lowering

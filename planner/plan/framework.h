@@ -74,8 +74,10 @@ struct Framework {
   bool host_runs_ahead = false;  // past the exchanges between stages, which only streams wait for
   bool p2p_overlap_interleaved = true;
   bool scattered_boundary = false;  // tensor ranks send a part each and gather the whole
-  // Context parallelism by exchanging heads for tokens around attention (Ulysses), not by a ring.
+  // Context parallelism by exchanging heads for tokens around attention (Ulysses), or by gathering
+  // all keys and values before it, not by passing them round a ring beside it.
   bool context_all_to_all = false;
+  bool context_gather = false;
 
   // Weights that an optimizer on the host hands back: bytes of an element that lie on the GPU
   // beside the parameters until they are cast, and whether they come from memory that is not
@@ -186,6 +188,14 @@ struct Framework {
   double lasting_gib = 0;    // batch, masks, random states and scalars that live through the step
   double context_gib = 0.6;  // CUDA context, libraries, workspace outside the allocator
 };
+
+// How ranks that share sequences come by each other's keys and values.
+enum class ContextForm : std::uint8_t { kRing, kGather, kExchangeHeads };
+inline ContextForm context_form(const Framework& framework) {
+  return framework.context_all_to_all ? ContextForm::kExchangeHeads
+         : framework.context_gather   ? ContextForm::kGather
+                                      : ContextForm::kRing;
+}
 
 // Whether gradients are reduced, parameters gathered, beside compute (Megatron of 2020 to 2022 did
 // neither), and whether the collective of an input gradient runs beside the weight gradient's

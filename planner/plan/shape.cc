@@ -186,8 +186,11 @@ std::string_view modelled_part(const Job& job, const Plan& plan, std::int64_t la
   }
   const std::pair<bool, std::string_view> parts[] = {
       {layer >= model.layers, "an extra prediction module"},
-      {model.latent && plan.context > 1 && !job.framework.context_all_to_all,
+      {model.latent && plan.context > 1 && context_form(job.framework) == ContextForm::kGather,
        "latent attention under context parallelism that gathers keys"},
+      {window_of(model, layer) > 0 && plan.context > 1 &&
+           context_form(job.framework) == ContextForm::kRing,
+       "a sliding window under context parallelism that passes keys round a ring"},
       {model.latent && model.qkv_bias, "biases inside latent attention"},
       {model.parallel_block && model.norms_per_layer > 2,
        "a parallel block of more than two norms"},

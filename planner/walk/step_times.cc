@@ -62,11 +62,8 @@ class OpTimer {
     for (const Group& group : program.groups) {
       shapes_.push_back(shape_of_group(job.cluster, group));
     }
-    // Neighbours on the stage axis; the slowest such pair.
-    pair_ = topologies::group_shape(job.cluster, program.stages.degree, program.stages.stride);
-    pair_.ranks_per_node = pair_.ranks_per_node >= pair_.ranks ? 2 : 1;
-    pair_.fewest_per_node = 0;
-    pair_.ranks = 2;
+    pair_ = neighbours(
+        topologies::group_shape(job.cluster, program.stages.degree, program.stages.stride));
   }
 
   std::vector<OpTime> time_role(const Program& role) {
@@ -160,6 +157,8 @@ class OpTimer {
       ask = {Collective::kAllToAll, all_to_all->group, 0};
     } else if (const auto* broadcast = std::get_if<Broadcast>(&op.kind)) {
       ask = {Collective::kBroadcast, broadcast->group, 0};
+    } else if (const auto* shift = std::get_if<Shift>(&op.kind)) {
+      ask = {Collective::kSendRecv, shift->group, 0};
     } else if (std::holds_alternative<Copy>(op.kind)) {
       return time_copy(op);
     }
@@ -178,8 +177,11 @@ class OpTimer {
     if (found != known_.end()) {
       return found->second;
     }
-    const GroupShape& shape = ask.group == kNoGroup ? pair_ : shapes_[index_of(ask.group)];
-    const bool message = ask.collective == Collective::kSendRecv;
+    const bool message = ask.group == kNoGroup;
+    const bool shifts = !message && ask.collective == Collective::kSendRecv;
+    const GroupShape shape = message  ? pair_
+                             : shifts ? neighbours(shapes_[index_of(ask.group)])
+                                      : shapes_[index_of(ask.group)];
     Seconds time =
         topologies::collective_time(job_.cluster, job_.profile, ask.collective, shape, size).time;
     if (message) {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/kernel_work.h"
 #include "planner/cost/context_pieces.h"
+#include "planner/cost/ring_attention.h"
 #include "planner/walk/state_pass.h"
 
 namespace trireme::planner {
@@ -35,7 +36,15 @@ ContextShape context_shape(const Work& work) {
   return {d[0], d[1] / d[7], d[7], d[2], d[3], d[4]};
 }
 
+RingShape ring_shape(const Work& work) {
+  const auto& d = work.dims;
+  return {d[0], d[1], d[2], d[3], d[4], d[5]};
+}
+
 double kernels_of(const Work& work) {
+  if (work.kernel == Kernel::kRingAttentionBackward) {
+    return 1.0 + ring_pieces(ring_shape(work), topologies::Pass::kBackward).kernels;
+  }
   if (work.kernel == Kernel::kContextAttentionForward ||
       work.kernel == Kernel::kContextAttentionBackward) {
     const bool backward = work.kernel == Kernel::kContextAttentionBackward;
@@ -85,6 +94,12 @@ Seconds WorkTimer::time(const Work& work, WorkPlace place) const {
   }
   if (work.kernel == Kernel::kContextAttentionBackward) {
     return time_attention(work, d[7], topologies::Pass::kBackward);
+  }
+  if (work.kernel == Kernel::kRingAttentionForward) {
+    return time_ring(work, topologies::Pass::kForward);
+  }
+  if (work.kernel == Kernel::kRingAttentionBackward) {
+    return time_ring(work, topologies::Pass::kBackward);
   }
   if (work.kernel == Kernel::kModelledAttention) {
     return time_modelled_attention(work);
@@ -137,8 +152,22 @@ Seconds WorkTimer::time_attention(const Work& work, std::int64_t ranks,
   }
   const ContextPieces pieces =
       context_pieces(context_shape(work), pass == topologies::Pass::kBackward);
-  const double bytes = static_cast<double>(pieces.traffic.value) * fit_.memory_traffic;
-  return whole + cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), pieces.kernels);
+  return whole + time_pieces(pieces.traffic, pieces.kernels);
+}
+
+Seconds WorkTimer::time_ring(const Work& work, topologies::Pass pass) const {
+  const RingShape shape = ring_shape(work);
+  const RingPieces pieces = ring_pieces(shape, pass);
+  const Seconds step = ring_step_seconds(cost_, shape, work.dims[7] == 0, job_.precision, pass);
+  return step * (1 / fit_.attention_rate) + time_pieces(pieces.traffic, pieces.kernels);
+}
+
+Seconds WorkTimer::time_pieces(Bytes traffic, int kernels) const {
+  if (kernels == 0) {
+    return Seconds(0);
+  }
+  const double bytes = static_cast<double>(traffic.value) * fit_.memory_traffic;
+  return cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)), kernels);
 }
 
 // By the kernel's own measurement, where the profile has it. Sums of gradients stream as casts

@@ -32,6 +32,10 @@ class WorkTimer {
   [[nodiscard]] Seconds time_modelled_attention(const Work& work) const;
   [[nodiscard]] Seconds time_attention(const Work& work, std::int64_t ranks,
                                        topologies::Pass pass) const;
+  // A step round a ring.
+  [[nodiscard]] Seconds time_ring(const Work& work, topologies::Pass pass) const;
+  // What small kernels beside an attention move.
+  [[nodiscard]] Seconds time_pieces(Bytes traffic, int kernels) const;
   [[nodiscard]] std::optional<Seconds> time_own(const Work& work) const;
   [[nodiscard]] Seconds time_pass(const Work& work) const;
 

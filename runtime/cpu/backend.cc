@@ -97,6 +97,9 @@ class CpuBackend : public Backend {
                  const View& out) override {
     enqueue(op, s, {in, out});
   }
+  void shift(OpId op, StreamId s, GroupId /*g*/, const View& in, const View& out) override {
+    enqueue(op, s, {in, out});
+  }
   void send(OpId op, StreamId s, const Send& /*message*/, const View& view) override {
     enqueue(op, s, {view});
   }

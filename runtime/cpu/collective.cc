@@ -66,6 +66,9 @@ void collect_result(const OpKind& kind, std::span<const void* const> inputs, std
   } else if (exchange != nullptr) {
     const std::int64_t each = output_count / static_cast<std::int64_t>(inputs.size());
     concatenate<T>(inputs, own * each, each, output);
+  } else if (std::holds_alternative<Shift>(kind)) {
+    const std::size_t before = (place + inputs.size() - 1) % inputs.size();
+    concatenate<T>(inputs.subspan(before, 1), 0, output_count, output);
   } else {
     concatenate<T>(inputs.subspan(std::get<Broadcast>(kind).root, 1), 0, output_count, output);
   }

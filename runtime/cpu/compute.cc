@@ -289,6 +289,10 @@ void dispatch(const Call<T>& c, Kernel kernel) {
     case Kernel::kContextAttentionForward:
     case Kernel::kContextAttentionBackward:
       return run_context(c, kernel);
+    case Kernel::kRingAttentionForward:
+    case Kernel::kRingMerge:
+    case Kernel::kRingAttentionBackward:
+      return run_ring(c, kernel);
     case Kernel::kRouteForward:
     case Kernel::kRouteBackward:
     case Kernel::kExpertPlaces:

@@ -20,7 +20,7 @@ AttentionShape chunk_shape(const ContextShape& s, std::int64_t chunk) {
           .key_length = s.sequence,
           .query_offset = context_position(chunk * length, s.sequence, s.ranks, s.place),
           .qk_dim = s.head_dim,
-          .v_dim = s.head_dim,
+          .v_dim = s.v_dim,
           .window = s.window,
           .causal = true,
           .scale = s.scale};
@@ -66,9 +66,9 @@ void rows_in_order(const ContextShape& s, std::int64_t width, const T* x, T* y, 
 }
 
 template <typename T>
-void spread_heads(std::int64_t tokens, const ContextShape& s, std::int64_t value, const T* x, T* y,
-                  bool inverse) {
-  const std::int64_t parts[] = {s.heads * s.head_dim, s.kv_heads * s.head_dim, s.kv_heads * value};
+void spread_heads(std::int64_t tokens, const ContextShape& s, const T* x, T* y, bool inverse) {
+  const std::int64_t parts[] = {s.heads * s.head_dim, s.kv_heads * s.head_dim,
+                                s.kv_heads * s.v_dim};
   const std::int64_t width = parts[0] + parts[1] + parts[2];
   const std::int64_t share = width / s.ranks;
   for (std::int64_t rank = 0; rank < s.ranks; ++rank) {
@@ -136,12 +136,10 @@ template void keys_out<double>(std::int64_t, const ContextShape&, const double*,
 template void keys_in<float>(std::int64_t, const ContextShape&, const float*, float*);
 template void keys_in<double>(std::int64_t, const ContextShape&, const double*, double*);
 template void rows_in_order<float>(const ContextShape&, std::int64_t, const float*, float*, bool);
-template void spread_heads<float>(std::int64_t, const ContextShape&, std::int64_t, const float*,
-                                  float*, bool);
+template void spread_heads<float>(std::int64_t, const ContextShape&, const float*, float*, bool);
 template void rows_in_order<double>(const ContextShape&, std::int64_t, const double*, double*,
                                     bool);
-template void spread_heads<double>(std::int64_t, const ContextShape&, std::int64_t, const double*,
-                                   double*, bool);
+template void spread_heads<double>(std::int64_t, const ContextShape&, const double*, double*, bool);
 template void context_attention_forward<float>(const ContextShape&, const float*, const float*,
                                                float*, float*);
 template void context_attention_forward<double>(const ContextShape&, const double*, const double*,

@@ -10,5 +10,7 @@ template <typename T>
 void run_experts(const Call<T>& call, Kernel kernel);
 template <typename T>
 void run_context(const Call<T>& call, Kernel kernel);
+template <typename T>
+void run_ring(const Call<T>& call, Kernel kernel);
 
 }  // namespace trireme::runtime::cpu

@@ -437,6 +437,26 @@ void CudaBackend::broadcast(OpId op, StreamId stream, GroupId group, std::uint32
   });
 }
 
+// Both directions in one launch: each member would else wait for the next one to receive.
+void CudaBackend::shift(OpId op, StreamId stream, GroupId group, const View& input,
+                        const View& output) {
+  const State& s = *state_;
+  const auto members = static_cast<int>(group_size(s.program->groups[index_of(group)]));
+  const auto place = static_cast<int>(index_in_group(*s.program, group, s.rank));
+  queue(op, stream, [&](cudaStream_t raw) {
+    const ncclComm_t communicator = s.communicators->of_group(group, stream);
+    const auto count = static_cast<std::size_t>(input.count);
+    check(ncclGroupStart(), "shift");
+    check(ncclSend(input.data, count, nccl_type(input.type), (place + 1) % members, communicator,
+                   raw),
+          "shift");
+    check(ncclRecv(output.data, count, nccl_type(output.type), (place + members - 1) % members,
+                   communicator, raw),
+          "shift");
+    check(ncclGroupEnd(), "shift");
+  });
+}
+
 void CudaBackend::send(OpId op, StreamId stream, const Send& message, const View& view) {
   const State& s = *state_;
   const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);

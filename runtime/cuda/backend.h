@@ -62,6 +62,8 @@ class CudaBackend : public Backend {
                   std::span<const View> operands) override;
   void broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root, const View& input,
                  const View& output) override;
+  void shift(OpId op, StreamId stream, GroupId group, const View& input,
+             const View& output) override;
   void send(OpId op, StreamId stream, const Send& message, const View& view) override;
   void receive(OpId op, StreamId stream, const Recv& message, const View& view) override;
   void copy(OpId op, StreamId stream, const View& from, const View& to) override;

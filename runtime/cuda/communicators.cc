@@ -48,6 +48,7 @@ std::set<CommunicatorKey> all_keys(const StepProgram& program) {
       void operator()(const ReduceScatter& k) const { group(k.group); }
       void operator()(const AllToAll& k) const { group(k.group); }
       void operator()(const Broadcast& k) const { group(k.group); }
+      void operator()(const Shift& k) const { group(k.group); }
       void operator()(const Send& k) const {
         keys.insert({true, k.channel, {rank, shifted(rank, k.peer)}});
       }

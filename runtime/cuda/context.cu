@@ -55,6 +55,40 @@ __global__ void merge_kernel(SoftmaxMerge merge, const Bf16* other, const float*
   }
 }
 
+// Blocks (row, sequence), a warp a head.
+__global__ void ring_kernel(RingMerge merge, const Bf16* y, const float* lse, float* sum,
+                            float* all) {
+  const std::int64_t rows = merge.tokens - merge.first;
+  const std::int64_t sequence = blockIdx.y;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (std::int64_t head = threadIdx.x / 32; head < merge.heads; head += blockDim.x / 32) {
+    const float part = lse[(sequence * merge.heads + head) * rows + blockIdx.x];
+    float* statistic =
+        all + (sequence * merge.heads + head) * merge.tokens + merge.first + blockIdx.x;
+    float whole = part;
+    float kept = 0.0F;
+    float added = 1.0F;
+    if (!merge.begins) {
+      const float before = *statistic;
+      const float largest = fmaxf(part, before);
+      whole = largest + logf(expf(part - largest) + expf(before - largest));
+      kept = expf(before - whole);
+      added = expf(part - whole);
+    }
+    const Bf16* from = y + ((sequence * rows + blockIdx.x) * merge.heads + head) * merge.value_size;
+    float* to = sum + ((sequence * merge.tokens + merge.first + blockIdx.x) * merge.heads + head) *
+                          merge.value_size;
+    for (std::int64_t i = lane; i < merge.value_size; i += 32) {
+      const float value = added * __bfloat162float(from[i]);
+      to[i] = merge.begins ? value : kept * to[i] + value;
+    }
+    __syncwarp();  // all lanes have read it
+    if (lane == 0) {
+      *statistic = whole;
+    }
+  }
+}
+
 dim3 grid_of(std::int64_t rows, std::int64_t batch) {
   return {static_cast<unsigned int>(rows), static_cast<unsigned int>(batch)};
 }
@@ -73,6 +107,12 @@ void merge_softmax(cudaStream_t stream, const SoftmaxMerge& merge, const Bf16* o
                    const float* first_lse, const float* other_lse, Bf16* y, float* lse) {
   merge_kernel<<<grid_of(merge.rows, merge.batch), kThreads, 0, stream>>>(merge, other, first_lse,
                                                                           other_lse, y, lse);
+}
+
+void merge_ring(cudaStream_t stream, const RingMerge& merge, const Bf16* y, const float* lse,
+                float* sum, float* all) {
+  ring_kernel<<<grid_of(merge.tokens - merge.first, merge.batch), kThreads, 0, stream>>>(
+      merge, y, lse, sum, all);
 }
 
 }  // namespace trireme::runtime::cuda

@@ -27,4 +27,14 @@ struct SoftmaxMerge {
 void merge_softmax(cudaStream_t stream, const SoftmaxMerge& merge, const __nv_bfloat16* other,
                    const float* first_lse, const float* other_lse, __nv_bfloat16* y, float* lse);
 
+// The same over any number of sets, in fp32: `first` on, the tokens' sum[batch, tokens, heads,
+// value_size] and all[batch, heads, tokens] take in packed y and lse of `tokens - first` rows, or
+// begin as these.
+struct RingMerge {
+  std::int64_t batch, tokens, first, heads, value_size;
+  bool begins;
+};
+void merge_ring(cudaStream_t stream, const RingMerge& merge, const __nv_bfloat16* y,
+                const float* lse, float* sum, float* all);
+
 }  // namespace trireme::runtime::cuda

@@ -33,11 +33,6 @@ struct Sizes {
 
 }  // namespace
 
-struct ContextAttention::Plans {
-  AttentionForwardGraph forward;
-  AttentionBackwardGraph backward;
-};
-
 // A chunk's queries, `row` of the own tokens on, over keys from `first_key` on.
 struct ContextAttention::Piece {
   std::int64_t row = 0, first_key = 0;

@@ -1,6 +1,7 @@
 // Attention of one context rank's queries over all keys, of which each of its two chunks sees those
 // before and its own: a rectangle without a mask and a causal square, each by cuDNN's fused kernel,
-// merged by their statistics.
+// merged by their statistics. And over the keys of one member of the ring at a time
+// (ring_attention.cc): a causal square, or a rectangle of half of the queries or half of the keys.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,6 +21,24 @@ struct ContextCall {
   double scale = 1;  // of the scores
 };
 
+struct RingCall {
+  std::int64_t batch = 0, tokens = 0;  // of each sequence, on this rank
+  std::int64_t heads = 0, kv_heads = 0, head_size = 0, value_size = 0;
+  std::int64_t place = 0, step = 0;
+  double scale = 1;  // of the scores
+
+  [[nodiscard]] std::int64_t out() const { return heads * value_size; }
+  [[nodiscard]] std::int64_t keys_row() const { return kv_heads * (head_size + value_size); }
+  [[nodiscard]] std::int64_t row() const { return heads * head_size + keys_row(); }
+  // The keys are a later member's, or an earlier one's; else the own ones.
+  [[nodiscard]] bool later() const { return step > place; }
+  [[nodiscard]] bool earlier() const { return step > 0 && !later(); }
+  // Of a sequence's tokens here: which queries see keys, and how many keys are seen.
+  [[nodiscard]] std::int64_t first_query() const { return later() ? tokens / 2 : 0; }
+  [[nodiscard]] std::int64_t queries() const { return tokens - first_query(); }
+  [[nodiscard]] std::int64_t keys() const { return earlier() ? tokens / 2 : tokens; }
+};
+
 // One a device; plans and scratch as AttentionLibrary's.
 class ContextAttention {
  public:
@@ -31,10 +50,18 @@ class ContextAttention {
   void backward(const ContextCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
                 const __nv_bfloat16* kv, const __nv_bfloat16* y, const float* lse,
                 __nv_bfloat16* dqkv, __nv_bfloat16* dkv, cudaStream_t stream);
+  void ring_forward(const RingCall& call, const __nv_bfloat16* qkv, const __nv_bfloat16* kv,
+                    __nv_bfloat16* y, float* lse, cudaStream_t stream);
+  void ring_backward(const RingCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
+                     const __nv_bfloat16* kv, const __nv_bfloat16* y, const float* lse,
+                     __nv_bfloat16* dqkv, __nv_bfloat16* dkv, cudaStream_t stream);
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.bytes(); }
 
  private:
-  struct Plans;
+  struct Plans {
+    AttentionForwardGraph forward;
+    AttentionBackwardGraph backward;
+  };
   struct Piece;
   const Plans& plans_for(const AttentionPiece& piece);
   std::byte* scratch(std::size_t bytes);

@@ -7,9 +7,10 @@ namespace {
 
 // Between a token's row of queries, keys and values and one of keys and values alone.
 void run_keys(const Call& c) {
-  const std::int64_t keys = 2 * c.dim(2) * c.dim(3);
+  const std::int64_t keys = c.dim(2) * (c.dim(3) + c.dim(4));
   const std::int64_t queries = c.dim(1) * c.dim(3);
-  need_vectors(c, c.dim(2) * c.dim(3));
+  need_vectors(c, queries);
+  need_vectors(c, keys);
   if (c.work.kernel == Kernel::kKeysOut) {
     copy_rows(c.stream(), {1, c.dim(0), keys, 0, queries + keys, 0, keys}, c.compute(0) + queries,
               c.compute(1));
@@ -74,10 +75,38 @@ void run_spread(const Call& c) {
   }
 }
 
+// The place from which the keys of this step came lies so many before this one.
+void run_ring(const Call& c) {
+  if (c.work.kernel == Kernel::kRingMerge) {
+    const RingCall call{
+        .batch = c.dim(0), .tokens = c.dim(1), .place = c.place(4), .step = c.dim(5)};
+    merge_ring(c.stream(), {c.dim(0), c.dim(1), call.first_query(), c.dim(2), c.dim(3), !c.flag(6)},
+               c.compute(0), c.master(1), c.master(2), c.master(3));
+    return;
+  }
+  need_vectors(c, c.dim(4));
+  need_vectors(c, c.dim(5));
+  const RingCall call{c.dim(0),   c.dim(1), c.dim(2),
+                      c.dim(3),   c.dim(4), c.dim(5),
+                      c.place(6), c.dim(7), c.attention_scale(c.dim(4))};
+  ContextAttention& attention = c.context.attention->context();
+  if (c.work.kernel == Kernel::kRingAttentionForward) {
+    attention.ring_forward(call, c.compute(0), c.compute(1), c.compute(2), c.master(3), c.stream());
+  } else {
+    attention.ring_backward(call, c.compute(0), c.compute(1), c.compute(2), c.compute(3),
+                            c.master(4), c.compute(5), c.compute(6), c.stream());
+  }
+}
+
 }  // namespace
 
 void run_context(const Call& c) {
   const Kernel kernel = c.work.kernel;
+  if (kernel == Kernel::kRingAttentionForward || kernel == Kernel::kRingMerge ||
+      kernel == Kernel::kRingAttentionBackward) {
+    run_ring(c);
+    return;
+  }
   if (kernel == Kernel::kKeysOut || kernel == Kernel::kKeysIn) {
     run_keys(c);
     return;

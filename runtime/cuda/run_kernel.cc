@@ -296,6 +296,9 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
     case Kernel::kSpreadHeads:
     case Kernel::kContextAttentionForward:
     case Kernel::kContextAttentionBackward:
+    case Kernel::kRingAttentionForward:
+    case Kernel::kRingMerge:
+    case Kernel::kRingAttentionBackward:
       run_context(call);
       break;
     case Kernel::kBiasForward:

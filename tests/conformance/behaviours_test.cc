@@ -48,7 +48,9 @@ constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},        {"megatro
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 
-void expect_closed_form(const Behaviour& behaviour, tests::Chunks chunks) {
+void expect_closed_form(const Behaviour& behaviour, tests::Chunks chunks,
+                        const tests::Training& train = {},
+                        tests::Sequences sequences = tests::Sequences::kAny) {
   const char* only = std::getenv("TRIREME_BEHAVIOUR");
   if (only != nullptr && std::string(only) != behaviour.name) {
     GTEST_SKIP() << "TRIREME_BEHAVIOUR asks for " << only;
@@ -61,7 +63,7 @@ void expect_closed_form(const Behaviour& behaviour, tests::Chunks chunks) {
   std::uint64_t far = 0;
   std::string worst_case;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
-    const Drawn drawn = tests::draw(behaviour.name, seed, {}, chunks);
+    const Drawn drawn = tests::draw(behaviour.name, seed, train, chunks, sequences);
     const double simulated = simulated_seconds(drawn);
     const double difference = drawn.estimate.time.step_seconds / simulated - 1;
     if (verbose) {
@@ -100,6 +102,21 @@ constexpr Behaviour kBehavioursInV[] = {
 
 TEST_P(BehavioursInV, TheClosedFormFollowsTheProgram) {
   expect_closed_form(GetParam(), tests::Chunks::kInV);
+}
+
+// Sequences shared by two to eight ranks, up to 128 k long: gathered before attention, and passed
+// round a ring beside it.
+TEST(BehavioursOfSharedSequences, TheClosedFormFollowsTheProgram) {
+  for (const bool gathers : {true, false}) {
+    SCOPED_TRACE(gathers ? "gathered" : "ring");
+    const auto choose = [gathers](tests::Random& random, Job& job) {
+      job.framework.context_gather = gathers;
+      job.sequence = 8192 << random.below(5);
+      job.model.max_sequence = std::max(job.model.max_sequence, job.sequence);
+    };
+    expect_closed_form({"trireme", 0.0115, 0.07}, tests::Chunks::kLooped, choose,
+                       tests::Sequences::kShared);
+  }
 }
 
 // Chunks of one or two layers were counted as if they were alone on their rank: 15 % too little, of

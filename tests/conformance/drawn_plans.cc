@@ -61,7 +61,7 @@ void draw_pipeline_in_v(Random& random, Plan& plan) {
   plan.micro_batches = 2 * plan.pipeline + random.below(6 * plan.pipeline);
 }
 
-Plan draw_plan(Random& random, const Job& job, Chunks chunks) {
+Plan draw_plan(Random& random, const Job& job, Chunks chunks, Sequences sequences) {
   Plan plan;
   plan.tensor = 1 << random.below(4);
   if (chunks == Chunks::kInV) {
@@ -69,7 +69,9 @@ Plan draw_plan(Random& random, const Job& job, Chunks chunks) {
   } else {
     draw_pipeline(random, job, plan);
   }
-  plan.context = random.chance(85) ? 1 : 2 << random.below(2);
+  plan.context = sequences == Sequences::kShared ? 2 << random.below(3)
+                 : random.chance(85)             ? 1
+                                                 : 2 << random.below(2);
   plan.sharded = 1 << random.below(6);
   plan.replicas = 1 << random.below(3);
   plan.micro_batch = 1 << random.below(3);
@@ -128,7 +130,8 @@ bool can_be_drawn(Drawn& drawn, const Machine& machine) {
 
 }  // namespace
 
-Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train, Chunks chunks) {
+Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train, Chunks chunks,
+           Sequences sequences) {
   Random random(seed * 104729 + 7);
   while (true) {
     Drawn drawn;
@@ -142,7 +145,7 @@ Drawn draw(const std::string& framework, std::uint64_t seed, const Training& tra
       train(random, job);
     }
     const Machine& machine = pick(random, kMachines);
-    drawn.plan = draw_plan(random, job, chunks);
+    drawn.plan = draw_plan(random, job, chunks, sequences);
     if (!can_be_drawn(drawn, machine)) {
       continue;
     }

@@ -27,10 +27,11 @@ struct Drawn {
 // Chooses what of the model is trained.
 using Training = std::function<void(Random&, planner::Job&)>;
 enum class Chunks : std::uint8_t { kLooped, kInV };
+enum class Sequences : std::uint8_t { kAny, kShared };
 // Always the same for a seed; without `train` all is trained. In a V: pipelines whose chunks lie
-// so.
+// so. Shared: every plan has context ranks.
 Drawn draw(const std::string& framework, std::uint64_t seed, const Training& train = {},
-           Chunks chunks = Chunks::kLooped);
+           Chunks chunks = Chunks::kLooped, Sequences sequences = Sequences::kAny);
 
 // How far the stages' memory is from what their programs have alive at most, the mean over stages.
 // Nothing to compare: layers of this project whose memory is counted as others keep it; PyTorch's

@@ -32,10 +32,12 @@ constexpr std::int64_t kGlobalBatch = 16;
 struct Case {
   Plan plan;
   std::string settings;  // framework settings, "key=value key=value"
+  std::int64_t sequence = kSequence;
 };
 
-Job job_of(const models::Transformer& model, const std::string& settings = "") {
-  return tests::job_of(model, kSequence, kGlobalBatch, settings);
+Job job_of(const models::Transformer& model, const std::string& settings = "",
+           std::int64_t sequence = kSequence) {
+  return tests::job_of(model, sequence, kGlobalBatch, settings);
 }
 
 // Whole tensors by name, put together from the ranks' slices.
@@ -161,7 +163,7 @@ double worst_difference(const Tensors& actual, const Tensors& expected, std::str
 }
 
 void expect_same(const models::Transformer& model, const Case& layout, const Outcome& reference) {
-  const Job job = job_of(model, layout.settings);
+  const Job job = job_of(model, layout.settings, layout.sequence);
   SCOPED_TRACE(fmt::format(
       "{} {} {} schedule {} recompute {} {}", model.name, planner::short_form(layout.plan),
       planner::to_string(layout.plan.sharding), planner::to_string(layout.plan.schedule),
@@ -373,9 +375,9 @@ std::vector<Case> expert_layouts() {
   return cases;
 }
 
-std::vector<Case> context_layouts() {
+std::vector<Case> context_layouts(const std::string& settings) {
   std::vector<Case> cases;
-  const auto add = [&](const Plan& plan) { cases.push_back({plan, ""}); };
+  const auto add = [&](const Plan& plan) { cases.push_back({plan, settings}); };
   add(plan_of("cp2", 4));
   add(plan_of("cp4", 2));
   add(with(plan_of("cp2", 4), Recompute::kFull));
@@ -467,7 +469,17 @@ TEST_P(PlanInvariance, RanksThatShareSequencesComputeWhatOneRankComputes) {
   models::Transformer model = GetParam();
   model.sliding_window = model.qk_norm ? 3 : 0;
   const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
-  for (const Case& layout : context_layouts()) {
+  for (const Case& layout : context_layouts("")) {
+    expect_same(model, layout, reference);
+  }
+}
+
+constexpr const char* kRing = "context_gather=false";
+
+TEST_P(PlanInvariance, RanksInARingComputeWhatOneRankComputes) {
+  const models::Transformer model = GetParam();
+  const Outcome reference = run(lowered(job_of(model), single()), 3, 0);
+  for (const Case& layout : context_layouts(kRing)) {
     expect_same(model, layout, reference);
   }
 }
@@ -527,6 +539,65 @@ TEST(PlacementInvariance, ExpertsInAVComputeWhatOneRankComputes) {
 TEST(FunctionInvariance, NumbersOfTheFunctionAreTheSameInEveryLayout) {
   expect_same_in_all(tests::scaled_shape(), layer_layouts());
   expect_same_in_all(tests::scaled_shape(), {{plan_of("cp2", 4), "context_all_to_all=true"}});
+}
+
+// Up to eight ranks, each with two chunks of one token or more.
+TEST(RingInvariance, RingsOfEveryLength) {
+  constexpr std::int64_t kLong = 16;
+  for (const models::Transformer& model : {tests::llama_shape(), tests::gpt_shape()}) {
+    const Outcome reference = run(lowered(job_of(model, "", kLong), single()), 3, 0);
+    std::vector<Case> cases;
+    for (const char* form : {"cp2", "cp4", "cp8", "cp8.dp2", "cp4.pp2", "cp4.fsdp2.dp2"}) {
+      cases.push_back({plan_of(form), kRing, kLong});
+    }
+    cases.push_back({with(plan_of("cp8.fsdp2", 2), Sharding::kFull), kRing, kLong});
+    cases.push_back(
+        {with(sequence_parallel(plan_of("tp2.cp4", 4)), Recompute::kFull), kRing, kLong});
+    for (const Case& layout : cases) {
+      expect_same(model, layout, reference);
+    }
+  }
+}
+
+TEST(RingInvariance, LatentAttentionWhoseValuesAreNarrower) {
+  std::vector<Case> cases = context_layouts(kRing);
+  expect_same_in_all(tests::latent_shape(false), cases);
+}
+
+TEST(RingInvariance, WithExperts) {
+  std::vector<Case> cases = {{plan_of("cp2.ep2"), kRing},
+                             {with(plan_of("cp2.ep4.fsdp2"), Sharding::kFull), kRing},
+                             {sequence_parallel(plan_of("tp2.cp2.ep2.dp2")), kRing}};
+  for (const Schedule schedule : kInV) {
+    cases.push_back({with(plan_of("cp2.pp2.ep2.dp2"), schedule, 2), kRing});
+  }
+  for (const models::Transformer& model : {tests::expert_shape(true), tests::latent_shape(true)}) {
+    expect_same_in_all(model, cases);
+  }
+}
+
+// What has no kernel is refused by its name.
+TEST(RingInvariance, RefusesWhatItDoesNotCompute) {
+  const auto refusal = [](const models::Transformer& model) -> std::string {
+    try {
+      lowered(job_of(model, kRing), plan_of("cp2"));
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  models::Transformer model = tests::llama_shape();
+  EXPECT_EQ(refusal(model), "");
+  model.sliding_window = 3;
+  EXPECT_NE(refusal(model).find("a sliding window under context parallelism that passes keys"),
+            std::string::npos)
+      << refusal(model);
+  model = tests::llama_shape();
+  model.position = models::Position::kAlibi;
+  EXPECT_NE(refusal(model).find("ALiBi"), std::string::npos) << refusal(model);
+  model = tests::llama_shape();
+  model.function.attention_cap = 30;
+  EXPECT_NE(refusal(model).find("capped scores"), std::string::npos) << refusal(model);
 }
 
 TEST(FunctionInvariance, ParallelBlocks) {

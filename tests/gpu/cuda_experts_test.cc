@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -316,6 +317,56 @@ TEST_F(CudaExperts, AttendOverSharedSequences) {
   }
 }
 
+// Own keys, those of an earlier member and those of a later one; heads alike, and values narrower.
+TEST_F(CudaExperts, AttendRoundARing) {
+  const std::int64_t batch = 2;
+  const std::int64_t tokens = 256;
+  const std::int64_t heads = 4;
+  struct Heads {
+    std::int64_t kv, size, value;
+  };
+  for (const Heads& h : {Heads{2, 64, 64}, Heads{4, 128, 128}, Heads{1, 128, 128}}) {
+    const std::int64_t width = (heads + h.kv) * h.size + h.kv * h.value;
+    const std::int64_t keys = batch * tokens * h.kv * (h.size + h.value);
+    const std::int64_t out = batch * tokens * heads * h.value;
+    for (const std::uint32_t place : {0U, 1U}) {
+      rank_ = Rank(place);
+      const Value qkv = normal(kC, batch * tokens * width);
+      Value sum = poison(kM, out);
+      Value all = poison(kM, batch * tokens * heads);
+      std::array<Value, 2> brought;
+      for (const std::int64_t step : {0, 1}) {
+        const auto at = static_cast<std::size_t>(step);
+        brought[at] = normal(kC, keys);
+        std::vector<Value> forward = {qkv, brought[at], normal(kC, out),
+                                      normal(kM, batch * tokens * heads)};
+        check(Kernel::kRingAttentionForward, {batch, tokens, heads, h.kv, h.size, h.value, 0, step},
+              forward);
+        std::vector<Value> merge = {forward[2], forward[3], sum, all};
+        check(Kernel::kRingMerge, {batch, tokens, heads, h.value, 0, step, step}, merge);
+        sum = merge[2];
+        all = merge[3];
+      }
+      Value y = sum;
+      y.type = kC;
+      for (double& v : y.values) {
+        v = rounded(v, kC);
+      }
+      for (const std::int64_t step : {0, 1}) {
+        std::vector<Value> backward = {normal(kC, out),
+                                       qkv,
+                                       brought[static_cast<std::size_t>(step)],
+                                       y,
+                                       all,
+                                       normal(kC, batch * tokens * width),
+                                       poison(kC, keys)};
+        check(Kernel::kRingAttentionBackward,
+              {batch, tokens, heads, h.kv, h.size, h.value, 0, step}, backward, 2e-2);
+      }
+    }
+  }
+}
+
 TEST_F(CudaExperts, KeysAndPositionsOfSharedSequences) {
   const std::int64_t heads = 4;
   const std::int64_t kv = 2;
@@ -323,9 +374,9 @@ TEST_F(CudaExperts, KeysAndPositionsOfSharedSequences) {
   const std::int64_t rows = 24;
   const std::int64_t width = (heads + 2 * kv) * size;
   std::vector<Value> out = {normal(kC, rows * width), poison(kC, rows * 2 * kv * size)};
-  check(Kernel::kKeysOut, {rows, heads, kv, size}, out, 0.0);
+  check(Kernel::kKeysOut, {rows, heads, kv, size, size}, out, 0.0);
   std::vector<Value> in = {out[1], normal(kC, rows * width)};
-  check(Kernel::kKeysIn, {rows, heads, kv, size}, in);
+  check(Kernel::kKeysIn, {rows, heads, kv, size, size}, in);
   for (const std::int64_t inverse : {0, 1}) {
     std::vector<Value> order = {normal(kC, 3 * 16 * 2 * kv * size),
                                 poison(kC, 3 * 16 * 2 * kv * size)};

@@ -302,9 +302,12 @@ void read_context_exchange(LaunchConfig& config) {
   const LaunchSetting& setting = *find_setting(config, "cp_comm_type");
   const bool ring = setting.value.find("p2p") != std::string::npos;
   const bool gathers = setting.value.find("all_gather") != std::string::npos;
+  const bool exchanges = setting.value.find("a2a") != std::string::npos;
   if (!ring && !gathers) {
     config.choices.emplace_back("context_all_to_all=true");
-  } else if (gathers || setting.value.find("a2a") != std::string::npos) {
+  } else if (!ring && !exchanges) {
+    config.choices.emplace_back("context_gather=true");
+  } else if (gathers || exchanges) {
     config.remarks.push_back(fmt::format("{} {} is modelled as p2p, a ring of keys and values",
                                          setting.spelled, setting.value));
   }

@@ -186,8 +186,13 @@ class RoleVerifier {
     if (op.operands.count != 2) {
       return;
     }
-    const std::int64_t in = role_.operands[op.operands.first].count;
-    const std::int64_t out = role_.operands[op.operands.first + 1].count;
+    const Operand& from = role_.operands[op.operands.first];
+    const Operand& to = role_.operands[op.operands.first + 1];
+    if (std::holds_alternative<Shift>(op.kind) && from.buffer == to.buffer) {
+      problem(i, "passes on a buffer while the same one is filled");
+    }
+    const std::int64_t in = from.count;
+    const std::int64_t out = to.count;
     const bool gathers = std::holds_alternative<AllGather>(op.kind);
     const bool scatters = std::holds_alternative<ReduceScatter>(op.kind);
     const auto is_share = [ranks](std::int64_t part, std::int64_t whole) {

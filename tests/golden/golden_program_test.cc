@@ -78,6 +78,11 @@ TEST(GoldenProgram, SharedSequences) {
   compare_with_golden("context.txt", job, tests::plan_of("cp2", 1));
 }
 
+TEST(GoldenProgram, KeysRoundARing) {
+  const auto job = tests::job_of(tests::llama_shape(1), 8, 1, "context_gather=false");
+  compare_with_golden("ring.txt", job, tests::plan_of("cp2", 1));
+}
+
 TEST(GoldenProgram, InterleavedPipeline) {
   const auto job = tests::job_of(tests::llama_shape(4), 8, 2);
   planner::Plan plan = tests::plan_of("pp2", 2);

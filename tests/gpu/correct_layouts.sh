@@ -24,10 +24,12 @@ experts=()
   "tp2.ep2.dp2 --sequence-parallel" pp2.ep2.fsdp2 cp2.ep4.fsdp2)
 [ "$gpus" = 8 ] && experts=(ep8.dp8 ep8.fsdp8 ep4.fsdp8 ep4.dp2.fsdp4 "tp2.ep4.etp1.fsdp4 --sequence-parallel"
   "tp2.ep2.dp4 --sequence-parallel" pp2.ep4.fsdp4 cp2.ep4.fsdp4)
-[ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full" "cp2 --set context_all_to_all=true")
-[ "$gpus" = 4 ] && layouts+=(cp4 cp2.fsdp2 tp2.cp2 cp2.pp2 "cp4 --set context_all_to_all=true")
+[ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full" "cp2 --set context_all_to_all=true" "cp2 --set context_gather=false"
+  "cp2 --recompute full --set context_gather=false")
+[ "$gpus" = 4 ] && layouts+=(cp4 cp2.fsdp2 tp2.cp2 cp2.pp2 "cp4 --set context_all_to_all=true" "cp4 --set context_gather=false"
+  "cp2.fsdp2 --set context_gather=false" "tp2.cp2 --set context_gather=false" "cp2.pp2 --set context_gather=false")
 [ "$gpus" = 8 ] && layouts+=(cp8 cp4.fsdp2 cp2.fsdp4 "tp2.cp2.fsdp2 --sequence-parallel" cp4.pp2
-  "cp8 --set context_all_to_all=true")
+  "cp8 --set context_all_to_all=true" "cp8 --set context_gather=false" "cp4.fsdp2 --set context_gather=false")
 latent=() scaled=()
 [ "$gpus" = 1 ] && latent=(mb1 "mb2 --recompute full") && scaled=(mb1 "mb2 --recompute full")
 [ "$gpus" = 2 ] && latent=(tp2 "tp2 --sequence-parallel" fsdp2 pp2 ep2.fsdp2)

@@ -113,6 +113,11 @@ std::vector<Broken> broken_programs() {
       {"touches buffer y on the host", [](auto& p) { p.roles[0].buffers[0].host = true; }},
       {"8 elements in and 8 out do not fit 2 ranks",
        [](auto& p) { op(p, 0, 1).kind = AllGather{GroupId(0)}; }},
+      {"passes on a buffer while the same one is filled",
+       [](auto& p) {
+         op(p, 0, 1).kind = Shift{GroupId(0)};
+         operand(p, 0, 1, 1) = operand(p, 0, 1, 0);
+       }},
       {"8 elements in and 8 out are not whole rows of 3", [](auto& p) { exchange_rows(p, 3); }},
       {"its operand 2 is not counts of each of 2 ranks", [](auto& p) { exchange_rows(p, 4); }},
       {"reads a before anything wrote it",

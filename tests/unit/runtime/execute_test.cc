@@ -156,6 +156,20 @@ TEST(CpuCollectives, AllToAllTransposesAndBroadcastCopies) {
   EXPECT_EQ(outputs_of(second, from, from), (Rows(4, {20, 21})));
 }
 
+// The last member's goes to the first; in pairs both change places.
+TEST(CpuCollectives, ShiftPassesOnRoundTheGroup) {
+  HandWritten program;
+  const Operand input = program.buffer(2);
+  const Operand output = program.buffer(2);
+  program.add(Shift{kAll}, {input, output});
+  EXPECT_EQ(outputs_of(program, input, output), (Rows{{30, 31}, {0, 1}, {10, 11}, {20, 21}}));
+  HandWritten pairs;
+  const Operand from = pairs.buffer(2);
+  const Operand to = pairs.buffer(2);
+  pairs.add(Shift{kPairs}, {from, to});
+  EXPECT_EQ(outputs_of(pairs, from, to), (Rows{{10, 11}, {0, 1}, {30, 31}, {20, 21}}));
+}
+
 TEST(CpuExecutor, ARingOfSendsDoesNotDeadlockAcrossStreams) {
   HandWritten program;
   const Operand input = program.buffer(2);

@@ -105,7 +105,8 @@ TEST_P(BehavioursInV, TheClosedFormFollowsTheProgram) {
 }
 
 // Sequences shared by two to eight ranks, up to 128 k long: gathered before attention, and passed
-// round a ring beside it.
+// round a ring beside it. Of 1,000 plans one is beyond 8 %, in both forms: experts in an
+// interleaved pipeline.
 TEST(BehavioursOfSharedSequences, TheClosedFormFollowsTheProgram) {
   for (const bool gathers : {true, false}) {
     SCOPED_TRACE(gathers ? "gathered" : "ring");
@@ -114,7 +115,7 @@ TEST(BehavioursOfSharedSequences, TheClosedFormFollowsTheProgram) {
       job.sequence = 8192 << random.below(5);
       job.model.max_sequence = std::max(job.model.max_sequence, job.sequence);
     };
-    expect_closed_form({"trireme", 0.0115, 0.07}, tests::Chunks::kLooped, choose,
+    expect_closed_form({"trireme", 0.0095, 0.105}, tests::Chunks::kLooped, choose,
                        tests::Sequences::kShared);
   }
 }

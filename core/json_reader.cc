@@ -210,7 +210,9 @@ void JsonReader::finish() const {
       for (const std::string& key : seen_) {
         known += (known.empty() ? "" : ", ") + key;
       }
-      fail(item.key(), fmt::format("is an unknown key; the keys here are {}", known));
+      fail(item.key(), item.value().is_null()
+                           ? "is null; a value, or no such key, is expected"
+                           : fmt::format("is an unknown key; the keys here are {}", known));
     }
   }
 }

@@ -84,6 +84,22 @@ void read_order(JsonReader& reader, Plan& plan) {
   }
 }
 
+void read_stage_layers(JsonReader& reader, Plan& plan) {
+  const nlohmann::json& layers = reader.raw("stage_layers");
+  if (!layers.is_array()) {
+    reader.fail("stage_layers", "is no list; a count of layers for each stage, or [], is expected");
+  }
+  for (const nlohmann::json& count : layers) {
+    const double layers_of_stage = count.is_number_integer() ? count.get<double>() : -1;
+    if (layers_of_stage < 0 || layers_of_stage > static_cast<double>(kCountMax)) {
+      reader.fail("stage_layers",
+                  fmt::format("holds {}; counts of layers from 0 to {} are expected",
+                              count.is_structured() ? "lists" : count.dump(), kCountMax));
+    }
+    plan.stage_layers.push_back(count.get<std::int64_t>());
+  }
+}
+
 void read_recompute(JsonReader& reader, Plan& plan) {
   using planner::Recompute;
   plan.recompute =
@@ -176,13 +192,7 @@ Plan read_layout(JsonReader reader) {
   plan.sequence_parallel = reader.boolean("sequence_parallel");
   plan.reshard_after_forward = reader.boolean("reshard_after_forward");
   plan.fsdp_unit = reader.integer("fsdp_unit", 0, kCountMax);
-  const nlohmann::json& layers = reader.raw("stage_layers");
-  for (const nlohmann::json& count : layers) {
-    if (!count.is_number_integer() || count.get<std::int64_t>() < 0) {
-      reader.fail("stage_layers", "must be an array of layer counts");
-    }
-    plan.stage_layers.push_back(count.get<std::int64_t>());
-  }
+  read_stage_layers(reader, plan);
   plan.prediction_apart = reader.has("prediction_apart") && reader.boolean("prediction_apart");
   read_order(reader, plan);
   reader.finish();

@@ -21,6 +21,11 @@ bool is_option(std::string_view word) {
               : ((word[1] >= 'a' && word[1] <= 'z') || (word[1] >= 'A' && word[1] <= 'Z')));
 }
 
+// A value all the same, and a wrong one: --num_gpus -3.
+bool is_negative(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && word[1] >= '0' && word[1] <= '9';
+}
+
 std::optional<std::int64_t> count_of(const LaunchConfig& config, std::string_view key) {
   const LaunchSetting* setting = find_setting(config, key);
   if (setting == nullptr) {
@@ -72,7 +77,7 @@ LaunchConfig launcher_flags(const std::vector<ShellText>& words) {
     if (equals != std::string::npos) {
       setting.value = text.substr(equals + 1);
     } else if (!words[i].open_after && i + 1 < words.size() &&
-               !words[i + 1].text.starts_with("-")) {
+               (!words[i + 1].text.starts_with("-") || is_negative(words[i + 1].text))) {
       setting.value = words[i + 1].text;
       setting.open = words[i + 1].outside || words[i + 1].lost;
     }
@@ -120,9 +125,9 @@ void read_launchers(const std::vector<ShellText>& words, LaunchConfig& config) {
 void refuse_counts(const std::vector<ShellText>& words, const LaunchConfig& config) {
   constexpr std::pair<std::string_view, std::string_view> kCounts[] = {
       {"nproc_per_node", "gpu cpu xpu auto"},
-      {"num_gpus", ""},
+      {"num_gpus", "-1"},  // DeepSpeed's default: all
       {"nnodes", ""},
-      {"num_nodes", ""},
+      {"num_nodes", "-1"},
       {"num_processes", ""},
       {"num_machines", ""}};
   const auto starter = std::find_if(words.begin(), words.end(), starts_processes);
@@ -141,7 +146,7 @@ void refuse_counts(const std::vector<ShellText>& words, const LaunchConfig& conf
       throw Error(where_of(config, setting),
                   fmt::format("{} is {}; a whole number of at least 1{} would be right",
                               setting.spelled.substr(0, setting.spelled.find('=')), text,
-                              count->second.empty() ? "" : ", gpu, cpu or auto"));
+                              count->first == "nproc_per_node" ? ", gpu, cpu or auto" : ""));
     }
   }
 }

@@ -94,7 +94,9 @@ std::string with_python_constants(std::string_view text);
 // '|'. Throw Error (FILE:LINE) when the text is none of the syntax, or when the program was built
 // without its library.
 void read_json_settings(std::string_view text, LaunchConfig& config);
-void read_toml_settings(std::string_view text, LaunchConfig& config);
+// `whole`: last names of keys whose values the program takes as whole numbers as they stand, so
+// that a text, a list or 4.0 is none (TOML has types).
+void read_toml_settings(std::string_view text, LaunchConfig& config, std::string_view whole = {});
 void read_yaml_settings(std::string_view text, LaunchConfig& config);
 // false: the library was not there when the program was built
 bool reads_toml();

@@ -27,6 +27,20 @@ char lower(char c) {
 constexpr std::string_view kTitanSections =
     "job. metrics. profiling. lr_scheduler. checkpoint. validation. experimental. comm. debug. "
     "fault_tolerance. memory_estimation. quantize. float8.";
+// What ParallelDims, meshes and the data loader take as they stand: TOML's texts, lists and 4.0
+// stop them.
+constexpr std::string_view kWhole =
+    "data_parallel_replicate_degree data_parallel_shard_degree tensor_parallel_degree "
+    "pipeline_parallel_degree context_parallel_degree expert_parallel_degree "
+    "expert_tensor_parallel_degree pipeline_parallel_layers_per_stage "
+    "pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers "
+    "pipeline_parallel_microbatch_size pipeline_parallel_microbatches local_batch_size "
+    "global_batch_size batch_size seq_len steps";
+constexpr std::string_view kTitanInside =
+    "quantize.linear.float8.recipe_name quantize.linear.float8.emulate "
+    "quantize.linear.mx.recipe_name quantize.linear.mx.filter_fqns "
+    "quantize.grouped_mm.float8.fqns quantize.grouped_mm.mx.fqns float8.recipe_name "
+    "float8.filter_fqns float8.enable_fsdp_float8_all_gather debug.moe_force_load_balance";
 constexpr std::string_view kTitanOthers =
     "model.tokenizer_path optimizer.early_step_in_backward training.dataset_path "
     "training.compile training.seed training.deterministic "
@@ -34,12 +48,13 @@ constexpr std::string_view kTitanOthers =
     "model.norm_type model.print_after_conversion training.gc_debug training.dataloader "
     "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
     "activation_checkpoint.determinism_check activation_checkpoint.debug "
-    "parallelism.pipeline_parallel_microbatches "
+    "parallelism.pipeline_parallel_microbatches parallelism.pipeline_parallel_schedule_csv "
     "parallelism.context_parallel_rotate_method "
     "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
 const KnownKeys& known() {
-  static const KnownKeys kKnown = known_keys(torchtitan_fields(), kTitanOthers, kTitanSections);
+  static const KnownKeys kKnown =
+      known_keys(torchtitan_fields(), kTitanOthers, kTitanSections, kTitanInside);
   return kKnown;
 }
 
@@ -160,6 +175,9 @@ void read_titan_pipeline(LaunchConfig& config) {
                              : count("pipeline_parallel_microbatch_size", 1, 1);
   layout.micro_batches = older ? parts : std::max<std::int64_t>(1, local / *layout.micro_batch);
   layout.schedule = schedule_of(config);
+  if (!text_setting(config, "parallelism.pipeline_parallel_schedule_csv").empty()) {
+    config.foreign.emplace_back("the schedule of its pipeline_parallel_schedule_csv");
+  }
   layout.first_chunk_less = count("pipeline_parallel_first_stage_less_layers", 1, 0);
   layout.last_chunk_less = count("pipeline_parallel_last_stage_less_layers", 1, 0);
   layout.spread_layers = true;
@@ -169,6 +187,19 @@ void read_titan_pipeline(LaunchConfig& config) {
     layout.virtual_pipeline = several ? 2 : 1;
   }
   read_module_parts(config);
+}
+
+// train.py: what is below zero is a local batch of each rank, and zero it asserts against.
+void read_batch(LaunchConfig& config) {
+  const char* key = "training.global_batch_size";
+  const std::int64_t batch = integer_setting(config, key, -1'000'000'000).value_or(-1);
+  if (batch == 0) {
+    refuse_setting(config, *find_setting(config, key),
+                   "-1 (the local batch of every data-parallel rank) or a number of sequences");
+  }
+  if (batch > 0) {
+    config.global_batch = batch;
+  }
 }
 
 void read_titan_recompute(LaunchConfig& config) {
@@ -332,7 +363,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
   config.format = LaunchFormat::kTorchtitan;
   config.source = source;
   config.framework = "fsdp2";
-  read_toml_settings(text, config);
+  read_toml_settings(text, config, kWhole);
   move_older_names(config);
   add_titan_arguments(config, arguments);
   const auto foreign = [](const LaunchSetting& setting) {
@@ -356,10 +387,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
     config.model = built;  // which torchtitan builds a little otherwise than the model it is called
   }
   config.sequence = integer_setting(config, "training.seq_len", 1, 1'000'000'000).value_or(2048);
-  const std::int64_t batch = integer_setting(config, "training.global_batch_size", -1).value_or(-1);
-  if (batch > 0) {
-    config.global_batch = batch;
-  }
+  read_batch(config);
   read_degrees(config);
   read_titan_pipeline(config);
   read_titan_recompute(config);

@@ -7,6 +7,7 @@
 #endif
 
 #include "core/error.h"
+#include "planner/launch/field_table.h"
 #include "planner/launch/read_launch.h"
 
 namespace trireme::planner {
@@ -94,7 +95,7 @@ std::string text_of_node(const toml::node& node) {
     return std::to_string(node.value_or<std::int64_t>(0));
   }
   if (node.is_floating_point()) {
-    return fmt::format("{}", node.value_or(0.0));
+    return fmt::format("{:#}", node.value_or(0.0));  // 4.0 is no 4
   }
   if (const toml::array* list = node.as_array(); list != nullptr) {
     std::string all;
@@ -107,18 +108,34 @@ std::string text_of_node(const toml::node& node) {
   return "";
 }
 
-void add_table(const toml::table& table, const std::string& path, int depth, LaunchConfig& config) {
+void refuse_kind(const toml::node& node, const LaunchSetting& setting, const LaunchConfig& config) {
+  const char* kind = node.is_string()  ? "a text"
+                     : node.is_array() ? "a list"
+                     : node.is_table() ? "a table"
+                                       : "no whole number";
+  throw Error(where_of(config, setting),
+              fmt::format("{} is {}{}; a number such as {} = 4 would be right", setting.spelled,
+                          kind, setting.value.empty() ? "" : fmt::format(" ({})", setting.value),
+                          setting.spelled.substr(setting.spelled.rfind('.') + 1)));
+}
+
+void add_table(const toml::table& table, const std::string& path, int depth, std::string_view whole,
+               LaunchConfig& config) {
   if (depth > 20) {
     throw Error(config.source, "has too many tables in tables");
   }
   for (const auto& [key, node] : table) {
     const std::string name =
         path.empty() ? std::string(key.str()) : fmt::format("{}.{}", path, key.str());
+    const LaunchSetting setting{name, text_of_node(node), name,
+                                static_cast<int>(node.source().begin.line)};
+    if (is_among(whole, key.str()) && !node.is_integer()) {
+      refuse_kind(node, setting, config);
+    }
     if (const toml::table* inner = node.as_table(); inner != nullptr) {
-      add_table(*inner, name, depth + 1, config);
+      add_table(*inner, name, depth + 1, whole, config);
     } else {
-      config.settings.push_back(
-          {name, text_of_node(node), name, static_cast<int>(node.source().begin.line)});
+      config.settings.push_back(setting);
     }
   }
 }
@@ -129,10 +146,10 @@ bool reads_toml() {
   return true;
 }
 
-void read_toml_settings(std::string_view text, LaunchConfig& config) {
+void read_toml_settings(std::string_view text, LaunchConfig& config, std::string_view whole) {
   Nesting(text, config.source).check();
   try {
-    add_table(toml::parse(text), "", 0, config);
+    add_table(toml::parse(text), "", 0, whole, config);
   } catch (const toml::parse_error& error) {
     throw Error(fmt::format("{}:{}", config.source, error.source().begin.line),
                 fmt::format("{}; TOML would be right", error.description()));
@@ -145,7 +162,7 @@ bool reads_toml() {
   return false;
 }
 
-void read_toml_settings(std::string_view, LaunchConfig& config) {
+void read_toml_settings(std::string_view, LaunchConfig& config, std::string_view) {
   throw Error(
       config.source,
       "TOML cannot be read: this program was built without toml++; install libtomlplusplus-dev and "

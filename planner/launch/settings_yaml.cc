@@ -62,6 +62,11 @@ void refuse_swallowed_keys(const YAML::Node& value, std::string_view text,
   }
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789.+-eE_") == std::string_view::npos &&
+         text.find_first_of("0123456789") != std::string_view::npos;
+}
+
 std::string scalar_text(const YAML::Node& node) {
   if (node.IsNull()) {
     return "null";
@@ -70,6 +75,9 @@ std::string scalar_text(const YAML::Node& node) {
     return node.Scalar();
   }
   std::string all;
+  if (node.IsSequence() && node.size() == 1 && node[0].IsScalar() && is_number(node[0].Scalar())) {
+    return fmt::format("[{}]", node[0].Scalar());  // a list where a program takes a number
+  }
   if (node.IsSequence()) {
     for (const YAML::Node& element : node) {
       if (element.IsScalar()) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -26,7 +27,26 @@ void refuse(const Job& job, const Plan& plan, const std::string& what) {
   throw Error(short_form(plan), fmt::format("{}: {}", job.model.name, what));
 }
 
+// A step program holds every op of a step. What a layer and the end of a stage do in one
+// micro-batch is some forty ops: so many passes are simulated within some twenty seconds and a few
+// GiB.
+void check_size(const Job& job, const Plan& plan) {
+  constexpr double kMostPasses = 300'000;
+  const std::int64_t each =
+      models::trained_layers(job.model) + plan.pipeline * plan.virtual_pipeline;
+  const double passes = static_cast<double>(plan.micro_batches) * static_cast<double>(each);
+  if (passes > kMostPasses) {
+    refuse(job, plan,
+           fmt::format("{} micro-batches through {} layers and stages are too many for a step "
+                       "program; at most {:.0f} would be right (a smaller --global-batch, or a "
+                       "larger --micro-batch); estimate and plan predict any number",
+                       plan.micro_batches, each,
+                       std::max(1.0, std::floor(kMostPasses / static_cast<double>(each)))));
+  }
+}
+
 void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
+  check_size(job, plan);
   const models::Transformer& model = job.model;
   const std::pair<bool, std::string_view> parts[] = {
       {!job.training.lengths.empty(), "samples of varying lengths"},

@@ -243,7 +243,7 @@ std::string_view to_string(Rule rule) {
     case Rule::kStagesNonEmpty:
       return "pp * vpp <= layers";
     case Rule::kVirtualNeedsPipeline:
-      return "vpp needs pp";
+      return "vpp of pp and schedule";
     case Rule::kInterleavedMicroBatches:
       return "micro_batches % pp";
     case Rule::kSequenceDivides:

@@ -122,6 +122,9 @@ RuleReport check_launch(const LaunchConfig& config, const LaunchCase& found) {
     }
   }
   check_layout(config, found, reported, report);
+  for (LaunchViolation& violation : report.violations) {
+    violation.fix = in_own_words(config, violation.fix);
+  }
   std::stable_sort(
       report.violations.begin(), report.violations.end(),
       [](const LaunchViolation& a, const LaunchViolation& b) { return a.severity > b.severity; });

@@ -97,6 +97,63 @@ StagesOfRank stages_of_rank(std::string_view schedule) {
   return {2, 1'000'000, "2 or more"};
 }
 
+// generate_llm_fqn_per_model_part: embedding and head count as so many layers, and neither may be
+// more than a stage has.
+Found titan_ends(const LaunchConfig& config, const LaunchCase& found) {
+  const LaunchLayout& layout = config.layout;
+  const std::int64_t stages = found.plan.pipeline * found.plan.virtual_pipeline;
+  if (found.plan.pipeline == 1 || has_setting(config, "parallelism.module_fqns_per_model_part")) {
+    return {};
+  }
+  const std::int64_t layers = found.job.model.layers;
+  const auto each = [&](std::int64_t first, std::int64_t last) {
+    return (layers + first + last) / stages;
+  };
+  const std::int64_t first = layout.first_chunk_less;
+  const std::int64_t last = layout.last_chunk_less;
+  if (std::max(first, last) <= each(first, last)) {
+    return {};
+  }
+  const bool head = last > each(first, last);
+  std::int64_t good = 0;
+  const auto holds = [&](std::int64_t less) {
+    const std::int64_t other = head ? std::min(first, less) : std::min(last, less);
+    return less <= each(less, other);
+  };
+  while (holds(good + 1) && good < layers) {
+    ++good;
+  }
+  const char* key = head ? "pipeline_parallel_last_stage_less_layers"
+                         : "pipeline_parallel_first_stage_less_layers";
+  return Finding{
+      fmt::format("the {} counts as {} layers ({}), and a stage has {} of {} with those counted",
+                  head ? "head" : "embedding", head ? last : first, key, each(first, last),
+                  layers + first + last),
+      fmt::format("use parallelism.{} = {}{}", key, good, good > 0 ? " or less" : "")};
+}
+
+// Its dataclasses have no other fields (ConfigManager._dict_to_dataclass raises a ValueError); a
+// fork's or a newer release's may.
+Found titan_other_keys(const LaunchConfig& config, const LaunchCase&) {
+  if (has_setting(config, "job.custom_config_module") ||
+      has_setting(config, "experimental.custom_args_module")) {
+    return {};
+  }
+  std::vector<std::string> others;
+  for (const LaunchSetting& setting : config.unknown) {
+    if (setting.meant.empty()) {
+      others.push_back(fmt::format("{} ({})", setting.spelled, place_of(config, setting)));
+    }
+  }
+  if (others.empty()) {
+    return {};
+  }
+  return Finding{fmt::format("torchtitan v0.2.2 has no {}, and refuses keys that it does not have",
+                             fmt::join(others, ", ")),
+                 "leave them out, or start the release, fork or job.custom_config_module that has "
+                 "them"};
+}
+
 Found titan_stages(const LaunchConfig& config, const LaunchCase& found) {
   const LaunchLayout& layout = config.layout;
   const std::int64_t pipeline = found.plan.pipeline;
@@ -240,6 +297,8 @@ constexpr LaunchRule kTorchtitanRules[] = {
     {"mixed precision needs sharding", Severity::kWarning, {}, titan_precision},
     {"(dp_shard * cp * tp) % ep", Severity::kError, Rule::kExpertGrid, titan_experts},
     {"pipeline_parallel_schedule", Severity::kError, {}, titan_schedule_name},
+    {"embedding and head in a stage", Severity::kError, {}, titan_ends},
+    {"keys that torchtitan v0.2 has", Severity::kWarning, {}, titan_other_keys},
     {"stages % pp", Severity::kError, Rule::kVirtualNeedsPipeline, titan_stages},
     {"seq % (tp * 2 * cp)", Severity::kError, Rule::kSequenceDivides, titan_sequence},
     {"micro-batches >= stages", Severity::kError, Rule::kInterleavedMicroBatches,

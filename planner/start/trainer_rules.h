@@ -10,6 +10,9 @@
 namespace trireme::planner {
 
 std::span<const LaunchRule> trainer_rules();
+// A fix, which the format's tables and keys word, in the words of the trainer that the file starts;
+// what it has no word for is left out. As it is where the file starts none.
+std::string in_own_words(const LaunchConfig& config, std::string_view fix);
 // How the program of a Trainer's run spells what a switch (KEY=VALUE of --set, recompute=,
 // offload=) does; empty: it has no word of its own, or the file is of no such run.
 std::string_view trainer_spelling(const LaunchConfig& config, std::string_view setting);

@@ -30,6 +30,31 @@ constexpr std::string_view kPackTokens = "train.max_tokens_per_gpu train_max_tok
 constexpr std::string_view kHosts = "actor.num_nodes actor_num_nodes";
 constexpr std::string_view kGpusOfHost = "actor.num_gpus_per_node actor_num_gpus_per_node";
 
+constexpr std::string_view kType = "ds.param_dtype param_dtype";
+constexpr std::string_view kPartition = "ds.zpg zpg";
+constexpr std::string_view kRing = "ds.ring_attn_size ring_attn_size";
+constexpr std::string_view kSums = "ds.grad_accum_dtype grad_accum_dtype";
+constexpr std::string_view kAttention = "ds.attn_implementation attn_implementation";
+constexpr std::string_view kPrompt = "prompt_max_len generate_max_len";
+// Flags of other programs and of OpenRLHF itself that are near to one of those.
+constexpr std::string_view kNearThose = "local_rank";
+
+// Flags that decide memory or time and have a value: argparse stops where it is missing, and on a
+// flag that it does not have.
+constexpr std::string_view kValued[] = {
+    kStage,      kBatch,      kMicro, kLongest,   kTrained, kRank, kTensor,    kHosts,
+    kGpusOfHost, kPackTokens, kType,  kPartition, kRing,    kSums, kAttention, kPrompt};
+
+void refuse_without_value(const LaunchConfig& said, const LaunchSetting& setting) {
+  const bool valued =
+      std::any_of(std::begin(kValued), std::end(kValued),
+                  [&](std::string_view names) { return is_among(names, setting.key); });
+  if (valued && setting.value.empty() && !setting.open) {
+    throw Error(where_of(said, setting), fmt::format("{} has no value; {} VALUE would be right",
+                                                     setting.spelled, setting.spelled));
+  }
+}
+
 bool is_flag_of_openrlhf(std::string_view word) {
   constexpr std::string_view kOthers =
       "ds.param_dtype bf16 ds.packing_samples packing_samples flash_attn ds.adam_offload "
@@ -83,10 +108,13 @@ OpenRlhfRun run_of(std::string_view text, const std::string& source,
        {command.launcher, command.arguments, words_of(flags)}) {
     for (LaunchSetting& setting : flags_of(part)) {
       if (!setting.value.empty() || !note_unset(script, setting, run.said)) {
+        refuse_without_value(run.said, setting);
         run.said.settings.push_back(std::move(setting));
       }
     }
   }
+  refuse_slips(run.said, fmt::format("{} {}", fmt::join(kValued, " "), kRecompute), kNearThose,
+               "flag of OpenRLHF");
   run.older = run_setting(run.said,
                           "ds.zero_stage ds.param_dtype train.batch_size data.max_len "
                           "train.micro_batch_size") == nullptr;
@@ -122,16 +150,19 @@ void add_deepspeed(const OpenRlhfRun& run, LaunchConfig& config) {
   put("zero_optimization.stage", run_text(run.said, kStage, "2"), kStage);
   put("train_micro_batch_size_per_gpu",
       std::to_string(count_of(run, kMicro, run.rollouts() ? (run.older ? 4 : 1) : 8)), kMicro);
+  const LaunchSetting* said_type = run_setting(run.said, kType);
+  if (said_type != nullptr && !is_among("bf16 fp16", said_type->value)) {
+    refuse_setting(run.said, *said_type, "bf16 or fp16");
+  }
   const std::string type =
-      run_text(run.said, "ds.param_dtype", !run.older || on(run, "bf16") ? "bf16" : "fp32");
+      run_text(run.said, kType, !run.older || on(run, "bf16") ? "bf16" : "fp32");
   for (const char* name : {"bf16", "fp16"}) {
     put_setting(config, fmt::format("{}.enabled", name), type == name ? "true" : "false", nullptr);
   }
   put("zero_optimization.offload_optimizer.device",
       on(run, "ds.adam_offload adam_offload") ? "cpu" : "none", "ds.adam_offload adam_offload");
-  const auto partition = run_setting(run.said, "ds.zpg zpg");
-  if (partition != nullptr && partition->value != "1") {
-    put("zero_optimization.zero_hpz_partition_size", partition->value, "ds.zpg zpg");
+  if (const std::int64_t together = count_of(run, kPartition, 1, kMostGpus); together > 1) {
+    put("zero_optimization.zero_hpz_partition_size", std::to_string(together), kPartition);
   }
   if (on(run, "ds.overlap_comm overlap_comm")) {
     put("zero_optimization.overlap_comm", "true", "ds.overlap_comm overlap_comm");
@@ -139,12 +170,11 @@ void add_deepspeed(const OpenRlhfRun& run, LaunchConfig& config) {
   if (const std::int64_t tensor = count_of(run, kTensor, 1, 10'000); tensor > 1) {
     put("tensor_parallel.autotp_size", std::to_string(tensor), kTensor);
   }
-  const std::string sums = run_text(run.said, "ds.grad_accum_dtype grad_accum_dtype");
-  if (!sums.empty()) {
-    put("data_types.grad_accum_dtype", sums, "ds.grad_accum_dtype grad_accum_dtype");
+  if (const std::string sums = run_text(run.said, kSums); !sums.empty()) {
+    put("data_types.grad_accum_dtype", sums, kSums);
   }
   read_deepspeed_layout(config);
-  const std::int64_t ring = count_of(run, "ds.ring_attn_size ring_attn_size", 1, 10'000);
+  const std::int64_t ring = count_of(run, kRing, 1, 10'000);
   if (ring > 1) {
     config.layout.context = ring;
     config.choices.emplace_back("context_all_to_all=false");  // ring_flash_attn
@@ -229,7 +259,7 @@ void read_kernels(const OpenRlhfRun& run, LaunchConfig& config) {
   }
   config.recompute_is_open = false;
   const std::string attention =
-      run_text(run.said, "ds.attn_implementation attn_implementation",
+      run_text(run.said, kAttention,
                run.older && !on(run, "flash_attn packing_samples") ? "eager" : "flash_attention_2");
   if (attention == "eager") {
     config.attention = "unfused";
@@ -302,6 +332,7 @@ LaunchConfig config_of(const OpenRlhfRun& run) {
                            number(kBatch, 128) * number("train.max_epochs max_epochs", 1));
     note_neighbours(run, config);
   }
+  put_program(run.older ? "openrlhf-2025" : "openrlhf", config);
   return config;
 }
 

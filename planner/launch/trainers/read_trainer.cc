@@ -314,6 +314,10 @@ void add_run(const TrainerRun& run, LaunchConfig& config) {
 
 }  // namespace
 
+void put_program(const std::string& name, LaunchConfig& config) {
+  put_setting(config, fmt::format("{}program", kRunSection), name, nullptr);
+}
+
 void put_setting(LaunchConfig& config, std::string key, std::string value,
                  const LaunchSetting* from) {
   config.settings.push_back({std::move(key), std::move(value), from == nullptr ? "" : from->spelled,

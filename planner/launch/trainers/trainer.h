@@ -62,6 +62,11 @@ std::optional<TrainerRun> read_trainer_run(std::string_view text, const std::str
 void rename_factory_v1(LaunchConfig& said);
 // Sets `meant` of settings whose keys are a few letters off one that decides memory or time.
 void note_slips(LaunchConfig& run);
+// Throws the Error of the first key that is none of `known` (lists that blanks separate) nor of
+// `others` and a few letters off one of them: programs that hold their keys to a list stop on it.
+// `what`: "flag of OpenRLHF".
+void refuse_slips(const LaunchConfig& said, std::string_view known, std::string_view others,
+                  std::string_view what);
 // Whether a YAML or JSON is such a run whatever else it holds (axolotl's has accelerate's
 // fsdp_config).
 bool is_trainer_file(std::string_view text, const std::string& source);
@@ -72,6 +77,8 @@ std::string run_text(const LaunchConfig& run, std::string_view names,
                      const std::string& otherwise = "");
 std::optional<std::int64_t> run_count(const LaunchConfig& run, std::string_view names);
 
+// Whose words the fixes are in (planner/start/trainer_words.cc).
+void put_program(const std::string& name, LaunchConfig& config);
 // A setting of the file that shards the run, as `from` says it.
 void put_setting(LaunchConfig& config, std::string key, std::string value,
                  const LaunchSetting* from);

@@ -1,9 +1,12 @@
 // Keys of a run of transformers' Trainer: those of the command line beside it, and those that are a
 // slip of one that decides memory or time; and another syntax's keys under their first names.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "core/edits.h"
+#include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/trainers/trainer.h"
@@ -84,6 +87,23 @@ void note_slips(LaunchConfig& run) {
     const auto meant = std::ranges::find_if(
         decisive, [&](std::string_view right) { return is_a_slip(setting.key, right); });
     setting.meant = meant == decisive.end() ? "" : std::string(*meant);
+  }
+}
+
+void refuse_slips(const LaunchConfig& said, std::string_view known, std::string_view others,
+                  std::string_view what) {
+  const std::vector<std::string_view> names = names_in(known);
+  for (const LaunchSetting& setting : said.settings) {
+    if (is_among(known, setting.key) || is_among(others, setting.key)) {
+      continue;
+    }
+    const auto meant = std::ranges::find_if(
+        names, [&](std::string_view right) { return is_a_slip(setting.key, right); });
+    if (meant != names.end()) {
+      const std::string dashes(setting.spelled.starts_with("--") ? "--" : "");
+      throw Error(where_of(said, setting), fmt::format("{} is no {}; {}{} would be right",
+                                                       setting.spelled, what, dashes, *meant));
+    }
   }
 }
 

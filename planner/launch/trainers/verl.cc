@@ -347,6 +347,7 @@ LaunchConfig config_of(const VerlRun& run) {
               run_count(run.said, "data.max_length").value_or(1024), config);
   }
   read_loss(run, config);
+  put_program(run.rollouts ? "verl" : "verl-sft", config);
   return config;
 }
 

@@ -65,18 +65,78 @@ std::string_view decided_by(const LaunchSetting& setting) {
                                                                    : std::string_view();
 }
 
+bool needs_value(const LaunchSetting& setting) {
+  return is_among("model.path model.partial_pretrain actor_rollout_ref.model.path", setting.key) ||
+         !decided_by(setting).empty();
+}
+
+[[noreturn]] void refuse_without_value(const LaunchSetting& setting, const LaunchConfig& said) {
+  throw Error(where_of(said, setting), fmt::format("{} has no value; {}=VALUE would be right",
+                                                   setting.spelled, setting.spelled));
+}
+
+// Whether it is a variable, which the script does not set, that stands there.
+bool is_variable(const LaunchSetting& setting, const ShellText& word, const ShellScript& script) {
+  const std::vector<UnsetWord>& unset = script.variables.unset_words;
+  return word.outside || word.lost || word.open_after ||
+         std::any_of(unset.begin(), unset.end(),
+                     [&](const UnsetWord& each) { return each.after == setting.spelled + "="; });
+}
+
+// KEY={a:1,b:{c:2}}, as Hydra takes maps: the settings that it holds.
+void add_override(LaunchSetting setting, LaunchConfig& said) {
+  constexpr int kDeepest = 20;
+  std::string_view rest = setting.value;
+  if (!rest.starts_with('{') || !rest.ends_with('}') ||
+      std::ranges::count(setting.key, '.') > kDeepest) {
+    said.settings.push_back(std::move(setting));
+    return;
+  }
+  rest = rest.substr(1, rest.size() - 2);
+  while (!rest.empty()) {
+    int depth = 0;
+    std::size_t end = 0;
+    for (; end < rest.size() && (depth > 0 || rest[end] != ','); ++end) {
+      depth += is_among("{ [", rest.substr(end, 1))   ? 1
+               : is_among("} ]", rest.substr(end, 1)) ? -1
+                                                      : 0;
+    }
+    const auto bare = [](std::string_view text) {
+      const std::size_t first = text.find_first_not_of(" '\"");
+      const std::size_t last = text.find_last_not_of(" '\"");
+      return first == std::string_view::npos ? std::string()
+                                             : std::string(text.substr(first, last + 1 - first));
+    };
+    const std::string_view entry = rest.substr(0, end);
+    const std::size_t colon = std::min(entry.find(':'), entry.size());
+    if (const std::string key = bare(entry.substr(0, colon)); !key.empty()) {
+      add_override({setting.key + "." + key, bare(entry.substr(std::min(colon + 1, entry.size()))),
+                    setting.spelled + "." + key, setting.line},
+                   said);
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+}
+
 void read_words(const std::vector<ShellText>& words, const ShellScript& script, VerlRun& run) {
   for (const ShellText& word : words) {
     const int line = word.lines.empty() ? 0 : word.lines.front();
     std::optional<LaunchSetting> setting = override_of(word.text, line);
     if (!setting) {
+      const LaunchSetting alone{word.text, "", word.text, line};
+      if (needs_value(alone)) {
+        refuse_without_value(alone, run.said);
+      }
       continue;
     }
     if (!setting->value.empty()) {
-      run.said.settings.push_back(std::move(*setting));
+      add_override(std::move(*setting), run.said);
       continue;
     }
     run.open.push_back(setting->key);
+    if (!is_variable(*setting, word, script) && needs_value(*setting)) {
+      refuse_without_value(*setting, run.said);
+    }
     if (const std::string_view decides = decided_by(*setting); !decides.empty()) {
       setting->key = decides;
       note_unset(script, *setting, run.said);
@@ -232,10 +292,45 @@ std::string strategy_of(const VerlRun& run) {
   return run.base.find("megatron") != std::string::npos ? "megatron" : "fsdp";
 }
 
+// Keys with one value of which a map or a list stands there (YAML, Hydra), and switches that are
+// none: what is read of them would be their defaults.
+void hold_values(const LaunchConfig& said) {
+  constexpr std::string_view kSingle =
+      "ppo_mini_batch_size ppo_micro_batch_size_per_gpu ppo_micro_batch_size use_dynamic_bsz "
+      "ppo_max_token_len_per_gpu max_token_len_per_gpu micro_batch_size_per_gpu train_batch_size "
+      "max_prompt_length max_response_length max_length n_gpus_per_node nnodes fsdp_size strategy "
+      "ulysses_sequence_parallel_size model_dtype partial_pretrain lora_rank "
+      "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
+      "expert_model_parallel_size expert_tensor_parallel_size "
+      "virtual_pipeline_model_parallel_size enable_gradient_checkpointing use_remove_padding";
+  constexpr std::string_view kSwitches =
+      "use_remove_padding use_dynamic_bsz enable_gradient_checkpointing param_offload "
+      "optimizer_offload grad_offload use_fused_kernels enable_activation_offload "
+      "reshard_after_forward offload_policy use_kl_loss use_liger sequence_parallel "
+      "use_distributed_optimizer";
+  for (const LaunchSetting& setting : said.settings) {
+    std::vector<std::string_view> parts = split_at(setting.key, '.');
+    const std::string_view last = parts.empty() ? std::string_view() : parts.back();
+    if (is_among(kSwitches, last) && find_setting(said, setting.key) == &setting) {
+      switch_setting(said, setting.key);
+    }
+    const std::size_t end = parts.empty() ? 0 : parts.size() - 1;
+    for (std::size_t i = 0; i < end; ++i) {
+      if (is_among(kSingle, parts[i])) {
+        throw Error(where_of(said, setting), fmt::format("{} is a map, with {} in it; one value "
+                                                         "would be right",
+                                                         parts[i], last));
+      }
+    }
+  }
+}
+
 bool is_verl(std::string_view text, const std::string& source) {
   const bool actor = text.find(is_yaml(source) ? "actor_rollout_ref:" : "actor_rollout_ref.") !=
                      std::string_view::npos;
-  return !source.ends_with(".py") && !source.ends_with(".toml") && (actor || starts_sft(text));
+  const bool starts =
+      actor || starts_sft(text) || text.find("verl.trainer.main_ppo") != std::string_view::npos;
+  return !source.ends_with(".py") && !source.ends_with(".toml") && starts;
 }
 
 VerlRun read_verl_run(std::string_view text, const std::string& source,
@@ -243,6 +338,7 @@ VerlRun read_verl_run(std::string_view text, const std::string& source,
   VerlRun run = is_yaml(source) ? run_of_yaml(text, source, arguments)
                                 : run_of_script(text, source, arguments, reading);
   settle_references(run.said);
+  hold_values(run.said);
   if (run.said.settings.empty()) {
     throw Error(
         source,

@@ -61,6 +61,39 @@ TEST(BadInput, AnEmptyValueIsNoDefault) {
   expect_one_line(run_command({"topo", "show", ""}), 2, "is empty");
 }
 
+// 100,000 micro-batches were simulated op by op, for minutes and in tens of GiB.
+TEST(BadInput, StepsOfTooManyOpsAreRefusedBeforehand) {
+  const std::string many =
+      " --model llama-3.1-8b --cluster dgx-h100x1 --tp 2 --pp 4 --global-batch 100000 --seq 4096";
+  for (const char* command : {"simulate", "whatif --keep-layout --simulate --vary seq=4096"}) {
+    expect_one_line(run_words(command + many), 2, "at most 8333 would be right");
+  }
+  EXPECT_EQ(run_words("estimate" + many).code, 0);
+}
+
+// {} was an empty list, null an unknown key, and counts of layers added up beyond 64 bits.
+TEST(BadInput, PlanFilesHoldWhatTheirKeysTake) {
+  const TestFolder folder;
+  const std::string path = folder.path("plan.json");
+  ASSERT_EQ(run_words("plan --model llama-3.2-1b --cluster dgx-h100x1 --global-batch 8 --seq 2048 "
+                      "--threads 1 -q -o " +
+                      path)
+                .code,
+            0);
+  std::ifstream written(path);
+  const auto plan = nlohmann::json::parse(written);
+  const auto expect = [&](const char* pointer, nlohmann::json value, const std::string& words) {
+    nlohmann::json other = plan;
+    other[nlohmann::json::json_pointer(pointer)] = std::move(value);
+    expect_one_line(run_command({"estimate", folder.file("other.json", other.dump())}), 2, words);
+  };
+  expect("/layout/stage_layers", nlohmann::json::object(), "stage_layers: is no list");
+  expect("/layout/stage_layers", {9e18, 9e18}, "stage_layers: holds");
+  expect("/layout/stage_layers", {9000000000000000000, 9000000000000000000},
+         "from 0 to 1000000000");
+  expect("/job/global_batch", nullptr, "global_batch: is null; a value");
+}
+
 TEST(BadInput, NumbersOfNoMachineAreRefused) {
   const std::string conf = file_with("numbers.conf", "SwitchName=s0 Nodes=a[0-3]\n");
   for (const char* rate : {"0 Gbit/s", "1e300 Gbit/s", "1 B/s"}) {

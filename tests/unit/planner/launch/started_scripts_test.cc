@@ -65,6 +65,7 @@ TEST_F(StartedScripts, AScriptThatSubmitsItselfIsReadOnce) {
 TEST_F(StartedScripts, ScriptsOfOtherNamesAreRead) {
   written("train.slurm", kTraining);
   for (const char* start : {"sbatch --nodes=1 train.slurm host --tp=4\n",
+                            "sbatch -N 2 --hold --time 1:00 train.slurm host --tp=4\n",
                             "CMD=\"sbatch train.slurm host --tp=4\"\nbash -c \"$CMD\"\n"}) {
     const LaunchConfig config =
         read_launch_file(written("submit.sh", std::string("export MBS=2\n") + start), {});

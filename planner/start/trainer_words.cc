@@ -1,0 +1,186 @@
+// What to write instead, in the words of the trainer that the file starts: it hands degrees and
+// batches on to Megatron-LM, DeepSpeed or accelerate under names of its own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "planner/launch/field_table.h"
+#include "planner/launch/trainers/trainer.h"
+#include "planner/start/trainer_rules.h"
+
+namespace trireme::planner {
+namespace {
+
+// A word of a format with what separates it from its value, and the trainer's with its own; empty:
+// it has none, and what rests on it is left out.
+struct Word {
+  std::string_view program, from, to;
+};
+constexpr std::string_view kMicro = "the micro-batch (--micro-batch): ";
+constexpr std::string_view kBatch = "the global batch (--global-batch): ";
+constexpr std::string_view kSequence = "the sequence (--seq): ";
+constexpr std::string_view kOptionOfSequence = "the sequence (--seq) ";
+constexpr std::string_view kMicroJson = "train_micro_batch_size_per_gpu ";
+constexpr std::string_view kBatchJson = "train_batch_size ";
+constexpr std::string_view kContext = "parallelism_config_cp_size: ";
+constexpr std::string_view kTensor = "parallelism_config_tp_size: ";
+constexpr std::string_view kShards = "parallelism_config_dp_shard_size: ";
+constexpr std::string_view kReplicas = "parallelism_config_dp_replicate_size: ";
+constexpr std::string_view kProduct =
+    "per_device_train_batch_size x gradient_accumulation_steps x GPUs = ";
+
+constexpr Word kWords[] = {
+    {"verl", kMicro, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="},
+    {"verl", kBatch, "actor_rollout_ref.actor.ppo_mini_batch_size x rollout.n = "},
+    {"verl", kSequence, "data.max_prompt_length + data.max_response_length = "},
+    {"verl", kContext, "actor_rollout_ref.actor.ulysses_sequence_parallel_size="},
+    {"verl", kShards, "actor_rollout_ref.actor.fsdp_config.fsdp_size="},
+    {"verl", kTensor, ""},
+    {"verl", kReplicas, ""},
+    {"verl", "--micro-batch-size ", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="},
+    {"verl", "--global-batch-size ", "actor_rollout_ref.actor.ppo_mini_batch_size x rollout.n = "},
+    {"verl", "--seq-length ", "data.max_prompt_length + data.max_response_length = "},
+    {"verl-sft", kMicro, "data.micro_batch_size_per_gpu="},
+    {"verl-sft", kBatch, "data.train_batch_size="},
+    {"verl-sft", kSequence, "data.max_length="},
+    {"verl-sft", kContext, "engine.ulysses_sequence_parallel_size="},
+    {"verl-sft", kShards, "engine.fsdp_size="},
+    {"verl-sft", kTensor, ""},
+    {"verl-sft", kReplicas, ""},
+    {"verl-sft", "--micro-batch-size ", "data.micro_batch_size_per_gpu="},
+    {"verl-sft", "--global-batch-size ", "data.train_batch_size="},
+    {"verl-sft", "--seq-length ", "data.max_length="},
+    {"openrlhf", kMicroJson, "--train.micro_batch_size "},
+    {"openrlhf", kBatchJson, "--train.batch_size "},
+    {"openrlhf", kOptionOfSequence, "--data.max_len "},
+    {"openrlhf", "tensor_parallel.autotp_size ", "--ds.tensor_parallel_size "},
+    {"openrlhf", "sequence_parallel_size ", "--ds.ring_attn_size "},
+    {"openrlhf", "zero_optimization.stage ", "--ds.zero_stage "},
+    {"openrlhf", "pipeline.stages ", ""},
+    {"openrlhf", "expert_parallel.autoep_size ", ""},
+    {"openrlhf-2025", kMicroJson, "--micro_train_batch_size "},
+    {"openrlhf-2025", kBatchJson, "--train_batch_size "},
+    {"openrlhf-2025", kOptionOfSequence, "--max_len "},
+    {"openrlhf-2025", "tensor_parallel.autotp_size ", "--ds_tensor_parallel_size "},
+    {"openrlhf-2025", "sequence_parallel_size ", "--ring_attn_size "},
+    {"openrlhf-2025", "zero_optimization.stage ", "--zero_stage "},
+    {"openrlhf-2025", "pipeline.stages ", ""},
+    {"openrlhf-2025", "expert_parallel.autoep_size ", ""},
+    {"llama-factory", kMicroJson, "per_device_train_batch_size: "},
+    {"llama-factory", kBatchJson, kProduct},
+    {"llama-factory", kOptionOfSequence, "cutoff_len: "},
+    {"llama-factory", kMicro, "per_device_train_batch_size: "},
+    {"llama-factory", kBatch, kProduct},
+    {"llama-factory", kSequence, "cutoff_len: "},
+    {"axolotl", kMicroJson, "micro_batch_size: "},
+    {"axolotl", kBatchJson, "micro_batch_size x gradient_accumulation_steps x GPUs = "},
+    {"axolotl", kOptionOfSequence, "sequence_len: "},
+    {"axolotl", kMicro, "micro_batch_size: "},
+    {"axolotl", kBatch, "micro_batch_size x gradient_accumulation_steps x GPUs = "},
+    {"axolotl", kSequence, "sequence_len: "},
+    {"axolotl", kTensor, "tensor_parallel_size: "},
+    {"axolotl", kContext, "context_parallel_size: "},
+    {"axolotl", kShards, "dp_shard_size: "},
+    {"axolotl", kReplicas, "dp_replicate_size: "},
+    {"ms-swift", kMicroJson, "--per_device_train_batch_size "},
+    {"ms-swift", kBatchJson, kProduct},
+    {"ms-swift", kOptionOfSequence, "--max_length "},
+    {"ms-swift", kMicro, "--per_device_train_batch_size "},
+    {"ms-swift", kBatch, kProduct},
+    {"ms-swift", kSequence, "--max_length "},
+    {"transformers", kMicroJson, "--per_device_train_batch_size "},
+    {"transformers", kBatchJson, kProduct},
+    {"transformers", kMicro, "--per_device_train_batch_size "},
+    {"transformers", kBatch, kProduct},
+};
+
+// Where verl's engine takes what Megatron-LM has as a flag (workers/config, engine/megatron).
+std::string verl_section(const std::string& key) {
+  constexpr std::string_view kOwn =
+      "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
+      "virtual_pipeline_model_parallel_size expert_model_parallel_size "
+      "expert_tensor_parallel_size sequence_parallel use_distributed_optimizer";
+  constexpr std::string_view kReductions =
+      "overlap_grad_reduce overlap_param_gather average_in_collective grad_reduce_in_fp32 "
+      "bucket_size";
+  return is_among(kOwn, key)          ? ""
+         : is_among(kReductions, key) ? "override_ddp_config."
+                                      : "override_transformer_config.";
+}
+
+std::string program_name(const LaunchConfig& config) {
+  if (config.program == MegatronProgram::kSwift) {
+    return std::string(kProgramNames[static_cast<std::size_t>(TrainerProgram::kSwift)]);
+  }
+  return text_setting(config, fmt::format("{}program", kRunSection));
+}
+
+// One of Megatron-LM's flags at `at` of a text, with its first value: "--tp-comm-overlap",
+// "--recompute-granularity full".
+std::string megatron_flag(const std::string& program, std::string_view text, std::size_t& at) {
+  constexpr std::string_view kOptionsHere = "gpus cluster model seq set nodes framework";
+  const std::size_t end = std::min(text.find_first_of(" ,;)", at), text.size());
+  const std::string flag(text.substr(at, end - at));
+  std::string key = flag.substr(2);
+  std::replace(key.begin(), key.end(), '-', '_');
+  at = end;
+  if (flag.find('=') != std::string::npos || is_among(kOptionsHere, key)) {
+    return flag;  // srun's, or this program's own
+  }
+  if (!program.starts_with("verl")) {
+    return "--" + key;
+  }
+  const bool valued = end + 1 < text.size() && text[end] == ' ' && text[end + 1] != '-' &&
+                      text.substr(end, 4) != " or " && text.substr(end, 5) != " and ";
+  at += valued ? 1 : 0;
+  const char* owner = program == "verl" ? "actor_rollout_ref.actor.megatron." : "engine.";
+  return fmt::format("{}{}{}={}", verl_section(key).empty() ? "" : "++", owner,
+                     verl_section(key) + key, valued ? "" : "True");
+}
+
+// One way among several, in the trainer's words; empty: it has none.
+std::string way_of(const std::string& program, bool megatron, std::string_view text) {
+  std::string own;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '(';
+    const auto* word = std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& each) {
+      return begins && each.program == program && text.substr(at).starts_with(each.from);
+    });
+    if (word != std::end(kWords)) {
+      if (word->to.empty()) {
+        return {};
+      }
+      own += word->to;
+      at += word->from.size();
+    } else if (begins && megatron && text.substr(at).starts_with("--")) {
+      own += megatron_flag(program, text, at);
+    } else {
+      own += text[at++];
+    }
+  }
+  return own;
+}
+
+}  // namespace
+
+std::string in_own_words(const LaunchConfig& config, std::string_view fix) {
+  constexpr std::string_view kBetween = ", or ";
+  const std::string program = program_name(config);
+  const bool megatron = config.format == LaunchFormat::kMegatron;
+  if (program.empty()) {
+    return std::string(fix);
+  }
+  std::string_view verb = fix.starts_with("use ") ? fix.substr(0, 4) : std::string_view();
+  std::vector<std::string> ways;
+  for (std::string_view rest = fix.substr(verb.size()); !rest.empty();) {
+    const std::size_t end = std::min(rest.find(kBetween), rest.size());
+    if (std::string own = way_of(program, megatron, rest.substr(0, end)); !own.empty()) {
+      ways.push_back(std::move(own));
+    }
+    rest.remove_prefix(std::min(rest.size(), end + kBetween.size()));
+  }
+  return ways.empty() ? "" : fmt::format("{}{}", verb, fmt::join(ways, kBetween));
+}
+
+}  // namespace trireme::planner

@@ -188,12 +188,22 @@ void add_what_can_go(CheckReport& report) {
 }
 
 // Switches in the words of the program whose run it is.
-void spell_for_trainer(const planner::LaunchConfig& config,
+// Those that it has no word for are none of its.
+void spell_for_trainer(const planner::LaunchConfig& config, std::deque<std::string>& words,
                        std::vector<planner::SwitchGain>& gains) {
-  for (planner::SwitchGain& gain : gains) {
+  std::vector<planner::SwitchGain> kept;
+  for (planner::SwitchGain gain : gains) {
+    const bool has_flag = !gain.which.flag.empty();
     const std::string_view own = planner::trainer_spelling(config, gain.which.setting);
-    gain.which.flag = own.empty() ? gain.which.flag : own;
+    if (own.empty()) {
+      words.push_back(planner::in_own_words(config, gain.which.flag));
+    }
+    gain.which.flag = own.empty() ? std::string_view(words.back()) : own;
+    if (!has_flag || !gain.which.flag.empty()) {
+      kept.push_back(gain);
+    }
   }
+  gains = std::move(kept);
 }
 
 // The file with other branches of what it leaves open; those that make no job are left out.
@@ -287,8 +297,8 @@ CheckReport check_file(const CheckRequest& request, const std::function<void(dou
     }
     search_better(request, progress, report);
   }
-  spell_for_trainer(report.config, report.switches);
-  spell_for_trainer(report.config, report.better_switches);
+  spell_for_trainer(report.config, *report.own_words, report.switches);
+  spell_for_trainer(report.config, *report.own_words, report.better_switches);
   return report;
 }
 

@@ -2,7 +2,9 @@
 // better layout of the same job.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +37,8 @@ struct CheckReport {
   std::string better_refusal;
   std::string better_beside;  // what makes the better plan of this very file, outside of it
   std::vector<planner::SwitchGain> switches;  // the framework's, off in the file, that help it
+  // What a trainer calls them, where a table of its own does not hold it.
+  std::shared_ptr<std::deque<std::string>> own_words = std::make_shared<std::deque<std::string>>();
 };
 
 // Throws Error: the file cannot be read, no model, no cluster. `progress` is called with the share

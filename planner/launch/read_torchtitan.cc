@@ -190,7 +190,7 @@ void read_titan_pipeline(LaunchConfig& config) {
 }
 
 // train.py: what is below zero is a local batch of each rank, and zero it asserts against.
-void read_batch(LaunchConfig& config) {
+void read_titan_batch(LaunchConfig& config) {
   const char* key = "training.global_batch_size";
   const std::int64_t batch = integer_setting(config, key, -1'000'000'000).value_or(-1);
   if (batch == 0) {
@@ -387,7 +387,7 @@ LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
     config.model = built;  // which torchtitan builds a little otherwise than the model it is called
   }
   config.sequence = integer_setting(config, "training.seq_len", 1, 1'000'000'000).value_or(2048);
-  read_batch(config);
+  read_titan_batch(config);
   read_degrees(config);
   read_titan_pipeline(config);
   read_titan_recompute(config);

@@ -13,7 +13,8 @@ namespace trireme::planner {
 namespace {
 
 // A word of a format with what separates it from its value, and the trainer's with its own; empty:
-// it has none, and what rests on it is left out.
+// it has none, and what rests on it is left out. "verl*" is of both of verl's programs, and @
+// stands for where each holds Megatron-Core's settings.
 struct Word {
   std::string_view program, from, to;
 };
@@ -41,6 +42,23 @@ constexpr Word kWords[] = {
     {"verl", "--micro-batch-size ", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="},
     {"verl", "--global-batch-size ", "actor_rollout_ref.actor.ppo_mini_batch_size x rollout.n = "},
     {"verl", "--seq-length ", "data.max_prompt_length + data.max_response_length = "},
+    {"verl*", "without --recompute-granularity",
+     "@override_transformer_config.recompute_granularity=null"},
+    {"verl*", "without --no-overlap-p2p-communication",
+     "++@override_transformer_config.overlap_p2p_comm=True"},
+    {"verl*", "without --optimizer-cpu-offload and --cpu-offloading",
+     "optimizer_cpu_offload=False in override_optimizer_config"},
+    {"verl*", "--fp8-format ", "++@override_transformer_config.fp8="},
+    {"verl*", "--grad-reduce-in-bf16", "++@override_ddp_config.grad_reduce_in_fp32=False"},
+    {"verl*", "--fp8-param-gather", ""},
+    {"verl*", "dynamo_config: ", ""},
+    {"verl", "--cross-entropy-loss-fusion", "actor_rollout_ref.model.use_fused_kernels=True"},
+    {"verl-sft", "--cross-entropy-loss-fusion", "model.use_fused_kernels=True"},
+    {"verl",
+     "fsdp_activation_checkpointing: ", "actor_rollout_ref.model.enable_gradient_checkpointing="},
+    {"verl-sft", "fsdp_activation_checkpointing: ", "model.enable_gradient_checkpointing="},
+    {"verl", "fsdp_offload_params: ", "actor_rollout_ref.actor.fsdp_config.offload_policy="},
+    {"verl-sft", "fsdp_offload_params: ", "engine.offload_policy="},
     {"verl-sft", kMicro, "data.micro_batch_size_per_gpu="},
     {"verl-sft", kBatch, "data.train_batch_size="},
     {"verl-sft", kSequence, "data.max_length="},
@@ -57,6 +75,18 @@ constexpr Word kWords[] = {
     {"openrlhf", "tensor_parallel.autotp_size ", "--ds.tensor_parallel_size "},
     {"openrlhf", "sequence_parallel_size ", "--ds.ring_attn_size "},
     {"openrlhf", "zero_optimization.stage ", "--ds.zero_stage "},
+    {"openrlhf", "gradient_checkpointing_enable() in the training script",
+     "--model.gradient_checkpointing_enable (an actor's: --actor.gradient_checkpointing_enable)"},
+    {"openrlhf", "no gradient_checkpointing_enable()", "without its gradient_checkpointing_enable"},
+    {"openrlhf", "\"overlap_comm\": true", "--ds.overlap_comm"},
+    {"openrlhf", "without \"offload_optimizer\" and \"offload_param\"",
+     "without --ds.adam_offload"},
+    {"openrlhf-2025", "gradient_checkpointing_enable() in the training script",
+     "--gradient_checkpointing"},
+    {"openrlhf-2025", "no gradient_checkpointing_enable()", "without --gradient_checkpointing"},
+    {"openrlhf-2025", "\"overlap_comm\": true", "--overlap_comm"},
+    {"openrlhf-2025", "without \"offload_optimizer\" and \"offload_param\"",
+     "without --adam_offload"},
     {"openrlhf", "pipeline.stages ", ""},
     {"openrlhf", "expert_parallel.autoep_size ", ""},
     {"openrlhf-2025", kMicroJson, "--micro_train_batch_size "},
@@ -109,6 +139,10 @@ std::string verl_section(const std::string& key) {
                                       : "override_transformer_config.";
 }
 
+const char* verl_owner(const std::string& program) {
+  return program == "verl" ? "actor_rollout_ref.actor.megatron." : "engine.";
+}
+
 std::string program_name(const LaunchConfig& config) {
   if (config.program == MegatronProgram::kSwift) {
     return std::string(kProgramNames[static_cast<std::size_t>(TrainerProgram::kSwift)]);
@@ -134,9 +168,22 @@ std::string megatron_flag(const std::string& program, std::string_view text, std
   const bool valued = end + 1 < text.size() && text[end] == ' ' && text[end + 1] != '-' &&
                       text.substr(end, 4) != " or " && text.substr(end, 5) != " and ";
   at += valued ? 1 : 0;
-  const char* owner = program == "verl" ? "actor_rollout_ref.actor.megatron." : "engine.";
-  return fmt::format("{}{}{}={}", verl_section(key).empty() ? "" : "++", owner,
+  return fmt::format("{}{}{}={}", verl_section(key).empty() ? "" : "++", verl_owner(program),
                      verl_section(key) + key, valued ? "" : "True");
+}
+
+bool is_of(const Word& word, const std::string& program) {
+  return word.program.ends_with('*')
+             ? program.starts_with(word.program.substr(0, word.program.size() - 1))
+             : word.program == program;
+}
+
+std::string own_text(const Word& word, const std::string& program) {
+  std::string text(word.to);
+  if (const std::size_t at = text.find('@'); at != std::string::npos) {
+    text.replace(at, 1, verl_owner(program));
+  }
+  return text;
 }
 
 // One way among several, in the trainer's words; empty: it has none.
@@ -145,13 +192,13 @@ std::string way_of(const std::string& program, bool megatron, std::string_view t
   for (std::size_t at = 0; at < text.size();) {
     const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '(';
     const auto* word = std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& each) {
-      return begins && each.program == program && text.substr(at).starts_with(each.from);
+      return begins && is_of(each, program) && text.substr(at).starts_with(each.from);
     });
     if (word != std::end(kWords)) {
       if (word->to.empty()) {
         return {};
       }
-      own += word->to;
+      own += own_text(*word, program);
       at += word->from.size();
     } else if (begins && megatron && text.substr(at).starts_with("--")) {
       own += megatron_flag(program, text, at);

@@ -77,7 +77,7 @@ TEST(HeldValues, OpenRlhfStopsOnWrongFlags) {
             "");
 }
 
-const std::string kActor =
+const std::string kHeldActor =
     "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B "
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 trainer.n_gpus_per_node=8 ";
 
@@ -93,7 +93,7 @@ TEST(HeldValues, VerlTakesOneValueForAKey) {
            {"actor_rollout_ref.model.path",
             "run.sh:1: actor_rollout_ref.model.path has no value"}}) {
     const std::string said =
-        refusal_of([&, more = text] { read_verl(kActor + more, "run.sh", {}, {}); });
+        refusal_of([&, more = text] { read_verl(kHeldActor + more, "run.sh", {}, {}); });
     EXPECT_NE(said.find(words), std::string::npos) << text << ": " << said;
   }
   EXPECT_NE(refusal_of([] {
@@ -115,7 +115,7 @@ TEST(HeldValues, VerlTakesOneValueForAKey) {
 // Hydra's KEY={a:1,b:2} is what stands in it; it was passed over.
 TEST(HeldValues, VerlReadsAMapOfSettings) {
   const LaunchConfig config = read_verl(
-      kActor + "'actor_rollout_ref.actor.fsdp_config={fsdp_size: 4, offload_policy: False}'",
+      kHeldActor + "'actor_rollout_ref.actor.fsdp_config={fsdp_size: 4, offload_policy: False}'",
       "run.sh", {}, {});
   EXPECT_EQ(config.layout.sharded, 4);
 }

@@ -19,9 +19,6 @@ constexpr OtherFile kOtherYamls[] = {
      "is NeMo RL's; the policy's model, dtensor_cfg and batch as options of `trireme estimate "
      "--framework fsdp2 --sharding full`, or its megatron_cfg as Megatron-LM's flags, would be "
      "right"},
-    {"\nworker:\n  actor:",
-     "is EasyR1's; its actor's model, batch and fsdp as options of `trireme estimate --framework "
-     "fsdp2 --sharding full` would be right"},
     {"\n  pp_engine:",
      "is nanotron's; its sizes (parallelism: dp, tp, pp) as options of `trireme estimate` would be "
      "right"},
@@ -70,9 +67,6 @@ constexpr OtherFile kOtherTomls[] = {
      "whole_logits=true where its head gathers the logits of tp"},
 };
 constexpr OtherFile kOtherFiles[] = {
-    {"worker.actor.",
-     "starts EasyR1; its actor's model, batch and fsdp as options of `trireme estimate --framework "
-     "fsdp2 --sharding full` would be right"},
     {"trainer.policy.",
      "starts SkyRL; its policy's model, batch and fsdp_config as options of `trireme estimate "
      "--framework fsdp2 --sharding full`, or its megatron_config as Megatron-LM's flags, would be "

@@ -93,6 +93,9 @@ void read_fsdp(const VerlRun& run, const std::string& strategy, LaunchConfig& co
   if (optimizer.find("8BIT") != std::string::npos) {
     config.optimizer = "adam8bit";
   }
+  if (optimizer == "ADAMW_BF16" && config.training.rank == 0) {  // EasyR1's AnyPrecisionAdamW
+    config.choices.emplace_back("optimizer_dtype=bf16");
+  }
 }
 
 // ---- Megatron-Core
@@ -176,7 +179,9 @@ void read_step(const VerlRun& run, std::int64_t samples, std::int64_t longest,
                                  ? config.layout.pipeline.value_or(1)
                                  : 1,
                   .by = dynamic == nullptr ? "data.use_dynamic_bsz" : dynamic->spelled,
-                  .limit = run.rollouts ? "ppo_max_token_len_per_gpu" : "max_token_len_per_gpu"},
+                  .limit = run.easy       ? "micro_batch_size_per_device_for_update full samples"
+                           : run.rollouts ? "ppo_max_token_len_per_gpu"
+                                          : "max_token_len_per_gpu"},
                  pack * config.layout.context.value_or(1), config);
     config.sequence = packs.sequence;
     config.layout.micro_batch = 1;
@@ -347,7 +352,7 @@ LaunchConfig config_of(const VerlRun& run) {
               run_count(run.said, "data.max_length").value_or(1024), config);
   }
   read_loss(run, config);
-  put_program(run.rollouts ? "verl" : "verl-sft", config);
+  put_program(run.easy ? "easyr1" : run.rollouts ? "verl" : "verl-sft", config);
   return config;
 }
 

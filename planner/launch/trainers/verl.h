@@ -18,7 +18,13 @@ struct VerlRun {
   std::vector<std::string> open;  // keys whose value is a variable that the script does not set
   bool rollouts = true;           // an actor of reinforcement learning, not the SFT trainer
   bool older = false;             // the SFT trainer of 2025, which had no engines
+  bool easy = false;              // EasyR1's, under verl's names
 };
+
+// EasyR1's settings (worker.actor.…) as verl's, with its defaults and the file after its config=
+// (easyr1.cc).
+bool is_easyr1(const LaunchConfig& said);
+void rename_easyr1(const LaunchReading& reading, LaunchConfig& said);
 
 // The run of a script or YAML. Throws Error, also where it says nothing of verl's.
 VerlRun read_verl_run(std::string_view text, const std::string& source,

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kSections =
     "actor_rollout_ref algorithm async_training checkpoint critic custom_reward_function data "
     "distillation engine global_profiler model model_engine optim profiler ray_kwargs ref reward "
-    "reward_model rollout trainer transfer_queue";
+    "reward_model rollout trainer transfer_queue worker";
 
 // Hydra's KEY=VALUE, +KEY=VALUE and ++KEY=VALUE; nothing where the word is none of verl's.
 std::optional<LaunchSetting> override_of(std::string_view word, int line) {
@@ -30,7 +30,8 @@ std::optional<LaunchSetting> override_of(std::string_view word, int line) {
   }
   const std::string key(word.substr(begin, equals - begin));
   const std::size_t dot = key.find('.');
-  const bool group = is_among("engine model_engine optim ulysses_sequence_parallel_size", key);
+  const bool group =
+      is_among("config engine model_engine optim ulysses_sequence_parallel_size", key);
   if (!group && (dot == std::string::npos || !is_among(kSections, key.substr(0, dot)))) {
     return {};
   }
@@ -328,8 +329,10 @@ void hold_values(const LaunchConfig& said) {
 bool is_verl(std::string_view text, const std::string& source) {
   const bool actor = text.find(is_yaml(source) ? "actor_rollout_ref:" : "actor_rollout_ref.") !=
                      std::string_view::npos;
-  const bool starts =
-      actor || starts_sft(text) || text.find("verl.trainer.main_ppo") != std::string_view::npos;
+  const bool easy = text.find(is_yaml(source) ? "\nworker:\n  actor:" : "worker.actor.") !=
+                    std::string_view::npos;
+  const bool starts = actor || easy || starts_sft(text) ||
+                      text.find("verl.trainer.main_ppo") != std::string_view::npos;
   return !source.ends_with(".py") && !source.ends_with(".toml") && starts;
 }
 
@@ -337,6 +340,10 @@ VerlRun read_verl_run(std::string_view text, const std::string& source,
                       const std::vector<std::string>& arguments, const LaunchReading& reading) {
   VerlRun run = is_yaml(source) ? run_of_yaml(text, source, arguments)
                                 : run_of_script(text, source, arguments, reading);
+  run.easy = is_easyr1(run.said);
+  if (run.easy) {
+    rename_easyr1(reading, run.said);
+  }
   settle_references(run.said);
   hold_values(run.said);
   if (run.said.settings.empty()) {

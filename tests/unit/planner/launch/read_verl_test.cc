@@ -274,6 +274,40 @@ TEST(ReadVerl, TheSftTrainerPacksUnlessTold) {
   EXPECT_FALSE(has_choice(older, "cross_entropy_fusion=true"));
 }
 
+// EasyR1, which was refused with a hint: its own names and defaults, and the file that its commands
+// name.
+TEST(ReadVerl, EasyR1IsReadUnderItsOwnNames) {
+  const std::string start =
+      "python3 -m verl.trainer.main worker.actor.model.model_path=Qwen/Qwen3-8B ";
+  ASSERT_TRUE(is_verl(start, "run.sh"));
+  const LaunchConfig bare = verl_of(start);
+  EXPECT_EQ(bare.model_name, "qwen3-8b");
+  EXPECT_EQ(bare.framework, "fsdp1");
+  EXPECT_EQ(bare.gpus, 8);
+  EXPECT_EQ(bare.sequence, 4 * 1024);  // a pack of four full samples
+  EXPECT_EQ(bare.layout.recompute, Recompute::kFull);
+  const LaunchConfig said = verl_of(
+      start +
+      "worker.actor.global_batch_size=32 worker.rollout.n=4 worker.actor.dynamic_batching=false "
+      "worker.actor.micro_batch_size_per_device_for_update=2 worker.actor.ulysses_size=2 "
+      "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
+      "worker.actor.model.enable_gradient_checkpointing=false trainer.n_gpus_per_node=4 "
+      "data.max_response_length=1536");
+  EXPECT_EQ(said.global_batch, 128);
+  EXPECT_EQ(said.layout.micro_batch, 2);
+  EXPECT_EQ(said.layout.context, 2);
+  EXPECT_EQ(said.sequence, 2048);
+  EXPECT_EQ(said.gpus, 4);
+  EXPECT_EQ(said.layout.recompute, Recompute::kNone);
+  EXPECT_TRUE(has_choice(said, "parameter_dtype=bf16"));
+  EXPECT_TRUE(has_choice(said, "optimizer_dtype=bf16"));
+  // the example's file holds what its commands leave out
+  const LaunchConfig example = verl_of(start + "config=examples/config.yaml");
+  EXPECT_EQ(example.global_batch, 128 * 5);
+  EXPECT_EQ(example.sequence, 4096);
+  EXPECT_FALSE(verl_of(start + "config=own.yaml").foreign.empty());
+}
+
 // Products of numbers that no run has wrapped around.
 TEST(ReadVerl, NumbersThatOverflowAreRefused) {
   EXPECT_THROW(verl_of(kVerlActor + "actor_rollout_ref.actor.use_dynamic_bsz=True "

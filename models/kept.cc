@@ -152,6 +152,8 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   const bool uneven = is_unevenly_loaded(moe, shard.expert_parallel, shard.even_routing);
   const double capacity = moe.capacity_factor > 0 ? moe.capacity_factor
                           : scale.own             ? shard.expert_room
+                          : uneven && shard.unbalanced_router
+                              ? same_experts_load(moe.experts_per_token, shard.expert_parallel)
                           : uneven                ? fullest_expert_load(experts)
                                                   : 1.0;
   // Tokens that this rank's experts see: its own share, top-k times, gathered over the expert

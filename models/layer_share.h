@@ -72,16 +72,20 @@ inline bool is_unevenly_loaded(const MixtureOfExperts& moe, std::int64_t expert_
 inline double fullest_expert_load(double experts_of_rank) {
   return 1 + 1 / std::sqrt(experts_of_rank);
 }
+// Where all tokens take the same `chosen` experts, wherever those lie among the ranks: how many lie
+// together on the busiest, on average, over what an even load is.
+double same_experts_load(std::int64_t chosen, std::int64_t ranks);
 // In the mean of a step's layers, each of which waits for its busiest rank, half as far from even:
 // sqrt(2 ln 8) deviations among eight ranks against sqrt(2 ln 2000) over layers and steps too. A
-// router whose bias chooses balances itself (DeepSeek-V3).
-inline double busiest_expert_load(const Transformer& model, std::int64_t expert_parallel,
-                                  bool even_routing) {
+// router whose bias chooses balances itself (DeepSeek-V3); one that nothing balances collapses.
+inline double busiest_expert_load(const Transformer& model, const Shard& shard) {
   const MixtureOfExperts& moe = *model.moe;
-  const bool uneven =
-      is_unevenly_loaded(moe, expert_parallel, even_routing) && !model.function.router_bias_selects;
-  const auto experts = static_cast<double>(divide_up(moe.experts, expert_parallel));
-  return uneven ? 1 + 0.5 / std::sqrt(experts) : 1;
+  const bool uneven = is_unevenly_loaded(moe, shard.expert_parallel, shard.even_routing) &&
+                      !model.function.router_bias_selects;
+  const auto experts = static_cast<double>(divide_up(moe.experts, shard.expert_parallel));
+  return !uneven                   ? 1
+         : shard.unbalanced_router ? same_experts_load(moe.experts_per_token, shard.expert_parallel)
+                                   : 1 + 0.5 / std::sqrt(experts);
 }
 
 }  // namespace trireme::models

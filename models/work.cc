@@ -255,18 +255,20 @@ void WorkList::experts() {
   // This project's runtime says itself what came to its ranks.
   const bool own = kernels_.implementation == Implementation::kTrireme;
   const double load =
-      own ? 1 : busiest_expert_load(model_, shard_.expert_parallel, shard_.even_routing);
+      own ? 1 : busiest_expert_load(model_, shard_);
   const std::int64_t rows = std::llround(load * static_cast<double>(expert.tokens_per_expert));
   const std::int64_t received = rows * expert.local_experts;
   // The function between the products passes over the room for rows, filled or not.
   const std::int64_t passed =
       own ? std::llround(shard_.expert_room * static_cast<double>(received)) : received;
-  // Programs that issue each expert's kernels one by one are those before permutations were fused;
   // DeepEP and HybridEP bring kernels of their own.
-  constexpr int kOneByOne = 20;
-  const PassCost copy = expert_copy_cost(
-      kernels_.implementation, kernels_.permuted_once || kernels_.expert_kernels < kOneByOne);
-  const PassCost in = own ? own_permute_cost(moe.experts_per_token) : copy;
+  const PassCost copy = expert_copy_cost(kernels_.implementation,
+                                         kernels_.permuted_once || kernels_.fused_permutation);
+  PassCost in = own ? own_permute_cost(moe.experts_per_token) : copy;
+  // What each expert has to itself is of its products: recompute of the activation repeats none.
+  const auto alone = static_cast<int>(expert.local_experts) * kernels_.expert_kernels;
+  in.forward_kernels += alone;
+  in.backward_kernels += 2 * alone;
   const PassCost out = own ? own_combine_cost(moe.experts_per_token) : copy;
   const bool arrives_sorted = kernels_.permuted_once && shard_.expert_parallel > 1;
   if (own) {
@@ -280,11 +282,8 @@ void WorkList::experts() {
   }
   linear(Part::kExpertsUp, rows, (model_.gated_mlp ? 2 : 1) * expert.inner, hidden,
          expert.local_experts);
-  PassCost activation = activation_cost(kernels_.implementation, model_.gated_mlp);
-  const auto alone = static_cast<int>(expert.local_experts) * kernels_.expert_kernels;
-  activation.forward_kernels += alone;
-  activation.backward_kernels += 2 * alone;
-  pass(Part::kExpertActivation, passed * expert.inner, activation, activation_kernels());
+  pass(Part::kExpertActivation, passed * expert.inner,
+       activation_cost(kernels_.implementation, model_.gated_mlp), activation_kernels());
   linear(Part::kExpertsDown, rows, hidden, expert.inner, expert.local_experts);
   if (moe.expert_bias && kernels_.implementation == Implementation::kTransformerEngine) {
     pass(Part::kMlpBias, received * hidden, weighted_bias_cost(expert.local_experts));

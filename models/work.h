@@ -29,7 +29,8 @@ struct Shard {
   double expert_room =
       1;  // of this project's runtime: for rows of a rank's experts, over even ones
   bool sequence_parallel = false;
-  bool even_routing = false;  // every expert gets as many tokens
+  bool even_routing = false;       // every expert gets as many tokens
+  bool unbalanced_router = false;  // nothing balances what they get
   AttentionKernel attention = AttentionKernel::kFlash;
   friend bool operator==(const Shard&, const Shard&) = default;
 };
@@ -110,6 +111,8 @@ struct Kernels {
   // before they leave, and again when they have come.
   bool permuted_once = false;
   int expert_kernels = 0;  // of each local expert in forward, where experts are computed in turn
+  // Tokens are copied to their experts' order and back by one kernel each, not by small operations.
+  bool fused_permutation = true;
   friend bool operator==(const Kernels&, const Kernels&) = default;
 };
 

@@ -244,7 +244,9 @@ void settle_framework(const JobOptions& options, Job& job) {
                                 .latent = job.model.latent.has_value(),
                                 .experts = job.model.moe.has_value(),
                                 .gated = job.model.gated_mlp,
-                                .unfused = job.attention == models::AttentionKernel::kUnfused};
+                                .unfused = job.attention == models::AttentionKernel::kUnfused,
+                                .expert_bias = job.model.moe && job.model.moe->expert_bias,
+                                .tuning = job.training.has_adapters()};
   job.framework =
       planner::find_framework(options.framework.empty() ? "trireme" : options.framework, run);
   for (const std::string& setting : options.settings) {

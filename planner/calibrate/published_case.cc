@@ -197,7 +197,7 @@ void fill_case(const PublishedRow& row, const PlanChooser& choose, PublishedCase
   Job& job = found.job;
   job.model = model_of(row, found.assumed);
   job.profile = topologies::shipped_profile();
-  job.framework = framework_of(row, found.assumed);
+  job.framework = framework_of(row, job.model, found.assumed);
   job.sequence = *row.seq;
   job.precision = precision_of(row);
   job.attention = attention_of(row, job.framework, found.assumed);

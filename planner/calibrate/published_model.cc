@@ -116,7 +116,7 @@ Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed)
 namespace {
 
 // What recipes ask of the row's run.
-RecipeCase recipe_case_of(const PublishedRow& row) {
+RecipeCase recipe_case_of(const PublishedRow& row, const Transformer& model) {
   RecipeCase run;
   run.precision = precision_of(row);
   run.latent = row.latent.has_value();
@@ -125,6 +125,8 @@ RecipeCase recipe_case_of(const PublishedRow& row) {
   run.unfused = row.attention == "unfused";
   run.tensor = row.tp.value_or(1) > 1;
   run.pipeline = row.pp.value_or(1) > 1;
+  run.expert_bias = model.moe && model.moe->expert_bias;
+  run.tuning = row.finetune.has_value();
   try {
     run.compute_capability = topologies::find_gpu(row.gpu, row.id).compute_capability;
   } catch (const Error&) {
@@ -166,8 +168,9 @@ models::AttentionKernel attention_of(const PublishedRow& row, const Framework& f
   return unfused ? models::AttentionKernel::kUnfused : models::AttentionKernel::kFlash;
 }
 
-Framework framework_of(const PublishedRow& row, std::vector<std::string>& assumed) {
-  Framework framework = find_framework(behaviour_of_row(row, assumed), recipe_case_of(row));
+Framework framework_of(const PublishedRow& row, const Transformer& model,
+                       std::vector<std::string>& assumed) {
+  Framework framework = find_framework(behaviour_of_row(row, assumed), recipe_case_of(row, model));
   for (const auto& [key, value] : row.settings) {
     try {
       apply_setting(framework, key, value);

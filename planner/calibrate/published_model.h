@@ -15,7 +15,8 @@ struct Skip {
 
 // Throws Skip when the row lacks what cannot be assumed; appends what was assumed.
 models::Transformer model_of(const PublishedRow& row, std::vector<std::string>& assumed);
-Framework framework_of(const PublishedRow& row, std::vector<std::string>& assumed);
+Framework framework_of(const PublishedRow& row, const models::Transformer& model,
+                       std::vector<std::string>& assumed);
 models::AttentionKernel attention_of(const PublishedRow& row, const Framework& framework,
                                      std::vector<std::string>& assumed);
 topologies::Precision precision_of(const PublishedRow& row);

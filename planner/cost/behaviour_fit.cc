@@ -62,7 +62,7 @@ BehaviourFit behaviour_fit(const Framework& framework, const topologies::Profile
     fit.host_factor = kPlainLaunch * counts->skew;
   }
   // What a CUDA graph launches the host does not.
-  fit.host_factor *= 1 - framework.graphed_launches;
+  fit.host_factor *= framework.host_slowdown * (1 - framework.graphed_launches);
   fit.tensor_host_seconds *= 1 - framework.graphed_launches;
   fit.overlap_slowdown *= topologies::correction_of(profile, "overlap");
   fit.host_factor *= topologies::correction_of(profile, "host");

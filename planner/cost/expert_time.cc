@@ -39,9 +39,13 @@ double places_left(double n, const models::Function& router) {
 
 // What the busiest rank receives over the mean.
 double received_load(const Job& job, const Plan& plan) {
+  models::Shard shard;
+  shard.expert_parallel = plan.expert;
+  shard.even_routing = job.framework.even_routing;
+  shard.unbalanced_router = job.framework.unbalanced_router;
   return job.framework.implementation == models::Implementation::kTrireme
              ? 1
-             : models::busiest_expert_load(job.model, plan.expert, job.framework.even_routing);
+             : models::busiest_expert_load(job.model, shard);
 }
 
 }  // namespace
@@ -52,6 +56,7 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
   // in DeepSeek-V3's trace (H800, EP64, 4096 tokens, deepseek-ai/profile-data) a combine takes 6.07
   // ms, alone 4.69 (45 GB/s, first release, DeepEP's table).
   constexpr double kBesideTraining = 1.3;
+  constexpr std::int64_t kServerRanks = 8;  // as far as DeepEP's own kernels over NVLink reach
   const auto experts = static_cast<double>(job.model.moe->experts_per_token);
   double copies = experts;
   if (job.framework.dispatch_once) {
@@ -62,7 +67,9 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
     copies = (job.framework.adjacent_experts
                   ? places_in_turn(places, experts, static_cast<double>(job.model.moe->experts))
                   : places_visited(places_left(places, job.model.function), experts)) *
-             (nodes > 1 ? kBesideTraining : 1);
+             (nodes > 1                     ? kBesideTraining
+              : group.ranks > kServerRanks ? 1 / job.framework.wide_dispatch_rate
+                                            : 1);
   }
   return received_load(job, plan) * copies *
          (to_experts ? job.framework.dispatch_bytes / kElementBytes : 1);
@@ -106,7 +113,8 @@ PassPair expert_host_seconds(const Job& job, const BehaviourFit& fit, std::int64
     return {plain * count.forward.plain, plain * count.backward.plain};
   }
   const Framework& framework = job.framework;
-  const double all = framework.expert_launches * (1 - framework.graphed_launches) * launch_seconds;
+  const double all = framework.expert_launches * framework.host_slowdown *
+                     (1 - framework.graphed_launches) * launch_seconds;
   return {all / 3, all * 2 / 3};
 }
 

@@ -201,11 +201,13 @@ void LayerTimer::add_packed_samples(const Plan& plan, LayerTimes& times) const {
   if (job_.training.batching != Batching::kPacked || job_.training.lengths.empty()) {
     return;
   }
-  const PassCount each = packed_sample_count(job_.framework);
+  const PassCount each = packed_sample_count(job_.framework, plan.context);
   const double samples = static_cast<double>(plan.micro_batch * job_.sequence) /
                          mean_length(job_.training, job_.sequence);
   const double launch = kPlainLaunch * op_.launch(1).value;
-  times.forward.host += samples * launch * each.forward.plain;
+  const double forward = samples * launch * each.forward.plain;
+  times.forward.host += forward;
+  times.forward.kernels += waits_for_packed_samples(job_.framework) ? forward : 0;
   times.input_gradient.host += samples * launch * each.backward.plain;
 }
 

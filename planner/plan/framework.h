@@ -101,10 +101,16 @@ struct Framework {
   // Kernels that each local expert has to itself in forward, twice as many in backward: its
   // products and casts, where they are issued expert by expert.
   int expert_kernels = 0;
+  // One kernel puts tokens in their experts' order, and one puts them back.
+  bool fused_permutation = true;
   // A layer's experts run one after the other, a module each (transformers before 5).
   bool experts_in_loop = false;
+  // Rate of exchanges that dispatch once over an NVLink domain wider than a server, over its links'.
+  double wide_dispatch_rate = 1;
   // Every expert gets as many tokens: forced to, or by the correction of the router's bias.
   bool even_routing = false;
+  // Nothing balances a router that is trained from new: it sends most tokens to the same experts.
+  bool unbalanced_router = false;
   // A stand-in for the router gives a token experts that follow each other: they lie together.
   bool adjacent_experts = false;
   // Experts outside autocast's reach multiply in fp32 where parameters are kept so, unsharded.
@@ -146,6 +152,8 @@ struct Framework {
   double unit_gather_launches = 0, unit_reduce_launches = 0, sharded_tensor_launches = 0;
   double unit_hook_launches = 0;
   bool compile = false;  // torch.compile on the blocks
+  // What the host takes for its work over what a process does that is bound to its GPU's cores.
+  double host_slowdown = 1;
   // Share of a step's kernels that a CUDA graph issues, so that the host does not (1: the whole
   // iteration is one graph).
   double graphed_launches = 0;

@@ -30,6 +30,8 @@ struct RecipeCase {
   bool latent = false, experts = false, gated = true, unfused = false;
   bool tensor = false;    // tensor parallelism
   bool pipeline = false;  // pipeline parallelism
+  bool expert_bias = false;  // biases inside experts (gpt-oss)
+  bool tuning = false;       // of a trained model, whose router is trained too
 };
 
 // As find_framework(name), with the recipes that hold for `run`. A release between two that are

@@ -35,6 +35,7 @@ constexpr std::pair<const char*, PassCount HostCounts::*> kParts[] = {
     {"ring", &HostCounts::ring},
     {"sparse", &HostCounts::sparse},
     {"packed_sample", &HostCounts::packed_sample},
+    {"packed_exchange", &HostCounts::packed_exchange},
     {"expert", &HostCounts::expert}};
 // Passes over memory that were counted; softmax and layouts are attention's.
 constexpr std::pair<Part, PassCount HostCounts::*> kPasses[] = {
@@ -107,6 +108,9 @@ std::vector<HostCounts> read_counts() {
       if (reader.has("packed_only")) {
         counts.packed_only = reader.boolean("packed_only");
       }
+      if (reader.has("packed_waits")) {
+        counts.packed_waits = reader.boolean("packed_waits");
+      }
       if (reader.has("looped_only")) {
         counts.looped_only = reader.boolean("looped_only");
       }
@@ -136,6 +140,11 @@ const HostCounts* counts_of(const Framework& framework) {
   return found == all.end() ? nullptr : &*found;
 }
 
+void add(const HostCount& each, double times, HostCount& sum) {
+  sum.launches += times * each.launches;
+  sum.plain += times * each.plain;
+}
+
 PassCount plain_kernels(int kernels, double each_plain = 1) {
   const HostCount each{static_cast<double>(kernels), each_plain * kernels};
   return {each, each};
@@ -153,18 +162,30 @@ const HostCounts* host_counts_of(const Framework& framework) {
   return found == nullptr || found->packed_only ? nullptr : found;
 }
 
-PassCount packed_sample_count(const Framework& framework) {
+PassCount packed_sample_count(const Framework& framework, std::int64_t ranks) {
   const HostCounts* found = counts_of(framework);
-  return found == nullptr ? PassCount{} : found->packed_sample;
+  if (found == nullptr) {
+    return {};
+  }
+  PassCount count = found->packed_sample;
+  if (ranks > 1 && framework.context_all_to_all) {
+    const auto times = static_cast<double>(ranks);
+    add(found->packed_exchange.forward, times, count.forward);
+    add(found->packed_exchange.backward, times, count.backward);
+  }
+  return count;
+}
+
+bool waits_for_packed_samples(const Framework& framework) {
+  const HostCounts* found = counts_of(framework);
+  return found != nullptr && found->packed_waits;
 }
 
 PassCount attention_count(const HostCounts& counts, bool shares_heads) {
   PassCount count = counts.attention;
   if (shares_heads) {
-    count.forward.launches += counts.shared_heads.forward.launches;
-    count.forward.plain += counts.shared_heads.forward.plain;
-    count.backward.launches += counts.shared_heads.backward.launches;
-    count.backward.plain += counts.shared_heads.backward.plain;
+    add(counts.shared_heads.forward, 1, count.forward);
+    add(counts.shared_heads.backward, 1, count.backward);
   }
   return count;
 }
@@ -201,12 +222,8 @@ PassCount pass_count(const HostCounts& counts, Part part, int kernels, bool shar
 PassCount sparse_count(const HostCounts& counts, double experts) {
   PassCount count = counts.sparse;
   const double further = std::max(0.0, experts - 1);  // the layer's products count the first
-  const auto add = [further](const HostCount& each, HostCount& sum) {
-    sum.launches += further * each.launches;
-    sum.plain += further * each.plain;
-  };
-  add(counts.expert.forward, count.forward);
-  add(counts.expert.backward, count.backward);
+  add(counts.expert.forward, further, count.forward);
+  add(counts.expert.backward, further, count.backward);
   return count;
 }
 
@@ -217,17 +234,15 @@ bool shares_heads(const models::Transformer& model) {
 HostCount counted_launches(const HostCounts& counts, const models::PassWork& work, bool backward,
                            bool shares_heads) {
   HostCount sum;
-  const auto add = [&](const PassCount& count, double times) {
-    const HostCount& one = backward ? count.backward : count.forward;
-    sum.launches += times * one.launches;
-    sum.plain += times * one.plain;
+  const auto add_pass = [&](const PassCount& count, double times) {
+    add(backward ? count.backward : count.forward, times, sum);
   };
-  add(attention_count(counts, shares_heads), static_cast<double>(work.attention.size()));
+  add_pass(attention_count(counts, shares_heads), static_cast<double>(work.attention.size()));
   for (const models::Matmul& product : work.matmuls) {
-    add(product_count(counts, product.part), backward ? 0.5 : 1.0);
+    add_pass(product_count(counts, product.part), backward ? 0.5 : 1.0);
   }
   for (const models::MemoryBoundWork& pass : work.memory_bound) {
-    add(pass_count(counts, pass.part, pass.kernels, shares_heads), 1);
+    add_pass(pass_count(counts, pass.part, pass.kernels, shares_heads), 1);
   }
   return sum;
 }

@@ -3,6 +3,7 @@
 // framework without such counts issues the kernels of models/work.h.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct HostCounts {
   PassCount ring;           // of context parallelism, for each rank of an attention's ring
   PassCount sparse;         // of a layer with experts: its router, permutations and their counts
   PassCount packed_sample;  // of a layer for each sample that is packed into its sequence
+  // Of one whose context ranks exchange heads for tokens, for each sample and rank of them.
+  PassCount packed_exchange;
+  bool packed_waits = false;  // forward's come behind a wait for the GPU, which has nothing to do
   PassCount expert;  // of each further expert of the rank, where they run one after the other
   double unit_gather = 0, unit_reduce = 0, unit_hooks = 0;  // plain launches of a sharded unit
   HostCount micro_batch_tensor;  // a parameter tensor's, when gradients are summed by micro-batch
@@ -52,8 +56,10 @@ const std::vector<HostCounts>& host_counts();
 // Of the framework as it is set up, by its name and the layers that it runs: nothing where these
 // were not counted (Transformer Engine's).
 const HostCounts* host_counts_of(const Framework& framework);
-// What every packed sample adds to a layer, whether its layers were counted or not.
-PassCount packed_sample_count(const Framework& framework);
+// What every packed sample adds to a layer, whether its layers were counted or not; where `ranks`
+// of context parallelism exchange heads for tokens, putting its parts in order too.
+PassCount packed_sample_count(const Framework& framework, std::int64_t ranks);
+bool waits_for_packed_samples(const Framework& framework);
 
 // What a part takes, and nothing for a product that its attention counts. Parts that were not
 // counted are as many plain launches as they have kernels.

@@ -60,6 +60,7 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) 
   shard.expert_tensor_parallel = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
   shard.sequence_parallel = plan.sequence_parallel;
   shard.even_routing = job.framework.even_routing;
+  shard.unbalanced_router = job.framework.unbalanced_router;
   if (const ExpertRows rows = expert_rows(job, plan); rows.even > 0) {
     shard.expert_room = static_cast<double>(rows.room) / static_cast<double>(rows.even);
   }
@@ -74,7 +75,8 @@ models::Kernels kernels_of(const Job& job) {
       .fused_cross_entropy = job.framework.cross_entropy_fusion,
       .masked_softmax = job.framework.masked_softmax_fusion,
       .permuted_once = job.framework.dispatch_once,
-      .expert_kernels = job.framework.expert_kernels};
+      .expert_kernels = job.framework.expert_kernels,
+      .fused_permutation = job.framework.fused_permutation};
 }
 
 RunSharding run_sharding(const Job& job, const Plan& plan) {

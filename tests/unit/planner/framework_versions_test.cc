@@ -91,6 +91,48 @@ TEST(FrameworkVersions, PerformanceRecipesOverlapTensorParallelism) {
   EXPECT_FALSE(find_framework("megatron-bridge@26.06", run).tp_comm_overlap);
 }
 
+// What Megatron-Bridge's library recipes do otherwise than its performance pages: gpt-oss and
+// Moonlight run all-to-all behind an unfused router, Qwen3 does not, and only a new router of
+// gpt-oss collapses.
+TEST(FrameworkVersions, LibraryRecipesSayTheirDispatcherAndRouter) {
+  const auto library = [](bool biased, bool latent, bool tuning) {
+    RecipeCase run;
+    run.experts = true;
+    run.expert_bias = biased;
+    run.latent = latent;
+    run.tuning = tuning;
+    return find_framework("megatron-bridge@library", run);
+  };
+  EXPECT_TRUE(library(true, false, false).unbalanced_router);
+  EXPECT_TRUE(library(true, false, false).context_all_to_all);
+  EXPECT_FALSE(library(true, false, true).unbalanced_router);
+  EXPECT_FALSE(library(false, false, false).unbalanced_router);
+  EXPECT_FALSE(library(true, false, false).dispatch_once ||
+               library(false, true, false).dispatch_once);
+  EXPECT_TRUE(library(false, false, false).dispatch_once);
+  EXPECT_EQ(library(true, false, true).expert_launches,
+            2 * library(false, false, true).expert_launches);
+}
+
+// Kernels of single experts in 16 bits before Core 0.16 were those of 8 bits: Qwen3-235B on 256
+// H800 under Core 0.12 22 to 56 % too slow. AMD's products were one by one.
+TEST(FrameworkVersions, OnlyCastsMakeExpertsOfOldReleasesManyKernels) {
+  const auto kernels = [](const char* spec, topologies::Precision precision, int capability) {
+    RecipeCase run;
+    run.experts = true;
+    run.precision = precision;
+    run.compute_capability = capability;
+    return find_framework(spec, run);
+  };
+  using topologies::Precision;
+  EXPECT_EQ(kernels("megatron@core_0.12", Precision::kBf16, 90).expert_kernels, 2);
+  EXPECT_EQ(kernels("megatron@core_0.12", Precision::kFp8, 90).expert_kernels, 20);
+  EXPECT_EQ(kernels("megatron@core_0.14", Precision::kBf16, 950).expert_kernels, 20);
+  EXPECT_FALSE(kernels("megatron@core_0.14", Precision::kBf16, 950).fused_permutation);
+  EXPECT_TRUE(kernels("megatron@core_0.14", Precision::kBf16, 90).fused_permutation);
+  EXPECT_FALSE(kernels("megatron@core_0.8", Precision::kBf16, 90).fused_permutation);
+}
+
 TEST(FrameworkVersions, ACompiledLossIsThatOfItsRelease) {
   for (const auto& [version, with_loss] :
        {std::pair{"2024-04", false}, {"2024-10", true}, {"2024-12", false}, {"2025-04", true}}) {

@@ -154,8 +154,8 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
                           : scale.own             ? shard.expert_room
                           : uneven && shard.unbalanced_router
                               ? same_experts_load(moe.experts_per_token, shard.expert_parallel)
-                          : uneven                ? fullest_expert_load(experts)
-                                                  : 1.0;
+                          : uneven ? fullest_expert_load(experts)
+                                   : 1.0;
   // Tokens that this rank's experts see: its own share, top-k times, gathered over the expert
   // tensor group.
   const double routed = static_cast<double>(moe.experts_per_token) * capacity * scale.sequence;

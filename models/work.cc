@@ -254,8 +254,7 @@ void WorkList::experts() {
   const std::int64_t sent = expert.routed_tokens * moe.experts_per_token;
   // This project's runtime says itself what came to its ranks.
   const bool own = kernels_.implementation == Implementation::kTrireme;
-  const double load =
-      own ? 1 : busiest_expert_load(model_, shard_);
+  const double load = own ? 1 : busiest_expert_load(model_, shard_);
   const std::int64_t rows = std::llround(load * static_cast<double>(expert.tokens_per_expert));
   const std::int64_t received = rows * expert.local_experts;
   // The function between the products passes over the room for rows, filled or not.

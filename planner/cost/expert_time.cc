@@ -67,9 +67,9 @@ double exchanged_copies(const Job& job, const Plan& plan, bool to_experts) {
     copies = (job.framework.adjacent_experts
                   ? places_in_turn(places, experts, static_cast<double>(job.model.moe->experts))
                   : places_visited(places_left(places, job.model.function), experts)) *
-             (nodes > 1                     ? kBesideTraining
+             (nodes > 1                    ? kBesideTraining
               : group.ranks > kServerRanks ? 1 / job.framework.wide_dispatch_rate
-                                            : 1);
+                                           : 1);
   }
   return received_load(job, plan) * copies *
          (to_experts ? job.framework.dispatch_bytes / kElementBytes : 1);

@@ -105,7 +105,8 @@ struct Framework {
   bool fused_permutation = true;
   // A layer's experts run one after the other, a module each (transformers before 5).
   bool experts_in_loop = false;
-  // Rate of exchanges that dispatch once over an NVLink domain wider than a server, over its links'.
+  // Rate of exchanges that dispatch once over an NVLink domain wider than a server, over its
+  // links'.
   double wide_dispatch_rate = 1;
   // Every expert gets as many tokens: forced to, or by the correction of the router's bias.
   bool even_routing = false;

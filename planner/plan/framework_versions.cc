@@ -211,8 +211,8 @@ const Entry& version_of(const Entry& entry, const std::string& version) {
 
 bool holds(const json& when, const RecipeCase& run) {
   const std::pair<const char*, bool> switches[] = {
-      {"latent", run.latent},   {"experts", run.experts}, {"gated", run.gated},
-      {"unfused", run.unfused}, {"tensor", run.tensor},   {"pipeline", run.pipeline},
+      {"latent", run.latent},   {"experts", run.experts},        {"gated", run.gated},
+      {"unfused", run.unfused}, {"tensor", run.tensor},          {"pipeline", run.pipeline},
       {"tuning", run.tuning},   {"expert_bias", run.expert_bias}};
   for (const auto& [key, value] : when.items()) {
     if (key == "precisions") {

@@ -28,8 +28,8 @@ struct RecipeCase {
   topologies::Precision precision = topologies::Precision::kBf16;
   int compute_capability = 0;
   bool latent = false, experts = false, gated = true, unfused = false;
-  bool tensor = false;    // tensor parallelism
-  bool pipeline = false;  // pipeline parallelism
+  bool tensor = false;       // tensor parallelism
+  bool pipeline = false;     // pipeline parallelism
   bool expert_bias = false;  // biases inside experts (gpt-oss)
   bool tuning = false;       // of a trained model, whose router is trained too
 };

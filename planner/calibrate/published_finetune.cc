@@ -114,7 +114,6 @@ void set_library(const PublishedRow& row, Job& job) {
   const FinetuneLibrary& library = finetune.library;
   framework.fp32_norms = !finetune.fused_kernels;
   framework.foreach_optimizer = keeps_torch_states(framework) && library.foreach_optimizer;
-  framework.frozen_graph_stays = framework.sharder == Sharder::kFsdp1;
   if (library.gathers_frozen && row.sharding == "full" && job.training.has_adapters()) {
     framework.reshard_after_forward = false;
   }
@@ -193,6 +192,7 @@ void set_adapters(const PublishedRow& row, Job& job, std::vector<std::string>& a
   training.fp32_stream = library.fp32_stream && row.sharding == "none";
   training.keeps_inputs = library.keeps_inputs && (training.base == BaseFormat::kNf4 ||
                                                    training.base == BaseFormat::kNf4Double);
+  training.holds_graph = library.holds_graph && training.keeps_inputs;
 }
 
 // Samples of instruction sets, in tokens; Megatron-SWIFT and transformers leave them unpadded or
@@ -260,6 +260,7 @@ void read_library(const json& object, FinetuneLibrary& library) {
       {"foreach_optimizer", &FinetuneLibrary::foreach_optimizer},
       {"gathers_frozen", &FinetuneLibrary::gathers_frozen},
       {"keeps_inputs", &FinetuneLibrary::keeps_inputs},
+      {"holds_graph", &FinetuneLibrary::holds_graph},
       {"fp32_stream", &FinetuneLibrary::fp32_stream},
       {"expandable_segments", &FinetuneLibrary::expandable_segments},
       {"sorts_lengths", &FinetuneLibrary::sorts_lengths},

@@ -23,6 +23,7 @@ struct FinetuneLibrary {
   bool foreach_optimizer = true;
   bool gathers_frozen = false;  // FSDP gathers the whole frozen model
   bool keeps_inputs = false;    // 4-bit products keep their inputs
+  bool holds_graph = false;     // until the loop's next loss is there
   bool fp32_stream = false;
   bool expandable_segments = false;
   bool sorts_lengths = false;   // samples of a micro-batch are about as long as each other

@@ -223,7 +223,7 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
     const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, traits) *
                          (of_mlp ? part_of_mlp(job, plan, sparse) : 1);
     memory.whole += bytes;
-    memory.weight_gradient += traits.feeds_product ? bytes : 0;
+    memory.inputs += traits.feeds_product ? bytes : 0;
     selective += dropped_by(plan.recompute_modules, traits, engine) ? 0 : bytes;
     mlp_kept += traits.half == models::Half::kMlp ? bytes : 0;
   }
@@ -251,7 +251,7 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
                       ? std::min(memory.whole, kept_per_op(job, plan, tokens, sparse))
                       : selective;
   }
-  memory.weight_gradient += output_gradients(job, plan, tokens, sparse);
+  memory.weight_gradient = memory.inputs + output_gradients(job, plan, tokens, sparse);
   memory.transient = backward_transient(job, plan, parameters, tokens, sparse, mlp_kept);
   if (sparse && runs_own_experts(job, plan)) {
     memory.transient = own_expert_transient(job, plan);

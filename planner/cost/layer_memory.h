@@ -13,6 +13,7 @@ struct LayerMemory {
   double whole = 0;  // everything backward needs
   double kept = 0;  // what stays from forward to backward: whole, or less under selective recompute
   double checkpoint = 0;  // the input alone: a layer under full recompute
+  double inputs = 0;      // of its linear layers
   double weight_gradient =
       0;                 // what a postponed weight gradient needs: inputs and output gradients
   double transient = 0;  // live beyond `whole` at the worst operation of its backward

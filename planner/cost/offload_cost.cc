@@ -60,9 +60,10 @@ constexpr double kCopySeconds = 5e-6;
 // DeepSpeed takes checkpoints to the host with tensor.cpu() and back with .to(): into memory that
 // is not pinned and is allocated anew, while the stream waits (runtime/activation_checkpointing/
 // checkpointing.py; ArcticTraining's checkpoints for long sequences do the same). Its own table of
-// ZeRO-3 states that leave and come back so: 3 and 7.5 GB/s a GPU.
+// ZeRO-3 states that leave and come back so: 3 and 7.5 GB/s a GPU. Into memory that is there
+// already a copy goes down as fast as one comes up.
 constexpr double kPageableDown = 3e9;
-constexpr double kPageableUp = 7.5e9;
+constexpr double kPageable = 7.5e9;
 
 // Of the channels' rate that the update reaches on two sockets: DeepSpeed's vectorised Adam 0.25 s
 // for 10^9 parameters on two Xeon 8168 (120 of 256 GB/s); PyTorch's fused one, which Megatron asks
@@ -121,25 +122,65 @@ double gradient_on_host(const Framework& framework) {
              : framework.gradient_bytes;
 }
 
+bool is_zero(const Job& job) {
+  return job.framework.states == StateLayout::kDeepSpeed;
+}
+
+bool is_third_stage(const Job& job, const Plan& plan) {
+  return is_zero(job) && plan.sharding == Sharding::kFull;
+}
+
+// How gradients and parameters go: copies of memory that is not pinned pass through a buffer of the
+// driver's while the host, which issues the kernels, waits.
+struct Way {
+  double rate = 0;  // bytes a second
+  bool beside = true;
+};
+
+Way way_of(const Job& job, const HostMachine& host) {
+  const bool pinned = job.framework.offload_pinned || !is_zero(job);
+  return {pinned ? host.link_rate : std::min(host.link_rate, kPageable),
+          pinned && job.offload.overlap};
+}
+
 // Seconds in which an updated weight comes back: in 16 bits, or as wide as its master is staged on
 // the GPU. ZeRO-3 casts into memory that is not pinned (stage3.py
 // _reassign_or_swap_out_partitioned_parameters); offloaded parameters stay where they are.
 double handed_back(const Job& job, const Plan& plan, const HostMachine& host) {
   const Framework& framework = job.framework;
-  const bool third =
-      framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kFull;
+  const bool third = is_third_stage(job, plan);
   if (third && job.offload.parameters != OffloadTo::kNone) {
     return 0;
   }
   if (third || framework.offload_pageable) {
-    return framework.parameter_bytes / std::min(host.link_rate, kPageableUp);
+    return framework.parameter_bytes / std::min(host.link_rate, kPageable);
   }
-  return std::max(framework.parameter_bytes, framework.offload_staging_bytes) / host.link_rate;
+  return std::max(framework.parameter_bytes, framework.offload_staging_bytes) /
+         way_of(job, host).rate;
 }
 
 // Bytes of one direction that `window` seconds of compute hide.
 double exposed(double seconds, double window, bool overlap) {
   return overlap ? std::max(0.0, seconds - window) : seconds;
+}
+
+// Seconds of the gradients' ways that nothing hides. Those of the last micro-batch go down in full
+// precision beside its backward. Every earlier one adds to what lies on the host: DeepSpeed brings
+// the 16-bit sum up, adds on the GPU and takes it down again
+// (async_accumulate_grad_in_cpu_via_gpu), PyTorch takes each gradient down and adds there.
+double gradient_seconds(const Job& job, const Plan& plan, const Way& way, const OffloadWork& work,
+                        double updated) {
+  const Framework& framework = job.framework;
+  const bool third = is_third_stage(job, plan);
+  const bool beside =
+      way.beside && framework.overlap_grad_reduce && !(third && framework.offload_waits);
+  const double once = updated * gradient_on_host(framework) / way.rate;
+  if (job.offload.gradients == OffloadTo::kNone) {
+    return exposed(once, work.backward, beside);
+  }
+  const double last = third && framework.offload_round_trip ? 2 * once : once;
+  return exposed(last, work.backward, beside) +
+         (work.micro_batches - 1) * exposed(once, work.backward, beside);
 }
 
 }  // namespace
@@ -236,20 +277,21 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const HostMachine& ho
   const double parameter = job.framework.parameter_bytes;
   if (offload.parameters != OffloadTo::kNone) {
     // Each pass brings this rank's shard up; backward takes the reduced gradient down beside it.
-    const double shard = work.parameters * parameter / host.link_rate;
+    const Way way = way_of(job, host);
+    const double shard = work.parameters * parameter / way.rate;
     const double drives = offload.parameters == OffloadTo::kNvme
                               ? ranks * work.parameters * parameter / host.nvme_rate
                               : 0;
     const double pass = std::max(shard, drives);
-    time.exposed += work.micro_batches * (exposed(pass, work.forward, offload.overlap) +
-                                          exposed(pass, work.backward, offload.overlap));
+    time.exposed += work.micro_batches * (exposed(pass, work.forward, way.beside) +
+                                          exposed(pass, work.backward, way.beside));
   }
   if (offload.activations != OffloadTo::kNone) {
     const bool pageable = job.framework.states == StateLayout::kDeepSpeed;
     const bool beside = offload.overlap && !pageable;
     const double link = host.link_rate;
     const double down = work.kept / (pageable ? std::min(link, kPageableDown) : link);
-    const double up = work.kept / (pageable ? std::min(link, kPageableUp) : link);
+    const double up = work.kept / (pageable ? std::min(link, kPageable) : link);
     time.exposed += work.micro_batches *
                     (exposed(down, work.forward, beside) + exposed(up, work.backward, beside));
   }
@@ -258,17 +300,8 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const HostMachine& ho
     time.optimizer = work.update;
   } else if (offload.optimizer != OffloadTo::kNone) {
     const double updated = work.trained * offload.optimizer_share;
-    const bool beside = offload.overlap && job.framework.overlap_grad_reduce;
-    // Gradients go down in full precision beside the last backward; weights come back behind the
-    // update.
-    const double moved = updated * gradient_on_host(job.framework) / host.link_rate;
-    time.exposed += exposed(moved, work.backward, beside) + updated * handed_back(job, plan, host);
-    if (offload.gradients != OffloadTo::kNone) {
-      // Every earlier micro-batch adds to what lies on the host: DeepSpeed brings the 16-bit sum
-      // up, adds on the GPU and takes it down again (async_accumulate_grad_in_cpu_via_gpu), PyTorch
-      // takes each gradient down and adds there.
-      time.exposed += (work.micro_batches - 1) * exposed(moved, work.backward, beside);
-    }
+    time.exposed += gradient_seconds(job, plan, way_of(job, host), work, updated) +
+                    updated * handed_back(job, plan, host);
     const double all = host.memory_rate * adam_share(job);
     const auto threads = static_cast<double>(job.framework.host_threads);
     const double rate = threads > 0 ? std::min(all, ranks * threads * kCoreRate) : all;

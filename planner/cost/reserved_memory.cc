@@ -83,7 +83,8 @@ void fill_reserved(const Job& job, const Plan& plan, MemoryEstimate& out) {
   const double top =
       std::max(1 + typical + spread, recomputes_in_megatron(framework, plan) ? kRecomputedHigh : 1);
   out.reserved_high_gib = std::max(out.reserved_gib, base * top + 2 * recorded);
-  if (framework.states == StateLayout::kDeepSpeed && out.allocated_gib < out.capacity_gib) {
+  if (framework.implementation != models::Implementation::kTrireme &&
+      out.allocated_gib < out.capacity_gib) {
     // As below; whether that is in time is left open: the high end stays.
     out.reserved_gib = std::min(out.reserved_gib, out.capacity_gib);
   }

@@ -120,7 +120,7 @@ Gathered gathered_of(const StageContext& context, const StageContents& stage) {
   // ZeRO-3 fetches a prefetch bucket more at every module, containers and norms among them, so that
   // it is ahead by as much as stage3_max_live_parameters lets it be: a bound of all that is there
   // (runtime/zero/partitioned_param_coordinator.py).
-  const double units_ahead = zero || (frozen && job.framework.frozen_graph_stays)
+  const double units_ahead = zero || (frozen && job.framework.sharder == Sharder::kFsdp1)
                                  ? 0
                                  : static_cast<double>(job.framework.prefetch_units);
   const auto most = static_cast<double>(job.framework.prefetch_elements);

@@ -28,6 +28,15 @@ double kept_of_chunk(const Plan& plan, const LayerMemory& layer, double all, dou
   return recomputed * layer.checkpoint + (layers - recomputed) * layer.whole;
 }
 
+// Of layers that FSDP1 gathers and nobody trains: what waits on their inputs' gradients to let the
+// unit go (_register_post_backward_reshard_only_hook, torch/distributed/fsdp/_runtime_utils.py)
+// holds those inputs, which a reentrant checkpoint detached, and their gradients until backward
+// ends. By the first layers' backward that is every layer's but two: a sequence of 4,096 tokens
+// takes 30/32 GiB more of a Llama 3 8B than without FSDP (fms-acceleration a100_80gb.csv).
+double held_gradients(const LayerMemory& layer, double layers) {
+  return std::max(0.0, layers - 2) * layer.checkpoint;
+}
+
 // Beyond what was kept: the layer's recomputed tensors, and what its backward needs at once. Of a
 // chunk that repeats its first layers alone the others, which kept all, are done by then.
 double live_of_layer(const Job& job, const Plan& plan, const LayerMemory& layer, double layers) {
@@ -35,9 +44,9 @@ double live_of_layer(const Job& job, const Plan& plan, const LayerMemory& layer,
       plan.recompute == Recompute::kFull &&
       (plan.recompute_layers < 0 || static_cast<double>(plan.recompute_layers) >= layers);
   const double recomputed = whole ? layer.whole : layer.whole - layer.kept;
-  const bool twice = whole && job.framework.frozen_graph_stays && job.training.has_adapters() &&
-                     plan.sharding == Sharding::kFull;
-  return (twice ? 2 : 1) * (recomputed + layer.transient);
+  const bool held = whole && job.framework.frozen_graph_stays && job.training.has_adapters() &&
+                    plan.sharding == Sharding::kFull;
+  return recomputed + layer.transient + (held ? held_gradients(layer, layers) : 0);
 }
 
 double embedding_bytes(const StageContext& context) {
@@ -115,31 +124,31 @@ double master_bytes(const StageContext& context, const StageContents& stage) {
 
 // What pinning `bytes` takes beyond them: PyTorch's host allocator rounds a block up to a power of
 // two (CachingHostAllocator.h; since 1.12, pytorch#95823).
-double pinned_beyond(double bytes) {
-  return bytes > 0 ? std::exp2(std::ceil(std::log2(bytes))) - bytes : 0;
+double pinned_beyond(const Framework& framework, double bytes) {
+  return bytes > 0 && framework.offload_pinned ? std::exp2(std::ceil(std::log2(bytes))) - bytes : 0;
 }
 
 // What DeepSpeed's offloaded optimizer holds on the host beside states, gradients and offloaded
-// parameters, pinned as its documented configurations ask for. ZeRO-3 (runtime/zero/stage3.py): the
-// step's fp32 gradients by sub-groups, beside the sums (grad_partitions_flat_buffer) and the
-// parameters, one block each. Stages 1 and 2 (stage_1_and_2.py): 16-bit weights on their way up;
-// masters and gradients are pinned.
+// parameters, pinned as its documented configurations ask for, unless told not to. ZeRO-3
+// (runtime/zero/stage3.py): the step's fp32 gradients by sub-groups, beside the sums
+// (grad_partitions_flat_buffer) and the parameters, one block each. Stages 1 and 2
+// (stage_1_and_2.py): 16-bit weights on their way up; masters and gradients are pinned.
 double zero_buffers(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
+  const auto beyond = [&](double bytes) { return pinned_beyond(job.framework, bytes); };
   const double masters = master_bytes(context, stage);
   const double each = std::max(job.framework.master_bytes, 1.0);
   const double weights = job.framework.parameter_bytes * masters / each;
   if (context.plan->sharding != Sharding::kFull) {
     // Wide sums are the masters' gradients, narrow ones lie beside them.
     const double gradients = zero_sum_bytes(job) < each ? masters : 0;
-    return gradients + weights + pinned_beyond(weights) + 2 * pinned_beyond(masters);
+    return gradients + weights + beyond(weights) + 2 * beyond(masters);
   }
   const double group = kZeroSubGroup * each;
   const double groups = std::floor(masters / group);
   const double sums = zero_sum_bytes(job) * masters / each;
-  return masters + groups * pinned_beyond(group) + pinned_beyond(masters - groups * group) +
-         pinned_beyond(sums) +
-         (job.offload.parameters == OffloadTo::kHost ? pinned_beyond(weights) : 0);
+  return masters + groups * beyond(group) + beyond(masters - groups * group) + beyond(sums) +
+         (job.offload.parameters == OffloadTo::kHost ? beyond(weights) : 0);
 }
 
 }  // namespace
@@ -241,6 +250,10 @@ StageContents contents_of(const StageContext& context, const std::vector<ChunkLa
   stage.live = std::max(
       stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense, fewest) : 0,
       stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse, fewest) : 0);
+  if (context.job->training.holds_graph) {
+    stage.held =
+        stage.dense_layers * layers.dense.inputs + stage.sparse_layers * layers.sparse.inputs;
+  }
   return stage;
 }
 

@@ -30,6 +30,7 @@ struct StageContents {
   // as may wait have what their weight gradients read in the place of what they kept.
   double turned = 0;
   double live = 0;  // of the layer whose backward runs, beyond what it kept
+  double held = 0;  // of the micro-batch before, until this one's loss is there
   bool embedding = false, has_head = false;
   [[nodiscard]] double body() const { return elements + experts - root; }  // of the layers
   // Of the larger of its two tables.

@@ -229,6 +229,8 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
     set_head_moments(context, stage, gathered, base, moments);
     moments.head_backward.other += norm_copy_bytes(context, stage);
   }
+  moments.forward.activations += stage.held;
+  moments.loss.activations += stage.held;
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live + stage.turned;
   if (stage.has_head && splits_backward(plan)) {
@@ -268,8 +270,11 @@ double side_pools(const StageContext& context, const StageContents& stage, const
   const double gradients = counted ? 0
                                    : stage.trained * context.dense_state.gradients +
                                          stage.trained_experts * context.expert_state.gradients;
-  const double unit = std::max(stage.root + stage.largest_unit, 2 * stage.largest_unit);
-  return gradients + compute_bytes(job) * unit;
+  // Frozen units as wide as they are stored; tables are not quantised.
+  const bool frozen = job.training.has_adapters();
+  const double unit =
+      (frozen ? frozen_bytes(job.training.base) : compute_bytes(job)) * stage.largest_unit;
+  return gradients + std::max(compute_bytes(job) * stage.root + unit, 2 * unit);
 }
 
 void scale(MemoryItems& items) {

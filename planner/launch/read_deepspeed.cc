@@ -123,6 +123,13 @@ void read_zero_offload(LaunchConfig& config) {
   if (const std::string parameters = device("offload_param"); !parameters.empty()) {
     config.offload.push_back(parameters == "=nvme" ? "parameters=nvme" : "parameters");
   }
+  for (const char* part : {"offload_optimizer", "offload_param"}) {
+    const std::string key = fmt::format("zero_optimization.{}.pin_memory", part);
+    if (*device(part) != 0 && !switch_setting(config, key).value_or(true)) {
+      config.choices.emplace_back("offload_pinned=false");
+      break;
+    }
+  }
 }
 
 void read_zero_sharding(LaunchConfig& config) {

@@ -84,6 +84,12 @@ struct Framework {
   // pinned.
   double offload_staging_bytes = 0;
   bool offload_pageable = false;
+  // Gradients and parameters on the host: in pinned memory (DeepSpeed's pin_memory); whether the
+  // host waits for each gradient of ZeRO-3 on its way there; whether a micro-batch's go down into
+  // the sum in any case and come up again to be stepped from, however few there are.
+  bool offload_pinned = true;
+  bool offload_waits = false;
+  bool offload_round_trip = false;
   // Threads that a rank has for an optimizer on the host: torchrun starts several ranks with
   // OMP_NUM_THREADS=1. 0: the ranks of a node share all its cores.
   std::int64_t host_threads = 0;
@@ -165,7 +171,8 @@ struct Framework {
   double dropout = 0.0;
   bool fp32_norms = false;         // norms written out in PyTorch keep an fp32 copy of their input
   bool foreach_optimizer = false;  // PyTorch's foreach Adam: one copy of the parameters at the step
-  // FSDP1 keeps the graph of a unit without trained parameters until the next one's backward ends.
+  // FSDP1 holds the inputs of units without trained parameters and their gradients until backward
+  // ends, where checkpoints are reentrant.
   bool frozen_graph_stays = false;
   bool mixed_precision_pure = false;  // llm-foundry's PURE: bf16 throughout
 

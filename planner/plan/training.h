@@ -63,7 +63,10 @@ struct Training {
   // Adapter v2).
   bool scales_outputs = false;
   bool keeps_inputs = false;  // frozen products keep their inputs (bitsandbytes until early 2024)
-  bool fp32_stream = false;   // the residual stream runs in fp32 (PEFT's prepare_model_for_kbit…)
+  // They live until the next micro-batch's loss is there: the product's node has them as plain
+  // attributes (MatMul4Bit, `ctx.tensors`), and the loop holds the loss that the node hangs on.
+  bool holds_graph = false;
+  bool fp32_stream = false;  // the residual stream runs in fp32 (PEFT's prepare_model_for_kbit…)
 
   std::vector<LengthShare> lengths;  // empty: every sample fills the sequence
   Batching batching = Batching::kFull;

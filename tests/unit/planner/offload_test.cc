@@ -163,6 +163,31 @@ TEST(Offload, EveryMicroBatchMovesGradientsThatLieOnTheHost) {
   EXPECT_NEAR(exposed(5), exposed(1), 0.01);
 }
 
+// ZeRO-3's gradients go into the host's sum, come up again and go down in fp32, eight bytes each,
+// while the host waits (until DeepSpeed 0.19.5, #8207); memory that is not pinned takes the rate of
+// DeepSpeed's own table. All of it was hidden behind backward, and pinned.
+TEST(Offload, GradientsOfZeroThreeHaltTheHost) {
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed@0.17");
+  job.offload = parse_offload("optimizer,gradients");
+  const double elements = static_cast<double>(models::parameter_count(job.model)) / 8;
+  const double weights_back = 2 * elements / 7.5e9;
+  const double pinned = estimate_of(job).time.exposed.offload;
+  EXPECT_NEAR(pinned, 8 * elements / host_of(job).link_rate + weights_back, 0.01);
+  job.framework.offload_pinned = false;
+  EXPECT_NEAR(estimate_of(job).time.exposed.offload, 8 * elements / 7.5e9 + weights_back, 0.01);
+  job.framework = find_framework("deepspeed");
+  EXPECT_LT(estimate_of(job).time.exposed.offload, pinned);
+}
+
+// Parameters that are not pinned come up while nothing runs: two passes of two bytes.
+TEST(Offload, ParametersOfUnpinnedMemoryHaltTheHost) {
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed@0.17");
+  job.offload = parse_offload("optimizer,gradients,parameters");
+  const double elements = static_cast<double>(models::parameter_count(job.model)) / 8;
+  job.framework.offload_pinned = false;
+  EXPECT_NEAR(estimate_of(job).time.exposed.offload, (8 + 2 * 2) * elements / 7.5e9, 0.02);
+}
+
 // PyTorch's plain Adam passes the host's memory many times (ZeRO-Offload, table 4).
 TEST(Offload, TheHostsUpdateIsThatOfTheFramework) {
   const auto update = [](const char* framework) {

@@ -237,6 +237,19 @@ LaunchCase deepspeed(const std::string& text, std::optional<std::int64_t> batch 
       {.model = "llama-3.1-8b", .cluster = "dgx-h100x2", .sequence = 4096, .global_batch = batch});
 }
 
+// pin_memory was of no effect: copies of memory that is not pinned halt the host.
+TEST(ReadDeepspeed, MemoryThatIsNotPinnedIsRead) {
+  const auto pinned = [](const std::string& part) {
+    return deepspeed(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, )" + part +
+                     "}}")
+        .job.framework.offload_pinned;
+  };
+  EXPECT_TRUE(pinned(R"("offload_optimizer": {"device": "cpu"})"));
+  EXPECT_TRUE(pinned(R"("offload_optimizer": {"device": "none", "pin_memory": false})"));
+  EXPECT_FALSE(pinned(R"("offload_optimizer": {"device": "cpu", "pin_memory": false})"));
+  EXPECT_FALSE(pinned(R"("offload_param": {"device": "cpu", "pin_memory": false})"));
+}
+
 // The engine adds gradients up in the model's type where data_types names none; it was taken to be
 // fp32, 16 GB more of a model of 8B.
 TEST(ReadDeepspeed, SumsOfGradientsHaveTheModelsTypeUnlessNamed) {

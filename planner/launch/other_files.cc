@@ -15,10 +15,6 @@ constexpr OtherFile kOtherYamls[] = {
     {"max_tokens_per_mb:",
      "is AReaL's; its actor's model, backend and batch as options of `trireme estimate --framework "
      "fsdp2 --sharding full`, or as Megatron-LM's flags, would be right"},
-    {"\n  dtensor_cfg:",
-     "is NeMo RL's; the policy's model, dtensor_cfg and batch as options of `trireme estimate "
-     "--framework fsdp2 --sharding full`, or its megatron_cfg as Megatron-LM's flags, would be "
-     "right"},
     {"\n  pp_engine:",
      "is nanotron's; its sizes (parallelism: dp, tp, pp) as options of `trireme estimate` would be "
      "right"},
@@ -31,9 +27,6 @@ constexpr OtherFile kOtherYamls[] = {
     {"_component_: torchtune.",
      "is torchtune's; its model, batch and recompute as options of `trireme estimate --framework "
      "fsdp2 --sharding full` would be right"},
-    {"megatron_cfg:",
-     "is NeMo RL's; the policy's megatron_cfg as Megatron-LM's flags "
-     "(--tensor-model-parallel-size 4, …) would be right"},
     {"strategy_args:",
      "is ROLL's; the strategy_config of its actor as Megatron-LM's flags "
      "(--tensor-model-parallel-size 4, …) or a DeepSpeed JSON would be right"},

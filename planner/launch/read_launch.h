@@ -76,8 +76,12 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
 // Throw Error.
 bool is_verl(std::string_view text, const std::string& source);
 bool is_openrlhf(std::string_view text, const std::string& source);
+// NeMo RL's YAML (trainers/nemo_rl.cc).
+bool is_nemo_rl(std::string_view text, const std::string& source);
 LaunchConfig read_verl(std::string_view text, const std::string& source,
                        const std::vector<std::string>& arguments, const LaunchReading& reading);
+LaunchConfig read_nemo_rl(std::string_view text, const std::string& source,
+                          const std::vector<std::string>& arguments, const LaunchReading& reading);
 LaunchConfig read_openrlhf(std::string_view text, const std::string& source,
                            const std::vector<std::string>& arguments, const LaunchReading& reading);
 

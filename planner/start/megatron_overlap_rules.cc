@@ -79,13 +79,16 @@ Found parameter_gather(const LaunchConfig& config, const LaunchCase& found) {
   if (!is_on(config, "overlap_param_gather") || is_fsdp(config) || (shards && reduces)) {
     return {};
   }
-  return Finding{fmt::format("overlapped parameter gathering {}{}{}",
-                             shards ? "" : "without a distributed optimizer",
-                             !shards && !reduces ? " and " : "",
-                             reduces ? "" : "without overlapped gradient reduction"),
-                 config.format == LaunchFormat::kMegatron
-                     ? "add --use-distributed-optimizer --overlap-grad-reduce"
-                     : "set ddp.use_distributed_optimizer and ddp.overlap_grad_reduce to True"};
+  return Finding{
+      fmt::format("overlapped parameter gathering {}{}{}",
+                  shards ? "" : "without a distributed optimizer",
+                  !shards && !reduces ? " and " : "",
+                  reduces ? "" : "without overlapped gradient reduction"),
+      config.format == LaunchFormat::kMegatron
+          ? "add --use-distributed-optimizer --overlap-grad-reduce"
+          : "set ddp.use_distributed_optimizer and ddp.overlap_grad_reduce to True",
+      // Core alone asserts nothing
+      config.program == MegatronProgram::kVerl ? std::optional(Severity::kWarning) : std::nullopt};
 }
 
 Found gather_with_step(const LaunchConfig& config, const LaunchCase& found) {

@@ -80,6 +80,29 @@ constexpr Word kWords[] = {
     {"easyr1",
      "fsdp_activation_checkpointing: ", "worker.actor.model.enable_gradient_checkpointing="},
     {"easyr1", "fsdp_offload_params: ", "worker.actor.fsdp.enable_cpu_offload="},
+    {"nemo-rl", kMicro, "policy.train_micro_batch_size="},
+    {"nemo-rl", kBatch, "policy.train_global_batch_size="},
+    {"nemo-rl", kSequence, "policy.max_total_sequence_length="},
+    {"nemo-rl", kContext, "policy.dtensor_cfg.context_parallel_size="},
+    {"nemo-rl", kTensor, "policy.dtensor_cfg.tensor_parallel_size="},
+    {"nemo-rl", kReplicas, "policy.dtensor_cfg.dp_replicate_size="},
+    {"nemo-rl", kShards, ""},
+    {"nemo-rl", "dynamo_config: ", ""},
+    {"nemo-rl", "fsdp_activation_checkpointing: ", "policy.dtensor_cfg.activation_checkpointing="},
+    {"nemo-rl", "fsdp_offload_params: ", "policy.dtensor_cfg.cpu_offload="},
+    {"nemo-rl", "--micro-batch-size ", "policy.train_micro_batch_size="},
+    {"nemo-rl", "--global-batch-size ", "policy.train_global_batch_size="},
+    {"nemo-rl", "--seq-length ", "policy.max_total_sequence_length="},
+    {"nemo-rl", "without --recompute-granularity",
+     "policy.megatron_cfg.activation_checkpointing=false"},
+    {"nemo-rl", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+     "policy.megatron_cfg.activation_checkpointing=true"},
+    {"nemo-rl", "--grad-reduce-in-bf16",
+     "@distributed_data_parallel_config.grad_reduce_in_fp32=false"},
+    {"nemo-rl", "without --optimizer-cpu-offload and --cpu-offloading",
+     "@optimizer.optimizer_cpu_offload=false"},
+    {"nemo-rl", "--cross-entropy-loss-fusion", ""},
+    {"nemo-rl", "--fp8-", ""},
     {"openrlhf", kMicroJson, "--train.micro_batch_size "},
     {"openrlhf", kBatchJson, "--train.batch_size "},
     {"openrlhf", kOptionOfSequence, "--data.max_len "},
@@ -136,22 +159,39 @@ constexpr Word kWords[] = {
     {"transformers", kBatch, kProduct},
 };
 
-// Where verl's engine takes what Megatron-LM has as a flag (workers/config, engine/megatron).
-std::string verl_section(const std::string& key) {
-  constexpr std::string_view kOwn =
+// Where trainers hold what Megatron-LM has as a flag: degrees, what the reductions are told, and
+// the rest of Core's configuration (verl workers/config and engine/megatron, NeMo RL
+// models/policy).
+struct MegatronHome {
+  std::string_view program, owner, reductions, rest, added;  // added: before keys of the last two
+};
+constexpr MegatronHome kHomes[] = {
+    {"verl", "actor_rollout_ref.actor.megatron.", "override_ddp_config.",
+     "override_transformer_config.", "++"},
+    {"verl-sft", "engine.", "override_ddp_config.", "override_transformer_config.", "++"},
+    {"nemo-rl", "policy.megatron_cfg.", "distributed_data_parallel_config.", "model_overrides.",
+     ""}};
+
+const MegatronHome* home_of(const std::string& program) {
+  const auto* home =
+      std::find_if(std::begin(kHomes), std::end(kHomes),
+                   [&](const MegatronHome& each) { return each.program == program; });
+  return home == std::end(kHomes) ? nullptr : home;
+}
+
+std::string in_home(const MegatronHome& home, const std::string& key) {
+  constexpr std::string_view kDegrees =
       "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
       "virtual_pipeline_model_parallel_size expert_model_parallel_size "
       "expert_tensor_parallel_size sequence_parallel use_distributed_optimizer";
   constexpr std::string_view kReductions =
       "overlap_grad_reduce overlap_param_gather average_in_collective grad_reduce_in_fp32 "
       "bucket_size";
-  return is_among(kOwn, key)          ? ""
-         : is_among(kReductions, key) ? "override_ddp_config."
-                                      : "override_transformer_config.";
-}
-
-const char* verl_owner(const std::string& program) {
-  return program == "verl" ? "actor_rollout_ref.actor.megatron." : "engine.";
+  if (is_among(kDegrees, key)) {
+    return fmt::format("{}{}", home.owner, key);
+  }
+  return fmt::format("{}{}{}{}", home.added, home.owner,
+                     is_among(kReductions, key) ? home.reductions : home.rest, key);
 }
 
 std::string program_name(const LaunchConfig& config) {
@@ -173,14 +213,14 @@ std::string megatron_flag(const std::string& program, std::string_view text, std
   if (flag.find('=') != std::string::npos || is_among(kOptionsHere, key)) {
     return flag;  // srun's, or this program's own
   }
-  if (!program.starts_with("verl")) {
+  const MegatronHome* home = home_of(program);
+  if (home == nullptr) {
     return "--" + key;
   }
   const bool valued = end + 1 < text.size() && text[end] == ' ' && text[end + 1] != '-' &&
                       text.substr(end, 4) != " or " && text.substr(end, 5) != " and ";
   at += valued ? 1 : 0;
-  return fmt::format("{}{}{}={}", verl_section(key).empty() ? "" : "++", verl_owner(program),
-                     verl_section(key) + key, valued ? "" : "True");
+  return fmt::format("{}={}", in_home(*home, key), valued ? "" : "True");
 }
 
 bool is_of(const Word& word, const std::string& program) {
@@ -192,7 +232,7 @@ bool is_of(const Word& word, const std::string& program) {
 std::string own_text(const Word& word, const std::string& program) {
   std::string text(word.to);
   if (const std::size_t at = text.find('@'); at != std::string::npos) {
-    text.replace(at, 1, verl_owner(program));
+    text.replace(at, 1, home_of(program)->owner);
   }
   return text;
 }

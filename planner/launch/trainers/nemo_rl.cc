@@ -1,0 +1,341 @@
+// NeMo RL: the policy that its YAML trains, by DTensor (PyTorch's FSDP2, tensor parallelism) or by
+// Megatron-Core. A YAML inherits from those after `defaults`. Sources: NeMo RL of August 2026
+// (nemo_rl/utils/config.py, nemo_rl/models/dtensor/parallelize.py,
+// nemo_rl/models/automodel/setup.py, nemo_rl/models/megatron/setup.py, examples/configs).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "core/error.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/megatron/megatron.h"
+#include "planner/launch/trainers/rollouts.h"
+#include "planner/launch/trainers/trainer.h"
+
+namespace trireme::planner {
+namespace {
+
+const std::string kPolicy = "policy.";
+
+// ---- the settings
+
+// The YAML and, before it, those that it inherits from; `path`: from the first one's folder.
+void read_inherited(std::string_view text, const std::string& path, const LaunchReading& reading,
+                    int depth, LaunchConfig& said) {
+  constexpr int kDeepest = 10;
+  LaunchConfig own;
+  own.source = depth == 0 ? said.source : path;
+  read_yaml_settings(text, own);
+  const std::string bases = run_text(own, "defaults");
+  for (const std::string_view base : names_in(bases)) {
+    const std::string file =
+        (std::filesystem::path(path).parent_path() / base).lexically_normal().string();
+    const auto inner = reading.read && depth < kDeepest ? reading.read(file) : std::nullopt;
+    if (inner) {
+      read_inherited(*inner, file, reading, depth + 1, said);
+    } else {
+      said.foreign.push_back(fmt::format("what {} sets, from which it inherits", base));
+    }
+  }
+  for (LaunchSetting& setting : own.settings) {
+    setting.line = depth == 0 ? setting.line : 0;
+    said.settings.push_back(std::move(setting));
+  }
+}
+
+// The parts of a list outside of the braces in it: "2, ${a}" of ${mul:2, ${a}}.
+std::vector<std::string> parts_of(std::string_view list) {
+  std::vector<std::string> parts = {""};
+  int depth = 0;
+  for (const char c : list) {
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == ',' && depth == 0) {
+      parts.emplace_back();
+    } else if (c != ' ') {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// The key that a reference names: ${.x} and ${..x} count from the setting's own section.
+std::string named_key(std::string_view name, std::string key) {
+  while (name.starts_with('.')) {
+    key.resize(key.rfind('.') == std::string::npos ? 0 : key.rfind('.'));
+    name.remove_prefix(1);
+    if (!name.starts_with('.')) {
+      return key.empty() ? std::string(name) : fmt::format("{}.{}", key, name);
+    }
+  }
+  return std::string(name);
+}
+
+// ${policy.precision}, ${mul:${policy.max_total_sequence_length},
+// ${policy.train_micro_batch_size}}; empty: what it names is not there.
+std::string resolved(const LaunchConfig& said, const std::string& key, const std::string& value,
+                     int depth = 0) {
+  constexpr int kDeepest = 6;
+  constexpr std::string_view kProduct = "mul:";
+  if (!value.starts_with("${") || !value.ends_with("}")) {
+    return value;
+  }
+  const std::string inner = value.substr(2, value.size() - 3);
+  if (depth > kDeepest) {
+    return "";
+  }
+  if (!inner.starts_with(kProduct)) {
+    const LaunchSetting* other = find_setting(said, named_key(inner, key));
+    return other == nullptr ? "" : resolved(said, other->key, other->value, depth + 1);
+  }
+  constexpr double kMost = 1e9;
+  double product = 1;
+  for (const std::string& part : parts_of(std::string_view(inner).substr(kProduct.size()))) {
+    const std::string word = resolved(said, key, part, depth + 1);
+    double factor = 0;
+    const char* end = word.data() + word.size();
+    const auto [stop, failure] = std::from_chars(word.data(), end, factor);
+    if (failure != std::errc() || stop != end || word.empty()) {
+      return "";
+    }
+    product *= factor;
+  }
+  return product >= 1 && product <= kMost ? std::to_string(static_cast<std::int64_t>(product)) : "";
+}
+
+LaunchConfig settings_of(std::string_view text, const std::string& source,
+                         const std::vector<std::string>& arguments, const LaunchReading& reading) {
+  LaunchConfig said;
+  said.source = source;
+  said.format = LaunchFormat::kAccelerate;
+  read_inherited(text, std::filesystem::path(source).filename().string(), reading, 0, said);
+  add_arguments(arguments, "policy.train_micro_batch_size=2", said);
+  for (LaunchSetting& setting : said.settings) {
+    setting.value = resolved(said, setting.key, setting.value);
+  }
+  return said;
+}
+
+bool on(const LaunchConfig& said, const std::string& key, bool otherwise = false) {
+  return switch_setting(said, key).value_or(otherwise);
+}
+
+std::int64_t count(const LaunchConfig& said, const std::string& key, std::int64_t otherwise) {
+  return run_setting(said, key) == nullptr
+             ? otherwise
+             : integer_setting(said, key, 1, 100'000'000).value_or(otherwise);
+}
+
+// ---- the GPUs that train (grpo.py, setup): without those of rollouts of their own
+
+void read_gpus(const LaunchConfig& said, LaunchConfig& config) {
+  const std::string rollouts = kPolicy + "generation.colocated.";
+  const bool apart = !on(said, rollouts + "enabled", true);
+  std::int64_t each = count(said, "cluster.gpus_per_node", 8);
+  std::int64_t hosts = count(said, "cluster.num_nodes", 1);
+  if (apart && hosts == 1) {
+    each = std::max<std::int64_t>(1, each - count(said, rollouts + "resources.gpus_per_node", 1));
+  } else if (apart) {
+    hosts = std::max<std::int64_t>(1, hosts - count(said, rollouts + "resources.num_nodes", 1));
+  }
+  config.gpus_per_node = each;
+  config.gpus = each * hosts;
+  if (said.settings.end() != std::find_if(said.settings.begin(), said.settings.end(),
+                                          [](const LaunchSetting& setting) {
+                                            return setting.key.starts_with("policy.generation.");
+                                          }) &&
+      !apart) {
+    config.remarks.emplace_back(
+        "the rollout engine sleeps while the policy trains: what it keeps on the GPU then is not "
+        "counted");
+  }
+}
+
+// ---- DTensor
+
+void read_dtensor(const LaunchConfig& said, LaunchConfig& config) {
+  const std::string owner = kPolicy + "dtensor_cfg.";
+  LaunchLayout& layout = config.layout;
+  config.format = LaunchFormat::kAccelerate;
+  config.framework = "fsdp2";
+  layout.sharding = Sharding::kFull;
+  layout.reshard_after_forward = true;
+  layout.tensor = count(said, owner + "tensor_parallel_size", 1);
+  layout.context = count(said, owner + "context_parallel_size", 1);
+  layout.replicas = count(said, owner + "dp_replicate_size", 1);
+  layout.sequence_parallel = on(said, owner + "sequence_parallel");
+  if (count(said, owner + "expert_parallel_size", 1) > 1) {
+    config.foreign.emplace_back("expert parallelism of DTensor");
+  }
+  config.choices.emplace_back("reduce_dtype=fp32");
+  if (on(said, owner + "activation_checkpointing")) {
+    layout.recompute = Recompute::kFull;
+    note_beside(config, "what attention, MLP and norms keep, which recompute one by one");
+  }
+  if (on(said, owner + "cpu_offload")) {
+    config.offload = {"parameters"};
+  }
+  if (on(said, owner + "lora_cfg.enabled")) {
+    config.training.rank = count(said, owner + "lora_cfg.dim", 8);
+    config.training.base = BaseFormat::kFp32;
+  }
+  const std::string type = run_text(said, kPolicy + "precision", "bfloat16");
+  config.precision = type == "float32" ? "fp32" : type == "float16" ? "fp16" : "bf16";
+}
+
+// ---- Megatron-Core
+
+void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
+  const std::string owner = kPolicy + "megatron_cfg.";
+  constexpr std::string_view kSections[] = {"optimizer.", "distributed_data_parallel_config.",
+                                            "fp8_cfg.", "model_overrides.", ""};
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"use_custom_fsdp", "use_megatron_fsdp"},
+      {"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
+      {"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"}};
+  config.format = LaunchFormat::kMegatron;
+  config.program = MegatronProgram::kVerl;
+  const bool narrow = on(said, owner + "fp8_cfg.enabled");
+  const bool shards = on(said, owner + "distributed_data_parallel_config.use_custom_fsdp");
+  for (const LaunchSetting& setting : said.settings) {
+    if (!setting.key.starts_with(owner) || setting.value.empty()) {
+      continue;
+    }
+    std::string_view path = std::string_view(setting.key).substr(owner.size());
+    const auto* section =
+        std::find_if(std::begin(kSections), std::end(kSections),
+                     [&](std::string_view each) { return path.starts_with(each); });
+    const bool quantized = *section == "fp8_cfg.";
+    path.remove_prefix(section->size());
+    if (path.find('.') != std::string_view::npos || (quantized && !narrow) ||
+        is_among("enabled activation_checkpointing recompute_granularity recompute_modules",
+                 path) ||
+        (path == "data_parallel_sharding_strategy" && !shards)) {
+      continue;
+    }
+    LaunchSetting own = setting;
+    own.key = path;
+    for (const auto& [from, to] : kNames) {
+      own.key = own.key == from ? std::string(to) : own.key;
+    }
+    config.settings.push_back(std::move(own));
+  }
+  const auto put = [&](const char* key, const std::string& value) {
+    put_setting(config, key, value, nullptr);
+  };
+  put("attention_dropout", "0");
+  put("hidden_dropout", "0");
+  if (on(said, owner + "activation_checkpointing")) {
+    const std::string depth = run_text(said, owner + "recompute_granularity", "full");
+    put("recompute_granularity", depth);
+    if (depth == "full") {
+      put("recompute_method", "uniform");
+      put("recompute_num_layers", "1");
+    } else if (const std::string parts = run_text(said, owner + "recompute_modules");
+               !parts.empty()) {
+      put("recompute_modules", parts);
+    }
+  }
+  if (!switch_setting(config, "grad_reduce_in_fp32").value_or(true)) {
+    put("grad_reduce_in_bf16", "true");
+  }
+  config.environment.push_back({"CUDA_DEVICE_MAX_CONNECTIONS", "1", "NeMo RL's workers"});
+  if (on(said, owner + "peft.enabled")) {
+    config.training.rank = count(said, owner + "peft.dim", 8);
+    config.training.base = BaseFormat::kSixteenBit;
+  }
+  read_megatron_layout(config);
+}
+
+// ---- batch and kind
+
+void read_step(const LaunchConfig& said, LaunchConfig& config) {
+  const std::int64_t longest = count(said, kPolicy + "max_total_sequence_length", 4096);
+  const std::int64_t samples = count(said, kPolicy + "train_global_batch_size", 1);
+  const std::int64_t micro = count(said, kPolicy + "train_micro_batch_size", 1);
+  config.sequence = longest;
+  config.global_batch = samples;
+  config.layout.micro_batch = micro;
+  for (const char* way : {"sequence_packing", "dynamic_batching"}) {
+    const std::string owner = kPolicy + way + ".";
+    if (!on(said, owner + "enabled")) {
+      continue;
+    }
+    const std::int64_t pack = count(said, owner + "train_mb_tokens", longest * micro);
+    const RolloutPacks packs = packs_of({.step = samples,
+                                         .longest = longest,
+                                         .ranks = data_ranks(config),
+                                         .by = way,
+                                         .limit = "train_mb_tokens"},
+                                        pack, config);
+    config.sequence = packs.sequence;
+    config.layout.micro_batch = 1;
+    config.global_batch = packs.batch;
+    return;
+  }
+  note_unpacked(config);
+}
+
+void read_kind(const LaunchConfig& said, LaunchConfig& config) {
+  const auto has = [&](std::string_view section) {
+    return std::any_of(
+        said.settings.begin(), said.settings.end(),
+        [&](const LaunchSetting& setting) { return setting.key.starts_with(section); });
+  };
+  if (has("rm.")) {
+    config.foreign.emplace_back("a head of one score in place of the vocabulary's");
+  } else if (has("distillation.")) {
+    config.foreign.emplace_back("distillation");
+  } else if (has("dpo.")) {  // pairs; the judging weights are swapped in from the host
+    config.sequences_a_sample = 2;
+  } else if (has("ppo.")) {
+    note_beside(config, "the critic");
+  }
+  if (has("grpo.") || has("ppo.")) {
+    const double samples = static_cast<double>(count(said, "grpo.num_prompts_per_step", 1)) *
+                           static_cast<double>(count(said, "grpo.num_generations_per_prompt", 1));
+    note_actor(config,
+               samples / static_cast<double>(count(said, kPolicy + "train_global_batch_size", 1)));
+  }
+}
+
+}  // namespace
+
+bool is_nemo_rl(std::string_view text, const std::string& source) {
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  const auto section = [&](const std::string& name) {
+    return text.starts_with(name) || has("\n" + name);
+  };
+  const bool engines =
+      has("dtensor_cfg:") || has("megatron_cfg:") || has("train_global_batch_size:");
+  const bool inherits = section("defaults:") && (section("cluster:") || section("policy:") ||
+                                                 section("grpo:") || section("checkpointing:"));
+  return is_yaml(source) && ((section("policy:") && engines) || inherits);
+}
+
+LaunchConfig read_nemo_rl(std::string_view text, const std::string& source,
+                          const std::vector<std::string>& arguments, const LaunchReading& reading) {
+  const LaunchConfig said = settings_of(text, source, arguments, reading);
+  LaunchConfig config = said;
+  config.settings.clear();
+  read_gpus(said, config);
+  if (const LaunchSetting* model = run_setting(said, kPolicy + "model_name")) {
+    take_model(model->value, config);
+  } else if (!config.foreign.empty()) {
+    throw Error(source, fmt::format("says no policy.model_name, and {} cannot be read; that file "
+                                    "beside it would be right",
+                                    config.foreign.front()));
+  }
+  if (on(said, kPolicy + "megatron_cfg.enabled")) {
+    read_megatron_cfg(said, config);
+  } else {
+    read_dtensor(said, config);
+  }
+  read_step(said, config);
+  read_kind(said, config);
+  put_program("nemo-rl", config);
+  return config;
+}
+
+}  // namespace trireme::planner

@@ -13,6 +13,13 @@ bool is_python(const ShellText& word) {
   return word.text.ends_with(".py");
 }
 
+// Programs that are no Python file.
+bool is_console_program(const ShellText& word) {
+  constexpr std::string_view kPrograms[] = {"swift", "megatron", "llamafactory-cli", "trl",
+                                            "axolotl"};
+  return std::find(std::begin(kPrograms), std::end(kPrograms), word.text) != std::end(kPrograms);
+}
+
 // A script that never starts what it puts together: the variable that holds the whole command, else
 // every variable that holds arguments, in the order of their lines.
 std::vector<ShellText> command_in_variables(const ShellScript& script,
@@ -110,6 +117,9 @@ std::vector<ShellText>::const_iterator end_of_launcher(const std::vector<ShellTe
     if (is_python(*(word - 1))) {
       return word;
     }
+  }
+  if (std::any_of(words.begin(), first, is_console_program)) {
+    return first;  // a .py behind it is a flag's value: swift rlhf … --external_plugins plugin.py
   }
   const auto program = std::find_if(words.begin(), words.end(), is_python);
   return program == words.end() ? first : program + 1;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "mutate.h"
@@ -143,6 +145,27 @@ python3 -m verl.trainer.main_ppo --config-name=ppo_trainer "${ACTOR[@]}" algorit
   actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 trainer.n_gpus_per_node=8 \
   data.max_prompt_length=1024 data.max_response_length=3072 +actor_rollout_ref.model.lora_rank=16
 )";
+constexpr const char* kEasyR1Script = R"(MODEL=Qwen/Qwen3-8B
+python3 -m verl.trainer.main config=examples/config.yaml data.max_response_length=2048 \
+  worker.actor.model.model_path=${MODEL} worker.actor.ulysses_size=2 worker.actor.global_batch_size=64 \
+  worker.rollout.n=8 trainer.n_gpus_per_node=8 'worker.actor.fsdp={fsdp_size: 4, torch_dtype: bf16}'
+)";
+constexpr const char* kNemoRlYaml = R"(grpo:
+  num_prompts_per_step: 32
+policy:
+  model_name: Qwen/Qwen3-8B
+  train_global_batch_size: 256
+  train_micro_batch_size: 2
+  max_total_sequence_length: 4096
+  megatron_cfg:
+    enabled: true
+    tensor_model_parallel_size: 4
+  sequence_packing:
+    enabled: true
+    train_mb_tokens: ${mul:${policy.max_total_sequence_length}, ${..train_micro_batch_size}}
+cluster:
+  gpus_per_node: 8
+)";
 constexpr const char* kOpenRlhfScript = R"(read -r -d '' commands <<EOF
 openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8 --pretrain Qwen/Qwen3-8B \
   --zero_stage 3 --train_batch_size 128 --rollout_batch_size 256 --n_samples_per_prompt 2 --bf16 \
@@ -153,11 +176,18 @@ python3 -m $commands
 )";
 
 TEST(Fuzz, LaunchFilesOfActors) {
-  const std::pair<Reader, const char*> texts[] = {
+  std::vector<std::pair<Reader, const char*>> texts = {
       {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
        kVerlScript},
+      {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
+       kEasyR1Script},
       {[](const std::string& text) { return planner::read_openrlhf(text, "f.sh", {}, {}); },
        kOpenRlhfScript}};
+  if (planner::reads_format(LaunchFormat::kAccelerate)) {  // else built without yaml-cpp
+    texts.emplace_back(
+        [](const std::string& text) { return planner::read_nemo_rl(text, "f.yaml", {}, {}); },
+        kNemoRlYaml);
+  }
   for (const auto& [read, text] : texts) {
     EXPECT_TRUE(judge(read, text, 0)) << text;
     const std::uint64_t cases = fuzz::case_count(400);

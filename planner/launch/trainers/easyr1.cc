@@ -12,7 +12,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+constexpr std::pair<std::string_view, std::string_view> kEasyNames[] = {
     {"worker.actor.model.model_path", "actor_rollout_ref.model.path"},
     {"worker.actor.model.enable_gradient_checkpointing",
      "actor_rollout_ref.model.enable_gradient_checkpointing"},
@@ -41,14 +41,14 @@ constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"worker.hybrid_engine", "actor_rollout_ref.hybrid_engine"},
     {"data.rollout_batch_size", "data.train_batch_size"}};
 // Where verl has another default, or none.
-constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
+constexpr std::pair<std::string_view, std::string_view> kEasyDefaults[] = {
     {"worker.actor.micro_batch_size_per_device_for_update", "4"},
     {"worker.actor.dynamic_batching", "true"},
     {"data.rollout_batch_size", "512"},
     {"algorithm.adv_estimator", "grpo"}};
 // examples/config.yaml, which its commands name: what decides memory or time in it and is no
 // default.
-constexpr std::pair<std::string_view, std::string_view> kExample[] = {
+constexpr std::pair<std::string_view, std::string_view> kEasyExample[] = {
     {"data.max_prompt_length", "2048"},
     {"data.max_response_length", "2048"},
     {"worker.actor.global_batch_size", "128"},
@@ -83,7 +83,7 @@ void read_file_of_run(const LaunchReading& reading, LaunchConfig& said) {
     }
     said.settings.insert(said.settings.begin(), inner.settings.begin(), inner.settings.end());
   } else if (file.ends_with("examples/config.yaml")) {
-    put_before(kExample, said);
+    put_before(kEasyExample, said);
     said.remarks.push_back(
         fmt::format("{} is not there: EasyR1's own of July 2026 is taken", file));
   } else {
@@ -118,11 +118,11 @@ bool is_easyr1(const LaunchConfig& said) {
 
 void rename_easyr1(const LaunchReading& reading, LaunchConfig& said) {
   read_file_of_run(reading, said);
-  put_before(kDefaults, said);
+  put_before(kEasyDefaults, said);
   for (LaunchSetting& setting : said.settings) {
-    const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
+    const auto* name = std::find_if(std::begin(kEasyNames), std::end(kEasyNames),
                                     [&](const auto& each) { return each.first == setting.key; });
-    if (name != std::end(kNames)) {
+    if (name != std::end(kEasyNames)) {
       setting.key = name->second;
     }
   }

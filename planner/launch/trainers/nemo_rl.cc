@@ -46,7 +46,7 @@ void read_inherited(std::string_view text, const std::string& path, const Launch
 }
 
 // The parts of a list outside of the braces in it: "2, ${a}" of ${mul:2, ${a}}.
-std::vector<std::string> parts_of(std::string_view list) {
+std::vector<std::string> factors_of(std::string_view list) {
   std::vector<std::string> parts = {""};
   int depth = 0;
   for (const char c : list) {
@@ -91,7 +91,7 @@ std::string resolved(const LaunchConfig& said, const std::string& key, const std
   }
   constexpr double kMost = 1e9;
   double product = 1;
-  for (const std::string& part : parts_of(std::string_view(inner).substr(kProduct.size()))) {
+  for (const std::string& part : factors_of(std::string_view(inner).substr(kProduct.size()))) {
     const std::string word = resolved(said, key, part, depth + 1);
     double factor = 0;
     const char* end = word.data() + word.size();
@@ -129,7 +129,7 @@ std::int64_t count(const LaunchConfig& said, const std::string& key, std::int64_
 
 // ---- the GPUs that train (grpo.py, setup): without those of rollouts of their own
 
-void read_gpus(const LaunchConfig& said, LaunchConfig& config) {
+void read_training_gpus(const LaunchConfig& said, LaunchConfig& config) {
   const std::string rollouts = kPolicy + "generation.colocated.";
   const bool apart = !on(said, rollouts + "enabled", true);
   std::int64_t each = count(said, "cluster.gpus_per_node", 8);
@@ -319,7 +319,7 @@ LaunchConfig read_nemo_rl(std::string_view text, const std::string& source,
   const LaunchConfig said = settings_of(text, source, arguments, reading);
   LaunchConfig config = said;
   config.settings.clear();
-  read_gpus(said, config);
+  read_training_gpus(said, config);
   if (const LaunchSetting* model = run_setting(said, kPolicy + "model_name")) {
     take_model(model->value, config);
   } else if (!config.foreign.empty()) {

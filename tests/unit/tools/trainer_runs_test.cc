@@ -90,6 +90,20 @@ TEST(TrainerRuns, SwiftsNamesForDeepspeedsFilesAndItsDefaults) {
 // 32B whole at 32k tokens under FSDP: out of memory on 8 H100, as issue 13 of simplescaling/s1
 // says, and run on 16.
 // A map where the file's name would stand was passed over: the run was taken for DDP.
+// "does not say which model it trains": plugin.py was the program, and all before it its
+// launcher's.
+TEST(TrainerRuns, APythonFileBehindAFlagIsNoProgram) {
+  const Checked run =
+      check(written("runs/plugin.sh",
+                    "NPROC_PER_NODE=8 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct "
+                    "--external_plugins examples/plugin.py --per_device_train_batch_size 2 "
+                    "--gradient_accumulation_steps 4 --deepspeed zero2 --max_length 2048\n"),
+            kA100s);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.json["estimate"]["model"]["name"], "qwen2.5-3b");
+  EXPECT_EQ(run.json["layout"]["fsdp"], 8);
+}
+
 TEST(TrainerRuns, DeepspeedsSettingsWithinTheRunAreThoseOfAFile) {
   const std::string full = factory("finetuning_type: full\n");
   const Checked file =

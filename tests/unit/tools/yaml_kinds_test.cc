@@ -169,8 +169,6 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
        "OLMo"},
       {"model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\nbatch_size: 2\n",
        "torchtune"},
-      {"policy:\n  model_name: Qwen/Qwen3-30B-A3B\n  megatron_cfg:\n    enabled: true\n",
-       "NeMo RL"},
       {"actor_train:\n  strategy_args:\n    strategy_name: megatron_train\n", "ROLL"},
       {"modules:\n  pre_trainer:\n    framework: torchtitan\n", "Primus"},
       {"model:\n  model_path: google/gemma-3-270m\ntrain:\n  dyn_bsz: false\n  accelerator:\n"

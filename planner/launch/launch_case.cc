@@ -116,7 +116,7 @@ void choose_framework(const LaunchConfig& config, const LaunchOptions& options, 
                        .tensor = config.layout.tensor.value_or(1) > 1,
                        .pipeline = config.layout.pipeline.value_or(1) > 1,
                        .expert_bias = job.model.moe && job.model.moe->expert_bias,
-                       .tuning = job.training.has_adapters()};
+                       .tuning = config.training.has_adapters()};
   job.framework = find_framework(behaviour_of_file(config, options), run);
   for (const std::vector<std::string>* choices : {&config.choices, &options.settings}) {
     for (const std::string& choice : *choices) {

@@ -227,7 +227,7 @@ TEST(HostCounts, PackedSamplesAreTurnedOneAfterTheOther) {
   };
   // 48 plain launches of 26 us a sample in each of 32 layers, 80 samples more.
   EXPECT_NEAR(step("megatron-bridge@library", 51) - step("megatron-bridge@library", 102),
-              80.3 * 32 * 48 * 26e-6, 0.02);
+              80.3 * 32 * 48 * 26e-6, 0.06);
   EXPECT_NEAR(step("megatron-bridge", 51), step("megatron-bridge", 102), 0.02);
 }
 

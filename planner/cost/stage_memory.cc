@@ -267,9 +267,9 @@ double side_pools(const StageContext& context, const StageContents& stage, const
     return 0;
   }
   const bool counted = plan.micro_batches > 1 && context.unsharded_gradient == 0;
-  const double gradients = counted ? 0
-                                   : stage.trained * context.dense_state.gradients +
-                                         stage.trained_experts * context.expert_state.gradients;
+  const double sharded = stage.trained * context.dense_state.gradients +
+                         stage.trained_experts * context.expert_state.gradients;
+  const double gradients = counted ? 0 : context.resident.gradients * sharded;
   // Frozen units as wide as they are stored; tables are not quantised.
   const bool frozen = job.training.has_adapters();
   const double unit =

@@ -176,6 +176,36 @@ TEST(Adapters, InputsOfFrozenUnitsStayUntilBackwardEnds) {
   EXPECT_NEAR(slope("fsdp2", 2), slope("fsdp2", 1), 0.01);
 }
 
+// What is reserved beside what is allocated: pools of gathered units and of the gradients' own
+// stream. Frozen 4-bit units were pooled in 16 bits, gradients that lie on the host were pooled,
+// and the pools went beyond the card.
+TEST(Adapters, PoolsHoldWhatIsGatheredAndStays) {
+  Job job = training_job("llama-3.1-8b", "fsdp1");
+  job.cluster = topologies::narrowed(topologies::load_cluster("dgx-a100-80gb"), 2);
+  job.global_batch = 2;
+  job.training.rank = 16;
+  Plan plan;
+  plan.sharded = 2;
+  plan.sharding = Sharding::kFull;
+  plan.recompute = Recompute::kFull;
+  const double typical = job.framework.reserved_typical;
+  const auto pools = [&] {
+    const MemoryEstimate memory = estimate_of_training(job, plan).memory;
+    return memory.reserved_gib / typical - memory.allocated_gib;
+  };
+  const double wide = pools();
+  job.training.base = BaseFormat::kNf4;
+  const double unit = 218.1e6 / (1024.0 * 1024 * 1024);
+  EXPECT_NEAR(wide - pools(), (2 - frozen_bytes(BaseFormat::kNf4)) * unit, 0.02);
+  job.offload.parameters = job.offload.gradients = job.offload.optimizer = OffloadTo::kHost;
+  const double few = pools();
+  job.training.rank = 256;
+  EXPECT_NEAR(pools(), few, 0.02);
+  job.framework.reserved_typical = 20;
+  const MemoryEstimate full = estimate_of_training(job, plan).memory;
+  EXPECT_DOUBLE_EQ(full.reserved_gib, full.capacity_gib);
+}
+
 // bitsandbytes' 4-bit product has its input as an attribute of its node, and LitGPT's loop holds
 // the loss, and all nodes with it, until the next is there: its 4-bit runs on A10G were 16 % low.
 TEST(Adapters, WhatALoopHoldsIsThereBesideTheNextForward) {

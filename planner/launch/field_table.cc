@@ -338,12 +338,28 @@ void refuse_values_of_sections(const LaunchConfig& config, const KnownKeys& know
   }
 }
 
+// "train_batch_size": {"a": 1}: what the program takes as one value counted as not said.
+void refuse_sections_of_values(const LaunchConfig& config, const KnownKeys& known) {
+  for (const LaunchSetting& setting : config.settings) {
+    const std::string_view key = setting.key;
+    for (std::size_t dot = key.find('.'); dot != std::string_view::npos && !is_known(known, key);
+         dot = key.find('.', dot + 1)) {
+      if (std::ranges::count(known.keys, key.substr(0, dot)) > 0) {
+        throw Error(where_of(config, setting),
+                    fmt::format("{} holds keys ({}); one value would be right", key.substr(0, dot),
+                                key.substr(dot + 1)));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void check_keys(LaunchConfig& config, std::span<const Field> table, std::string_view others,
                 std::string_view sections, std::string_view inside) {
   const KnownKeys known = known_keys(table, others, sections, inside);
   refuse_values_of_sections(config, known);
+  refuse_sections_of_values(config, known);
   note_unknown(config, known);
 }
 

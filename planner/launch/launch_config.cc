@@ -153,10 +153,14 @@ std::string where_of(const LaunchConfig& config, const LaunchSetting& setting) {
 
 std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::string_view key,
                                             std::int64_t low, std::int64_t high) {
-  if (!has_setting(config, key)) {
+  const LaunchSetting* found = find_setting(config, key);
+  const bool flag = config.format == LaunchFormat::kMegatron;
+  // int("None") of argparse; in YAML and Python it is no value
+  const bool typed = flag && found != nullptr && found->spelled.starts_with("--");
+  if (found == nullptr || (is_null(found->value) && !typed)) {
     return {};
   }
-  const LaunchSetting& setting = *find_setting(config, key);
+  const LaunchSetting& setting = *found;
   const std::string text = without_underscores(setting.value);
   std::int64_t value = 0;
   const char* end = text.data() + text.size();
@@ -165,7 +169,6 @@ std::optional<std::int64_t> integer_setting(const LaunchConfig& config, std::str
     return value;
   }
   // 5e8 of JSON, TOML and YAML; Python's int() of a flag takes neither that nor 2.0.
-  const bool flag = config.format == LaunchFormat::kMegatron;
   if (const auto number = flag ? std::nullopt : number_setting(config, key);
       number && std::floor(*number) == *number && *number >= static_cast<double>(low) &&
       *number <= static_cast<double>(high)) {

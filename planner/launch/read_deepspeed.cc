@@ -186,6 +186,9 @@ void note_idle(LaunchConfig& config) {
   std::vector<std::string> usual_ones;
   for (const auto& [name, usual] : kUsual) {
     const LaunchSetting* setting = find_setting(config, fmt::format("zero_optimization.{}", name));
+    if (setting != nullptr && number_setting(config, setting->key).value_or(usual) < 0) {
+      refuse_setting(config, *setting, fmt::format("a number of elements ({:g})", usual));
+    }
     if (setting != nullptr && number_setting(config, setting->key).value_or(usual) != usual) {
       usual_ones.push_back(fmt::format("{} {:g} (not {})", name, usual, setting->value));
     }

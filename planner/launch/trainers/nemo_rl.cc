@@ -114,6 +114,8 @@ LaunchConfig settings_of(std::string_view text, const std::string& source,
   for (LaunchSetting& setting : said.settings) {
     setting.value = resolved(said, setting.key, setting.value);
   }
+  // an empty switch would be one that is on
+  std::erase_if(said.settings, [](const LaunchSetting& each) { return each.value.empty(); });
   return said;
 }
 

@@ -120,6 +120,46 @@ TEST(HeldValues, VerlReadsAMapOfSettings) {
   EXPECT_EQ(config.layout.sharded, 4);
 }
 
+// A map where DeepSpeed or accelerate takes one value counted as not said, and buffers of fewer
+// than no elements as usual.
+TEST(HeldValues, AMapIsNoValueAndABufferNoLessThanEmpty) {
+  const auto deepspeed = [](const std::string& settings) {
+    return refusal_of([&] { read_deepspeed("{" + settings + "}", "ds.json", {}); });
+  };
+  EXPECT_NE(deepspeed("\"train_batch_size\": {\"a\": 1}").find("train_batch_size holds keys (a)"),
+            std::string::npos);
+  EXPECT_NE(deepspeed("\"zero_optimization\": {\"stage\": {\"x\": 3}}")
+                .find("zero_optimization.stage holds keys (x)"),
+            std::string::npos);
+  EXPECT_NE(deepspeed("\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": -1}")
+                .find("sub_group_size is '-1'; a number of elements"),
+            std::string::npos);
+  EXPECT_EQ(deepspeed("\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-5}}, "
+                      "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e9}"),
+            "");
+  if (reads_format(LaunchFormat::kAccelerate)) {
+    EXPECT_NE(refusal_of([] {
+                read_accelerate("distributed_type: FSDP\nnum_processes:\n  a: 8\n", "a.yaml", {});
+              }).find("a.yaml:3: num_processes holds keys (a)"),
+              std::string::npos);
+  }
+}
+
+// int("None") of argparse; it was no value, and the default was judged.
+TEST(HeldValues, NoneIsNoNumberOfAFlag) {
+  const std::string gpt =
+      "torchrun pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+      "--seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --vocab-size 128000 ";
+  EXPECT_NE(refusal_of([&] {
+              read_megatron(gpt + "--tensor-model-parallel-size None", "run.sh", {});
+            }).find("--tensor-model-parallel-size is 'None'; a whole number"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of([] {
+              read_megatron_bridge("cfg.model.tensor_model_parallel_size = None\n", "run.py", {});
+            }),
+            "");
+}
+
 // "none of the formats": the program says whose it is.
 TEST(HeldValues, VerlWithoutSettingsIsNamed) {
   const std::string bare = "python3 -m verl.trainer.main_ppo\n";

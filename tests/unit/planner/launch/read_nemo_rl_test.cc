@@ -81,6 +81,13 @@ TEST_F(ReadNemoRl, PacksHoldWhatTheirProductSays) {
   EXPECT_EQ(config.global_batch, 128);
 }
 
+// A switch that names what is not there was an empty value, which is on.
+TEST_F(ReadNemoRl, AReferenceToNothingIsNotSaid) {
+  const LaunchConfig config = nemo_of(
+      kPolicyOfNemo, {"policy.dtensor_cfg.activation_checkpointing=${policy.nowhere}"});
+  EXPECT_EQ(config.layout.recompute, Recompute::kNone);
+}
+
 TEST_F(ReadNemoRl, AYamlInheritsFromAnother) {
   const std::string own =
       "defaults: ../base.yaml\npolicy:\n  train_micro_batch_size: 1\n"

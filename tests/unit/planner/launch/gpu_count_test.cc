@@ -32,8 +32,7 @@ TEST(GpuCount, CountsThatNoLauncherTakesAreRefused) {
   for (const char* start :
        {"\ntorchrun --nproc_per_node 0", "\ntorchrun --nproc_per_node=eight --nnodes 2",
         "\ndeepspeed --num_gpus 0", "\ntorchrun --nproc-per-node 8 --nnodes two",
-        "\naccelerate launch --num_processes 8x",
-        "\ndeepspeed --num_gpus -3"}) {
+        "\naccelerate launch --num_processes 8x", "\ndeepspeed --num_gpus -3"}) {
     EXPECT_NE(refusal_of_start(start).find("run.sh:2"), std::string::npos)
         << start << refusal_of_start(start);
     EXPECT_NE(refusal_of_start(start).find("a whole number of at least 1"), std::string::npos)

@@ -83,8 +83,8 @@ TEST_F(ReadNemoRl, PacksHoldWhatTheirProductSays) {
 
 // A switch that names what is not there was an empty value, which is on.
 TEST_F(ReadNemoRl, AReferenceToNothingIsNotSaid) {
-  const LaunchConfig config = nemo_of(
-      kPolicyOfNemo, {"policy.dtensor_cfg.activation_checkpointing=${policy.nowhere}"});
+  const LaunchConfig config =
+      nemo_of(kPolicyOfNemo, {"policy.dtensor_cfg.activation_checkpointing=${policy.nowhere}"});
   EXPECT_EQ(config.layout.recompute, Recompute::kNone);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "planner/cost/expert_time.h"
+#include "planner/cost/kept_on_host.h"
 #include "planner/cost/offload_cost.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/time_state.h"
@@ -128,16 +129,21 @@ void TimeModel::State::add_offload(const Plan& plan, const StepRanks& step,
   const double held = static_cast<double>(job.model.layers) / static_cast<double>(plan.pipeline);
   // A checkpoint a layer; without recompute about seventeen such tensors (Korthikanti et al. 2022).
   const double kept = plan.recompute == Recompute::kFull ? 1 : 17;
+  const bool own = keeps_on_host(job);
   const OffloadTime time =
       offload_time(job, plan, node_host,
                    {.trained = step.stepped,
                     .parameters = step.gathered,
-                    .kept = hidden * held * kept * job.offload.activation_share,
+                    .kept = own ? 0 : hidden * held * kept * job.offload.activation_share,
                     .forward = step.slowest->forward_total(),
                     .backward = step.slowest->backward_total(),
                     .micro_batches = static_cast<double>(plan.micro_batches),
                     .update = items.optimizer});
   items.offload = time.exposed;
+  if (own) {
+    items.offload += kept_on_host_seconds(job, plan, node_host, step.slowest->forward_total(),
+                                          step.slowest->backward_total());
+  }
   if (job.offload.optimizer != OffloadTo::kNone) {
     items.optimizer = items.optimizer * (1 - job.offload.optimizer_share) + time.optimizer;
   }

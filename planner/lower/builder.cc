@@ -235,7 +235,8 @@ OpId ProgramBuilder::last_on(Stream stream) const {
 // before another stream takes new memory the compute that may have had it.
 void ProgramBuilder::need(Clock& needed, std::span<const OperandUse> uses, Stream stream) const {
   for (const OperandUse& use : uses) {
-    if (program_.buffers[index_of(use.operand->buffer)].host) {
+    const Buffer& whole = program_.buffers[index_of(use.operand->buffer)];
+    if (whole.host && use.operand->count < whole.elements) {
       continue;  // a part's copies are ordered by the place on the device that they share
     }
     const BufferUse& buffer = buffer_uses_[index_of(use.operand->buffer)];

@@ -105,6 +105,10 @@ class ProgramBuilder {
   OpId recv(std::string_view name, const Recv& recv, const Operand& operand, Stream stream);
   OpId copy(std::string_view name, const Operand& from, const Operand& to, Stream stream);
 
+  [[nodiscard]] ElementType type_of(const Operand& operand) const {
+    return program_.buffers[index_of(operand.buffer)].type;
+  }
+
   // The next op on `stream` also waits for this one (kNoOp: nothing).
   void also_wait(OpId op, Stream stream = Stream::kCompute);
   // The last op issued on a stream, kNoOp when there is none.

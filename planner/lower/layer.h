@@ -25,6 +25,7 @@ struct LayerState {
       gathered_mlp_input;  // when sequence parallelism does not gather them again
   // Left by the input gradient for the weight gradient.
   Operand d_down, d_up, d_output, d_qkv;
+  bool on_host = false;  // what forward left (kept_on_host.h)
 };
 
 class LayerWriter {

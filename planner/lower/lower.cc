@@ -45,13 +45,26 @@ void check_size(const Job& job, const Plan& plan) {
   }
 }
 
+// Optimizer states and what layers keep, to the host's memory.
+bool writes_offload(const Job& job) {
+  Offload rest = job.offload;
+  if (streams_optimizer(job)) {
+    rest.optimizer = OffloadTo::kNone;
+  }
+  const bool own = job.framework.implementation == models::Implementation::kTrireme;
+  if (own && rest.activations == OffloadTo::kHost) {
+    rest.activations = OffloadTo::kNone;
+  }
+  return !rest.any();
+}
+
 void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
   check_size(job, plan);
   const models::Transformer& model = job.model;
   const std::pair<bool, std::string_view> parts[] = {
       {!job.training.lengths.empty(), "samples of varying lengths"},
-      {job.offload.any() && !streams_alone(job),
-       "offload other than this runtime's optimizer states, whole, to the host"}};
+      {!writes_offload(job),
+       "offload other than this runtime's activations and optimizer states, whole, to the host"}};
   for (const auto& [there, part] : parts) {
     if (there) {
       refuse(job, plan,
@@ -61,6 +74,14 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   if (const std::string part = lowering::untrained_part(job, plan); !part.empty()) {
     refuse(job, plan,
            fmt::format("no step program for {} yet; estimate and plan predict it", part));
+  }
+  for (std::int64_t layer = 0;
+       job.offload.activations != OffloadTo::kNone && layer < models::trained_layers(model);
+       ++layer) {
+    if (const auto part = modelled_part(job, plan, layer); !part.empty()) {
+      refuse(job, plan,
+             fmt::format("no step program yet for offloaded activations of a layer with {}", part));
+    }
   }
   if (splits_every_backward(plan.schedule) && !is_in_v(plan.schedule) &&
       plan.virtual_pipeline > 1) {

@@ -37,6 +37,8 @@ struct LowerOptions {
 // - Optimizer states that this runtime keeps on the host come to the device, kStreamedElements of a
 //   unit at a time, are updated there and go back, after the gradients' norm; sharded units then
 //   have weights in the compute type on the device, from which they are gathered.
+// - Activations that this runtime keeps on the host go down behind each layer's forward, with those
+//   of two layers on their way at most, and come back beside the backward of the layer above.
 // - Other frameworks' states have the bytes of the closed form (planner/cost/state_memory.h). Units
 // that PyTorch, Megatron-FSDP and ZeRO-3 shard have 16-bit gradients, a tensor each, that are
 // copied into a reduction's input when they are whole; one input at a time.

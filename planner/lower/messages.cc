@@ -16,10 +16,10 @@ bool has_v(const Plan& plan) {
 
 }  // namespace
 
-MoreStreams more_streams(const Plan& plan, const Shape& shape) {
-  return has_v(plan)               ? MoreStreams::kHostAndV
-         : shape.streams_optimizer ? MoreStreams::kHost
-                                   : MoreStreams::kNone;
+MoreStreams more_streams(const Job& job, const Plan& plan) {
+  return has_v(plan)         ? MoreStreams::kHostAndV
+         : job.offload.any() ? MoreStreams::kHost
+                             : MoreStreams::kNone;
 }
 
 StageMessages::StageMessages(const Plan& plan, const Shape& shape, const GroupAxis& stages,

@@ -8,6 +8,7 @@
 #include "core/program.h"
 #include "planner/lower/builder.h"
 #include "planner/lower/parameters.h"
+#include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/schedule.h"
 #include "planner/plan/shape.h"
@@ -15,7 +16,7 @@
 namespace trireme::planner::lowering {
 
 // The streams that a plan's programs have.
-MoreStreams more_streams(const Plan& plan, const Shape& shape);
+MoreStreams more_streams(const Job& job, const Plan& plan);
 
 class StageMessages {
  public:

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/lower/ends.h"
+#include "planner/lower/kept_on_host.h"
 #include "planner/lower/layer.h"
 #include "planner/lower/messages.h"
 #include "planner/lower/modelled_ends.h"
@@ -14,6 +15,7 @@
 #include "planner/lower/optimizer.h"
 #include "planner/lower/unit_keeper.h"
 #include "planner/lower/visits.h"
+#include "planner/plan/kept_on_host.h"
 #include "planner/plan/schedule.h"
 
 namespace trireme::planner::lowering {
@@ -28,7 +30,7 @@ class StageWriter {
         step_(step),
         stage_index_(stage),
         program_(program),
-        builder_(step.widths, program, more_streams(plan, shape)),
+        builder_(step.widths, program, more_streams(job, plan)),
         stage_(lay_out_parameters(job, plan, groups, shape, held, step, stage, builder_, program)),
         actions_(schedule_micro_batches(plan, stage)),
         visits_(list_visits(actions_, stage_)),
@@ -38,7 +40,8 @@ class StageWriter {
         own_(job.framework.implementation == models::Implementation::kTrireme &&
              job.model.multi_token_layers == 0),
         blocking_(exchanges_block(job.framework, plan)),
-        messages_(plan, shape, step.stages, stage, stage_, actions_, blocking_, builder_) {
+        messages_(plan, shape, step.stages, stage, stage_, actions_, blocking_, builder_),
+        kept_on_host_(builder_) {
     const auto micro_batches = static_cast<std::size_t>(plan.micro_batches);
     layers_.resize(count_layers() * micro_batches);
     modelled_.resize(layers_.size());
@@ -155,6 +158,7 @@ class StageWriter {
         builder_.origin.phase = Phase::kWeightGradient;
       }
       units_.begin_visit(visit);
+      bring_back(visit);
       stream = write_visit(action, visits_[visit], stream);
       units_.end_visit(visit);
     }
@@ -165,6 +169,24 @@ class StageWriter {
       messages_.hand_on(i, stream);
     }
     return visit;
+  }
+
+  // What this visit's backward reads of the host, and beside it what the next one will.
+  void bring_back(std::uint32_t visit) {
+    for (std::size_t at = visit; at < std::min<std::size_t>(visit + 2, visits_.size()); ++at) {
+      const Action& action = actions_[visits_[at].action];
+      const bool reads =
+          action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
+      if (reads && visits_[at].block == Block::kLayer) {
+        kept_on_host_.bring_back(layers_[layer_place(action, visits_[at].layer)]);
+      }
+    }
+  }
+
+  [[nodiscard]] bool lies_on_host(const Action& action, std::int64_t layer) const {
+    const Chunk& chunk = chunk_of(action);
+    return layer - chunk.first < layers_on_host(writer_.job.offload, chunk.last - chunk.first) &&
+           layer >= stage_.trained.lowest();
   }
 
   Operand write_visit(const Action& action, const Visit& visit, const Operand& stream) {
@@ -214,8 +236,13 @@ class StageWriter {
     const bool repeats = repeats_layer(plan_, layer - chunk_of(action).first);
     LayerWriter block(writer_, layer, repeats);
     switch (action.kind) {
-      case ActionKind::kForward:
-        return block.forward(stream, state);
+      case ActionKind::kForward: {
+        const Operand out = block.forward(stream, state);
+        if (lies_on_host(action, layer)) {
+          kept_on_host_.take_down(state);
+        }
+        return out;
+      }
       case ActionKind::kBackward:
       case ActionKind::kInputGradient:
         if (plan_.recompute != Recompute::kNone) {
@@ -300,6 +327,7 @@ class StageWriter {
   bool own_;
   bool blocking_;
   StageMessages messages_;
+  KeptOnHost kept_on_host_;
 
   std::vector<LayerState> layers_;            // by layer of the stage, then micro-batch
   std::vector<ModelledState> modelled_;       // likewise

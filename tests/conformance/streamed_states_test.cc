@@ -113,8 +113,8 @@ TEST(StreamedStates, LieOnTheHostAndOnlyCopiesTouchThem) {
 }
 
 TEST(StreamedStates, WhatElseIsOffloadedIsRefusedByName) {
-  for (const char* offload :
-       {"optimizer=0.5", "optimizer=nvme", "optimizer,gradients", "parameters", "activations"}) {
+  for (const char* offload : {"optimizer=0.5", "optimizer=nvme", "optimizer,gradients",
+                              "parameters", "activations=nvme"}) {
     Job job = job_of({.form = "mb1"}, false);
     job.offload = planner::parse_offload(offload);
     try {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# offloaded_layouts.sh TRIREME FOLDER: trains with the optimizer's states in the host's memory and without, under layouts of one
+# offloaded_layouts.sh TRIREME FOLDER: trains with the optimizer's states or the activations in the host's memory and without, under layouts of one
 # and two GPUs (--deterministic). Fails when a loss differs by more than 1e-4 of it: under tp2 two H200 gave the same bits, sharded over
 # two ranks they differed by up to 3e-5.
 set -u
@@ -16,18 +16,20 @@ for model in "tiny-llama 128 6" "tiny-gpt 128 6" "llama-1b-untied 1024 3"; do
   forms=("${layouts[@]}")
   [ "$name" = llama-1b-untied ] && forms=(tp2 fsdp2)
   for layout in "${forms[@]}"; do
-    for offload in "" "--offload optimizer"; do
-      run=$out/$name.${layout// /}${offload:+.offloaded}
+    for offload in "" optimizer activations; do
+      run=$out/$name.${layout// /}${offload:+.$offload}
       # shellcheck disable=SC2086
       timeout 100 "$trireme" run --backend cuda --model "$here/models/$name.json" --seq "$seq" --global-batch 8 --steps "$steps" --seed 3 \
-        --lr 1e-3 --timeout 60 --deterministic --layout $layout $offload -o "$run.json" >"$run.log" 2>&1 || {
+        --lr 1e-3 --timeout 60 --deterministic --layout $layout ${offload:+--offload $offload} -o "$run.json" >"$run.log" 2>&1 || {
         echo "$name $layout $offload: $(tail -n 1 "$run.log")"; failed=1; continue 2; }
     done
     python3 - "$name $layout" "$out/$name.${layout// /}" <<'PY' || failed=1
 import json, sys
-stay, moved = ([s["loss"] for s in json.load(open(sys.argv[2] + end))["steps"]] for end in (".json", ".offloaded.json"))
-print(f"{sys.argv[1]}: losses {moved[0]:.6f} to {moved[-1]:.6f}, {'the same bits' if moved == stay else f'{stay[-1]:.6f} without offload'}")
-sys.exit(max(abs(a - b) / abs(b) for a, b in zip(moved, stay)) > 1e-4)
+stay, *offloaded = ([s["loss"] for s in json.load(open(sys.argv[2] + end))["steps"]] for end in (".json", ".optimizer.json", ".activations.json"))
+for what, moved in zip(("optimizer", "activations"), offloaded):
+    same = "the same bits" if moved == stay else f"{stay[-1]:.6f} without offload"
+    print(f"{sys.argv[1]}, {what} on the host: losses {moved[0]:.6f} to {moved[-1]:.6f}, {same}")
+sys.exit(any(abs(a - b) > 1e-4 * abs(b) for moved in offloaded for a, b in zip(moved, stay)))
 PY
   done
 done

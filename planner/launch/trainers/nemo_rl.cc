@@ -311,8 +311,12 @@ bool is_nemo_rl(std::string_view text, const std::string& source) {
   };
   const bool engines =
       has("dtensor_cfg:") || has("megatron_cfg:") || has("train_global_batch_size:");
-  const bool inherits = section("defaults:") && (section("cluster:") || section("policy:") ||
-                                                 section("grpo:") || section("checkpointing:"));
+  const std::size_t at = std::min(text.find("defaults:"), text.size());
+  const bool names_file =
+      text.substr(at, text.find('\n', at) - at).find(".yaml") != std::string_view::npos;
+  const bool inherits =
+      section("defaults:") && (names_file || section("cluster:") || section("policy:") ||
+                               section("grpo:") || section("checkpointing:"));
   return is_yaml(source) && ((section("policy:") && engines) || inherits);
 }
 

@@ -96,6 +96,8 @@ TEST_F(ReadNemoRl, AYamlInheritsFromAnother) {
   EXPECT_EQ(config.layout.micro_batch, 1);
   EXPECT_EQ(config.gpus, 8);
   EXPECT_EQ(config.model_name, "qwen3-8b");
+  EXPECT_TRUE(is_nemo_rl("defaults: \"base.yaml\"\ndata:\n  shuffle: true\n", "run.yaml"));
+  EXPECT_FALSE(is_nemo_rl("defaults:\n  - ppo_trainer\ndata:\n  shuffle: true\n", "run.yaml"));
   EXPECT_THROW(nemo_of(own), Error);  // names no model without it
   const LaunchConfig named = nemo_of(own + "grpo:\n  x: 1\n", {"policy.model_name=Qwen/Qwen3-8B"});
   EXPECT_FALSE(named.foreign.empty());

@@ -269,8 +269,8 @@ const Held& fullest_of(const Plan& plan, const Shared& shared, const Run& run,
 
 bool counts_own_memory(const Job& job, const Plan& plan) {
   const models::Transformer& m = job.model;
-  return job.framework.implementation == models::Implementation::kTrireme && plan.context == 1 &&
-         plan.expert == 1 && !m.moe && !m.latent && !m.parallel_block && m.norms_per_layer == 2 &&
+  return job.framework.implementation == models::Implementation::kTrireme && plan.expert == 1 &&
+         !m.moe && !m.latent && !m.parallel_block && m.norms_per_layer == 2 &&
          !m.function.norm_after && m.function.residual_multiplier == 1 &&
          m.position != models::Position::kAlibi && !m.embedding_norm && !m.attention_sinks &&
          m.multi_token_layers == 0 && trains_as_own(job.training) && job.training.lengths.empty() &&

@@ -22,7 +22,8 @@ Tensors tensors_of(const Job& job, const Shape& s) {
   if (job.model.qk_norm) {  // before and after the norms of heads
     t.qkv = 2 * t.qkv + tokens * as_double(s.heads + s.kv_heads) * kMaster;
   }
-  t.attention = tokens * as_double(s.attention) * kCompute;
+  // Exchanged heads leave attention's output twice: of this rank's heads, and of its tokens.
+  t.attention = (s.exchanges_heads ? 2 : 1) * tokens * as_double(s.attention) * kCompute;
   t.statistics = tokens * as_double(s.heads) * kMaster;
   t.up = tokens * as_double(s.up) * kCompute;
   t.activation = tokens * as_double(s.ffn) * kCompute;

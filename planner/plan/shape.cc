@@ -22,6 +22,7 @@ Shape shape_of(const Job& job, const Plan& plan) {
   shape.tokens = plan.micro_batch * job.sequence / plan.context;
   shape.tensor = plan.tensor;
   shape.sequence_parallel = plan.sequence_parallel && plan.tensor > 1;
+  shape.exchanges_heads = plan.context > 1 && job.framework.context_all_to_all;
   shape.local_tokens = shape.sequence_parallel ? shape.tokens / plan.tensor : shape.tokens;
   shape.hidden = model.hidden;
   shape.heads = model.heads / plan.tensor;

@@ -28,6 +28,7 @@ struct Shape {
   std::int64_t tensor = 1;
   std::int64_t expert_rows = 0;  // room for the rows that come to this rank's experts
   bool sequence_parallel = false;
+  bool exchanges_heads = false;        // context parallelism by all-to-all (Ulysses)
   bool frees_gradients = false;        // they are memory of the backward and the optimizer only
   bool streams_optimizer = false;      // see moved_offload.h
   std::int64_t streamed_elements = 0;  // then: of a unit, at once

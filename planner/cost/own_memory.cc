@@ -265,6 +265,18 @@ const Held& fullest_of(const Plan& plan, const Shared& shared, const Run& run,
   return *fullest;
 }
 
+// Ranks of context parallelism hold the same layers, and share their states as those of the data
+// do; what a rank computes is in `Shared` by then.
+const Plan& with_shared_context(const Plan& plan, Plan& states) {
+  if (plan.context == 1) {
+    return plan;
+  }
+  states = plan;
+  (plan.sharding == Sharding::kNone ? states.replicas : states.sharded) *= plan.context;
+  states.context = 1;
+  return states;
+}
+
 }  // namespace
 
 bool counts_own_memory(const Job& job, const Plan& plan) {
@@ -281,9 +293,11 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
          job.attention == models::AttentionKernel::kFlash;
 }
 
-StageMemory own_stage_memory(const Job& job, const Plan& plan,
+StageMemory own_stage_memory(const Job& job, const Plan& asked,
                              const std::vector<ChunkLayers>& split, std::int64_t rank) {
-  const Shared shared = own::shared_of(job, plan);
+  const Shared shared = own::shared_of(job, asked);
+  Plan states;
+  const Plan& plan = with_shared_context(asked, states);
   const Stage stage = own::stage_of(plan, split, shared.units, shared.trained, rank);
   const Held held = own::held_of(plan, split, shared, rank);
   const Lasting lasting = lasting_of(job, plan, shared, stage);
@@ -307,9 +321,11 @@ OwnMemory::~OwnMemory() = default;
 OwnMemory::OwnMemory(OwnMemory&&) noexcept = default;
 OwnMemory& OwnMemory::operator=(OwnMemory&&) noexcept = default;
 
-void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+void OwnMemory::estimate(const Job& job, const Plan& asked, const std::vector<ChunkLayers>& split,
                          std::vector<StageMemory>& stages) {
-  const Shared& shared = state_->of(job, plan, split);
+  const Shared& shared = state_->of(job, asked, split);
+  Plan states;
+  const Plan& plan = with_shared_context(asked, states);
   stages.resize(static_cast<std::size_t>(plan.pipeline));
   for (const Run& run : shared.runs) {
     const Lasting lasting = lasting_of(job, plan, shared, run.stage);
@@ -328,10 +344,12 @@ void OwnMemory::estimate(const Job& job, const Plan& plan, const std::vector<Chu
   }
 }
 
-void OwnMemory::estimate_peak(const Job& job, const Plan& plan,
+void OwnMemory::estimate_peak(const Job& job, const Plan& asked,
                               const std::vector<ChunkLayers>& split, double enough_gib,
                               std::vector<StageMemory>& stages) {
-  const Shared& shared = state_->of(job, plan, split);
+  const Shared& shared = state_->of(job, asked, split);
+  Plan states;
+  const Plan& plan = with_shared_context(asked, states);
   stages.resize(1);
   double most = -1;
   for (const Run& run : shared.runs) {

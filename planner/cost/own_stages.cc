@@ -12,8 +12,9 @@ namespace trireme::planner::own {
 bool differ_in_sharding_only(const Plan& a, const Plan& b) {
   const auto rest = [](const Plan& plan) {
     return std::tie(plan.tensor, plan.pipeline, plan.virtual_pipeline, plan.micro_batch,
-                    plan.micro_batches, plan.sequence_parallel, plan.schedule, plan.recompute,
-                    plan.recompute_layers, plan.recompute_modules, plan.stage_layers);
+                    plan.micro_batches, plan.context, plan.sequence_parallel, plan.schedule,
+                    plan.recompute, plan.recompute_layers, plan.recompute_modules,
+                    plan.stage_layers);
   };
   return rest(a) == rest(b);
 }

@@ -125,8 +125,9 @@ TEST(BehavioursOfSharedSequences, TheClosedFormFollowsTheProgram) {
 // this project's kept tensors, logits and fp32 states: 5 to 18 % away; the micro-batch whose split
 // backward runs was counted as it was kept: 50 % too little. Of 3,000 plans some 20 are beyond 5 %:
 // pipelines of a few GiB whose token table is larger than their layers, and reductions of it that
-// last into the next pass.
-constexpr Behaviour kMemories[] = {{"trireme", 0.005, 0.06},       {"megatron", 0.004, 0.03},
+// last into the next pass. Of 31 plans with context parallelism five that recompute attention are
+// 4 to 9 % too low.
+constexpr Behaviour kMemories[] = {{"trireme", 0.006, 0.09},       {"megatron", 0.004, 0.03},
                                    {"megatron-fsdp", 0.01, 0.085}, {"fsdp1", 0.01, 0.115},
                                    {"fsdp2", 0.008, 0.065},        {"deepspeed", 0.0055, 0.07}};
 

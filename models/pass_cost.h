@@ -17,6 +17,10 @@ struct PassCost {
 
 PassCost norm_cost(Implementation implementation);
 PassCost residual_cost(Implementation implementation, double dropout);
+// Per element of queries, keys and values: their gradients joined behind attention (`alike`: as
+// many heads of each); their bias added by a kernel of its own.
+PassCost joined_gradients_cost(const Kernels& kernels, bool alike);
+PassCost element_bias_cost();
 PassCost rotary_cost(Implementation implementation);
 // Per element of the inner size (one of gate and up).
 PassCost activation_cost(Implementation implementation, bool gated);

@@ -120,13 +120,17 @@ void WorkList::attention_projections() {
     linear(Part::kQkv, share_.tokens, query_width + 2 * kv_width, hidden);
     // Backward concatenates the three gradients; this project's attention writes them in place.
     if (kernels_.implementation != Implementation::kTrireme) {
-      pass(Part::kQkvLayout, share_.tokens * (query_width + 2 * kv_width), {0.0, 4.0, 0, 1});
+      pass(Part::kQkvLayout, share_.tokens * (query_width + 2 * kv_width),
+           joined_gradients_cost(kernels_, query_width == kv_width));
     }
   } else {
     linear(Part::kQuery, share_.tokens, query_width, hidden);
     linear(Part::kKey, share_.tokens, kv_width, hidden);
     linear(Part::kValue, share_.tokens, kv_width, hidden);
     pass(Part::kInputGradientSum, share_.tokens * hidden, {0.0, 12.0, 0, 2});
+  }
+  if (model_.qkv_bias && kernels_.element_joins) {
+    pass(Part::kQkvBias, share_.tokens * (query_width + 2 * kv_width), element_bias_cost());
   }
   if (model_.qkv_bias) {
     bias_gradient(Part::kQkvBias, share_.tokens, query_width + 2 * kv_width);

@@ -107,6 +107,9 @@ struct Kernels {
   double dropout = 0.0;              // hidden and attention dropout probability
   bool fused_cross_entropy = false;  // one kernel over the 2-byte logits, gradient in place
   bool masked_softmax = true;        // scale, mask and softmax of unfused scores may be one kernel
+  // Of Megatron's own layers: the bias of queries, keys and values is added, and their gradients
+  // are joined, an element at a time.
+  bool element_joins = false;
   // Tokens arrive once a rank and are laid out by expert there (DeepEP); else copied in order
   // before they leave, and again when they have come.
   bool permuted_once = false;

@@ -146,6 +146,9 @@ struct Framework {
   bool multi_token_prediction = false;  // it trains a model's extra prediction modules
   std::int64_t loss_chunks = 1;  // parts in which logits and loss are computed one after the other
   bool gradient_accumulation_fusion = false;
+  // Local layers join the gradients of queries, keys and values an element at a time. Of releases
+  // whose steps were fitted (to 2022) the fitted rate of products holds it.
+  bool element_joins = true;
   bool masked_softmax_fusion = true;  // local layers: unfused scores' mask and softmax, one kernel
 
   bool decomposed_norms = false;  // under sequence parallelism norms keep fp32 copies (DTensor)

@@ -70,14 +70,15 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence) 
 }
 
 models::Kernels kernels_of(const Job& job) {
-  return {
-      .implementation = job.framework.implementation,
-      .dropout = job.framework.dropout,
-      .fused_cross_entropy = job.framework.cross_entropy_fusion,
-      .masked_softmax = job.framework.masked_softmax_fusion,
-      .permuted_once = job.framework.dispatch_once,
-      .expert_kernels = job.framework.expert_kernels,
-      .fused_permutation = job.framework.fused_permutation};
+  return {.implementation = job.framework.implementation,
+          .dropout = job.framework.dropout,
+          .fused_cross_entropy = job.framework.cross_entropy_fusion,
+          .masked_softmax = job.framework.masked_softmax_fusion,
+          .element_joins = job.framework.element_joins &&
+                           job.framework.implementation == models::Implementation::kClassicMegatron,
+          .permuted_once = job.framework.dispatch_once,
+          .expert_kernels = job.framework.expert_kernels,
+          .fused_permutation = job.framework.fused_permutation};
 }
 
 RunSharding run_sharding(const Job& job, const Plan& plan) {

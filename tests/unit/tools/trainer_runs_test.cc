@@ -87,9 +87,6 @@ TEST(TrainerRuns, SwiftsNamesForDeepspeedsFilesAndItsDefaults) {
   EXPECT_EQ(spread.json.value("verdict", ""), "not_known") << spread.err;
 }
 
-// 32B whole at 32k tokens under FSDP: out of memory on 8 H100, as issue 13 of simplescaling/s1
-// says, and run on 16.
-// A map where the file's name would stand was passed over: the run was taken for DDP.
 // "does not say which model it trains": plugin.py was the program, and all before it its
 // launcher's.
 TEST(TrainerRuns, APythonFileBehindAFlagIsNoProgram) {
@@ -104,6 +101,7 @@ TEST(TrainerRuns, APythonFileBehindAFlagIsNoProgram) {
   EXPECT_EQ(run.json["layout"]["fsdp"], 8);
 }
 
+// A map where the file's name would stand was passed over: the run was taken for DDP.
 TEST(TrainerRuns, DeepspeedsSettingsWithinTheRunAreThoseOfAFile) {
   const std::string full = factory("finetuning_type: full\n");
   const Checked file =
@@ -125,6 +123,8 @@ TEST(TrainerRuns, DeepspeedsSettingsWithinTheRunAreThoseOfAFile) {
   EXPECT_EQ(words.json["layout"]["sharding"], "full");
 }
 
+// 32B whole at 32k tokens under FSDP: out of memory on 8 H100, as issue 13 of simplescaling/s1
+// says, and run on 16.
 TEST(TrainerRuns, FsdpOfTrainingArgumentsWithItsFile) {
   written("s1/.git/HEAD", "ref: refs/heads/main\n");
   written("s1/train/qwen.json", R"({"transformer_layer_cls_to_wrap": "Qwen2DecoderLayer"})");

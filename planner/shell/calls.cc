@@ -38,46 +38,19 @@ bool names_itself(std::string_view word, std::string_view source) {
           source[source.size() - word.size() - 1] == '/');
 }
 
-// A word that the next one is the value of: sbatch -N 2, sbatch --nodes 2 (all of sbatch's options
+// Whether the word's value is the next one: sbatch -N 2, sbatch --nodes 2 (all of sbatch's options
 // but a few have one).
-bool is_option_of_sbatch(const std::vector<ShellText>& words, std::size_t at) {
-  constexpr std::string_view kAlone[] = {"-H",
-                                         "--hold",
-                                         "-h",
-                                         "--help",
-                                         "-I",
-                                         "--contiguous",
-                                         "-k",
-                                         "--no-kill",
-                                         "-O",
-                                         "--overcommit",
-                                         "-s",
-                                         "--oversubscribe",
-                                         "-Q",
-                                         "--quiet",
-                                         "--parsable",
-                                         "--requeue",
-                                         "--no-requeue",
-                                         "--reboot",
-                                         "--spread-job",
-                                         "--test-only",
-                                         "-v",
-                                         "--verbose",
-                                         "-V",
-                                         "--version",
-                                         "-W",
-                                         "--wait",
-                                         "--use-min-nodes",
-                                         "--exclusive",
-                                         "--get-user-env",
-                                         "--nice",
-                                         "--wrap"};
+bool takes_next_of_sbatch(const std::vector<ShellText>& words, std::size_t at) {
+  constexpr std::string_view kAlone =
+      " -H --hold -h --help -I --contiguous -k --no-kill -O --overcommit -s --oversubscribe -Q "
+      "--quiet --parsable --requeue --no-requeue --reboot --spread-job --test-only -v --verbose -V "
+      "--version -W --wait --use-min-nodes --exclusive --get-user-env --nice --wrap ";
   const std::string& word = words[at].text;
   const bool sbatch = std::any_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(at),
                                   [](const ShellText& each) { return each.text == "sbatch"; });
   return sbatch && word.starts_with("-") && word.find('=') == std::string::npos &&
          (word.starts_with("--") || word.size() == 2) &&
-         std::find(std::begin(kAlone), std::end(kAlone), word) == std::end(kAlone);
+         kAlone.find(" " + word + " ") == std::string_view::npos;
 }
 
 // Whether there is anything to work out in a text of commands: others keep the lines of their
@@ -189,7 +162,7 @@ bool Calls::start_script(const SimpleCommand& command, const Joined& joined) {
       return true;
     }
     const bool value =
-        shell && !word.starts_with("-") && i > 0 && is_option_of_sbatch(words, i - 1);
+        shell && !word.starts_with("-") && i > 0 && takes_next_of_sbatch(words, i - 1);
     shell = is_shell(word) || word == "sbatch" || (shell && word.starts_with("-")) || value;
   }
   return start_text(command, joined) || start_document(command, joined);

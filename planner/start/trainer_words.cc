@@ -206,7 +206,7 @@ std::string program_name(const LaunchConfig& config) {
 std::string megatron_flag(const std::string& program, std::string_view text, std::size_t& at) {
   constexpr std::string_view kOptionsHere = "gpus cluster model seq set nodes framework";
   const std::size_t end = std::min(text.find_first_of(" ,;)", at), text.size());
-  const std::string flag(text.substr(at, end - at));
+  std::string flag(text.substr(at, end - at));
   std::string key = flag.substr(2);
   std::replace(key.begin(), key.end(), '-', '_');
   at = end;

@@ -59,8 +59,8 @@ constexpr std::pair<std::string_view, std::string_view> kEasyExample[] = {
     {"worker.rollout.n", "5"}};
 
 template <std::size_t Count>
-void put_before(const std::pair<std::string_view, std::string_view> (&rows)[Count],
-                LaunchConfig& said) {
+void put_below(const std::pair<std::string_view, std::string_view> (&rows)[Count],
+               LaunchConfig& said) {
   std::vector<LaunchSetting> first;
   for (const auto& [key, value] : rows) {
     first.push_back({std::string(key), std::string(value), std::string(key), 0});
@@ -75,15 +75,9 @@ void read_file_of_run(const LaunchReading& reading, LaunchConfig& said) {
     return;
   }
   if (const auto text = reading.read ? reading.read(file) : std::nullopt) {
-    LaunchConfig inner;
-    inner.source = file;
-    read_yaml_settings(*text, inner);
-    for (LaunchSetting& setting : inner.settings) {
-      setting.line = 0;
-    }
-    said.settings.insert(said.settings.begin(), inner.settings.begin(), inner.settings.end());
+    put_file_below(file, *text, said);
   } else if (file.ends_with("examples/config.yaml")) {
-    put_before(kEasyExample, said);
+    put_below(kEasyExample, said);
     said.remarks.push_back(
         fmt::format("{} is not there: EasyR1's own of July 2026 is taken", file));
   } else {
@@ -118,7 +112,7 @@ bool is_easyr1(const LaunchConfig& said) {
 
 void rename_easyr1(const LaunchReading& reading, LaunchConfig& said) {
   read_file_of_run(reading, said);
-  put_before(kEasyDefaults, said);
+  put_below(kEasyDefaults, said);
   for (LaunchSetting& setting : said.settings) {
     const auto* name = std::find_if(std::begin(kEasyNames), std::end(kEasyNames),
                                     [&](const auto& each) { return each.first == setting.key; });

@@ -17,7 +17,9 @@
 namespace trireme::planner {
 namespace {
 
-const std::string kPolicy = "policy.";
+std::string in_policy(std::string_view key) {
+  return fmt::format("policy.{}", key);
+}
 
 // ---- the settings
 
@@ -43,21 +45,6 @@ void read_inherited(std::string_view text, const std::string& path, const Launch
     setting.line = depth == 0 ? setting.line : 0;
     said.settings.push_back(std::move(setting));
   }
-}
-
-// The parts of a list outside of the braces in it: "2, ${a}" of ${mul:2, ${a}}.
-std::vector<std::string> factors_of(std::string_view list) {
-  std::vector<std::string> parts = {""};
-  int depth = 0;
-  for (const char c : list) {
-    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
-    if (c == ',' && depth == 0) {
-      parts.emplace_back();
-    } else if (c != ' ') {
-      parts.back() += c;
-    }
-  }
-  return parts;
 }
 
 // The key that a reference names: ${.x} and ${..x} count from the setting's own section.
@@ -91,8 +78,9 @@ std::string resolved(const LaunchConfig& said, const std::string& key, const std
   }
   constexpr double kMost = 1e9;
   double product = 1;
-  for (const std::string& part : factors_of(std::string_view(inner).substr(kProduct.size()))) {
-    const std::string word = resolved(said, key, part, depth + 1);
+  for (const std::string_view part :
+       parts_outside_braces(std::string_view(inner).substr(kProduct.size()))) {
+    const std::string word = resolved(said, key, std::string(part), depth + 1);
     double factor = 0;
     const char* end = word.data() + word.size();
     const auto [stop, failure] = std::from_chars(word.data(), end, factor);
@@ -132,7 +120,7 @@ std::int64_t count(const LaunchConfig& said, const std::string& key, std::int64_
 // ---- the GPUs that train (grpo.py, setup): without those of rollouts of their own
 
 void read_training_gpus(const LaunchConfig& said, LaunchConfig& config) {
-  const std::string rollouts = kPolicy + "generation.colocated.";
+  const std::string rollouts = in_policy("generation.colocated.");
   const bool apart = !on(said, rollouts + "enabled", true);
   std::int64_t each = count(said, "cluster.gpus_per_node", 8);
   std::int64_t hosts = count(said, "cluster.num_nodes", 1);
@@ -157,7 +145,7 @@ void read_training_gpus(const LaunchConfig& said, LaunchConfig& config) {
 // ---- DTensor
 
 void read_dtensor(const LaunchConfig& said, LaunchConfig& config) {
-  const std::string owner = kPolicy + "dtensor_cfg.";
+  const std::string owner = in_policy("dtensor_cfg.");
   LaunchLayout& layout = config.layout;
   config.format = LaunchFormat::kAccelerate;
   config.framework = "fsdp2";
@@ -182,14 +170,14 @@ void read_dtensor(const LaunchConfig& said, LaunchConfig& config) {
     config.training.rank = count(said, owner + "lora_cfg.dim", 8);
     config.training.base = BaseFormat::kFp32;
   }
-  const std::string type = run_text(said, kPolicy + "precision", "bfloat16");
+  const std::string type = run_text(said, in_policy("precision"), "bfloat16");
   config.precision = type == "float32" ? "fp32" : type == "float16" ? "fp16" : "bf16";
 }
 
 // ---- Megatron-Core
 
 void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
-  const std::string owner = kPolicy + "megatron_cfg.";
+  const std::string owner = in_policy("megatron_cfg.");
   constexpr std::string_view kSections[] = {"optimizer.", "distributed_data_parallel_config.",
                                             "fp8_cfg.", "model_overrides.", ""};
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
@@ -253,14 +241,14 @@ void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
 // ---- batch and kind
 
 void read_step(const LaunchConfig& said, LaunchConfig& config) {
-  const std::int64_t longest = count(said, kPolicy + "max_total_sequence_length", 4096);
-  const std::int64_t samples = count(said, kPolicy + "train_global_batch_size", 1);
-  const std::int64_t micro = count(said, kPolicy + "train_micro_batch_size", 1);
+  const std::int64_t longest = count(said, in_policy("max_total_sequence_length"), 4096);
+  const std::int64_t samples = count(said, in_policy("train_global_batch_size"), 1);
+  const std::int64_t micro = count(said, in_policy("train_micro_batch_size"), 1);
   config.sequence = longest;
   config.global_batch = samples;
   config.layout.micro_batch = micro;
   for (const char* way : {"sequence_packing", "dynamic_batching"}) {
-    const std::string owner = kPolicy + way + ".";
+    const std::string owner = in_policy(way) + ".";
     if (!on(said, owner + "enabled")) {
       continue;
     }
@@ -298,7 +286,7 @@ void read_kind(const LaunchConfig& said, LaunchConfig& config) {
     const double samples = static_cast<double>(count(said, "grpo.num_prompts_per_step", 1)) *
                            static_cast<double>(count(said, "grpo.num_generations_per_prompt", 1));
     note_actor(config,
-               samples / static_cast<double>(count(said, kPolicy + "train_global_batch_size", 1)));
+               samples / static_cast<double>(count(said, in_policy("train_global_batch_size"), 1)));
   }
 }
 
@@ -326,14 +314,14 @@ LaunchConfig read_nemo_rl(std::string_view text, const std::string& source,
   LaunchConfig config = said;
   config.settings.clear();
   read_training_gpus(said, config);
-  if (const LaunchSetting* model = run_setting(said, kPolicy + "model_name")) {
+  if (const LaunchSetting* model = run_setting(said, in_policy("model_name"))) {
     take_model(model->value, config);
   } else if (!config.foreign.empty()) {
     throw Error(source, fmt::format("says no policy.model_name, and {} cannot be read; that file "
                                     "beside it would be right",
                                     config.foreign.front()));
   }
-  if (on(said, kPolicy + "megatron_cfg.enabled")) {
+  if (on(said, in_policy("megatron_cfg.enabled"))) {
     read_megatron_cfg(said, config);
   } else {
     read_dtensor(said, config);

@@ -77,6 +77,10 @@ std::string run_text(const LaunchConfig& run, std::string_view names,
                      const std::string& otherwise = "");
 std::optional<std::int64_t> run_count(const LaunchConfig& run, std::string_view names);
 
+// What lies between the commas that are in no braces or brackets, without blanks around: "2" and
+// "${a, b}" of "2, ${a, b}".
+std::vector<std::string_view> parts_outside_braces(std::string_view list);
+
 // Whose words the fixes are in (planner/start/trainer_words.cc).
 void put_program(const std::string& name, LaunchConfig& config);
 // A setting of the file that shards the run, as `from` says it.

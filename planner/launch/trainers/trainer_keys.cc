@@ -107,6 +107,26 @@ void refuse_slips(const LaunchConfig& said, std::string_view known, std::string_
   }
 }
 
+std::vector<std::string_view> parts_outside_braces(std::string_view list) {
+  std::vector<std::string_view> parts;
+  const auto add = [&](std::string_view part) {
+    const std::size_t first = std::min(part.find_first_not_of(' '), part.size());
+    parts.push_back(part.substr(first, part.find_last_not_of(' ') + 1 - first));
+  };
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < list.size(); ++at) {
+    const char c = list[at];
+    depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    if (c == ',' && depth <= 0) {
+      add(list.substr(begin, at - begin));
+      begin = at + 1;
+    }
+  }
+  add(list.substr(begin));
+  return parts;
+}
+
 // ---- LLaMA-Factory's second syntax (src/llamafactory/v1/config/*_args.py, summer 2026): its names
 // and defaults as those of the first, which everything behind reads.
 

@@ -26,6 +26,8 @@ struct VerlRun {
 bool is_easyr1(const LaunchConfig& said);
 void rename_easyr1(const LaunchReading& reading, LaunchConfig& said);
 
+// Settings of a YAML that a run names, below the run's own.
+void put_file_below(const std::string& file, std::string_view text, LaunchConfig& said);
 // The run of a script or YAML. Throws Error, also where it says nothing of verl's.
 VerlRun read_verl_run(std::string_view text, const std::string& source,
                       const std::vector<std::string>& arguments, const LaunchReading& reading);

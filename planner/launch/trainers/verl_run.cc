@@ -87,35 +87,25 @@ bool is_variable(const LaunchSetting& setting, const ShellText& word, const Shel
 // KEY={a:1,b:{c:2}}, as Hydra takes maps: the settings that it holds.
 void add_override(LaunchSetting setting, LaunchConfig& said) {
   constexpr int kDeepest = 20;
-  std::string_view rest = setting.value;
-  if (!rest.starts_with('{') || !rest.ends_with('}') ||
+  const std::string_view map = setting.value;
+  if (!map.starts_with('{') || !map.ends_with('}') ||
       std::ranges::count(setting.key, '.') > kDeepest) {
     said.settings.push_back(std::move(setting));
     return;
   }
-  rest = rest.substr(1, rest.size() - 2);
-  while (!rest.empty()) {
-    int depth = 0;
-    std::size_t end = 0;
-    for (; end < rest.size() && (depth > 0 || rest[end] != ','); ++end) {
-      depth += is_among("{ [", rest.substr(end, 1))   ? 1
-               : is_among("} ]", rest.substr(end, 1)) ? -1
-                                                      : 0;
-    }
-    const auto bare = [](std::string_view text) {
-      const std::size_t first = text.find_first_not_of(" '\"");
-      const std::size_t last = text.find_last_not_of(" '\"");
-      return first == std::string_view::npos ? std::string()
-                                             : std::string(text.substr(first, last + 1 - first));
-    };
-    const std::string_view entry = rest.substr(0, end);
+  const auto bare = [](std::string_view text) {
+    const std::size_t first = text.find_first_not_of(" '\"");
+    const std::size_t last = text.find_last_not_of(" '\"");
+    return first == std::string_view::npos ? std::string()
+                                           : std::string(text.substr(first, last + 1 - first));
+  };
+  for (const std::string_view entry : parts_outside_braces(map.substr(1, map.size() - 2))) {
     const std::size_t colon = std::min(entry.find(':'), entry.size());
     if (const std::string key = bare(entry.substr(0, colon)); !key.empty()) {
       add_override({setting.key + "." + key, bare(entry.substr(std::min(colon + 1, entry.size()))),
                     setting.spelled + "." + key, setting.line},
                    said);
     }
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
 }
 
@@ -181,14 +171,7 @@ void read_base(const std::vector<ShellText>& words, const LaunchReading& reading
   const std::string folder = hydra_flag(words, "--config-path");
   const std::string file = (folder.empty() ? "config" : folder) + "/" + name + ".yaml";
   if (const auto text = reading.read ? reading.read(file) : std::nullopt) {
-    LaunchConfig inner;
-    inner.source = file;
-    read_yaml_settings(*text, inner);
-    for (LaunchSetting& setting : inner.settings) {
-      setting.line = 0;
-    }
-    run.said.settings.insert(run.said.settings.begin(), inner.settings.begin(),
-                             inner.settings.end());
+    put_file_below(file, *text, run.said);
   } else {
     run.said.foreign.push_back(fmt::format("what its --config-name {} sets", name));
   }
@@ -255,6 +238,39 @@ bool starts_sft(std::string_view text) {
          text.find("partial_pretrain") != std::string_view::npos;
 }
 
+// Keys with one value of which a map or a list stands there (YAML, Hydra), and switches that are
+// none: what is read of them would be their defaults.
+void hold_values(const LaunchConfig& said) {
+  constexpr std::string_view kSingle =
+      "ppo_mini_batch_size ppo_micro_batch_size_per_gpu ppo_micro_batch_size use_dynamic_bsz "
+      "ppo_max_token_len_per_gpu max_token_len_per_gpu micro_batch_size_per_gpu train_batch_size "
+      "max_prompt_length max_response_length max_length n_gpus_per_node nnodes fsdp_size strategy "
+      "ulysses_sequence_parallel_size model_dtype partial_pretrain lora_rank "
+      "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
+      "expert_model_parallel_size expert_tensor_parallel_size "
+      "virtual_pipeline_model_parallel_size enable_gradient_checkpointing use_remove_padding";
+  constexpr std::string_view kSwitches =
+      "use_remove_padding use_dynamic_bsz enable_gradient_checkpointing param_offload "
+      "optimizer_offload grad_offload use_fused_kernels enable_activation_offload "
+      "reshard_after_forward offload_policy use_kl_loss use_liger sequence_parallel "
+      "use_distributed_optimizer";
+  for (const LaunchSetting& setting : said.settings) {
+    std::vector<std::string_view> parts = split_at(setting.key, '.');
+    const std::string_view last = parts.empty() ? std::string_view() : parts.back();
+    if (is_among(kSwitches, last) && find_setting(said, setting.key) == &setting) {
+      switch_setting(said, setting.key);
+    }
+    const std::size_t end = parts.empty() ? 0 : parts.size() - 1;
+    for (std::size_t i = 0; i < end; ++i) {
+      if (is_among(kSingle, parts[i])) {
+        throw Error(where_of(said, setting), fmt::format("{} is a map, with {} in it; one value "
+                                                         "would be right",
+                                                         parts[i], last));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 // The same of an engine, under the names that the actor, the SFT trainer and that of 2025 have.
@@ -293,37 +309,14 @@ std::string strategy_of(const VerlRun& run) {
   return run.base.find("megatron") != std::string::npos ? "megatron" : "fsdp";
 }
 
-// Keys with one value of which a map or a list stands there (YAML, Hydra), and switches that are
-// none: what is read of them would be their defaults.
-void hold_values(const LaunchConfig& said) {
-  constexpr std::string_view kSingle =
-      "ppo_mini_batch_size ppo_micro_batch_size_per_gpu ppo_micro_batch_size use_dynamic_bsz "
-      "ppo_max_token_len_per_gpu max_token_len_per_gpu micro_batch_size_per_gpu train_batch_size "
-      "max_prompt_length max_response_length max_length n_gpus_per_node nnodes fsdp_size strategy "
-      "ulysses_sequence_parallel_size model_dtype partial_pretrain lora_rank "
-      "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
-      "expert_model_parallel_size expert_tensor_parallel_size "
-      "virtual_pipeline_model_parallel_size enable_gradient_checkpointing use_remove_padding";
-  constexpr std::string_view kSwitches =
-      "use_remove_padding use_dynamic_bsz enable_gradient_checkpointing param_offload "
-      "optimizer_offload grad_offload use_fused_kernels enable_activation_offload "
-      "reshard_after_forward offload_policy use_kl_loss use_liger sequence_parallel "
-      "use_distributed_optimizer";
-  for (const LaunchSetting& setting : said.settings) {
-    std::vector<std::string_view> parts = split_at(setting.key, '.');
-    const std::string_view last = parts.empty() ? std::string_view() : parts.back();
-    if (is_among(kSwitches, last) && find_setting(said, setting.key) == &setting) {
-      switch_setting(said, setting.key);
-    }
-    const std::size_t end = parts.empty() ? 0 : parts.size() - 1;
-    for (std::size_t i = 0; i < end; ++i) {
-      if (is_among(kSingle, parts[i])) {
-        throw Error(where_of(said, setting), fmt::format("{} is a map, with {} in it; one value "
-                                                         "would be right",
-                                                         parts[i], last));
-      }
-    }
+void put_file_below(const std::string& file, std::string_view text, LaunchConfig& said) {
+  LaunchConfig inner;
+  inner.source = file;
+  read_yaml_settings(text, inner);
+  for (LaunchSetting& setting : inner.settings) {
+    setting.line = 0;  // of another file than `said` names
   }
+  said.settings.insert(said.settings.begin(), inner.settings.begin(), inner.settings.end());
 }
 
 bool is_verl(std::string_view text, const std::string& source) {

@@ -239,16 +239,8 @@ void fill_from_gpus(Draft& draft, std::int64_t gpus) {
 // The framework asked for, with the recipes that hold for the model, the precision and the card,
 // then what `--set` overrides.
 void settle_framework(const JobOptions& options, Job& job) {
-  const planner::RecipeCase run{.precision = job.precision,
-                                .compute_capability = job.cluster.gpu.compute_capability,
-                                .latent = job.model.latent.has_value(),
-                                .experts = job.model.moe.has_value(),
-                                .gated = job.model.gated_mlp,
-                                .unfused = job.attention == models::AttentionKernel::kUnfused,
-                                .expert_bias = job.model.moe && job.model.moe->expert_bias,
-                                .tuning = job.training.has_adapters()};
-  job.framework =
-      planner::find_framework(options.framework.empty() ? "trireme" : options.framework, run);
+  job.framework = planner::find_framework(options.framework.empty() ? "trireme" : options.framework,
+                                          planner::recipe_case_of(job));
   for (const std::string& setting : options.settings) {
     const auto cut = setting.find('=');
     if (cut == std::string::npos) {

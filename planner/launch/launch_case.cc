@@ -107,16 +107,9 @@ void choose_types(const LaunchConfig& config, const LaunchOptions& options, Job&
 
 void choose_framework(const LaunchConfig& config, const LaunchOptions& options, LaunchCase& found) {
   Job& job = found.job;
-  const RecipeCase run{.precision = job.precision,
-                       .compute_capability = job.cluster.gpu.compute_capability,
-                       .latent = job.model.latent.has_value(),
-                       .experts = job.model.moe.has_value(),
-                       .gated = job.model.gated_mlp,
-                       .unfused = job.attention == models::AttentionKernel::kUnfused,
-                       .tensor = config.layout.tensor.value_or(1) > 1,
-                       .pipeline = config.layout.pipeline.value_or(1) > 1,
-                       .expert_bias = job.model.moe && job.model.moe->expert_bias,
-                       .tuning = config.training.has_adapters()};
+  RecipeCase run = recipe_case_of(job);
+  run.tensor = config.layout.tensor.value_or(1) > 1;
+  run.pipeline = config.layout.pipeline.value_or(1) > 1;
   job.framework = find_framework(behaviour_of_file(config, options), run);
   for (const std::vector<std::string>* choices : {&config.choices, &options.settings}) {
     for (const std::string& choice : *choices) {
@@ -307,6 +300,7 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
   choose_sequence(config, options, found);
   found.job.cluster = topologies::load_cluster(options.cluster);
   choose_types(config, options, found.job);
+  found.job.training = config.training;
   choose_framework(config, options, found);
   found.job.profile = options.calibration.empty() ? topologies::shipped_profile()
                                                   : topologies::load_profile(options.calibration);
@@ -326,7 +320,6 @@ LaunchCase make_launch_case(const LaunchConfig& config, const LaunchOptions& opt
                 fmt::format("its degrees multiply to {:.3g} ranks; at most {:.0e} would be right",
                             product, static_cast<double>(kMostGpus)));
   }
-  found.job.training = config.training;
   spread_ranks(config, layout, found);
   settle_unsharded(config, options, found);
   fill_pipeline(layout, found);

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/json_reader.h"
 #include "planner/plan/framework_fields.h"
+#include "planner/plan/job.h"
 
 namespace trireme::planner {
 
@@ -337,6 +338,17 @@ std::vector<std::string> framework_names() {
 
 Framework find_framework(const std::string& name) {
   return build(name, nullptr);
+}
+
+RecipeCase recipe_case_of(const Job& job) {
+  return {.precision = job.precision,
+          .compute_capability = job.cluster.gpu.compute_capability,
+          .latent = job.model.latent.has_value(),
+          .experts = job.model.moe.has_value(),
+          .gated = job.model.gated_mlp,
+          .unfused = job.attention == models::AttentionKernel::kUnfused,
+          .expert_bias = job.model.moe && job.model.moe->expert_bias,
+          .tuning = job.training.has_adapters()};
 }
 
 Framework find_framework(const std::string& name, const RecipeCase& run) {

@@ -23,6 +23,8 @@ struct FrameworkVersion {
 // Every entry as it stands, followed by its versions, in the order of the file.
 const std::vector<FrameworkVersion>& framework_versions();
 
+struct Job;
+
 // What recipes ask of a run.
 struct RecipeCase {
   topologies::Precision precision = topologies::Precision::kBf16;
@@ -33,6 +35,8 @@ struct RecipeCase {
   bool expert_bias = false;  // biases inside experts (gpt-oss)
   bool tuning = false;       // of a trained model, whose router is trained too
 };
+// What the job says of it by its model, precision, attention, card and training.
+RecipeCase recipe_case_of(const Job& job);
 
 // As find_framework(name), with the recipes that hold for `run`. A release between two that are
 // listed is the older of them. Throws Error on an unknown name or version, listing what there is.

@@ -130,7 +130,7 @@ PassTimes LayerTimer::ring_attention(const Plan& plan, const models::PassWork& w
     times.context += std::max(communication - compute, fit_.overlap_slowdown * hidden);
   };
   step(own, hop);
-  for (double i = 1; i < others; ++i) {
+  for (std::int64_t at = 1; at < plan.context - 1; ++at) {
     step(other, backward ? 2 * hop : hop);
   }
   if (backward) {

@@ -287,7 +287,7 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const HostMachine& ho
                                           exposed(pass, work.backward, way.beside));
   }
   if (offload.activations != OffloadTo::kNone) {
-    const bool pageable = job.framework.states == StateLayout::kDeepSpeed;
+    const bool pageable = is_zero(job);
     const bool beside = offload.overlap && !pageable;
     const double link = host.link_rate;
     const double down = work.kept / (pageable ? std::min(link, kPageableDown) : link);

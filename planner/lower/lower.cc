@@ -58,6 +58,32 @@ bool writes_offload(const Job& job) {
   return !rest.any();
 }
 
+void check_executable(const Job& job, const Plan& plan) {
+  const models::Transformer& model = job.model;
+  for (std::int64_t layer = 0; layer < models::trained_layers(model); ++layer) {
+    if (const auto part = modelled_part(job, plan, layer); !part.empty()) {
+      refuse(job, plan,
+             fmt::format("layer {} has {}, which can be simulated but not executed", layer, part));
+    }
+  }
+  if (const std::string part = lowering::uncomputed_part(model); !part.empty()) {
+    refuse(job, plan, fmt::format("{} can be predicted and simulated, not executed", part));
+  }
+  if (model.function.attention_cap > 0 && plan.context > 1 &&
+      context_form(job.framework) != ContextForm::kExchangeHeads) {
+    refuse(job, plan,
+           "capped scores (attention_cap) are executed under context parallelism that exchanges "
+           "heads, not where keys are gathered or passed on");
+  }
+  if (model.embedding_norm) {
+    refuse(job, plan, "the embedding's norm can be simulated but not executed");
+  }
+  if (!model.latent && model.kv_heads % plan.tensor != 0) {
+    refuse(job, plan,
+           fmt::format("{} kv heads do not divide by tp {}", model.kv_heads, plan.tensor));
+  }
+}
+
 void check_supported(const Job& job, const Plan& plan, const LowerOptions& options) {
   check_size(job, plan);
   const models::Transformer& model = job.model;
@@ -91,28 +117,7 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
     refuse(job, plan, "no step program for an embedding narrower than the model yet");
   }
   if (options.executable) {
-    for (std::int64_t layer = 0; layer < models::trained_layers(model); ++layer) {
-      if (const auto part = modelled_part(job, plan, layer); !part.empty()) {
-        refuse(
-            job, plan,
-            fmt::format("layer {} has {}, which can be simulated but not executed", layer, part));
-      }
-    }
-    if (const std::string part = lowering::uncomputed_part(model); !part.empty()) {
-      refuse(job, plan, fmt::format("{} can be predicted and simulated, not executed", part));
-    }
-    if (model.function.attention_cap > 0 && plan.context > 1 && !job.framework.context_all_to_all) {
-      refuse(job, plan,
-             "capped scores (attention_cap) are executed under context parallelism that exchanges "
-             "heads, not where keys are gathered or passed on");
-    }
-    if (model.embedding_norm) {
-      refuse(job, plan, "the embedding's norm can be simulated but not executed");
-    }
-  }
-  if (options.executable && !model.latent && model.kv_heads % plan.tensor != 0) {
-    refuse(job, plan,
-           fmt::format("{} kv heads do not divide by tp {}", model.kv_heads, plan.tensor));
+    check_executable(job, plan);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <tuple>
 
+#include "core/check.h"
 #include "core/units.h"
 #include "planner/cost/in_flight.h"
 #include "planner/cost/own_one_backward.h"
@@ -262,6 +263,7 @@ const Held& fullest_of(const Plan& plan, const Shared& shared, const Run& run,
       fullest = &held;
     }
   }
+  TRIREME_CHECK(fullest != nullptr);  // a run has a stage
   return *fullest;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/check.h"
 #include "planner/cost/in_flight.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/state_memory.h"
@@ -187,6 +188,30 @@ void set_trained(const StageContext& context, StageContents& stage) {
   }
 }
 
+// What its layers, tables and units have, where a chunk has `most` layers.
+void set_elements(const StageContext& context, double most, StageContents& stage) {
+  const Plan& plan = *context.plan;
+  const RankParameters& parameters = context.layers->parameters;
+  const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
+  // Prediction modules read the token table: a rank without it holds a copy.
+  const bool has_table = stage.embedding || (context.job->model.tied_embeddings && stage.has_head);
+  stage.root = (stage.embedding ? parameters.embedding : 0) +
+               (stage.has_head ? parameters.head - (tied_here ? parameters.head_matrix : 0) : 0) +
+               (stage.prediction > 0 && !has_table ? parameters.head_matrix : 0);
+  stage.head = stage.has_head ? parameters.head_matrix : 0;
+  stage.elements = stage.root + stage.dense_layers * parameters.dense_layer.dense +
+                   stage.sparse_layers * parameters.sparse_layer.dense +
+                   stage.prediction * parameters.prediction;
+  stage.experts = stage.sparse_layers * parameters.sparse_layer.expert;
+  const double layer = std::max(
+      stage.dense_layers > 0 ? parameters.dense_layer.dense : 0,
+      stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
+  const double unit_layers =
+      plan.fsdp_unit == 0 ? most : std::min(most, static_cast<double>(plan.fsdp_unit));
+  stage.largest_unit = std::min(stage.body(), layer * unit_layers);
+  stage.chunk = std::min(stage.body(), layer * most);
+}
+
 StageContents contents_of(const StageContext& context, const std::vector<ChunkLayers>& split,
                           std::int64_t rank) {
   const Plan& plan = *context.plan;
@@ -224,29 +249,12 @@ StageContents contents_of(const StageContext& context, const std::vector<ChunkLa
     stage.embedding = stage.embedding || part.embedding;
     stage.has_head = stage.has_head || part.head;
   });
+  TRIREME_CHECK(last != nullptr);  // a rank holds a chunk
   if (ends_with_weights(plan)) {
     stage.turned = turned_bytes(plan, kept, last->dense + last->sparse, late_whole > 0, late_bytes,
                                 stage.activations);
   }
-  const RankParameters& parameters = layers.parameters;
-  const bool tied_here = context.job->model.tied_embeddings && stage.embedding && stage.has_head;
-  // Prediction modules read the token table: a rank without it holds a copy.
-  const bool has_table = stage.embedding || (context.job->model.tied_embeddings && stage.has_head);
-  stage.root = (stage.embedding ? parameters.embedding : 0) +
-               (stage.has_head ? parameters.head - (tied_here ? parameters.head_matrix : 0) : 0) +
-               (stage.prediction > 0 && !has_table ? parameters.head_matrix : 0);
-  stage.head = stage.has_head ? parameters.head_matrix : 0;
-  stage.elements = stage.root + stage.dense_layers * parameters.dense_layer.dense +
-                   stage.sparse_layers * parameters.sparse_layer.dense +
-                   stage.prediction * parameters.prediction;
-  stage.experts = stage.sparse_layers * parameters.sparse_layer.expert;
-  const double layer = std::max(
-      stage.dense_layers > 0 ? parameters.dense_layer.dense : 0,
-      stage.sparse_layers > 0 ? parameters.sparse_layer.dense + parameters.sparse_layer.expert : 0);
-  const double unit_layers =
-      plan.fsdp_unit == 0 ? most : std::min(most, static_cast<double>(plan.fsdp_unit));
-  stage.largest_unit = std::min(stage.body(), layer * unit_layers);
-  stage.chunk = std::min(stage.body(), layer * most);
+  set_elements(context, most, stage);
   stage.live = std::max(
       stage.dense_layers > 0 ? live_of_layer(*context.job, plan, layers.dense, fewest) : 0,
       stage.sparse_layers > 0 ? live_of_layer(*context.job, plan, layers.sparse, fewest) : 0);

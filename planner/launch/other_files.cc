@@ -12,9 +12,6 @@ struct OtherFile {
   std::string_view part, what;
 };
 constexpr OtherFile kOtherYamls[] = {
-    {"max_tokens_per_mb:",
-     "is AReaL's; its actor's model, backend and batch as options of `trireme estimate --framework "
-     "fsdp2 --sharding full`, or as Megatron-LM's flags, would be right"},
     {"\n  pp_engine:",
      "is nanotron's; its sizes (parallelism: dp, tp, pp) as options of `trireme estimate` would be "
      "right"},

@@ -258,6 +258,9 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   if (!format && is_verl(tells, path)) {
     return read_verl(text, path, arguments, reading);
   }
+  if (!format && is_areal(text, path)) {
+    return read_areal(text, path, arguments);
+  }
   if (!format && is_nemo_rl(text, path)) {
     return read_nemo_rl(text, path, arguments, reading);
   }

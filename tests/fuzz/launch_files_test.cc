@@ -175,6 +175,20 @@ EOF
 python3 -m $commands
 )";
 
+constexpr const char* kArealYaml = R"(gconfig:
+  n_samples: 4
+  max_new_tokens: 1024
+actor:
+  backend: megatron:(attn:d1p2t2|ffn:p2e4)
+  path: Qwen/Qwen3-30B-A3B
+  mb_spec:
+    max_tokens_per_mb: 10240
+  max_new_tokens: ${gconfig.max_new_tokens}
+train_dataset:
+  batch_size: 256
+  max_length: 1024
+)";
+
 TEST(Fuzz, LaunchFilesOfActors) {
   std::vector<std::pair<Reader, const char*>> texts = {
       {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
@@ -187,6 +201,9 @@ TEST(Fuzz, LaunchFilesOfActors) {
     texts.emplace_back(
         [](const std::string& text) { return planner::read_nemo_rl(text, "f.yaml", {}, {}); },
         kNemoRlYaml);
+    texts.emplace_back(
+        [](const std::string& text) { return planner::read_areal(text, "f.yaml", {}); },
+        kArealYaml);
   }
   for (const auto& [read, text] : texts) {
     EXPECT_TRUE(judge(read, text, 0)) << text;

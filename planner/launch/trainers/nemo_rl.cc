@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "core/error.h"
@@ -47,51 +46,6 @@ void read_inherited(std::string_view text, const std::string& path, const Launch
   }
 }
 
-// The key that a reference names: ${.x} and ${..x} count from the setting's own section.
-std::string named_key(std::string_view name, std::string key) {
-  while (name.starts_with('.')) {
-    key.resize(key.rfind('.') == std::string::npos ? 0 : key.rfind('.'));
-    name.remove_prefix(1);
-    if (!name.starts_with('.')) {
-      return key.empty() ? std::string(name) : fmt::format("{}.{}", key, name);
-    }
-  }
-  return std::string(name);
-}
-
-// ${policy.precision}, ${mul:${policy.max_total_sequence_length},
-// ${policy.train_micro_batch_size}}; empty: what it names is not there.
-std::string resolved(const LaunchConfig& said, const std::string& key, const std::string& value,
-                     int depth = 0) {
-  constexpr int kDeepest = 6;
-  constexpr std::string_view kProduct = "mul:";
-  if (!value.starts_with("${") || !value.ends_with("}")) {
-    return value;
-  }
-  const std::string inner = value.substr(2, value.size() - 3);
-  if (depth > kDeepest) {
-    return "";
-  }
-  if (!inner.starts_with(kProduct)) {
-    const LaunchSetting* other = find_setting(said, named_key(inner, key));
-    return other == nullptr ? "" : resolved(said, other->key, other->value, depth + 1);
-  }
-  constexpr double kMost = 1e9;
-  double product = 1;
-  for (const std::string_view part :
-       parts_outside_braces(std::string_view(inner).substr(kProduct.size()))) {
-    const std::string word = resolved(said, key, std::string(part), depth + 1);
-    double factor = 0;
-    const char* end = word.data() + word.size();
-    const auto [stop, failure] = std::from_chars(word.data(), end, factor);
-    if (failure != std::errc() || stop != end || word.empty()) {
-      return "";
-    }
-    product *= factor;
-  }
-  return product >= 1 && product <= kMost ? std::to_string(static_cast<std::int64_t>(product)) : "";
-}
-
 LaunchConfig settings_of(std::string_view text, const std::string& source,
                          const std::vector<std::string>& arguments, const LaunchReading& reading) {
   LaunchConfig said;
@@ -99,11 +53,7 @@ LaunchConfig settings_of(std::string_view text, const std::string& source,
   said.format = LaunchFormat::kAccelerate;
   read_inherited(text, std::filesystem::path(source).filename().string(), reading, 0, said);
   add_arguments(arguments, "policy.train_micro_batch_size=2", said);
-  for (LaunchSetting& setting : said.settings) {
-    setting.value = resolved(said, setting.key, setting.value);
-  }
-  // an empty switch would be one that is on
-  std::erase_if(said.settings, [](const LaunchSetting& each) { return each.value.empty(); });
+  settle_references(said);
   return said;
 }
 
@@ -189,7 +139,7 @@ void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
   const bool narrow = on(said, owner + "fp8_cfg.enabled");
   const bool shards = on(said, owner + "distributed_data_parallel_config.use_custom_fsdp");
   for (const LaunchSetting& setting : said.settings) {
-    if (!setting.key.starts_with(owner) || setting.value.empty()) {
+    if (!setting.key.starts_with(owner)) {
       continue;
     }
     std::string_view path = std::string_view(setting.key).substr(owner.size());

@@ -67,6 +67,9 @@ void note_slips(LaunchConfig& run);
 // `what`: "flag of OpenRLHF".
 void refuse_slips(const LaunchConfig& said, std::string_view known, std::string_view others,
                   std::string_view what);
+// Settings that name others (${data.train_batch_size}) get what those are set to. Those of which
+// nothing is said, and those that are still to be given ("???"), are as if they were not there.
+void settle_references(LaunchConfig& said);
 // Whether a YAML or JSON is such a run whatever else it holds (axolotl's has accelerate's
 // fsdp_config).
 bool is_trainer_file(std::string_view text, const std::string& source);

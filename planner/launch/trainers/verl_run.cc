@@ -177,28 +177,6 @@ void read_base(const std::vector<ShellText>& words, const LaunchReading& reading
   }
 }
 
-// The references of its YAML: ${data.train_batch_size} is what that is set to. Others, and values
-// that are still to be given, are as if they were not said.
-void settle_references(LaunchConfig& said) {
-  constexpr int kDeepest = 4;  // references to references
-  const auto is_reference = [](const std::string& value) {
-    return value.starts_with("${") && value.ends_with("}");
-  };
-  for (LaunchSetting& setting : said.settings) {
-    for (int depth = 0; depth < kDeepest && is_reference(setting.value); ++depth) {
-      const std::string key = setting.value.substr(2, setting.value.size() - 3);
-      const LaunchSetting* other = find_setting(said, key);
-      if (other == nullptr) {
-        break;
-      }
-      setting.value = other->value;
-    }
-  }
-  std::erase_if(said.settings, [](const LaunchSetting& each) {
-    return each.value.empty() || each.value == "???" || each.value.starts_with("${");
-  });
-}
-
 VerlRun run_of_script(std::string_view text, const std::string& source,
                       const std::vector<std::string>& arguments, const LaunchReading& reading) {
   VerlRun run;

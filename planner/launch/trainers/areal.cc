@@ -1,0 +1,377 @@
+// AReaL: the actor (or the model of its SFT) that its YAML trains, by PyTorch's FSDP2 or by
+// Megatron-Core. Sources: AReaL of May 2026 (areal/api/alloc_mode.py, areal/api/cli_args.py,
+// areal/engine/fsdp_engine.py, areal/engine/megatron_engine.py, areal/trainer/rl_trainer.py).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "planner/launch/field_table.h"
+#include "planner/launch/megatron/megatron.h"
+#include "planner/launch/trainers/rollouts.h"
+#include "planner/launch/trainers/trainer.h"
+
+namespace trireme::planner {
+namespace {
+
+const std::string kActor = "actor.";
+
+std::int64_t number_of(const LaunchConfig& said, const std::string& key, std::int64_t otherwise) {
+  return run_count(said, key).value_or(otherwise);
+}
+
+// ---- the engine that trains, and its degrees
+
+struct ArealDegrees {
+  std::int64_t data = 1, pipeline = 1, tensor = 1, context = 1, expert = 1;
+};
+
+struct ArealBackend {
+  std::string engine;
+  ArealDegrees degrees;
+  std::int64_t expert_tensor = 1;
+};
+
+std::int64_t* degree_of(ArealDegrees& degrees, char letter) {
+  switch (letter) {
+    case 'd':
+      return &degrees.data;
+    case 'p':
+      return &degrees.pipeline;
+    case 't':
+      return &degrees.tensor;
+    case 'c':
+      return &degrees.context;
+    case 'e':
+      return &degrees.expert;
+    default:
+      return nullptr;
+  }
+}
+
+// "d4p1t2"; nothing where it is none.
+std::optional<ArealDegrees> degrees_in(std::string_view text) {
+  constexpr std::int64_t kMost = 1'000'000;
+  ArealDegrees degrees;
+  do {
+    std::int64_t* degree = text.empty() ? nullptr : degree_of(degrees, text.front());
+    if (degree == nullptr) {
+      return {};
+    }
+    const auto [stop, failure] =
+        std::from_chars(text.data() + 1, text.data() + text.size(), *degree);
+    if (failure != std::errc() || *degree < 1 || *degree > kMost) {
+      return {};
+    }
+    text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  } while (!text.empty());
+  return degrees;
+}
+
+// What trains of sglang[rollout]:d4+fsdp[actor]:d4|fsdp[critic]:d4 (allocation_mode): the first
+// that is no server of rollouts.
+std::string_view training_part(std::string_view text) {
+  while (text.starts_with("sglang") || text.starts_with("vllm")) {
+    text.remove_prefix(std::min(text.find_first_of("+|"), text.size() - 1) + 1);
+  }
+  std::size_t end = text.find('+');
+  const std::size_t beside = text.find('|');
+  if (beside != std::string_view::npos && !text.substr(beside).starts_with("|ffn:")) {
+    end = std::min(end, beside);
+  }
+  return text.substr(0, end);
+}
+
+// fsdp:d4, fsdp[actor]:d4, megatron:(attn:d1p12t4|ffn:d1p12e4); d4t2 of 2025 names no engine.
+std::optional<ArealBackend> backend_in(std::string_view text) {
+  text = training_part(text);
+  ArealBackend backend;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    const auto degrees = degrees_in(text);
+    const bool core = degrees && (degrees->pipeline > 1 || degrees->expert > 1);
+    return degrees ? std::optional(ArealBackend{core ? "megatron" : "fsdp", *degrees})
+                   : std::nullopt;
+  }
+  backend.engine = text.substr(0, std::min(colon, text.find('[')));
+  text.remove_prefix(colon + 1);
+  if (text.starts_with('(') && text.ends_with(')')) {
+    text = text.substr(1, text.size() - 2);
+  }
+  constexpr std::string_view kAttention = "attn:";
+  constexpr std::string_view kExperts = "|ffn:";
+  const std::size_t bar = text.find(kExperts);
+  const bool both = text.starts_with(kAttention) && bar != std::string_view::npos;
+  const auto degrees =
+      degrees_in(both ? text.substr(kAttention.size(), bar - kAttention.size()) : text);
+  const auto experts = both ? degrees_in(text.substr(bar + kExperts.size())) : ArealDegrees{};
+  if (!degrees || !experts || (experts->pipeline > 1 && experts->pipeline != degrees->pipeline)) {
+    return {};
+  }
+  backend.degrees = *degrees;
+  if (both) {
+    backend.degrees.expert = experts->expert;
+    backend.expert_tensor = experts->tensor;
+  }
+  return backend;
+}
+
+ArealBackend backend_of(const LaunchConfig& said) {
+  const LaunchSetting* named = run_setting(said, "actor.backend allocation_mode");
+  if (named == nullptr) {
+    throw Error(said.source,
+                "says no actor.backend; fsdp:d8 (an engine with its degrees) would be right");
+  }
+  const auto backend = backend_in(named->value);
+  if (!backend) {
+    refuse_setting(said, *named, "an engine with its degrees (fsdp:d4t2, megatron:d4p2t2e4)");
+  }
+  const ArealDegrees& degrees = backend->degrees;
+  if (backend->engine == "fsdp" && (degrees.pipeline > 1 || degrees.expert > 1)) {
+    refuse_setting(said, *named, "FSDP's degrees d, t and c, or the engine megatron,");
+  }
+  if (backend->engine != "fsdp" && backend->engine != "megatron") {
+    throw Error(
+        where_of(said, *named),
+        fmt::format("trains with AReaL's {} engine, which is not read; its model, batch and "
+                    "degrees as options of `trireme estimate` would be right",
+                    backend->engine));
+  }
+  if (static_cast<double>(degrees.data) * static_cast<double>(degrees.pipeline) *
+          static_cast<double>(degrees.tensor) * static_cast<double>(degrees.context) >
+      static_cast<double>(kMostGpus)) {
+    refuse_setting(said, *named, "fewer GPUs");
+  }
+  return *backend;
+}
+
+// ---- FSDP2: mesh (data x Ulysses) shards, norms' activations lie along the sequence under tp
+
+void read_areal_fsdp(const LaunchConfig& said, const ArealBackend& backend, LaunchConfig& config) {
+  LaunchLayout& layout = config.layout;
+  config.format = LaunchFormat::kAccelerate;
+  config.framework = "fsdp2";
+  layout.sharding = Sharding::kFull;
+  layout.reshard_after_forward = true;
+  layout.tensor = backend.degrees.tensor;
+  layout.context = backend.degrees.context;
+  layout.replicas = 1;
+  layout.sequence_parallel = backend.degrees.tensor > 1;
+  config.choices.emplace_back("shard_over_context=true");
+  if (backend.degrees.context > 1) {
+    config.choices.emplace_back("context_all_to_all=true");  // Ulysses
+  }
+  const std::string type = run_text(said, kActor + "dtype", "bfloat16");
+  config.precision = type == "float32" ? "fp32" : type == "float16" ? "fp16" : "bf16";
+  if (type != "float32") {  // the weights are loaded in it, and AdamW's states are theirs
+    config.choices.emplace_back("parameter_dtype=bf16");
+    config.choices.emplace_back("optimizer_dtype=bf16");
+  }
+  const bool wide = run_text(said, kActor + "grad_reduce_dtype", "float32") == "float32";
+  config.choices.emplace_back(wide ? "reduce_dtype=fp32" : "reduce_dtype=bf16");
+  if (is_on(said, kActor + "gradient_checkpointing")) {
+    layout.recompute = Recompute::kFull;
+  }
+  if (is_on(said, kActor + "fsdp.offload_params")) {
+    config.offload = {"parameters"};
+  }
+  if (is_on(said, kActor + "fsdp.per_layer_optim_step")) {
+    config.unmodelled.emplace_back("fsdp.per_layer_optim_step");
+  }
+  if (run_text(said, kActor + "optimizer.type") == "adam_bf16") {
+    config.unmodelled.emplace_back("the compensation that adam_bf16 keeps");
+  }
+}
+
+// ---- Megatron-Core
+
+void put_areal_recompute(const LaunchConfig& said, LaunchConfig& config) {
+  const std::string owner = kActor + "megatron.";
+  const std::string depth = run_text(said, owner + "recompute_granularity", "full");
+  const auto put = [&](const std::string& key, const std::string& otherwise) {
+    if (const std::string value = run_text(said, owner + key, otherwise); !value.empty()) {
+      put_setting(config, key, value, nullptr);
+    }
+  };
+  put("recompute_granularity", depth);
+  put("recompute_modules", "");
+  if (depth == "full") {
+    put("recompute_method", "uniform");
+    put("recompute_num_layers", "1");
+  }
+}
+
+void read_areal_megatron(const LaunchConfig& said, const ArealBackend& backend,
+                         LaunchConfig& config) {
+  const auto put = [&](const char* key, const std::string& value) {
+    put_setting(config, key, value, nullptr);
+  };
+  config.format = LaunchFormat::kMegatron;
+  config.program = MegatronProgram::kVerl;
+  const std::string owner = kActor + "megatron.";
+  for (const LaunchSetting& setting : said.settings) {
+    std::string_view key = setting.key;
+    if (!key.starts_with(owner)) {
+      continue;
+    }
+    key.remove_prefix(owner.size());
+    key.remove_prefix(key.starts_with("ddp.") ? 4 : 0);
+    if (key.find('.') == std::string_view::npos && !key.starts_with("recompute_") &&
+        key != "virtual_pipeline_parallel_size") {
+      config.settings.push_back({std::string(key), setting.value, setting.spelled, setting.line});
+    }
+  }
+  const ArealDegrees& degrees = backend.degrees;
+  for (const auto& [key, degree] : {std::pair{"tensor_model_parallel_size", degrees.tensor},
+                                    {"pipeline_model_parallel_size", degrees.pipeline},
+                                    {"context_parallel_size", degrees.context},
+                                    {"expert_model_parallel_size", degrees.expert},
+                                    {"expert_tensor_parallel_size", backend.expert_tensor}}) {
+    put(key, std::to_string(degree));
+  }
+  if (const std::int64_t chunks = number_of(said, owner + "virtual_pipeline_parallel_size", 1);
+      chunks > 1) {
+    put("virtual_pipeline_model_parallel_size", std::to_string(chunks));
+  }
+  const std::string type = run_text(said, kActor + "dtype", "bfloat16");
+  if (type != "float32") {
+    put(type == "float16" ? "fp16" : "bf16", "true");
+  }
+  put("sequence_parallel", degrees.tensor > 1 ? "true" : "false");
+  set_default(config, "use_distributed_optimizer", "true");
+  if (is_on(said, kActor + "use_lora")) {
+    put("use_distributed_optimizer", "false");
+  }
+  if (!switch_setting(config, "grad_reduce_in_fp32").value_or(true)) {
+    put("grad_reduce_in_bf16", "true");
+  }
+  put("attention_dropout", "0");
+  put("hidden_dropout", "0");
+  if (is_on(said, kActor + "gradient_checkpointing")) {
+    put_areal_recompute(said, config);
+  }
+  if (const std::string mode = run_text(said, owner + "fp8_config.mode"); !mode.empty()) {
+    put("fp8", mode);
+    put_setting(config, "fp8_recipe", run_text(said, owner + "fp8_config.recipe", "delayed"),
+                run_setting(said, owner + "fp8_config.recipe"));
+  }
+  if (run_text(said, kActor + "optimizer.type") == "adam_bf16") {
+    put("use_precision_aware_optimizer", "true");
+    put("exp_avg_dtype", "bf16");
+    put("exp_avg_sq_dtype", "bf16");
+  }
+  config.environment.push_back({"CUDA_DEVICE_MAX_CONNECTIONS", "1", "AReaL's workers"});
+  read_megatron_layout(config);
+}
+
+// ---- batch
+
+// Tokens of a sample at most: an agent's whole talk, or a prompt with its answer.
+std::optional<std::int64_t> longest_sample(const LaunchConfig& said, bool rollouts) {
+  constexpr std::int64_t kAnswer = 16384;  // cli_args.py, max_new_tokens
+  const auto talk = run_count(said, "rollout.agent.engine_max_tokens");
+  const auto given = run_count(said, "train_dataset.max_length");
+  if (talk || !given) {
+    return talk;
+  }
+  return *given + (rollouts ? number_of(said, "gconfig.max_new_tokens", kAnswer) : 0);
+}
+
+// A micro-batch is a pack of at most max_tokens_per_mb tokens, and a rank has at least n_mbs of
+// them; without that limit it has n_mbs. Stages take 2 p or more (megatron_engine.py).
+void read_areal_packs(const LaunchConfig& said, std::int64_t samples, LaunchConfig& config) {
+  const std::int64_t stages = config.layout.pipeline.value_or(1);
+  const std::int64_t ranks = data_ranks(config);
+  const std::int64_t fewest = std::max(number_of(said, kActor + "mb_spec.n_mbs", 1),
+                                       stages > 1 ? 2 * stages : std::int64_t{1});
+  const auto limit = run_count(said, kActor + "mb_spec.max_tokens_per_mb");
+  if (!limit) {
+    config.global_batch = samples;
+    config.layout.micro_batch = std::max<std::int64_t>(1, samples / ranks / fewest);
+    note_unpacked(config);
+    return;
+  }
+  const RolloutPacks packs = packs_of({.step = samples,
+                                       .longest = config.sequence,
+                                       .ranks = ranks,
+                                       .divisor = stages,
+                                       .by = "mb_spec",
+                                       .limit = "max_tokens_per_mb"},
+                                      *limit, config);
+  config.sequence = packs.sequence;
+  config.layout.micro_batch = 1;
+  config.global_batch = std::max(packs.batch.value_or(1), fewest * ranks);
+}
+
+void read_areal_step(const LaunchConfig& said, LaunchConfig& config) {
+  const bool rollouts = run_setting(said, "gconfig.max_new_tokens gconfig.n_samples") != nullptr;
+  const std::string kind = run_text(said, "train_dataset.type");
+  const std::int64_t pairs = kind == "dpo" || kind == "rw" ? 2 : 1;
+  const std::int64_t parts = rollouts ? number_of(said, kActor + "ppo_n_minibatches", 4) : 1;
+  const std::int64_t samples = number_of(said, "train_dataset.batch_size", 1) * pairs *
+                               number_of(said, "gconfig.n_samples", 1);
+  config.sequence = longest_sample(said, rollouts);
+  read_areal_packs(said, std::max<std::int64_t>(1, samples / parts), config);
+  if (rollouts) {
+    note_actor(config, static_cast<double>(parts));
+  }
+  if (kind == "rw" || is_on(said, kActor + "is_critic")) {
+    config.foreign.emplace_back("a head of one score in place of the vocabulary's");
+  }
+}
+
+// Models on the actor's own GPUs that are not moved to the host while it trains.
+void read_areal_neighbours(const LaunchConfig& said, LaunchConfig& config) {
+  constexpr std::pair<const char*, const char*> kNeighbours[] = {
+      {"ref", "the reference model"}, {"critic", "the critic"}, {"teacher", "the teacher"}};
+  for (const auto& [role, what] : kNeighbours) {
+    const std::string owner = std::string(role) + ".";
+    if (run_text(said, owner + "scheduling_strategy.type") == "colocation" &&
+        !is_on(said, owner + "offload")) {
+      note_beside(config, what);
+    }
+  }
+}
+
+}  // namespace
+
+bool is_areal(std::string_view text, const std::string& source) {
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  return is_yaml(source) && (text.starts_with("actor:") || has("\nactor:")) &&
+         (has("\n  mb_spec:") || has("max_tokens_per_mb:"));
+}
+
+LaunchConfig read_areal(std::string_view text, const std::string& source,
+                        const std::vector<std::string>& arguments) {
+  LaunchConfig said;
+  said.source = source;
+  said.format = LaunchFormat::kAccelerate;
+  read_yaml_settings(text, said);
+  add_arguments(arguments, "actor.backend=fsdp:d8", said);
+  settle_references(said);
+  LaunchConfig config = said;
+  config.settings.clear();
+  const ArealBackend backend = backend_of(said);
+  const ArealDegrees& degrees = backend.degrees;
+  config.gpus = degrees.data * degrees.pipeline * degrees.tensor * degrees.context;
+  config.gpus_per_node = std::min(*config.gpus, number_of(said, "cluster.n_gpus_per_node", 8));
+  if (const LaunchSetting* model = run_setting(said, "actor.path")) {
+    take_model(model->value, config);
+  }
+  if (is_on(said, kActor + "use_lora")) {
+    config.training.rank = number_of(said, kActor + "lora_rank", 32);
+    config.training.base = BaseFormat::kSixteenBit;
+  }
+  if (backend.engine == "megatron") {
+    read_areal_megatron(said, backend, config);
+  } else {
+    read_areal_fsdp(said, backend, config);
+  }
+  read_areal_step(said, config);
+  read_areal_neighbours(said, config);
+  put_program("areal", config);
+  return config;
+}
+
+}  // namespace trireme::planner

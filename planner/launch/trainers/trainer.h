@@ -106,6 +106,10 @@ void take_targets(std::string_view spelled, const std::string& names, LaunchConf
 // "bf16", "fp16" or nothing: what the run computes in.
 std::string precision_of_trainer(const TrainerRun& run);
 
+// FSDP1 beside adapters: whether checkpoints are reentrant (`frozen_graph_stays`), where the run or
+// its program says so.
+void read_reentrance(const TrainerRun& run, LaunchConfig& config);
+
 // The model, lengths, batch, recompute and what is trained, into a configuration whose sharding is
 // known.
 void read_training(const TrainerRun& run, LaunchConfig& config);

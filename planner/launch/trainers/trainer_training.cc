@@ -333,6 +333,7 @@ void read_training(const TrainerRun& run, LaunchConfig& config) {
   read_batch(run, config);
   read_recompute(run, config);
   read_adapters(run, config);
+  read_reentrance(run, config);
   note_other_training(run, config);
   read_preferences(run, config);
   config.foreign.insert(config.foreign.end(), run.said.foreign.begin(), run.said.foreign.end());

@@ -36,6 +36,9 @@ constexpr OtherFile kOtherYamls[] = {
     {"exp_manager:",
      "is NeMo's, without a batch and degrees beside a model; they as Megatron-LM's flags "
      "(--tensor-model-parallel-size 4, …) would be right"},
+    {"\n  gpu_memory_utilization:",
+     "generates from a model (verl's rollouts alone), and has neither gradients nor an optimizer; "
+     "the command or YAML that trains it would be right"},
     {"apiVersion:",
      "is a Kubernetes manifest; the script or configuration that its container starts would be "
      "right"},
@@ -61,6 +64,13 @@ constexpr OtherFile kOtherFiles[] = {
      "starts SkyRL; its policy's model, batch and fsdp_config as options of `trireme estimate "
      "--framework fsdp2 --sharding full`, or its megatron_config as Megatron-LM's flags, would be "
      "right"},
+    {"micro_train_batch_size_per_gpu=",
+     "starts SkyRL's SFT; its model, batch and fsdp_config as options of `trireme estimate "
+     "--framework fsdp2 --sharding full`, or its megatron_config as Megatron-LM's flags, would be "
+     "right"},
+    {"generate.test_generate",
+     "generates from a checkpoint of torchtitan, and has neither gradients nor an optimizer; the "
+     "TOML after its --config, which trained it, would be right"},
     {"Trainer.Config(",
      "is torchtitan's configuration in Python; the TOML of torchtitan v0.2 that says the same "
      "([model], [training], [parallelism]) would be right"},

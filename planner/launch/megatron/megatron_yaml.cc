@@ -153,7 +153,7 @@ void refuse_other_models(const LaunchConfig& yaml) {
 
 bool is_megatron_yaml(std::string_view text) {
   const bool nested = has_line(text, "model", false) && has_any_line(text, kMegatronDegrees, true);
-  return nested && !has_any_line(text, "base_model actor_rollout_ref modules", false);
+  return nested && !has_any_line(text, "base_model actor_rollout_ref modules rollout", false);
 }
 
 bool has_nemo_trainer(std::string_view text) {

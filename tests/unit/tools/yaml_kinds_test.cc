@@ -177,8 +177,24 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
       {"trainer:\n  devices: 8\nexp_manager:\n  name: dpo\npretrained_checkpoint:\n"
        "  restore_from_path: null\n",
        "NeMo's"},
+      // it was told about Megatron-Bridge
+      {"model:\n  path: Qwen/Qwen2-7B-Instruct\nrollout:\n  name: vllm\n"
+       "  gpu_memory_utilization: 0.5\n  tensor_model_parallel_size: 2\n",
+       "verl's rollouts"},
       {"# job\napiVersion: batch/v1\nkind: Job\n", "Kubernetes"}};
   expect_named(files, "other/run.yaml");
+}
+
+// "none of the formats" was said of them.
+TEST(YamlKinds, OtherProgramsScriptsAreNamed) {
+  const OtherFile files[] = {
+      {"python -m skyrl.train.main_sft strategy=fsdp model.path=Qwen/Qwen2.5-7B "
+       "micro_train_batch_size_per_gpu=2 fsdp_config.cpu_offload=false\n",
+       "SkyRL's SFT"},
+      {"torchrun --nproc_per_node=8 -m scripts.generate.test_generate --config=llama3_8b.toml "
+       "--prompt=Hi\n",
+       "generates from a checkpoint"}};
+  expect_named(files, "other/run.sh");
 }
 
 // "does not say which model it trains" was said of their TOML.

@@ -7,8 +7,10 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "models/presets.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/megatron/megatron.h"
+#include "planner/launch/trainers/areal_stages.h"
 #include "planner/launch/trainers/rollouts.h"
 #include "planner/launch/trainers/trainer.h"
 
@@ -263,6 +265,11 @@ void read_areal_megatron(const LaunchConfig& said, const ArealBackend& backend,
   }
   config.environment.push_back({"CUDA_DEVICE_MAX_CONNECTIONS", "1", "AReaL's workers"});
   read_megatron_layout(config);
+  if (!config.model_name.empty()) {
+    config.layout.stage_layers =
+        areal_stages(models::load_model(config.model_name),
+                     degrees.pipeline * config.layout.virtual_pipeline.value_or(1), degrees.expert);
+  }
 }
 
 // ---- batch

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "core/error.h"
 #include "planner/launch/read_launch.h"
+#include "planner/launch/trainers/areal_stages.h"
 
 namespace trireme::planner {
 namespace {
@@ -91,6 +93,22 @@ TEST_F(ReadAreal, MegatronTakesTheDegreesOfAttentionAndExperts) {
   EXPECT_EQ(config.precision, "fp8");
   EXPECT_TRUE(chooses(config, "grad_dtype=bf16"));
   EXPECT_EQ(*config.global_batch % (4 * 4), 0);  // as many packs as stages, on every rank
+}
+
+// 94 layers over 12 stages were refused as uneven: AReaL spreads them by their parameters.
+TEST_F(ReadAreal, StagesAreBalancedByParameters) {
+  using Layers = std::vector<std::int64_t>;
+  EXPECT_EQ(balanced_stages(std::vector<double>(7, 1.0), 2, 1, 3), (Layers{1, 3, 3}));
+  EXPECT_EQ(balanced_stages({1, 1}, 5, 5, 4), (Layers{0, 1, 1, 0}));
+  EXPECT_EQ(balanced_stages({1, 1}, 5, 5, 5), Layers{});
+  const LaunchConfig config =
+      areal_of(kActorOfAreal, {"actor.backend=megatron:(attn:d1p12t4|ffn:d1p12e4)",
+                               "actor.path=Qwen/Qwen3-235B-A22B",
+                               "actor.megatron.virtual_pipeline_parallel_size=1"});
+  const Layers& stages = config.layout.stage_layers;
+  ASSERT_EQ(stages.size(), 12U);
+  EXPECT_EQ(std::accumulate(stages.begin(), stages.end(), std::int64_t{0}), 94);
+  EXPECT_EQ(*std::max_element(stages.begin(), stages.end()), 8);
 }
 
 // allocation_mode of 2025, where actors lie beside servers and d4p2 alone named no engine.

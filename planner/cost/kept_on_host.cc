@@ -10,17 +10,63 @@
 namespace trireme::planner {
 namespace {
 
-// Bytes that one micro-batch's layers on a rank send down.
+// Bytes that one layer sends down for one micro-batch.
 double moved_bytes(const Job& job, const Plan& plan) {
   const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
   const RankParameters parameters = rank_parameters(job, {plan.tensor, plan.expert, inner});
   const LayerMemory layer =
       layer_memory(job, plan, job.model.layers - 1,
                    job.model.moe ? parameters.sparse_layer : parameters.dense_layer);
+  return plan.recompute == Recompute::kFull ? layer.checkpoint : layer.kept;
+}
+
+// Layers of one chunk, first to last: the frozen ones below all that trains keep nothing, those
+// after them go to the host, the rest stays.
+struct ChunkOnHost {
+  std::int64_t frozen = 0, moved = 0, stay = 0;
+};
+
+ChunkOnHost chunk_on_host(const Job& job, const Plan& plan) {
   const auto chunks = static_cast<double>(plan.pipeline * plan.virtual_pipeline);
-  const std::int64_t layers = std::lround(static_cast<double>(job.model.layers) / chunks);
-  return static_cast<double>(plan.virtual_pipeline * layers_on_host(job.offload, layers)) *
-         (plan.recompute == Recompute::kFull ? layer.checkpoint : layer.kept);
+  const std::int64_t layers =
+      std::max<std::int64_t>(1, std::lround(static_cast<double>(job.model.layers) / chunks));
+  // Of a pipeline the chunk that has most to move sets the pace: one without frozen layers.
+  const std::int64_t frozen =
+      chunks > 1 ? 0 : std::min<std::int64_t>(layers, job.training.frozen_layers);
+  const std::int64_t moved =
+      std::max<std::int64_t>(0, layers_on_host(job.offload, layers) - frozen);
+  return {frozen, moved, layers - frozen - moved};
+}
+
+// What the copies of one visit of a chunk add to its forward and backward, of `forward` and
+// `backward` seconds a layer: a copy down begins behind its layer's forward, and the layer after
+// waits until no more than two are on their way; one comes up beside the backward of the layer
+// above, not before it has gone down.
+double added_seconds(const ChunkOnHost& chunk, double way, double forward, double backward) {
+  if (chunk.moved == 0) {
+    return 0;
+  }
+  double now = static_cast<double>(chunk.frozen) * forward;
+  double down = 0;    // when the last copy down ends
+  double before = 0;  // and those before it
+  double oldest = 0;
+  for (std::int64_t i = 0; i < chunk.moved; ++i) {
+    now += forward;
+    oldest = before;
+    before = down;
+    down = std::max(now, down) + way;
+    now = std::max(now, oldest);
+  }
+  const double above = std::max(0.0, static_cast<double>(chunk.stay - 1)) * backward;
+  now += static_cast<double>(chunk.stay) * forward + above;
+  double up = std::max(now, down) + way;  // beside the lowest layer that stays
+  for (std::int64_t i = 0; i < chunk.moved; ++i) {
+    now = std::max(now + backward, up);
+    up = now + way;
+  }
+  now += backward;
+  const double layers = static_cast<double>(chunk.frozen + chunk.moved + chunk.stay);
+  return now - layers * forward - static_cast<double>(chunk.moved + chunk.stay) * backward;
 }
 
 }  // namespace
@@ -32,8 +78,14 @@ bool keeps_on_host(const Job& job) {
 
 double kept_on_host_seconds(const Job& job, const Plan& plan, const HostMachine& host,
                             double forward, double backward) {
-  const double way = moved_bytes(job, plan) / host.both_rate;  // one micro-batch's up beside
-  const double each = std::max(0.0, way - forward) + std::max(0.0, way - backward);
+  const ChunkOnHost chunk = chunk_on_host(job, plan);
+  const auto visits = static_cast<double>(plan.virtual_pipeline);
+  const auto layers = static_cast<double>(chunk.frozen + chunk.moved + chunk.stay);
+  const double trained = std::max(1.0, layers - static_cast<double>(chunk.frozen));
+  // One micro-batch's go up beside another's on their way down.
+  const double way = moved_bytes(job, plan) / host.both_rate;
+  const double each = visits * added_seconds(chunk, way, forward / (visits * layers),
+                                             backward / (visits * trained));
   // What makes every pass longer makes the pipeline's bubble longer too.
   const double bubble =
       static_cast<double>(plan.pipeline - 1) / static_cast<double>(plan.virtual_pipeline);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "planner/cost/optimizer_bytes.h"
+#include "planner/plan/kept_on_host.h"
 #include "planner/plan/moved_offload.h"
 #include "topologies/gpu_fit.h"
 #include "topologies/node_parts.h"
@@ -236,11 +237,20 @@ ResidentShares resident_shares(const Job& job, const Plan& plan) {
     shares.parameters = 0;
   }
   if (offload.activations != OffloadTo::kNone) {
-    // The layer at work and the one that moves stay.
+    // Beside those that stay: the layer at work and the one that moves, of this project's runtime
+    // whole layers and two on the move (planner/lower/kept_on_host.cc).
     const double layers =
         std::max(1.0, static_cast<double>(job.model.layers) /
                           static_cast<double>(plan.pipeline * plan.virtual_pipeline));
-    shares.activations = std::max(1 - offload.activation_share, std::min(1.0, 2 / layers));
+    if (job.framework.implementation == models::Implementation::kTrireme) {
+      const double moved =
+          static_cast<double>(layers_on_host(offload, std::lround(layers))) / layers;
+      shares.staying_activations = 1 - moved;
+      shares.activations = std::min(1.0, 1 - moved + 2 / layers);
+    } else {
+      shares.activations = std::max(1 - offload.activation_share, std::min(1.0, 2 / layers));
+      shares.staying_activations = shares.activations;
+    }
   }
   return shares;
 }

@@ -21,9 +21,11 @@ HostMachine host_of(const Job& job);
 // Seconds of one copy between a GPU and pinned memory, while others go the other way.
 double host_copy_seconds(const HostMachine& host, Bytes bytes);
 
-// Shares of each state that stay on the GPU.
+// Shares of each state that stay on the GPU. Of activations also that of the layers that never
+// leave it: some are there beside them, on their way.
 struct ResidentShares {
   double parameters = 1, gradients = 1, optimizer = 1, activations = 1;
+  double staying_activations = 1;
 };
 ResidentShares resident_shares(const Job& job, const Plan& plan);
 

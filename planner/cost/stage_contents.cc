@@ -306,7 +306,7 @@ void set_offloaded(const StageContext& context, const StageContents& stage, Stag
   add(parameter_bytes(context, stage), context.resident.parameters, offload.parameters);
   add(gradients, context.resident.gradients, offload.gradients);
   add(optimizer_bytes(context, stage), context.resident.optimizer, offload.optimizer);
-  add(stage.activations, context.resident.activations, offload.activations);
+  add(stage.activations, context.resident.staying_activations, offload.activations);
   if (context.job->framework.states == StateLayout::kDeepSpeed &&
       offload.optimizer == OffloadTo::kHost) {
     memory.host_bytes += zero_buffers(context, stage);

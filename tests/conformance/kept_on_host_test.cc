@@ -129,14 +129,30 @@ struct Real {
   std::int64_t sequence;
   Recompute recompute = Recompute::kNone;
   Sharding sharding = Sharding::kNone;
+  const char* offload = "activations";
+  std::int64_t frozen = 0;
 };
-constexpr Real kReal[] = {{"llama-3.2-1b", "mb1", 8192, Recompute::kFull},
-                          {"llama-3.2-1b", "mb1", 65536, Recompute::kFull},
-                          {"llama-3.2-1b", "mb1", 16384},
-                          {"llama-3.1-8b", "fsdp8", 32768, Recompute::kFull, Sharding::kFull},
-                          {"llama-3.1-8b", "tp2.pp2", 8192},
-                          {"llama-3.1-8b", "cp4.fsdp2", 131072, Recompute::kFull, Sharding::kFull},
-                          {"gpt3-1.3b", "fsdp2", 2048, Recompute::kNone, Sharding::kFull}};
+constexpr Real kReal[] = {
+    {"llama-3.2-1b", "mb1", 8192, Recompute::kFull},
+    {"llama-3.2-1b", "mb1", 65536, Recompute::kFull},
+    {"llama-3.2-1b", "mb1", 16384},
+    {"llama-3.1-8b", "fsdp8", 32768, Recompute::kFull, Sharding::kFull},
+    {"llama-3.1-8b", "tp2.pp2", 8192},
+    {"llama-3.1-8b", "cp4.fsdp2", 131072, Recompute::kFull, Sharding::kFull},
+    {"gpt3-1.3b", "fsdp2", 2048, Recompute::kNone, Sharding::kFull},
+    // Copies of some layers hide behind those layers alone.
+    {.model = "llama-3.1-8b",
+     .form = "fsdp8",
+     .sequence = 8192,
+     .sharding = Sharding::kFull,
+     .offload = "activations=0.5"},
+    {.model = "llama-3.2-3b", .form = "mb1", .sequence = 8192, .offload = "activations=0.25"},
+    {.model = "mixtral-8x7b", .form = "mb1", .sequence = 4096, .offload = "activations=0.75"},
+    {.model = "llama-3.2-3b",
+     .form = "mb1",
+     .sequence = 4096,
+     .offload = "activations",
+     .frozen = 12}};
 
 TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
   for (const Real& real : kReal) {
@@ -145,7 +161,8 @@ TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
     job.framework = planner::find_framework("trireme");
     job.profile = topologies::shipped_profile();
     job.sequence = real.sequence;
-    job.offload = planner::parse_offload("activations");
+    job.offload = planner::parse_offload(real.offload);
+    job.training.frozen_layers = real.frozen;
     Plan plan = planner::parse_short_form(real.form);
     plan.sharding = real.sharding;
     plan.recompute = real.recompute;
@@ -167,11 +184,17 @@ TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
     }
     const double step_error = estimate.time.step_seconds / simulated - 1;
     const double memory_error = estimate.memory.allocated_gib / allocated - 1;
-    fmt::print("{} {} {}: step {:.3f} s {:+.1f} %, memory {:.2f} GiB {:+.1f} %, host {:.2f} GiB\n",
-               real.model, real.form, real.sequence, simulated, 100 * step_error, allocated,
-               100 * memory_error, host);
+    // A process takes room of the host too.
+    const double ranks = static_cast<double>(std::min<std::int64_t>(8, plan.gpus()));
+    const double host_error = (estimate.memory.host_gib / ranks - 3) / host - 1;
+    fmt::print(
+        "{} {} {}: step {:.3f} s {:+.1f} %, memory {:.2f} GiB {:+.1f} %, host {:.2f} GiB "
+        "{:+.1f} %\n",
+        real.model, real.form, real.sequence, simulated, 100 * step_error, allocated,
+        100 * memory_error, host, 100 * host_error);
     EXPECT_NEAR(step_error, 0, 0.05);
-    EXPECT_NEAR(memory_error, 0, 0.06);
+    EXPECT_NEAR(memory_error, 0, 0.05);
+    EXPECT_NEAR(host_error, 0, 0.03);
   }
 }
 

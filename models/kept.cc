@@ -69,6 +69,17 @@ void keep_norm(const Transformer& model, const Shard& shard, const Scale& scale,
   }
 }
 
+// Of a parallel block this project's runtime has its input once, and the output of a shared norm.
+void keep_mlp_norm(const Transformer& model, const Shard& shard, const Scale& scale,
+                   KeptList& kept) {
+  if (!scale.own || !model.parallel_block) {
+    keep_norm(model, shard, scale, {Kept::kMlpNormInput, Kept::kMlpNormOutput, Kept::kMlpNormFp32},
+              kept);
+  } else if (model.norms_per_layer > 1) {
+    kept.add(Kept::kMlpNormOutput, kElement * static_cast<double>(model.hidden) * scale.sequence);
+  }
+}
+
 void keep_scores(const Transformer& model, const Shard& shard, const Scale& scale, double dropout,
                  KeptList& kept) {
   const auto heads = static_cast<double>(model.heads) * scale.tensor;
@@ -196,8 +207,7 @@ std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t la
              4 * kElement * static_cast<double>(model.hidden) * scale.sequence);
   }
   keep_attention(model, shard, scale, dropout, kept);
-  keep_norm(model, shard, scale, {Kept::kMlpNormInput, Kept::kMlpNormOutput, Kept::kMlpNormFp32},
-            kept);
+  keep_mlp_norm(model, shard, scale, kept);
   if (is_moe_layer(model, layer)) {
     keep_experts(model, shard, scale, kept);
   } else {

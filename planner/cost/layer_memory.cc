@@ -19,6 +19,14 @@ bool dropped_by(std::uint16_t modules, const models::KeptTraits& item, bool engi
   return (modules & item.modules) != 0 || (engine && (modules & item.engine_modules) != 0);
 }
 
+// Attention's output in the order of tokens beside its own. This project's runtime has it twice
+// where heads are exchanged alone.
+bool keeps_output_copy(const Job& job) {
+  return job.framework.attention_output_copy &&
+         (job.framework.implementation != Implementation::kTrireme ||
+          context_form(job.framework) == ContextForm::kExchangeHeads);
+}
+
 // Whose count of kept tensors applies.
 Implementation keeps_as(const Job& job) {
   const bool traced =
@@ -214,7 +222,7 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
                                 keeps_as(job), job.framework.dropout)) {
     const models::KeptTraits& traits = models::traits_of(item.kept);
     expert_adapters += frozen ? expert_adapter_kept_bytes(job, plan, item) : 0;
-    if ((traits.output_copy && !job.framework.attention_output_copy) ||
+    if ((traits.output_copy && !keeps_output_copy(job)) ||
         (traits.decomposed_norm && !job.framework.decomposed_norms) ||
         (frozen && !is_kept_beside_frozen(job.training, item.kept))) {
       continue;

@@ -140,6 +140,11 @@ constexpr Real kReal[] = {
     {"llama-3.1-8b", "tp2.pp2", 8192},
     {"llama-3.1-8b", "cp4.fsdp2", 131072, Recompute::kFull, Sharding::kFull},
     {"gpt3-1.3b", "fsdp2", 2048, Recompute::kNone, Sharding::kFull},
+    // A parallel block keeps its input and its norm's output once.
+    {"phi-2", "mb1", 2048},
+    {"pythia-1.4b", "dp2", 2048},
+    {"mixtral-8x7b", "cp2", 8192},
+    {"deepseek-v2-lite", "mb1", 4096},
     // Copies of some layers hide behind those layers alone.
     {.model = "llama-3.1-8b",
      .form = "fsdp8",

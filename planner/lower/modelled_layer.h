@@ -43,6 +43,9 @@ class ModelledLayer {
   void pass(const models::PassWork& work, Half half, const Operand& input, const Operand& output);
   void core_attention(const models::PassWork& work, bool backward, const Operand& kept,
                       const Operand& output);
+  void share_scores(bool backward, const Operand& kept, const Operand& output);
+  Operand gather_keys(const models::AttentionWork& attention, const Operand& kept);
+  Operand scatter_gradients(const models::AttentionWork& attention, const Operand& kept);
   void ring_attention(const models::AttentionWork& attention, bool backward, const Operand& kept,
                       const Operand& output);
   void exchange_heads(const models::AttentionWork& attention, const Operand& kept);

@@ -237,5 +237,27 @@ TEST(ModelledLayers, ExpertsCopiedOverTensorRanksAreReduced) {
   EXPECT_NEAR(estimate.step_seconds / to_seconds(trace.step_times.front()).value, 1, 0.03);
 }
 
+// Its products stand among the layer's others, and what the ranks exchange was left out with them.
+TEST(ModelledLayers, UnfusedAttentionOfSharedSequencesExchangesKeysOrHeads) {
+  const Case drawn = {"pythia-1.4b", "dgx-h100x1", "cp8.mb1", 16384, 2};
+  for (const char* setting : {"context_gather", "context_all_to_all", "ring"}) {
+    planner::Plan plan;
+    planner::Job job = job_of(drawn, plan);
+    job.attention = models::AttentionKernel::kUnfused;
+    job.framework.context_gather = std::string(setting) == "context_gather";
+    job.framework.context_all_to_all = std::string(setting) == "context_all_to_all";
+    SCOPED_TRACE(setting);
+    const StepProgram program = planner::lower(job, plan);
+    EXPECT_TRUE(verify(program).empty());
+    const Trace trace =
+        planner::walk(program, planner::time_ops(job, program), {.keep_timings = false});
+    const double walked = to_seconds(trace.step_times.front()).value;
+    planner::TimeEstimate estimate;
+    planner::TimeModel(job).estimate(plan, estimate);
+    EXPECT_GT(estimate.exposed.context_parallel, 0.04 * walked);
+    EXPECT_NEAR(estimate.step_seconds / walked, 1, 0.02);
+  }
+}
+
 }  // namespace
 }  // namespace trireme

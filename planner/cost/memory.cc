@@ -173,7 +173,7 @@ struct MemoryModel::State {
   const RankLayers& layers_of(const Plan& plan);
   const std::vector<ChunkLayers>& split_of(const Plan& plan);
   void count(const Plan& plan, MemoryEstimate& out);
-  const HeldStages& stages_of(const Plan& plan, bool fullest_only);
+  void hold_stages(const StageContext& context, bool fullest_only);
   // No more stages than tell that the plan does not fit: one with more than `enough_gib`.
   void count_stages(const Plan& plan, bool fullest_only, double enough_gib, MemoryEstimate& out);
   void count_peak(const Plan& plan, double enough_gib, MemoryEstimate& out);
@@ -250,31 +250,29 @@ bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayer
 
 }  // namespace
 
-const HeldStages& MemoryModel::State::stages_of(const Plan& plan, bool fullest_only) {
-  if (held.turn_to(plan, fullest_only)) {
-    return held;
-  }
+void MemoryModel::State::hold_stages(const StageContext& context, bool fullest_only) {
+  const Plan& plan = *context.plan;
   const std::vector<ChunkLayers>& split = split_of(plan);
-  const RankLayers& cut = layers_of(plan);
-  const StageContext context = stage_context(job, plan, cut);
   held.plan = plan;
   held.fullest_only = fullest_only;
-  held.layers = &cut;
+  held.layers = context.layers;
   held.stages.clear();
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
     if (!fullest_only || !is_no_fuller(job, plan, split, rank)) {
       held.stages.emplace_back(rank, contents_of(context, split, rank));
     }
   }
-  return held;
 }
 
 void MemoryModel::State::count_stages(const Plan& plan, bool fullest_only, double enough_gib,
                                       MemoryEstimate& out) {
-  const HeldStages& stages = stages_of(plan, fullest_only);
-  const StageContext context = stage_context(job, plan, *stages.layers);
+  const bool same = held.turn_to(plan, fullest_only);
+  const StageContext context = stage_context(job, plan, same ? *held.layers : layers_of(plan));
+  if (!same) {
+    hold_stages(context, fullest_only);
+  }
   out.stages.clear();
-  for (const auto& [rank, contents] : stages.stages) {
+  for (const auto& [rank, contents] : held.stages) {
     out.stages.push_back(stage_memory(context, contents, rank));
     if (out.stages.back().items.total() > enough_gib) {
       break;

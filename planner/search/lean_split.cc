@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "planner/plan/stages.h"
 
@@ -22,6 +25,11 @@ class Leaner {
     }
     layer_ = all / static_cast<double>(costs.layers.size());
     ends_ = {costs.embedding, costs.head};
+    for (std::int64_t rank = 0; rank < plan_.pipeline; ++rank) {
+      for (std::int64_t place = 0; place < plan_.virtual_pipeline; ++place) {
+        chunks_.push_back(static_cast<std::size_t>(chunk_of_rank(plan_, rank, place)));
+      }
+    }
   }
 
   std::vector<std::int64_t> run() {
@@ -41,13 +49,9 @@ class Leaner {
     return estimate_.stages[rank].items.total();
   }
 
-  [[nodiscard]] std::vector<std::size_t> chunks_of_rank(std::size_t rank) const {
-    std::vector<std::size_t> chunks;
-    for (std::int64_t place = 0; place < plan_.virtual_pipeline; ++place) {
-      chunks.push_back(
-          static_cast<std::size_t>(chunk_of_rank(plan_, static_cast<std::int64_t>(rank), place)));
-    }
-    return chunks;
+  [[nodiscard]] std::span<const std::size_t> chunks_of(std::size_t rank) const {
+    const auto places = static_cast<std::size_t>(plan_.virtual_pipeline);
+    return std::span(chunks_).subspan(rank * places, places);
   }
 
   // The rank's chunk with the most layers, to give one, or with the fewest, to take one; count of
@@ -55,7 +59,7 @@ class Leaner {
   [[nodiscard]] std::size_t chunk_of(std::size_t rank, bool gives) const {
     const std::vector<std::int64_t>& layers = plan_.stage_layers;
     std::size_t best = rank;
-    for (const std::size_t c : chunks_of_rank(rank)) {
+    for (const std::size_t c : chunks_of(rank)) {
       best = (gives ? layers[c] >= layers[best] : layers[c] <= layers[best]) ? c : best;
     }
     const bool end = best == 0 || best + 1 == layers.size();
@@ -64,7 +68,7 @@ class Leaner {
 
   [[nodiscard]] double seconds_of(std::size_t rank) const {
     double seconds = 0;
-    for (const std::size_t c : chunks_of_rank(rank)) {
+    for (const std::size_t c : chunks_of(rank)) {
       seconds += layer_ * static_cast<double>(plan_.stage_layers[c]) + (c == 0 ? ends_[0] : 0) +
                  (c + 1 == plan_.stage_layers.size() ? ends_[1] : 0);
     }
@@ -83,16 +87,15 @@ class Leaner {
       return false;
     }
     forget_full_ranks(fullest);
-    std::vector<std::size_t> others;
+    others_.clear();
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       if (rank != fullest && !takes_none_[rank]) {
-        others.push_back(rank);
+        others_.emplace_back(seconds_of(rank), rank);
       }
     }
-    std::stable_sort(others.begin(), others.end(),
-                     [&](std::size_t a, std::size_t b) { return seconds_of(a) < seconds_of(b); });
+    std::sort(others_.begin(), others_.end());
     --plan_.stage_layers[from];
-    for (const std::size_t rank : others) {
+    for (const auto& [seconds, rank] : others_) {
       const std::size_t to = chunk_of(rank, false);
       ++plan_.stage_layers[to];
       if (memory_.stage_gib(plan_, static_cast<std::int64_t>(rank)) < most) {
@@ -122,6 +125,8 @@ class Leaner {
   std::size_t ranks_;
   double layer_ = 0;
   std::array<double, 2> ends_ = {};
+  std::vector<std::size_t> chunks_;                     // by rank and place
+  std::vector<std::pair<double, std::size_t>> others_;  // seconds and rank of those that may take
   MemoryEstimate estimate_;
   bool moved_ = false;
   bool alike_ = true;             // all layers

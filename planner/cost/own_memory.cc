@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <tuple>
 
 #include "core/check.h"
@@ -269,14 +270,14 @@ const Held& fullest_of(const Plan& plan, const Shared& shared, const Run& run,
 
 // Ranks of context parallelism hold the same layers, and share their states as those of the data
 // do; what a rank computes is in `Shared` by then.
-const Plan& with_shared_context(const Plan& plan, Plan& states) {
+const Plan& with_shared_context(const Plan& plan, std::optional<Plan>& states) {
   if (plan.context == 1) {
     return plan;
   }
   states = plan;
-  (plan.sharding == Sharding::kNone ? states.replicas : states.sharded) *= plan.context;
-  states.context = 1;
-  return states;
+  (plan.sharding == Sharding::kNone ? states->replicas : states->sharded) *= plan.context;
+  states->context = 1;
+  return *states;
 }
 
 }  // namespace
@@ -298,7 +299,7 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
 StageMemory own_stage_memory(const Job& job, const Plan& asked,
                              const std::vector<ChunkLayers>& split, std::int64_t rank) {
   const Shared shared = own::shared_of(job, asked);
-  Plan states;
+  std::optional<Plan> states;
   const Plan& plan = with_shared_context(asked, states);
   const Stage stage = own::stage_of(plan, split, shared.units, shared.trained, rank);
   const Held held = own::held_of(plan, split, shared, rank);
@@ -326,7 +327,7 @@ OwnMemory& OwnMemory::operator=(OwnMemory&&) noexcept = default;
 void OwnMemory::estimate(const Job& job, const Plan& asked, const std::vector<ChunkLayers>& split,
                          std::vector<StageMemory>& stages) {
   const Shared& shared = state_->of(job, asked, split);
-  Plan states;
+  std::optional<Plan> states;
   const Plan& plan = with_shared_context(asked, states);
   stages.resize(static_cast<std::size_t>(plan.pipeline));
   for (const Run& run : shared.runs) {
@@ -350,7 +351,7 @@ void OwnMemory::estimate_peak(const Job& job, const Plan& asked,
                               const std::vector<ChunkLayers>& split, double enough_gib,
                               std::vector<StageMemory>& stages) {
   const Shared& shared = state_->of(job, asked, split);
-  Plan states;
+  std::optional<Plan> states;
   const Plan& plan = with_shared_context(asked, states);
   stages.resize(1);
   double most = -1;

@@ -110,9 +110,6 @@ planner::Training frozen(std::int64_t layers) {
   return training;
 }
 
-const runtime::cpu::CpuOptions kDouble = {
-    .arithmetic = runtime::cpu::Arithmetic::kFp64, .shuffle_seed = 11, .poison = true};
-
 void expect_same(const Job& job, const Layout& layout, const Outcome& one) {
   SCOPED_TRACE(fmt::format("{} {} {} {} {}", job.model.name, layout.form,
                            planner::to_string(layout.schedule),
@@ -122,7 +119,7 @@ void expect_same(const Job& job, const Layout& layout, const Outcome& one) {
     planner::apply_setting(written.framework, setting,
                            setting == "regather_in_backward" ? "false" : "true");
   }
-  const Outcome outcome = train(written, plan_of(layout), 3, kDouble);
+  const Outcome outcome = train(written, plan_of(layout), 3, kShuffled);
   ASSERT_EQ(outcome.losses.size(), one.losses.size());
   EXPECT_NEAR(outcome.losses[0] / one.losses[0], 1, 1e-12);
   EXPECT_NEAR(outcome.gradient_norms[0] / one.gradient_norms[0], 1, 1e-10);
@@ -132,7 +129,7 @@ void expect_same(const Job& job, const Layout& layout, const Outcome& one) {
 }
 
 void expect_same_in_all_layouts(const Job& job) {
-  const Outcome one = train(job, plan_of({.form = "mb1", .micro_batch = kBatch}), 3, kDouble);
+  const Outcome one = train(job, plan_of({.form = "mb1", .micro_batch = kBatch}), 3, kShuffled);
   ASSERT_FALSE(one.gradients.empty());
   for (const auto& [name, gradient] : one.gradients) {
     EXPECT_TRUE(std::any_of(gradient.begin(), gradient.end(), [](double g) { return g != 0; }))
@@ -165,7 +162,7 @@ TEST(Trained, AdaptersAboveFrozenLayersAreTheSameInEveryLayout) {
 TEST(Trained, AdaptersOfSomeProductsAreTheSameInEveryLayout) {
   for (const char* targets : {"down", "gate,up", "o", "o,down", "q,k,v"}) {
     const Job job = job_of("llama", adapters(targets));
-    const Outcome one = train(job, plan_of({.form = "mb1", .micro_batch = kBatch}), 3, kDouble);
+    const Outcome one = train(job, plan_of({.form = "mb1", .micro_batch = kBatch}), 3, kShuffled);
     for (const char* form : {"mb1", "tp2", "fsdp2", "pp2"}) {
       Layout layout{.form = form, .sequence_parallel = std::string(form) == "tp2"};
       layout.sharding = std::string(form) == "fsdp2" ? Sharding::kFull : Sharding::kNone;
@@ -246,7 +243,7 @@ std::vector<double> losses_of(Job job, const Layout& layout,
   const auto tokens = runtime::synthetic_tokens(settings.seed, job.model.vocab);
   std::vector<double> losses;
   runtime::cpu::run_on_threads(
-      program, kDouble, Seconds(3600), [&](runtime::cpu::ThreadRank& self) {
+      program, kShuffled, Seconds(3600), [&](runtime::cpu::ThreadRank& self) {
         runtime::train(self.executor, self.coordinator, *tokens, settings,
                        [&](std::int64_t /*step*/, const runtime::StepResults& results) {
                          losses.push_back(runtime::loss_of(results));

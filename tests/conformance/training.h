@@ -33,6 +33,10 @@ models::Transformer small_model(const std::string& kind);
 // The job all layouts share: 8 sequences of 16 tokens.
 planner::Job small_job(const models::Transformer& model, const std::string& framework);
 
+// In double, ops in an order that a seed shuffles, over memory that is not clean.
+inline constexpr runtime::cpu::CpuOptions kShuffled{
+    .arithmetic = runtime::cpu::Arithmetic::kFp64, .shuffle_seed = 11, .poison = true};
+
 enum class Ranks : std::uint8_t {
   kThreads,
   kProcesses,  // they meet as a launcher's do, through a store and over sockets

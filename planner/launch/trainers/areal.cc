@@ -369,6 +369,9 @@ LaunchConfig read_areal(std::string_view text, const std::string& source,
   if (is_on(said, kActor + "use_lora")) {
     config.training.rank = number_of(said, kActor + "lora_rank", 32);
     config.training.base = BaseFormat::kSixteenBit;
+    if (const LaunchSetting* targets = run_setting(said, kActor + "target_modules")) {
+      take_targets(targets->spelled, targets->value, config);
+    }
   }
   if (backend.engine == "megatron") {
     read_areal_megatron(said, backend, config);

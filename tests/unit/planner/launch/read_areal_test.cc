@@ -134,6 +134,18 @@ TEST_F(ReadAreal, WhatNoEngineTakesIsRefused) {
   }
 }
 
+TEST_F(ReadAreal, AdaptersHaveTheirRankAndTargets) {
+  std::string text = kActorOfAreal;
+  text.insert(text.find("  dtype: bfloat16\n"),
+              "  use_lora: true\n  lora_rank: 16\n  target_modules: [q_proj, v_proj]\n");
+  const LaunchConfig some = areal_of(text);
+  EXPECT_EQ(some.training.rank, 16);
+  EXPECT_EQ(some.training.targets, adapter_targets_of("q_proj,v_proj"));
+  const LaunchConfig all = areal_of(text, {"actor.target_modules=[all-linear]"});
+  EXPECT_EQ(all.training.targets, kLinearTargets);
+  EXPECT_TRUE(all.foreign.empty());
+}
+
 TEST_F(ReadAreal, ModelsOnTheSameGpusAreNamed) {
   EXPECT_EQ(areal_of(kActorOfAreal).beside.size(), 1U);
   EXPECT_TRUE(areal_of(kActorOfAreal, {"ref.offload=true"}).beside.empty());

@@ -208,6 +208,10 @@ std::vector<KeptItem> kept_activations(const Transformer& model, std::int64_t la
   }
   keep_attention(model, shard, scale, dropout, kept);
   keep_mlp_norm(model, shard, scale, kept);
+  if (scale.own && model.norms_per_layer > 2) {  // norms behind the halves read their outputs
+    kept.add(Kept::kMlpNormInput, static_cast<double>(model.norms_per_layer - 2) * kElement *
+                                      static_cast<double>(model.hidden) * scale.sequence);
+  }
   if (is_moe_layer(model, layer)) {
     keep_experts(model, shard, scale, kept);
   } else {

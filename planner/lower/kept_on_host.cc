@@ -13,7 +13,11 @@ std::vector<Operand*> kept_in(LayerState& s) {
       &s.gathered_mlp_input};
   for (NormState* norm : {&s.attention_norm, &s.mlp_norm, &s.attention_post_norm, &s.mlp_post_norm,
                           &s.latent.q_norm, &s.latent.kv_norm}) {
-    kept.insert(kept.end(), {&norm->x, &norm->y, &norm->mean, &norm->rstd});
+    kept.insert(kept.end(), {&norm->x, &norm->mean, &norm->rstd});
+  }
+  // What the norms behind the halves write is the stream, which only the next norm reads.
+  for (NormState* norm : {&s.attention_norm, &s.mlp_norm, &s.latent.q_norm, &s.latent.kv_norm}) {
+    kept.push_back(&norm->y);
   }
   ExpertState& e = s.experts;
   kept.insert(kept.end(), {&e.logits, &e.weights, &e.all_weights, &e.rows, &e.up, &e.activation,

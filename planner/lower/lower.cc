@@ -34,14 +34,16 @@ void check_size(const Job& job, const Plan& plan) {
   constexpr double kMostPasses = 300'000;
   const std::int64_t each =
       models::trained_layers(job.model) + plan.pipeline * plan.virtual_pipeline;
-  const double passes = static_cast<double>(plan.micro_batches) * static_cast<double>(each);
-  if (passes > kMostPasses) {
+  // A step of a ring is some eight ops more.
+  const bool ring = plan.context > 1 && context_form(job.framework) == ContextForm::kRing;
+  const double weight = ring ? 1 + static_cast<double>(plan.context) / 5 : 1;
+  const double most = kMostPasses / (weight * static_cast<double>(each));
+  if (static_cast<double>(plan.micro_batches) > most) {
     refuse(job, plan,
            fmt::format("{} micro-batches through {} layers and stages are too many for a step "
                        "program; at most {:.0f} would be right (a smaller --global-batch, or a "
                        "larger --micro-batch); estimate and plan predict any number",
-                       plan.micro_batches, each,
-                       std::max(1.0, std::floor(kMostPasses / static_cast<double>(each)))));
+                       plan.micro_batches, each, std::max(1.0, std::floor(most))));
   }
 }
 

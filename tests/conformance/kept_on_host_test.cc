@@ -128,7 +128,7 @@ struct Real {
   Recompute recompute = Recompute::kNone;
   Sharding sharding = Sharding::kNone;
   const char* offload = "activations";
-  std::int64_t frozen = 0;
+  std::int64_t frozen = 0, recompute_layers = -1;
 };
 constexpr Real kReal[] = {
     {"llama-3.2-1b", "mb1", 8192, Recompute::kFull},
@@ -143,6 +143,7 @@ constexpr Real kReal[] = {
     {"pythia-1.4b", "dp2", 2048},
     {"mixtral-8x7b", "cp2", 8192},
     {"deepseek-v2-lite", "mb1", 4096},
+    {"gemma-2-2b", "mb1", 8192},  // norms behind the halves
     // Copies of some layers hide behind those layers alone.
     {.model = "llama-3.1-8b",
      .form = "fsdp8",
@@ -155,7 +156,13 @@ constexpr Real kReal[] = {
      .form = "mb1",
      .sequence = 4096,
      .offload = "activations",
-     .frozen = 12}};
+     .frozen = 12},
+    // Repeated layers send their input, the others all that they keep.
+    {.model = "llama-3.1-8b",
+     .form = "mb1",
+     .sequence = 8192,
+     .recompute = Recompute::kFull,
+     .recompute_layers = 10}};
 
 TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
   for (const Real& real : kReal) {
@@ -169,6 +176,7 @@ TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
     Plan plan = planner::parse_short_form(real.form);
     plan.sharding = real.sharding;
     plan.recompute = real.recompute;
+    plan.recompute_layers = real.recompute_layers;
     plan.micro_batches = 4;
     job.cluster = topologies::narrowed(topologies::load_cluster("hgx-h200"), plan.gpus());
     job.global_batch = plan.micro_batch * plan.micro_batches * plan.data_parallel();

@@ -259,5 +259,12 @@ TEST(ModelledLayers, UnfusedAttentionOfSharedSequencesExchangesKeysOrHeads) {
   }
 }
 
+TEST(ModelledLayers, TheBoundOnAProgramsOpsCountsTheRingsSteps) {
+  planner::Plan plan;
+  planner::Job job = job_of({"pythia-1.4b", "dgx-h100x1", "cp8.mb1", 2048, 6000}, plan);
+  job.framework.context_gather = false;
+  EXPECT_THROW(planner::lower(job, plan), Error);
+}
+
 }  // namespace
 }  // namespace trireme

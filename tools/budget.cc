@@ -103,6 +103,13 @@ BudgetRequest request_of(const BudgetArguments& options) {
                 "is missing; how many to train on (15T), or --deadline or "
                 "--max-dollars, is needed");
   }
+  for (const Offer& offer : request.offers) {
+    if (request.dollars && offer.dollars_per_gpu_hour <= 0) {
+      throw Error(
+          "--max-dollars",
+          fmt::format("needs a price of every offer: --offer {}=2.50 would be right", offer.name));
+    }
+  }
   request.failures = planner::find_failure_rate(options.failures);
   request.mean_between_seconds = seconds_above_zero(options.mtbf, "--mtbf");
   request.restart_seconds = seconds_of(options.restart, "--restart");
@@ -211,10 +218,11 @@ void add_budget_command(Command& app, Program& program) {
   command
       ->add_option(
           "--offer", options->offers,
-          "CLUSTER=PRICE in dollars per GPU and hour (the number behind a preset counts nodes); "
-          "dgx-h100x8..64=2.50 offers 8, 16, "
+          "CLUSTER=PRICE in dollars per GPU and hour, or CLUSTER for days alone (the number behind "
+          "a preset counts nodes); dgx-h100x8..64=2.50 offers 8, 16, "
           "32 and 64 nodes, and tells where more stop to pay; ,loss=RATE: nodes of it lost "
-          "per node and hour (spot); repeatable")
+          "per node and hour (spot); repeatable. All train with one batch: --global-batch, else "
+          "some 4M tokens, and a sequence at least for each GPU of the largest offer")
       ->type_name("CLUSTER=PRICE")
       ->repeatable();
   command->add_option("--tokens", options->tokens, "tokens to train on: 15T, 300B")->type_name("N");

@@ -14,6 +14,7 @@
 #include "planner/plan/sample_lengths.h"
 #include "planner/search/search.h"
 #include "tools/launchable.h"
+#include "tools/plan_advice.h"
 #include "tools/plan_report.h"
 #include "tools/request.h"
 #include "topologies/node_groups.h"
@@ -26,6 +27,7 @@ constexpr double kUsualTokens = 4.0 * 1024 * 1024;  // of a step
 // Share of the variance of a step's error that runs on one GPU under one framework have in common:
 // intraclass correlation of ln(predicted / measured) of 846 published dense rows in 15 groups.
 constexpr double kSharedOnSameGpu = 0.11;
+constexpr const char* kSuffix = ",loss=RATE (nodes lost per node and hour)";
 
 double number_of(const std::string& text, const std::string& where, double low, double high) {
   return parse_number(text, where, low, high);
@@ -47,6 +49,7 @@ void plan_offer(const BudgetRequest& request, OfferAnswer& answer) {
   const planner::SearchResult& result = found.result;
   if (result.best) {
     answer.estimate = *result.best;
+    answer.sizes = near_sizes(answer.job, search, answer.estimate->time.step_seconds);
   } else if (!result.nearest_misses.empty()) {
     answer.reason = "does not fit: " + planner::memory_detail(result.nearest_misses.front().memory);
   } else {
@@ -243,11 +246,15 @@ std::vector<Offer> sizes_of(const Offer& offer) {
     throw Error(where, "the nodes go from fewer to more: dgx-h100x8..64=2.50 would be right");
   }
   std::vector<Offer> offers;
-  for (std::int64_t nodes = first; nodes <= last; nodes *= 2) {
+  const auto add = [&](std::int64_t nodes) {
     offers.push_back(offer);
     offers.back().name = fmt::format("{}x{}", offer.name.substr(0, cross), nodes);
     offers.back().family = offer.name;
+  };
+  for (std::int64_t nodes = first; nodes < last; nodes *= 2) {
+    add(nodes);
   }
+  add(last);
   return offers;
 }
 
@@ -255,24 +262,32 @@ std::vector<Offer> sizes_of(const Offer& offer) {
 
 std::vector<Offer> parse_offers(const std::string& text) {
   const auto cut = text.find('=');
-  if (cut == std::string::npos || cut == 0) {
+  if (text.empty() || cut == 0) {
     throw Error("--offer", fmt::format("'{}' is wrong; CLUSTER=PRICE in dollars per GPU and hour "
                                        "would be right, e.g. dgx-h100x8=2.50",
                                        text));
   }
   Offer offer;
   offer.name = text.substr(0, cut);
+  if (cut == std::string::npos) {  // days alone
+    return sizes_of(offer);
+  }
   const auto comma = text.find(',', cut);
-  offer.dollars_per_gpu_hour =
-      number_of(text.substr(cut + 1, comma == std::string::npos ? comma : comma - cut - 1),
-                "--offer " + offer.name, 0, 1e6);
+  const std::string price =
+      text.substr(cut + 1, comma == std::string::npos ? comma : comma - cut - 1);
+  if (price.empty() || price.find_first_not_of("0123456789.+-eE") != std::string::npos) {
+    throw Error("--offer " + offer.name,
+                fmt::format("'{}' is wrong; a price in dollars per GPU and hour would be right, "
+                            "such as 2.50, and behind it there is one suffix, {}",
+                            price, kSuffix));
+  }
+  offer.dollars_per_gpu_hour = number_of(price, "--offer " + offer.name, 0, 1e6);
   if (comma != std::string::npos) {
     const std::string rest = text.substr(comma + 1);
     if (rest.substr(0, 5) != "loss=") {
-      throw Error("--offer " + offer.name,
-                  fmt::format("'{}' is wrong; loss=RATE, nodes lost per node and hour, would be "
-                              "right",
-                              rest));
+      throw Error(
+          "--offer " + offer.name,
+          fmt::format("'{}' is wrong; behind a price there is one suffix, {}", rest, kSuffix));
     }
     offer.losses_per_node_hour = number_of(rest.substr(5), "--offer " + offer.name + " loss", 0, 1);
   }

@@ -17,14 +17,15 @@
 
 namespace trireme::tools {
 
-// A cluster with a price, as `--offer CLUSTER=PRICE[,loss=RATE]` says it.
+// A cluster, with a price or without (0), as `--offer CLUSTER[=PRICE[,loss=RATE]]` says it.
 struct Offer {
   std::string name;
   std::string family;  // "dgx-h100x8..64" of an offer that came with others; else empty
   double dollars_per_gpu_hour = 0;
   double losses_per_node_hour = 0;  // of spot machines
 };
-// One offer, or of "dgx-h100x8..64=2.50" one for 8, 16, 32 and 64 nodes. Throws Error.
+// One offer, or of "dgx-h100x8..64=2.50" one for 8, 16, 32 and 64 nodes; the last is always among
+// them. Throws Error.
 std::vector<Offer> parse_offers(const std::string& text);
 
 struct Range {
@@ -73,6 +74,7 @@ struct OfferAnswer {
   double daly_seconds = 0, young_seconds = 0;
   std::optional<SparesWorth> spares;  // where free replacement decides the answer
   bool in_time = true, in_dollars = true;
+  std::vector<std::string> sizes;  // see near_sizes of tools/plan_advice.h
   [[nodiscard]] bool answered() const { return reason.empty() && estimate.has_value(); }
 };
 

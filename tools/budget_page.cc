@@ -25,7 +25,7 @@ void add_family(const OfferFamily& family, const std::vector<OfferAnswer>& answe
     const OfferAnswer& first = answers[family.points.front().answer];
     chart.lines[0].points.push_back(
         {.name = answer.offer.name,
-         .text = fmt::format("{:.1f} days, {:.1f} % of the first's efficiency", answer.days.value,
+         .text = fmt::format("{}, {:.1f} % of the first's efficiency", days_text(answer.days.value),
                              100 * point.efficiency),
          .x = gpus,
          .y = answer.days.value,
@@ -83,7 +83,9 @@ Page budget_page(const BudgetRequest& request, const std::vector<OfferAnswer>& a
                          .low = time.low,
                          .high = time.high});
   }
-  page.bars(cost);
+  if (has_prices(answers)) {
+    page.bars(cost);
+  }
   page.bars(days);
   for (const OfferFamily& family : families_of(answers)) {
     add_family(family, answers, page);

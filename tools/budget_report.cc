@@ -18,12 +18,6 @@ Json range_json(const Range& range) {
   return {{"value", range.value}, {"low", range.low}, {"high", range.high}};
 }
 
-bool has_prices(const std::vector<OfferAnswer>& answers) {
-  return std::all_of(answers.begin(), answers.end(), [](const OfferAnswer& answer) {
-    return answer.offer.dollars_per_gpu_hour > 0;
-  });
-}
-
 Json offer_json(const OfferAnswer& answer) {
   Json json = {{"name", answer.offer.name},
                {"gpus", answer.job.cluster.gpus},
@@ -70,6 +64,7 @@ Json offer_json(const OfferAnswer& answer) {
   json["within_dollars"] = answer.in_dollars;
   json["mfu"] = estimate.throughput.mfu;
   json["memory_gib"] = estimate.memory.allocated_gib;
+  json["remarks"] = answer.sizes;
   return json;
 }
 
@@ -77,23 +72,11 @@ Json name_json(const std::vector<OfferAnswer>& answers, std::ptrdiff_t index) {
   return index < 0 ? Json(nullptr) : Json(answers[static_cast<std::size_t>(index)].offer.name);
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> alike(const std::vector<OfferAnswer>& answers) {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  const bool by_dollars = has_prices(answers);
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    for (std::size_t j = i + 1; j < answers.size(); ++j) {
-      if (cannot_be_told_apart(answers[i], answers[j], by_dollars)) {
-        pairs.emplace_back(i, j);
-      }
-    }
-  }
-  return pairs;
-}
-
-std::string dollars_text(double dollars) {
-  return dollars >= 1e6   ? fmt::format("{:.2f}M", dollars / 1e6)
-         : dollars >= 1e4 ? fmt::format("{:.1f}k", dollars / 1e3)
-                          : fmt::format("{:.0f}", dollars);
+// Days, which head the column; where they are less than one, each number has its unit.
+std::string days_cell(const Range& days) {
+  return days.value < 1 ? fmt::format("{} ({}-{})", days_text(days.value), days_text(days.low),
+                                      days_text(days.high))
+                        : fmt::format("{:.1f} ({:.1f}-{:.1f})", days.value, days.low, days.high);
 }
 
 std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
@@ -106,8 +89,7 @@ std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
       answer.offer.name, planner::short_form(answer.estimate->plan),
       fmt::format("{}{}", answer.job.cluster.gpus,
                   answer.spare_gpus > 0 ? fmt::format(" + {}", answer.spare_gpus) : ""),
-      fmt::format("{:.1f} ({:.1f}-{:.1f})", answer.days.value, answer.days.low, answer.days.high),
-      grouped(answer.gpu_hours)};
+      days_cell(answer.days), grouped(answer.gpu_hours)};
   if (prices) {
     row.push_back(fmt::format("${} ({}-{})", dollars_text(answer.dollars.value),
                               dollars_text(answer.dollars.low), dollars_text(answer.dollars.high)));
@@ -117,27 +99,6 @@ std::vector<std::string> row_of(const OfferAnswer& answer, bool prices) {
   row.push_back(answer.interval_seconds > 0 ? span_text(answer.interval_seconds) : "-");
   row.push_back(fmt::format("{:.1f}", answer.failures));
   return row;
-}
-
-// What the answer owes to free replacement of failed nodes.
-std::string spares_text(const BudgetRequest& request, const OfferAnswer& answer) {
-  const SparesWorth& worth = *answer.spares;
-  const std::string without = std::isfinite(worth.days_without)
-                                  ? fmt::format("takes {:.1f} days", worth.days_without)
-                                  : "does not end";
-  const std::string price =
-      worth.dollars > 0 ? fmt::format(" and ${}", dollars_text(worth.dollars)) : "";
-  const std::string with =
-      std::isfinite(worth.days)
-          ? fmt::format("; {} spare node{}, paid for, bring{} {:.1f} days{} (--spares {})",
-                        worth.spares, worth.spares == 1 ? "" : "s", worth.spares == 1 ? "s" : "",
-                        worth.days, price, worth.spares)
-          : "";
-  return fmt::format(
-      "what spares are worth: the {:.1f} days of {} take a failed node to be replaced at once; "
-      "with "
-      "none to replace it, and {} to repair (--repair), it {}{}",
-      answer.days.value, answer.offer.name, span_text(request.repairs.seconds), without, with);
 }
 
 Json family_json(const OfferFamily& family, const std::vector<OfferAnswer>& answers) {
@@ -222,6 +183,7 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
   const std::int64_t batch = answers.empty() ? 0 : answers.front().job.global_batch;
   return {{"tokens", request.tokens ? Json(*request.tokens) : Json(nullptr)},
           {"global_batch", batch},
+          {"global_batch_assumed", !request.job.global_batch.has_value()},
           {"framework", answers.empty() ? Json() : Json(full_name(answers.front().job.framework))},
           {"sequence", answers.empty() ? 0 : answers.front().job.sequence},
           {"failure_rate",
@@ -236,6 +198,7 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
           {"fastest_within_dollars", name_json(answers, choice.fastest)},
           {"least_machine", name_json(answers, choice.least)},
           {"indistinguishable", pairs},
+          {"fastest_indistinguishable", name_json(answers, fastest_alike(answers, choice))},
           {"scaling", scaling}};
 }
 
@@ -263,84 +226,6 @@ Table budget_table(const std::vector<OfferAnswer>& answers) {
   return table;
 }
 
-std::vector<std::string> budget_remarks(const BudgetRequest& request,
-                                        const std::vector<OfferAnswer>& answers) {
-  std::vector<std::string> remarks;
-  const BudgetChoice choice = choose(answers);
-  const auto tell = [&](const char* what, std::ptrdiff_t index) {
-    if (index >= 0) {
-      remarks.push_back(
-          fmt::format("{}: {}", what, answers[static_cast<std::size_t>(index)].offer.name));
-    }
-  };
-  tell(request.deadline_seconds ? "cheapest before the deadline" : "cheapest", choice.cheapest);
-  tell(request.dollars ? "fastest within the dollars" : "fastest", choice.fastest);
-  tell("fewest GPUs", choice.least);
-  if (request.deadline_seconds && choice.cheapest < 0) {
-    remarks.push_back(fmt::format("no offer ends within the deadline of {}",
-                                  span_text(*request.deadline_seconds)));
-  }
-  if (request.dollars && choice.fastest < 0) {
-    remarks.push_back(fmt::format("no offer ends within {:.0f} dollars", *request.dollars));
-  }
-  for (const OfferFamily& family : families_of(answers)) {
-    remarks.push_back(family.knee_gpus
-                          ? fmt::format("{}: beyond {} GPUs, 1 % more of them buys less than 0.5 % "
-                                        "more speed",
-                                        family.name, *family.knee_gpus)
-                          : fmt::format("{}: no knee, more nodes still pay", family.name));
-  }
-  const std::ptrdiff_t first = choice.cheapest >= 0 ? choice.cheapest : choice.fastest;
-  if (first >= 0 && answers[static_cast<std::size_t>(first)].spares) {
-    remarks.push_back(spares_text(request, answers[static_cast<std::size_t>(first)]));
-  }
-  const auto named = [&](std::size_t at) {
-    const OfferAnswer& answer = answers[at];
-    return has_prices(answers)
-               ? fmt::format("{} (${})", answer.offer.name, dollars_text(answer.dollars.value))
-               : fmt::format("{} ({:.1f} days)", answer.offer.name, answer.days.value);
-  };
-  std::string others;  // of the first alone: of twenty offers there are two hundred pairs
-  for (const auto& [a, b] : alike(answers)) {
-    const auto at = static_cast<std::size_t>(first);
-    if (first >= 0 && (a == at || b == at)) {
-      others += fmt::format("{}{}", others.empty() ? "" : ", ", named(a == at ? b : a));
-    }
-  }
-  if (!others.empty()) {
-    remarks.push_back(fmt::format(
-        "cannot be told apart from {}, the interval of the difference holds 0: {}; a few steps run "
-        "on each narrow it (calibrate --from-run, then --calibration); else take the one with the "
-        "fewest GPUs, or the first that can be had",
-        named(static_cast<std::size_t>(first)), others));
-  }
-  return remarks;
-}
-
-// What is assumed of failures, beside the options that say otherwise.
-std::string failures_text(const BudgetRequest& request) {
-  const std::string rate =
-      request.mean_between_seconds
-          ? fmt::format("a failure every {}", span_text(*request.mean_between_seconds))
-          : fmt::format("{} failures ({:g} per 1000 node-days; --failures, --mtbf)",
-                        request.failures.name, request.failures.per_1000_node_days);
-  const double all_nodes = request.storage.write_gbytes_per_second;
-  const std::string storage =
-      all_nodes > 0 ? fmt::format("{:g} GB/s of all nodes", all_nodes)
-                    : fmt::format("{:g} GB/s a node (--storage)", planner::kNodeGbytes);
-  const std::string save =
-      request.save_seconds
-          ? fmt::format("a save takes {}", span_text(*request.save_seconds))
-          : fmt::format("{} saves at {}",
-                        request.storage.asynchronous ? "asynchronous" : "synchronous", storage);
-  const std::string spares =
-      request.repairs.spares < 0
-          ? "a failed node is replaced at once, at no cost (--spares N: of N that are paid for)"
-          : fmt::format("{} spare nodes, paid for", request.repairs.spares);
-  return fmt::format("{}; {} to restart (--restart); {}; {}", rate,
-                     span_text(request.restart_seconds), save, spares);
-}
-
 void print_budget(const Console& console, const BudgetRequest& request,
                   const std::vector<OfferAnswer>& answers) {
   if (!answers.empty()) {
@@ -352,7 +237,7 @@ void print_budget(const Console& console, const BudgetRequest& request,
                request.job.framework.empty()
                    ? ", this project's own runtime (--framework names another)"
                    : "");
-    fmt::print(console.out, "{}\n\n", failures_text(request));
+    fmt::print(console.out, "{}\n\n", assumptions_text(request));
   }
   print_table(console, budget_table(answers));
   fmt::print(console.out, "\n");

@@ -10,6 +10,8 @@
 #include "core/parallel.h"
 #include "planner/plan/plan.h"
 #include "tools/fault_options.h"
+#include "tools/plan_advice.h"
+#include "tools/plan_report.h"
 #include "topologies/cluster.h"
 
 namespace trireme::tools {
@@ -181,6 +183,31 @@ std::vector<Purchase> purchases(const WhatIfRequest& request, const WhatIfCase& 
   std::vector<Purchase> nodes = other_nodes(request, base, target, threads);
   std::move(nodes.begin(), nodes.end(), std::back_inserter(all));
   return all;
+}
+
+std::vector<std::string> purchase_remarks(const WhatIfRequest& request, const WhatIfCase& base,
+                                          const std::vector<Purchase>& all) {
+  std::vector<std::string> remarks;
+  if (request.keep_layout || !request.plan_file.empty()) {
+    return remarks;
+  }
+  planner::SearchOptions search;
+  fix_layout(request.layout, search);
+  const auto add = [&](const std::string& name, const WhatIfCase& mine) {
+    const auto sizes = mine.estimate
+                           ? near_sizes(mine.job, search, mine.estimate->time.step_seconds)
+                           : std::vector<std::string>{};
+    if (!sizes.empty()) {
+      remarks.push_back(fmt::format("{}: {}", name, fmt::join(sizes, "; ")));
+    }
+  };
+  add("base", base);
+  for (const Purchase& purchase : all) {
+    if (purchase.answer.job.cluster.gpus != base.job.cluster.gpus) {
+      add(fmt::format("{} {}", purchase.name, purchase.value), purchase.answer);
+    }
+  }
+  return remarks;
 }
 
 }  // namespace trireme::tools

@@ -57,4 +57,9 @@ struct Purchase {
 std::vector<Purchase> purchases(const WhatIfRequest& request, const WhatIfCase& base, double faster,
                                 int threads);
 
+// Of the base, and of each purchase on another number of GPUs: a batch or a sequence that divides
+// badly, see near_sizes of tools/plan_advice.h. Nothing where the layout is kept.
+std::vector<std::string> purchase_remarks(const WhatIfRequest& request, const WhatIfCase& base,
+                                          const std::vector<Purchase>& all);
+
 }  // namespace trireme::tools

@@ -34,7 +34,7 @@ std::string spares_text(const BudgetRequest& request, const OfferAnswer& answer)
 }
 
 // What was tried, where nothing of it is a knee: of one size alone nothing follows for another.
-std::string knee_text(const OfferFamily& family, const std::vector<OfferAnswer>& answers) {
+std::string size_knee_text(const OfferFamily& family, const std::vector<OfferAnswer>& answers) {
   if (family.knee_gpus) {
     return fmt::format("{}: beyond {} GPUs, 1 % more of them buys less than 0.5 % more speed",
                        family.name, *family.knee_gpus);
@@ -127,7 +127,7 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
     remarks.push_back(fmt::format("no offer ends within {:.0f} dollars", *request.dollars));
   }
   for (const OfferFamily& family : families_of(answers)) {
-    remarks.push_back(knee_text(family, answers));
+    remarks.push_back(size_knee_text(family, answers));
   }
   const std::ptrdiff_t first = choice.cheapest >= 0 ? choice.cheapest : choice.fastest;
   if (first >= 0 && answers[static_cast<std::size_t>(first)].spares) {
@@ -157,8 +157,8 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
         quick < 0 ? "the one with the fewest GPUs" : fastest_text(answers, first, quick)));
   }
   for (const OfferAnswer& answer : answers) {
-    if (!answer.sizes.empty()) {  // the JSON has the others
-      remarks.push_back(fmt::format("{}: {}", answer.offer.name, answer.sizes.front()));
+    if (!answer.sizes.empty()) {
+      remarks.push_back(fmt::format("{}: {}", answer.offer.name, fmt::join(answer.sizes, "; ")));
     }
   }
   return remarks;

@@ -127,6 +127,7 @@ WhatIfAnswer answer_of(const WhatifArguments& options, Console& console) {
   }
   if (answer.faster > 0) {
     answer.purchases = purchases(options.request, answer.base, answer.faster, threads);
+    answer.purchase_remarks = purchase_remarks(options.request, answer.base, answer.purchases);
   }
   return answer;
 }

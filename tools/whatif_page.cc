@@ -136,6 +136,9 @@ Page whatif_page(const WhatIfAnswer& answer) {
   add_section("Where another layout takes over", layout_change_table(answer.layout_changes), page);
   add_section(fmt::format("For a step {:g} % shorter, of one thing alone", 100 * answer.faster),
               purchase_table(answer.purchases), page);
+  for (const std::string& remark : answer.purchase_remarks) {
+    page.text(remark);
+  }
   page.heading("Elasticities of the base: what 10 % more buys");
   Table elastic{.head = {"10 % more of", "changes the step by"}, .rows = {}};
   for (const auto& [name, value] : base.elasticity) {

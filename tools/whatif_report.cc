@@ -238,7 +238,8 @@ void print_whatif_json(const Console& console, const WhatIfAnswer& answer) {
   }
   if (answer.faster > 0) {
     json["faster"] = {{"share", answer.faster},
-                      {"purchases", list_json(answer.purchases, purchase_json)}};
+                      {"purchases", list_json(answer.purchases, purchase_json)},
+                      {"remarks", answer.purchase_remarks}};
   }
   print_json(console, "whatif", json);
 }
@@ -274,6 +275,9 @@ void print_whatif(const Console& console, const WhatIfAnswer& answer) {
   print_section(console,
                 fmt::format("For a step {:g} % shorter, of one thing alone", 100 * answer.faster),
                 purchase_table(answer.purchases));
+  for (const std::string& remark : answer.purchase_remarks) {
+    fmt::print(console.out, "{}\n", remark);
+  }
   bool first = true;
   for (std::size_t i = 0; i < answer.cases.size(); ++i) {
     for (const std::string& note : answer.cases[i].notes) {

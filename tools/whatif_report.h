@@ -21,6 +21,7 @@ struct WhatIfAnswer {
   std::vector<LayoutChange> layout_changes;
   double faster = 0;  // share of the step that was asked for; 0: it was not
   std::vector<Purchase> purchases;
+  std::vector<std::string> purchase_remarks;
 };
 
 // "nic_bandwidth 0.5x, seq 8192"

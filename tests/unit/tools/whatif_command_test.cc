@@ -283,6 +283,16 @@ TEST(BreakEven, LayoutsHandOverWhereItSays) {
   EXPECT_NE(layout_at(0).second, layout_at(1).second);
 }
 
+// 24 GPUs were to be multiplied for what a batch that they divide gives.
+TEST(Purchases, ABatchThatTheGpusDoNotDivideIsSaid) {
+  std::vector<std::string> three = kOneNode;
+  *std::find(three.begin(), three.end(), "dgx-h100x1") = "dgx-h100x3";
+  const auto said = report(three, {"--faster", "5%"})["faster"]["remarks"];
+  ASSERT_FALSE(said.empty());
+  EXPECT_EQ(said[0].get<std::string>().rfind("base: batch 64 divides badly", 0), 0U) << said;
+  EXPECT_TRUE(report(kOneNode, {"--faster", "5%"})["faster"]["remarks"].empty());
+}
+
 // The least that is enough is enough, and a hundredth less is not.
 TEST(Purchases, AreTheLeastThatIsEnough) {
   const auto json = report(kOneNode, {"--faster", "5%"});

@@ -116,7 +116,7 @@ struct Framework {
   double wide_dispatch_rate = 1;
   // Every expert gets as many tokens: forced to, or by the correction of the router's bias.
   bool even_routing = false;
-  // Nothing balances a router that is trained from new: it sends most tokens to the same experts.
+  // Nothing balances a router that is trained from new: it sends all tokens to the same experts.
   bool unbalanced_router = false;
   // A stand-in for the router gives a token experts that follow each other: they lie together.
   bool adjacent_experts = false;

@@ -15,6 +15,7 @@
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/norm.h"
 #include "runtime/cpu/optimizer.h"
+#include "runtime/cpu/run_context.h"
 #include "runtime/cpu/run_experts.h"
 
 namespace trireme::runtime::cpu {

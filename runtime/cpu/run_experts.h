@@ -1,4 +1,4 @@
-// From an op's operands and dims to the functions of routed experts and of context parallelism.
+// From an op's operands and dims to the functions of routed experts.
 #pragma once
 
 #include "core/kernels.h"
@@ -8,9 +8,5 @@ namespace trireme::runtime::cpu {
 
 template <typename T>
 void run_experts(const Call<T>& call, Kernel kernel);
-template <typename T>
-void run_context(const Call<T>& call, Kernel kernel);
-template <typename T>
-void run_ring(const Call<T>& call, Kernel kernel);
 
 }  // namespace trireme::runtime::cpu

@@ -72,10 +72,7 @@ Plan plan_of(const Layout& layout) {
 }
 
 Job job_of(const Layout& layout, bool offloads) {
-  Job job = small_job(small_model(layout.model), "trireme");
-  job.training.rank = layout.lora_rank;
-  job.training.targets = planner::adapter_targets_of("all-linear");
-  job.training.frozen_layers = layout.frozen;
+  Job job = small_trained_job(layout.model, layout.lora_rank, layout.frozen);
   const std::string setting = layout.setting;
   if (const std::size_t at = setting.find('='); at != std::string::npos) {
     planner::apply_setting(job.framework, setting.substr(0, at), setting.substr(at + 1));

@@ -65,10 +65,7 @@ Plan plan_of(const Layout& layout) {
 }
 
 Job job_of(const Layout& layout, bool streams) {
-  Job job = small_job(small_model(layout.model), "trireme");
-  job.training.rank = layout.lora_rank;
-  job.training.targets = planner::adapter_targets_of("all-linear");
-  job.training.frozen_layers = layout.frozen;
+  Job job = small_trained_job(layout.model, layout.lora_rank, layout.frozen);
   job.offload = streams ? planner::parse_offload("optimizer") : planner::Offload{};
   return job;
 }

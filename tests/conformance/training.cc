@@ -56,6 +56,15 @@ planner::Job small_job(const models::Transformer& model, const std::string& fram
   return job;
 }
 
+planner::Job small_trained_job(const std::string& model, std::int64_t lora_rank,
+                               std::int64_t frozen_layers) {
+  planner::Job job = small_job(small_model(model), "trireme");
+  job.training.rank = lora_rank;
+  job.training.targets = planner::adapter_targets_of("all-linear");
+  job.training.frozen_layers = frozen_layers;
+  return job;
+}
+
 namespace {
 
 // A time-out that ends nothing here: a wait that only it would end fails the test by the runner's.

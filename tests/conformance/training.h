@@ -32,6 +32,10 @@ struct Outcome {
 models::Transformer small_model(const std::string& kind);
 // The job all layouts share: 8 sequences of 16 tokens.
 planner::Job small_job(const models::Transformer& model, const std::string& framework);
+// That of this project's runtime with a small model, adapters of a rank on every projection (0:
+// none) and its first layers frozen.
+planner::Job small_trained_job(const std::string& model, std::int64_t lora_rank,
+                               std::int64_t frozen_layers);
 
 // In double, ops in an order that a seed shuffles, over memory that is not clean.
 inline constexpr runtime::cpu::CpuOptions kShuffled{

@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# offloaded_layouts.sh TRIREME FOLDER: trains with the optimizer's states or the activations in the host's memory and without, under layouts of one
-# and two GPUs (--deterministic). Fails when a loss differs by more than 1e-4 of it: under tp2 two H200 gave the same bits, sharded over
+# offloaded_layouts.sh TRIREME FOLDER: trains with the optimizer's states or the activations in the host's memory and without, under layouts of
+# the GPUs that are there, one or two (--deterministic). Fails when a loss differs by more than 1e-4 of it: under tp2 two H200 gave the same bits, sharded over
 # two ranks they differed by up to 3e-5.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 trireme=$1
 out=$2
 mkdir -p "$out"
-layouts=(tp1 tp2 pp2 dp2 cp2 fsdp2 "fsdp2 --sharding optimizer" "fsdp2 --sharding gradients" "fsdp2 --recompute full"
+layouts=(mb1 "mb2 --recompute full" "mb1 --recompute selective" "mb1 --freeze-layers 2")
+two=(tp2 pp2 dp2 cp2 fsdp2 "fsdp2 --sharding optimizer" "fsdp2 --sharding gradients" "fsdp2 --recompute full"
   "fsdp2 --lora-rank 8" "tp2 --lora-rank 8" "fsdp2 --freeze-layers 2")
+large=(mb1)
+[ "$(nvidia-smi -L | wc -l)" -gt 1 ] && layouts+=("${two[@]}") && large=(tp2 fsdp2)
 failed=0
 # Units of the larger model take several turns on their way.
-for model in "tiny-llama 128 6" "tiny-gpt 128 6" "llama-1b-untied 1024 3"; do
+for model in "tiny-llama 128 6" "tiny-gpt 128 6" "tiny-experts 128 6" "tiny-latent 128 6" "llama-1b-untied 1024 3"; do
   read -r name seq steps <<<"$model"
   forms=("${layouts[@]}")
-  [ "$name" = llama-1b-untied ] && forms=(tp2 fsdp2)
+  [ "$name" = llama-1b-untied ] && forms=("${large[@]}")
   for layout in "${forms[@]}"; do
     for offload in "" optimizer activations; do
       run=$out/$name.${layout// /}${offload:+.$offload}

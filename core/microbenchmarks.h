@@ -51,8 +51,9 @@ struct KernelSample {
   Timing timing;
 };
 struct CopySample {
-  // host_to_device, device_to_host, device_to_device; both_ways: as many bytes to the host as from
-  // it at once, none in points of before they were measured.
+  // host_to_device, device_to_host, device_to_device, all GPUs at once; both_ways: as many bytes to
+  // the host as from it at once, both_ways_alone: while the other GPUs wait. None in points of
+  // before they were measured.
   std::string direction;
   Bytes bytes;
   Timing timing;

@@ -12,6 +12,7 @@
 #include "planner/calibrate/least_squares.h"
 #include "planner/calibrate/matmul_fit.h"
 #include "planner/calibrate/point_errors.h"
+#include "planner/cost/host_machine.h"
 #include "topologies/collective_cost.h"
 #include "topologies/measured_collective.h"
 #include "topologies/op_cost.h"
@@ -63,19 +64,31 @@ void fit_passes(const Microbenchmarks& points, const topologies::Gpu& gpu, bool 
   }
 }
 
-// Bytes per second between a GPU and pinned memory on its host.
-void fit_host_copies(const Microbenchmarks& points, GpuFit& fit) {
-  const std::pair<std::string_view, const char*> kinds[] = {{"host_to_device", "host_rate"},
-                                                            {"both_ways", "host_both_rate"}};
-  for (const auto& [direction, constant] : kinds) {
-    std::vector<double> rates;
-    for (const CopySample& sample : points.copies) {
-      if (sample.direction == direction) {
-        rates.push_back(static_cast<double>(sample.bytes.value) / sample.timing.median.value);
-      }
+// Bytes per second of the copies of one direction; 0: none were measured.
+double copy_rate(const Microbenchmarks& points, std::string_view direction) {
+  std::vector<double> rates;
+  for (const CopySample& sample : points.copies) {
+    if (sample.direction == direction) {
+      rates.push_back(static_cast<double>(sample.bytes.value) / sample.timing.median.value);
     }
-    if (!rates.empty()) {
-      fit.constants[constant] = median_of(rates);
+  }
+  return rates.empty() ? 0 : median_of(rates);
+}
+
+// Bytes per second between a GPU and pinned memory on its host, and of the memory of one socket
+// that the GPUs measured share (planner/cost/host_machine.h).
+void fit_host_copies(const Microbenchmarks& points, topologies::Cluster cluster, GpuFit& fit) {
+  cluster.gpus = std::max<std::int64_t>(1, points.machine.gpus);
+  const double ranks = ranks_of_socket(cluster);
+  const double together = copy_rate(points, "both_ways");
+  const double alone = copy_rate(points, "both_ways_alone");
+  const std::pair<const char*, double> found[] = {
+      {"host_rate", copy_rate(points, "host_to_device")},
+      {"host_both_rate", alone > 0 ? alone : together},
+      {"host_copies_rate", ranks > 1 ? 2 * ranks * together : 0}};
+  for (const auto& [constant, rate] : found) {
+    if (rate > 0) {
+      fit.constants[constant] = rate;
     }
   }
 }
@@ -221,7 +234,7 @@ ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& 
   if (measures_device(used)) {
     GpuFit fit = start_of(used, settings);
     fit_passes(used, gpu, settings.host_timed, fit);
-    fit_host_copies(used, fit);
+    fit_host_copies(used, settings.cluster, fit);
     const double launch = points.launch.median.value;
     if (launch > 0 && !settings.host_timed) {
       fit.constants["launch_seconds"] = std::clamp(launch, 5e-7, 1e-4);

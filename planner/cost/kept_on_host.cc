@@ -90,16 +90,21 @@ bool keeps_on_host(const Job& job) {
          job.offload.activations == OffloadTo::kHost;
 }
 
+HostWays ways_of_kept(std::int64_t stages) {
+  return stages > 1 ? HostWays::kBoth : HostWays::kOne;
+}
+
 double kept_on_host_seconds(const Job& job, const Plan& plan, const HostMachine& host,
                             double forward, double backward) {
   const ChunkOnHost chunk = chunk_on_host(job, plan);
   const auto visits = static_cast<double>(plan.virtual_pipeline);
   const auto layers = static_cast<double>(chunk.frozen + chunk.moved + chunk.stay);
   const double trained = std::max(1.0, layers - static_cast<double>(chunk.frozen));
-  // One micro-batch's go up beside another's on their way down.
+  const double rate =
+      ways_of_kept(plan.pipeline) == HostWays::kBoth ? host.both_rate : host.link_rate;
   const double each =
-      visits * added_seconds(chunk, moved_bytes(job, plan), host.both_rate,
-                             forward / (visits * layers), backward / (visits * trained));
+      visits * added_seconds(chunk, moved_bytes(job, plan), rate, forward / (visits * layers),
+                             backward / (visits * trained));
   // What makes every pass longer makes the pipeline's bubble longer too.
   const double bubble =
       static_cast<double>(plan.pipeline - 1) / static_cast<double>(plan.virtual_pipeline);

@@ -7,8 +7,6 @@
 #include "planner/cost/optimizer_bytes.h"
 #include "planner/plan/kept_on_host.h"
 #include "planner/plan/moved_offload.h"
-#include "topologies/gpu_fit.h"
-#include "topologies/node_parts.h"
 
 namespace trireme::planner {
 
@@ -27,36 +25,6 @@ double update_bytes(const Job& job) {
 // again on Broadwell-EP before it (AnandTech 11544, 2017). That servers since are alike is our own
 // assumption.
 constexpr double kCoreRate = 12e9;
-
-struct UsualHost {
-  std::string_view card;  // its name, or what that of its architecture begins with
-  double gib_of_gpu;      // host memory over GPUs of the node
-  double rate_of_node;    // bytes a second, all channels
-  double nvme_of_node;
-  int sockets = 2;
-};
-// DGX-2 (1.5 TB, 2 Xeon 8168), DGX A100 (1 TB beside cards of 40 GB, 2 TB beside those of 80; 2
-// EPYC 7742), DGX H100 (2 TB, 2 Xeon 8480C, 8 drives), DGX B200 (2 TB and more), a workstation's
-// two channels: the systems' data sheets and user guides (of DGX A100 320GB: DU-09821-001). GB200
-// and GB300 have Grace's own memory.
-constexpr UsualHost kHosts[] = {{"A100-SXM4-40GB", 128, 410e9, 25e9}, {"Volta", 96, 256e9, 25e9},
-                                {"Ampere", 256, 410e9, 25e9},         {"Hopper", 256, 614e9, 50e9},
-                                {"Blackwell", 256, 717e9, 50e9},      {"Ada", 64, 90e9, 7e9, 1}};
-constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
-// One Grace: STREAM reaches 410 GB/s and up; its link both ways at once 175 and 172 GB/s, one way
-// alone 359 and 377 (DGX Station of GB300). A superchip of Blackwell has two GPUs beside it, of
-// Hopper one, with up to 480 GB.
-constexpr double kGraceGib = 480;
-// Boards of four Grace Hoppers (JUPITER, Isambard-AI) have 120 GB of LPDDR5X beside each.
-constexpr double kGraceOfFourGib = 120;
-constexpr double kGraceRate = 410e9;
-constexpr double kGraceLink = 360e9;
-constexpr double kGraceBoth = 0.48;
-// As many bytes each way at once over PCIe, of the rate of one way alone: A100's copies down stay
-// at 24 GB/s, those up fall from 25 to 12.5 (nvbandwidth issues 11 and 53), and then have the rest.
-constexpr double kPcieBoth = 0.66;
-// To begin a copy between a GPU and pinned memory, as of a kernel that moves nothing.
-constexpr double kCopySeconds = 5e-6;
 
 // DeepSpeed takes checkpoints to the host with tensor.cpu() and back with .to(): into memory that
 // is not pinned and is allocated anew, while the stream waits (runtime/activation_checkpointing/
@@ -85,34 +53,11 @@ double share_on_two_sockets(const Job& job) {
   return kFused;
 }
 
-// GPUs beside each Grace; 0: the host is no Grace.
-double gpus_of_grace(const Job& job) {
-  const std::string_view card = std::string_view(job.cluster.gpu.name).substr(0, 3);
-  if (card == "GH2") {
-    return 1;
-  }
-  return card == "GB2" || card == "GB3" || job.cluster.node.cpu == "arm" ? 2 : 0;
-}
-
-UsualHost usual_host(const Job& job) {
-  for (const UsualHost& host : kHosts) {
-    if (job.cluster.gpu.name == host.card || job.cluster.gpu.arch.starts_with(host.card)) {
-      return host;
-    }
-  }
-  return kOtherHost;
-}
-
 // The cores of one socket have no other's channels to wait for; they fill four fifths of their own
 // (STREAM on Grace: 410 of 512 GB/s).
 double adam_share(const Job& job) {
   constexpr double kMost = 0.8;
-  const int sockets = gpus_of_grace(job) > 0 ? 2 : usual_host(job).sockets;
-  return std::min(kMost, share_on_two_sockets(job) * 2 / sockets);
-}
-
-double ranks_of_node(const Job& job) {
-  return static_cast<double>(std::min<std::int64_t>(job.cluster.node.gpus, job.cluster.gpus));
+  return std::min(kMost, share_on_two_sockets(job) * 2 / sockets_of(job.cluster));
 }
 
 // Bytes of an element's gradient as it goes down. DeepSpeed's last ones are cast to the masters'
@@ -186,44 +131,6 @@ double gradient_seconds(const Job& job, const Plan& plan, const Way& way, const 
 
 }  // namespace
 
-HostMachine host_of(const Job& job) {
-  const Offload& offload = job.offload;
-  const UsualHost usual = usual_host(job);
-  const auto gpus = static_cast<double>(job.cluster.node.gpus);
-  const double beside = gpus_of_grace(job);
-  const bool grace = beside > 0;
-  HostMachine host;
-  const double grace_gib = beside == 1 && gpus > 1 ? kGraceOfFourGib : kGraceGib;
-  host.memory_gib = grace ? gpus * grace_gib / beside : gpus * usual.gib_of_gpu;
-  host.memory_rate = grace ? gpus * kGraceRate / beside : usual.rate_of_node;
-  host.nvme_rate = usual.nvme_of_node;
-  const BytesPerSecond pcie = job.cluster.node.pcie_per_gpu.value > 0
-                                  ? job.cluster.node.pcie_per_gpu
-                                  : job.cluster.gpu.pcie;
-  const topologies::GpuFit fit = topologies::fit_for(job.cluster.gpu, job.profile);
-  const auto measured = [&](const char* constant, double otherwise) {
-    const auto found = fit.constants.find(constant);
-    return found == fit.constants.end() ? otherwise : found->second;
-  };
-  host.link_rate =
-      measured("host_rate", grace ? kGraceLink / beside : topologies::pcie_carries(pcie).value);
-  host.both_rate = measured("host_both_rate", host.link_rate * (grace ? kGraceBoth : kPcieBoth));
-  host.memory_gib = offload.host_gib > 0 ? offload.host_gib : host.memory_gib;
-  const auto given = [](double value, double otherwise) {
-    return value > 0 ? value * 1e9 : otherwise;
-  };
-  host.memory_rate = given(offload.host_memory_gbytes_per_second, host.memory_rate);
-  host.nvme_rate = given(offload.nvme_gbytes_per_second, host.nvme_rate);
-  const double link = given(offload.link_gbytes_per_second, host.link_rate);
-  host.both_rate *= link / host.link_rate;
-  host.link_rate = link;
-  return host;
-}
-
-double host_copy_seconds(const HostMachine& host, Bytes bytes) {
-  return kCopySeconds + static_cast<double>(bytes.value) / host.both_rate;
-}
-
 ResidentShares resident_shares(const Job& job, const Plan& plan) {
   const Offload& offload = job.offload;
   ResidentShares shares;
@@ -258,7 +165,7 @@ ResidentShares resident_shares(const Job& job, const Plan& plan) {
 double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_of_rank) {
   // A process of PyTorch with CUDA: 3 to 4 GB (PEFT's tables without offload).
   constexpr double kProcessGib = 3;
-  const double ranks = std::min(ranks_of_node(job), static_cast<double>(plan.gpus()));
+  const double ranks = std::min(ranks_of_node(job.cluster), static_cast<double>(plan.gpus()));
   return ranks * (offloaded_bytes_of_rank / kGib + kProcessGib);
 }
 
@@ -270,7 +177,7 @@ double streamed_seconds(const Job& job, const HostMachine& host, double elements
   const double chunk = std::min(elements, static_cast<double>(kStreamedElements));
   const double chunks = elements / chunk;
   const Bytes state(static_cast<std::int64_t>(job.framework.master_bytes * chunk));
-  const double way = kStates * host_copy_seconds(host, state);
+  const double way = kStates * host_copy_seconds(host, state, HostWays::kBoth);
   const double update = on_gpu / chunks;
   // The first chunk comes, the last is updated and goes; between them the slowest of the three.
   return (chunks - 1) * std::max(way, update) + 2 * way + update;
@@ -283,7 +190,7 @@ OffloadTime offload_time(const Job& job, const Plan& plan, const HostMachine& ho
   if (!offload.any()) {
     return time;
   }
-  const double ranks = std::min(ranks_of_node(job), static_cast<double>(plan.gpus()));
+  const double ranks = std::min(ranks_of_node(job.cluster), static_cast<double>(plan.gpus()));
   const double parameter = job.framework.parameter_bytes;
   if (offload.parameters != OffloadTo::kNone) {
     // Each pass brings this rank's shard up; backward takes the reduced gradient down beside it.

@@ -3,23 +3,11 @@
 // Megatron-Core's hybrid optimizer, measured links of hosts.
 #pragma once
 
+#include "planner/cost/host_machine.h"
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
 namespace trireme::planner {
-
-// One node's host, from the job's own words or what its GPUs usually stand in.
-struct HostMachine {
-  double memory_gib = 0;
-  double memory_rate = 0;  // bytes a second of all its channels
-  double link_rate = 0;    // bytes a second of one GPU's link, one direction
-  double both_rate = 0;    // of it each way while the other way is in use
-  double nvme_rate = 0;    // bytes a second of its drives
-};
-HostMachine host_of(const Job& job);
-
-// Seconds of one copy between a GPU and pinned memory, while others go the other way.
-double host_copy_seconds(const HostMachine& host, Bytes bytes);
 
 // Shares of each state that stay on the GPU. Of activations also that of the layers that never
 // leave it: some are there beside them, on their way.

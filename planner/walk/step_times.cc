@@ -14,7 +14,7 @@
 #include "planner/cost/behaviour_fit.h"
 #include "planner/cost/data_parallel_time.h"
 #include "planner/cost/group_shape.h"
-#include "planner/cost/offload_cost.h"
+#include "planner/cost/kept_on_host.h"
 #include "planner/plan/host_counts.h"
 #include "planner/plan/stage_groups.h"
 #include "planner/walk/expert_overlap.h"
@@ -130,13 +130,19 @@ class OpTimer {
     return size_of(program_, *role_, role_->operands[op.operands.first + position]);
   }
 
+  // States come while others go; what a forward kept has its way alone but for a pipeline's.
+  [[nodiscard]] HostWays ways_of(const Op& op) const {
+    return op.origin.phase == Phase::kOptimizer ? HostWays::kBoth
+                                                : ways_of_kept(program_.stages.degree);
+  }
+
   [[nodiscard]] SimDuration time_copy(const Op& op) const {
     const auto on_host = [&](std::uint32_t position) {
       const Operand& operand = role_->operands[op.operands.first + position];
       return role_->buffers[index_of(operand.buffer)].host;
     };
     return on_host(0) || on_host(1)
-               ? duration_of(Seconds(host_copy_seconds(host_, operand_size(op, 0))))
+               ? duration_of(Seconds(host_copy_seconds(host_, operand_size(op, 0), ways_of(op))))
                : duration_of(cost_.memory_bound(operand_size(op, 0) * 2, 1));
   }
 

@@ -113,21 +113,29 @@ void measure_copies(Bench& bench, Coordinator& coordinator, Microbenchmarks& fou
   add_sample("host_to_device", first.data(), host);
   add_sample("device_to_host", host, first.data());
   add_sample("device_to_device", second.data(), first.data());
+  const auto add_both = [&](const char* direction) {
+    const Timing both = time_on_stream(bench.stream(), bench.watch(), [&](int) {
+      const Event begun(static_cast<unsigned int>(cudaEventDisableTiming));
+      const Event gone(static_cast<unsigned int>(cudaEventDisableTiming));
+      check(cudaEventRecord(begun.raw(), bench.stream()), "copy");
+      check(cudaStreamWaitEvent(bench.other_stream(), begun.raw()), "copy");
+      check(cudaMemcpyAsync(first.data(), host, bytes / 2, cudaMemcpyDefault, bench.stream()),
+            "copy");
+      check(cudaMemcpyAsync(static_cast<std::byte*>(host) + bytes / 2, second.data(), bytes / 2,
+                            cudaMemcpyDefault, bench.other_stream()),
+            "copy");
+      check(cudaEventRecord(gone.raw(), bench.other_stream()), "copy");
+      check(cudaStreamWaitEvent(bench.stream(), gone.raw()), "copy");
+    });
+    found.copies.push_back({direction, Bytes(static_cast<std::int64_t>(bytes / 2)), both});
+  };
   coordinator.barrier();
-  const Timing both = time_on_stream(bench.stream(), bench.watch(), [&](int) {
-    const Event begun(static_cast<unsigned int>(cudaEventDisableTiming));
-    const Event gone(static_cast<unsigned int>(cudaEventDisableTiming));
-    check(cudaEventRecord(begun.raw(), bench.stream()), "copy");
-    check(cudaStreamWaitEvent(bench.other_stream(), begun.raw()), "copy");
-    check(cudaMemcpyAsync(first.data(), host, bytes / 2, cudaMemcpyDefault, bench.stream()),
-          "copy");
-    check(cudaMemcpyAsync(static_cast<std::byte*>(host) + bytes / 2, second.data(), bytes / 2,
-                          cudaMemcpyDefault, bench.other_stream()),
-          "copy");
-    check(cudaEventRecord(gone.raw(), bench.other_stream()), "copy");
-    check(cudaStreamWaitEvent(bench.stream(), gone.raw()), "copy");
-  });
-  found.copies.push_back({"both_ways", Bytes(static_cast<std::int64_t>(bytes / 2)), both});
+  add_both("both_ways");
+  coordinator.barrier();
+  if (index_of(coordinator.rank()) == 0) {
+    add_both("both_ways_alone");
+  }
+  coordinator.barrier();
   check(cudaFreeHost(host), "pinned memory");
 }
 

@@ -206,9 +206,26 @@ TEST(Offload, TheHostsUpdateIsThatOfTheFramework) {
 
 // Offload took 0.88 of PCIe's raw rate and the graph 0.85.
 TEST(Offload, TheHostsLinkIsTheGraphsPcie) {
-  const Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "fsdp2");
+  job.cluster.gpus = 2;
   EXPECT_DOUBLE_EQ(host_of(job).link_rate,
                    topologies::pcie_carries(job.cluster.node.pcie_per_gpu).value);
+}
+
+// One H200 copies both ways at 50 GB/s, two at once at 37; two thirds of one way were taken for
+// either, and for one way at a time.
+TEST(Offload, GpusOfASocketShareItsMemory) {
+  Job job = small_job("llama-3.1-8b", "hgx-h200", "trireme");
+  const auto host = [&](std::int64_t gpus) {
+    job.cluster.gpus = gpus;
+    return host_of(job);
+  };
+  EXPECT_NEAR(host(1).link_rate, 54.8e9, 1.5e9);
+  EXPECT_NEAR(host(1).both_rate, 49.9e9, 1.5e9);
+  EXPECT_NEAR(host(2).link_rate, 54.6e9, 1.5e9);
+  EXPECT_NEAR(host(2).both_rate, 36.8e9, 1e9);
+  EXPECT_DOUBLE_EQ(host(4).both_rate, host(2).both_rate / 2);
+  EXPECT_DOUBLE_EQ(host(8).both_rate, host(4).both_rate);  // the other socket has its own
 }
 
 // DeepSpeed over the layers of 2021 reaches 70 TFLOP/s on a V100 (ZeRO-Infinity, table 3) where

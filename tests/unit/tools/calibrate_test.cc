@@ -249,20 +249,29 @@ TEST_F(CalibrateCommand, MeasuredMessagesSetTheRateOfTheRuntimesOwn) {
 // Copies between GPU and host were measured and asked by nobody.
 TEST_F(CalibrateCommand, MeasuredCopiesSetTheRatesOfTheHostsLink) {
   Microbenchmarks points = made_up_points(0.6);
+  points.machine.gpus = 2;
   const Timing second{Seconds(1), 0.01};
   points.copies = {{"host_to_device", Bytes(50'000'000'000), second},
                    {"device_to_host", Bytes(51'000'000'000), second},
-                   {"both_ways", Bytes(40'000'000'000), second}};
+                   {"both_ways", Bytes(30'000'000'000), second},
+                   {"both_ways_alone", Bytes(40'000'000'000), second}};
   const std::string raw = write("raw.json", readable_json(microbenchmarks_to_json(points)));
   ASSERT_EQ(run_command({"calibrate", "--from-points", raw, "-o", path("profile.json")}).code,
             kDone);
   planner::Job job;
   job.cluster = topologies::load_cluster("hgx-h200");
   job.profile = topologies::load_profile(path("profile.json"));
-  EXPECT_DOUBLE_EQ(planner::host_of(job).link_rate, 50e9);
-  EXPECT_DOUBLE_EQ(planner::host_of(job).both_rate, 40e9);
-  job.offload.link_gbytes_per_second = 25;  // as much less both ways
-  EXPECT_DOUBLE_EQ(planner::host_of(job).both_rate, 20e9);
+  const auto rates = [&](std::int64_t gpus) {
+    job.cluster.gpus = gpus;
+    const planner::HostMachine host = planner::host_of(job);
+    return std::pair(host.link_rate, host.both_rate);
+  };
+  EXPECT_EQ(rates(1), std::pair(50e9, 40e9));
+  EXPECT_EQ(rates(2), std::pair(50e9, 30e9));  // as measured of two together
+  EXPECT_EQ(rates(4), std::pair(30e9, 15e9));
+  job.offload.link_gbytes_per_second = 25;  // what each gets; as much less both ways
+  EXPECT_EQ(rates(4), std::pair(25e9, 20e9));
+  job.offload.link_gbytes_per_second = 0;
   job.cluster = topologies::load_cluster("dgx-a100-80gb");  // another card's
   EXPECT_LT(planner::host_of(job).link_rate, 30e9);
 }

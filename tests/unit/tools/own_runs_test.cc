@@ -90,7 +90,7 @@ TEST(OwnRuns, TheShippedProfilePredictsThem) {
     EXPECT_LE(chosen->measured, regret * best->measured)
         << model << " on host " << host << ", " << batch << " x " << sequence;
   }
-  EXPECT_EQ(runs, 106);
+  EXPECT_EQ(runs, 122);
   EXPECT_LT(error / runs, 0.03);
   EXPECT_LT(memory / runs, 0.02);
 }

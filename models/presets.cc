@@ -4,20 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
-#include "core/edits.h"
 #include "core/embedded_file.h"
 #include "core/error.h"
 #include "core/json_reader.h"
 #include "models/model_file.h"
+#include "models/model_names.h"
 
 namespace trireme::models {
 
@@ -36,58 +34,6 @@ const core::EmbeddedFile* find_preset(const std::string& name) {
     }
   }
   return nullptr;
-}
-
-// The parts of a name between its marks and between its letters and digits: llama, 70, b.
-std::vector<std::string> parts_of(const std::string& name) {
-  std::vector<std::string> parts;
-  int before = 0;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    const int kind = std::isalpha(byte) != 0 ? 1 : std::isdigit(byte) != 0 ? 2 : 0;
-    if (kind != 0 && kind != before) {
-      parts.emplace_back();
-    }
-    before = kind;
-    if (kind != 0) {
-      parts.back() += static_cast<char>(std::tolower(byte));
-    }
-  }
-  return parts;
-}
-
-// How many of the name's parts, in order, the preset has.
-std::size_t shared_parts(const std::vector<std::string>& name, const std::string& preset) {
-  std::size_t shared = 0;
-  for (const std::string& part : parts_of(preset)) {
-    shared += shared < name.size() && part == name[shared] ? 1U : 0U;
-  }
-  return shared;
-}
-
-// Those of which the name only leaves something out (llama-70b of llama-3.1-70b, mixtral of
-// mixtral-8x7b), newest first; where there are none, the nearest by edits.
-std::string nearest_names(const std::string& name) {
-  constexpr std::size_t kShown = 3;
-  constexpr std::size_t kShownOfFamily = 8;
-  const std::vector<std::string> parts = parts_of(name);
-  std::vector<std::string> all = preset_names();
-  std::reverse(all.begin(), all.end());
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& preset : all) {
-    const bool whole = !parts.empty() && shared_parts(parts, preset) == parts.size();
-    ranked.emplace_back(whole ? 0 : edits_between(name, preset), preset);
-  }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  const auto family = static_cast<std::size_t>(
-      std::count_if(ranked.begin(), ranked.end(), [](const auto& one) { return one.first == 0; }));
-  const std::size_t shown = family == 0 ? kShown : std::min(family, kShownOfFamily);
-  std::string nearest;
-  for (std::size_t i = 0; i < std::min(shown, ranked.size()); ++i) {
-    nearest += (i == 0 ? "" : ", ") + ranked[i].second;
-  }
-  return nearest;
 }
 
 // Python writes Infinity and NaN where JSON has no word; no dimension of a model is one, so they
@@ -138,36 +84,6 @@ Transformer load_file(const std::string& path) {
                   path);
 }
 
-// "meta-llama/Llama-3.1-70B-Instruct" is the preset llama-3.1-70b: a hub name without its owner and
-// without what only says how the weights were trained on or stored. Nothing when there is none.
-const core::EmbeddedFile* find_hub_name(const std::string& text) {
-  const auto cut = text.find('/');
-  if (cut == std::string::npos || text.find('/', cut + 1) != std::string::npos) {
-    return nullptr;
-  }
-  std::string name = text.substr(cut + 1);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (name.starts_with("meta-")) {
-    name.erase(0, 5);
-  }
-  for (bool shorter = true; shorter;) {
-    if (const core::EmbeddedFile* preset = find_preset(name); preset != nullptr) {
-      return preset;
-    }
-    shorter = false;
-    for (const std::string_view end :
-         {"-instruct", "-base", "-chat", "-hf", "-it", "-4k", "-128k", "-2507", "-v0.1", "-v0.3"}) {
-      if (name.ends_with(end)) {
-        name.resize(name.size() - end.size());
-        shorter = true;
-        break;
-      }
-    }
-  }
-  return nullptr;
-}
-
 bool looks_like_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".json");
 }
@@ -203,20 +119,22 @@ Transformer load_model(const std::string& name_or_path) {
   if (fs::exists(path, ignored)) {
     return load_file(name_or_path);
   }
-  if (const core::EmbeddedFile* preset = find_hub_name(name_or_path); preset != nullptr) {
-    const std::string where = "preset " + std::string(preset->name);
-    return read_model_file(parse_json(preset->content, where), where);
+  if (const std::string meant = preset_meant(name_or_path); !meant.empty()) {
+    return load_model(meant);
+  }
+  const std::string shown = name_or_path.substr(0, 80);
+  if (const std::string part = undescribed_part(name_or_path); !part.empty()) {
+    throw Error("--model", fmt::format("{} has {}, which no model here can describe", shown, part));
   }
   if (looks_like_path(name_or_path)) {
     throw Error(name_or_path,
                 "does not exist; give a preset, a config.json, a folder with one, or a "
                 "model file");
   }
-  const std::string shown = name_or_path.size() <= 80 ? name_or_path : name_or_path.substr(0, 80);
   throw Error("--model",
               fmt::format("{} is neither a preset nor a file; the nearest presets are {}; "
                           "`trireme models` lists all",
-                          shown.empty() ? "\"\"" : shown, nearest_names(name_or_path)));
+                          shown.empty() ? "\"\"" : shown, nearest_presets(name_or_path)));
 }
 
 }  // namespace trireme::models

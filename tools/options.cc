@@ -181,8 +181,10 @@ void add_job_options(Command& command, JobOptions& options) {
                   "model file, or the text of either")
       ->type_name("M");
   command
-      .add_option("--cluster", options.cluster,
-                  "a preset with a node count (dgx-h100x16), a topology file, or the text of one")
+      .add_option(
+          "--cluster", options.cluster,
+          "a preset with a node count (dgx-h100x16), a cloud's or a card's name (p5.48xlargex16, "
+          "128xH100), a topology file, or the text of one")
       ->type_name("C");
   add_count_option(command, "--gpus", options.gpus, "use the cluster's first N GPUs");
   add_count_option(command, "--seq", options.sequence,

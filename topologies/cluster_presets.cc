@@ -1,8 +1,12 @@
 // The clusters that ship (clusters.json), and `--cluster`'s one door.
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.h"
 #include "core/json_reader.h"
@@ -19,6 +23,7 @@ constexpr std::int64_t kNodesMax = 10'000'000;
 struct Presets {
   std::vector<Network> networks;
   std::vector<Cluster> clusters;
+  std::map<std::string, std::size_t> places;  // by normalised name, those of clouds and cards too
 };
 
 Presets read_presets() {
@@ -29,6 +34,17 @@ Presets read_presets() {
     presets.networks.push_back(read_network(network));
   }
   for (JsonReader& cluster : reader.objects("clusters")) {
+    std::vector<std::string> names = {cluster.text("name")};
+    if (cluster.has("also")) {
+      for (const nlohmann::json& name : cluster.raw("also")) {
+        names.push_back(name.get<std::string>());
+      }
+    }
+    for (const std::string& name : names) {
+      if (!presets.places.emplace(normalized_name(name), presets.clusters.size()).second) {
+        cluster.fail("also", "names " + name + " a second time");
+      }
+    }
     presets.clusters.push_back(read_cluster(cluster, presets.networks));
   }
   reader.finish();
@@ -40,13 +56,10 @@ const Presets& presets() {
   return shipped;
 }
 
+// By its name or one that a cloud or its card has, marks and capitals aside.
 const Cluster* find_preset(std::string_view name) {
-  for (const Cluster& cluster : presets().clusters) {
-    if (cluster.name == name) {
-      return &cluster;
-    }
-  }
-  return nullptr;
+  const auto found = presets().places.find(normalized_name(name));
+  return found == presets().places.end() ? nullptr : &presets().clusters[found->second];
 }
 
 Cluster with_nodes(const Cluster& preset, std::int64_t nodes, const std::string& name) {
@@ -59,10 +72,33 @@ Cluster with_nodes(const Cluster& preset, std::int64_t nodes, const std::string&
     throw Error("--cluster",
                 "'" + name + "': " + preset.name + " has no network, so it is one node only");
   }
-  cluster.name = name;
+  // As it was asked for, but by the name that the preset is known by.
+  cluster.name = name.starts_with(preset.name) ? name
+                 : nodes == 1                  ? preset.name
+                                               : preset.name + "x" + std::to_string(nodes);
   cluster.nodes = nodes;
   cluster.gpus = nodes * cluster.node.gpus;
   return cluster;
+}
+
+// "8xH100", as machines are offered: so many GPUs of whole nodes, or the first ones of one node.
+std::optional<Cluster> some_gpus(const std::string& name) {
+  std::int64_t gpus = 0;
+  const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), gpus);
+  const auto digits = static_cast<std::size_t>(end - name.data());
+  if (failed != std::errc() || gpus < 1 || digits >= name.size() || name[digits] != 'x') {
+    return std::nullopt;
+  }
+  const Cluster* preset = find_preset(std::string_view(name).substr(digits + 1));
+  if (preset == nullptr) {
+    return std::nullopt;
+  }
+  const std::int64_t node = preset->node.gpus;
+  if (gpus > node && gpus % node != 0) {
+    throw Error("--cluster", "'" + name + "': nodes of " + preset->name + " have " +
+                                 std::to_string(node) + " GPUs; a multiple of them would be right");
+  }
+  return narrowed(with_nodes(*preset, std::max<std::int64_t>(1, gpus / node), name), gpus);
 }
 
 bool looks_like_path(const std::string& name) {
@@ -117,6 +153,9 @@ Cluster load_cluster(const std::string& name_or_path) {
   }
   if (const Cluster* preset = find_preset(name_or_path)) {
     return with_nodes(*preset, 1, name_or_path);
+  }
+  if (const auto some = some_gpus(name_or_path)) {
+    return *some;
   }
   // "dgx-h100x16"; also "mi300x4", where the x belongs to the name.
   const std::size_t digits = name_or_path.find_last_not_of("0123456789") + 1;

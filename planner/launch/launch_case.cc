@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "models/model_names.h"
 #include "models/presets.h"
-#include "planner/launch/known_models.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
@@ -39,7 +39,7 @@ void choose_model(const LaunchConfig& config, const LaunchOptions& options, Laun
     found.job.model = models::load_model(config.model_name);
     found.filled.push_back(fmt::format("model {} by its name in the file", config.model_name));
   } else {
-    if (const std::string part = undescribed_part(config.model_said); !part.empty()) {
+    if (const std::string part = models::undescribed_part(config.model_said); !part.empty()) {
       throw Error(config.source,
                   fmt::format("trains {}, which has {}: no model description here can hold that; a "
                               "model of attention and MLP layers alone would be right",

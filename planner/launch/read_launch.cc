@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "planner/launch/known_models.h"
+#include "models/model_names.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/trainers/trainer.h"
@@ -178,7 +178,7 @@ LaunchConfig read_flag_yaml(std::string_view text, const std::string& source,
       read_megatron(command_of_flag_yaml(text, source, reading), source, arguments, reading);
   if (!config.model && config.model_name.empty()) {
     config.model_said = flag_yaml_model(text, source);
-    config.model_name = preset_in(config.model_said);
+    config.model_name = models::preset_in(config.model_said);
   }
   return config;
 }

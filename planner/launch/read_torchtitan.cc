@@ -5,8 +5,8 @@
 #include <map>
 
 #include "core/error.h"
+#include "models/model_names.h"
 #include "models/presets.h"
-#include "planner/launch/known_models.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/torchtitan.h"
@@ -68,7 +68,7 @@ std::pair<std::string, std::string> name_and_flavor(const LaunchConfig& config) 
 
 std::string model_of(const LaunchConfig& config) {
   if (const std::string hub = text_setting(config, "hf_transformers.model"); !hub.empty()) {
-    return preset_in(hub);  // experiments/transformers_modeling_backend
+    return models::preset_in(hub);  // experiments/transformers_modeling_backend
   }
   const auto [name, flavor] = name_and_flavor(config);
   if (name.empty() || flavor.find_first_of("0123456789") == std::string::npos) {
@@ -80,7 +80,7 @@ std::string model_of(const LaunchConfig& config) {
       {"llama4-17bx128e", "llama-4-maverick"}, {"deepseek_v3-16B", "deepseek-v2-lite"},
       {"deepseek_v3-671B", "deepseek-v3"}};
   const auto found = kFlavors.find(name + "-" + flavor);
-  return found != kFlavors.end() ? found->second : preset_in(name + "-" + flavor);
+  return found != kFlavors.end() ? found->second : models::preset_in(name + "-" + flavor);
 }
 
 // module_fqns_per_model_part, an array of arrays: which modules each stage holds.

@@ -12,9 +12,9 @@
 
 #include "models/function_table.h"
 #include "models/model_file.h"
+#include "models/model_names.h"
 #include "models/presets.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/known_models.h"
 
 namespace trireme::planner {
 namespace {
@@ -259,7 +259,7 @@ std::optional<models::Transformer> torchtitan_flavor(std::string_view family,
 TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor) {
   TorchtitanName name;
   for (const auto& [own, others] : kOtherFlavors) {
-    if (letters_and_digits(own) != letters_and_digits(family)) {
+    if (models::letters_and_digits(own) != models::letters_and_digits(family)) {
       continue;
     }
     name.family = own;
@@ -274,7 +274,7 @@ TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor)
       all.push_back(other);
     }
     const auto same = std::find_if(all.begin(), all.end(), [&](std::string_view one) {
-      return letters_and_digits(one) == letters_and_digits(flavor);
+      return models::letters_and_digits(one) == models::letters_and_digits(flavor);
     });
     name.flavor = same == all.end() ? "" : std::string(*same);
     const TorchtitanModel model = made(own, name.flavor, "");

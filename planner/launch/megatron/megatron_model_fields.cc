@@ -2,7 +2,7 @@
 // Megatron-Bridge 067f987d, models/gpt_provider.py, models/mla_provider.py.
 #include <fmt/format.h>
 
-#include "planner/launch/known_models.h"
+#include "models/model_names.h"
 #include "planner/launch/launch_facts.h"
 #include "planner/launch/megatron/megatron.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "planner/launch/known_models.h"
+#include "models/model_names.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/megatron/megatron.h"
 #include "planner/launch/preference.h"
@@ -71,7 +71,7 @@ void read_swift(const LaunchCommand& command, LaunchConfig& config) {
   rename(config, "max_length", "seq_length");
   for (const char* key : {"model", "load", "mcore_model", "hf_checkpoint"}) {
     if (config.model_name.empty()) {
-      config.model_name = preset_in(text_setting(config, key));
+      config.model_name = models::preset_in(text_setting(config, key));
       config.model_said = text_setting(config, key, config.model_said);
     }
   }

@@ -209,7 +209,7 @@ std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
   const std::string type = text_setting(config, "tokenizer_type");
   const std::string path = text_setting(config, "tokenizer_model");
   std::int64_t size = model.gated_mlp ? 32000 : 50257;  // Llama 2's and GPT-2's
-  if (const std::string preset = preset_in(path); !preset.empty()) {
+  if (const std::string preset = models::preset_in(path); !preset.empty()) {
     size = models::load_model(preset).vocab;
   } else if (type.starts_with("GPT2")) {
     size = 50257;
@@ -220,7 +220,7 @@ std::int64_t vocabulary_of(LaunchConfig& config, const Transformer& model) {
   } else if (const std::string same = preset_by_evidence(config, model, true); !same.empty()) {
     size = models::load_model(same).vocab;
   } else if (const std::string named =
-                 preset_in(std::filesystem::path(config.source).stem().string());
+                 models::preset_in(std::filesystem::path(config.source).stem().string());
              type.starts_with("HuggingFace") && !named.empty()) {
     size = models::load_model(named).vocab;  // train_deepseek_v3.sh
   }

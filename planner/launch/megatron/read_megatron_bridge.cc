@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/model_names.h"
 #include "models/presets.h"
-#include "planner/launch/known_models.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/megatron/megatron.h"
 #include "planner/launch/python_values.h"
@@ -315,7 +315,8 @@ void read_python(LaunchConfig& config, std::string_view text) {
     // The recipe: an import or a call of a function named *_config, or a Hugging Face name.
     const bool names = row.find("_config") != std::string::npos ||
                        row.find("from_hf_pretrained") != std::string::npos;
-    if (names && row.front() != '#' && !preset_in(row).empty() && !has_setting(config, "recipe")) {
+    if (names && row.front() != '#' && !models::preset_in(row).empty() &&
+        !has_setting(config, "recipe")) {
       config.settings.push_back({"recipe", row, "recipe", line});
     }
     if (const std::size_t call = row.find("_config(");
@@ -327,7 +328,7 @@ void read_python(LaunchConfig& config, std::string_view text) {
 
 void read_model_of_recipe(LaunchConfig& config) {
   config.model_said = text_setting(config, "recipe");
-  config.model_name = preset_in(config.model_said);
+  config.model_name = models::preset_in(config.model_said);
   if (has_setting(config, "num_layers") && has_setting(config, "hidden_size")) {
     read_megatron_model(config);
   } else if (const auto layers = integer_setting(config, "num_layers", 1, 100'000);

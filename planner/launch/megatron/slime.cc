@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "models/model_names.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/known_models.h"
 #include "planner/launch/megatron/megatron.h"
 #include "planner/launch/trainers/rollouts.h"
 #include "planner/launch/trainers/trainer.h"
@@ -102,7 +102,7 @@ void read_slime(LaunchConfig& config) {
     config.gpus = integer_setting(config, "actor_num_nodes").value_or(1) * *each;
   }
   config.model_said = text_setting(config, "hf_checkpoint");
-  config.model_name = preset_in(config.model_said);
+  config.model_name = models::preset_in(config.model_said);
   set_default(config, "use_distributed_optimizer", "");
   set_default(config, "tokenizer_model", config.model_said);
   read_samples(config);

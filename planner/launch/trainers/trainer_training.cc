@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/model_names.h"
 #include "planner/launch/field_table.h"
-#include "planner/launch/known_models.h"
 #include "planner/launch/preference.h"
 #include "planner/launch/trainers/trainer.h"
 
@@ -289,7 +289,7 @@ void read_model(const TrainerRun& run, LaunchConfig& config) {
 }  // namespace
 
 void take_model(const std::string& model, LaunchConfig& config) {
-  config.model_name = preset_in(model);
+  config.model_name = models::preset_in(model);
   config.model_said = model;
   const std::string name = in_capitals(model);
   constexpr std::string_view kSeeing[] = {"-VL", "-OMNI", "VISION", "GLM-4.5V", "GLM-4.6V"};

@@ -1,6 +1,6 @@
 // Keys of runs of transformers' Trainer: those after `--`, misspelt ones, what two files say of the
 // same, and stock files that are not there.
-#include "planner/launch/known_models.h"
+#include "models/model_names.h"
 #include "tests/unit/tools/check_run.h"
 
 namespace trireme::tools {

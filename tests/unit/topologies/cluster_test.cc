@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -87,6 +88,30 @@ TEST(Presets, FixedNamesLoadWithACount) {
   EXPECT_EQ(load_cluster("gb200-nvl72x2").gpus, 144);
   EXPECT_EQ(load_cluster("dgx-h100").gpus, 8);
   EXPECT_EQ(load_cluster("mi300x4").nodes, 4);
+}
+
+// p5.48xlarge and 8xH100 were no clusters.
+TEST(Presets, GoByTheNamesOfCloudsAndCards) {
+  const std::map<std::string, std::string> names = {{"h100", "dgx-h100"},
+                                                    {"H200x4", "hgx-h200x4"},
+                                                    {"DGX_H100x2", "dgx-h100x2"},
+                                                    {"dgx-h100x1", "dgx-h100x1"},
+                                                    {"a100-40gb", "dgx-a100-40gb"},
+                                                    {"p5.48xlarge", "aws-p5"},
+                                                    {"p5.48xlargex16", "aws-p5x16"},
+                                                    {"a3-megagpu-8gx4", "gcp-a3-megax4"},
+                                                    {"Standard_ND96isr_H100_v5", "azure-ndv5"},
+                                                    {"mi300xx2", "mi300xx2"}};
+  for (const auto& [name, preset] : names) {
+    EXPECT_EQ(load_cluster(name).name, preset) << name;
+  }
+  EXPECT_EQ(load_cluster("8xH100").gpus, 8);
+  EXPECT_EQ(load_cluster("64x H100").nodes, 8);
+  EXPECT_EQ(load_cluster("2xh100").gpus, 2);
+  EXPECT_EQ(load_cluster("2x4090").gpus, 2);
+  for (const char* name : {"12xh100", "0xh100", "8xh101", "8xh100x2", "-8xh100"}) {
+    EXPECT_THROW(load_cluster(name), Error) << name;
+  }
 }
 
 TEST(Presets, BadNamesAreErrors) {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "planner/launch/known_models.h"
+#include "models/model_names.h"
 #include "planner/launch/launch_case.h"
 #include "planner/launch/megatron/megatron.h"
 #include "planner/launch/read_launch.h"
@@ -151,12 +151,12 @@ TEST(ReadBridge, NamesOfNemoOne) {
 }
 
 TEST(PresetName, WholeNumbersOnly) {
-  EXPECT_EQ(preset_in("meta-llama/Llama-3.1-70B-Instruct"), "llama-3.1-70b");
-  EXPECT_EQ(preset_in("llama3_8b_pretrain_config"), "llama-3-8b");
-  EXPECT_EQ(preset_in("deepseek_v3_pretrain_config_32nodes"), "deepseek-v3");
-  EXPECT_EQ(preset_in("mixtral_8x7b"), "mixtral-8x7b");
-  EXPECT_EQ(preset_in("my own model"), "");
-  EXPECT_NE(preset_in("gpt20b"), "gpt2");
+  EXPECT_EQ(models::preset_in("meta-llama/Llama-3.1-70B-Instruct"), "llama-3.1-70b");
+  EXPECT_EQ(models::preset_in("llama3_8b_pretrain_config"), "llama-3-8b");
+  EXPECT_EQ(models::preset_in("deepseek_v3_pretrain_config_32nodes"), "deepseek-v3");
+  EXPECT_EQ(models::preset_in("mixtral_8x7b"), "mixtral-8x7b");
+  EXPECT_EQ(models::preset_in("my own model"), "");
+  EXPECT_NE(models::preset_in("gpt20b"), "gpt2");
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ double ring_flop(const Work& work) {
 
 Flop kernel_flop(const Work& work) {
   const double product = 2 * dim(work, 0) * dim(work, 1) * dim(work, 2);
-  if (work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul) {
+  if (work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul ||
+      work.kernel == Kernel::kNarrowMatmul) {
     return Flop(product);
   }
   if (work.kernel == Kernel::kModelledMatmul) {

@@ -6,10 +6,10 @@
 // Symbols: T tokens on this rank (batch-major: token = sequence_index * S + position), H hidden, A
 // query heads and K key/value heads on this rank, D head size, F inner size on this rank, R
 // vocabulary rows on this rank, S sequence, B sequences of the micro-batch, N a count. Element type
-// of each operand: c compute, m master, t token, * any of c and m (the buffer says). Access: r
-// read, w written whole, u read and written, a written when dim `accumulate` is 0 and added to when
-// it is 1. "index(group)" is this rank's place in that group, 0 when the dim is -1. Operands never
-// overlap unless the row says that two may be the same.
+// of each operand: c compute, m master, t token, n narrow, * any of c and m (the buffer says).
+// Access: r read, w written whole, u read and written, a written when dim `accumulate` is 0 and
+// added to when it is 1. "index(group)" is this rank's place in that group, 0 when the dim is -1.
+// Operands never overlap unless the row says that two may be the same.
 //
 // kernel                  operands, in order                                     dims, in order
 // ---------------------------------------------------------------------------------------------------------------
@@ -202,6 +202,22 @@
 //     As matmul, one for each expert. The rows are sorted by expert: those of a and c, m under an
 //     even load, of which expert e's are multiplied with b[e]; with transpose_a those of a and b, k
 //     under an even load, of which expert e's give c[e].
+//
+// Products in 8 bits (element type n): E4M3, of gradients E5M2 (`gradient` 1), each tensor with one
+// scale, which is a power of two: a number is what its code says times the scale.
+//
+// narrow_scale            r x c[N]; w scale m[1]                                 N gradient
+//     The least power of two 2^e, e >= -64, with max |x| <= scale * the format's largest number;
+//     NaN where x has one or an infinity.
+// narrow_cast             r x c[M,K]; r scale m[1]; w y n[M,K]                   M K gradient
+//     y = x / scale, to the nearest, ties to even; what is beyond the largest becomes the largest.
+// narrow_turned           r x c[M,K]; r scale m[1]; w turned n[K,M]              M K gradient
+//     The transpose of the same.
+// narrow_both             r x c[M,K]; r scale m[1]; w y n[M,K]; w turned n[K,M]  M K gradient
+// narrow_matmul           r a n; r a_scale m[1]; r b n; r b_scale m[1]; a c *[m,n]
+//                                                                                m n k accumulate
+//                                                                                gradient
+//     c (+)= a_scale b_scale a b^T; a is [m,k], E5M2 where `gradient` says so, b is [n,k], E4M3.
 // ---------------------------------------------------------------------------------------------------------------
 // Work that is timed but not executed (models outside the table above: ALiBi, …). A runtime
 // refuses a program that has one of them.
@@ -277,6 +293,11 @@ enum class Kernel : std::uint8_t {
   kCombineBackward,
   kRegroupRows,
   kExpertMatmul,
+  kNarrowScale,
+  kNarrowCast,
+  kNarrowTurned,
+  kNarrowBoth,
+  kNarrowMatmul,
   kModelledMatmul,
   kModelledAttention,
   kModelledPass,

@@ -69,6 +69,8 @@ std::int64_t width_of(const ElementWidths& widths, ElementType type) {
       return widths.master;
     case ElementType::kToken:
       return widths.token;
+    case ElementType::kNarrow:
+      return 1;
   }
   return 0;
 }
@@ -243,6 +245,8 @@ std::string_view to_string(ElementType type) {
       return "master";
     case ElementType::kToken:
       return "token";
+    case ElementType::kNarrow:
+      return "narrow";
   }
   return "";
 }

@@ -35,8 +35,8 @@
 namespace trireme {
 
 // Element types are abstract: compute is bf16 on a GPU and float or double on the CPU; master is
-// fp32 or double.
-enum class ElementType : std::uint8_t { kCompute, kMaster, kToken };
+// fp32 or double. Narrow is a code of 8 bits everywhere (core/kernels.h).
+enum class ElementType : std::uint8_t { kCompute, kMaster, kToken, kNarrow };
 struct ElementWidths {
   std::int64_t compute = 2, master = 4, token = 4;  // bytes
   friend bool operator==(const ElementWidths&, const ElementWidths&) = default;
@@ -319,7 +319,7 @@ struct ParameterSlice {
 };
 std::vector<ParameterSlice> parameter_slices(const StepProgram& program, Rank rank, State state);
 
-std::string_view to_string(ElementType type);  // compute master token
+std::string_view to_string(ElementType type);  // compute master token narrow
 std::string_view to_string(
     Phase phase);  // forward recompute backward weight_gradient parameter_gather …
 std::string_view to_string(State state);  // weight master moment1 moment2 gradient

@@ -158,7 +158,7 @@ void RoleParser::take_buffer(TextLine& line) {
   line.literal(fmt::format("b{}", role_.buffers.size()));
   Buffer buffer;
   buffer.name = take_label(line, buffer.layer, buffer.micro_batch);
-  buffer.type = parse_enum<ElementType>(line, line.word("the type"), 3);
+  buffer.type = parse_enum<ElementType>(line, line.word("the type"), 4);
   buffer.elements = line.number_of("elements");
   if (line.peek() == "persistent") {
     line.word("persistent");

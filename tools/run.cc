@@ -46,9 +46,9 @@ void add_training_options(Command& command, RunArguments& options) {
                     {"cuda", "cpu"});
   command.remove_option("--precision");
   add_choice_option(command, "--precision", options.precision,
-                    "bf16 (default on cuda), fp32 (default on cpu), fp64 (cpu); bf16 on the cpu "
-                    "rounds every result",
-                    {"bf16", "fp32", "fp64"});
+                    "bf16 (default on cuda), fp8 (products of dense layers, the rest bf16), fp32 "
+                    "(default on cpu), fp64 (cpu); bf16 on the cpu rounds every result",
+                    {"bf16", "fp8", "fp32", "fp64"});
   add_count_option(command, "--steps", options.steps, "training steps (default 10)");
   add_count_option(command, "--seed", options.seed, "of weights and synthetic tokens (default 1)",
                    0, std::numeric_limits<std::int64_t>::max());
@@ -119,9 +119,10 @@ std::string cpu_name() {
 }
 
 runtime::cpu::Arithmetic arithmetic_of(const std::string& precision) {
-  return precision == "fp64"   ? runtime::cpu::Arithmetic::kFp64
-         : precision == "bf16" ? runtime::cpu::Arithmetic::kBf16
-                               : runtime::cpu::Arithmetic::kFp32;
+  const bool rounded = precision == "bf16" || precision == "fp8";
+  return precision == "fp64" ? runtime::cpu::Arithmetic::kFp64
+         : rounded           ? runtime::cpu::Arithmetic::kBf16
+                             : runtime::cpu::Arithmetic::kFp32;
 }
 
 // All ranks that run here share this machine's memory; running out of it would end other people's
@@ -168,7 +169,6 @@ RunDescription describe(const RunArguments& options,
   RunDescription run;
   const bool cpu = options.backend == "cpu";
   run.backend = options.backend;
-  run.precision = !options.precision.empty() ? options.precision : (cpu ? "fp32" : "bf16");
   JobOptions job = options.job;
   planner::Plan base;
   std::optional<std::int64_t> ranks = job.gpus;
@@ -181,6 +181,10 @@ RunDescription describe(const RunArguments& options,
   if (environment.has_value()) {
     ranks = environment->ranks;
   }
+  run.precision = !options.precision.empty() ? options.precision
+                  : job.precision == "fp8"   ? "fp8"
+                  : cpu                      ? "fp32"
+                                             : "bf16";
   job.gpus.reset();  // ranks, here: the cluster is narrowed to the plan below
   job.precision = run.precision == "fp64" ? "fp32" : run.precision;
   run.options = job;
@@ -253,10 +257,10 @@ Prepared prepare(const RunArguments& options,
   const bool cpu = options.backend == "cpu";
   if (!cpu) {
     require_cuda();
-    if (!options.precision.empty() && options.precision != "bf16") {
-      throw Error(
-          "--precision",
-          "the cuda backend computes in bf16 with fp32 masters; fp32 and fp64 are the cpu's");
+    if (options.precision == "fp32" || options.precision == "fp64") {
+      throw Error("--precision",
+                  "the cuda backend computes in bf16 or fp8 with fp32 masters; fp32 and fp64 are "
+                  "the cpu's");
     }
   }
   Prepared run{.description = describe(options, environment),

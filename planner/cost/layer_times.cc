@@ -8,6 +8,7 @@
 #include "planner/cost/expert_time.h"
 #include "planner/cost/layer_memory.h"
 #include "planner/cost/layer_words.h"
+#include "planner/cost/narrow_casts.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/written_passes.h"
 #include "planner/plan/host_counts.h"
@@ -304,6 +305,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.input_gradient);
     }
     write_out_passes(job_.framework, work);
+    add_narrow_casts(job_, work);
     freeze_layer(job_, plan, layer, work);
     set.kinds.push_back(bare(std::move(work), attention_share(job_, plan)));
   }

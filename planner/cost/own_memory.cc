@@ -13,6 +13,7 @@
 #include "planner/cost/own_stages.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/plan/moved_offload.h"
+#include "planner/plan/narrow.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -292,8 +293,8 @@ bool counts_own_memory(const Job& job, const Plan& plan) {
          (!job.offload.any() || streams_alone(job)) &&
          (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
          plan.schedule != Schedule::kZeroBubbleH2 &&
-         job.precision == topologies::Precision::kBf16 && job.optimizer == Optimizer::kAdam &&
-         job.attention == models::AttentionKernel::kFlash;
+         (job.precision == topologies::Precision::kBf16 || multiplies_narrow(job)) &&
+         job.optimizer == Optimizer::kAdam && job.attention == models::AttentionKernel::kFlash;
 }
 
 StageMemory own_stage_memory(const Job& job, const Plan& asked,

@@ -6,6 +6,7 @@
 #include "planner/cost/adapters.h"
 #include "planner/cost/in_flight.h"
 #include "planner/plan/moved_offload.h"
+#include "planner/plan/narrow.h"
 #include "planner/plan/stages.h"
 
 namespace trireme::planner::own {
@@ -83,6 +84,24 @@ Reads reads_of(const Job& job, const Shape& s) {
   return reads;
 }
 
+namespace {
+
+// Of a backward of the MLP in 8 bits: the gradients' codes and their transposes, which stay until
+// the weight's gradient, and the weights' transposes. `again`: the second product's input, gathered
+// once more.
+double narrow_peak(const Job& job, const Plan& plan, const Tensors& t, double activation,
+                   double again) {
+  const Shape s = shape_of(job, plan);
+  const double down = as_double(s.ffn * s.hidden);
+  const double up = as_double(s.up * s.hidden);
+  return again +
+         std::max({t.gathered + t.all, t.all + down + t.activation,
+                   (t.all + t.activation) / 2 + t.activation, t.up + t.activation - activation,
+                   up + t.all - activation, t.all + t.scattered - t.up / 2 - activation});
+}
+
+}  // namespace
+
 LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const Reads& reads) {
   // Under sequence parallelism a layer keeps its own tokens of each product's input, or all when
   // they are not gathered again.
@@ -115,6 +134,10 @@ LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const
   bytes.peak =
       std::max({t.gathered + again + t.activation, again + t.up + t.activation - activation,
                 again + t.all + t.scattered - activation});
+  const bool narrow = multiplies_narrow(job);
+  if (narrow) {
+    bytes.peak = narrow_peak(job, plan, t, activation, again);
+  }
   const double product = t.gathered > 0 ? t.stream + t.gathered : t.stream;
   bytes.forward = std::max({product + t.qkv, t.qkv + t.attention + t.statistics,
                             t.attention + t.all + t.scattered, product + t.up, t.up + t.activation,
@@ -124,7 +147,8 @@ LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const
   }
   const double out = t.gathered > 0 ? t.gathered : t.stream;
   const double plain_qkv = job.model.qk_norm ? (t.qkv) / 2 : t.qkv;
-  bytes.waiting = 2 * out + t.up + plain_qkv + t.activation + 2 * input + t.attention;
+  const double gradients = 2 * out + t.up + plain_qkv;
+  bytes.waiting = (narrow ? gradients / 2 : gradients) + t.activation + 2 * input + t.attention;
   return bytes;
 }
 

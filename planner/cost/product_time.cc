@@ -4,6 +4,7 @@
 
 #include "models/layer_parts.h"
 #include "planner/cost/layer_memory.h"
+#include "planner/plan/narrow.h"
 
 namespace trireme::planner {
 
@@ -44,8 +45,9 @@ double product_seconds(const Job& job, const topologies::OpCost& cost, const Beh
   double seconds = cost.matmul(shape, narrow && wide ? Precision::kBf16 : job.precision).value;
   if (narrow && !wide) {
     seconds /= kind.weight_gradient ? job.framework.fp8_weight_gradient_rate : 1;
+    const bool apart = multiplies_narrow(job);  // narrow_casts.h
     const auto elements = static_cast<double>(shape.m * shape.k * shape.count);
-    seconds += kCastBytes * elements / cost.memory_rate().value;
+    seconds += apart ? 0 : kCastBytes * elements / cost.memory_rate().value;
   }
   const bool new_card = job.cluster.gpu.compute_capability >= 90;
   return seconds / fit.product_rate / (new_card ? fit.new_card_rate : 1);

@@ -4,6 +4,7 @@
 #include "planner/lower/adapters.h"
 #include "planner/lower/experts.h"
 #include "planner/lower/latent.h"
+#include "planner/lower/narrow.h"
 #include "planner/lower/writer.h"
 
 namespace trireme::planner::lowering {
@@ -19,8 +20,9 @@ struct LayerState {
   // place) and of attention's output.
   Operand whole_qkv, whole_attention;
   Operand up, activation;
-  ExpertState experts;                     // of a layer with experts, instead
-  std::array<Operand, kProductCount> low;  // of the adapters, by Product
+  ExpertState experts;                            // of a layer with experts, instead
+  std::array<Operand, kProductCount> low;         // of the adapters, by Product
+  std::array<NarrowState, kProductCount> narrow;  // of products in 8 bits, by Product
   Operand gathered_attention_input,
       gathered_mlp_input;  // when sequence parallelism does not gather them again
   // Left by the input gradient for the weight gradient.
@@ -73,6 +75,15 @@ class LayerWriter {
   void repeat_all(LayerState& state);
   void repeat_mlp(LayerState& state);
 
+  // The layer's products, in 8 bits or as they are.
+  [[nodiscard]] NarrowProduct shape_of(Product product) const;
+  Operand multiply(const char* name, Product product, const Operand& x, LayerState& state);
+  Operand input_gradient(const char* name, Product product, const Operand& dy, LayerState& state);
+  void weight_gradient(const char* name, Product product, const Operand& dy, const Operand& x,
+                       LayerState& state);
+  static NarrowState& narrow_of(Product product, LayerState& state) {
+    return state.narrow[static_cast<std::size_t>(product)];
+  }
   static Operand& low_of(Product product, LayerState& state) {
     return state.low[static_cast<std::size_t>(product)];
   }
@@ -99,15 +110,15 @@ class LayerWriter {
   void ring_attention_gradient(LayerState& state, const Operand& d_attention);
   Operand attention_input(LayerState& state);
   Operand mlp_input(LayerState& state);
-  void down_weight_gradient(const LayerState& state);
-  void up_weight_gradient(const LayerState& state, const Operand& input);
-  void output_weight_gradient(const LayerState& state);
-  void qkv_weight_gradient(const LayerState& state, const Operand& input);
+  void down_weight_gradient(LayerState& state);
+  void up_weight_gradient(LayerState& state, const Operand& input);
+  void output_weight_gradient(LayerState& state);
+  void qkv_weight_gradient(LayerState& state, const Operand& input);
 
   Writer& w_;
   const LayerSlots& slots_;
   std::int64_t layer_;
-  bool recompute_all_, sparse_;
+  bool recompute_all_, sparse_, narrow_;
 };
 
 // Whether the plan repeats this layer's whole forward; `place` is its place in its chunk.

@@ -16,28 +16,21 @@ Operand LayerWriter::mlp_input(LayerState& state) {
   return gather_tokens(w_, "mlp_input", state.mlp_norm.y);
 }
 
-void LayerWriter::down_weight_gradient(const LayerState& state) {
-  const Shape& s = w_.shape;
-  linear_weight_gradient(w_, "mlp_down_weight", state.d_down, state.activation, slots_.down,
-                         s.tokens, s.ffn, s.hidden);
+void LayerWriter::down_weight_gradient(LayerState& state) {
+  weight_gradient("mlp_down_weight", Product::kDown, state.d_down, state.activation, state);
 }
 
-void LayerWriter::up_weight_gradient(const LayerState& state, const Operand& input) {
-  const Shape& s = w_.shape;
-  linear_weight_gradient(w_, "mlp_up_weight", state.d_up, input, slots_.up, s.tokens, s.hidden,
-                         s.up);
+void LayerWriter::up_weight_gradient(LayerState& state, const Operand& input) {
+  weight_gradient("mlp_up_weight", Product::kUp, state.d_up, input, state);
 }
 
-void LayerWriter::output_weight_gradient(const LayerState& state) {
-  const Shape& s = w_.shape;
-  linear_weight_gradient(w_, "attention_output_weight", state.d_output, state.attention,
-                         slots_.output, s.tokens, s.attention, s.hidden);
+void LayerWriter::output_weight_gradient(LayerState& state) {
+  weight_gradient("attention_output_weight", Product::kOutput, state.d_output, state.attention,
+                  state);
 }
 
-void LayerWriter::qkv_weight_gradient(const LayerState& state, const Operand& input) {
-  const Shape& s = w_.shape;
-  linear_weight_gradient(w_, "qkv_weight", state.d_qkv, input, slots_.qkv, s.tokens, s.hidden,
-                         s.qkv);
+void LayerWriter::qkv_weight_gradient(LayerState& state, const Operand& input) {
+  weight_gradient("qkv_weight", Product::kQkv, state.d_qkv, input, state);
 }
 
 bool LayerWriter::reads_input(Product product, const Slot& weight, bool split) const {
@@ -82,10 +75,9 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
   const bool reads = reads_input(Product::kUp, slots_.up, split);
   const Operand input = reads ? mlp_input(state) : Operand{};
   settle_tensor(w_);
-  const Operand d_activation = ends_at(Product::kDown)
-                                   ? Operand{}
-                                   : linear_input_gradient(w_, "d_activation", state.d_down,
-                                                           slots_.down, s.tokens, s.ffn, s.hidden);
+  const Operand d_activation =
+      ends_at(Product::kDown) ? Operand{}
+                              : input_gradient("d_activation", Product::kDown, state.d_down, state);
   finish_adapter(Product::kDown, adapter_gradient(Product::kDown, state, state.d_down,
                                                   state.activation, d_activation));
   if (!present(d_activation)) {
@@ -103,8 +95,7 @@ Operand LayerWriter::backward_mlp(const Operand& dy, LayerState& state, bool spl
     finish_adapter(Product::kUp, adapter_gradient(Product::kUp, state, state.d_up, input, {}));
     return {};
   }
-  const Operand partial =
-      linear_input_gradient(w_, "d_mlp_input", state.d_up, slots_.up, s.tokens, s.hidden, s.up);
+  const Operand partial = input_gradient("d_mlp_input", Product::kUp, state.d_up, state);
   const AdapterGradients of_adapter =
       adapter_gradient(Product::kUp, state, state.d_up, input, partial);
   const Operand reduced = reduce_tokens(w_, "d_mlp_reduce", partial);
@@ -216,8 +207,7 @@ Operand LayerWriter::leave_gradient(const char* name, const Operand& dy, const N
 
 // Returns the gradient of what attention reads.
 Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bool split) {
-  const Shape& s = w_.shape;
-  bias_gradient(w_, "attention_output_bias", dy, slots_.output_bias, s.local_tokens);
+  bias_gradient(w_, "attention_output_bias", dy, slots_.output_bias, w_.shape.local_tokens);
   state.d_output = gather_tokens(w_, "d_attention_output", dy);
   const bool latent = w_.job.model.latent.has_value();
   const bool reads = !latent && reads_input(Product::kQkv, slots_.qkv, split);
@@ -226,8 +216,7 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
   const Operand d_attention =
       ends_at(Product::kOutput)
           ? Operand{}
-          : linear_input_gradient(w_, "d_attention", state.d_output, slots_.output, s.tokens,
-                                  s.attention, s.hidden);
+          : input_gradient("d_attention", Product::kOutput, state.d_output, state);
   finish_adapter(Product::kOutput, adapter_gradient(Product::kOutput, state, state.d_output,
                                                     state.attention, d_attention));
   if (!present(d_attention)) {
@@ -245,8 +234,7 @@ Operand LayerWriter::backward_attention(const Operand& dy, LayerState& state, bo
     finish_adapter(Product::kQkv, adapter_gradient(Product::kQkv, state, state.d_qkv, input, {}));
     return {};
   }
-  const Operand partial = linear_input_gradient(w_, "d_attention_input", state.d_qkv, slots_.qkv,
-                                                s.tokens, s.hidden, s.qkv);
+  const Operand partial = input_gradient("d_attention_input", Product::kQkv, state.d_qkv, state);
   const AdapterGradients of_adapter =
       adapter_gradient(Product::kQkv, state, state.d_qkv, input, partial);
   const Operand reduced = reduce_tokens(w_, "d_attention_reduce", partial);

@@ -1,5 +1,6 @@
 #include "planner/lower/arithmetic.h"
 #include "planner/lower/layer.h"
+#include "planner/plan/narrow.h"
 
 namespace trireme::planner::lowering {
 
@@ -13,7 +14,8 @@ LayerWriter::LayerWriter(Writer& writer, std::int64_t layer, bool recompute)
       slots_(writer.stage.layers[static_cast<std::size_t>(layer)]),
       layer_(layer),
       recompute_all_(recompute),
-      sparse_(models::is_moe_layer(writer.job.model, layer)) {
+      sparse_(models::is_moe_layer(writer.job.model, layer)),
+      narrow_(multiplies_narrow(writer.job)) {
   w_.builder.origin.layer = static_cast<std::int32_t>(layer);
 }
 
@@ -125,7 +127,7 @@ void LayerWriter::forward_qkv(LayerState& state) {
   if (!w_.job.framework.regather_in_backward) {
     state.gathered_attention_input = input;
   }
-  state.qkv = linear(w_, "qkv", input, slots_.qkv, s.tokens, s.hidden, s.qkv);
+  state.qkv = multiply("qkv", Product::kQkv, input, state);
   forward_adapter(Product::kQkv, input, state.qkv, state);
   add_bias(w_, "qkv_bias", state.qkv, slots_.qkv_bias, s.tokens);
   if (w_.job.model.function.qk_norm_after_rotary) {
@@ -239,12 +241,10 @@ void LayerWriter::forward_attention(LayerState& state) {
 
 // Attention's output projection and the residual: the stream between attention and MLP.
 Operand LayerWriter::forward_output(const Operand& x, LayerState& state) {
-  const Shape& s = w_.shape;
-  const Operand partial = linear(w_, "attention_output", state.attention, slots_.output, s.tokens,
-                                 s.attention, s.hidden);
+  const Operand partial = multiply("attention_output", Product::kOutput, state.attention, state);
   forward_adapter(Product::kOutput, state.attention, partial, state);
   const Operand whole = reduce_tokens(w_, "attention_reduce", partial);
-  add_bias(w_, "attention_output_bias", whole, slots_.output_bias, s.local_tokens);
+  add_bias(w_, "attention_output_bias", whole, slots_.output_bias, w_.shape.local_tokens);
   const Operand out =
       leave("attention_post_norm", whole, state.attention_post_norm, slots_.attention_post_norm);
   w_.builder.compute("attention_residual", Kernel::kAdd, {out.count}, {out, x});
@@ -252,14 +252,13 @@ Operand LayerWriter::forward_output(const Operand& x, LayerState& state) {
 }
 
 void LayerWriter::forward_up(LayerState& state) {
-  const Shape& s = w_.shape;
   const Operand input = gather_tokens(w_, "mlp_input", state.mlp_norm.y);
   if (!w_.job.framework.regather_in_backward) {
     state.gathered_mlp_input = input;
   }
-  state.up = linear(w_, "mlp_up", input, slots_.up, s.tokens, s.hidden, s.up);
+  state.up = multiply("mlp_up", Product::kUp, input, state);
   forward_adapter(Product::kUp, input, state.up, state);
-  add_bias(w_, "mlp_up_bias", state.up, slots_.up_bias, s.tokens);
+  add_bias(w_, "mlp_up_bias", state.up, slots_.up_bias, w_.shape.tokens);
 }
 
 void LayerWriter::forward_activation(LayerState& state) {
@@ -271,12 +270,10 @@ void LayerWriter::forward_activation(LayerState& state) {
 }
 
 Operand LayerWriter::forward_down(LayerState& state) {
-  const Shape& s = w_.shape;
-  const Operand partial =
-      linear(w_, "mlp_down", state.activation, slots_.down, s.tokens, s.ffn, s.hidden);
+  const Operand partial = multiply("mlp_down", Product::kDown, state.activation, state);
   forward_adapter(Product::kDown, state.activation, partial, state);
   const Operand out = reduce_tokens(w_, "mlp_reduce", partial);
-  add_bias(w_, "mlp_down_bias", out, slots_.down_bias, s.local_tokens);
+  add_bias(w_, "mlp_down_bias", out, slots_.down_bias, w_.shape.local_tokens);
   return out;
 }
 

@@ -18,6 +18,7 @@
 #include "planner/lower/stage.h"
 #include "planner/lower/trained.h"
 #include "planner/plan/moved_offload.h"
+#include "planner/plan/narrow.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -60,8 +61,37 @@ bool writes_offload(const Job& job) {
   return !rest.any();
 }
 
+void check_narrow(const Job& job, const Plan& plan) {
+  if (job.precision == topologies::Precision::kFp4) {
+    refuse(job, plan, "training in 4 bits can be predicted, not executed");
+  }
+  if (job.precision != topologies::Precision::kFp8) {
+    return;
+  }
+  if (const auto part = part_without_narrow(job); !part.empty()) {
+    refuse(job, plan,
+           fmt::format("{} under fp8 can be predicted, not executed; bf16 runs them", part));
+  }
+  if (job.offload.activations != OffloadTo::kNone) {
+    refuse(job, plan, "offloaded activations under fp8 can be predicted, not executed");
+  }
+  const Shape s = shape_of(job, plan);
+  for (const auto& [extent, what] :
+       {std::pair{s.tokens, "tokens of a micro-batch"}, std::pair{s.hidden, "hidden size"},
+        std::pair{s.qkv, "query, key and value elements on a rank"},
+        std::pair{s.attention, "attention elements on a rank"},
+        std::pair{s.ffn, "inner elements of the MLP on a rank"}}) {
+    if (extent % kNarrowMultiple != 0) {
+      refuse(job, plan,
+             fmt::format("fp8 multiplies in multiples of {}: {} {} are none", kNarrowMultiple,
+                         extent, what));
+    }
+  }
+}
+
 void check_executable(const Job& job, const Plan& plan) {
   const models::Transformer& model = job.model;
+  check_narrow(job, plan);
   for (std::int64_t layer = 0; layer < models::trained_layers(model); ++layer) {
     if (const auto part = modelled_part(job, plan, layer); !part.empty()) {
       refuse(job, plan,

@@ -74,6 +74,9 @@ Seconds WorkTimer::time(const Work& work, WorkPlace place) const {
         {d[0], d[1], d[2], 1},
         {place == WorkPlace::kOutside ? ProductWidth::k16Bits : ProductWidth::kOfLayer, d[3] != 0});
   }
+  if (work.kernel == Kernel::kNarrowMatmul) {
+    return time_product({d[0], d[1], d[2], 1}, {ProductWidth::kOfLayer, gradient});
+  }
   if (work.kernel == Kernel::kExpertMatmul) {  // every expert with its share of the rows
     const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };
     return time_product(d[3] != 0 ? topologies::MatmulShape{d[0], d[1], share(d[2]), d[7]}

@@ -15,6 +15,7 @@
 #include "runtime/clock.h"
 #include "runtime/cpu/collective.h"
 #include "runtime/cpu/compute.h"
+#include "runtime/cpu/narrow.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/streams.h"
 #include "runtime/cpu/task.h"
@@ -43,7 +44,9 @@ class CpuBackend : public Backend {
   void* allocate(BufferId id) override {
     void* block = storage_.allocate(id);
     const Buffer& buffer = role_->buffers[index_of(id)];
-    if (options_.poison && !buffer.persistent && buffer.type != ElementType::kToken) {
+    if (options_.poison && !buffer.persistent && buffer.type == ElementType::kNarrow) {
+      std::fill_n(pointer<std::uint8_t>(block), buffer.elements, kNarrowNan);
+    } else if (options_.poison && !buffer.persistent && buffer.type != ElementType::kToken) {
       std::fill_n(pointer<T>(block), buffer.elements, std::numeric_limits<T>::quiet_NaN());
     }
     return block;

@@ -20,8 +20,13 @@ class Call {
 
   [[nodiscard]] T* at(std::size_t i) const {
     TRIREME_CHECK(i < operands_.size());
-    TRIREME_CHECK(operands_[i].type != ElementType::kToken);
+    const ElementType type = operands_[i].type;
+    TRIREME_CHECK(type == ElementType::kCompute || type == ElementType::kMaster);
     return static_cast<T*>(operands_[i].data);
+  }
+  [[nodiscard]] std::uint8_t* codes(std::size_t i) const {
+    TRIREME_CHECK(operands_[i].type == ElementType::kNarrow);
+    return static_cast<std::uint8_t*>(operands_[i].data);
   }
   [[nodiscard]] std::int32_t* tokens(std::size_t i) const {
     TRIREME_CHECK(operands_[i].type == ElementType::kToken);

@@ -17,6 +17,7 @@
 #include "runtime/cpu/optimizer.h"
 #include "runtime/cpu/run_context.h"
 #include "runtime/cpu/run_experts.h"
+#include "runtime/cpu/run_narrow.h"
 
 namespace trireme::runtime::cpu {
 namespace {
@@ -303,6 +304,12 @@ void dispatch(const Call<T>& c, Kernel kernel) {
     case Kernel::kRegroupRows:
     case Kernel::kExpertMatmul:
       return run_experts(c, kernel);
+    case Kernel::kNarrowScale:
+    case Kernel::kNarrowCast:
+    case Kernel::kNarrowTurned:
+    case Kernel::kNarrowBoth:
+    case Kernel::kNarrowMatmul:
+      return run_narrow(c, kernel);
     case Kernel::kSwigluForward:
       return swiglu_forward<T>(c.dim("T"), c.dim("F"), act, c.at(0), c.at(1));
     case Kernel::kSwigluBackward:

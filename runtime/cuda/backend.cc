@@ -44,7 +44,7 @@ std::vector<StreamWork> stream_work(const Program& role) {
     StreamWork& need = needs[index_of(op.stream)];
     need.multiplies =
         need.multiplies || work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul ||
-        work.kernel == Kernel::kContextAttentionForward ||
+        work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kContextAttentionForward ||
         work.kernel == Kernel::kContextAttentionBackward ||
         work.kernel == Kernel::kAttentionForward || work.kernel == Kernel::kAttentionBackward;
     need.scratch = std::max(need.scratch, scratch_bytes_of(work));

@@ -109,6 +109,7 @@ inline void need_vectors(const Call& call, std::int64_t row_elements) {
 }
 
 void run_experts(const Call& call);  // every kernel of routed experts
+void run_narrow(const Call& call);   // every kernel of products in 8 bits
 void run_context(const Call& call);  // every kernel of context parallelism
 
 }  // namespace trireme::runtime::cuda

@@ -180,8 +180,17 @@ cublasStatus_t MatmulLibrary::launch(const MatmulCall& call, const Prepared& pre
 }
 
 void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, void* c,
-                        void* workspace, cudaStream_t stream) {
+                        void* workspace, cudaStream_t stream, const OperandScales& scales) {
   const Prepared& prepared = prepare(call);
+  if (is_fp8(call.format_a) || is_fp8(call.format_b)) {  // cuBLASLt's first operand is b
+    const auto* one = reinterpret_cast<const float*>(unit_scale_.data());
+    check(set(prepared.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+              scales.b != nullptr ? scales.b : one),
+          "scale of b");
+    check(set(prepared.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+              scales.a != nullptr ? scales.a : one),
+          "scale of a");
+  }
   const cublasStatus_t status =
       launch(call, prepared, prepared.algorithm, a, b, c, workspace, stream);
   if (status != CUBLAS_STATUS_SUCCESS) {

@@ -36,6 +36,12 @@ struct MatmulCall {
   friend auto operator<=>(const MatmulCall&, const MatmulCall&) = default;
 };
 
+// What fp8 operands are multiplied by, one float each on the device; null: 1.
+struct OperandScales {
+  const float* a = nullptr;
+  const float* b = nullptr;
+};
+
 // cuBLASLt refuses this product; others, and the device, are as they were.
 class UnsupportedMatmul : public Error {
  public:
@@ -55,7 +61,7 @@ class MatmulLibrary {
   // Queues the product on `stream` with `workspace` of kWorkspaceBytes. Throws UnsupportedMatmul
   // when cuBLASLt has no algorithm for it or refuses it.
   void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace,
-           cudaStream_t stream);
+           cudaStream_t stream, const OperandScales& scales = {});
 
   // The same by the algorithm of a product of another size, which is kept; by its own where that
   // does not serve.

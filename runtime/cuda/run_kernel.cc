@@ -290,6 +290,13 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
     case Kernel::kExpertMatmul:
       run_experts(call);
       break;
+    case Kernel::kNarrowScale:
+    case Kernel::kNarrowCast:
+    case Kernel::kNarrowTurned:
+    case Kernel::kNarrowBoth:
+    case Kernel::kNarrowMatmul:
+      run_narrow(call);
+      break;
     case Kernel::kKeysOut:
     case Kernel::kKeysIn:
     case Kernel::kRowsInOrder:

@@ -1,0 +1,21 @@
+// Training in 8 bits as this project's runtime does it: which products, of which jobs.
+#pragma once
+
+#include <string_view>
+
+#include "planner/plan/job.h"
+
+namespace trireme::planner {
+
+// What of the job its runtime does not compute in 8 bits ("experts"); empty: all that is meant to.
+std::string_view part_without_narrow(const Job& job);
+// Whether it multiplies in 8 bits, with casts that are passes of their own: the four products of
+// dense layers (queries, keys and values; attention's output; both of the MLP), forward and
+// backward. Embeddings, head, norms and attention stay in 16 bits.
+bool multiplies_narrow(const Job& job);
+
+// Extents of a product in 8 bits are multiples of as many elements (cuBLASLt: leading dimensions of
+// whole 16 bytes).
+inline constexpr std::int64_t kNarrowMultiple = 16;
+
+}  // namespace trireme::planner

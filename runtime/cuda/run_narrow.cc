@@ -1,0 +1,69 @@
+#include "runtime/cuda/call.h"
+#include "runtime/cuda/narrow.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+std::uint8_t* codes(const Call& c, std::size_t operand) {
+  return static_cast<std::uint8_t*>(c.operands[operand].data);
+}
+
+void need_multiples(const Call& c, std::int64_t extent) {
+  constexpr std::int64_t kMultiple = 16;
+  bool fits = extent % kMultiple == 0;
+  for (const View& view : c.operands) {
+    fits =
+        fits && (view.count == 1 || reinterpret_cast<std::uintptr_t>(view.data) % kMultiple == 0);
+  }
+  if (!fits) {
+    throw Error(std::string(signature_of(c.work.kernel).name),
+                "products in 8 bits need extents that are multiples of 16 on each rank; one is " +
+                    std::to_string(extent));
+  }
+}
+
+void multiply(const Call& c) {
+  const bool gradient = c.flag(4);
+  // Sums of gradients are added up in fp32 every few columns; forward's stay in the units' own
+  // accumulator, as in Transformer Engine and torchao.
+  c.context.matmuls->run({.m = c.dim(0),
+                          .n = c.dim(1),
+                          .k = c.dim(2),
+                          .transpose_b = true,
+                          .accumulate = c.flag(3),
+                          .output_fp32 = c.is_master(4),
+                          .format_a = gradient ? NumberFormat::kE5m2 : NumberFormat::kE4m3,
+                          .format_b = NumberFormat::kE4m3,
+                          .fast_accumulate = !gradient},
+                         c.operands[0].data, c.operands[2].data, c.operands[4].data,
+                         c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
+}
+
+}  // namespace
+
+void run_narrow(const Call& c) {
+  const Kernel kernel = c.work.kernel;
+  const NumberFormat format = c.work.dims[static_cast<std::size_t>(dim_index(kernel, "gradient"))]
+                                  ? NumberFormat::kE5m2
+                                  : NumberFormat::kE4m3;
+  need_multiples(c, c.dim(0));
+  if (kernel == Kernel::kNarrowScale) {
+    narrow_scale(c.stream(), c.compute(0), c.master(1), c.dim(0), format);
+    return;
+  }
+  need_multiples(c, c.dim(1));
+  if (kernel == Kernel::kNarrowMatmul) {
+    multiply(c);
+    return;
+  }
+  NarrowCast cast{c.compute(0), c.master(1), nullptr, nullptr, c.dim(0), c.dim(1), format};
+  if (kernel == Kernel::kNarrowTurned) {
+    cast.turned = codes(c, 2);
+  } else {
+    cast.codes = codes(c, 2);
+    cast.turned = kernel == Kernel::kNarrowBoth ? codes(c, 3) : nullptr;
+  }
+  narrow_cast(c.stream(), cast);
+}
+
+}  // namespace trireme::runtime::cuda

@@ -80,13 +80,14 @@ struct Drawn {
   Plan plan;
 };
 
-Drawn draw(std::uint64_t seed) {
+Drawn draw(std::uint64_t seed, topologies::Precision precision) {
   tests::Random random(seed * 104729 + 7);
   const char* const models[] = {"llama-3.2-1b", "llama-3.2-3b", "llama-2-7b",    "llama-2-13b",
                                 "llama-3.1-8b", "qwen3-8b",     "llama-3.1-70b", "gpt3-175b"};
   const std::int64_t sequences[] = {2048, 4096, 8192};
   Drawn drawn;
   drawn.job.framework = planner::find_framework("trireme");
+  drawn.job.precision = precision;
   drawn.job.profile = topologies::shipped_profile();
   // The walk knows no slow-down of compute beside communication; the simulator does.
   drawn.job.profile.frameworks["trireme"] = {{"overlap_slowdown", 0.0}};
@@ -141,15 +142,15 @@ struct Differences {
   }
 };
 
-TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
-  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 300);
+void compare_plans(topologies::Precision precision, std::uint64_t plans) {
+  const std::uint64_t cases = tests::from_environment("TRIREME_CASES", plans);
   const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
   Differences time;
   Differences memory;
   std::uint64_t compared = 0;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
-    const Drawn drawn = draw(seed);
+    const Drawn drawn = draw(seed, precision);
     const StepProgram program = planner::lower(drawn.job, drawn.plan);
     const StepTimes times = planner::time_ops(drawn.job, program);
     const Trace trace = planner::walk(program, times, {.keep_timings = false});
@@ -196,8 +197,17 @@ TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
   EXPECT_LE(memory.sum / count, 0.01);
 }
 
+TEST(EstimateWalk, TheClosedFormFollowsTheLongestPath) {
+  compare_plans(topologies::Precision::kBf16, 300);
+}
+
+// In 8 bits with its casts, their time and their memory.
+TEST(EstimateWalk, TheClosedFormFollowsTheLongestPathInEightBits) {
+  compare_plans(topologies::Precision::kFp8, 60);
+}
+
 // One micro-batch on one stage: gradients come into being while activations go.
-TEST(EstimateWalk, MemoryOfOneBackward) {
+void compare_one_backward(topologies::Precision precision) {
   const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 60);
   const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
@@ -206,6 +216,7 @@ TEST(EstimateWalk, MemoryOfOneBackward) {
     tests::Random random(seed * 7919 + 3);
     Job job;
     job.framework = planner::find_framework("trireme");
+    job.precision = precision;
     const char* const models[] = {"llama-3.2-1b", "llama-3.1-8b", "gpt3-1.3b", "qwen3-8b",
                                   "llama-3.1-70b"};
     job.model = models::load_model(pick(random, models));
@@ -247,6 +258,14 @@ TEST(EstimateWalk, MemoryOfOneBackward) {
              100 * memory.sum / static_cast<double>(cases), 100 * memory.worst, memory.worst_case);
   EXPECT_LE(memory.sum / static_cast<double>(cases), 0.005);
   EXPECT_LE(std::abs(memory.worst), 0.03) << memory.worst_case;
+}
+
+TEST(EstimateWalk, MemoryOfOneBackward) {
+  compare_one_backward(topologies::Precision::kBf16);
+}
+
+TEST(EstimateWalk, MemoryOfOneBackwardInEightBits) {
+  compare_one_backward(topologies::Precision::kFp8);
 }
 
 }  // namespace

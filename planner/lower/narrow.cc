@@ -6,7 +6,7 @@ namespace trireme::planner::lowering {
 namespace {
 
 // Of the passes beside a product.
-struct Names {
+struct PassNames {
   const char* input_scale;
   const char* input_cast;
   const char* input_turned;
@@ -18,8 +18,8 @@ struct Names {
   const char* gradient_turned;
 };
 
-const Names& names_of(const NarrowProduct& product) {
-  static constexpr std::array<Names, kProductCount> kNames = {
+const PassNames& names_of(const NarrowProduct& product) {
+  static constexpr std::array<PassNames, kProductCount> kNames = {
       {{"qkv_input_scale", "qkv_input_cast", "qkv_input_turned", "qkv_weight_scale",
         "qkv_weight_cast", "qkv_weight_turned", "d_qkv_scale", "d_qkv_cast", "d_qkv_turned"},
        {"attention_output_input_scale", "attention_output_input_cast",
@@ -64,7 +64,7 @@ void multiply(Writer& w, std::string_view name, std::initializer_list<std::int64
 
 Operand narrow_linear(Writer& w, std::string_view name, const NarrowProduct& product,
                       const Operand& x, NarrowState& state) {
-  const Names& names = names_of(product);
+  const PassNames& names = names_of(product);
   const Operand weight = w.units.weight(product.weight);
   state.input_scale = scale_of(w, names.input_scale, x, false);
   const Operand input =
@@ -80,7 +80,7 @@ Operand narrow_linear(Writer& w, std::string_view name, const NarrowProduct& pro
 
 Operand narrow_input_gradient(Writer& w, std::string_view name, const NarrowProduct& product,
                               const Operand& dy, NarrowState& state) {
-  const Names& names = names_of(product);
+  const PassNames& names = names_of(product);
   if (!present(state.weight_scale)) {  // of a layer that is repeated up to this product
     state.weight_scale = scale_of(w, names.weight_scale, w.units.weight(product.weight), false);
   }
@@ -99,7 +99,7 @@ Operand narrow_input_gradient(Writer& w, std::string_view name, const NarrowProd
 
 void narrow_weight_gradient(Writer& w, std::string_view name, const NarrowProduct& product,
                             const Operand& x, NarrowState& state) {
-  const Names& names = names_of(product);
+  const PassNames& names = names_of(product);
   const Phase before = w.builder.origin.phase;
   w.builder.origin.phase = Phase::kWeightGradient;
   if (!present(state.input_scale)) {

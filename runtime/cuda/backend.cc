@@ -15,6 +15,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device_objects.h"
 #include "runtime/cuda/exchange.h"
+#include "runtime/cuda/expert_products.h"
 #include "runtime/cuda/host_counts.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/memory_plan.h"
@@ -351,7 +352,7 @@ void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
 void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
                           std::span<const View> operands) {
   const State& s = *state_;
-  if (work.kernel == Kernel::kExpertMatmul) {
+  if (work.kernel == Kernel::kExpertMatmul && !multiplies_grouped(work, operands)) {
     static_cast<void>(s.counts->read(operands[3]));  // waits outside what is timed
   }
   queue(op, stream, [&](cudaStream_t raw) {

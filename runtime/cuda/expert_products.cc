@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/cuda/grouped_products.h"
+
 namespace trireme::runtime::cuda {
 namespace {
 
@@ -48,7 +50,36 @@ std::int64_t width(const View& view) {
   return view.type == ElementType::kCompute ? 2 : 4;
 }
 
+// Work has the rows' number where they lie after each other: as many as there is room for.
+GroupedProducts grouped_call(const Work& work, std::span<const View> operands) {
+  const ExpertCall call(work, operands[2]);
+  const MatmulCall& p = call.product;
+  return {.a = operands[0].data,
+          .b = operands[1].data,
+          .c = operands[2].data,
+          .counts = static_cast<const std::int32_t*>(operands[3].data),
+          .m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .rows = operands[0].count / (call.weight ? p.m : p.k),
+          .experts = work.dims[7],
+          .sources = operands[3].count / work.dims[7],
+          .rows_summed = call.weight,
+          .transpose_b = p.transpose_b,
+          .accumulate = p.accumulate,
+          .output_fp32 = p.output_fp32};
+}
+
 }  // namespace
+
+bool multiplies_grouped(const Work& work, std::span<const View> operands) {
+  return can_group(grouped_call(work, operands));
+}
+
+void grouped_expert_products(const Work& work, std::span<const View> operands, void* workspace,
+                             cudaStream_t stream) {
+  grouped_products(grouped_call(work, operands), workspace, stream);
+}
 
 void expert_products(const Work& work, std::span<const View> operands,
                      std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,

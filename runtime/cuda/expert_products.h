@@ -1,5 +1,5 @@
-// Products of each expert with its rows, one launch an expert: their sizes are known only in the
-// step.
+// Products of each expert with its rows, whose numbers are known only in the step: all in one
+// launch where grouped_products.h has them, else one launch an expert.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,13 @@
 
 namespace trireme::runtime::cuda {
 
-// Work of Kernel::kExpertMatmul with its operands; `counts` on the host.
+// Whether work of Kernel::kExpertMatmul is one launch, which reads the counts on the device.
+bool multiplies_grouped(const Work& work, std::span<const View> operands);
+// Such work.
+void grouped_expert_products(const Work& work, std::span<const View> operands, void* workspace,
+                             cudaStream_t stream);
+
+// Work of Kernel::kExpertMatmul with its operands, an expert after the other; `counts` on the host.
 void expert_products(const Work& work, std::span<const View> operands,
                      std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,
                      cudaStream_t stream);

@@ -62,6 +62,10 @@ void run_expert_rows(const Call& c) {
 }
 
 void run_expert_products(const Call& c) {
+  if (multiplies_grouped(c.work, c.operands)) {
+    grouped_expert_products(c.work, c.operands, c.context.matmul_workspace, c.stream());
+    return;
+  }
   if (c.context.counts == nullptr) {
     rehearse_expert_products(c.work, c.operands, *c.context.matmuls, c.context.matmul_workspace,
                              c.stream());

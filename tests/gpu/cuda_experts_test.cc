@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "runtime/cpu/compute.h"
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/backend.h"
+#include "runtime/cuda/expert_products.h"
 #include "runtime/cuda/run_kernel.h"
 
 namespace trireme::runtime::cuda {
@@ -289,6 +291,69 @@ TEST_F(CudaExperts, MultiplyEachExpertsRows) {
                                  normal(kM, 3 * in * out), counts};
     check(Kernel::kExpertMatmul, {out, in, kRows, 1, 0, accumulate, 2, 3}, weight);
   }
+}
+
+// Rows that are no multiples of what a GPU loads at once: an expert after the other, on Hopper too.
+TEST_F(CudaExperts, MultiplyEachExpertsRowsInTurn) {
+  const Value counts = tokens(kCounts);
+  std::vector<Value> product = {normal(kC, 170 * 60), normal(kC, 3 * 60 * 92), poison(kC, 170 * 92),
+                                counts};
+  check(Kernel::kExpertMatmul, {kRows, 92, 60, 0, 1, 0, 2, 3}, product);
+  std::vector<Value> weight = {normal(kC, 170 * 92), normal(kC, 170 * 60), normal(kM, 3 * 60 * 92),
+                               counts};
+  check(Kernel::kExpertMatmul, {92, 60, kRows, 1, 0, 1, 2, 3}, weight);
+}
+
+// Forty experts in tiles that they share, some without rows; what lies behind the last row is no
+// number.
+TEST_F(CudaExperts, MultiplyTheRowsOfManyExperts) {
+  const std::int64_t experts = 40;
+  std::vector<std::int32_t> rows;
+  std::int64_t all = 0;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    rows.push_back(expert % 7 == 3 ? 0 : static_cast<std::int32_t>(random_() % 150));
+    all += rows.back();
+  }
+  const Value counts = tokens(rows);
+  const auto with_room = [&](std::int64_t width) {
+    Value value = normal(kC, (all + 70) * width);
+    std::fill(value.values.begin() + all * width, value.values.end(), std::nan(""));
+    return value;
+  };
+  for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{264, 72}, {520, 200}}) {
+    SCOPED_TRACE(out);
+    for (const std::int64_t transposed : {0, 1}) {
+      std::vector<Value> product = {with_room(in), normal(kC, experts * in * out),
+                                    poison(kC, all * out), counts};
+      check(Kernel::kExpertMatmul, {all, out, in, 0, transposed, 0, 1, experts}, product);
+    }
+    for (const ElementType type : {kM, kC}) {
+      for (const std::int64_t accumulate : {0, 1}) {
+        std::vector<Value> weight = {with_room(out), with_room(in),
+                                     normal(type, experts * in * out), counts};
+        check(Kernel::kExpertMatmul, {out, in, all, 1, 0, accumulate, 1, experts}, weight);
+      }
+    }
+  }
+}
+
+// A choice of products must know it: work whose counts the host does not need.
+TEST_F(CudaExperts, AreGroupedWhereTheGpuAndTheRowsAllowIt) {
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  Work work{Kernel::kExpertMatmul, {}, Flop(0), Bytes(0)};
+  const Device memory(1 << 20);
+  const auto grouped = [&](std::int64_t out, std::int64_t in) {
+    work.dims = {kRows, out, in, 0, 1, 0, 2, 3};
+    const std::array<View, 4> views = {View{memory.data(), kRows * in, kC, BufferId(0)},
+                                       View{memory.data(), 3 * in * out, kC, BufferId(1)},
+                                       View{memory.data(), kRows * out, kC, BufferId(2)},
+                                       View{memory.data(), 6, kT, BufferId(3)}};
+    return multiplies_grouped(work, views);
+  };
+  EXPECT_EQ(grouped(96, 64), major == 9);
+  EXPECT_FALSE(grouped(96, 60));
+  EXPECT_FALSE(grouped(92, 64));
 }
 
 TEST_F(CudaExperts, AttendOverSharedSequences) {

@@ -32,6 +32,15 @@ struct MatmulSample {
   Timing timing;
   MatmulPrecision precision = MatmulPrecision::kBf16;
 };
+// The runtime's products of all of a rank's experts in one launch, in bf16: a row of Kernel::
+// kExpertMatmul. Every expert has about as many rows, which are m, or k of a weight gradient; that
+// one is written in fp32, or adds to what is there.
+struct GroupedSample {
+  std::int64_t experts = 0, m = 0, n = 0, k = 0;
+  MatmulLayout layout = MatmulLayout::kForward;
+  bool adds = false;
+  Timing timing;
+};
 struct AttentionSample {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, sequence = 0, head_size = 0;
   Timing forward, backward;
@@ -82,6 +91,7 @@ struct MachineFingerprint {
 struct Microbenchmarks {
   MachineFingerprint machine;
   std::vector<MatmulSample> matmuls;
+  std::vector<GroupedSample> grouped;  // none where the GPU has no such launch
   std::vector<AttentionSample> attention;
   std::vector<PassSample> passes;
   std::vector<KernelSample> kernels;  // none in points of before they were measured

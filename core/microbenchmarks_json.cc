@@ -42,14 +42,11 @@ std::int64_t count(JsonReader& reader, const std::string& key) {
 }
 
 MatmulLayout layout_of(JsonReader& reader) {
-  const std::string name = reader.text("layout");
-  for (const MatmulLayout layout :
-       {MatmulLayout::kForward, MatmulLayout::kInputGradient, MatmulLayout::kWeightGradient}) {
-    if (name == to_string(layout)) {
-      return layout;
-    }
+  const auto layout = find_matmul_layout(reader.text("layout"));
+  if (!layout) {
+    reader.fail("layout", "expected forward, input_gradient or weight_gradient");
   }
-  reader.fail("layout", "expected forward, input_gradient or weight_gradient");
+  return *layout;
 }
 
 MatmulPrecision precision_of(JsonReader& reader) {
@@ -95,6 +92,16 @@ void put_device(Json& json, const Microbenchmarks& points) {
                 {"precision", to_string(sample.precision)}};
     put_timing(row, "", sample.timing);
     json["matmuls"].push_back(row);
+  }
+  for (const GroupedSample& sample : points.grouped) {
+    Json row = {{"experts", sample.experts},
+                {"m", sample.m},
+                {"n", sample.n},
+                {"k", sample.k},
+                {"layout", to_string(sample.layout)},
+                {"adds", sample.adds}};
+    put_timing(row, "", sample.timing);
+    json["grouped"].push_back(row);
   }
   for (const AttentionSample& sample : points.attention) {
     Json row = {{"batch", sample.batch},         {"heads", sample.heads},
@@ -143,7 +150,26 @@ void get_kernels(JsonReader& reader, Microbenchmarks& points) {
   }
 }
 
+void get_grouped(JsonReader& reader, Microbenchmarks& points) {
+  if (!reader.has("grouped")) {
+    return;
+  }
+  for (JsonReader& row : reader.objects("grouped")) {
+    GroupedSample sample;
+    sample.experts = count(row, "experts");
+    sample.m = count(row, "m");
+    sample.n = count(row, "n");
+    sample.k = count(row, "k");
+    sample.layout = layout_of(row);
+    sample.adds = row.boolean("adds");
+    sample.timing = get_positive(row, "");
+    row.finish();
+    points.grouped.push_back(sample);
+  }
+}
+
 void get_device(JsonReader& reader, Microbenchmarks& points) {
+  get_grouped(reader, points);
   for (JsonReader& row : reader.objects("matmuls")) {
     MatmulSample sample;
     sample.m = count(row, "m");
@@ -227,6 +253,16 @@ std::string_view to_string(MatmulLayout layout) {
       return "weight_gradient";
   }
   return "";
+}
+
+std::optional<MatmulLayout> find_matmul_layout(std::string_view name) {
+  for (const MatmulLayout layout :
+       {MatmulLayout::kForward, MatmulLayout::kInputGradient, MatmulLayout::kWeightGradient}) {
+    if (name == to_string(layout)) {
+      return layout;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string_view to_string(MatmulPrecision precision) {

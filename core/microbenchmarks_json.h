@@ -21,7 +21,8 @@ nlohmann::ordered_json microbenchmarks_to_json(const Microbenchmarks& points);
 // Strict: throws Error on a missing or unknown key, a negative time, a size of zero.
 Microbenchmarks microbenchmarks_from_json(const nlohmann::json& json, const std::string& where);
 
-std::string_view to_string(MatmulLayout layout);        // forward, input_gradient, weight_gradient
+std::string_view to_string(MatmulLayout layout);  // forward, input_gradient, weight_gradient
+std::optional<MatmulLayout> find_matmul_layout(std::string_view name);
 std::string_view to_string(MatmulPrecision precision);  // bf16, fp16, fp8
 std::optional<MatmulPrecision> find_matmul_precision(std::string_view name);
 

@@ -105,6 +105,9 @@ void scale_flops(double factor, planner::Job& job) {
     for (topologies::MatmulPoint& point : fit->second.matmuls) {
       point.rate = point.rate * factor;
     }
+    for (topologies::GroupedPoint& point : fit->second.grouped) {
+      point.rate = point.rate * factor;
+    }
   }
 }
 

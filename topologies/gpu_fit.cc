@@ -109,6 +109,9 @@ void scale_tables(const Gpu& gpu, const Gpu& card, double ratio, GpuFit& fit) {
   for (MatmulPoint& point : fit.matmuls) {
     point.rate = point.rate * ratio_of(precision_of(point.precision));
   }
+  for (GroupedPoint& point : fit.grouped) {
+    point.rate = point.rate * ratio_of(Precision::kBf16);
+  }
   for (AttentionPoint& point : fit.attention) {
     point.forward = point.forward * (1 / ratio_of(Precision::kBf16));
     point.backward = point.backward * (1 / ratio_of(Precision::kBf16));
@@ -136,6 +139,7 @@ GpuFit carried(const Gpu& gpu, const NearestCard& nearest, const GpuFit& other) 
   if (nearest.card == nullptr || nearest.card->compute_capability != gpu.compute_capability ||
       nearest.card->multiprocessors != gpu.multiprocessors) {
     fit.matmuls.clear();
+    fit.grouped.clear();
     fit.attention.clear();
     fit.kernels.clear();
   } else {

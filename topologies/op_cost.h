@@ -22,6 +22,9 @@ struct MatmulShape {
   // Its operands' rows are m and n long, of other products k and n.
   bool weight_gradient = false;
   double result_bytes = 2;  // that an element of the result moves
+  // All `count` in one launch of this project's runtime, of experts that have m rows on average; of
+  // a weight gradient k.
+  bool grouped = false;
 };
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_length = 0, key_length = 0, qk_dim = 0,
@@ -62,10 +65,12 @@ class OpCost {
                                                const MatmulShape& shape);
   [[nodiscard]] double peak(Precision precision) const;
   [[nodiscard]] double model_matmul(const MatmulShape& shape, Precision precision) const;
+  [[nodiscard]] double model_grouped(const MatmulShape& shape, Precision precision) const;
   [[nodiscard]] double model_flash(const AttentionShape& shape, Precision precision,
                                    Pass pass) const;
   [[nodiscard]] double attention_correction(const AttentionShape& shape, Pass pass) const;
   void add_matmul_anchors(const GpuFit& fit);
+  void add_grouped_anchors(const GpuFit& fit);
   void add_attention_anchors(const GpuFit& fit);
 
   std::array<double, 6> peak_ = {};  // by Precision, after fall-back to what the card has
@@ -75,6 +80,7 @@ class OpCost {
   std::int64_t aligned_bytes_ = 64;             // of rows of operands that the widest loads need
   bool tensor_memory_ = false;                  // loads by descriptor, of rows of whole 16 bytes
   std::array<std::vector<Anchor>, 3> anchors_;  // by MatmulPrecision
+  std::array<std::vector<Anchor>, 3> grouped_anchors_;      // by grouped_table
   std::array<std::optional<MatmulPrecision>, 6> table_of_;  // by Precision: whose anchors answer
   struct AttentionAnchor {
     double log_sequence, log_head_size, log_rows;  // rows: batch times heads

@@ -101,6 +101,23 @@ MatmulPoint read_matmul(const JsonReader& reader, const nlohmann::json& row) {
           *precision};
 }
 
+GroupedPoint read_grouped(JsonReader reader) {
+  GroupedPoint point;
+  point.experts = reader.number("experts", 1, 1e6);
+  point.m = reader.number("m", 1, 1e12);
+  point.n = reader.number("n", 1, 1e12);
+  point.k = reader.number("k", 1, 1e12);
+  point.rate = FlopPerSecond(1e12 * reader.number("tflops", 1e-6, 1e6));
+  const auto layout = find_matmul_layout(reader.text("layout"));
+  if (!layout) {
+    reader.fail("layout", "expected forward, input_gradient or weight_gradient");
+  }
+  point.layout = *layout;
+  point.adds = reader.boolean("adds");
+  reader.finish();
+  return point;
+}
+
 AttentionPoint read_attention(JsonReader reader) {
   AttentionPoint point;
   point.batch = reader.integer("batch", 1, 1 << 30);
@@ -150,6 +167,11 @@ GpuFit read_gpu_fit(JsonReader reader, const std::map<std::string, GpuFit>& othe
   if (reader.has("matmuls")) {
     for (const nlohmann::json& row : reader.raw("matmuls")) {
       fit.matmuls.push_back(read_matmul(reader, row));
+    }
+  }
+  if (reader.has("grouped")) {
+    for (const JsonReader& row : reader.objects("grouped")) {
+      fit.grouped.push_back(read_grouped(row));
     }
   }
   if (reader.has("attention")) {

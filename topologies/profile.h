@@ -25,6 +25,14 @@ struct MatmulPoint {
   MatmulPrecision precision = MatmulPrecision::kBf16;
 };
 
+// Products of experts in one launch of this project's runtime, as measured (GroupedSample).
+struct GroupedPoint {
+  double experts = 0, m = 0, n = 0, k = 0;
+  FlopPerSecond rate;
+  MatmulLayout layout = MatmulLayout::kForward;
+  bool adds = false;
+};
+
 // Measured causal attention. `portable`: FlashAttention-2 as PyTorch ships it, else the vendor's
 // kernel.
 struct AttentionPoint {
@@ -44,6 +52,7 @@ struct KernelFit {
 struct GpuFit {
   std::map<std::string, double> constants;
   std::vector<MatmulPoint> matmuls;          // measured table, may be empty
+  std::vector<GroupedPoint> grouped;         // measured table, may be empty
   std::vector<AttentionPoint> attention;     // measured table, may be empty
   std::map<std::string, KernelFit> kernels;  // measured, by name in core/kernels.h; may be empty
   int compute_capability = 0;                // of the card; others inherit from the nearest

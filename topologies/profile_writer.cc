@@ -28,6 +28,15 @@ Json gpu_json(const GpuFit& fit) {
     }
     json["matmuls"].push_back(row);
   }
+  for (const GroupedPoint& point : fit.grouped) {
+    json["grouped"].push_back({{"experts", point.experts},
+                               {"m", point.m},
+                               {"n", point.n},
+                               {"k", point.k},
+                               {"layout", to_string(point.layout)},
+                               {"adds", point.adds},
+                               {"tflops", point.rate.value / 1e12}});
+  }
   for (const AttentionPoint& point : fit.attention) {
     json["attention"].push_back({{"batch", point.batch},
                                  {"heads", point.heads},

@@ -134,4 +134,17 @@ void fit_matmuls(const std::vector<MatmulSample>& samples, const topologies::Clu
   }
 }
 
+void fit_grouped(const std::vector<GroupedSample>& samples, const topologies::Cluster& cluster,
+                 Profile& profile, GpuFit& fit) {
+  for (const GroupedSample& sample : samples) {
+    const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+    const double flop =
+        2.0 * number(sample.experts) * number(sample.m) * number(sample.n) * number(sample.k);
+    fit.grouped.push_back({number(sample.experts), number(sample.m), number(sample.n),
+                           number(sample.k), FlopPerSecond(flop / sample.timing.median.value),
+                           sample.layout, sample.adds});
+  }
+  profile.gpus[cluster.gpu.name] = fit;
+}
+
 }  // namespace trireme::planner

@@ -16,4 +16,8 @@ namespace trireme::planner {
 void fit_matmuls(const std::vector<MatmulSample>& samples, const topologies::Cluster& cluster,
                  topologies::Profile& profile, topologies::GpuFit& fit);
 
+// The same for the runtime's grouped products of experts; all samples become its table.
+void fit_grouped(const std::vector<GroupedSample>& samples, const topologies::Cluster& cluster,
+                 topologies::Profile& profile, topologies::GpuFit& fit);
+
 }  // namespace trireme::planner

@@ -5,6 +5,7 @@
 #include "core/microbenchmarks_json.h"
 #include "planner/calibrate/least_squares.h"
 #include "planner/calibrate/profile_fit.h"
+#include "topologies/grouped_tiles.h"
 
 namespace trireme::planner {
 
@@ -14,6 +15,15 @@ using topologies::Precision;
 
 double predicted_seconds(const MatmulSample& sample, const OpCost& cost) {
   return cost.matmul({sample.m, sample.n, sample.k, 1}, topologies::precision_of(sample.precision))
+      .value;
+}
+
+double predicted_seconds(const GroupedSample& sample, const OpCost& cost) {
+  return cost
+      .matmul(
+          topologies::grouped_shape({sample.m, sample.n, sample.k, sample.experts},
+                                    sample.layout == MatmulLayout::kWeightGradient, sample.adds),
+          Precision::kBf16)
       .value;
 }
 
@@ -97,6 +107,11 @@ std::vector<FitLine> errors_on_points(const Microbenchmarks& points,
   for (const auto& [what, errors] : matmul_errors(points, cost)) {
     add(what, errors);
   }
+  std::vector<double> grouped;
+  for (const GroupedSample& sample : points.grouped) {
+    grouped.push_back(std::abs(predicted_seconds(sample, cost) / sample.timing.median.value - 1));
+  }
+  add("grouped products of experts", grouped);
   std::vector<double> forward, backward, passes;
   for (const AttentionSample& sample : points.attention) {
     if (!is_fused(sample)) {

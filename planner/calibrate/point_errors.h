@@ -10,6 +10,7 @@
 namespace trireme::planner {
 
 double predicted_seconds(const MatmulSample& sample, const topologies::OpCost& cost);
+double predicted_seconds(const GroupedSample& sample, const topologies::OpCost& cost);
 double predicted_seconds(const AttentionSample& sample, topologies::Pass pass,
                          const topologies::OpCost& cost);
 double predicted_seconds(const PassSample& sample, const topologies::OpCost& cost);

@@ -197,12 +197,16 @@ GpuFit start_of(const Microbenchmarks& points, const ProfileFitSettings& setting
         return point.precision == sample.precision;
       });
     }
+    if (!points.grouped.empty()) {
+      fit.grouped.clear();
+    }
     if (std::ranges::any_of(points.attention, is_fused)) {
       fit.attention.clear();
     }
   } else {
     fit = topologies::fit_for(gpu, topologies::shipped_profile());
     fit.matmuls.clear();
+    fit.grouped.clear();
     fit.attention.clear();
     fit.kernels.clear();
     fit.source = settings.source;
@@ -213,8 +217,8 @@ GpuFit start_of(const Microbenchmarks& points, const ProfileFitSettings& setting
 }
 
 bool measures_device(const Microbenchmarks& points) {
-  return !points.matmuls.empty() || !points.attention.empty() || !points.passes.empty() ||
-         !points.kernels.empty();
+  return !points.matmuls.empty() || !points.grouped.empty() || !points.attention.empty() ||
+         !points.passes.empty() || !points.kernels.empty();
 }
 
 }  // namespace
@@ -244,6 +248,7 @@ ProfileFit fit_profile(const Microbenchmarks& points, const ProfileFitSettings& 
     }
     profile.gpus[gpu.name] = fit;
     fit_matmuls(used.matmuls, settings.cluster, profile, fit);
+    fit_grouped(used.grouped, settings.cluster, profile, fit);
     fit_attention(used, settings.cluster, profile, fit);
     result.lines = errors_on_points(used, settings.cluster, profile);
   }

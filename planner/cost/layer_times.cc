@@ -169,7 +169,7 @@ double LayerTimer::host(const PassWork& work, bool backward) const {
   int kernels = static_cast<int>(work.matmuls.size()) + static_cast<int>(work.attention.size());
   if (job_.framework.implementation == models::Implementation::kTrireme) {
     for (const models::Matmul& matmul : work.matmuls) {
-      kernels += static_cast<int>(matmul.count) - 1;
+      kernels += matmul.count > 1 ? own_expert_launches(job_, matmul.count) - 1 : 0;
     }
   }
   for (const models::MemoryBoundWork& pass : work.memory_bound) {

@@ -5,6 +5,7 @@
 #include "models/layer_parts.h"
 #include "planner/cost/layer_memory.h"
 #include "planner/plan/narrow.h"
+#include "topologies/grouped_tiles.h"
 
 namespace trireme::planner {
 
@@ -22,10 +23,22 @@ ProductWidth product_width(models::Part part, bool fp32_experts) {
   return models::traits_of(part).stays_wide ? ProductWidth::k16Bits : ProductWidth::kOfLayer;
 }
 
+bool groups_own_experts(const Job& job) {
+  constexpr int kHopper = 90;
+  return job.framework.implementation == models::Implementation::kTrireme &&
+         job.cluster.gpu.compute_capability == kHopper && job.precision == Precision::kBf16;
+}
+
+int own_expert_launches(const Job& job, std::int64_t experts) {
+  return groups_own_experts(job) ? 2 : static_cast<int>(experts);  // the second clears its counter
+}
+
 double product_seconds(const Job& job, const topologies::OpCost& cost, const BehaviourFit& fit,
                        topologies::MatmulShape shape, const ProductKind& kind) {
   shape.weight_gradient = kind.weight_gradient;
-  if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
+  if (shape.count > 1 && groups_own_experts(job)) {
+    shape = topologies::grouped_shape(shape, kind.weight_gradient, kind.adds);
+  } else if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
     constexpr double kFp32 = 4;
     topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
     if (kind.weight_gradient) {
@@ -33,7 +46,7 @@ double product_seconds(const Job& job, const topologies::OpCost& cost, const Beh
     }
     return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);
   }
-  if (shape.count > 1 && kind.weight_gradient && sums_in_place(job.framework)) {
+  if (shape.count > 1 && !shape.grouped && kind.weight_gradient && sums_in_place(job.framework)) {
     shape.result_bytes = 2 * std::min(4.0, job.framework.gradient_bytes);
   }
   constexpr double kCastBytes = 5;  // an element: 2 read for the maximum, 2 read and 1 written

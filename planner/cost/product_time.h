@@ -28,10 +28,15 @@ bool has_fp32_experts(const Job& job, const Plan& plan);
 // Of a product of the part, whatever the job's precision.
 ProductWidth product_width(models::Part part, bool fp32_experts);
 
+// Whether this project's runtime multiplies all of a rank's experts in one launch: on Hopper, in
+// bf16 as it trains (runtime/cuda/grouped_products.h); and the launches of a product of so many.
+bool groups_own_experts(const Job& job);
+int own_expert_launches(const Job& job, std::int64_t experts);
+
 // Under fp8 and fp4 products as wide as their layer also scan their activation operand for its
-// largest value and cast it, where
-// that is no pass of its own (narrow_casts.h). This project's runtime launches the products of a
-// `count` (experts) one by one, each with few rows: what a gradient in fp32 reads and writes then
+// largest value and cast it, where that is no pass of its own (narrow_casts.h). This project's
+// runtime groups the products of a `count` (experts)
+// or launches them one by one, each with few rows: what a gradient in fp32 reads and writes then
 // takes as long as the product (two H200, 512 to 1,024 rows: 16 to 40 % of those gradients' time
 // was missing). So it does in a grouped product that adds to the gradients' own buffers
 // (Transformer Engine's on B200 with 128 to 1,024 rows an expert: SimuMax 4dcaae51 configs/system,

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/kernel_work.h"
 #include "planner/cost/context_pieces.h"
+#include "planner/cost/product_time.h"
 #include "planner/cost/ring_attention.h"
 #include "planner/walk/state_pass.h"
 
@@ -41,7 +42,7 @@ RingShape ring_shape(const Work& work) {
   return {d[0], d[1], d[2], d[3], d[4], d[5]};
 }
 
-double kernels_of(const Work& work) {
+double kernels_of(const Job& job, const Work& work) {
   if (work.kernel == Kernel::kRingAttentionBackward) {
     return 1.0 + ring_pieces(ring_shape(work), topologies::Pass::kBackward).kernels;
   }
@@ -51,7 +52,7 @@ double kernels_of(const Work& work) {
     return 1.0 + context_pieces(context_shape(work), backward).kernels;
   }
   return work.kernel == Kernel::kModelledPass   ? static_cast<double>(work.dims[0])
-         : work.kernel == Kernel::kExpertMatmul ? static_cast<double>(work.dims[7])
+         : work.kernel == Kernel::kExpertMatmul ? own_expert_launches(job, work.dims[7])
                                                 : 1.0;
 }
 
@@ -194,12 +195,12 @@ Seconds WorkTimer::time_pass(const Work& work) const {
   const double traffic = is_state_pass(work) ? 1.0 : fit_.memory_traffic;
   const double bytes = static_cast<double>(work.traffic.value) * traffic;
   return cost_.memory_bound(Bytes(static_cast<std::int64_t>(bytes)),
-                            static_cast<int>(kernels_of(work)));
+                            static_cast<int>(kernels_of(job_, work)));
 }
 
 double WorkTimer::launches(const Work& work) const {
   if (counts_ == nullptr) {
-    return kernels_of(work);
+    return kernels_of(job_, work);
   }
   constexpr double kThousandths = 1e3;
   if (work.kernel == Kernel::kModelledMatmul) {
@@ -212,7 +213,7 @@ double WorkTimer::launches(const Work& work) const {
     const PassCount count = attention_count(*counts_, shares_heads(job_.model));
     return work.dims[7] != 0 ? count.backward.plain : count.forward.plain;
   }
-  return kernels_of(work);
+  return kernels_of(job_, work);
 }
 
 }  // namespace trireme::planner

@@ -58,6 +58,9 @@ MatmulCall call_of(const MatmulSample& sample);
 // for each pass and precision.
 void measure_matmuls(Bench& bench, Microbenchmarks& found);
 
+// Of experts, where one launch has them all (grouped_products.h).
+void measure_grouped(Bench& bench, Microbenchmarks& found);
+
 void measure_attention(Bench& bench, Microbenchmarks& found);
 void measure_passes(Bench& bench, Microbenchmarks& found);
 void measure_own_kernels(Bench& bench, Microbenchmarks& found);

@@ -52,6 +52,7 @@ Microbenchmarks measure(Coordinator& coordinator, int device, const MicrobenchSe
   Microbenchmarks found;
   found.machine = fingerprint(device, coordinator.ranks());
   measure_matmuls(bench, found);
+  measure_grouped(bench, found);
   measure_attention(bench, found);
   measure_passes(bench, found);
   measure_own_kernels(bench, found);

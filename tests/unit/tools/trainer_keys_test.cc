@@ -175,7 +175,7 @@ TEST(TrainerKeys, OtherNamesOfAPresetsDimensions) {
       {"Qwen/Qwen3.5-4B", ""},
       {"deepseek-ai/DeepSeek-V3.2", ""}};
   for (const auto& [name, preset] : names) {
-    EXPECT_EQ(planner::preset_in(name), preset) << name;
+    EXPECT_EQ(models::preset_in(name), preset) << name;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "planner/cost/product_time.h"
 #include "planner/cost/written_passes.h"
 #include "planner/plan/host_counts.h"
+#include "planner/plan/narrow.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -43,6 +44,10 @@ double flop_of_pass(const PassWork& work) {
     flop += models::flop_of(attention, true).value;
   }
   return flop;
+}
+
+std::int64_t bits_of(const KeptCodes& codes) {
+  return (codes.qkv ? 1 : 0) + (codes.up ? 2 : 0) + (codes.down ? 4 : 0);
 }
 
 }  // namespace
@@ -288,9 +293,10 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) cons
 }
 
 const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKinds& kinds) {
-  const BareKey key{plan.tensor,          plan.context,     plan.expert,
-                    plan.expert_tensor,   plan.micro_batch, plan.sequence_parallel ? 1 : 0,
-                    fp32_experts_ ? 1 : 0};
+  const BareKey key{plan.tensor,           plan.context,
+                    plan.expert,           plan.expert_tensor,
+                    plan.micro_batch,      plan.sequence_parallel ? 1 : 0,
+                    fp32_experts_ ? 1 : 0, bits_of(kept_codes(job_, plan))};
   if (const BareSet* found = bare_.find(key)) {
     return *found;
   }
@@ -305,7 +311,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.input_gradient);
     }
     write_out_passes(job_.framework, work);
-    add_narrow_casts(job_, work);
+    add_narrow_casts(job_, plan, work);
     freeze_layer(job_, plan, layer, work);
     set.kinds.push_back(bare(std::move(work), attention_share(job_, plan)));
   }

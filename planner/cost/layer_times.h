@@ -136,7 +136,7 @@ class LayerTimer {
   bool fp32_experts_ = false;  // of the plan that is timed
   struct BareKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
-    std::int64_t sequence_parallel = 0, fp32_experts = 0;
+    std::int64_t sequence_parallel = 0, fp32_experts = 0, kept_codes = 0;
     friend bool operator==(const BareKey&, const BareKey&) = default;
   };
   FlatMap<BareKey, BareSet> bare_;

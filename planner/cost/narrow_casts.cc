@@ -15,23 +15,38 @@ struct Casts {
   int kernels;
 };
 constexpr Casts kForward = {kScan + kCast, kScan + kCast, 4};
+constexpr Casts kForwardKept = {kScan + kBoth, kScan + kCast, 4};
 constexpr Casts kInputGradient = {kScan + kBoth, kCast, 3};
 constexpr Casts kWeightGradient = {kCast, 0, 1};  // of the input; the gradient is there
 
-void add(models::PassWork& work, const Casts& casts) {
-  for (const models::Matmul& product : work.matmuls) {
-    const std::int64_t bytes = casts.a * product.m * product.k + casts.b * product.n * product.k;
-    work.memory_bound.push_back({product.part, Bytes(bytes), casts.kernels});
-  }
+void add(models::PassWork& work, const models::Matmul& product, const Casts& casts) {
+  const std::int64_t bytes = casts.a * product.m * product.k + casts.b * product.n * product.k;
+  work.memory_bound.push_back({product.part, Bytes(bytes), casts.kernels});
+}
+
+bool keeps(const KeptCodes& codes, models::Part part) {
+  using models::Part;
+  return (part == Part::kQkv && codes.qkv) || (part == Part::kMlpUp && codes.up) ||
+         (part == Part::kMlpDown && codes.down);
 }
 
 }  // namespace
 
-void add_narrow_casts(const Job& job, models::LayerWork& work) {
-  if (multiplies_narrow(job)) {
-    add(work.forward, kForward);
-    add(work.input_gradient, kInputGradient);
-    add(work.weight_gradient, kWeightGradient);
+void add_narrow_casts(const Job& job, const Plan& plan, models::LayerWork& work) {
+  if (!multiplies_narrow(job)) {
+    return;
+  }
+  const KeptCodes codes = kept_codes(job, plan);
+  for (const models::Matmul& product : work.forward.matmuls) {
+    add(work.forward, product, keeps(codes, product.part) ? kForwardKept : kForward);
+  }
+  for (const models::Matmul& product : work.input_gradient.matmuls) {
+    add(work.input_gradient, product, kInputGradient);
+  }
+  for (const models::Matmul& product : work.weight_gradient.matmuls) {
+    if (!keeps(codes, product.part)) {
+      add(work.weight_gradient, product, kWeightGradient);
+    }
   }
 }
 

@@ -4,10 +4,11 @@
 
 #include "models/work.h"
 #include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 
 // Adds them to the products of a dense layer, where the job multiplies so (multiplies_narrow).
-void add_narrow_casts(const Job& job, models::LayerWork& work);
+void add_narrow_casts(const Job& job, const Plan& plan, models::LayerWork& work);
 
 }  // namespace trireme::planner

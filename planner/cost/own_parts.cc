@@ -88,16 +88,16 @@ namespace {
 
 // Of a backward of the MLP in 8 bits: the gradients' codes and their transposes, which stay until
 // the weight's gradient, and the weights' transposes. `again`: the second product's input, gathered
-// once more.
+// once more; `activation`: what is kept of it, in 16 bits or as codes.
 double narrow_peak(const Job& job, const Plan& plan, const Tensors& t, double activation,
                    double again) {
+  const double codes = kept_codes(job, plan).down ? 0 : t.activation / 2;
   const Shape s = shape_of(job, plan);
   const double down = as_double(s.ffn * s.hidden);
   const double up = as_double(s.up * s.hidden);
-  return again +
-         std::max({t.gathered + t.all, t.all + down + t.activation,
-                   (t.all + t.activation) / 2 + t.activation, t.up + t.activation - activation,
-                   up + t.all - activation, t.all + t.scattered - t.up / 2 - activation});
+  return again + std::max({t.gathered + t.all, t.all + down + t.activation,
+                           t.all / 2 + codes + t.activation, t.up + t.activation - activation,
+                           up + t.all - activation, t.all + t.scattered - t.up / 2 - activation});
 }
 
 }  // namespace
@@ -107,8 +107,10 @@ LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const
   // they are not gathered again.
   const double input =
       t.gathered > 0 && !job.framework.regather_in_backward ? t.gathered : t.stream;
-  const double inputs = (reads.qkv_input ? input : 0) + (reads.up_input ? input : 0);
-  const double activation = reads.activation ? t.activation : 0;
+  const KeptCodes codes = kept_codes(job, plan);
+  const double inputs = (reads.qkv_input ? input : 0) / (codes.qkv ? 2 : 1) +
+                        (reads.up_input ? input : 0) / (codes.up ? 2 : 1);
+  const double activation = (reads.activation ? t.activation : 0) / (codes.down ? 2 : 1);
   LayerBytes bytes;
   bytes.whole = 2 * t.stream + inputs + 2 * t.norm + t.qkv + t.attention + t.statistics + t.up +
                 activation + reads.low;
@@ -148,7 +150,7 @@ LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const
   const double out = t.gathered > 0 ? t.gathered : t.stream;
   const double plain_qkv = job.model.qk_norm ? (t.qkv) / 2 : t.qkv;
   const double gradients = 2 * out + t.up + plain_qkv;
-  bytes.waiting = (narrow ? gradients / 2 : gradients) + t.activation + 2 * input + t.attention;
+  bytes.waiting = (narrow ? gradients / 2 : gradients) + activation + inputs + t.attention;
   return bytes;
 }
 

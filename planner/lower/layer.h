@@ -6,6 +6,7 @@
 #include "planner/lower/latent.h"
 #include "planner/lower/narrow.h"
 #include "planner/lower/writer.h"
+#include "planner/plan/narrow.h"
 
 namespace trireme::planner::lowering {
 
@@ -72,6 +73,7 @@ class LayerWriter {
   void forward_activation(LayerState& state);
   Operand forward_down(LayerState& state);
   void drop_unkept(LayerState& state);
+  void drop_inputs(LayerState& state) const;
   void repeat_all(LayerState& state);
   void repeat_mlp(LayerState& state);
 
@@ -119,6 +121,7 @@ class LayerWriter {
   const LayerSlots& slots_;
   std::int64_t layer_;
   bool recompute_all_, sparse_, narrow_;
+  KeptCodes codes_;
 };
 
 // Whether the plan repeats this layer's whole forward; `place` is its place in its chunk.

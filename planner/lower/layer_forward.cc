@@ -1,6 +1,5 @@
 #include "planner/lower/arithmetic.h"
 #include "planner/lower/layer.h"
-#include "planner/plan/narrow.h"
 
 namespace trireme::planner::lowering {
 
@@ -15,7 +14,8 @@ LayerWriter::LayerWriter(Writer& writer, std::int64_t layer, bool recompute)
       layer_(layer),
       recompute_all_(recompute),
       sparse_(models::is_moe_layer(writer.job.model, layer)),
-      narrow_(multiplies_narrow(writer.job)) {
+      narrow_(multiplies_narrow(writer.job)),
+      codes_(kept_codes(writer.job, writer.plan)) {
   w_.builder.origin.layer = static_cast<std::int32_t>(layer);
 }
 
@@ -311,6 +311,7 @@ void LayerWriter::drop_unkept(LayerState& state) {
     state.attention_norm.x = x;
     return;
   }
+  drop_inputs(state);
   if (recomputes(kLayerNorm | kTorchPerOp)) {
     state.attention_norm.y = state.mlp_norm.y = {};
     state.gathered_attention_input = state.gathered_mlp_input = {};
@@ -360,7 +361,7 @@ void LayerWriter::recompute(LayerState& state) {
   if (recompute_all_) {
     repeat_all(state);
   } else {
-    if (!present(state.attention_norm.y)) {
+    if (!present(state.attention_norm.y) && !codes_.qkv) {
       const Operand middle = state.mlp_norm.x;
       forward_attention_norm(state.attention_norm.x, state);
       forward_mlp_norm(state.attention_norm.x, middle, state);

@@ -6,15 +6,28 @@ NarrowProduct LayerWriter::shape_of(Product product) const {
   const Shape& s = w_.shape;
   switch (product) {
     case Product::kQkv:
-      return {product, slots_.qkv, s.tokens, s.hidden, s.qkv};
+      return {product, slots_.qkv, s.tokens, s.hidden, s.qkv, codes_.qkv};
     case Product::kOutput:
       return {product, slots_.output, s.tokens, s.attention, s.hidden};
     case Product::kUp:
-      return {product, slots_.up, s.tokens, s.hidden, s.up};
+      return {product, slots_.up, s.tokens, s.hidden, s.up, codes_.up};
     case Product::kDown:
       break;
   }
-  return {product, slots_.down, s.tokens, s.ffn, s.hidden};
+  return {product, slots_.down, s.tokens, s.ffn, s.hidden, codes_.down};
+}
+
+// Those of which the codes are kept.
+void LayerWriter::drop_inputs(LayerState& state) const {
+  if (codes_.qkv) {
+    state.attention_norm.y = state.gathered_attention_input = {};
+  }
+  if (codes_.up) {
+    state.mlp_norm.y = state.gathered_mlp_input = {};
+  }
+  if (codes_.down) {
+    state.activation = {};
+  }
 }
 
 Operand LayerWriter::multiply(const char* name, Product product, const Operand& x,

@@ -41,6 +41,16 @@ Operand scale_of(Writer& w, const char* name, const Operand& x, bool gradient) {
   return scale;
 }
 
+// Both ways; returns the rows and puts the transpose into `turned`.
+Operand cast_both(Writer& w, const char* name, const char* turned_name, const Operand& x,
+                  std::int64_t rows, bool gradient, const Operand& scale, Operand& turned) {
+  const Operand codes = w.builder.buffer(name, x.count, ElementType::kNarrow);
+  turned = w.builder.buffer(turned_name, x.count, ElementType::kNarrow);
+  w.builder.compute(name, Kernel::kNarrowBoth, {rows, x.count / rows, gradient ? 1 : 0},
+                    {x, scale, codes, turned});
+  return codes;
+}
+
 // x [rows, x.count / rows], as it is or transposed.
 Operand cast(Writer& w, const char* name, Kernel kernel, const Operand& x, std::int64_t rows,
              const Operand& scale) {
@@ -68,7 +78,10 @@ Operand narrow_linear(Writer& w, std::string_view name, const NarrowProduct& pro
   const Operand weight = w.units.weight(product.weight);
   state.input_scale = scale_of(w, names.input_scale, x, false);
   const Operand input =
-      cast(w, names.input_cast, Kernel::kNarrowCast, x, product.rows, state.input_scale);
+      product.keeps_codes
+          ? cast_both(w, names.input_cast, names.input_turned, x, product.rows, false,
+                      state.input_scale, state.input)
+          : cast(w, names.input_cast, Kernel::kNarrowCast, x, product.rows, state.input_scale);
   state.weight_scale = scale_of(w, names.weight_scale, weight, false);
   const Operand rows =
       cast(w, names.weight_cast, Kernel::kNarrowCast, weight, product.out, state.weight_scale);
@@ -85,10 +98,8 @@ Operand narrow_input_gradient(Writer& w, std::string_view name, const NarrowProd
     state.weight_scale = scale_of(w, names.weight_scale, w.units.weight(product.weight), false);
   }
   state.gradient_scale = scale_of(w, names.gradient_scale, dy, true);
-  const Operand rows = w.builder.buffer(names.gradient_cast, dy.count, ElementType::kNarrow);
-  state.gradient = w.builder.buffer(names.gradient_turned, dy.count, ElementType::kNarrow);
-  w.builder.compute(names.gradient_cast, Kernel::kNarrowBoth, {product.rows, product.out, 1},
-                    {dy, state.gradient_scale, rows, state.gradient});
+  const Operand rows = cast_both(w, names.gradient_cast, names.gradient_turned, dy, product.rows,
+                                 true, state.gradient_scale, state.gradient);
   const Operand weight = cast(w, names.weight_turned, Kernel::kNarrowTurned,
                               w.units.weight(product.weight), product.out, state.weight_scale);
   const Operand dx = w.builder.buffer(name, product.rows * product.in, ElementType::kCompute);
@@ -102,14 +113,17 @@ void narrow_weight_gradient(Writer& w, std::string_view name, const NarrowProduc
   const PassNames& names = names_of(product);
   const Phase before = w.builder.origin.phase;
   w.builder.origin.phase = Phase::kWeightGradient;
-  if (!present(state.input_scale)) {
-    state.input_scale = scale_of(w, names.input_scale, x, false);
+  if (!present(state.input)) {
+    if (!present(state.input_scale)) {
+      state.input_scale = scale_of(w, names.input_scale, x, false);
+    }
+    state.input =
+        cast(w, names.input_turned, Kernel::kNarrowTurned, x, product.rows, state.input_scale);
   }
-  const Operand input =
-      cast(w, names.input_turned, Kernel::kNarrowTurned, x, product.rows, state.input_scale);
   const GradientTarget target = w.units.gradient(product.weight);
   multiply(w, name, {product.out, product.in, product.rows, target.accumulate, 1},
-           {state.gradient, state.gradient_scale}, {input, state.input_scale}, target.operand);
+           {state.gradient, state.gradient_scale}, {state.input, state.input_scale},
+           target.operand);
   w.builder.origin.phase = before;
   state = {};
 }

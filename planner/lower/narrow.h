@@ -2,8 +2,8 @@
 // backward. Each tensor has the scale that its own largest value asks for, worked out before it is
 // cast (current scaling): of the input and the weight once in forward, of the gradient once in
 // backward. Hopper multiplies codes whose inner dimension is contiguous in both, so backward reads
-// transposes: of the gradient beside its rows, in one pass; of the weight and the input, cast
-// again from 16 bits.
+// transposes: of the gradient, and of an input that is kept so, beside its rows in one pass; of the
+// weight and other inputs, cast again from 16 bits.
 #pragma once
 
 #include "planner/lower/adapters.h"
@@ -14,6 +14,7 @@ namespace trireme::planner::lowering {
 
 struct NarrowState {
   Operand input_scale, weight_scale;
+  Operand input;  // transposed, where it is kept so
   // From the input's gradient to the weight's.
   Operand gradient, gradient_scale;
 };
@@ -23,13 +24,14 @@ struct NarrowProduct {
   Product product = Product::kQkv;
   const Slot& weight;
   std::int64_t rows = 0, in = 0, out = 0;
+  bool keeps_codes = false;  // of its input
 };
 
 Operand narrow_linear(Writer& w, std::string_view name, const NarrowProduct& product,
                       const Operand& x, NarrowState& state);
 Operand narrow_input_gradient(Writer& w, std::string_view name, const NarrowProduct& product,
                               const Operand& dy, NarrowState& state);
-// After the input's gradient; ends what the product kept.
+// After the input's gradient; ends what the product kept. `x` is read where its codes are not kept.
 void narrow_weight_gradient(Writer& w, std::string_view name, const NarrowProduct& product,
                             const Operand& x, NarrowState& state);
 

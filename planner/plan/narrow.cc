@@ -27,4 +27,15 @@ bool multiplies_narrow(const Job& job) {
          job.precision == topologies::Precision::kFp8 && part_without_narrow(job).empty();
 }
 
+KeptCodes kept_codes(const Job& job, const Plan& plan) {
+  if (!multiplies_narrow(job) || plan.recompute == Recompute::kFull) {
+    return {};
+  }
+  const int repeated = plan.recompute == Recompute::kSelective ? plan.recompute_modules : 0;
+  const bool norms = (repeated & (kLayerNorm | kTorchPerOp)) != 0;
+  const bool mlp = (repeated & (kMlp | kTorchPerOp)) != 0;
+  const bool whole = !plan.sequence_parallel && !norms;
+  return {.qkv = whole, .up = whole && !mlp, .down = !mlp};
+}
+
 }  // namespace trireme::planner

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "planner/plan/job.h"
+#include "planner/plan/plan.h"
 
 namespace trireme::planner {
 
@@ -13,6 +14,15 @@ std::string_view part_without_narrow(const Job& job);
 // dense layers (queries, keys and values; attention's output; both of the MLP), forward and
 // backward. Embeddings, head, norms and attention stay in 16 bits.
 bool multiplies_narrow(const Job& job);
+
+// Inputs of products that a layer keeps as codes, transposed for its backward, and not in 16 bits:
+// those that nothing else reads again. Attention's output its own backward reads; what the plan
+// repeats is cast anew; under sequence parallelism a layer keeps its own tokens of the first two.
+struct KeptCodes {
+  bool qkv = false, up = false, down = false;
+  friend bool operator==(const KeptCodes&, const KeptCodes&) = default;
+};
+KeptCodes kept_codes(const Job& job, const Plan& plan);
 
 // Extents of a product in 8 bits are multiples of as many elements (cuBLASLt: leading dimensions of
 // whole 16 bytes).

@@ -43,7 +43,10 @@ double seconds_of(const Job& job, const ProductKind& kind) {
 // An expert's gradient of 512 rows reads and writes 25 MB in fp32 beside 3.2 GFLOP: 16 to 40 % of
 // those products' time was missing on two H200.
 TEST(OwnExperts, GradientsOfFewRowsTakeTheTimeOfTheirSums) {
-  const Job job = job_of("qwen3-30b-a3b");
+  Job job = job_of("qwen3-30b-a3b");
+  const double grouped_written = seconds_of(job, {ProductWidth::kOfLayer, true, false});
+  EXPECT_GT(seconds_of(job, {ProductWidth::kOfLayer, true, true}) / grouped_written, 1.2);
+  job.cluster = topologies::load_cluster("dgx-a100-80gbx1");  // one by one
   const double plain = seconds_of(job, {});
   const double written = seconds_of(job, {ProductWidth::kOfLayer, true, false});
   const double added = seconds_of(job, {ProductWidth::kOfLayer, true, true});
@@ -55,6 +58,44 @@ TEST(OwnExperts, GradientsOfFewRowsTakeTheTimeOfTheirSums) {
   other.framework = find_framework("fsdp2");
   EXPECT_EQ(seconds_of(other, {ProductWidth::kOfLayer, true, true}),
             seconds_of(other, {ProductWidth::kOfLayer, true, false}));
+}
+
+TEST(OwnExperts, AreOneLaunchOnHopper) {
+  Job job = job_of("qwen3-30b-a3b");
+  EXPECT_EQ(own_expert_launches(job, 128), 2);
+  job.precision = topologies::Precision::kFp8;
+  EXPECT_EQ(own_expert_launches(job, 128), 128);
+  job.precision = topologies::Precision::kBf16;
+  for (const char* cluster : {"dgx-a100-80gbx1", "dgx-b200x1"}) {
+    job.cluster = topologies::load_cluster(cluster);
+    EXPECT_EQ(own_expert_launches(job, 128), 128) << cluster;
+  }
+}
+
+// Measured on one H200 (30 November 2026): experts with half to half as many again rows. Without a
+// table of the host.
+TEST(OwnExperts, GroupedProductsTakeTheTimeOfTheirTiles) {
+  Job job = job_of("qwen3-30b-a3b");
+  job.profile = topologies::shipped_profile();
+  const topologies::OpCost cost(job.cluster, job.profile);
+  struct Measured {
+    std::int64_t experts, m, n, k;
+    double ms;
+  };
+  for (const Measured& one : {Measured{128, 63, 1536, 2048, 0.218},
+                              {128, 255, 1536, 2048, 0.435},
+                              {128, 1020, 2048, 768, 0.770},
+                              {64, 508, 2048, 2048, 0.505},
+                              {32, 1008, 4096, 7168, 2.938},
+                              {8, 3840, 28672, 4096, 11.24}}) {
+    const double ms = 1e3 * product_seconds(job, cost, behaviour_fit(job),
+                                            {one.m, one.n, one.k, one.experts}, {});
+    EXPECT_NEAR(ms / one.ms, 1, 0.13) << one.experts << " experts of " << one.m;
+  }
+  const double gradient =
+      1e3 * product_seconds(job, cost, behaviour_fit(job), {2048, 2048, 4064, 64},
+                            {ProductWidth::kOfLayer, true, true});
+  EXPECT_NEAR(gradient / 3.85, 1, 0.1);
 }
 
 Bytes moved_by(const models::PassWork& work, Kernel kernel) {

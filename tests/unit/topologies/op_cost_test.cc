@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "topologies/grouped_tiles.h"
 #include "topologies/profile.h"
 
 namespace trireme::topologies {
@@ -56,6 +57,38 @@ TEST(OpCost, ProductsNeverGetFasterWhenTheyGrow) {
       last = time;
     }
   }
+}
+
+// A measured product of experts speaks for those like it, of results that are as wide.
+TEST(OpCost, MeasuredProductsOfExpertsAnswerForTheirKind) {
+  Profile profile = shipped_profile();
+  const OpCost without(h200(), profile);
+  const MatmulShape rows = grouped_shape({256, 1536, 2048, 64}, false, false);
+  const MatmulShape sums = grouped_shape({1536, 2048, 256, 64}, true, true);
+  const MatmulShape written = grouped_shape({1536, 2048, 256, 64}, true, false);
+  const auto seconds = [](const OpCost& cost, const MatmulShape& shape) {
+    return cost.matmul(shape, Precision::kBf16).value;
+  };
+  const double flop = 2.0 * 64 * 256 * 1536 * 2048;
+  profile.gpus.at("H200-SXM-141GB").grouped = {{64, 1536, 2048, 256,
+                                                FlopPerSecond(flop / (2 * seconds(without, sums))),
+                                                MatmulLayout::kWeightGradient, true}};
+  const OpCost measured(h200(), profile);
+  EXPECT_GT(seconds(measured, sums), 1.5 * seconds(without, sums));
+  EXPECT_EQ(seconds(measured, rows), seconds(without, rows));
+  EXPECT_EQ(seconds(measured, written), seconds(without, written));
+}
+
+// The last tile of each expert is half full: one row more in the middle of a tile costs nothing
+// like a tile, and few rows as much as a tile.
+TEST(OpCost, ProductsOfExpertsGrowWithTheirTiles) {
+  const OpCost cost(h200(), shipped_profile());
+  const auto seconds = [&](std::int64_t rows) {
+    return cost.matmul(grouped_shape({rows, 2048, 7168, 128}, false, false), Precision::kBf16)
+        .value;
+  };
+  EXPECT_NEAR(seconds(8) / seconds(64), 1, 0.05);
+  EXPECT_NEAR(seconds(1024) / seconds(512), 8.5 / 4.5, 0.05);
 }
 
 TEST(OpCost, ShortAccumulationIsLessEfficient) {

@@ -35,6 +35,7 @@ Profile calibrated() {
   fit.matmuls = {
       {4096, 4096, 4096, FlopPerSecond(7e14), "forward"},
       {4096, 4096, 4096, FlopPerSecond(1.2e15), "input_gradient", MatmulPrecision::kFp8}};
+  fit.grouped = {{64, 1536, 2048, 256, FlopPerSecond(2e14), MatmulLayout::kWeightGradient, true}};
   fit.attention = {{1, 32, 8, 4096, 128, Seconds(3e-4), Seconds(9e-4), false}};
   profile.gpus["H200-SXM-141GB"] = fit;
   profile.networks["NVLink Hopper"] = {{"ring_share", 0.7}};
@@ -60,6 +61,8 @@ Profile calibrated() {
                              MatmulLayout::kInputGradient,
                              {Seconds(1.1e-4), 0.01},
                              MatmulPrecision::kFp8});
+  points->grouped.push_back(
+      {64, 1536, 2048, 256, MatmulLayout::kWeightGradient, true, {Seconds(5.2e-4), 0.01}});
   points->collectives.push_back({"all_reduce", 2, Bytes(1 << 20), {Seconds(3e-5), 0.02}});
   points->launch = {Seconds(4e-6), 0.1};
   profile.points = points;
@@ -74,6 +77,10 @@ TEST(CalibratedProfile, ReadsBackEqual) {
   EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.front().layout, "forward");
   ASSERT_TRUE(again.points);
   EXPECT_EQ(again.points->collectives.size(), 1U);
+  ASSERT_EQ(again.points->grouped.size(), 1U);
+  EXPECT_TRUE(again.points->grouped.front().adds);
+  ASSERT_EQ(again.gpus.at("H200-SXM-141GB").grouped.size(), 1U);
+  EXPECT_EQ(again.gpus.at("H200-SXM-141GB").grouped.front().layout, MatmulLayout::kWeightGradient);
   EXPECT_EQ(again.points->matmuls.back().precision, MatmulPrecision::kFp8);
   EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.front().precision, MatmulPrecision::kBf16);
   EXPECT_EQ(again.gpus.at("H200-SXM-141GB").matmuls.back().precision, MatmulPrecision::kFp8);

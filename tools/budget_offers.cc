@@ -39,6 +39,7 @@ void plan_offer(const BudgetRequest& request, OfferAnswer& answer) {
   planner::SearchOptions search;
   fix_layout(request.layout, search);
   search.threads = 1;
+  search.accepts = what_starts;
   const std::vector<std::string> decided = decided_switches(request.job);
   planner::SwitchedSearch found =
       std::move(search_recommended(answer.job, search, decided, true).answer.found);

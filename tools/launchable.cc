@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "core/error.h"
 #include "planner/launch/export.h"
-#include "planner/launch/refusal_tables.h"
+#include "planner/launch/refusals.h"
 #include "planner/search/recommend.h"
 
 namespace trireme::tools {
@@ -22,55 +23,45 @@ planner::SwitchedSearch look(const planner::Job& job, const planner::SearchOptio
   return {.job = job, .result = planner::search(job, options), .switches = {}};
 }
 
-// What `export` would say no with, of many plans of one job.
-class ExportTrial {
+// Of what a format can start, the layouts of one job: as each sharding settles the job.
+class LaunchTrial {
  public:
-  ExportTrial(const planner::Job& job, planner::LaunchFormat format) : format_(format) {
-    launch_.job = job;
-    launch_.job.profile = {};  // in no launch file, and most of what a copy of a job takes
-  }
-
-  [[nodiscard]] std::string refusal(const planner::Plan& plan) const {
-    try {
-      planner::write_launch(format_, settled(plan));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
-  }
-
-  // The same without words, which take most of the time where most plans are refused.
-  [[nodiscard]] bool refuses(const planner::Plan& plan) const {
-    try {
-      const planner::LaunchPlan launch = settled(plan);
-      if (planner::is_refused(format_, launch)) {
-        return true;
+  LaunchTrial(planner::Job job, planner::LaunchFormat format) : format_(format) {
+    job.profile = {};  // in no launch file, and most of what a copy of a job takes
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      planner::LaunchPlan& launch = launches_[i];
+      launch.job = job;
+      launch.plan.sharding = static_cast<planner::Sharding>(i);
+      try {
+        planner::set_hosts(launch);
+      } catch (const Error&) {  // of any layout: `export_refusal` says it
+        launch.processes_per_host = job.cluster.node.gpus;
       }
-      planner::write_launch(format_, launch);
-    } catch (const Error&) {
-      return true;
+      planner::settle_launched_job(format, launch);
     }
-    return false;
+  }
+
+  [[nodiscard]] bool takes(const planner::Plan& plan) const {
+    return planner::takes_layout(format_, launched(plan));
+  }
+  [[nodiscard]] std::string refusal(const planner::Plan& plan) const {
+    return planner::layout_refusal(format_, launched(plan));
   }
 
  private:
-  [[nodiscard]] planner::LaunchPlan settled(const planner::Plan& plan) const {
-    planner::launched_framework(format_, launch_.job.framework, plan.sharding);
-    planner::LaunchPlan launch = launch_;
-    launch.plan = plan;
-    planner::set_hosts(launch);
-    planner::settle_launched_job(format_, launch);
-    return launch;
+  [[nodiscard]] planner::Launched launched(const planner::Plan& plan) const {
+    const planner::LaunchPlan& launch = launches_.at(static_cast<std::size_t>(plan.sharding));
+    return {launch.job, plan, launch.processes_per_host};
   }
 
   planner::LaunchFormat format_;
-  planner::LaunchPlan launch_;
+  std::array<planner::LaunchPlan, 4> launches_;  // by Sharding
 };
 
-planner::AcceptsPlan can_be_written(const planner::Job& job, planner::LaunchFormat format) {
-  return [trial = ExportTrial(job, format)](const planner::Plan& plan) {
-    return !trial.refuses(plan);
-  };
+planner::Acceptance acceptance(const planner::Job& job, planner::LaunchFormat format) {
+  const auto trial = std::make_shared<const LaunchTrial>(job, format);
+  return {.layout = [trial](const planner::Plan& plan) { return trial->takes(plan); },
+          .refusal = [trial](const planner::Plan& plan) { return trial->refusal(plan); }};
 }
 
 // The format of the framework's users; trireme has several.
@@ -79,16 +70,6 @@ std::optional<planner::LaunchFormat> own_format(const planner::Framework& framew
     return std::nullopt;
   }
   return planner::default_launch_format(framework.name, framework.base);
-}
-
-// Whether one of the layouts beside the best is none that `accepts` takes.
-bool lists_refused(const planner::SwitchedSearch& found, const planner::Accepts& accepts) {
-  const planner::AcceptsPlan accepts_plan = accepts(found.job);
-  const auto refused = [&](const auto& row) { return !accepts_plan(row.plan); };
-  const planner::SearchResult& result = found.result;
-  return std::any_of(result.alternatives.begin(), result.alternatives.end(), refused) ||
-         std::any_of(result.pareto.begin(), result.pareto.end(), refused) ||
-         (result.at_risk && refused(*result.at_risk));
 }
 
 // Puts what an engineer would start with first, with its own gains of the switches. Returns why it
@@ -107,7 +88,18 @@ std::string put_first(const planner::Job& job, const planner::SearchOptions& opt
 
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
                            planner::LaunchFormat format) {
-  return ExportTrial(job, format).refusal(plan);
+  planner::LaunchPlan launch;
+  launch.job = job;
+  launch.plan = plan;
+  try {
+    planner::launched_framework(format, job.framework, plan.sharding);
+    planner::set_hosts(launch);
+    planner::settle_launched_job(format, launch);
+    planner::write_launch(format, launch);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
 }
 
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
@@ -115,51 +107,34 @@ std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
   return format ? export_refusal(job, plan, *format) : std::string();
 }
 
-planner::AcceptsPlan can_be_exported(const planner::Job& job) {
+planner::Acceptance what_starts(const planner::Job& job) {
   const auto format = own_format(job.framework);
-  return format ? can_be_written(job, *format) : [](const planner::Plan&) { return true; };
+  return format ? acceptance(job, *format) : planner::Acceptance{};
 }
 
-LaunchableSearch search_launchable(const planner::Job& job, const planner::SearchOptions& options,
+LaunchableSearch search_launchable(const planner::Job& job, planner::SearchOptions options,
                                    const std::vector<std::string>& given, bool switches) {
+  options.accepts = what_starts;
   LaunchableSearch answer{.found = look(job, options, given, switches), .remark = {}};
   if (!answer.found.result.best) {
     return answer;
   }
-  const planner::Estimate& fastest = *answer.found.result.best;
-  const std::string refusal = export_refusal(answer.found.job, fastest.plan);
-  if (refusal.empty() && !lists_refused(answer.found, can_be_exported)) {
-    return answer;
-  }
-  planner::SearchOptions sayable = options;
-  sayable.accepts = can_be_exported;
-  planner::SwitchedSearch other = look(job, sayable, given, switches);
-  if (refusal.empty()) {
-    answer.found = std::move(other);
-    return answer;
-  }
-  if (!other.result.best) {
+  // What no layout mends: rows of layouts have been asked.
+  const std::string refusal = export_refusal(answer.found.job, answer.found.result.best->plan);
+  if (!refusal.empty()) {
     answer.remark = fmt::format("`export` would refuse it, and every other: {}", refusal);
-    return answer;
   }
-  const double share = other.result.best->time.step_seconds / fastest.time.step_seconds - 1;
-  const std::string better =
-      share > 0 ? fmt::format("would be {:.1f} % faster", 100 * share) : "would fit for sure";
-  answer.remark = fmt::format("{} {}, but `export` would refuse it: {}",
-                              planner::short_form(fastest.plan), better, refusal);
-  answer.found = std::move(other);
   return answer;
 }
 
-Recommended search_recommended(const planner::Job& job, const planner::SearchOptions& options,
+Recommended search_recommended(const planner::Job& job, planner::SearchOptions options,
                                const std::vector<std::string>& given, bool switches) {
+  options.accepts = what_starts;
   Recommended best{.answer = search_launchable(job, options, given, switches), .reason = {}};
   const bool by_time = options.goal == planner::Goal::kTime || options.goal == planner::Goal::kCost;
   planner::SwitchedSearch& found = best.answer.found;
   if (by_time && found.result.best) {
-    planner::SearchOptions sayable = options;
-    sayable.accepts = can_be_exported;
-    best.reason = put_first(job, sayable, found);
+    best.reason = put_first(job, options, found);
   }
   return best;
 }
@@ -167,20 +142,15 @@ Recommended search_recommended(const planner::Job& job, const planner::SearchOpt
 Recommended search_for_format(const planner::Job& job, planner::SearchOptions options,
                               std::vector<std::string> given, planner::LaunchFormat format) {
   given.insert(given.end(), {"precision", "grad_dtype"});
-  const planner::Accepts writable = [format](const planner::Job& asked) {
-    return can_be_written(asked, format);
-  };
-  // Writing a file is dearer than estimating it: all candidates are asked only where one that would
-  // be shown cannot be written.
-  planner::SwitchedSearch found = look(job, options, given, true);
-  options.accepts = writable;
-  if (found.result.best &&
-      (!writable(found.job)(found.result.best->plan) || lists_refused(found, writable))) {
-    found = look(job, options, given, true);
+  options.accepts = [format](const planner::Job& asked) { return acceptance(asked, format); };
+  Recommended best{.answer = {.found = look(job, options, given, true), .remark = {}},
+                   .reason = {}};
+  planner::SwitchedSearch& found = best.answer.found;
+  if (found.result.best && !export_refusal(found.job, found.result.best->plan, format).empty()) {
+    found.result.best.reset();  // nor any other
   }
-  Recommended best{.answer = {.found = std::move(found), .remark = {}}, .reason = {}};
-  if (best.answer.found.result.best) {
-    best.reason = put_first(job, options, best.answer.found);
+  if (found.result.best) {
+    best.reason = put_first(job, options, found);
   }
   return best;
 }

@@ -17,16 +17,16 @@ std::string export_refusal(const planner::Job& job, const planner::Plan& plan);
 // The same in another format of its users.
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
                            planner::LaunchFormat format);
-// Whether there is nothing that it would say no with, of the plans of one job.
-planner::AcceptsPlan can_be_exported(const planner::Job& job);
+// The layouts of a job that its framework's own program can start, whatever else of the job it
+// refuses.
+planner::Acceptance what_starts(const planner::Job& job);
 
 struct LaunchableSearch {
   planner::SwitchedSearch found;
-  std::string remark;  // what is faster and cannot be said, or that nothing can
+  std::string remark;  // what of the job no launch file can say, whatever the layout
 };
-// As search_with_switches, or as search where `switches` is false, among plans that can be
-// exported; among all where none can.
-LaunchableSearch search_launchable(const planner::Job& job, const planner::SearchOptions& options,
+// As search_with_switches, or as search where `switches` is false, among layouts that start.
+LaunchableSearch search_launchable(const planner::Job& job, planner::SearchOptions options,
                                    const std::vector<std::string>& given, bool switches);
 
 // The same, with the layout first that an engineer would start with: what `plan`, `whatif` and
@@ -35,7 +35,7 @@ struct Recommended {
   LaunchableSearch answer;
   std::string reason;
 };
-Recommended search_recommended(const planner::Job& job, const planner::SearchOptions& options,
+Recommended search_recommended(const planner::Job& job, planner::SearchOptions options,
                                const std::vector<std::string>& given, bool switches);
 // The same among what a file of the format can say, with no look at what changes numerics; nothing
 // is the best where the format can say nothing.

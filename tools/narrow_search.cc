@@ -63,7 +63,7 @@ bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, boo
       job.global_batch = gpus;
     }
     planner::Space space;
-    planner::enumerate(job, search.constraints, search.fixed, space);
+    planner::enumerate(job, search.constraints, search.fixed, space, search.accepts);
     if (space.layouts > 0) {
       return true;
     }

@@ -72,6 +72,7 @@ planner::SearchOptions search_options(const PlanArguments& options) {
   search.alternatives = static_cast<std::size_t>(options.top.value_or(10) - 1);
   search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
   search.keep_evaluated = !options.csv.empty();
+  search.accepts = what_starts;
   return search;
 }
 

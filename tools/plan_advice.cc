@@ -198,18 +198,19 @@ std::string text_of(const Constraint& wish) {
   return fmt::format("{} {}{}", name_of(wish.axis), sign_of(wish.comparison), wish.number);
 }
 
-// The rule that most branches break, with the numbers of one.
+// What the program cannot start, else the rule that most branches break, with the numbers of one.
 std::string decisive(const planner::Space& space) {
-  const auto most = std::max_element(
-      space.rejections.begin(), space.rejections.end(),
-      [](const planner::Rejection& a, const planner::Rejection& b) { return a.count < b.count; });
-  return most == space.rejections.end() ? "" : ": " + most->detail;
+  const auto& all = space.rejections;
+  const auto most = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.by == b.by ? a.count < b.count : a.by > b.by;
+  });
+  return most == all.end() ? "" : ": " + most->detail;
 }
 
 // Empty when the wish can be met by itself.
-std::string why_alone(const Job& job, const Constraint& wish) {
+std::string why_alone(const Job& job, const SearchOptions& search, const Constraint& wish) {
   planner::Space space;
-  planner::enumerate(job, {wish}, {}, space);
+  planner::enumerate(job, {wish}, {}, space, search.accepts);
   if (space.layouts > 0) {
     return {};
   }
@@ -231,7 +232,7 @@ std::string why_together(const Job& job, const SearchOptions& search) {
   for (auto one = wishes.begin(); one != wishes.end(); ++one) {
     for (auto other = one + 1; other != wishes.end(); ++other) {
       planner::Space space;
-      planner::enumerate(job, {*one, *other}, {}, space);
+      planner::enumerate(job, {*one, *other}, {}, space, search.accepts);
       if (space.layouts == 0) {
         return fmt::format("{} and {} do not go together{}", text_of(*one), text_of(*other),
                            decisive(space));
@@ -239,7 +240,7 @@ std::string why_together(const Job& job, const SearchOptions& search) {
     }
   }
   planner::Space space;
-  planner::enumerate(job, wishes, search.fixed, space);
+  planner::enumerate(job, wishes, search.fixed, space, search.accepts);
   return "each wish can be met by itself, but no layout meets all of them" + decisive(space);
 }
 
@@ -275,12 +276,17 @@ std::vector<Advice> what_would_fit(const Job& job, const SearchOptions& search,
 std::vector<std::string> why_empty(const Job& job, const SearchOptions& search) {
   std::vector<std::string> reasons;
   for (const Constraint& wish : search.constraints) {
-    if (std::string reason = why_alone(job, wish); !reason.empty()) {
+    if (std::string reason = why_alone(job, search, wish); !reason.empty()) {
       reasons.push_back(std::move(reason));
     }
   }
   if (reasons.empty() && !search.constraints.empty()) {
     reasons.push_back(why_together(job, search));
+  }
+  if (reasons.empty()) {
+    planner::Space space;
+    planner::enumerate(job, {}, search.fixed, space, search.accepts);
+    reasons.push_back("no layout of that kind" + decisive(space));
   }
   return reasons;
 }

@@ -248,7 +248,7 @@ int run(const TuneArguments& given, Console& console) {
   constexpr std::size_t kAlternatives = 40;
   tuning.search.alternatives = kAlternatives;
   tuning.search.threads = static_cast<int>(options.threads.value_or(usable_threads()));
-  tuning.search.accepts = can_be_exported;
+  tuning.search.accepts = what_starts;
   prepare_folders(options);
   tuning.runs = read_runs(options.start.folder, job_name(tuning));
   tune(tuning, console);

@@ -59,10 +59,10 @@ void add_variants(const planner::Job& job, const planner::SearchOptions& search,
     }
   }
   planner::Estimator estimator(job);
-  const planner::AcceptsPlan accepts = search.accepts ? search.accepts(job) : nullptr;
+  const planner::Acceptance accepts = search.accepts ? search.accepts(job) : planner::Acceptance{};
   for (const planner::Plan& plan : plans) {
     for (const planner::Plan& variant : variants_of(job, plan)) {
-      const bool accepted = !accepts || accepts(variant);
+      const bool accepted = accepts.takes(variant);
       if (accepted && is_asked_for(search, variant) && !planner::check_plan(job, variant)) {
         estimator.estimate(variant, found.alternatives.emplace_back());
       }

@@ -48,6 +48,7 @@ void plan_case(const LayoutOptions& layout, const std::vector<std::string>& give
   planner::SearchOptions search;
   fix_layout(layout, search);
   search.threads = threads;
+  search.accepts = what_starts;
   mine.asked = mine.job.framework;
   LaunchableSearch answer = std::move(search_recommended(mine.job, search, given, true).answer);
   if (!answer.remark.empty()) {

@@ -9,18 +9,11 @@
 #include "planner/launch/launch_facts.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/launch/megatron/megatron.h"
-#include "planner/launch/refusal_tables.h"
+#include "planner/launch/refusals.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {
 namespace {
-
-std::vector<Axis> axes_in_use(const Plan& plan, const std::array<Axis, 5>& order) {
-  std::vector<Axis> axes;
-  std::copy_if(order.begin(), order.end(), std::back_inserter(axes),
-               [&](Axis axis) { return degree_of(plan, axis) > 1; });
-  return axes;
-}
 
 struct Route {
   LaunchFormat format;
@@ -66,14 +59,6 @@ void set_hosts(LaunchPlan& launch) {
 
 void refuse(std::string_view axis, const std::string& what) {
   throw Error(std::string(axis), what);
-}
-
-void refuse_other_orders(const Plan& plan, std::string_view who) {
-  if (axes_in_use(plan, plan.order) != axes_in_use(plan, Plan{}.order)) {
-    refuse("order", fmt::format("{} places ranks tp, cp, fsdp, dp, pp (fastest first); leave the "
-                                "order out of the layout",
-                                who));
-  }
 }
 
 std::vector<std::string> heading(const LaunchPlan& launch, std::string_view command,
@@ -242,6 +227,15 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
     launch.notes.emplace_back(
         "Masters are 16-bit remainders: an optimizer on the host needs the precision-aware one.");
   }
+  if (megatron && job.offload.activations != OffloadTo::kNone &&
+      job.offload.activation_share == 1 && job.model.layers > 1) {
+    job.offload.activation_share =
+        static_cast<double>(job.model.layers - 1) / static_cast<double>(job.model.layers);
+    launch.notes.push_back(
+        fmt::format("The activations of {} of {} layers go to the host: "
+                    "--cpu-offloading-num-layers is below the model's.",
+                    job.model.layers - 1, job.model.layers));
+  }
   const bool local = job.framework.implementation == models::Implementation::kClassicMegatron;
   const bool rms_norm = job.model.norm == models::Norm::kRmsNorm;
   if (megatron && local && rms_norm) {
@@ -290,26 +284,8 @@ bool is_in_launch_files(std::string_view setting) {
   return is_among(kWritten, setting);
 }
 
-bool is_refused(LaunchFormat format, const LaunchPlan& launch) {
-  const auto refuses = [&](std::span<const Refusal> table) {
-    return first_refusal(table, launch) != nullptr;
-  };
-  switch (format) {
-    case LaunchFormat::kMegatron:
-    case LaunchFormat::kMegatronBridge:
-      return std::ranges::any_of(megatron_refusals(), refuses);
-    case LaunchFormat::kTorchtitan:
-      return refuses(torchtitan_refusals());
-    case LaunchFormat::kDeepspeed:
-      return refuses(deepspeed_refusals());
-    case LaunchFormat::kAccelerate:
-      return refuses(accelerate_refusals());
-  }
-  return false;
-}
-
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch) {
-  refuse_unknown_offload(format, launch);
+  refuse_what_cannot_start(format, launch);
   return route_of(format).write(launch);
 }
 

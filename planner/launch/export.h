@@ -53,10 +53,6 @@ void set_hosts(LaunchPlan& launch);
 // Throws the Error that every writer says no with: the axis, and what would be right.
 [[noreturn]] void refuse(std::string_view axis, const std::string& what);
 
-// Throws Error when the ranks stand in another order than tp, cp, fsdp, dp, pp, fastest first,
-// which is how `who` places them.
-void refuse_other_orders(const Plan& plan, std::string_view who);
-
 // The lines that a file begins with: how to start it, for which version, of what, what is
 // predicted, and what the program's own log will then say (`expected`).
 std::vector<std::string> heading(const LaunchPlan& launch, std::string_view command,
@@ -103,15 +99,12 @@ bool is_in_launch_files(std::string_view setting);
 
 // Throws Error naming the axis that the format cannot say, and what would be right.
 LaunchFile write_launch(LaunchFormat format, const LaunchPlan& launch);
-// One writer each, as write_launch, and what some refuse before: Error naming the axis and what
-// would be right.
+// One writer each, of what no row refuses (refusals.h). Throws Error naming the field of the model
+// that the format cannot say.
 LaunchFile write_megatron(const LaunchPlan& launch);
 LaunchFile write_megatron_bridge(const LaunchPlan& launch);
 LaunchFile write_torchtitan(const LaunchPlan& launch);
 LaunchFile write_deepspeed(const LaunchPlan& launch);
 LaunchFile write_accelerate(const LaunchPlan& launch);
-void refuse_plans_unknown_to_torchtitan(const LaunchPlan& launch);
-void refuse_plans_unknown_to_deepspeed(const LaunchPlan& launch);
-void refuse_plans_unknown_to_accelerate(const LaunchPlan& launch);
 
 }  // namespace trireme::planner

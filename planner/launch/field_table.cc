@@ -291,35 +291,6 @@ std::string json_text(std::span<const Field> table, const LaunchPlan& launch) {
   return json.dump(2) + "\n";
 }
 
-const Refusal* first_refusal(std::span<const Refusal> table, const LaunchPlan& launch) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Refusal& row) { return row.when(launch); });
-  return found == table.end() ? nullptr : &*found;
-}
-
-void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::string_view who) {
-  const Refusal* found = first_refusal(table, launch);
-  if (found == nullptr) {
-    return;
-  }
-  const Plan& plan = launch.plan;
-  const auto filled = [&](std::string_view text) {
-    return fmt::format(
-        fmt::runtime(text), fmt::arg("who", who), fmt::arg("tp", plan.tensor),
-        fmt::arg("pp", plan.pipeline), fmt::arg("cp", plan.context), fmt::arg("ep", plan.expert),
-        fmt::arg("etp", expert_tensor_of(plan)), fmt::arg("fsdp", plan.sharded),
-        fmt::arg("data", plan.data_parallel()), fmt::arg("host", launch.processes_per_host),
-        fmt::arg("sharding", to_string(plan.sharding)), fmt::arg("model", launch.job.model.name),
-        fmt::arg("schedule", to_string(plan.schedule)),
-        fmt::arg("modules", module_names(plan.recompute_modules)));
-  };
-  refuse(filled(found->axis), filled(found->why));
-}
-
-std::int64_t expert_tensor_of(const Plan& plan) {
-  return plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-}
-
 namespace {
 
 void refuse_values_of_sections(const LaunchConfig& config, const KnownKeys& known) {

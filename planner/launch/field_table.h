@@ -104,20 +104,6 @@ std::string yaml_text(std::span<const Field> table, const LaunchPlan& launch);
 // The JSON object that the keys' dots make, indented.
 std::string json_text(std::span<const Field> table, const LaunchPlan& launch);
 
-// What a format cannot start. Both texts may hold {tp}, {pp}, {cp}, {ep}, {etp}, {fsdp}, {data}
-// (fsdp x dp), {host} (processes of one), {sharding}, {schedule}, {modules}, {model} and {who}.
-struct Refusal {
-  std::string_view axis;
-  bool (*when)(const LaunchPlan& launch);
-  std::string_view why;
-};
-// The first row that holds; nullptr: none does.
-const Refusal* first_refusal(std::span<const Refusal> table, const LaunchPlan& launch);
-// Throws the Error of the first row that holds; `who` is the program's name.
-void refuse_any(std::span<const Refusal> table, const LaunchPlan& launch, std::string_view who);
-// Tensor-parallel ranks of an expert.
-std::int64_t expert_tensor_of(const Plan& plan);
-
 // ---- details of FieldWriter
 
 // The part of the launch that has members of a type; nullptr: the model has no such part.

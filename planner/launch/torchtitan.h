@@ -11,6 +11,7 @@
 #include "core/enum_names.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_config.h"
+#include "planner/launch/refusals.h"
 #include "planner/plan/plan.h"
 
 namespace trireme::planner {
@@ -43,6 +44,13 @@ TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor)
 // The flavor that computes the same function, or the one that launch.flavor names: "8B", or
 // "llama3/8B" where the model's own name does not tell. Throws Error when there is none.
 TorchtitanModel torchtitan_model(const LaunchPlan& launch);
+
+// What torchtitan's code of the model can do, whether or not some flavor is the model: of the one
+// that is named, else of the dimensions; all where it has none.
+struct TorchtitanCode {
+  bool pipelines = true, flex_attention = false;
+};
+TorchtitanCode torchtitan_code(const Launched& launched);
 
 // PyTorch's names of the schedules that a plan can have.
 inline constexpr EnumNames kTorchScheduleNames(

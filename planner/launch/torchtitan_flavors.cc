@@ -225,11 +225,16 @@ std::string_view family_of(const models::Transformer& model) {
   return "";
 }
 
+std::string_view named_family(const Launched& launched) {
+  const auto slash = launched.flavor.find('/');
+  return slash == std::string_view::npos ? family_of(launched.job.model)
+                                         : launched.flavor.substr(0, slash);
+}
+
 // What the person says is taken as it is, also a flavor of their own.
 TorchtitanModel named_model(const LaunchPlan& launch) {
+  const std::string family(named_family(launch));
   const auto slash = launch.flavor.find('/');
-  const std::string family = slash == std::string::npos ? std::string(family_of(launch.job.model))
-                                                        : launch.flavor.substr(0, slash);
   const std::string flavor =
       slash == std::string::npos ? launch.flavor : launch.flavor.substr(slash + 1);
   const bool known = std::any_of(std::begin(kFamilies), std::end(kFamilies),
@@ -286,6 +291,22 @@ TorchtitanName torchtitan_name(std::string_view family, std::string_view flavor)
     }
   }
   return name;
+}
+
+TorchtitanCode torchtitan_code(const Launched& launched) {
+  std::string_view name;
+  if (!launched.flavor.empty()) {
+    name = named_family(launched);
+  } else {
+    const auto* alike =
+        std::find_if(std::begin(kFlavors), std::end(kFlavors),
+                     [&](const Flavor& row) { return has_dimensions_of(launched.job.model, row); });
+    name = alike == std::end(kFlavors) ? std::string_view() : alike->family;
+  }
+  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                   [&](const Family& each) { return each.name == name; });
+  return found == std::end(kFamilies) ? TorchtitanCode{}
+                                      : TorchtitanCode{found->pipelines, found->flex_attention};
 }
 
 TorchtitanModel torchtitan_model(const LaunchPlan& launch) {

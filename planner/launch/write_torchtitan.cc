@@ -99,19 +99,7 @@ FieldValue schedule(const L& l) {
 // 1 where all layers of every chunk recompute, k where each k-th does.
 std::int64_t recomputed_every(const Layers& layers, std::int64_t recomputed) {
   const auto whole = [&](std::int64_t count) { return recomputed < 0 || recomputed >= count; };
-  if (std::all_of(layers.begin(), layers.end(), whole)) {
-    return 1;
-  }
-  const std::int64_t every = layers.front() / recomputed;
-  for (const std::int64_t count : layers) {
-    if (count != every * recomputed) {
-      refuse("recompute-layers",
-             fmt::format("torchtitan recomputes all layers or every k-th; {} of "
-                         "{} is neither; --recompute full would be right",
-                         recomputed, count));
-    }
-  }
-  return every;
+  return std::all_of(layers.begin(), layers.end(), whole) ? 1 : layers.front() / recomputed;
 }
 
 bool recomputes_layers(const L& l) {
@@ -246,7 +234,6 @@ std::span<const Field> torchtitan_fields() {
 
 LaunchFile write_torchtitan(const LaunchPlan& launch) {
   const TorchtitanModel model = torchtitan_model(launch);
-  refuse_plans_unknown_to_torchtitan(launch);
   LaunchFile file;
   file.command = environment_prefix(launch) + torchrun(launch) +
                  " -m torchtitan.train --job.config_file " + shell_word(launch.file);

@@ -35,7 +35,7 @@ struct SearchOptions {
   // With best_only: seconds (GiB under kMemory) of a layout that fits; what is worse is passed
   // over, and where all of it is worse there is no best.
   std::optional<double> known;
-  // Asked of what is enumerated and of plans that would enter the answer. Empty: all.
+  // What its program cannot start is not looked at. Empty: all is.
   Accepts accepts = {};
   std::function<void(double)>
       progress;  // share of the space that is accounted for; called on the caller's thread
@@ -58,7 +58,8 @@ struct SearchResult {
   std::optional<Estimate> at_risk;  // faster than the best, but its reserved memory may not fit
   std::vector<Estimate>
       nearest_misses;  // when nothing fits: least over capacity first, one a set of degrees
-  std::vector<Rejection> rejected;  // by rule; memory counts layouts, other rules branches
+  std::vector<Rejection>
+      rejected;  // as Space has them; memory counts layouts, other rules branches
   std::int64_t space = 0, evaluated = 0, pruned_by_bound = 0, feasible = 0;
   double search_seconds = 0;
 };

@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "planner/search/counts.h"
 #include "planner/search/orders.h"
 #include "planner/search/splits.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr std::int64_t kContextTokensMin =
-    4096;  // a shorter piece of a sequence is not worth context parallelism
 constexpr std::int64_t kLayoutsMost = 60'000'000;
 
 // Walks the levels; what breaks a rule is noted with the rule.
@@ -34,7 +33,8 @@ class Enumerator {
     const std::int64_t gpus = job_.cluster.gpus;
     for (const std::int64_t tensor : divisors_of(gpus)) {
       for (const std::int64_t pipeline : divisors_of(gpus / tensor)) {
-        for (const std::int64_t context : context_degrees(gpus / tensor / pipeline)) {
+        for (const std::int64_t context :
+             context_degrees(job_, gpus / tensor / pipeline, names(ConstraintAxis::kContext))) {
           Plan plan;
           plan.tensor = tensor;
           plan.pipeline = pipeline;
@@ -44,7 +44,7 @@ class Enumerator {
         }
       }
     }
-    for (auto& [rule, rejection] : rejections_) {
+    for (auto& [key, rejection] : rejections_) {
       space_.rejections.push_back(std::move(rejection));
     }
   }
@@ -63,32 +63,25 @@ class Enumerator {
   // True when the plan breaks no rule; else notes the rule.
   bool legal(const Plan& plan) {
     std::optional<Violation> violation = check_plan(job_, plan);
-    if (!violation) {
-      return true;
+    if (violation) {
+      note(RejectedBy::kRule, violation->rule, plan, [&] { return std::move(violation->detail); });
     }
-    Rejection& rejection = rejections_[violation->rule];
-    if (rejection.count++ == 0) {
-      rejection.rule = violation->rule;
-      rejection.example = plan;
-      rejection.detail = std::move(violation->detail);
-    }
-    return false;
+    return !violation;
   }
 
-  [[nodiscard]] std::vector<std::int64_t> context_degrees(std::int64_t most) const {
-    // NVIDIA's recipes cut 8,192 tokens in two (Llama 3 8B and 405B on H100).
-    const bool megatron = is_megatron(job_.framework);
-    const std::int64_t shortest = (megatron ? 2 : 4) * kContextTokensMin;
-    std::vector<std::int64_t> degrees = {1};
-    for (const std::int64_t degree : divisors_of(most)) {
-      const bool sensible =
-          job_.sequence / degree >= kContextTokensMin && job_.sequence >= shortest;
-      if (degree > 1 && (sensible || names(ConstraintAxis::kContext)) &&
-          job_.sequence % (2 * degree) == 0) {
-        degrees.push_back(degree);
-      }
+  template <typename Detail>
+  void note(RejectedBy by, Rule rule, const Plan& example, const Detail& detail) {
+    Rejection& rejection = rejections_[{by, rule}];
+    if (rejection.count++ == 0) {
+      rejection.by = by;
+      rejection.rule = rule;
+      rejection.example = example;
+      rejection.detail = detail();
     }
-    return degrees;
+  }
+
+  void note_refused(RejectedBy by, const Plan& plan) {
+    note(by, Rule::kFrameworkFeature, plan, [&] { return space_.accepts.refusal(plan); });
   }
 
   void add_experts(Plan plan) {
@@ -113,7 +106,7 @@ class Enumerator {
     }
   }
 
-  void add_degrees(const Plan& plan) {
+  void add_degrees(Plan plan) {
     using A = ConstraintAxis;
     if (!wanted(plan, {A::kTensor, A::kPipeline, A::kContext, A::kExpert, A::kExpertTensor,
                        A::kDataParallel}) ||
@@ -122,7 +115,17 @@ class Enumerator {
     }
     Degrees degrees;
     degrees.base = plan;
+    refused_.clear();
     add_shardings(degrees);
+    if (degrees.shardings.empty() && !refused_.empty() && plan.sequence_parallel &&
+        !fixed_.sequence_parallel) {
+      plan.sequence_parallel = false;
+      add_degrees(std::move(plan));
+      return;
+    }
+    for (const Plan& refused : refused_) {
+      note_refused(RejectedBy::kProgramOfDegrees, refused);
+    }
     if (degrees.shardings.empty()) {
       return;
     }
@@ -170,12 +173,16 @@ class Enumerator {
 
   void add_sharding(Degrees& degrees, ShardingChoice choice) {
     const Plan plan = with_sharding(base_of(degrees.base), choice);
-    if (wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) && legal(plan) &&
-        can_be_told(plan)) {
-      choice.orders = &(takes_any_order(plan) ? space_.orders : space_.usual)[active_axes(plan)];
-      choice.placements = placements_of(degrees_of(plan), *choice.orders);
-      degrees.shardings.push_back(std::move(choice));
+    if (!wanted(plan, {ConstraintAxis::kSharded, ConstraintAxis::kReplicas}) || !legal(plan)) {
+      return;
     }
+    if (!can_be_told(plan)) {
+      refused_.push_back(plan);
+      return;
+    }
+    choice.orders = &(takes_any_order(plan) ? space_.orders : space_.usual)[active_axes(plan)];
+    choice.placements = placements_of(degrees_of(plan), *choice.orders);
+    degrees.shardings.push_back(std::move(choice));
   }
 
   // The closed form prices an expert's group over neighbouring ranks, which other orders pull
@@ -187,12 +194,12 @@ class Enumerator {
 
   // Some programs take no more than one micro-batch, all of them one or many.
   [[nodiscard]] bool can_be_told(Plan plan) const {
-    if (!space_.accepts || space_.accepts(plan)) {
+    if (space_.accepts.takes(plan)) {
       return true;
     }
     plan.micro_batch *= plan.micro_batches;
     plan.micro_batches = 1;
-    return space_.accepts(plan);
+    return space_.accepts.takes(plan);
   }
 
   void add_shardings(Degrees& degrees) {
@@ -306,7 +313,27 @@ class Enumerator {
     begin->leanest = true;
   }
 
+  // Whether the program can start it with one of its shardings; else notes it.
+  bool startable(const Plan& plan) {
+    if (!space_.accepts.layout) {
+      return true;
+    }
+    const std::vector<ShardingChoice>& shardings = space_.degrees.back().shardings;
+    Plan sharded = plan;
+    for (const ShardingChoice& choice : shardings) {
+      set_sharding(choice, sharded);
+      if (space_.accepts.layout(sharded)) {
+        return true;
+      }
+    }
+    note_refused(RejectedBy::kProgramOfPipeline, sharded);
+    return false;
+  }
+
   void add_node(const Plan& plan) {
+    if (!startable(plan)) {
+      return;
+    }
     space_.nodes.push_back({space_.degrees.size() - 1, space_.pipelines - 1, plan, false});
   }
 
@@ -342,39 +369,12 @@ class Enumerator {
   const std::vector<Constraint>& constraints_;
   const FixedChoices& fixed_;
   Space& space_;
-  std::map<Rule, Rejection> rejections_;
+  std::map<std::pair<RejectedBy, Rule>, Rejection> rejections_;
+  std::vector<Plan> refused_;  // of the degrees at hand
   StageSplits splits_;
 };
 
 }  // namespace
-
-std::vector<std::int64_t> divisors_of(std::int64_t number) {
-  std::vector<std::int64_t> small;
-  std::vector<std::int64_t> large;
-  for (std::int64_t divisor = 1; divisor * divisor <= number; ++divisor) {
-    if (number % divisor == 0) {
-      small.push_back(divisor);
-      if (divisor * divisor != number) {
-        large.push_back(number / divisor);
-      }
-    }
-  }
-  small.insert(small.end(), large.rbegin(), large.rend());
-  return small;
-}
-
-std::vector<std::int64_t> partly_recomputed(const Job& job, const Plan& plan) {
-  const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
-  const std::int64_t layers = (job.model.layers + chunks - 1) / chunks;
-  std::vector<std::int64_t> counts;
-  for (const std::int64_t quarter : {1, 2, 3}) {
-    const std::int64_t count = (layers * quarter + 2) / 4;
-    if (count > (counts.empty() ? 0 : counts.back()) && count < layers) {
-      counts.push_back(count);
-    }
-  }
-  return counts;
-}
 
 void set_sharding(const ShardingChoice& choice, Plan& plan) {
   plan.sharding = choice.sharding;

@@ -42,43 +42,53 @@ struct SpaceNode {
   bool leanest = false;      // of its pipeline: smallest micro-batch, most recompute
 };
 
+// Who says no: the nearer to a layout, the earlier.
+enum class RejectedBy : std::uint8_t {
+  kProgramOfPipeline,  // the program cannot start this micro-batch, schedule or recompute
+  kProgramOfDegrees,   // … these degrees or what is sharded over them
+  kRule,
+};
+
 struct Rejection {
+  RejectedBy by = RejectedBy::kRule;
   Rule rule = Rule::kGpuProduct;
   std::int64_t count = 0;  // branches cut, at the level where the rule speaks; layouts for kMemory
   Plan example;
   std::string detail;
 };
 
-// Whether the program that would run a plan of a job can be told it: made once a job, and asked of
-// its plans on any thread.
-using AcceptsPlan = std::function<bool(const Plan&)>;
-using Accepts = std::function<AcceptsPlan(const Job&)>;
+// What the program that would run a job's plans can start: made once a job, and asked on any
+// thread. Empty: all.
+struct Acceptance {
+  std::function<bool(const Plan&)> layout;
+  std::function<std::string(const Plan&)> refusal;  // of one that it cannot start, in words
+
+  [[nodiscard]] bool takes(const Plan& plan) const { return !layout || layout(plan); }
+};
+using Accepts = std::function<Acceptance(const Job&)>;
 
 struct Space {
   std::vector<Degrees> degrees;
   std::vector<SpaceNode> nodes;
   std::size_t pipelines = 0;          // distinct SpaceNode::pipeline
-  std::vector<Rejection> rejections;  // in the order of Rule
+  std::vector<Rejection> rejections;  // in the order of RejectedBy, then of Rule
   std::int64_t layouts = 0;
   std::array<std::vector<AxisOrder>, 32> orders;  // by the set of axes whose degree is above 1
   // Of them the usual one, in which experts are spread over neighbours.
   std::array<std::vector<AxisOrder>, 32> usual;
-  AcceptsPlan accepts;  // what may enter the answer; empty: all
+  Acceptance accepts;  // asked before anything of a layout is estimated
 };
 
 // Fills `space`, which must not be moved afterwards (its parts point into it). Degrees and what is
-// sharded over them are left out where `accepts` refuses them in their plainest forms: in the usual
-// order, one sequence a micro-batch or all sequences in one, nothing recomputed, no virtual stages.
-// Throws Error where more than 60 million layouts are legal.
+// sharded over them are left out where `accepts` refuses them in their plainest forms (one sequence
+// a micro-batch or all sequences in one, nothing recomputed, no virtual stages), nodes where it
+// refuses each of their shardings. Tensor parallelism goes without sequence parallelism where it
+// refuses all that has it, and none is asked for. Throws Error where more than 60 million layouts
+// are legal.
 void enumerate(const Job& job, const std::vector<Constraint>& constraints,
                const FixedChoices& fixed, Space& space, const Accepts& accepts = {});
 
 void set_sharding(const ShardingChoice& choice, Plan& plan);
 Plan with_sharding(const Plan& plan, const ShardingChoice& choice);
-
-// How many layers of a (virtual) stage recompute where not all of them do: its quarters.
-std::vector<std::int64_t> partly_recomputed(const Job& job, const Plan& plan);
-
-std::vector<std::int64_t> divisors_of(std::int64_t number);
 
 }  // namespace trireme::planner

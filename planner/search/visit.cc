@@ -8,6 +8,7 @@
 #include "planner/cost/layer_times.h"
 #include "planner/cost/own_memory.h"
 #include "planner/cost/reserved_memory.h"
+#include "planner/search/counts.h"
 #include "topologies/node_groups.h"
 
 namespace trireme::planner {
@@ -43,6 +44,7 @@ class Visit {
       const ShardingChoice& choice = degrees_.shardings[c];
       const auto orders = static_cast<std::int64_t>(choice.orders->size());
       const std::size_t group = standings_.group_of(node_.degrees, c);
+      turn_to(choice);
       // Looking for the best only, few nodes come so far: their own memory is soon asked.
       const LeastMemory known_least =
           least.empty() ? LeastMemory{GridMemory{}, Fit::kFits} : least[c];
@@ -50,7 +52,6 @@ class Visit {
         note_too_large(choice, group);
         continue;
       }
-      turn_to(choice);
       const int complexity = complexity_of(plan_, true);  // of some order: the least
       const bool risky_at_least = known_least.fit == Fit::kAtRisk;
       bool matters = may_matter(group, risky_at_least, time, known_least.memory, complexity);
@@ -59,7 +60,7 @@ class Visit {
         time = time_on_grid(std::max(seconds, estimator_.time().lower_bound(node_.plan)));
         matters = may_matter(group, risky_at_least, time, known_least.memory, complexity);
       }
-      if (!matters) {
+      if (!matters || !accepts_.takes(plan_)) {
         outcome_.pruned += orders;
         continue;
       }
@@ -161,12 +162,8 @@ class Visit {
                               estimate_.memory.fit, complexity});
     }
     const GridTime step = time_on_grid(time.step_seconds);
-    const bool matters = can_matter(group, risky, step, memory, complexity);
-    if (matters && accepts_ && !accepts_(plan_)) {
-      return;
-    }
     evaluated_.emplace_back(time.step_seconds, complexity);
-    if (!matters) {
+    if (!can_matter(group, risky, step, memory, complexity)) {
       return;
     }
     const Candidate candidate{.plan = plan_,
@@ -191,6 +188,9 @@ class Visit {
   void note_too_large(const ShardingChoice& choice, std::size_t group) {
     const auto orders = static_cast<std::int64_t>(choice.orders->size());
     outcome_.pruned += orders;
+    if (!accepts_.takes(plan_)) {
+      return;
+    }
     outcome_.too_large += orders;
     if (outcome_.too_large_choice == nullptr) {
       outcome_.too_large_choice = &choice;
@@ -198,7 +198,6 @@ class Visit {
     if (!node_.leanest) {
       return;
     }
-    turn_to(choice);
     estimator_.memory().estimate_peak(plan_, estimate_.memory);
     Candidate miss;
     miss.memory_gib = estimate_.memory.allocated_gib;
@@ -209,7 +208,7 @@ class Visit {
   }
 
   const SearchOptions& options_;
-  const AcceptsPlan& accepts_;
+  const Acceptance& accepts_;
   const Degrees& degrees_;
   const SpaceNode& node_;
   const Standings& standings_;

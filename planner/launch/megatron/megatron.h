@@ -9,6 +9,7 @@
 
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_config.h"
+#include "planner/launch/refusals.h"
 
 namespace trireme::planner {
 
@@ -81,19 +82,19 @@ enum class MegatronSharding : std::uint8_t {
   kMegatronFsdp,
   kTorchFsdp2,
 };
-MegatronSharding megatron_sharding(const LaunchPlan& launch);
-inline bool is_fsdp(const LaunchPlan& l) {
+MegatronSharding megatron_sharding(const Launched& launch);
+inline bool is_fsdp(const Launched& l) {
   return megatron_sharding(l) == MegatronSharding::kMegatronFsdp;
 }
-inline bool is_torch_fsdp(const LaunchPlan& l) {
+inline bool is_torch_fsdp(const Launched& l) {
   return megatron_sharding(l) == MegatronSharding::kTorchFsdp2;
 }
-inline bool is_local(const LaunchPlan& l) {
-  return l.job.framework.implementation == models::Implementation::kClassicMegatron;
+inline bool has_local_layers(const Job& job) {
+  return job.framework.implementation == models::Implementation::kClassicMegatron;
 }
-// Throws Error, naming the axis, when Megatron has no such plan or model. `who` is the format's
-// name.
-void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view who);
+inline bool is_local(const Launched& l) {
+  return has_local_layers(l.job);
+}
 // Ranks are tp, cp, pp, dp instead of tp, cp, dp, pp (--use-tp-pp-dp-mapping).
 bool pipeline_before_data(const Plan& plan);
 // What Megatron-FSDP calls the plan's sharding.

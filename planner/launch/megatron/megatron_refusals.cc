@@ -6,28 +6,27 @@
 
 #include "planner/launch/launch_facts.h"
 #include "planner/launch/megatron/megatron.h"
-#include "planner/launch/refusal_tables.h"
+#include "planner/launch/refusals.h"
 
 namespace trireme::planner {
 namespace {
 
-using L = LaunchPlan;
 using models::Transformer;
 
-const Transformer& model_of(const L& l) {
+const Transformer& model_of(const Launched& l) {
   return l.job.model;
 }
 
 // A module that selective recompute names and the model does not have.
-bool repeats_without(const L& l, models::RecomputeModule module, bool present) {
+bool repeats_without(const Launched& l, models::RecomputeModule module, bool present) {
   return l.plan.recompute == Recompute::kSelective && (l.plan.recompute_modules & module) != 0 &&
          !present;
 }
 
 // --disable-bias-linear is one switch for attention's output, the MLP and the experts;
 // --add-qkv-bias adds back that of q, k and v.
-bool mixes_biases(const L& l) {
-  const Transformer& model = l.job.model;
+bool mixes_biases(const Job& job) {
+  const Transformer& model = job.model;
   const bool biases = has_linear_biases(model);
   const bool dense = models::moe_layer_count(model) < model.layers;
   const bool experts = models::moe_layer_count(model) > 0;
@@ -37,63 +36,99 @@ bool mixes_biases(const L& l) {
 
 // Parts that Megatron-Core's layer has no place for, under the names that a model file has for
 // them.
-constexpr Refusal kModel[] = {
+constexpr JobRefusal kMegatronJobs[] = {
     {"position of {model}",
-     [](const L& l) { return model_of(l).position == models::Position::kAlibi; },
+     [](const Job& job) { return job.model.position == models::Position::kAlibi; },
      "is alibi; Megatron-Core has learned, rotary or no positions; a model without it would be "
      "right"},
-    {"parallel_block of {model}", [](const L& l) { return model_of(l).parallel_block; },
+    {"parallel_block of {model}", [](const Job& job) { return job.model.parallel_block; },
      "is attention and MLP beside each other; Megatron-Core's layer runs one after the other; a "
      "model "
      "without it would be right"},
-    {"norms_per_layer of {model}", [](const L& l) { return model_of(l).norms_per_layer != 2; },
+    {"norms_per_layer of {model}", [](const Job& job) { return job.model.norms_per_layer != 2; },
      "is not 2, which Megatron-Core's layer has; a model without it would be right"},
     {"qk_norm_all_heads of {model}",
-     [](const L& l) { return model_of(l).qk_norm && model_of(l).qk_norm_all_heads; },
+     [](const Job& job) { return job.model.qk_norm && job.model.qk_norm_all_heads; },
      "is a norm over all heads; Megatron-Core normalises each head; a model without it would be "
      "right"},
-    {"embedding_dim of {model}", [](const L& l) { return model_of(l).embedding_dim > 0; },
+    {"embedding_dim of {model}", [](const Job& job) { return job.model.embedding_dim > 0; },
      "is narrower than hidden; Megatron-Core's embedding is as wide as its layers; a model without "
      "it "
      "would be right"},
-    {"embedding_norm of {model}", [](const L& l) { return model_of(l).embedding_norm; },
+    {"embedding_norm of {model}", [](const Job& job) { return job.model.embedding_norm; },
      "is a norm that Megatron-Core's embedding lacks; a model without it would be right"},
-    {"final_norm of {model}", [](const L& l) { return !model_of(l).final_norm; },
+    {"final_norm of {model}", [](const Job& job) { return !job.model.final_norm; },
      "is missing; Megatron-Core always ends with one; a model without it would be right"},
     {"norm_bias of {model}",
-     [](const L& l) {
-       return model_of(l).norm == models::Norm::kLayerNorm && !model_of(l).norm_bias;
+     [](const Job& job) {
+       return job.model.norm == models::Norm::kLayerNorm && !job.model.norm_bias;
      },
      "is missing; Megatron-Core's LayerNorm has one; a model without it would be right"},
-    {"head_bias of {model}", [](const L& l) { return model_of(l).head_bias; },
+    {"head_bias of {model}", [](const Job& job) { return job.model.head_bias; },
      "is a bias that Megatron-Core's output layer lacks; a model without it would be right"},
     {"attention_output_bias and mlp_bias of {model}", mixes_biases,
      "differ; Megatron-Core has one switch for the biases of all matrices, and one more for those "
      "of q, "
      "k and v"},
+    {"parameter_dtype",
+     [](const Job& job) {
+       return mixes_types(job) &&
+              (job.framework.master_bytes < 2 || job.framework.mixed_precision_pure);
+     },
+     "{who} keeps an fp32 copy of the parameters; --set parameter_dtype=fp32, or leave it out"},
+    {"reduce_dtype",
+     [](const Job& job) {
+       return mixes_types(job) && job.precision != topologies::Precision::kFp16 &&
+              job.framework.gradient_bytes != job.framework.reduce_bytes;
+     },
+     "{who} reduces gradients in the type it accumulates them in; --set grad_dtype=bf16 would be "
+     "right"},
+    {"loss_chunks", [](const Job& job) { return job.framework.loss_chunks > 1; },
+     "{who} computes the loss in one part; --set loss_chunks=1"},
+    {"compile", [](const Job& job) { return job.framework.compile || job.framework.traced_graph; },
+     "{who} has no switch that compiles layers; --set compile=false"},
+    {"--attention",
+     [](const Job& job) {
+       return has_local_layers(job) && job.attention == models::AttentionKernel::kFlash;
+     },
+     "Megatron's local implementation has no flash attention; --attention unfused would be right"},
 };
 
-constexpr Refusal kSteps[] = {
+// What Megatron-Bridge's own layers and position table leave no choice of.
+constexpr JobRefusal kBridgeJobs[] = {
+    {"--seq",
+     [](const Job& job) {
+       return job.model.position == models::Position::kLearned &&
+              megatron_positions(job) != job.sequence;
+     },
+     "Megatron-Bridge's position table has as many rows as the sequence; --seq {positions} would "
+     "be right"},
+    {"implementation", has_local_layers,
+     "Megatron-Bridge runs Transformer Engine's layers; --set implementation=transformer_engine "
+     "would be right"},
+};
+
+constexpr Refusal kMegatronLayouts[] = {
     {"schedule",
-     [](const L& l) {
+     [](const Launched& l) {
        return l.plan.pipeline > 1 && l.plan.schedule != Schedule::kOneForwardOneBackward &&
               l.plan.schedule != Schedule::kInterleaved;
      },
      "{who} runs 1f1b, or interleaved with vpp, not {schedule}; --schedule 1f1b would be right"},
-    {"recompute-modules", [](const L& l) { return repeats_without(l, kTorchPerOp, false); },
+    {"recompute-modules", [](const Launched& l) { return repeats_without(l, kTorchPerOp, false); },
      "op is torchtitan's policy; {who} recomputes core_attn, layernorm, mlp, mla_up_proj, moe, "
      "moe_act "
      "and shared_experts, where the model has them"},
     {"recompute-modules",
-     [](const L& l) {
+     [](const Launched& l) {
        return repeats_without(l, kMlaUpProjection, model_of(l).latent.has_value());
      },
      "mla_up_proj needs latent attention; --recompute-modules without it would be right"},
     {"recompute-modules",
-     [](const L& l) { return repeats_without(l, kMoe, model_of(l).moe.has_value()); },
+     [](const Launched& l) { return repeats_without(l, kMoe, model_of(l).moe.has_value()); },
      "moe needs experts; --recompute-modules without it would be right"},
     {"recompute-modules",
-     [](const L& l) {
+     [](const Launched& l) {
        return repeats_without(l, kMoeActivation,
                               model_of(l).moe && l.job.cluster.gpu.compute_capability >= 80);
      },
@@ -101,22 +136,19 @@ constexpr Refusal kSteps[] = {
      "would "
      "be right"},
     {"recompute-modules",
-     [](const L& l) {
+     [](const Launched& l) {
        return repeats_without(l, kSharedExperts,
                               model_of(l).moe && model_of(l).moe->shared_ffn > 0);
      },
      "shared_experts needs a shared expert; --recompute-modules without it would be right"},
-};
-
-constexpr Refusal kSharding[] = {
     {"fsdp-unit",
-     [](const L& l) { return l.plan.sharding == Sharding::kFull && l.plan.fsdp_unit != 1; },
+     [](const Launched& l) { return l.plan.sharding == Sharding::kFull && l.plan.fsdp_unit != 1; },
      "{who} gathers one layer at a time; --fsdp-unit block would be right"},
     {"reshard_after_forward",
-     [](const L& l) { return is_fsdp(l) && !l.plan.reshard_after_forward; },
+     [](const Launched& l) { return is_fsdp(l) && !l.plan.reshard_after_forward; },
      "Megatron-FSDP always reshards; use sharding gradients, or --set reshard_after_forward=true"},
     {"overlap_grad_reduce",
-     [](const L& l) {
+     [](const Launched& l) {
        const Framework& framework = l.job.framework;
        return is_fsdp(l) && l.plan.sharding >= Sharding::kGradients &&
               (!framework.overlap_grad_reduce ||
@@ -126,89 +158,65 @@ constexpr Refusal kSharding[] = {
      "(and "
      "overlap_param_gather=true) would be right"},
     {"dp",
-     [](const L& l) {
+     [](const Launched& l) {
        return is_torch_fsdp(l) && (l.plan.sharding != Sharding::kFull || l.plan.replicas > 1);
      },
      "--use-torch-fsdp2 shards parameters over all data-parallel ranks; sharding full with dp 1 "
      "would be "
      "right"},
-    {"pp", [](const L& l) { return is_torch_fsdp(l) && l.plan.pipeline > 1; },
+    {"pp", [](const Launched& l) { return is_torch_fsdp(l) && l.plan.pipeline > 1; },
      "--use-torch-fsdp2 runs with pp 1 and ep 1; --framework megatron-fsdp takes both"},
-    {"ep", [](const L& l) { return is_torch_fsdp(l) && l.plan.expert > 1; },
+    {"ep", [](const Launched& l) { return is_torch_fsdp(l) && l.plan.expert > 1; },
      "--use-torch-fsdp2 runs with pp 1 and ep 1; --framework megatron-fsdp takes both"},
     {"--use-torch-fsdp2",
-     [](const L& l) { return is_torch_fsdp(l) && (model_of(l).tied_embeddings || is_fp16(l)); },
+     [](const Launched& l) {
+       return is_torch_fsdp(l) && (model_of(l).tied_embeddings || is_fp16(l));
+     },
      "needs untied embeddings and no fp16; --framework megatron-fsdp takes both"},
-};
-
-constexpr Refusal kTypes[] = {
     {"master_bytes",
-     [](const L& l) {
+     [](const Launched& l) {
        return is_mixed(l) && l.job.framework.master_bytes == 2 &&
               (is_fp16(l) || l.job.optimizer == Optimizer::kSgd ||
                megatron_sharding(l) != MegatronSharding::kDistributedOptimizer);
      },
      "{who}'s precision-aware optimizer keeps 16-bit remainders as masters where bf16 states are "
      "sharded as optimizer alone; --set master_bytes=4 would be right"},
-    {"parameter_dtype",
-     [](const L& l) {
-       return is_mixed(l) &&
-              (l.job.framework.master_bytes < 2 || l.job.framework.mixed_precision_pure);
-     },
-     "{who} keeps an fp32 copy of the parameters; --set parameter_dtype=fp32, or leave it out"},
-    {"reduce_dtype",
-     [](const L& l) {
-       return is_mixed(l) && !is_fp16(l) &&
-              l.job.framework.gradient_bytes != l.job.framework.reduce_bytes;
-     },
-     "{who} reduces gradients in the type it accumulates them in; --set grad_dtype=bf16 would be "
-     "right"},
     {"optimizer_dtype",
-     [](const L& l) {
+     [](const Launched& l) {
        return l.job.optimizer != Optimizer::kSgd && small_moment_bytes(l.job) > 0 &&
               l.plan.sharding == Sharding::kNone;
      },
      "Megatron's precision-aware optimizer is its distributed one; --sharding optimizer would be "
      "right"},
-};
-
-constexpr Refusal kChoices[] = {
     {"vpp",
-     [](const L& l) {
+     [](const Launched& l) {
        return l.plan.virtual_pipeline > 1 && l.plan.pipeline == 2 &&
               !l.job.framework.p2p_overlap_interleaved;
      },
      "{who} interleaves over two stages only with overlapped messages; --set "
      "p2p_overlap_interleaved=true would be right"},
-    {"cp", [](const L& l) { return is_local(l) && l.plan.context > 1; },
+    {"cp", [](const Launched& l) { return is_local(l) && l.plan.context > 1; },
      "{who}'s local attention has no context parallelism; cp 1, or --set "
      "implementation=transformer_engine, would be right"},
     {"sequence_parallel",
-     [](const L& l) {
+     [](const Launched& l) {
        return is_local(l) && l.plan.tensor > 1 && l.plan.sequence_parallel &&
               model_of(l).norm == models::Norm::kRmsNorm;
      },
      "{who}'s local RMSNorm has none; --no-sequence-parallel, or --set "
      "implementation=transformer_engine, would be right"},
     {"etp",
-     [](const L& l) {
+     [](const Launched& l) {
        return model_of(l).moe && model_of(l).moe->expert_bias && expert_tensor_of(l.plan) > 1;
      },
      "experts with biases stay whole in {who}; --etp 1 would be right"},
-    {"loss_chunks", [](const L& l) { return l.job.framework.loss_chunks > 1; },
-     "{who} computes the loss in one part; --set loss_chunks=1"},
-    {"compile", [](const L& l) { return l.job.framework.compile || l.job.framework.traced_graph; },
-     "{who} has no switch that compiles layers; --set compile=false"},
     {"tp_comm_overlap",
-     [](const L& l) {
+     [](const Launched& l) {
        return l.job.framework.tp_comm_overlap && l.plan.tensor > 1 && !l.plan.sequence_parallel;
      },
      "needs sequence parallelism; --sequence-parallel would be right"},
-    {"--attention",
-     [](const L& l) { return is_local(l) && l.job.attention == models::AttentionKernel::kFlash; },
-     "Megatron's local implementation has no flash attention; --attention unfused would be right"},
     {"overlap_param_gather",
-     [](const L& l) {
+     [](const Launched& l) {
        return l.job.framework.overlap_param_gather && !l.job.framework.overlap_grad_reduce &&
               l.plan.sharding != Sharding::kNone;
      },
@@ -217,22 +225,17 @@ constexpr Refusal kChoices[] = {
 
 }  // namespace
 
-std::span<const std::span<const Refusal>> megatron_refusals() {
-  static constexpr std::span<const Refusal> kTables[] = {kModel, kSteps, kSharding, kTypes,
-                                                         kChoices};
-  return kTables;
+std::span<const JobRefusal> megatron_job_refusals() {
+  return kMegatronJobs;
+}
+std::span<const JobRefusal> megatron_bridge_job_refusals() {
+  return kBridgeJobs;
+}
+std::span<const Refusal> megatron_layout_refusals() {
+  return kMegatronLayouts;
 }
 
-void refuse_plans_unknown_to_megatron(const LaunchPlan& launch, std::string_view who) {
-  if (!pipeline_before_data(launch.plan)) {
-    refuse_other_orders(launch.plan, who);
-  }
-  for (const std::span<const Refusal> table : megatron_refusals()) {
-    refuse_any(table, launch, who);
-  }
-}
-
-MegatronSharding megatron_sharding(const LaunchPlan& launch) {
+MegatronSharding megatron_sharding(const Launched& launch) {
   if (launch.job.framework.sharder == Sharder::kFsdp2) {
     return MegatronSharding::kTorchFsdp2;
   }

@@ -141,26 +141,9 @@ std::string exports(const LaunchPlan& launch) {
   return text;
 }
 
-// What Megatron-Bridge's own layers and position table leave no choice of.
-void refuse_for_bridge(const LaunchPlan& launch) {
-  const Job& job = launch.job;
-  if (job.model.position == models::Position::kLearned && megatron_positions(job) != job.sequence) {
-    refuse("--seq",
-           fmt::format("Megatron-Bridge's position table has as many rows as the sequence; "
-                       "--seq {} would be right",
-                       megatron_positions(job)));
-  }
-  if (job.framework.implementation == models::Implementation::kClassicMegatron) {
-    refuse("implementation",
-           "Megatron-Bridge runs Transformer Engine's layers; --set "
-           "implementation=transformer_engine would be right");
-  }
-}
-
 }  // namespace
 
 LaunchFile write_megatron(const LaunchPlan& launch) {
-  refuse_plans_unknown_to_megatron(launch, "Megatron-LM");
   constexpr double kMegabytesOfGib = 1024;  // the log's MB are of 2^20 bytes
   const bool slurm = launch.launcher == Launcher::kSlurm;
   const bool trains = launch.form == LaunchForm::kTraining;
@@ -181,8 +164,6 @@ LaunchFile write_megatron(const LaunchPlan& launch) {
 }
 
 LaunchFile write_megatron_bridge(const LaunchPlan& launch) {
-  refuse_plans_unknown_to_megatron(launch, "Megatron-Bridge");
-  refuse_for_bridge(launch);
   LaunchFile file;
   const bool one = wants_one_connection(launch);
   file.command = fmt::format(

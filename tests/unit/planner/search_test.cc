@@ -1,5 +1,6 @@
 // The search against walking the whole space: on spaces small enough to estimate every layout, the
 // best is never pruned, the counts add up, and the number of threads changes nothing.
+#include "planner/search/counts.h"
 #include "planner/search/search.h"
 
 #include <gtest/gtest.h>

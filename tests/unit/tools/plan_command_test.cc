@@ -2,15 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
-#include <set>
-#include <tuple>
 
 #include "models/presets.h"
-#include "planner/search/space.h"
 #include "tests/unit/tools/planned.h"
-#include "tools/launchable.h"
 #include "topologies/cluster.h"
 #include "topologies/profile.h"
 
@@ -358,94 +353,6 @@ TEST(PlanAdvice, OffloadComesWithItsBestLayout) {
   const std::string seconds =
       std::to_string(best.at("time").at("step_seconds").get<double>()).substr(0, 4);
   EXPECT_NE(found->at("detail").get<std::string>().find(seconds), std::string::npos) << *found;
-}
-
-planner::Job job_of(const char* model, const char* framework) {
-  planner::Job job;
-  job.model = models::load_model(model);
-  job.cluster = topologies::load_cluster("dgx-h100x1");
-  job.framework = planner::find_framework(framework);
-  job.profile = topologies::shipped_profile();
-  job.sequence = 2048;
-  job.global_batch = 16;
-  return job;
-}
-
-using DegreesAndSharding =
-    std::tuple<std::array<std::int64_t, 5>, std::int64_t, std::int64_t, planner::Sharding, bool>;
-DegreesAndSharding kind_of(const planner::Plan& plan) {
-  return {planner::degrees_of(plan), plan.expert, plan.expert_tensor, plan.sharding,
-          plan.reshard_after_forward};
-}
-
-// The search of launchable plans leaves out degrees that are refused in their plainest form: it
-// took 50 s over layouts none of which torchtitan can be told.
-TEST(PlanLaunchable, WhatIsRefusedInItsPlainestFormIsRefusedInEvery) {
-  for (const char* framework :
-       {"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "fsdp1"}) {
-    for (const char* model : {"llama-3.1-8b", "mixtral-8x7b"}) {
-      const planner::Job job = job_of(model, framework);
-      planner::Space all;
-      enumerate(job, {}, {}, all);
-      planner::Space told;
-      enumerate(job, {}, {}, told, can_be_exported);
-      std::set<DegreesAndSharding> kinds;
-      for (const planner::Degrees& degrees : told.degrees) {
-        for (const planner::ShardingChoice& choice : degrees.shardings) {
-          kinds.insert(kind_of(with_sharding(degrees.base, choice)));
-        }
-      }
-      for (const planner::SpaceNode& node : all.nodes) {
-        for (const planner::ShardingChoice& choice : all.degrees[node.degrees].shardings) {
-          const planner::Plan plan = with_sharding(node.plan, choice);
-          if (!kinds.contains(kind_of(plan))) {
-            EXPECT_NE(export_refusal(job, plan), "")
-                << framework << " " << model << " " << planner::short_form(plan);
-          }
-        }
-      }
-      EXPECT_LE(told.layouts, all.layouts);
-    }
-  }
-}
-
-// Search asks without words, by rows before it writes a file: never otherwise than `export` says.
-TEST(PlanLaunchable, SearchTakesWhatExportTakes) {
-  for (const char* framework :
-       {"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "fsdp1"}) {
-    const planner::Job job = job_of("mixtral-8x7b", framework);
-    planner::Space space;
-    enumerate(job, {}, {}, space);
-    const planner::AcceptsPlan accepts = can_be_exported(job);
-    for (const planner::Degrees& degrees : space.degrees) {
-      for (const planner::ShardingChoice& choice : degrees.shardings) {
-        const planner::Plan plan = with_sharding(degrees.base, choice);
-        EXPECT_EQ(accepts(plan), export_refusal(job, plan).empty())
-            << framework << " " << planner::short_form(plan);
-      }
-    }
-  }
-}
-
-// torchtitan that reduces once a step takes one micro-batch, and lost every layout without a
-// pipeline.
-TEST(PlanLaunchable, WhatTakesOneMicroBatchOnlyIsAskedWithOne) {
-  const std::string out =
-      run_words(
-          "plan --model llama-3.1-8b --cluster dgx-h100x1 --framework torchtitan --set "
-          "reduce_every_micro_batch=false --seq 2048 --global-batch 32")
-          .out;
-  EXPECT_NE(out.find("fsdp8.mb4"), std::string::npos) << out;
-}
-
-// "would be -14.3 % faster".
-TEST(PlanLaunchable, OnlyWhatIsFasterIsCalledFaster) {
-  const std::string out = run_words(
-                              "plan --model qwen3-235b-a22b --cluster dgx-h100x8 --framework "
-                              "deepspeed")
-                              .out;
-  EXPECT_NE(out.find("would fit for sure, but `export` would refuse it"), std::string::npos) << out;
-  EXPECT_EQ(out.find("would be -"), std::string::npos) << out;
 }
 
 // Only `estimate` told what offload asks of the host.

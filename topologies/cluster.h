@@ -122,7 +122,7 @@ struct Cluster {
 
 std::vector<std::string> cluster_preset_names();
 // `--cluster`: a preset with a node count ("dgx-h100x16"; without a count, one node), by its name,
-// that of its card ("h100x16") or a cloud's ("p5.48xlargex16"); so many GPUs ("128xH100"); or a
+// a cloud's ("p5.48xlargex16") or, alone, its card's ("h100"); so many GPUs ("128xH100"); or a
 // topology file (docs/topology_format.md). Throws Error.
 Cluster load_cluster(const std::string& name_or_path);
 // Nodes of `gpus` GPUs each, with their share of NICs. Throws Error when a node has fewer.

@@ -23,8 +23,19 @@ constexpr std::int64_t kNodesMax = 10'000'000;
 struct Presets {
   std::vector<Network> networks;
   std::vector<Cluster> clusters;
-  std::map<std::string, std::size_t> places;  // by normalised name, those of clouds and cards too
+  // By normalised name: their own, those of clouds, and those of their cards alone.
+  struct Place {
+    std::size_t cluster = 0;
+    bool card = false;
+  };
+  std::map<std::string, Place> places;
 };
+
+// The texts of a preset's list, such as "also"; the topology files that people write have none.
+std::vector<std::string> names_in(JsonReader& reader, const char* key) {
+  return reader.has(key) ? reader.raw(key).get<std::vector<std::string>>()
+                         : std::vector<std::string>();
+}
 
 Presets read_presets() {
   const nlohmann::json document = parse_json(embedded_text("clusters"), "clusters.json");
@@ -34,16 +45,18 @@ Presets read_presets() {
     presets.networks.push_back(read_network(network));
   }
   for (JsonReader& cluster : reader.objects("clusters")) {
-    std::vector<std::string> names = {cluster.text("name")};
-    if (cluster.has("also")) {
-      for (const nlohmann::json& name : cluster.raw("also")) {
-        names.push_back(name.get<std::string>());
+    const auto add = [&](const std::string& name, bool card) {
+      const Presets::Place place{presets.clusters.size(), card};
+      if (!presets.places.emplace(normalized_name(name), place).second) {
+        cluster.fail("name", "is " + name + ", which another has too");
       }
+    };
+    add(cluster.text("name"), false);
+    for (const std::string& name : names_in(cluster, "also")) {
+      add(name, false);
     }
-    for (const std::string& name : names) {
-      if (!presets.places.emplace(normalized_name(name), presets.clusters.size()).second) {
-        cluster.fail("also", "names " + name + " a second time");
-      }
+    for (const std::string& name : names_in(cluster, "cards")) {
+      add(name, true);
     }
     presets.clusters.push_back(read_cluster(cluster, presets.networks));
   }
@@ -59,7 +72,7 @@ const Presets& presets() {
 // By its name or one that a cloud or its card has, marks and capitals aside.
 const Cluster* find_preset(std::string_view name) {
   const auto found = presets().places.find(normalized_name(name));
-  return found == presets().places.end() ? nullptr : &presets().clusters[found->second];
+  return found == presets().places.end() ? nullptr : &presets().clusters[found->second.cluster];
 }
 
 Cluster with_nodes(const Cluster& preset, std::int64_t nodes, const std::string& name) {
@@ -99,6 +112,17 @@ std::optional<Cluster> some_gpus(const std::string& name) {
                                  std::to_string(node) + " GPUs; a multiple of them would be right");
   }
   return narrowed(with_nodes(*preset, std::max<std::int64_t>(1, gpus / node), name), gpus);
+}
+
+// "h100x8" may mean GPUs or nodes.
+void refuse_card_with_count(const std::string& name, std::string_view stem, const Cluster& preset,
+                            std::int64_t count) {
+  if (presets().places.at(normalized_name(stem)).card) {
+    const std::string number = std::to_string(count);
+    throw Error("--cluster", "'" + name + "' may mean GPUs or nodes: " + number + "x" +
+                                 std::string(stem) + " is so many GPUs, " + preset.name + "x" +
+                                 number + " so many nodes of " + std::to_string(preset.node.gpus));
+  }
 }
 
 bool looks_like_path(const std::string& name) {
@@ -165,7 +189,9 @@ Cluster load_cluster(const std::string& name_or_path) {
   if (digits > 1 && digits < name_or_path.size() && name_or_path[digits - 1] == 'x' &&
       parsed.ec == std::errc()) {
     for (const std::size_t length : {digits - 1, digits}) {
-      if (const Cluster* preset = find_preset(std::string_view(name_or_path).substr(0, length))) {
+      const std::string_view stem = std::string_view(name_or_path).substr(0, length);
+      if (const Cluster* preset = find_preset(stem)) {
+        refuse_card_with_count(name_or_path, stem, *preset, nodes);
         return with_nodes(*preset, nodes, name_or_path);
       }
     }

@@ -57,7 +57,7 @@ TEST(Typed, WordsOfOthersAreUnderstood) {
 TEST(Typed, AClusterWithoutItsMakerNamesTheOneThatHasIt) {
   const Exported result = run_words("plan --model llama-3.1-8b --cluster h100x8");
   EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("dgx-h100"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("8xh100 is so many GPUs, dgx-h100x8"), std::string::npos) << result.err;
 }
 
 // llama-70b was answered with llama-30b and llama-7b.

@@ -93,7 +93,7 @@ TEST(Presets, FixedNamesLoadWithACount) {
 // p5.48xlarge and 8xH100 were no clusters.
 TEST(Presets, GoByTheNamesOfCloudsAndCards) {
   const std::map<std::string, std::string> names = {{"h100", "dgx-h100"},
-                                                    {"H200x4", "hgx-h200x4"},
+                                                    {"H200", "hgx-h200"},
                                                     {"DGX_H100x2", "dgx-h100x2"},
                                                     {"dgx-h100x1", "dgx-h100x1"},
                                                     {"a100-40gb", "dgx-a100-40gb"},
@@ -109,7 +109,7 @@ TEST(Presets, GoByTheNamesOfCloudsAndCards) {
   EXPECT_EQ(load_cluster("64x H100").nodes, 8);
   EXPECT_EQ(load_cluster("2xh100").gpus, 2);
   EXPECT_EQ(load_cluster("2x4090").gpus, 2);
-  for (const char* name : {"12xh100", "0xh100", "8xh101", "8xh100x2", "-8xh100"}) {
+  for (const char* name : {"12xh100", "0xh100", "8xh101", "8xh100x2", "-8xh100", "h100x8"}) {
     EXPECT_THROW(load_cluster(name), Error) << name;
   }
 }

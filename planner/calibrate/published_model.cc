@@ -10,6 +10,7 @@
 #include "models/presets.h"
 #include "planner/calibrate/row_words.h"
 #include "planner/plan/framework_versions.h"
+#include "topologies/compose.h"
 
 namespace trireme::planner {
 
@@ -128,7 +129,11 @@ RecipeCase recipe_case_of(const PublishedRow& row, const Transformer& model) {
   run.expert_bias = model.moe && model.moe->expert_bias;
   run.tuning = row.finetune.has_value();
   try {
-    run.compute_capability = topologies::find_gpu(row.gpu, row.id).compute_capability;
+    const auto each = static_cast<int>(std::min<std::int64_t>(row.gpus_per_node.value_or(0), 1024));
+    const topologies::Cluster cluster =
+        topologies::compose_cluster(row.gpu, each, std::max(each, 1), row.cluster, row.id);
+    run.compute_capability = cluster.gpu.compute_capability;
+    run.rack = is_rack(cluster);
   } catch (const Error&) {
     run.compute_capability = 0;  // said where the cluster is made
   }

@@ -6,6 +6,7 @@
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
 #include "planner/cost/ring_attention.h"
+#include "planner/cost/torch_context.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -166,7 +167,7 @@ PassTimes LayerTimer::shared_attention(const Plan& plan, const models::PassWork&
 }
 
 // The frameworks' ring attention: c - 1 exchanges of a key-value chunk beside the attention of the
-// chunk before; or all keys and values gathered first (3.4).
+// chunk before; or all keys and values gathered first (3.4), by PyTorch beside a rank's own chunk.
 void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
                              LayerTimes& times) const {
   if (plan.context <= 1) {
@@ -183,9 +184,11 @@ void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models:
   }
   const models::Transformer& model = job_.model;
   const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan));
-  double width =
-      2.0 * static_cast<double>(model.kv_heads * model.head_dim) /
-      static_cast<double>(std::min(plan.tensor, std::max<std::int64_t>(model.kv_heads, 1)));
+  const std::int64_t heads = job_.framework.context_repeats_heads
+                                 ? model.heads
+                                 : std::max<std::int64_t>(model.kv_heads, 1);
+  double width = 2.0 * static_cast<double>(heads * model.head_dim) /
+                 static_cast<double>(std::min(plan.tensor, heads));
   if (model.latent) {
     width = static_cast<double>(model.heads * (model.latent->qk_nope + model.latent->qk_rope +
                                                model.latent->v_head)) /
@@ -208,8 +211,37 @@ void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models:
     times.forward.host += launch * degree * counts_->ring.forward.plain;
     times.input_gradient.host += launch * degree * counts_->ring.backward.plain;
   }
-  times.forward.context += ring(gather, forward, times.forward);
-  times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
+  if (!has_torch_context(job_.framework)) {
+    times.forward.context += ring(gather, forward, times.forward);
+    times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
+    return;
+  }
+  add_torch_steps(plan, tokens / degree * width, times);
+  const double gradients = kTorchGradientWidth * scatter;
+  if (!gathers) {
+    times.forward.context += ring(gather, forward, times.forward);
+    times.input_gradient.context += ring(gather + gradients, backward, times.input_gradient);
+    return;
+  }
+  const double own = 1 / degree;
+  times.forward.context += beside(gather, own * forward, times.forward);
+  times.input_gradient.context += beside(gather, own * backward, times.input_gradient) +
+                                  beside(gradients, (1 - own) * backward, times.input_gradient);
+}
+
+// What PyTorch does around the attention of each step; `keys` are elements of this rank's.
+void LayerTimer::add_torch_steps(const Plan& plan, double keys, LayerTimes& times) const {
+  const TorchContext steps{
+      static_cast<double>(plan.context),
+      static_cast<double>(RowBytes(shape_of(job_, plan)).out / kActivationBytes), keys};
+  const auto add = [&](Pass pass, PassTimes& pass_times) {
+    models::PassWork work;
+    work.memory_bound.push_back(
+        {.part = models::Part::kAttentionNorm, .traffic = torch_context_traffic(steps, pass)});
+    pass_times.kernels += passes(work);
+  };
+  add(Pass::kForward, times.forward);
+  add(Pass::kBackward, times.input_gradient);
 }
 
 }  // namespace trireme::planner

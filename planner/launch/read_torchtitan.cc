@@ -49,7 +49,6 @@ constexpr std::string_view kTitanOthers =
     "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
     "activation_checkpoint.determinism_check activation_checkpoint.debug "
     "parallelism.pipeline_parallel_microbatches parallelism.pipeline_parallel_schedule_csv "
-    "parallelism.context_parallel_rotate_method "
     "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns compile.backend";
 
 const KnownKeys& known() {
@@ -248,6 +247,9 @@ void read_titan_choices(LaunchConfig& config) {
   if (is_on(config, "parallelism.enable_async_tensor_parallel")) {
     config.choices.emplace_back("tp_comm_overlap=true");
   }
+  if (text_setting(config, "parallelism.context_parallel_rotate_method") == "alltoall") {
+    config.choices.emplace_back("context_gather=false");
+  }
   const auto half = [](const std::string& type) { return type == "bfloat16" || type == "float16"; };
   const bool half_states = half(text_setting(config, "training.dtype", "float32"));
   if (half_states) {  // parameters, gradients and both moments; only the reduction has its own type
@@ -290,7 +292,6 @@ void note_unmodelled_by_titan(LaunchConfig& config) {
         {"float8.filter_fqns", "output"},
         {"mx.filter_fqns", "output"},
         {"optimizer.implementation", "fused"},
-        {"parallelism.context_parallel_rotate_method", "allgather"},
         {"debug.moe_force_load_balance", "false"}}) {
     if (const std::string value = text_setting(config, key, usual);
         value != usual && !value.empty()) {

@@ -206,6 +206,10 @@ std::span<const Field> torchtitan_fields() {
       {"parallelism.pipeline_parallel_last_stage_less_layers", by_count(&EvenStages::less)},
       {"parallelism.module_fqns_per_model_part", by_modules},
       {"parallelism.context_parallel_degree", &Plan::context},
+      {"parallelism.context_parallel_rotate_method",
+       [](const L& l) {
+         return when(l.plan.context > 1 && !l.job.framework.context_gather, "alltoall");
+       }},
       {"parallelism.expert_parallel_degree", given(has_experts, &Plan::expert)},
       {"parallelism.expert_tensor_parallel_degree",
        given(has_experts, [](const L& l) { return expert_tensor_of(l.plan); })},

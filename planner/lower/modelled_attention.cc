@@ -1,14 +1,17 @@
 // The attention of modelled layers: alone, or over ranks that share each sequence.
 #include <algorithm>
+#include <optional>
 
+#include "planner/cost/torch_context.h"
 #include "planner/lower/modelled_layer.h"
 
 namespace trireme::planner::lowering {
 namespace {
 
 // Elements of a rank's keys and values.
-std::int64_t moved_keys(const models::AttentionWork& a) {
-  return std::max<std::int64_t>(1, a.batch * a.query_length * a.kv_heads * (a.qk_dim + a.v_dim));
+std::int64_t moved_keys(const Framework& framework, const models::AttentionWork& a) {
+  const std::int64_t heads = framework.context_repeats_heads ? a.heads : a.kv_heads;
+  return std::max<std::int64_t>(1, a.batch * a.query_length * heads * (a.qk_dim + a.v_dim));
 }
 
 }  // namespace
@@ -62,7 +65,7 @@ void ModelledLayer::share_scores(bool backward, const Operand& kept, const Opera
 }
 
 Operand ModelledLayer::gather_keys(const models::AttentionWork& a, const Operand& kept) {
-  const std::int64_t moved = moved_keys(a);
+  const std::int64_t moved = moved_keys(w_.job.framework, a);
   const Operand own = w_.builder.buffer("own_keys", moved, ElementType::kCompute);
   const Operand all =
       w_.builder.buffer("ring_keys", moved * w_.plan.context, ElementType::kCompute);
@@ -71,9 +74,11 @@ Operand ModelledLayer::gather_keys(const models::AttentionWork& a, const Operand
   return all;
 }
 
-// The gradients travel as far as the keys did.
+// The gradients travel as far as the keys did, PyTorch's in fp32.
 Operand ModelledLayer::scatter_gradients(const models::AttentionWork& a, const Operand& kept) {
-  const std::int64_t moved = moved_keys(a);
+  const Framework& framework = w_.job.framework;
+  const std::int64_t moved =
+      moved_keys(framework, a) * (has_torch_context(framework) ? kTorchGradientWidth : 1);
   const Operand sums = w_.builder.buffer("own_key_gradients", moved, ElementType::kCompute);
   const Operand gradients =
       w_.builder.buffer("key_gradients", moved * w_.plan.context, ElementType::kCompute);
@@ -101,26 +106,38 @@ void ModelledLayer::exchange_heads(const models::AttentionWork& a, const Operand
 }
 
 // Keys and values (backward: their gradients too) go round the context group beside the attention
-// of the pieces that are there, all but one of `context`; or are gathered before it.
+// of the pieces that are there, all but one of `context`; or are gathered before it, by PyTorch
+// beside the piece of a rank's own keys.
 void ModelledLayer::ring_attention(const models::AttentionWork& a, bool backward,
                                    const Operand& kept, const Operand& output) {
+  const bool torch = has_torch_context(w_.job.framework);
+  const bool gathers = context_form(w_.job.framework) == ContextForm::kGather;
   const Operand all = gather_keys(a, kept);
   const std::int64_t keys = models::keys_seen(a);
-  const std::int64_t last = keys / w_.plan.context;
-  const bool gathers = context_form(w_.job.framework) == ContextForm::kGather;
-  const auto last_piece = [&] {
-    if (!gathers) {
-      attention_piece(a, last, backward, all, output);
-    }
-  };
-  attention_piece(a, gathers ? keys : keys - last, backward, gathers ? all : kept, output);
-  if (backward) {
-    const Operand sums = scatter_gradients(a, kept);
-    last_piece();
-    w_.builder.modelled_pass("own_key_gradients", 0, Bytes(0), {sums, output});
-    return;
+  const std::int64_t piece = keys / w_.plan.context;
+  const std::int64_t first = !gathers ? keys - piece : torch ? piece : keys;
+  attention_piece(a, first, backward, gathers && !torch ? all : kept, output);
+  const std::optional<Operand> sums =
+      backward ? std::optional(scatter_gradients(a, kept)) : std::nullopt;
+  if (first < keys) {
+    attention_piece(a, keys - first, backward, all, output);
   }
-  last_piece();
+  if (torch) {
+    merge_steps(a, backward, all, output);
+  }
+  if (sums) {
+    w_.builder.modelled_pass("own_key_gradients", 0, Bytes(0), {*sums, output});
+  }
+}
+
+// What PyTorch does around the attention of each step, together.
+void ModelledLayer::merge_steps(const models::AttentionWork& a, bool backward, const Operand& keys,
+                                const Operand& output) {
+  const TorchContext steps{static_cast<double>(w_.plan.context),
+                           static_cast<double>(a.batch * a.query_length * a.heads * a.v_dim),
+                           static_cast<double>(moved_keys(w_.job.framework, a))};
+  const topologies::Pass pass = backward ? topologies::Pass::kBackward : topologies::Pass::kForward;
+  w_.builder.modelled_pass("merge_steps", 0, torch_context_traffic(steps, pass), {keys, output});
 }
 
 }  // namespace trireme::planner::lowering

@@ -48,6 +48,8 @@ class ModelledLayer {
   Operand scatter_gradients(const models::AttentionWork& attention, const Operand& kept);
   void ring_attention(const models::AttentionWork& attention, bool backward, const Operand& kept,
                       const Operand& output);
+  void merge_steps(const models::AttentionWork& attention, bool backward, const Operand& keys,
+                   const Operand& output);
   void exchange_heads(const models::AttentionWork& attention, const Operand& kept);
   void attention_piece(const models::AttentionWork& attention, std::int64_t keys, bool backward,
                        const Operand& kept, const Operand& output);

@@ -75,9 +75,11 @@ struct Framework {
   bool p2p_overlap_interleaved = true;
   bool scattered_boundary = false;  // tensor ranks send a part each and gather the whole
   // Context parallelism by exchanging heads for tokens around attention (Ulysses), or by gathering
-  // all keys and values before it, not by passing them round a ring beside it.
+  // all keys and values (before it; PyTorch's beside the attention of a rank's own), not by passing
+  // them round a ring beside it; keys and values repeated to the queries' heads before that.
   bool context_all_to_all = false;
   bool context_gather = false;
+  bool context_repeats_heads = false;
 
   // Weights that an optimizer on the host hands back: bytes of an element that lie on the GPU
   // beside the parameters until they are cast, and whether they come from memory that is not

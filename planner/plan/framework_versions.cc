@@ -212,9 +212,9 @@ const Entry& version_of(const Entry& entry, const std::string& version) {
 
 bool holds(const json& when, const RecipeCase& run) {
   const std::pair<const char*, bool> switches[] = {
-      {"latent", run.latent},   {"experts", run.experts},        {"gated", run.gated},
-      {"unfused", run.unfused}, {"tensor", run.tensor},          {"pipeline", run.pipeline},
-      {"tuning", run.tuning},   {"expert_bias", run.expert_bias}};
+      {"latent", run.latent},   {"experts", run.experts},         {"gated", run.gated},
+      {"unfused", run.unfused}, {"tensor", run.tensor},           {"pipeline", run.pipeline},
+      {"tuning", run.tuning},   {"expert_bias", run.expert_bias}, {"rack", run.rack}};
   for (const auto& [key, value] : when.items()) {
     if (key == "precisions") {
       if (std::ranges::none_of(value, [&](const json& name) {
@@ -340,6 +340,11 @@ Framework find_framework(const std::string& name) {
   return build(name, nullptr);
 }
 
+bool is_rack(const topologies::Cluster& cluster) {
+  constexpr int kServerGpus = 16;  // of the largest, a DGX-2
+  return cluster.node.nvlink_domain > kServerGpus;
+}
+
 RecipeCase recipe_case_of(const Job& job) {
   return {.precision = job.precision,
           .compute_capability = job.cluster.gpu.compute_capability,
@@ -348,6 +353,7 @@ RecipeCase recipe_case_of(const Job& job) {
           .gated = job.model.gated_mlp,
           .unfused = job.attention == models::AttentionKernel::kUnfused,
           .expert_bias = job.model.moe && job.model.moe->expert_bias,
+          .rack = is_rack(job.cluster),
           .tuning = job.training.has_adapters()};
 }
 

@@ -33,8 +33,10 @@ struct RecipeCase {
   bool tensor = false;       // tensor parallelism
   bool pipeline = false;     // pipeline parallelism
   bool expert_bias = false;  // biases inside experts (gpt-oss)
+  bool rack = false;         // an NVLink domain wider than a server (GB200, GB300)
   bool tuning = false;       // of a trained model, whose router is trained too
 };
+bool is_rack(const topologies::Cluster& cluster);
 // What the job says of it by its model, precision, attention, card and training.
 RecipeCase recipe_case_of(const Job& job);
 

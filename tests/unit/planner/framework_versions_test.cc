@@ -114,6 +114,57 @@ TEST(FrameworkVersions, LibraryRecipesSayTheirDispatcherAndRouter) {
             2 * library(false, false, true).expert_launches);
 }
 
+// gpt-oss ran all-to-all in the performance recipes, but where a release says otherwise: HybridEP
+// on GB200 in 26.04 alone, and in 8 bits from 26.06.
+TEST(FrameworkVersions, PerformanceRecipesOfGptOssSayTheirDispatcher) {
+  const auto once = [](const char* spec, topologies::Precision precision, int capability) {
+    RecipeCase run;
+    run.experts = run.expert_bias = true;
+    run.precision = precision;
+    run.compute_capability = capability;
+    return find_framework(spec, run).dispatch_once;
+  };
+  const auto bf16 = topologies::Precision::kBf16, fp8 = topologies::Precision::kFp8;
+  EXPECT_FALSE(once("megatron-bridge@25.11", bf16, 103) ||
+               once("megatron-bridge@26.02", bf16, 100));
+  EXPECT_TRUE(once("megatron-bridge@26.04", bf16, 100));
+  EXPECT_FALSE(once("megatron-bridge@26.04", bf16, 103) ||
+               once("megatron-bridge@26.04.01", bf16, 100) ||
+               once("megatron-bridge@26.08", bf16, 100));
+  EXPECT_TRUE(once("megatron-bridge@26.06", fp8, 100) && once("megatron-bridge@26.08", fp8, 103));
+}
+
+// Recipes of 25.11 ran HybridEP inside racks alone; Qwen3-30B's on B200 all-to-all until 26.02.01
+// and graphs of the router: 20 % too slow without.
+TEST(FrameworkVersions, RacksHaveTheirDispatcherBeforeServers) {
+  const auto qwen = [](const char* spec, bool rack) {
+    return find_framework(
+        spec, {.compute_capability = 100, .experts = true, .pipeline = false, .rack = rack});
+  };
+  EXPECT_TRUE(qwen("megatron-bridge@25.11", true).dispatch_once);
+  EXPECT_FALSE(qwen("megatron-bridge@25.11", false).dispatch_once ||
+               qwen("megatron-bridge@26.02", false).dispatch_once);
+  EXPECT_TRUE(qwen("megatron-bridge@26.02.01", false).dispatch_once &&
+              qwen("megatron-bridge@26.04.01", false).dispatch_once);
+  EXPECT_EQ(qwen("megatron-bridge@26.02", false).graphed_launches, 0.3);
+  EXPECT_EQ(qwen("megatron-bridge@26.02", true).graphed_launches, 0.5);
+  EXPECT_TRUE(is_rack(topologies::load_cluster("gb200-nvl72")));
+  EXPECT_FALSE(is_rack(topologies::load_cluster("dgx-b200")));
+}
+
+// A card of Qwen3-235B on GB300 names its recipe and not the recipe's twelve virtual stages: 31 %
+// too slow without them.
+TEST(FrameworkVersions, ACardHasTheVirtualStagesOfItsRecipe) {
+  const auto chunks = [](const char* notes) {
+    const std::string row = std::string(R"([{"id": "x", "model": "qwen3-235b-a22b", "gpu": "GB300",
+      "pp": 4, "precision_detail": "fp8-mx", "date": "2026-08-17", "notes": ")") +
+                            notes + "\"}]";
+    return parse_published(row, "s").rows.at(0).vpp.value_or(1);
+  };
+  EXPECT_EQ(chunks("tuned recipe, mock data"), 12);
+  EXPECT_EQ(chunks("functional pretraining run"), 1);
+}
+
 // Kernels of single experts in 16 bits before Core 0.16 were those of 8 bits: Qwen3-235B on 256
 // H800 under Core 0.12 22 to 56 % too slow. AMD's products were one by one.
 TEST(FrameworkVersions, OnlyCastsMakeExpertsOfOldReleasesManyKernels) {

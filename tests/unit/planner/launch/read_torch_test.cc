@@ -49,6 +49,12 @@ LaunchCase titan(const std::string& text, const std::vector<std::string>& more =
   return make_launch_case(read_torchtitan(text, "t.toml", more), {.cluster = "dgx-h100x8"});
 }
 
+TEST_F(ReadTorchtitan, KeysAreGatheredUnlessTheFilePassesThemOn) {
+  EXPECT_TRUE(titan(kTitan).job.framework.context_gather);
+  EXPECT_FALSE(titan(kTitan, {"--parallelism.context_parallel_rotate_method", "alltoall"})
+                   .job.framework.context_gather);
+}
+
 TEST_F(ReadTorchtitan, AFileIsPredictedAsItsOwnProgramAndRelease) {
   const auto named = [](const std::string& text, const LaunchOptions& beside = {}) {
     LaunchOptions options = beside;

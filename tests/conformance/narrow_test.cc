@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -154,6 +155,35 @@ TEST(NarrowTraining, WhatIsNotComputedInEightBitsIsRefusedByName) {
   job = narrow_job("llama");
   job.precision = topologies::Precision::kFp4;
   EXPECT_NE(refusal(job, plan_of("mb1")).find("4 bits"), std::string::npos);
+}
+
+// Ops of this name in the one role of a program.
+std::int64_t ops_named(const Plan& plan, const std::string& name) {
+  const StepProgram program =
+      planner::lower(narrow_job("llama"), plan, {.widths = {}, .executable = true});
+  const Program& role = program.roles.front();
+  return std::ranges::count_if(role.ops, [&](const Op& op) { return role.names[op.name] == name; });
+}
+
+// An input that nothing but its product reads is cast both ways in forward, and its 16 bits end
+// there; one that is repeated or read again is cast anew.
+TEST(NarrowTraining, InputsOfProductsAloneAreKeptAsCodes) {
+  const Plan kept = plan_of("mb8");
+  const Plan repeated = plan_of("mb8", [](Plan& p) { p.recompute = Recompute::kFull; });
+  for (const char* name : {"qkv_input_turned", "mlp_up_input_turned", "mlp_down_input_turned"}) {
+    EXPECT_EQ(ops_named(kept, name), 0) << name;
+    EXPECT_EQ(ops_named(repeated, name), 4) << name;
+  }
+  EXPECT_EQ(ops_named(kept, "attention_output_input_turned"), 4);
+  Job wide = narrow_job("llama");
+  const auto peak = [&] {
+    const StepProgram program =
+        planner::lower(wide, plan_of("mb1"), {.widths = {}, .executable = true});
+    return liveness(program, program.roles.front()).peak.value;
+  };
+  const std::int64_t narrow = peak();
+  wide.precision = topologies::Precision::kBf16;
+  EXPECT_LT(narrow, peak());
 }
 
 TEST(NarrowTraining, AProgramOfNarrowProductsIsReadBackAsItWasWritten) {

@@ -28,7 +28,8 @@ bool multiplies_narrow(const Job& job) {
 }
 
 KeptCodes kept_codes(const Job& job, const Plan& plan) {
-  if (!multiplies_narrow(job) || plan.recompute == Recompute::kFull) {
+  const bool moves = job.offload.activations != OffloadTo::kNone;
+  if (!multiplies_narrow(job) || plan.recompute == Recompute::kFull || moves) {
     return {};
   }
   const int repeated = plan.recompute == Recompute::kSelective ? plan.recompute_modules : 0;

@@ -11,6 +11,7 @@
 #include "core/program_text.h"
 #include "core/verify.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/narrow.h"
 #include "tests/conformance/training.h"
 
 namespace trireme::conformance {
@@ -184,6 +185,10 @@ TEST(NarrowTraining, InputsOfProductsAloneAreKeptAsCodes) {
   const std::int64_t narrow = peak();
   wide.precision = topologies::Precision::kBf16;
   EXPECT_LT(narrow, peak());
+  Job moved = narrow_job("llama");
+  EXPECT_NE(planner::kept_codes(moved, kept), planner::KeptCodes{});
+  moved.offload.activations = planner::OffloadTo::kHost;  // in 16 bits
+  EXPECT_EQ(planner::kept_codes(moved, kept), planner::KeptCodes{});
 }
 
 TEST(NarrowTraining, AProgramOfNarrowProductsIsReadBackAsItWasWritten) {

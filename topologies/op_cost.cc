@@ -85,10 +85,6 @@ double quantisation(double m, double n, double count, double multiprocessors) {
   return best;
 }
 
-// Results in fp32 of grouped products scatter over their tiles: measured at this share of the rate
-// of long streams (H200, 8 to 128 experts with 63 to 4,064 rows).
-constexpr double kScatteredRate = 0.78;
-
 // Results of rows, gradients in fp32, and gradients added to what is there.
 std::size_t grouped_table(const MatmulShape& shape) {
   constexpr double kFp32 = 4;
@@ -240,8 +236,7 @@ double OpCost::model_grouped(const MatmulShape& shape, Precision precision) cons
   const auto k = static_cast<double>(shape.k);
   const double compute =
       grouped_flop(shape, multiprocessors_) * (1.0 + half_k_ / k) / sustained(precision).value;
-  const double share = shape.result_bytes > kNarrowResult ? kScatteredRate : 1.0;
-  const double written = results * shape.result_bytes / (memory_rate_ * share);
+  const double written = results * shape.result_bytes / memory_rate_;
   const double read = rows * k * element_bytes(precision) / memory_rate_;
   return std::max(compute, read) + written + kernel_seconds_;
 }

@@ -16,6 +16,7 @@
 #include "planner/cost/offload_cost.h"
 #include "tests/unit/tools/command.h"
 #include "tools/program.h"
+#include "topologies/grouped_tiles.h"
 #include "topologies/op_cost.h"
 
 namespace trireme::tools {
@@ -192,6 +193,16 @@ Microbenchmarks made_up_points(double efficiency, double fp8_efficiency = 0) {
       }
     }
   }
+  for (const std::int64_t rows : {64, 1024}) {
+    const auto shape = topologies::grouped_shape({rows, 1536, 2048, 64}, false, false);
+    points.grouped.push_back({64,
+                              rows,
+                              1536,
+                              2048,
+                              MatmulLayout::kForward,
+                              false,
+                              {cost.matmul(shape, topologies::Precision::kBf16), 0.01}});
+  }
   for (std::int64_t bytes = 1 << 20; bytes <= 1 << 30; bytes *= 4) {
     points.passes.push_back({Bytes(bytes), {cost.memory_bound(Bytes(bytes), 1), 0.01}});
     points.collectives.push_back(
@@ -216,6 +227,8 @@ TEST_F(CalibrateCommand, RawPointsBecomeAProfileThatFindsTheirConstantsAgain) {
   EXPECT_EQ(profile.machine->gpu, "NVIDIA H200");
   ASSERT_TRUE(profile.points);
   EXPECT_EQ(profile.points->matmuls.size(), 9U);
+  EXPECT_EQ(profile.points->grouped.size(), 2U);
+  EXPECT_EQ(fit.grouped.size(), 2U);
   EXPECT_EQ(profile.collectives.size(), 1U);
   const nlohmann::json fits = nlohmann::json::parse(answer.out).at("fits");
   for (const nlohmann::json& fitted : fits) {

@@ -166,6 +166,24 @@ PassTimes LayerTimer::shared_attention(const Plan& plan, const models::PassWork&
              : ring_attention(plan, whole, backward);
 }
 
+// Elements of this rank's keys and values, as they travel.
+double LayerTimer::moved_keys(const Plan& plan) const {
+  const models::Transformer& model = job_.model;
+  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
+                        static_cast<double>(plan.context);
+  if (model.latent) {
+    return tokens *
+           static_cast<double>(model.heads * (model.latent->qk_nope + model.latent->qk_rope +
+                                              model.latent->v_head)) /
+           static_cast<double>(plan.tensor);
+  }
+  const std::int64_t heads = job_.framework.context_repeats_heads
+                                 ? model.heads
+                                 : std::max<std::int64_t>(model.kv_heads, 1);
+  return tokens * 2.0 * static_cast<double>(heads * model.head_dim) /
+         static_cast<double>(std::min(plan.tensor, heads));
+}
+
 // The frameworks' ring attention: c - 1 exchanges of a key-value chunk beside the attention of the
 // chunk before; or all keys and values gathered first (3.4), by PyTorch beside a rank's own chunk.
 void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models::LayerWork& work,
@@ -182,19 +200,8 @@ void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models:
     times.input_gradient += shared_attention(plan, work.input_gradient, true);
     return;
   }
-  const models::Transformer& model = job_.model;
-  const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan));
-  const std::int64_t heads = job_.framework.context_repeats_heads
-                                 ? model.heads
-                                 : std::max<std::int64_t>(model.kv_heads, 1);
-  double width = 2.0 * static_cast<double>(heads * model.head_dim) /
-                 static_cast<double>(std::min(plan.tensor, heads));
-  if (model.latent) {
-    width = static_cast<double>(model.heads * (model.latent->qk_nope + model.latent->qk_rope +
-                                               model.latent->v_head)) /
-            static_cast<double>(plan.tensor);
-  }
-  const double bytes = kActivationBytes * tokens * width;  // of all keys and values
+  const double bytes =  // of all keys and values
+      kActivationBytes * static_cast<double>(plan.context) * moved_keys(plan);
   const GroupShape group = collectives_.group(plan, Axis::kContext);
   const double gather = collectives_.time(Collective::kAllGather, group, bytes);
   const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
@@ -216,7 +223,8 @@ void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models:
     times.input_gradient.context += ring(gather + scatter, backward, times.input_gradient);
     return;
   }
-  add_torch_steps(plan, tokens / degree * width, times);
+  times.forward.kernels += torch_steps(plan, work.forward, Pass::kForward);
+  times.input_gradient.kernels += torch_steps(plan, work.input_gradient, Pass::kBackward);
   const double gradients = kTorchGradientWidth * scatter;
   if (!gathers) {
     times.forward.context += ring(gather, forward, times.forward);
@@ -229,19 +237,19 @@ void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models:
                                   beside(gradients, (1 - own) * backward, times.input_gradient);
 }
 
-// What PyTorch does around the attention of each step; `keys` are elements of this rank's.
-void LayerTimer::add_torch_steps(const Plan& plan, double keys, LayerTimes& times) const {
-  const TorchContext steps{
-      static_cast<double>(plan.context),
-      static_cast<double>(RowBytes(shape_of(job_, plan)).out / kActivationBytes), keys};
-  const auto add = [&](Pass pass, PassTimes& pass_times) {
-    models::PassWork work;
-    work.memory_bound.push_back(
-        {.part = models::Part::kAttentionNorm, .traffic = torch_context_traffic(steps, pass)});
-    pass_times.kernels += passes(work);
-  };
-  add(Pass::kForward, times.forward);
-  add(Pass::kBackward, times.input_gradient);
+// What PyTorch does around the attention of each step, where one kernel runs it.
+double LayerTimer::torch_steps(const Plan& plan, const models::PassWork& work, Pass pass) const {
+  if (plan.context == 1 || !has_torch_context(job_.framework) || work.attention.empty() ||
+      context_form(job_.framework) == ContextForm::kExchangeHeads) {
+    return 0;
+  }
+  const Shape shape = shape_of(job_, plan);
+  const TorchContext steps{static_cast<double>(plan.context),
+                           static_cast<double>(shape.tokens * shape.attention), moved_keys(plan)};
+  models::PassWork around;
+  around.memory_bound.push_back(
+      {.part = models::Part::kAttentionNorm, .traffic = torch_context_traffic(steps, pass)});
+  return passes(around);
 }
 
 }  // namespace trireme::planner

@@ -232,7 +232,7 @@ void LayerTimer::set_recompute(const Plan& plan, std::int64_t layer, const model
   PassTimes& times_again = times.recompute;
   times_again.kernels = products(again.matmuls) +
                         core_attention(again, Pass::kForward, attention_share(job_, plan)) +
-                        passes(again);
+                        passes(again) + torch_steps(plan, again, Pass::kForward);
   times_again.host = host(again, false);
   times.recompute_flop = flop_of_pass(again);
   if (has_tiled_mlp(job_, plan, moe)) {

@@ -118,7 +118,9 @@ class LayerTimer {
   [[nodiscard]] double ring_step(const Plan& plan, bool own, topologies::Pass pass) const;
   void add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const;
   void overlap_exchanges(double steady, LayerTimes& times) const;
-  void add_torch_steps(const Plan& plan, double keys, LayerTimes& times) const;
+  [[nodiscard]] double moved_keys(const Plan& plan) const;
+  [[nodiscard]] double torch_steps(const Plan& plan, const models::PassWork& work,
+                                   topologies::Pass pass) const;
   [[nodiscard]] double beside(double communication, double compute, PassTimes& pass) const;
   void add_sequence_tensor(const Plan& plan, const Bare& bare, bool moe, LayerTimes& times) const;
   [[nodiscard]] double input_share(models::Half half) const;

@@ -1,0 +1,63 @@
+// `trireme run --precision fp8` on the CPU: it trains as bf16 does but for its roundings, and what
+// it does not compute is one line.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/json_reader.h"
+#include "tests/unit/tools/command.h"
+
+namespace trireme::tools {
+namespace {
+
+const std::string kTinyModel =
+    std::string(TRIREME_SOURCE_DIR) + "/tests/gpu/models/tiny-llama.json";
+
+Answer run_in(const std::string& precision, const std::string& sequence,
+              const std::vector<std::string>& more) {
+  return run_command({"run", "--backend", "cpu", "--steps", "4", "--lr", "1e-3", "--layout", "mb1",
+                      "--global-batch", "2", "--seq", sequence, "--precision", precision},
+                     more);
+}
+
+std::vector<double> losses(const std::string& path) {
+  std::vector<double> values;
+  const nlohmann::json json = read_json_file(path);
+  for (const nlohmann::json& step : json.at("steps")) {
+    values.push_back(step.at("loss").get<double>());
+  }
+  return values;
+}
+
+TEST(RunInEightBits, TrainsAsBf16DoesButForItsRoundings) {
+  const TestFolder folder;
+  for (const std::string precision : {"bf16", "fp8"}) {
+    const Answer answer =
+        run_in(precision, "32", {"--model", kTinyModel, "-o", folder.path(precision)});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+  }
+  const std::vector<double> wide = losses(folder.path("bf16"));
+  const std::vector<double> narrow = losses(folder.path("fp8"));
+  ASSERT_EQ(wide.size(), narrow.size());
+  EXPECT_NE(wide, narrow);
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_NEAR(narrow[i] / wide[i], 1, 5e-3);  // docs/gpu_measurements.md
+  }
+}
+
+TEST(RunInEightBits, WhatIsNotComputedSoIsOneLine) {
+  const auto refused = [](const std::string& sequence, const std::vector<std::string>& more) {
+    const Answer answer = run_in("fp8", sequence, more);
+    EXPECT_EQ(answer.code, 2);
+    return answer.err;
+  };
+  EXPECT_NE(refused("32", {"--model", "mixtral-8x7b"}).find("experts under fp8"),
+            std::string::npos);
+  EXPECT_NE(refused("32", {"--model", kTinyModel, "--lora-rank", "4"}).find("adapters under fp8"),
+            std::string::npos);
+  EXPECT_NE(refused("8", {"--model", kTinyModel}).find("8 tokens of a micro-batch"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::tools

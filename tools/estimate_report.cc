@@ -10,6 +10,7 @@
 #include "planner/cost/symbols.h"
 #include "planner/cost/time_items.h"
 #include "planner/search/search.h"
+#include "planner/search/switches.h"
 #include "tools/report.h"
 #include "tools/table.h"
 #include "topologies/node_groups.h"
@@ -266,6 +267,9 @@ void print_estimate(const Console& console, const Job& job, const Estimate& esti
              may_be_mended ? "; try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True first" : "");
   print_memory(console, memory);
   if (const std::string idle = planner::idle_offload(job, estimate.plan); !idle.empty()) {
+    fmt::print(console.out, "{}\n", idle);
+  }
+  if (const std::string idle = planner::idle_ring(job, estimate.plan); !idle.empty()) {
     fmt::print(console.out, "{}\n", idle);
   }
   fmt::print(console.out, "\n");

@@ -161,6 +161,7 @@ void add_remarks(const PlanArguments& options, const planner::Job& job, PlanRepo
   if (report.result.best) {
     add(refusal.empty() ? "" : fmt::format("`export` would refuse it: {}", refusal));
     add(planner::idle_offload(job, report.result.best->plan));
+    add(planner::idle_ring(job, report.result.best->plan));
     if (!options.keep_switches) {
       add(rows_by_themselves(options, job, report.result));
     }

@@ -1,8 +1,12 @@
 // Which switches frameworks have. Flags: Megatron-LM d98e8a64 training/arguments.py, torchtitan
 // v0.2.2 config/job_config.py, PyTorch's allocator notes, accelerate 1.15's dynamo_config.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "planner/plan/framework.h"
+#include "planner/plan/shape.h"
+#include "planner/search/counts.h"
 #include "planner/search/switches.h"
 
 namespace trireme::planner {
@@ -43,6 +47,33 @@ bool dispatches_once(const Job& job) {
 }
 bool overlaps_exchanges(const Job& job) {
   return !job.model.moe || job.framework.expert_overlap;
+}
+
+// Keys and values of a sequence that is worth spreading go round a ring, where this project's
+// runtime has kernels for it (planner/lower/lower.cc, check_executable).
+std::string_view part_without_ring(const Job& job, const Plan& plan) {
+  if (job.model.function.attention_cap > 0) {
+    return "capped scores";
+  }
+  for (std::int64_t layer = 0; layer < models::trained_layers(job.model); ++layer) {
+    if (const std::string_view part = modelled_part(job, plan, layer); !part.empty()) {
+      return part;
+    }
+  }
+  return {};
+}
+
+bool has_no_ring_to_offer(const Job& job) {
+  constexpr bool kNamed = false;
+  if (!job.framework.context_gather || job.framework.context_all_to_all ||
+      context_degrees(job, job.cluster.gpus, kNamed).size() == 1) {
+    return true;
+  }
+  Job ring = job;
+  ring.framework.context_gather = false;
+  Plan spread;
+  spread.context = 2;
+  return !part_without_ring(ring, spread).empty();
 }
 
 constexpr std::string_view kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
@@ -107,6 +138,12 @@ constexpr FrameworkSwitch kSwitches[] = {
     {"deepspeed",
      {"expandable segments", "expandable_segments=true", kExpandable},
      expands_segments},
+    {"trireme",
+     {.name = "ring context parallelism",
+      .setting = "context_gather=false",
+      .flag = "keys and values passed round a ring",
+      .trades = true},
+     has_no_ring_to_offer},
 };
 
 std::string_view key_of(std::string_view setting) {
@@ -153,6 +190,20 @@ std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& 
     }
   }
   return found;
+}
+
+std::string idle_ring(const Job& job, const Plan& plan) {
+  if (job.framework.sharder != Sharder::kTrireme || plan.context == 1 ||
+      context_form(job.framework) != ContextForm::kRing) {
+    return {};
+  }
+  const std::string_view part = part_without_ring(job, plan);
+  return part.empty() ? ""
+                      : fmt::format(
+                            "context_gather=false: this project's runtime has no ring "
+                            "beside {}; its time is that of a framework's, and `run` "
+                            "refuses it",
+                            part);
 }
 
 void switch_on(Job& job, const Switch& one) {

@@ -95,6 +95,9 @@ bool stays_on(const SwitchGain& gain, const Job& off, const Estimate& best) {
   if (gain.fit_without < best.memory.fit) {
     return false;
   }
+  if (gain.which.trades) {
+    return gain.makes_fit || helps > least;
+  }
   return gain.makes_fit || helps > least ||
          (helps >= -least && !takes_memory(estimated(off, best.plan), best));
 }
@@ -138,6 +141,36 @@ bool take_back(const Job& job, const Estimate& best, const std::vector<Switch>& 
     }
   }
   return on.size() > before;
+}
+
+// Whether some layout without `one` is better than the best with all of `on`.
+bool is_worth_leaving_out(const Job& job, SearchOptions options, const Estimate& best,
+                          const std::vector<Switch>& on, std::size_t one) {
+  if (options.goal == Goal::kUtility || best.memory.fit != Fit::kFits) {
+    return false;
+  }
+  options.best_only = true;
+  options.keep_evaluated = false;
+  options.progress = {};
+  options.known =
+      options.goal == Goal::kMemory ? best.memory.allocated_gib : best.time.step_seconds;
+  const std::optional<Estimate> other = search(with_switches(job, without(on, one)), options).best;
+  return other && other->memory.fit == Fit::kFits &&
+         (options.goal == Goal::kMemory
+              ? other->memory.allocated_gib < best.memory.allocated_gib
+              : other->time.step_seconds < (1 - kNothing) * best.time.step_seconds);
+}
+
+// Leaves out of `on` a switch that trades, where the best layouts are without it; false: none is.
+bool leave_out_trades(const Job& job, const SearchOptions& options, const Estimate& best,
+                      std::vector<Switch>& on) {
+  for (std::size_t i = 0; i < on.size(); ++i) {
+    if (on[i].trades && is_worth_leaving_out(job, options, best, on, i)) {
+      on = without(on, i);
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -265,6 +298,12 @@ SwitchedSearch search_with_switches(const Job& job, const SearchOptions& options
     settled = !best || !found.result.best || options.goal == Goal::kUtility ||
               found.result.best->plan == best->plan;
     best = found.result.best;
+    if (settled && best && leave_out_trades(job, options, *best, free)) {
+      found.job = with_switches(job, free);
+      best = best_of(found.job, options, &*best);
+      settled = false;
+      taken_back = true;  // not again by what the layout at hand would gain
+    }
     if (settled && best && !taken_back && take_back(job, *best, all, free)) {
       taken_back = true;
       settled = false;

@@ -17,6 +17,7 @@ struct Switch {
   std::string_view setting;  // KEY=VALUE of --set, or "precision=fp8"
   std::string_view flag;     // as the framework's own file spells it
   bool changes_numerics = false;
+  bool trades = false;  // helps some layouts and slows others: the best of both are compared
 };
 
 // Those that the job's framework has and its settings leave off, except on keys in `given`, which
@@ -35,6 +36,10 @@ struct SwitchGain {
   Fit fit_without = Fit::kFits;  // of this layout
   bool makes_fit = false;        // this layout is surer to fit with it
 };
+
+// What `context_gather=false` does not do where no kernel of this project's runtime passes keys
+// round a ring ("unfused attention"); empty: it does, or nothing asks for it.
+std::string idle_ring(const Job& job, const Plan& plan);
 
 // What each switch that is off would bring this plan, most first; those that bring nothing are left
 // out. Requires: check_plan found no violation.

@@ -69,7 +69,7 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
   }
-  if (has_unit_hosts(job.framework, counts, plan.sharding) && plan.sharded * plan.context > 1) {
+  if (has_unit_hosts(job.framework, counts, plan.sharding) && spreads_units(job, plan)) {
     add_unit_hosts(plan, rank, times);
   }
   const auto count =

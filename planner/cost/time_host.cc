@@ -15,7 +15,20 @@ namespace {
 // Runs of one program on one kind of host differ by 10 to 30 % (docs/frameworks_started.md).
 constexpr double kSlowestHost = 1.3;
 
+bool spreads_the_rest(const Plan& plan) {
+  return plan.sharded * plan.context > 1;
+}
+
+// Experts have more data-parallel ranks than the rest where fewer ranks split them.
+bool spreads_experts(const Job& job, const Plan& plan) {
+  return job.model.moe && expert_ranks(job, plan).shards > 1;
+}
+
 }  // namespace
+
+bool spreads_units(const Job& job, const Plan& plan) {
+  return spreads_the_rest(plan) || spreads_experts(job, plan);
+}
 
 // The host's share of gathering and reducing units shows where the host is the slower one.
 void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
@@ -28,13 +41,16 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
     experts += kinds.expert_parameters[kind] > 0 ? rank.layers[kind] : 0;
   }
   const auto sparse = static_cast<double>(experts);
-  experts = experts > 0 && expert_ranks(job, plan).shards > 1 ? experts : 0;
-  const std::int64_t units = (count + unit - 1) / unit;
+  experts = spreads_experts(job, plan) ? experts : 0;
+  // Where only the experts are spread, theirs are all the units there are.
+  const bool rest = spreads_the_rest(plan);
+  const std::int64_t units = rest ? (count + unit - 1) / unit : 0;
   const UnitLaunches looped = looped_expert_launches(job);
   const double hooks =
-      unit_launches(job, false, static_cast<double>(units), 0).hooks + sparse * looped.hooks;
+      unit_launches(job, false, static_cast<double>(rest ? units : experts), 0).hooks +
+      sparse * looped.hooks;
   UnitLaunches launches = unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
-                                        static_cast<double>(count + experts));
+                                        static_cast<double>((rest ? count : 0) + experts));
   launches.reduce += sparse * looped.reduce;
   const double launch = op.launch(1).value * fit.host_factor;
   const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once

@@ -21,6 +21,10 @@ UnitLaunches unit_launches(const Job& job, bool tensor_parallel, double units, d
 // of its own under ZeRO-3, which hooks every module and reduces every tensor.
 UnitLaunches looped_expert_launches(const Job& job);
 
+// Whether units are gathered and reduced over several ranks: all, or those of experts alone, which
+// more ranks copy where fewer split them.
+bool spreads_units(const Job& job, const Plan& plan);
+
 // Whether the host works around units under this sharding. Here and below `counts`: those of the
 // framework (host_counts_of), looked up once by who asks often.
 bool has_unit_hosts(const Framework& framework, const HostCounts* counts, Sharding sharding);

@@ -94,6 +94,14 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
   expect_closed_form(GetParam(), tests::Chunks::kLooped);
 }
 
+// ZeRO-3 whose experts alone have several data-parallel ranks to be sharded over: what its host
+// does around their units was left out, 31 % of the step.
+TEST(BehavioursOfExperts, TheHostWorksAroundUnitsOfExpertsAlone) {
+  const Drawn drawn = tests::draw("deepspeed", 380, {}, tests::Chunks::kLooped);
+  ASSERT_TRUE(drawn.job.model.moe && drawn.plan.sharded * drawn.plan.context == 1);
+  EXPECT_NEAR(drawn.estimate.time.step_seconds / simulated_seconds(drawn), 1, 0.08) << drawn.what;
+}
+
 // Pipelines in a V alone, as reached on 500 plans each, of which three are beyond 8 %: experts
 // whose gradients are reduced after the last pass, and a small model that waits for its host.
 class BehavioursInV : public testing::TestWithParam<Behaviour> {};

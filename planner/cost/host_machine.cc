@@ -17,13 +17,23 @@ struct UsualHost {
   double nvme_of_node;
   int sockets = 2;
 };
-// DGX-2 (1.5 TB, 2 Xeon 8168), DGX A100 (1 TB beside cards of 40 GB, 2 TB beside those of 80; 2
-// EPYC 7742), DGX H100 (2 TB, 2 Xeon 8480C, 8 drives), DGX B200 (2 TB and more), a workstation's
-// two channels: the systems' data sheets and user guides (of DGX A100 320GB: DU-09821-001). GB200
-// and GB300 have Grace's own memory.
-constexpr UsualHost kHosts[] = {{"A100-SXM4-40GB", 128, 410e9, 25e9}, {"Volta", 96, 256e9, 25e9},
-                                {"Ampere", 256, 410e9, 25e9},         {"Hopper", 256, 614e9, 50e9},
-                                {"Blackwell", 256, 717e9, 50e9},      {"Ada", 64, 90e9, 7e9, 1}};
+// AWS g5.48xlarge (768 GiB beside 8 A10G, 2 EPYC 7R32, 2 drives), g4dn.metal (384 GiB beside 8 T4,
+// 2 Xeon 8259CL, 2 drives): Amazon EC2's tables of instance types; GeForce cards sit in
+// workstations. DGX-2 (1.5 TB, 2 Xeon 8168), DGX A100 (1 TB beside cards of 40 GB, 2 TB beside
+// those of 80; 2 EPYC 7742), DGX H100 (2 TB, 2 Xeon 8480C, 8 drives), DGX B200 (2 TB and more), a
+// workstation's two channels: the systems' data sheets and user guides (of DGX A100 320GB:
+// DU-09821-001). GB200 and GB300 have Grace's own memory.
+constexpr UsualHost kHosts[] = {{"A10-24GB", 96, 410e9, 7e9},
+                                {"T4-16GB", 48, 282e9, 7e9},
+                                {"RTX-3090-24GB", 64, 90e9, 7e9, 1},
+                                {"RTX-3080-10GB", 64, 90e9, 7e9, 1},
+                                {"RTX-3060-12GB", 64, 90e9, 7e9, 1},
+                                {"A100-SXM4-40GB", 128, 410e9, 25e9},
+                                {"Volta", 96, 256e9, 25e9},
+                                {"Ampere", 256, 410e9, 25e9},
+                                {"Hopper", 256, 614e9, 50e9},
+                                {"Blackwell", 256, 717e9, 50e9},
+                                {"Ada", 64, 90e9, 7e9, 1}};
 constexpr UsualHost kOtherHost = {"", 192, 400e9, 25e9};
 // One Grace: STREAM reaches 410 GB/s and up; its link both ways at once 175 and 172 GB/s, one way
 // alone 359 and 377 (DGX Station of GB300). A superchip of Blackwell has two GPUs beside it, of

@@ -42,6 +42,9 @@ TEST(Offload, HostsOfOneArchitectureDiffer) {
 
 // A board of four Grace Hoppers was told 480 GiB beside each; JUPITER's and Isambard-AI's have 120.
 TEST(Offload, BoardsOfFourGraceHoppersHaveLessBesideEach) {
+  // Amazon's own tables; both had 2,048 GiB.
+  EXPECT_EQ(host_of(small_job("llama-3.2-1b", "aws-g5", "megatron")).memory_gib, 768);
+  EXPECT_EQ(host_of(small_job("llama-3.2-1b", "a10", "megatron")).memory_gib, 768);
   EXPECT_EQ(host_of(small_job("llama-3.1-8b", "jupiter", "megatron")).memory_gib, 4 * 120);
   EXPECT_EQ(host_of(small_job("llama-3.1-8b", "alps", "megatron")).memory_gib, 4 * 120);
   EXPECT_EQ(host_of(small_job("llama-3.1-8b", "gh200", "megatron")).memory_gib, 480);

@@ -82,7 +82,7 @@ void add_object(const nlohmann::json& object, const std::string& path, int depth
   }
   for (const auto& [key, value] : object.items()) {
     const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
-    if (value.is_object()) {
+    if (value.is_object() && !value.empty()) {
       add_object(value, name, depth + 1, lines, config);
     } else {
       config.settings.push_back({name, value_text(value), name, lines.of(name)});

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/megatron/megatron.h"
+#include "planner/launch/trainers/trainer.h"
 #include "planner/launch/yaml_kinds.h"
 
 namespace trireme::planner {
@@ -33,22 +34,6 @@ bool has_any_line(std::string_view text, std::string_view keys, bool indent) {
 
 bool is_none(std::string_view value) {
   return is_among("null None ~", value) || value.empty() || value == "???";
-}
-
-// ${.encoder_seq_length} and ${model.tensor_model_parallel_size}: the key of that name in the same
-// section or the model's; what OmegaConf would compute (${multiply:4, …}) is left to defaults.
-std::string resolved(const LaunchConfig& yaml, std::string value) {
-  for (int depth = 0; depth < 5 && value.starts_with("${") && value.ends_with("}"); ++depth) {
-    const std::string inner = value.substr(2, value.size() - 3);
-    if (inner.find_first_of(":$,") != std::string::npos) {
-      return "";
-    }
-    const std::string name = inner.substr(inner.rfind('.') + 1);
-    const LaunchSetting* found = find_setting(yaml, "model." + name);
-    found = found == nullptr ? find_setting(yaml, "trainer." + name) : found;
-    value = found == nullptr ? "" : found->value;
-  }
-  return value.find("${") == std::string::npos ? value : "";
 }
 
 struct Renamed {
@@ -169,21 +154,20 @@ std::vector<LaunchSetting> megatron_yaml_settings(std::string_view text, LaunchC
     return yaml.settings;  // Megatron-Bridge's own paths
   }
   refuse_other_models(yaml);
+  settle_references(yaml);
   read_gpus(yaml, config);
   std::vector<LaunchSetting> settings;
   for (const LaunchSetting& setting : yaml.settings) {
-    const std::string value = resolved(yaml, setting.value);
-    if (is_none(value) || is_idle_recompute(yaml, setting)) {
+    if (is_none(setting.value) || is_idle_recompute(yaml, setting)) {
       continue;
     }
-    LaunchSetting to = translated(setting, value);
+    LaunchSetting to = translated(setting, setting.value);
     if (!to.key.empty()) {
       settings.push_back(std::move(to));
     }
   }
   const LaunchSetting* adapters = find_setting(yaml, "model.peft.peft_scheme");
-  if (adapters != nullptr && !is_none(resolved(yaml, adapters->value)) &&
-      adapters->value != "none") {
+  if (adapters != nullptr && !is_none(adapters->value) && adapters->value != "none") {
     config.foreign.push_back("peft_scheme " + adapters->value);
   }
   return settings;

@@ -19,10 +19,6 @@ namespace {
 
 const std::string kActor = "actor.";
 
-std::int64_t number_of(const LaunchConfig& said, const std::string& key, std::int64_t otherwise) {
-  return run_count(said, key).value_or(otherwise);
-}
-
 // ---- the engine that trains, and its degrees
 
 struct ArealDegrees {
@@ -232,7 +228,7 @@ void read_areal_megatron(const LaunchConfig& said, const ArealBackend& backend,
                                     {"expert_tensor_parallel_size", backend.expert_tensor}}) {
     put(key, std::to_string(degree));
   }
-  if (const std::int64_t chunks = number_of(said, owner + "virtual_pipeline_parallel_size", 1);
+  if (const std::int64_t chunks = run_count(said, owner + "virtual_pipeline_parallel_size", 1);
       chunks > 1) {
     put("virtual_pipeline_model_parallel_size", std::to_string(chunks));
   }
@@ -282,7 +278,7 @@ std::optional<std::int64_t> longest_sample(const LaunchConfig& said, bool rollou
   if (talk || !given) {
     return talk;
   }
-  return *given + (rollouts ? number_of(said, "gconfig.max_new_tokens", kAnswer) : 0);
+  return *given + (rollouts ? run_count(said, "gconfig.max_new_tokens", kAnswer) : 0);
 }
 
 // A micro-batch is a pack of at most max_tokens_per_mb tokens, and a rank has at least n_mbs of
@@ -290,7 +286,7 @@ std::optional<std::int64_t> longest_sample(const LaunchConfig& said, bool rollou
 void read_areal_packs(const LaunchConfig& said, std::int64_t samples, LaunchConfig& config) {
   const std::int64_t stages = config.layout.pipeline.value_or(1);
   const std::int64_t ranks = data_ranks(config);
-  const std::int64_t fewest = std::max(number_of(said, kActor + "mb_spec.n_mbs", 1),
+  const std::int64_t fewest = std::max(run_count(said, kActor + "mb_spec.n_mbs", 1),
                                        stages > 1 ? 2 * stages : std::int64_t{1});
   const auto limit = run_count(said, kActor + "mb_spec.max_tokens_per_mb");
   if (!limit) {
@@ -315,9 +311,9 @@ void read_areal_step(const LaunchConfig& said, LaunchConfig& config) {
   const bool rollouts = run_setting(said, "gconfig.max_new_tokens gconfig.n_samples") != nullptr;
   const std::string kind = run_text(said, "train_dataset.type");
   const std::int64_t pairs = kind == "dpo" || kind == "rw" ? 2 : 1;
-  const std::int64_t parts = rollouts ? number_of(said, kActor + "ppo_n_minibatches", 4) : 1;
-  const std::int64_t samples = number_of(said, "train_dataset.batch_size", 1) * pairs *
-                               number_of(said, "gconfig.n_samples", 1);
+  const std::int64_t parts = rollouts ? run_count(said, kActor + "ppo_n_minibatches", 4) : 1;
+  const std::int64_t samples = run_count(said, "train_dataset.batch_size", 1) * pairs *
+                               run_count(said, "gconfig.n_samples", 1);
   config.sequence = longest_sample(said, rollouts);
   read_areal_packs(said, std::max<std::int64_t>(1, samples / parts), config);
   if (rollouts) {
@@ -362,12 +358,12 @@ LaunchConfig read_areal(std::string_view text, const std::string& source,
   const ArealBackend backend = backend_of(said);
   const ArealDegrees& degrees = backend.degrees;
   config.gpus = degrees.data * degrees.pipeline * degrees.tensor * degrees.context;
-  config.gpus_per_node = std::min(*config.gpus, number_of(said, "cluster.n_gpus_per_node", 8));
+  config.gpus_per_node = std::min(*config.gpus, run_count(said, "cluster.n_gpus_per_node", 8));
   if (const LaunchSetting* model = run_setting(said, "actor.path")) {
     take_model(model->value, config);
   }
   if (is_on(said, kActor + "use_lora")) {
-    config.training.rank = number_of(said, kActor + "lora_rank", 32);
+    config.training.rank = run_count(said, kActor + "lora_rank", 32);
     config.training.base = BaseFormat::kSixteenBit;
     if (const LaunchSetting* targets = run_setting(said, kActor + "target_modules")) {
       take_targets(targets->spelled, targets->value, config);

@@ -89,7 +89,7 @@ void read_file_of_run(const LaunchReading& reading, LaunchConfig& said) {
 // over all ranks of Ulysses.
 void put_tokens(LaunchConfig& said) {
   const auto count = [&](std::string_view key, std::int64_t otherwise) {
-    return run_count(said, key).value_or(otherwise);
+    return run_count(said, key, otherwise);
   };
   const std::int64_t longest =
       count("data.max_prompt_length", 512) + count("data.max_response_length", 512);

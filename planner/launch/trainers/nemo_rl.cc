@@ -61,23 +61,18 @@ bool on(const LaunchConfig& said, const std::string& key, bool otherwise = false
   return switch_setting(said, key).value_or(otherwise);
 }
 
-std::int64_t count(const LaunchConfig& said, const std::string& key, std::int64_t otherwise) {
-  return run_setting(said, key) == nullptr
-             ? otherwise
-             : integer_setting(said, key, 1, 100'000'000).value_or(otherwise);
-}
-
 // ---- the GPUs that train (grpo.py, setup): without those of rollouts of their own
 
 void read_training_gpus(const LaunchConfig& said, LaunchConfig& config) {
   const std::string rollouts = in_policy("generation.colocated.");
   const bool apart = !on(said, rollouts + "enabled", true);
-  std::int64_t each = count(said, "cluster.gpus_per_node", 8);
-  std::int64_t hosts = count(said, "cluster.num_nodes", 1);
+  std::int64_t each = run_count(said, "cluster.gpus_per_node", 8);
+  std::int64_t hosts = run_count(said, "cluster.num_nodes", 1);
   if (apart && hosts == 1) {
-    each = std::max<std::int64_t>(1, each - count(said, rollouts + "resources.gpus_per_node", 1));
+    each =
+        std::max<std::int64_t>(1, each - run_count(said, rollouts + "resources.gpus_per_node", 1));
   } else if (apart) {
-    hosts = std::max<std::int64_t>(1, hosts - count(said, rollouts + "resources.num_nodes", 1));
+    hosts = std::max<std::int64_t>(1, hosts - run_count(said, rollouts + "resources.num_nodes", 1));
   }
   config.gpus_per_node = each;
   config.gpus = each * hosts;
@@ -101,11 +96,11 @@ void read_dtensor(const LaunchConfig& said, LaunchConfig& config) {
   config.framework = "fsdp2";
   layout.sharding = Sharding::kFull;
   layout.reshard_after_forward = true;
-  layout.tensor = count(said, owner + "tensor_parallel_size", 1);
-  layout.context = count(said, owner + "context_parallel_size", 1);
-  layout.replicas = count(said, owner + "dp_replicate_size", 1);
+  layout.tensor = run_count(said, owner + "tensor_parallel_size", 1);
+  layout.context = run_count(said, owner + "context_parallel_size", 1);
+  layout.replicas = run_count(said, owner + "dp_replicate_size", 1);
   layout.sequence_parallel = on(said, owner + "sequence_parallel");
-  if (count(said, owner + "expert_parallel_size", 1) > 1) {
+  if (run_count(said, owner + "expert_parallel_size", 1) > 1) {
     config.foreign.emplace_back("expert parallelism of DTensor");
   }
   config.choices.emplace_back("reduce_dtype=fp32");
@@ -117,7 +112,7 @@ void read_dtensor(const LaunchConfig& said, LaunchConfig& config) {
     config.offload = {"parameters"};
   }
   if (on(said, owner + "lora_cfg.enabled")) {
-    config.training.rank = count(said, owner + "lora_cfg.dim", 8);
+    config.training.rank = run_count(said, owner + "lora_cfg.dim", 8);
     config.training.base = BaseFormat::kFp32;
   }
   const std::string type = run_text(said, in_policy("precision"), "bfloat16");
@@ -182,7 +177,7 @@ void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
   }
   config.environment.push_back({"CUDA_DEVICE_MAX_CONNECTIONS", "1", "NeMo RL's workers"});
   if (on(said, owner + "peft.enabled")) {
-    config.training.rank = count(said, owner + "peft.dim", 8);
+    config.training.rank = run_count(said, owner + "peft.dim", 8);
     config.training.base = BaseFormat::kSixteenBit;
   }
   read_megatron_layout(config);
@@ -191,9 +186,9 @@ void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
 // ---- batch and kind
 
 void read_step(const LaunchConfig& said, LaunchConfig& config) {
-  const std::int64_t longest = count(said, in_policy("max_total_sequence_length"), 4096);
-  const std::int64_t samples = count(said, in_policy("train_global_batch_size"), 1);
-  const std::int64_t micro = count(said, in_policy("train_micro_batch_size"), 1);
+  const std::int64_t longest = run_count(said, in_policy("max_total_sequence_length"), 4096);
+  const std::int64_t samples = run_count(said, in_policy("train_global_batch_size"), 1);
+  const std::int64_t micro = run_count(said, in_policy("train_micro_batch_size"), 1);
   config.sequence = longest;
   config.global_batch = samples;
   config.layout.micro_batch = micro;
@@ -202,7 +197,7 @@ void read_step(const LaunchConfig& said, LaunchConfig& config) {
     if (!on(said, owner + "enabled")) {
       continue;
     }
-    const std::int64_t pack = count(said, owner + "train_mb_tokens", longest * micro);
+    const std::int64_t pack = run_count(said, owner + "train_mb_tokens", longest * micro);
     const RolloutPacks packs = packs_of({.step = samples,
                                          .longest = longest,
                                          .ranks = data_ranks(config),
@@ -233,10 +228,11 @@ void read_kind(const LaunchConfig& said, LaunchConfig& config) {
     note_beside(config, "the critic");
   }
   if (has("grpo.") || has("ppo.")) {
-    const double samples = static_cast<double>(count(said, "grpo.num_prompts_per_step", 1)) *
-                           static_cast<double>(count(said, "grpo.num_generations_per_prompt", 1));
-    note_actor(config,
-               samples / static_cast<double>(count(said, in_policy("train_global_batch_size"), 1)));
+    const double samples =
+        static_cast<double>(run_count(said, "grpo.num_prompts_per_step", 1)) *
+        static_cast<double>(run_count(said, "grpo.num_generations_per_prompt", 1));
+    note_actor(config, samples / static_cast<double>(
+                                     run_count(said, in_policy("train_global_batch_size"), 1)));
   }
 }
 

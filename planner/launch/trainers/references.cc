@@ -1,9 +1,11 @@
-// References in the YAML of trainers that OmegaConf reads: ${data.train_batch_size}, ${..x} from
-// the setting's own section outwards, ${mul:${a}, ${b}} of NeMo RL.
+// References in YAML that OmegaConf reads: ${data.train_batch_size}, ${..x} from the setting's own
+// section outwards, ${mul:${a}, ${b}} of NeMo RL, ${multiply:4, ${.hidden_size}} of NeMo 1, whose
+// launcher composes a file under a section of its own (${training.model.seq_length}).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "planner/launch/trainers/trainer.h"
 
@@ -27,7 +29,7 @@ std::string named_key(std::string_view name, std::string key) {
 std::string resolved(const LaunchConfig& said, const std::string& key, const std::string& value,
                      int depth = 0) {
   constexpr int kDeepest = 6;
-  constexpr std::string_view kProduct = "mul:";
+  constexpr std::string_view kProducts[] = {"mul:", "multiply:"};
   if (!value.starts_with("${") || !value.ends_with("}")) {
     return value;
   }
@@ -35,14 +37,21 @@ std::string resolved(const LaunchConfig& said, const std::string& key, const std
   if (depth > kDeepest) {
     return "";
   }
-  if (!inner.starts_with(kProduct)) {
-    const LaunchSetting* other = find_setting(said, named_key(inner, key));
+  const auto* product_of = std::find_if(std::begin(kProducts), std::end(kProducts),
+                                        [&](auto begin) { return inner.starts_with(begin); });
+  if (product_of == std::end(kProducts)) {
+    constexpr std::string_view kComposed = "training.";
+    const std::string name = named_key(inner, key);
+    const LaunchSetting* other = find_setting(said, name);
+    if (other == nullptr && name.starts_with(kComposed)) {
+      other = find_setting(said, name.substr(kComposed.size()));
+    }
     return other == nullptr ? "" : resolved(said, other->key, other->value, depth + 1);
   }
   constexpr double kMost = 1e9;
   double product = 1;
   for (const std::string_view part :
-       parts_outside_braces(std::string_view(inner).substr(kProduct.size()))) {
+       parts_outside_braces(std::string_view(inner).substr(product_of->size()))) {
     const std::string word = resolved(said, key, std::string(part), depth + 1);
     double factor = 0;
     const char* end = word.data() + word.size();

@@ -79,6 +79,7 @@ const LaunchSetting* run_setting(const LaunchConfig& run, std::string_view names
 std::string run_text(const LaunchConfig& run, std::string_view names,
                      const std::string& otherwise = "");
 std::optional<std::int64_t> run_count(const LaunchConfig& run, std::string_view names);
+std::int64_t run_count(const LaunchConfig& run, std::string_view names, std::int64_t otherwise);
 
 // What lies between the commas that are in no braces or brackets, without blanks around: "2" and
 // "${a, b}" of "2, ${a, b}".

@@ -352,4 +352,8 @@ std::optional<std::int64_t> run_count(const LaunchConfig& run, std::string_view 
   return found == nullptr ? std::nullopt : integer_setting(run, found->key, 1, 1'000'000'000);
 }
 
+std::int64_t run_count(const LaunchConfig& run, std::string_view names, std::int64_t otherwise) {
+  return run_count(run, names).value_or(otherwise);
+}
+
 }  // namespace trireme::planner

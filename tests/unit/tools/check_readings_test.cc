@@ -373,5 +373,20 @@ TEST(CheckReadings, AFileOfPythonReadsItsEnvironment) {
   EXPECT_EQ(bridge("int(os.getenv('TP', '4'))").at("layout").at("tp"), 4);
 }
 
+// An empty object where DeepSpeed takes a value counted as not said; as a section it is one.
+TEST(CheckReadings, AnEmptyObjectIsNoValue) {
+  const std::string job = "--model llama-3.1-8b --seq 4096 --cluster dgx-h100x1";
+  const auto with = [&](const std::string& more) {
+    return check(written("empty.json", R"({"train_micro_batch_size_per_gpu": 1, )" + more + "}"),
+                 job);
+  };
+  const Checked value = with(R"("train_batch_size": {})");
+  EXPECT_EQ(value.code, 2);
+  EXPECT_NE(value.err.find("train_batch_size is '{}'"), std::string::npos) << value.err;
+  const Checked section = with(R"("zero_optimization": {"stage": 2, "offload_param": {}})");
+  EXPECT_NE(section.code, 2) << section.err;
+  EXPECT_EQ(rules_in(section), Rules{}) << section.err;
+}
+
 }  // namespace
 }  // namespace trireme::tools

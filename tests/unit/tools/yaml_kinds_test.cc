@@ -41,6 +41,21 @@ TEST(YamlKinds, NemosModelAndLayoutAreRead) {
   EXPECT_EQ(read.json["layout"]["recompute"], "none");
 }
 
+// References were resolved by their last part alone, and products not at all.
+TEST(YamlKinds, NemosReferencesAndProductsAreResolved) {
+  std::string text = kNemo + kNoRecompute + kOptimizer;
+  const auto put = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  put("global_batch_size: 128", "global_batch_size: ${multiply:128, ${.micro_batch_size}}");
+  put("pipeline_model_parallel_size: 4",
+      "pipeline_model_parallel_size: ${training.model.tensor_model_parallel_size}");
+  const Checked read = check(written("nemo/refs.yaml", text), kSixteen);
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["estimate"]["global_batch"], 128);
+  EXPECT_EQ(read.json["layout"]["pp"], 4);
+}
+
 TEST(YamlKinds, NemosRecomputeAndPlainOptimizerAreRead) {
   const Checked read =
       check(written("nemo/full.yaml", kNemo + "  activations_checkpoint_granularity: full\n"

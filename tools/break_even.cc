@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "planner/plan/plan.h"
 #include "tools/fault_options.h"
+#include "tools/launchable.h"
 #include "tools/plan_advice.h"
 #include "tools/plan_report.h"
 #include "topologies/cluster.h"
@@ -193,6 +194,7 @@ std::vector<std::string> purchase_remarks(const WhatIfRequest& request, const Wh
   }
   planner::SearchOptions search;
   fix_layout(request.layout, search);
+  search.accepts = what_starts;
   const auto add = [&](const std::string& name, const WhatIfCase& mine) {
     const auto sizes = mine.estimate
                            ? near_sizes(mine.job, search, mine.estimate->time.step_seconds)

@@ -299,28 +299,32 @@ std::vector<std::string> near_sizes(const Job& job, const SearchOptions& search,
   const auto tokens = [](const Job& one) {
     return static_cast<double>(one.global_batch) * static_cast<double>(one.sequence);
   };
-  const auto add = [&](const Job& other, const char* what, std::int64_t is, std::int64_t near) {
-    const auto best = best_of(other, search);
-    if (best && best->time.step_seconds / tokens(other) < kWorth * step_seconds / tokens(job)) {
-      remarks.push_back(fmt::format(
-          "{} {} divides badly: {} takes {}, {} {} ({})", what, is, is, duration_text(step_seconds),
-          near, duration_text(best->time.step_seconds), planner::short_form(best->plan)));
+  // The size that the job has, and those near it that are faster a token: in one remark.
+  const auto add = [&](const char* what, std::int64_t Job::*size,
+                       const std::vector<std::int64_t>& near) {
+    std::string better;
+    for (const std::int64_t other_size : near) {
+      Job other = job;
+      other.*size = other_size;
+      const auto best = best_of(other, search);
+      if (best && best->time.step_seconds / tokens(other) < kWorth * step_seconds / tokens(job)) {
+        better += fmt::format(", {} {} ({})", other_size, duration_text(best->time.step_seconds),
+                              planner::short_form(best->plan));
+      }
+    }
+    if (!better.empty()) {
+      remarks.push_back(fmt::format("{} {} divides badly: it takes {}{}", what, job.*size,
+                                    duration_text(step_seconds), better));
     }
   };
   const std::int64_t step = job.cluster.gpus;
   if (job.global_batch % step != 0) {
-    for (const std::int64_t times : {job.global_batch / step, job.global_batch / step + 1}) {
-      Job other = job;
-      other.global_batch = times * step;
-      if (times > 0) {
-        add(other, "batch", job.global_batch, other.global_batch);
-      }
-    }
+    const std::int64_t below = job.global_batch / step * step;
+    add("batch", &Job::global_batch,
+        below > 0 ? std::vector{below, below + step} : std::vector{below + step});
   }
   if (job.sequence % kEvenTokens != 0 && job.sequence > kEvenTokens) {
-    Job other = job;
-    other.sequence = (job.sequence + kEvenTokens / 2) / kEvenTokens * kEvenTokens;
-    add(other, "sequence", job.sequence, other.sequence);
+    add("sequence", &Job::sequence, {(job.sequence + kEvenTokens / 2) / kEvenTokens * kEvenTokens});
   }
   return remarks;
 }

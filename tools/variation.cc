@@ -125,8 +125,10 @@ void set_gpus(const Change& change, planner::Job& job, std::int64_t gpus) {
     cluster = topologies::narrowed(std::move(cluster), gpus);
     return;
   }
-  cluster.gpus = gpus;
+  // As many nodes as it takes; of racks as many GPUs of each, as under --gpus.
   cluster.nodes = (gpus + cluster.node.gpus - 1) / cluster.node.gpus;
+  cluster.gpus = cluster.nodes * cluster.node.gpus;
+  cluster = topologies::narrowed(std::move(cluster), gpus);
 }
 
 void change_nic_latency(const Change& change, planner::Job& job) {

@@ -63,6 +63,7 @@ struct Node {
   int nics = 0;
   BytesPerSecond nic;  // one NIC, one direction, line rate
   Seconds nic_latency;
+  Bytes host_memory;  // 0: what its GPUs usually stand beside (planner/cost/host_machine.cc)
   // Which GPU and NIC hangs where, where the counts above do not say it; null: they do.
   std::shared_ptr<const NodeLayout> layout;
 };

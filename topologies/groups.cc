@@ -125,6 +125,7 @@ Cluster with_gpus_per_node(Cluster cluster, int gpus) {
     node.nvlink_links = std::max(1, node.nvlink_links * (gpus - 1) / peers);
   }
   node.nvlink_domain = std::min(node.nvlink_domain, gpus);
+  node.host_memory = Bytes(node.host_memory.value / node.gpus * gpus);
   node.gpus = gpus;
   if (node.layout) {
     node.layout = cropped(*node.layout, gpus, node.nics);

@@ -35,6 +35,7 @@ Node narrower(const Node& a, const Node& b) {
   node.nvlink_latency = std::max(a.nvlink_latency, b.nvlink_latency);
   node.pcie_per_gpu = std::min(a.pcie_per_gpu, b.pcie_per_gpu);
   node.socket_link = std::min(a.socket_link, b.socket_link);
+  node.host_memory = std::min(a.host_memory, b.host_memory);  // 0 where one does not say it
   node.peer_to_peer = a.peer_to_peer && b.peer_to_peer;
   node.sockets = std::max(a.sockets, b.sockets);
   node.gpus_per_pcie_switch = std::min(a.gpus_per_pcie_switch, b.gpus_per_pcie_switch);

@@ -237,6 +237,12 @@ Node read_node(JsonReader& reader, const Gpu& gpu) {
     node.nic = positive_bandwidth(reader, "nic");
     node.nic_latency = reader.has("nic_latency") ? reader.duration("nic_latency") : kNicLatency;
   }
+  if (reader.has("host_memory")) {
+    node.host_memory = reader.bytes("host_memory");
+    if (node.host_memory.value <= 0) {
+      reader.fail("host_memory", "must be more than 0");
+    }
+  }
   if (reader.has("layout")) {
     node.layout = read_layout(reader.object("layout"), node);
   }

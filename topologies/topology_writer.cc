@@ -113,6 +113,9 @@ nlohmann::ordered_json node_to_json(const Node& node) {
     json["nic"] = text_of(node.nic);
     json["nic_latency"] = text_of(node.nic_latency);
   }
+  if (node.host_memory.value > 0) {
+    json["host_memory"] = text_of(node.host_memory);
+  }
   if (node.layout) {
     json["layout"] = layout_to_json(*node.layout);
   }

@@ -10,6 +10,8 @@
 namespace trireme::planner {
 namespace {
 
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
 struct UsualHost {
   std::string_view card;  // its name, or what that of its architecture begins with
   double gib_of_gpu;      // host memory over GPUs of the node
@@ -124,7 +126,10 @@ HostMachine host_of(const Job& job) {
   };
   HostMachine host;
   const double grace_gib = beside == 1 && gpus > 1 ? kGraceOfFourGib : kGraceGib;
-  const double usual_gib = grace ? gpus * grace_gib / beside : gpus * usual.gib_of_gpu;
+  const double said_gib = static_cast<double>(cluster.node.host_memory.value) / kGib;
+  const double usual_gib = said_gib > 0 ? said_gib
+                           : grace      ? gpus * grace_gib / beside
+                                        : gpus * usual.gib_of_gpu;
   host.memory_gib = offload.host_gib > 0 ? offload.host_gib : usual_gib;
   host.memory_rate = given(offload.host_memory_gbytes_per_second,
                            grace ? gpus * kGraceRate / beside : usual.rate_of_node);

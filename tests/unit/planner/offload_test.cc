@@ -215,6 +215,21 @@ TEST(Offload, TheHostsLinkIsTheGraphsPcie) {
                    topologies::pcie_carries(job.cluster.node.pcie_per_gpu).value);
 }
 
+// Every node with cards of one architecture had one host's memory: p4de 2,048 GiB for its 1,152.
+TEST(Offload, HostsOfCloudsHaveTheirOwnMemory) {
+  const auto gib = [](const std::string& cluster) {
+    return host_of(small_job("llama-3.1-8b", cluster, "deepspeed")).memory_gib;
+  };
+  EXPECT_EQ(gib("aws-p4de"), 1152);
+  EXPECT_EQ(gib("gcp-a3-ultra"), 2952);
+  EXPECT_EQ(gib("dgx-h100"), 2048);
+  Job job = small_job("llama-3.1-8b", "aws-p4de", "deepspeed");
+  job.cluster = topologies::with_gpus_per_node(job.cluster, 2);
+  EXPECT_EQ(host_of(job).memory_gib, 288);
+  job.offload.host_gib = 500;
+  EXPECT_EQ(host_of(job).memory_gib, 500);
+}
+
 // One H200 copies both ways at 50 GB/s, two at once at 37; two thirds of one way were taken for
 // either, and for one way at a time.
 TEST(Offload, GpusOfASocketShareItsMemory) {

@@ -217,7 +217,7 @@ TEST(Offload, TheHostsLinkIsTheGraphsPcie) {
 
 // Every node with cards of one architecture had one host's memory: p4de 2,048 GiB for its 1,152.
 TEST(Offload, HostsOfCloudsHaveTheirOwnMemory) {
-  const auto gib = [](const std::string& cluster) {
+  const auto gib = [](const char* cluster) {
     return host_of(small_job("llama-3.1-8b", cluster, "deepspeed")).memory_gib;
   };
   EXPECT_EQ(gib("aws-p4de"), 1152);

@@ -10,8 +10,6 @@
 namespace trireme::planner {
 namespace {
 
-constexpr double kGib = 1024.0 * 1024 * 1024;
-
 struct UsualHost {
   std::string_view card;  // its name, or what that of its architecture begins with
   double gib_of_gpu;      // host memory over GPUs of the node
@@ -126,7 +124,7 @@ HostMachine host_of(const Job& job) {
   };
   HostMachine host;
   const double grace_gib = beside == 1 && gpus > 1 ? kGraceOfFourGib : kGraceGib;
-  const double said_gib = static_cast<double>(cluster.node.host_memory.value) / kGib;
+  const double said_gib = to_gib(cluster.node.host_memory);
   const double usual_gib = said_gib > 0 ? said_gib
                            : grace      ? gpus * grace_gib / beside
                                         : gpus * usual.gib_of_gpu;

@@ -10,16 +10,32 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-// Half as many rows to half as many again.
+// Half as many rows to half as many again, and all of them as many as if each expert had `rows`,
+// which is what a sample says of it.
+constexpr std::int64_t rows_of(std::int64_t expert, std::int64_t experts, std::int64_t rows) {
+  constexpr std::int64_t kScatter = 37;  // neighbours are unlike, too
+  const std::int64_t more = 2 * (expert * kScatter % experts) - (experts - 1);
+  return rows + more * rows / (2 * experts);
+}
+
 std::vector<std::int32_t> unlike_counts(std::int64_t experts, std::int64_t rows) {
   std::vector<std::int32_t> counts;
   for (std::int64_t expert = 0; expert < experts; ++expert) {
-    constexpr std::int64_t kScatter = 37;  // neighbours are unlike, too
-    const std::int64_t more = expert * kScatter % experts - experts / 2;
-    counts.push_back(static_cast<std::int32_t>(rows + more * rows / experts));
+    counts.push_back(static_cast<std::int32_t>(rows_of(expert, experts, rows)));
   }
   return counts;
 }
+
+// Eight experts had a sixteenth fewer than their sample said.
+constexpr bool are_all_there(std::int64_t experts, std::int64_t rows) {
+  std::int64_t all = 0;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    all += rows_of(expert, experts, rows);
+  }
+  return all == experts * rows;
+}
+static_assert(are_all_there(8, 64) && are_all_there(32, 64) && are_all_there(64, 64) &&
+              are_all_there(8, 4096) && are_all_there(64, 4096));
 
 // The products of a sample, with operands that are not yet placed.
 GroupedProducts products_of(const GroupedSample& sample) {

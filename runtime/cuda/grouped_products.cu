@@ -301,6 +301,10 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encoder() {
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, kFirstVersion,
                                          cudaEnableDefault, &result),
         "grouped products");
+  if (found == nullptr) {  // which is no error of the call
+    throw Error("grouped products", "the driver has no cuTensorMapEncodeTiled (12.0 brought it)",
+                ErrorKind::kMissingMachine);
+  }
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
 }
 

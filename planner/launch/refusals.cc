@@ -41,6 +41,7 @@ std::string filled(std::string_view text, const Launched& l, std::string_view wh
   const Plan& plan = l.plan;
   const std::int64_t cut = plan.tensor * 2 * plan.context;
   const std::int64_t layers = l.job.model.layers;
+  const std::int64_t half = layers / 2;
   return fmt::format(
       fmt::runtime(text), fmt::arg("who", who), fmt::arg("tp", plan.tensor),
       fmt::arg("pp", plan.pipeline), fmt::arg("cp", plan.context), fmt::arg("ep", plan.expert),
@@ -52,8 +53,8 @@ std::string filled(std::string_view text, const Launched& l, std::string_view wh
       fmt::arg("modules", module_names(plan.recompute_modules)),
       fmt::arg("recomputed", plan.recompute_layers),
       fmt::arg("positions", megatron_positions(l.job)), fmt::arg("layers_but_one", layers - 1),
-      fmt::arg("half_the_layers", fmt::format("{:.6g}", static_cast<double>(layers / 2) /
-                                                            static_cast<double>(layers))),
+      fmt::arg("half_the_layers",
+               fmt::format("{:.6g}", static_cast<double>(half) / static_cast<double>(layers))),
       fmt::arg("shard_states", shards_so(Sharding::kOptimizer, plan)),
       fmt::arg("shard_all", shards_so(Sharding::kFull, plan)));
 }

@@ -108,7 +108,8 @@ constexpr OtherName kUndescribed[] = {
     {"deepseekv4", "sparse attention over compressed tokens"},
     {"glm5", "sparse attention (an indexer chooses the tokens)"},
     {"nemotronh", "state-space layers (Mamba)"},
-    {"nemotronnano", "state-space layers (Mamba)", "8b"},
+    {"nemotronnano9b", "state-space layers (Mamba)"},  // Llama-3.1-Nemotron-Nano has 4B and 8B
+    {"nemotronnano12b", "state-space layers (Mamba)"},
     {"nemotron3", "state-space layers (Mamba)"},
     {"granite40h", "state-space layers (Mamba)"},
     {"falconh1", "state-space layers (Mamba)"},

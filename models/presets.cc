@@ -88,6 +88,12 @@ bool looks_like_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".json");
 }
 
+// A name, or that of a hub: owner/name. A file or folder of such a name says nothing of a model.
+bool may_be_name(const std::string& text) {
+  return std::count(text.begin(), text.end(), '/') <= 1 && !text.starts_with('/') &&
+         !text.starts_with('.') && !text.ends_with(".json");
+}
+
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -123,7 +129,8 @@ Transformer load_model(const std::string& name_or_path) {
     return load_model(meant);
   }
   const std::string shown = name_or_path.substr(0, 80);
-  if (const std::string part = undescribed_part(name_or_path); !part.empty()) {
+  if (const std::string part = undescribed_part(name_or_path);
+      may_be_name(name_or_path) && !part.empty()) {
     throw Error("--model", fmt::format("{} has {}, which no model here can describe", shown, part));
   }
   if (looks_like_path(name_or_path)) {

@@ -52,6 +52,23 @@ TEST(Presets, GoByTheNamesThatPeopleWrite) {
   EXPECT_NE(fault_of_name("qwen3-next-80b-a3b").find("linear attention"), std::string::npos);
 }
 
+// A folder that is not there was told to have state-space layers for its name, and so was a Llama
+// that NVIDIA pruned.
+TEST(Presets, WhatNobodyCanDescribeIsToldByNamesOfModelsAlone) {
+  const auto is_undescribed = [](const std::string& name) {
+    return fault_of_name(name).find("state-space layers") != std::string::npos;
+  };
+  for (const char* name : {"mamba-2.8b", "state-spaces/mamba-2.8b", "nvidia/Nemotron-Nano-9B-v2",
+                           "nvidia/NVIDIA-Nemotron-Nano-12B-v2"}) {
+    EXPECT_TRUE(is_undescribed(name)) << name;
+  }
+  for (const char* name : {"/no/mamba/config.json", "./mamba", "mamba/config.json",
+                           "nvidia/Llama-3.1-Nemotron-Nano-4B-v1.1"}) {
+    EXPECT_FALSE(is_undescribed(name)) << name;
+    EXPECT_NE(fault_of_name(name).find("does not exist"), std::string::npos) << name;
+  }
+}
+
 TEST(Presets, HaveThePublishedTotals) {
   const std::map<std::string, std::int64_t> totals = {
       {"gpt2", 124'439'808},

@@ -1,5 +1,6 @@
 #include "planner/cost/narrow_casts.h"
 
+#include "models/layer_parts.h"
 #include "planner/plan/narrow.h"
 
 namespace trireme::planner {
@@ -19,7 +20,11 @@ constexpr Casts kForwardKept = {kScan + kBoth, kScan + kCast, 4};
 constexpr Casts kInputGradient = {kScan + kBoth, kCast, 3};
 constexpr Casts kWeightGradient = {kCast, 0, 1};  // of the input; the gradient is there
 
+// Products of scores, where attention is not fused, stay in 16 bits.
 void add(models::PassWork& work, const models::Matmul& product, const Casts& casts) {
+  if (models::traits_of(product.part).stays_wide) {
+    return;
+  }
   const std::int64_t bytes = casts.a * product.m * product.k + casts.b * product.n * product.k;
   work.memory_bound.push_back({product.part, Bytes(bytes), casts.kernels});
 }

@@ -231,13 +231,14 @@ double OpCost::model_matmul(const MatmulShape& shape, Precision precision) const
 
 // As model_matmul, of the one tile that the runtime's own kernel has.
 double OpCost::model_grouped(const MatmulShape& shape, Precision precision) const {
-  const auto rows = static_cast<double>(shape.count * (shape.m + shape.n));
-  const auto results = static_cast<double>(shape.count * shape.m * shape.n);
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
+  const auto count = static_cast<double>(shape.count);
   const double compute =
       grouped_flop(shape, multiprocessors_) * (1.0 + half_k_ / k) / sustained(precision).value;
-  const double written = results * shape.result_bytes / memory_rate_;
-  const double read = rows * k * element_bytes(precision) / memory_rate_;
+  const double written = count * m * n * shape.result_bytes / memory_rate_;
+  const double read = count * (m + n) * k * element_bytes(precision) / memory_rate_;
   return std::max(compute, read) + written + kernel_seconds_;
 }
 

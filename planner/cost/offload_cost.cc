@@ -12,7 +12,6 @@ namespace trireme::planner {
 
 namespace {
 
-constexpr double kGib = 1024.0 * 1024 * 1024;
 // Adam reads and writes weight and both moments in fp32, reads the gradient and writes the 16-bit
 // weight; other optimizers have other moments. DeepSpeed scales the gradients before, a pass of
 // their own (unscale_and_clip_grads).
@@ -166,7 +165,7 @@ double host_memory_gib(const Job& job, const Plan& plan, double offloaded_bytes_
   // A process of PyTorch with CUDA: 3 to 4 GB (PEFT's tables without offload).
   constexpr double kProcessGib = 3;
   const double ranks = std::min(ranks_of_node(job.cluster), static_cast<double>(plan.gpus()));
-  return ranks * (offloaded_bytes_of_rank / kGib + kProcessGib);
+  return ranks * (offloaded_bytes_of_rank / kGiB + kProcessGib);
 }
 
 double streamed_seconds(const Job& job, const HostMachine& host, double elements, double on_gpu) {

@@ -233,6 +233,9 @@ std::string preset_in(std::string_view text) {
 
 std::string preset_meant(const std::string& text) {
   const std::size_t cut = text.find('/');
+  if (text.starts_with('.') || text.starts_with('~')) {  // a path
+    return {};
+  }
   if (cut != std::string::npos && text.find('/', cut + 1) != std::string::npos) {
     return {};
   }

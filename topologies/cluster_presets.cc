@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "core/error.h"
 #include "core/json_reader.h"
@@ -19,6 +20,7 @@ namespace trireme::topologies {
 namespace {
 
 constexpr std::int64_t kNodesMax = 10'000'000;
+constexpr std::size_t kShownOfName = 80;
 
 struct Presets {
   std::vector<Network> networks;
@@ -94,6 +96,21 @@ Cluster with_nodes(const Cluster& preset, std::int64_t nodes, const std::string&
   return cluster;
 }
 
+// "4xp5.48xlarge" may mean nodes or GPUs, unless the name is the card's ("8xl40s").
+void refuse_count_of_nodes(const std::string& name, std::string_view stem, const Cluster& preset,
+                           std::int64_t count) {
+  const bool card = presets().places.at(normalized_name(stem)).card ||
+                    normalized_name(preset.gpu.name).starts_with(normalized_name(preset.name));
+  if (!card && preset.node.gpus > 1 && preset.network.kind != Network::Kind::kNone) {
+    const std::int64_t nodes = (count - 1) / preset.node.gpus + 1;
+    throw Error("--cluster", "'" + name + "' may mean nodes or GPUs: " + std::string(stem) + "x" +
+                                 std::to_string(count) + " is so many nodes of " +
+                                 std::to_string(preset.node.gpus) + ", " + std::string(stem) + "x" +
+                                 std::to_string(nodes) + " with --gpus " + std::to_string(count) +
+                                 " so many GPUs");
+  }
+}
+
 // "8xH100", as machines are offered: so many GPUs of whole nodes, or the first ones of one node.
 std::optional<Cluster> some_gpus(const std::string& name) {
   std::int64_t gpus = 0;
@@ -106,6 +123,7 @@ std::optional<Cluster> some_gpus(const std::string& name) {
   if (preset == nullptr) {
     return std::nullopt;
   }
+  refuse_count_of_nodes(name, std::string_view(name).substr(digits + 1), *preset, gpus);
   const std::int64_t node = preset->node.gpus;
   if (gpus > node && gpus % node != 0) {
     throw Error("--cluster", "'" + name + "': nodes of " + preset->name + " have " +
@@ -147,7 +165,8 @@ namespace {
 
 // A file that is no JSON is what a machine or a switch prints.
 void refuse_printed_machine(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
+  std::error_code failed;  // of a name that no file can have
+  if (!std::filesystem::is_regular_file(path, failed)) {
     return;
   }
   std::ifstream file(path);
@@ -199,12 +218,13 @@ Cluster load_cluster(const std::string& name_or_path) {
   const std::string stem = digits > 1 && name_or_path[digits - 1] == 'x'
                                ? name_or_path.substr(0, digits - 1)
                                : name_or_path;
-  if (std::filesystem::is_directory(name_or_path)) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(name_or_path, failed)) {
     throw Error(name_or_path, "is a folder; a topology file (NAME.json) would be right");
   }
   refuse_printed_machine(name_or_path);
   throw Error("--cluster",
-              "'" + name_or_path +
+              "'" + name_or_path.substr(0, kShownOfName) +
                   "' is neither a preset with a node count (such as dgx-h100x16) nor a " +
                   "topology file (NAME.json); the nearest presets are " +
                   nearest_names(stem, cluster_preset_names()));

@@ -129,6 +129,13 @@ TEST(Presets, ModelFileReadsBackAsTheSameModel) {
   }
 }
 
+// A folder mistyped as ./llama3-8b was answered with the preset, as if "." were who published it.
+TEST(Presets, APathThatIsNotThereIsNoPresetsName) {
+  for (const char* path : {"./llama3-8b", "../llama3-8b", "~/llama3-8b"}) {
+    EXPECT_NE(fault_of_name(path).find("does not exist"), std::string::npos) << path;
+  }
+}
+
 TEST(Presets, UnknownNameIsMetWithTheNearest) {
   EXPECT_NE(fault_of_name("llama3.1-9b").find("llama-3.1-8b"), std::string::npos);
   EXPECT_NE(fault_of_name("").find("preset"), std::string::npos);

@@ -114,6 +114,37 @@ TEST(Presets, GoByTheNamesOfCloudsAndCards) {
   }
 }
 
+// 4xp5.48xlarge was four GPUs of one instance, whoever meant four instances.
+TEST(Presets, ACountBeforeANameOfNodesIsRefusedAsNeitherNodesNorGpus) {
+  for (const char* name : {"4xp5.48xlarge", "16xdgx-h100", "2xgcp-a3-mega", "72xgb200-nvl72",
+                           "9223372036854775807xdgx-h100"}) {
+    try {
+      load_cluster(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("may mean nodes or GPUs"), std::string::npos)
+          << error.what();
+    }
+  }
+  for (const char* name :
+       {"8xl40s", "4xmi300x", "2xrtx3090-nvlink", "16xrtx-pro-6000", "4xgh200"}) {
+    EXPECT_GT(load_cluster(name).gpus, 1) << name;
+  }
+}
+
+// A name longer than a file's may be ended as an internal error, with the whole name.
+TEST(Presets, ANameTooLongForAFileIsNoInternalError) {
+  for (const char c : {'9', 'x'}) {
+    try {
+      load_cluster(std::string(3000, c) + "xh100");
+      ADD_FAILURE() << c;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("is neither a preset"), std::string::npos);
+      EXPECT_LT(std::string(error.what()).size(), 400U);
+    }
+  }
+}
+
 TEST(Presets, BadNamesAreErrors) {
   for (const char* name : {"", "x", "x4", "dgx-h100x0", "dgx-h100x", "dgx-h1000", "rtx3090x2",
                            "/nonexistent.json", "dgx-h100x99999999999999999999"}) {

@@ -156,7 +156,7 @@ class Enumerator {
     }
   }
 
-  // The plan with a split of its layers, so that the rules of its other degrees are asked.
+  // The plan with a split of its layers and the sharding asked for, which rules hold for too.
   [[nodiscard]] Plan base_of(Plan plan) {
     plan.stage_layers = fixed_.stage_layers;
     const auto count = static_cast<std::int64_t>(plan.stage_layers.size());
@@ -168,6 +168,7 @@ class Enumerator {
     if (count == 0 && takes_any_split(job_) && !splits_evenly(job_, plan)) {
       plan.stage_layers = splits_.balanced(plan);
     }
+    plan.sharding = fixed_.sharding.value_or(Sharding::kNone);
     return plan;
   }
 
@@ -218,8 +219,7 @@ class Enumerator {
         if ((sharded == 1 && !context_alone) || !allowed(sharding)) {
           continue;
         }
-        ShardingChoice choice{
-            .sharding = sharding, .sharded = sharded, .replicas = ranks / sharded};
+        ShardingChoice choice{sharding, sharded, ranks / sharded};
         choice.reshard_after_forward = job_.framework.reshard_after_forward;
         add_sharding(degrees, choice);
         if (sharding == Sharding::kFull && choice.reshard_after_forward) {

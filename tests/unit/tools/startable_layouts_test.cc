@@ -209,12 +209,15 @@ TEST(StartableLayouts, TensorParallelismGoesWithoutSequenceParallelismWhereAProg
   }
 }
 
-// Layouts with tensor parallelism were named for FSDP1, which has none.
+// Layouts with tensor parallelism were named for FSDP1, which has none; asked for a sharding that
+// it lacks, plan named one GPU of eight, or layouts of Megatron-LM that shard nothing.
 TEST(StartableLayouts, WishesThatAFrameworkLacksLeaveNoneAndSayWhy) {
   const std::pair<const char*, const char*> cases[] = {
       {"--framework fsdp1 --tp 2", "FSDP1 runs beside no other axis"},
       {"--framework accelerate --pp 2", "accelerate has no pipeline parallelism"},
       {"--framework deepspeed --recompute selective", "DeepSpeed recomputes whole layers"},
+      {"--framework fsdp2 --sharding optimizer", "has no sharding of the optimizer alone"},
+      {"--framework megatron --sharding full", "megatron has no sharding full"},
       {"--framework torchtitan --pp 2 --model gpt-oss-20b", "has no pipelining"}};
   for (const auto& [words, why] : cases) {
     const bool model = std::string(words).find("--model") != std::string::npos;

@@ -18,7 +18,6 @@ struct FrameworkSwitch {
   std::string_view family;  // what a framework's name begins with, or its base
   Switch which;
   bool (*is_on)(const Job&);
-  std::string_view needs = {};  // the key of a switch without which this one is refused
 };
 
 bool fuses_loss(const Job& job) {
@@ -86,9 +85,11 @@ constexpr FrameworkSwitch kSwitches[] = {
      {"gradient reduction beside backward", "overlap_grad_reduce=true", "--overlap-grad-reduce"},
      overlaps_reduction},
     {"megatron",
-     {"parameter gather beside forward", "overlap_param_gather=true", "--overlap-param-gather"},
-     overlaps_gather,
-     "overlap_grad_reduce"},
+     {.name = "parameter gather beside forward",
+      .setting = "overlap_param_gather=true",
+      .flag = "--overlap-param-gather",
+      .needs = "overlap_grad_reduce"},
+     overlaps_gather},
     {"megatron", {"TP overlap", "tp_comm_overlap=true", "--tp-comm-overlap"}, overlaps_tensor},
     {"megatron",
      {"tokens sent once a node (DeepEP)", "dispatch_once=true",
@@ -119,9 +120,11 @@ constexpr FrameworkSwitch kSwitches[] = {
      {"fused loss", "cross_entropy_fusion=true", "[compile] components = [\"loss\"]"},
      fuses_loss},
     {"fsdp2",
-     {"TP overlap", "tp_comm_overlap=true", "[parallelism] enable_async_tensor_parallel = true"},
-     overlaps_tensor,
-     "compile"},
+     {.name = "TP overlap",
+      .setting = "tp_comm_overlap=true",
+      .flag = "[parallelism] enable_async_tensor_parallel = true",
+      .needs = "compile"},
+     overlaps_tensor},
     {"fsdp2", {"expandable segments", "expandable_segments=true", kExpandable}, expands_segments},
     {"fsdp2", {"fp8", kFp8, "[model] converters = [\"quantize.linear.float8\"]", true}, nullptr},
     {"accelerate",
@@ -174,6 +177,10 @@ std::string_view switch_family(const Framework& framework) {
 
 }  // namespace
 
+bool lacks_its_need(const Job& job, const Switch& one) {
+  return !one.needs.empty() && setting_value(job.framework, std::string(one.needs)) == "false";
+}
+
 std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given) {
   const std::string_view family = switch_family(job.framework);
   const auto decided = [&](std::string_view key) {
@@ -182,8 +189,7 @@ std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& 
   };
   std::vector<Switch> found;
   for (const FrameworkSwitch& row : kSwitches) {
-    const bool lacks = !row.needs.empty() && decided(row.needs) &&
-                       setting_value(job.framework, std::string(row.needs)) == "false";
+    const bool lacks = decided(row.which.needs) && lacks_its_need(job, row.which);
     if (row.family == family && !decided(key_of(row.which.setting)) && !lacks &&
         can_be_switched(job, row)) {
       found.push_back(row.which);

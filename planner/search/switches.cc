@@ -31,10 +31,19 @@ Job with_switches(Job job, const std::vector<Switch>& switches) {
   return job;
 }
 
+// And without those that need it.
 std::vector<Switch> without(const std::vector<Switch>& switches, std::size_t index) {
   std::vector<Switch> rest = switches;
+  const std::string_view setting = switches[index].setting;
   rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(index));
+  std::erase_if(rest, [&](const Switch& other) {
+    return !other.needs.empty() && setting.starts_with(other.needs);
+  });
   return rest;
+}
+
+bool is_refused(const Job& with, const Plan& plan, const Switch& one) {
+  return lacks_its_need(with, one) || check_plan(with, plan);
 }
 
 // `known`: a layout whose time a search may begin with, of this job or not.
@@ -131,7 +140,7 @@ bool take_back(const Job& job, const Estimate& best, const std::vector<Switch>& 
     }
     Job with = with_switches(job, on);
     switch_on(with, one);
-    if (check_plan(with, best.plan)) {
+    if (is_refused(with, best.plan, one)) {
       continue;
     }
     const Estimate then = estimated(with, best.plan);
@@ -187,7 +196,7 @@ std::vector<SwitchGain> switch_gains(const Job& job, const Plan& plan,
   for (const Switch& one : switches_of(job, given)) {
     Job other = job;
     switch_on(other, one);
-    if (check_plan(other, plan)) {
+    if (is_refused(other, plan, one)) {
       continue;
     }
     const Estimate then = estimated(other, plan);
@@ -212,7 +221,7 @@ SwitchedPlan switched_for(const Job& job, const Plan& plan, const std::vector<st
       continue;
     }
     on.push_back(one);
-    if (check_plan(with_switches(job, on), plan)) {
+    if (is_refused(with_switches(job, on), plan, one)) {
       on.pop_back();
     }
   }
@@ -241,10 +250,10 @@ std::optional<SwitchedPlan> switches_that_fit(const Job& job, const Plan& plan,
                                               const std::vector<std::string>& given) {
   std::vector<Switch> on;
   for (const Switch& one : switches_of(job, given)) {
-    Job with = job;
+    Job with = with_switches(job, on);
     switch_on(with, one);
     const bool same_precision = with.precision == job.precision;  // which is what was asked for
-    if (same_precision && !check_plan(with, plan)) {
+    if (same_precision && !is_refused(with, plan, one)) {
       on.push_back(one);
     }
   }

@@ -18,12 +18,15 @@ struct Switch {
   std::string_view flag;     // as the framework's own file spells it
   bool changes_numerics = false;
   bool trades = false;  // helps some layouts and slows others: the best of both are compared
+  std::string_view needs = {};  // the key of a switch without which the program refuses this one
 };
 
 // Those that the job's framework has and its settings leave off, except on keys in `given`, which
 // somebody has decided on.
 std::vector<Switch> switches_of(const Job& job, const std::vector<std::string>& given);
 void switch_on(Job& job, const Switch& one);
+// The job leaves off what the switch needs.
+bool lacks_its_need(const Job& job, const Switch& one);
 
 struct SwitchGain {
   Switch which;

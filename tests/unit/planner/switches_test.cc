@@ -54,10 +54,15 @@ TEST_P(Switches, NoCombinationSetByHandIsFaster) {
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t set = 0; set < std::size_t{1} << free.size(); ++set) {
     Job other = job;
+    bool starts = true;
     for (std::size_t i = 0; i < free.size(); ++i) {
       if ((set >> i & 1U) != 0) {
         switch_on(other, free[i]);
+        starts = starts && !lacks_its_need(other, free[i]);
       }
+    }
+    if (!starts) {
+      continue;
     }
     if (const auto best = best_of(other)) {
       least = std::min(least, best->time.step_seconds);
@@ -126,6 +131,20 @@ TEST(SwitchList, WhatNeedsASwitchThatIsDecidedOffIsLeftOff) {
   const Job job = job_of({"llama-3.1-8b", "dgx-h100x1", "fsdp2", 8192, 64});
   for (const Switch& one : switches_of(job, {"compile"})) {
     EXPECT_NE(one.name, "TP overlap");
+  }
+}
+
+// compile did not pay, and async tensor parallelism, which torchtitan refuses without it, stayed
+// on.
+TEST(SwitchList, WhatNeedsASwitchGoesWithIt) {
+  const Job job = job_of({"gpt2-xl", "dgx-h100x4", "torchtitan", 1024, 128});
+  SearchOptions options;
+  options.constraints = {parse_constraint("pp=4")};
+  const SwitchedSearch found = search_with_switches(job, options, {});
+  ASSERT_TRUE(found.result.best);
+  EXPECT_TRUE(found.job.framework.compile || !found.job.framework.tp_comm_overlap);
+  for (const SwitchGain& gain : switch_gains(job, found.result.best->plan, {})) {
+    EXPECT_NE(gain.which.name, "TP overlap");
   }
 }
 

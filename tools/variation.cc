@@ -50,6 +50,22 @@ const std::vector<std::string>& names() {
   return kNames;
 }
 
+// Values that what is varied takes.
+std::string example_of(const std::string& name) {
+  for (const auto& [named, values] : {std::pair{"cluster", "dgx-h100x8,hgx-h200x8"},
+                                      {"gpu", "h100,h200"},
+                                      {"precision", "bf16,fp8"},
+                                      {"recompute", "none,full"},
+                                      {"framework", "megatron,fsdp2"},
+                                      {"schedule", "1f1b,interleaved"}}) {
+    if (name == named) {
+      return name + "=" + values;
+    }
+  }
+  const bool factors = std::ranges::find(names(), name) < std::ranges::find(names(), "gpus");
+  return name + (factors ? "=0.5x,1x,2x" : "=1,2,4");
+}
+
 bool is_factor(const std::string& value) {
   return !value.empty() && value.back() == 'x';
 }
@@ -202,15 +218,15 @@ Variation parse_variation(const std::string& text) {
   for (std::size_t cut = rest.find(','); cut != std::string::npos; cut = rest.find(',')) {
     const std::string value = rest.substr(0, cut);
     if (value.empty()) {
-      throw Error("--vary", fmt::format("'{}' has an empty value; right is {}=0.5x,1x,2x", text,
-                                        variation.name));
+      throw Error("--vary", fmt::format("'{}' has an empty value; right is {}", text,
+                                        example_of(variation.name)));
     }
     variation.values.push_back(value);
     rest.erase(0, cut + 1);
   }
   if (variation.values.empty()) {
     throw Error("--vary",
-                fmt::format("'{}' names no values; right is {}=0.5x,1x,2x", text, variation.name));
+                fmt::format("'{}' names no values; right is {}", text, example_of(variation.name)));
   }
   return variation;
 }

@@ -74,6 +74,20 @@ TEST(Typed, AModelWithoutItsVersionNamesThoseOfItsSize) {
   }
 }
 
+// cluster=0.5x,1x,2x was told to be right.
+TEST(Typed, AChangeWithoutValuesIsShownOnesThatItTakes) {
+  for (const auto& [name, right] : {std::pair{"cluster", "cluster=dgx-h100x8,hgx-h200x8"},
+                                    {"precision", "precision=bf16,fp8"},
+                                    {"memory", "memory=0.5x,1x,2x"},
+                                    {"tp", "tp=1,2,4"}}) {
+    const std::string job = "whatif --model llama-3.1-8b --cluster dgx-h100x1 --vary ";
+    const Exported empty = run_words(job + name + "=");
+    EXPECT_EQ(empty.code, 2);
+    EXPECT_NE(empty.err.find(right), std::string::npos) << empty.err;
+    EXPECT_NE(run_words(job + right).code, 2) << right;
+  }
+}
+
 TEST(Typed, ModelsAndTopologiesAreNamedWithoutAFlag) {
   EXPECT_NE(run_words("models llama-3.1-8b").out.find("8.0B"), std::string::npos);
   EXPECT_EQ(run_words("topo show dgx-h100x1").code, 0);

@@ -135,7 +135,7 @@ std::optional<Cluster> some_gpus(const std::string& name) {
 // "h100x8" may mean GPUs or nodes.
 void refuse_card_with_count(const std::string& name, std::string_view stem, const Cluster& preset,
                             std::int64_t count) {
-  if (presets().places.at(normalized_name(stem)).card) {
+  if (count > 0 && presets().places.at(normalized_name(stem)).card) {
     const std::string number = std::to_string(count);
     throw Error("--cluster", "'" + name + "' may mean GPUs or nodes: " + number + "x" +
                                  std::string(stem) + " is so many GPUs, " + preset.name + "x" +

@@ -132,6 +132,17 @@ TEST(Presets, ACountBeforeANameOfNodesIsRefusedAsNeitherNodesNorGpus) {
   }
 }
 
+// h100x0 was told that 0xh100 would be right.
+TEST(Presets, NoNodesOfACardAreToldAsNoNodes) {
+  try {
+    load_cluster("h100x0");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("asks for 0 nodes"), std::string::npos)
+        << error.what();
+  }
+}
+
 // A name longer than a file's may be ended as an internal error, with the whole name.
 TEST(Presets, ANameTooLongForAFileIsNoInternalError) {
   for (const char c : {'9', 'x'}) {

@@ -156,13 +156,21 @@ void get_grouped(JsonReader& reader, Microbenchmarks& points) {
   }
   for (JsonReader& row : reader.objects("grouped")) {
     GroupedSample sample;
-    sample.experts = count(row, "experts");
-    sample.m = count(row, "m");
-    sample.n = count(row, "n");
-    sample.k = count(row, "k");
+    // As a profile's table may have them, which is made of these.
+    constexpr std::int64_t kExpertsMost = 1'000'000, kExtentMost = 1'000'000'000'000;
+    sample.experts = row.integer("experts", 1, kExpertsMost);
+    sample.m = row.integer("m", 1, kExtentMost);
+    sample.n = row.integer("n", 1, kExtentMost);
+    sample.k = row.integer("k", 1, kExtentMost);
     sample.layout = layout_of(row);
     sample.adds = row.boolean("adds");
     sample.timing = get_positive(row, "");
+    const double rate = 2.0 * static_cast<double>(sample.experts) * static_cast<double>(sample.m) *
+                        static_cast<double>(sample.n) * static_cast<double>(sample.k) /
+                        sample.timing.median.value;
+    if (!(rate >= 1e6 && rate <= 1e18)) {
+      row.fail("seconds", "is the product at a rate of no GPU; 1e-6 to 1e6 TFLOP/s are expected");
+    }
     row.finish();
     points.grouped.push_back(sample);
   }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/microbenchmarks_json.h"
 #include "topologies/collective_cost.h"
 #include "topologies/measured_collective.h"
 #include "topologies/op_cost.h"
@@ -120,6 +121,22 @@ TEST(CalibratedProfile, MisspeltKeysAndSpoiltValuesAreErrors) {
   EXPECT_THROW(
       parse_profile(spoilt("\"input_gradient\",\"fp8\"", "\"input_gradient\",\"fp7\""), "x"),
       Error);
+}
+
+// Samples of experts' products at rates that a profile's table cannot have were fitted, and the
+// profile made of them was read by nothing.
+TEST(CalibratedProfile, SamplesOfExpertsAtARateOfNoGpuAreErrors) {
+  const nlohmann::ordered_json good = microbenchmarks_to_json(*calibrated().points);
+  EXPECT_NO_THROW(microbenchmarks_from_json(good, "x"));
+  const auto spoilt = [&](std::int64_t m, double seconds) {
+    nlohmann::ordered_json bad = good;
+    bad["grouped"][0]["m"] = m;
+    bad["grouped"][0]["seconds"] = seconds;
+    return bad;
+  };
+  EXPECT_THROW(microbenchmarks_from_json(spoilt(1536, 1e-30), "x"), Error);
+  EXPECT_THROW(microbenchmarks_from_json(spoilt(1, 1e6), "x"), Error);
+  EXPECT_THROW(microbenchmarks_from_json(spoilt(10'000'000'000'000, 1e3), "x"), Error);
 }
 
 TEST(CalibratedProfile, SavingReplacesTheOldFileInOneStep) {

@@ -206,6 +206,15 @@ void settle_launched_job(LaunchFormat format, LaunchPlan& launch) {
   }
   const bool megatron =
       format == LaunchFormat::kMegatron || format == LaunchFormat::kMegatronBridge;
+  // Transformer Engine's loss, which writes over the logits, is of Megatron-Bridge's recipes alone.
+  const double native = find_framework("megatron").fused_logit_bytes;
+  if (format == LaunchFormat::kMegatron && job.framework.cross_entropy_fusion &&
+      job.framework.fused_logit_bytes < native) {
+    job.framework.fused_logit_bytes = native;
+    launch.notes.emplace_back(
+        "The fused loss is Megatron's native one, with fp32 copies of the logits: its trainer "
+        "refuses Transformer Engine's.");
+  }
   if (megatron && job.precision == topologies::Precision::kFp16 && job.framework.reduce_bytes > 2) {
     job.framework.gradient_bytes = job.framework.reduce_bytes = 2;
     launch.notes.emplace_back(

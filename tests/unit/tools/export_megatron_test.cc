@@ -217,6 +217,22 @@ TEST(ExportBridge, AssignsWhatTheArgumentsSay) {
   EXPECT_NE(text.find("CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun"), std::string::npos);
 }
 
+// A plan for NeMo was written with the native loss and told the memory of Transformer Engine's: of
+// qwen3-30b-a3b 61.2 GiB in the script and 66.7 from `check` of it.
+TEST(ExportMegatron, TheFusedLossThatIsWrittenIsTheOneThatIsPredicted) {
+  const std::string job =
+      "--model llama-3.1-8b --cluster dgx-h100x1 --framework nemo --seq 4096 --global-batch 64 "
+      "--layout tp4.fsdp2.mb8.zero1 --set cross_entropy_fusion=true";
+  const auto predicted = [](const std::string& text) {
+    const auto at = text.find("# Predicted, as nemo");
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  const std::string script = exported(job);
+  EXPECT_EQ(flags_in(script).at("cross-entropy-fusion-impl"), "native");
+  EXPECT_EQ(predicted(script), predicted(exported(job + " --set fused_logit_bytes=12")));
+  EXPECT_NE(predicted(script), predicted(exported(job + " --format megatron-bridge")));
+}
+
 TEST(ExportBridge, FsdpSetsBothOfItsSwitches) {
   const std::string text = exported(
       "--model llama-3.1-8b --cluster dgx-h100x2 --framework megatron-fsdp --format "

@@ -17,9 +17,10 @@ struct HostMachine {
 };
 HostMachine host_of(const Job& job);
 
-// GPUs of a node that the cluster has, and those beside the socket that has most of them.
+// GPUs of a node that the cluster has in use, and those beside the socket that has most of them.
 double ranks_of_node(const topologies::Cluster& cluster);
 double ranks_of_socket(const topologies::Cluster& cluster);
+// Sockets over which the usual host's memory is spread.
 double sockets_of(const topologies::Cluster& cluster);
 
 // Which ways between a GPU and its host are in use at once.

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include "core/error.h"
@@ -54,20 +53,6 @@ Plan plan_of(
 
 constexpr runtime::cpu::CpuOptions kDouble{
     .arithmetic = runtime::cpu::Arithmetic::kFp64, .shuffle_seed = 0, .poison = true};
-
-// Root mean square of the difference over that of the reference, all tensors together.
-double spread(const Tensors& actual, const Tensors& reference) {
-  double difference = 0;
-  double size = 0;
-  for (const auto& [name, tensor] : reference) {
-    const std::vector<double>& other = actual.at(name);
-    for (std::size_t i = 0; i < tensor.size(); ++i) {
-      difference += (other[i] - tensor[i]) * (other[i] - tensor[i]);
-      size += tensor[i] * tensor[i];
-    }
-  }
-  return std::sqrt(difference / size);
-}
 
 // A scale is of a rank's part of one micro-batch's tensor: what cuts the batch, the layers or the
 // states and not these changes no bit of it.

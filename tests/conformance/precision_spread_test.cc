@@ -12,20 +12,6 @@ namespace {
 
 using planner::Plan;
 
-// Root mean square of the difference over that of the reference, all tensors together.
-double spread(const Tensors& actual, const Tensors& reference) {
-  double difference = 0;
-  double size = 0;
-  for (const auto& [name, tensor] : reference) {
-    const std::vector<double>& other = actual.at(name);
-    for (std::size_t i = 0; i < tensor.size(); ++i) {
-      difference += (other[i] - tensor[i]) * (other[i] - tensor[i]);
-      size += tensor[i] * tensor[i];
-    }
-  }
-  return std::sqrt(difference / size);
-}
-
 Plan plan_of(const std::string& form, planner::Sharding sharding, bool sequence_parallel = false) {
   Plan plan = planner::parse_short_form(form);
   plan.sharding = sharding;

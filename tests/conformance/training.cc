@@ -220,4 +220,17 @@ double largest_difference(const Tensors& a, const Tensors& b, double floor) {
   return worst;
 }
 
+double spread(const Tensors& actual, const Tensors& reference) {
+  double difference = 0;
+  double size = 0;
+  for (const auto& [name, tensor] : reference) {
+    const std::vector<double>& other = actual.at(name);
+    for (std::size_t i = 0; i < tensor.size(); ++i) {
+      difference += (other[i] - tensor[i]) * (other[i] - tensor[i]);
+      size += tensor[i] * tensor[i];
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
 }  // namespace trireme::conformance

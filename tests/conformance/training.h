@@ -59,4 +59,7 @@ Outcome train(planner::Job job, const planner::Plan& plan, std::int64_t steps,
 // largest of all b).
 double largest_difference(const Tensors& a, const Tensors& b, double floor);
 
+// Root mean square of the difference over that of the reference, all tensors together.
+double spread(const Tensors& actual, const Tensors& reference);
+
 }  // namespace trireme::conformance

@@ -1,6 +1,5 @@
 // The search against walking the whole space: on spaces small enough to estimate every layout, the
 // best is never pruned, the counts add up, and the number of threads changes nothing.
-#include "planner/search/counts.h"
 #include "planner/search/search.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 
 #include "core/error.h"
 #include "models/presets.h"
+#include "planner/search/counts.h"
 #include "planner/search/front.h"
 #include "planner/search/visit.h"
 #include "topologies/cluster.h"

@@ -52,6 +52,12 @@ double waiting_gradients(const StageContext& context, const StageContents& stage
              : stored;
 }
 
+// Embedding and head are reduced together, as one unit or as the one table of both.
+bool is_one_root(const StageContext& context, const StageContents& stage) {
+  return stage.embedding && stage.has_head &&
+         (context.job->framework.root_unit_stays_gathered || context.job->model.tied_embeddings);
+}
+
 // PyTorch's gradients come into being layer by layer where nothing waits from a micro-batch before:
 // with little kept (full recompute) the first layers' backward, which is last, is the fullest
 // moment, or the reduction of FSDP2's root unit behind it. Measured on PyTorch 2.11: the last but
@@ -68,10 +74,14 @@ void set_late_moments(const StageContext& context, const StageContents& stage,
       job.training.optimizer_in_backward || context.resident.gradients < 1) {
     return;
   }
+  const bool own = frees_gradients(job, plan);
   const double gradients = (stage.trained - stage.root) * context.dense_state.gradients +
                            stage.trained_experts * context.expert_state.gradients;
-  const double there = std::max(0.0, layers - (context.gathers ? 3 : 1)) / layers;
+  const double there = std::max(0.0, layers - (context.gathers && !own ? 3 : 1)) / layers;
   moments.last_backward.gradients += there * gradients;
+  if (own && !is_one_root(context, stage)) {  // the head's unit is reduced first
+    moments.last_backward.gradients += stage.head * context.dense_state.gradients;
+  }
   moments.last_backward.activations -= there * base.activations;
   if (run_sharding(job, plan).sharding == Sharding::kFull) {
     moments.last_backward.gathered_parameters -=
@@ -86,12 +96,6 @@ void set_late_moments(const StageContext& context, const StageContents& stage,
                                      compute_bytes(job) * std::max(0.0, root - stage.head);
     moments.root_reduce.communication += job.framework.reduce_bytes * root;
   }
-}
-
-// Embedding and head are reduced together, as one unit or as the one table of both.
-bool is_one_root(const StageContext& context, const StageContents& stage) {
-  return stage.embedding && stage.has_head &&
-         (context.job->framework.root_unit_stays_gathered || context.job->model.tied_embeddings);
 }
 
 // The reduction of an end's own unit: its gradient in 16 bits beside the reduction's input, when

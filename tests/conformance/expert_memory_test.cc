@@ -93,9 +93,7 @@ struct Difference {
   int count = 0;
 };
 
-void compare(const char* preset, const Layout& layout, double room, Difference& all) {
-  Job job = job_of(preset, layout.micro_batch * 4);
-  job.framework.expert_load = room;
+void compare(Job job, const Layout& layout, Difference& all) {
   const Plan plan = plan_of(job, layout);
   job.cluster = topologies::narrowed(job.cluster, plan.gpus());
   const auto broken = planner::check_plan(job, plan);
@@ -103,8 +101,8 @@ void compare(const char* preset, const Layout& layout, double room, Difference& 
   const double program = program_gib(job, plan);
   const double difference = estimated_gib(job, plan) / program - 1;
   if (std::getenv("TRIREME_VERBOSE") != nullptr) {
-    fmt::print("{:18} {:4} {:24} {:7.2f} GiB {:+6.2f} %\n", preset, room, layout.name, program,
-               100 * difference);
+    fmt::print("{:18} {:4} {:24} {:7.2f} GiB {:+6.2f} %\n", job.model.name,
+               job.framework.expert_load, layout.name, program, 100 * difference);
   }
   ++all.count;
   all.sum += std::abs(difference);
@@ -121,14 +119,40 @@ TEST(ExpertMemory, IsThatOfTheProgramThatRuns) {
       if (layout.context > 1 && models::load_model(preset).latent) {
         continue;  // its keys are not gathered in a program that runs
       }
-      compare(preset, layout, 0, all);
-      compare(preset, layout, 1.25, all);
+      for (const double room : {0.0, 1.25}) {
+        Job job = job_of(preset, layout.micro_batch * 4);
+        job.framework.expert_load = room;
+        compare(job, layout, all);
+      }
     }
   }
   fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
              100 * all.worst);
   EXPECT_LE(all.sum / all.count, 0.007);
   EXPECT_LE(all.worst, 0.03);
+}
+
+// With one micro-batch gradients come into being with the backward pass, and where little is kept
+// its end is the fullest moment: by then the head's and all layers' are there. Four layers of
+// Qwen3-30B with full recompute were 9.6 % too low so, and two H200 had 26.3 GiB where 23.6 was
+// predicted.
+TEST(ExpertMemory, AStepOfOneMicroBatchEndsWithTheGradientsOfAllLayers) {
+  Difference all;
+  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
+    for (const Layout& layout : kLayouts) {
+      if (layout.sharding != Sharding::kFull) {
+        continue;
+      }
+      Job job = job_of(preset, layout.micro_batch * layout.data);
+      job.model = models::load_model(preset);
+      job.model.layers = 4;
+      compare(job, layout, all);
+    }
+  }
+  fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
+             100 * all.worst);
+  EXPECT_LE(all.sum / all.count, 0.025);
+  EXPECT_LE(all.worst, 0.05);
 }
 
 // One setting is read by the estimate, the program and what runs: less room, less memory.

@@ -1,8 +1,8 @@
 """One PyTorch training step of a Llama shape on the local GPUs, timed: the other side of side_by_side.sh.
 
 torchrun --nproc_per_node 2 pytorch_step.py --case fsdp --micro-batch 2 [--compile]
-Cases: fsdp (FSDP2, bf16 parameters, fp32 reduction), tp (DTensor with sequence and loss parallelism, bf16 states),
-pp (1F1B, bf16 states), ddp. Prints one JSON line on rank 0: median step seconds and the largest rank's memory.
+Cases: fsdp (FSDP2, bf16 parameters, fp32 reduction), cp (the same over the ranks of context parallelism), tp (DTensor with
+sequence and loss parallelism, bf16 states), pp (1F1B, bf16 states), ddp. Prints one JSON line on rank 0: median step seconds and the largest rank's memory.
 """
 
 import argparse
@@ -99,15 +99,17 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(0, 1))
 
 
-def stepper(model, backward):
-    """One training step: `backward` leaves the gradients, then clipping and AdamW."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+def stepper(backward, *groups):
+    """One training step: `backward` leaves the gradients, then clipping and AdamW of each group of parameters (of one mesh)."""
+    groups = [list(group) for group in groups]
+    optimizers = [torch.optim.AdamW(group, lr=1e-5, fused=True) for group in groups]
 
     def step():
         backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for group, optimizer in zip(groups, optimizers):
+            torch.nn.utils.clip_grad_norm_(group, 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
 
     return step
 
@@ -116,7 +118,7 @@ def random_tokens(batch, sequence, device):
     return torch.randint(VOCABULARY, (batch, sequence), device=device)
 
 
-def fsdp_step(arguments, shape, layers, world, device):
+def sharded(arguments, shape, layers, device):
     model = Llama(shape, layers, arguments.sequence).to(device)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for block in model.layers:
@@ -124,8 +126,31 @@ def fsdp_step(arguments, shape, layers, world, device):
             block.compile()
         fully_shard(block, mp_policy=policy)
     fully_shard(model, mp_policy=policy)
+    return model
+
+
+def fsdp_step(arguments, shape, layers, world, device):
+    model = sharded(arguments, shape, layers, device)
     tokens = random_tokens(arguments.micro_batch, arguments.sequence, device)
-    return stepper(model, lambda: loss_of(model(tokens), tokens).backward())
+    return stepper(lambda: loss_of(model(tokens), tokens).backward(), model.parameters())
+
+
+def cp_step(arguments, shape, layers, world, device):
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.distributed.tensor.experimental._attention import set_rotate_method
+
+    mesh = init_device_mesh("cuda", (world,))
+    set_rotate_method(arguments.rotate)
+    model = sharded(arguments, shape, layers, device)
+    tokens = random_tokens(arguments.micro_batch, arguments.sequence, device)
+    dist.broadcast(tokens, 0)
+    targets = tokens.clone()
+
+    def backward():
+        with context_parallel(mesh, buffers=[tokens, targets, model.cosine, model.sine], buffer_seq_dims=[1, 1, 0, 0]):
+            loss_of(model(tokens), targets).backward()
+
+    return stepper(backward, model.parameters())
 
 
 def tp_step(arguments, shape, layers, world, device):
@@ -159,7 +184,7 @@ def tp_step(arguments, shape, layers, world, device):
         with loss_parallel():
             loss_of(model(tokens), tokens).backward()
 
-    return stepper(model, backward)
+    return stepper(backward, model.parameters())
 
 
 def pp_step(arguments, shape, layers, world, device):
@@ -184,7 +209,7 @@ def pp_step(arguments, shape, layers, world, device):
         else:
             schedule.step()
 
-    return stepper(model, backward)
+    return stepper(backward, model.parameters())
 
 
 def ddp_step(arguments, shape, layers, world, device):
@@ -193,17 +218,18 @@ def ddp_step(arguments, shape, layers, world, device):
     model = Llama(shape, layers, arguments.sequence).to(device, torch.bfloat16)
     model = DistributedDataParallel(model, device_ids=[device.index])
     tokens = random_tokens(arguments.micro_batch, arguments.sequence, device)
-    return stepper(model, lambda: loss_of(model(tokens), tokens).backward())
+    return stepper(lambda: loss_of(model(tokens), tokens).backward(), model.parameters())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", choices=("fsdp", "tp", "pp", "ddp"), required=True)
+    parser.add_argument("--case", choices=("fsdp", "cp", "tp", "pp", "ddp"), required=True)
     parser.add_argument("--model", choices=SHAPES, default="llama-3.2-1b")
     parser.add_argument("--layers", type=int, default=0, help="0: the model's own")
     parser.add_argument("--sequence", type=int, default=4096)
     parser.add_argument("--micro-batch", type=int, default=1)
     parser.add_argument("--micro-batches", type=int, default=8, help="pp only")
+    parser.add_argument("--rotate", choices=("allgather", "alltoall"), default="allgather", help="cp only: keys and values at once or in a ring")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--compile", action="store_true", help="compile the blocks")
     parser.add_argument("--patience", type=float, default=50, help="seconds until a hang prints its stack and ends")
@@ -215,7 +241,7 @@ def main():
     torch.manual_seed(dist.get_rank())
     shape = SHAPES[arguments.model]
     layers = arguments.layers or shape[4]
-    make = {"fsdp": fsdp_step, "tp": tp_step, "pp": pp_step, "ddp": ddp_step}[arguments.case]
+    make = {"fsdp": fsdp_step, "cp": cp_step, "tp": tp_step, "pp": pp_step, "ddp": ddp_step}[arguments.case]
     step = make(arguments, shape, layers, dist.get_world_size(), device)
     times = []
     for index in range(3 + arguments.steps):
@@ -231,7 +257,7 @@ def main():
     dist.all_reduce(peak, op=dist.ReduceOp.MAX)
     if dist.get_rank() == 0:
         print(json.dumps({"case": arguments.case, "model": arguments.model, "layers": layers,
-                          "micro_batch": arguments.micro_batch, "compile": arguments.compile,
+                          "sequence": arguments.sequence, "micro_batch": arguments.micro_batch, "compile": arguments.compile,
                           "step_seconds": statistics.median(times[3:]),
                           "peak_allocated_gib": peak[0].item() / 2**30, "peak_reserved_gib": peak[1].item() / 2**30,
                           "torch": torch.__version__}), flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# correct_layouts.sh TRIREME FOLDER [GPUS]: trains tiny models under every layout of that many GPUs and compares the losses
+# correct_layouts.sh TRIREME FOLDER [GPUS] [MODELS]: trains tiny models under every layout of that many GPUs and compares the losses
 # with the CPU reference in fp32 (made first, unless FOLDER has it already). Fails when one is further than the tolerance of
-# bf16, which fp8 keeps too.
+# bf16, which fp8 keeps too. MODELS: a list of those; all when left out.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 trireme=$1
@@ -35,7 +35,7 @@ experts=()
 latent=() scaled=()
 [ "$gpus" = 1 ] && latent=(mb1 "mb2 --recompute full") && scaled=(mb1 "mb2 --recompute full")
 [ "$gpus" = 2 ] && latent=(tp2 "tp2 --sequence-parallel" fsdp2 pp2 ep2.fsdp2)
-for model in tiny-llama tiny-gpt ${experts:+tiny-experts} ${latent:+tiny-latent} ${scaled:+tiny-scaled}; do
+for model in ${4:-tiny-llama tiny-gpt ${experts:+tiny-experts} ${latent:+tiny-latent} ${scaled:+tiny-scaled}}; do
   if [ "$gpus" -gt 2 ] && [ $model = tiny-llama ]; then
     model=wide-llama  # as many key heads as ranks
   fi

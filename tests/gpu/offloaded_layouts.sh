@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# offloaded_layouts.sh TRIREME FOLDER: trains with the optimizer's states or the activations in the host's memory and without, under layouts of
+# offloaded_layouts.sh TRIREME FOLDER [MODELS]: trains with the optimizer's states or the activations in the host's memory and without, under layouts of
 # the GPUs that are there, one or two (--deterministic). Fails when a loss differs by more than 1e-4 of it: under tp2 two H200 gave the same bits, sharded over
-# two ranks they differed by up to 3e-5.
+# two ranks they differed by up to 3e-5. MODELS: a list of those below; all when left out.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 trireme=$1
@@ -16,6 +16,7 @@ failed=0
 # Units of the larger model take several turns on their way.
 for model in "tiny-llama 128 6" "tiny-gpt 128 6" "tiny-experts 128 6" "tiny-latent 128 6" "llama-1b-untied 1024 3"; do
   read -r name seq steps <<<"$model"
+  [[ " ${3:-$name} " == *" $name "* ]] || continue
   forms=("${layouts[@]}")
   [ "$name" = llama-1b-untied ] && forms=("${large[@]}")
   for layout in "${forms[@]}"; do

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -21,11 +22,11 @@ const std::string kSource = TRIREME_SOURCE_DIR;
 
 nlohmann::json estimate(const nlohmann::json& row) {
   const std::string model = row.at("model");
-  const bool preset = model != "llama-8b-12-layers";
+  const std::string file = kSource + "/tests/gpu/models/" + model + ".json";
   std::vector<std::string> words = {
       "estimate",
       "--model",
-      preset ? model : kSource + "/tests/gpu/models/" + model + ".json",
+      std::filesystem::exists(file) ? file : model,
       "--seq",
       std::to_string(row.at("sequence").get<int>()),
       "--global-batch",

@@ -224,17 +224,21 @@ void LayerTimer::add_context(const Plan& plan, std::int64_t layer, const models:
     return;
   }
   times.forward.kernels += torch_steps(plan, work.forward, Pass::kForward);
-  times.input_gradient.kernels += torch_steps(plan, work.input_gradient, Pass::kBackward);
+  // Gradients of a step's keys leave while it is added up.
+  const double sums = torch_steps(plan, work.input_gradient, Pass::kBackward);
+  times.input_gradient.kernels += sums;
   const double gradients = kTorchGradientWidth * scatter;
+  const double own = 1 / degree;
   if (!gathers) {
     times.forward.context += ring(gather, forward, times.forward);
-    times.input_gradient.context += ring(gather + gradients, backward, times.input_gradient);
+    times.input_gradient.context +=
+        beside(gather + gradients, (1 - own) * backward + sums, times.input_gradient);
     return;
   }
-  const double own = 1 / degree;
   times.forward.context += beside(gather, own * forward, times.forward);
-  times.input_gradient.context += beside(gather, own * backward, times.input_gradient) +
-                                  beside(gradients, (1 - own) * backward, times.input_gradient);
+  times.input_gradient.context +=
+      beside(gather, own * backward, times.input_gradient) +
+      beside(gradients, (1 - own) * backward + sums, times.input_gradient);
 }
 
 // What PyTorch does around the attention of each step, where one kernel runs it.

@@ -7,7 +7,10 @@ namespace trireme::planner {
 
 std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding& run,
                             double parameters) {
-  if (run.sharding == Sharding::kFull) {
+  // PyTorch's units stay what they are in a pipeline, which gathers and reduces them once a step.
+  const bool once = job.framework.sharder == Sharder::kFsdp2 && plan.pipeline > 1 &&
+                    run.sharding == Sharding::kOptimizer;
+  if (run.sharding == Sharding::kFull || once) {
     return plan.fsdp_unit;
   }
   // Gradients that are sharded go as soon as a layer's are whole.

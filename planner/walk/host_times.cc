@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -12,6 +11,7 @@
 #include "planner/cost/host_wait.h"
 #include "planner/cost/unit_launches.h"
 #include "planner/plan/host_counts.h"
+#include "planner/walk/gpu_passes.h"
 
 namespace trireme::planner {
 namespace {
@@ -181,19 +181,22 @@ class HostTimes {
   }
 
   // Other frameworks' hosts by the law that estimate has of them: kernels take longer by the share
-  // of the wait that their own issue has, and nothing is issued late besides.
+  // of the wait that their own issue has, and nothing is issued late besides. Kernels beside an
+  // exchange do not: a rank whose host sets the pace takes what that takes, however much of the
+  // exchange is over by then.
   void wait_for_host(std::vector<OpTime>& times) const {
     struct Work {
       double issue = 0, gpu = 0, host = 0;
     };
-    std::array<Work, 2> passes;  // forward, backward
-    const auto pass_of = [](const Op& op) -> std::optional<std::size_t> {
-      const Phase phase = op.origin.phase;
-      const bool backward = phase == Phase::kRecompute || phase == Phase::kBackward ||
-                            phase == Phase::kWeightGradient;
-      return phase == Phase::kForward ? std::optional<std::size_t>(0)
-             : backward               ? std::optional<std::size_t>(1)
-                                      : std::nullopt;
+    std::array<Work, 2> passes;  // by PassDirection
+    const auto work_of = [&](PassDirection pass) -> Work& {
+      return passes[static_cast<std::size_t>(pass)];
+    };
+    const std::vector<OpOnGpu> on_gpu =
+        gpu_passes(host_.role, times, std::clamp(host_.fit.overlap_slowdown, 0.0, 0.9));
+    const auto waits_itself = [&](std::size_t i) {
+      return pass_of(host_.role.ops[i]) && !on_gpu[i].beside &&
+             std::holds_alternative<Compute>(host_.role.ops[i].kind);
     };
     const bool has_units = works_around_units(units_of());
     const auto unit_launches_of = [&](const Op& op, double host) {
@@ -201,7 +204,7 @@ class HostTimes {
       const bool reduces = op.origin.phase == Phase::kGradientReduce;
       if (op.origin.layer >= 0 && has_units && (gathers || reduces) &&
           !std::holds_alternative<Compute>(op.kind)) {
-        passes[gathers ? 0 : 1].host += host;
+        work_of(gathers ? PassDirection::kForward : PassDirection::kBackward).host += host;
       }
     };
     for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
@@ -209,15 +212,15 @@ class HostTimes {
       const auto pass = pass_of(op);
       const bool message =
           std::holds_alternative<Send>(op.kind) || std::holds_alternative<Recv>(op.kind);
+      const double launch = to_seconds(times[i].launch).value;
       if (pass && !message) {
-        const double seconds = to_seconds(times[i].duration).value;
-        passes[*pass].gpu += seconds;
-        const bool kernel = std::holds_alternative<Compute>(op.kind);
-        passes[*pass].issue += kernel ? to_seconds(times[i].launch).value : 0;
+        Work& work = work_of(*pass);
+        work.gpu += on_gpu[i].seconds;
+        work.issue += waits_itself(i) ? launch : 0;
         // Of a collective, what the framework does besides.
-        passes[*pass].host += to_seconds(times[i].launch).value - (kernel ? 0 : launch_seconds_);
+        work.host += launch - (std::holds_alternative<Compute>(op.kind) ? 0 : launch_seconds_);
       }
-      unit_launches_of(op, to_seconds(times[i].launch).value);
+      unit_launches_of(op, launch);
     }
     const HostWaits waits =
         host_waits({passes[0].gpu, passes[1].gpu}, {passes[0].host, passes[1].host},
@@ -226,10 +229,10 @@ class HostTimes {
         passes[0].issue > 0 ? waits.forward / passes[0].issue : 0,
         passes[1].issue > 0 ? waits.backward / passes[1].issue : 0};
     for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
-      const auto pass = pass_of(host_.role.ops[i]);
-      if (pass && std::holds_alternative<Compute>(host_.role.ops[i].kind)) {
+      if (waits_itself(i)) {
+        const auto pass = static_cast<std::size_t>(*pass_of(host_.role.ops[i]));
         times[i].apart =
-            to_sim_duration(Seconds(to_seconds(times[i].launch).value * wait_each[*pass]));
+            to_sim_duration(Seconds(to_seconds(times[i].launch).value * wait_each[pass]));
         times[i].duration += times[i].apart;
       }
       times[i].launch = SimDuration(0);
@@ -256,7 +259,8 @@ class HostTimes {
     }
   }
 
-  // The first layers of the units that are gathered, and how many layers a unit has.
+  // The first layers of the units that are gathered (a cast to 16 bits is none: PyTorch's
+  // DistributedDataParallel has no hooks around layers), and how many layers a unit has.
   struct Units {
     std::set<std::int32_t> first_layers;
     double layers_each = 1;
@@ -273,10 +277,10 @@ class HostTimes {
     for (const Op& op : host_.role.ops) {
       if (op.origin.layer >= 0) {
         layers.insert(op.origin.layer);
-        if (op.origin.phase == Phase::kParameterGather) {
+        if (op.origin.phase == Phase::kParameterGather &&
+            std::holds_alternative<AllGather>(op.kind)) {
           units.first_layers.insert(op.origin.layer);
-          units.gathered_again |=
-              op.origin.micro_batch >= 0 && std::holds_alternative<AllGather>(op.kind);
+          units.gathered_again |= op.origin.micro_batch >= 0;
         }
       }
     }
